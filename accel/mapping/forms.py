@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from accel.mapping.operators.blocked import Activation, Blocks
+from accel.mapping.row_selection import is_row_function
 from accel.mapping.selection import is_elementwise
 from accel.mapping.views import Stored, View, activation_of, images, rows, view_of
 from compiler.graph.graph import Graph, Node
@@ -214,7 +215,7 @@ class Forms:
                 return len(reader.attrs["shape"]) not in (2, 4)
         if is_elementwise(reader):
             return self._wish(reader.outputs[0])
-        return is_of_rows(self.graph, reader)
+        return is_of_rows(self.graph, reader) or is_row_function(reader)
 
     def _result(self, node: Node) -> Stored | None:
         shape = self._shape(node.outputs[0])
@@ -225,7 +226,7 @@ class Forms:
             return rows(shape, not whole)
         if node.op in ("qdense", "qmean"):
             return rows(shape) if len(shape) >= 2 else None
-        if is_elementwise(node):
+        if is_elementwise(node) or is_row_function(node):
             whole = [value for value in node.inputs if self._shape(value) == shape]
             source = next((self.stored.get(value) for value in whole
                            if value not in self.graph.constants), None)

@@ -17,11 +17,13 @@ from accel.mapping.layout import (blocks_of, least_bits, pack_elements, pack_par
                                   pack_pixel_params, pack_weights, pack_windows, stored_bytes)
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.operators import blocked, convolutions, elementwise, products
+from accel.mapping.operators import rows as row_functions
 from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks, Quantization,
                                              Window)
 from accel.mapping.operators.convolutions import ConvolutionForm
 from accel.mapping.operators.products import Planes
 from accel.mapping.operators.transposed import Phases, phases
+from accel.mapping.row_selection import is_row_function, select_rows
 from accel.mapping.schedules import cost_of, shape_of, tiles_of
 from accel.mapping.selection import Selection, is_elementwise, note_of, select
 from accel.mapping.views import Stored, View, images, rows
@@ -87,7 +89,7 @@ Builder = Callable[[Node, Graph, Forms, Blocks], MappedLayer | tuple[MappedLayer
 def forms_of(graph: Graph, blocks: Blocks) -> Forms:
     """The memory forms of the graph's values where the accelerator computes all that it can."""
     return Forms(graph, blocks, (*LAYERS, *{node.op for node in graph.nodes
-                                            if is_elementwise(node)}))
+                                            if is_elementwise(node) or is_row_function(node)}))
 
 
 def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
@@ -99,6 +101,8 @@ def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
         return forms.refused.get(node.name) or forms.idle_copy(node)
     if is_elementwise(node):
         return _elementwise_refusal(graph, node, forms.blocks.element)
+    if is_row_function(node):
+        return _row_function_refusal(graph, node, forms)
     if node.op not in LAYERS:
         return f"the accelerator has no operator {node.op}"
     if len(x.shape) not in (2, 4) and (node.op not in ANY_RANK or len(x.shape) < 2):
@@ -427,6 +431,39 @@ def _elementwise(node: Node, graph: Graph, known: Forms, machine: Machine) -> Ma
                        note=note_of(machine, graph, node, selection))
 
 
+def _row_function(node: Node, graph: Graph, known: Forms, machine: Machine) -> MappedLayer:
+    """Maps a function of rows to the instructions that compute it, a stage for each."""
+    blocks, result = blocks_of(machine.config), known[node.outputs[0]]
+    selection = select_rows(machine, graph, node, blocks.channels)
+    x = _in_line(known[node.inputs[0]], blocks)
+    operator = row_functions.row_function(_stage(node), x, selection, blocks)
+    steps = [step for stage in selection.stages for step in stage.steps]
+    constants = {name: array.reshape(-1) for name, array in selection.constants.items()}
+    own = [name for name in dict.fromkeys(step.intrinsic.name for step in steps)
+           if name in machine.own]
+    return MappedLayer(
+        node, operator, {"x": node.inputs[0]},
+        {**{role: pack_params(*elementwise.record_of(step, constants), result.c, blocks)
+            for step, role in elementwise.parameters_of(steps).items()},
+         **{role: selection.tables[buffer.name]
+            for role, buffer in elementwise.tables_of(steps).items()}},
+        replace(result, plain=False),
+        note=f"by {', '.join(own)} on the accelerator; without: on the host" if own else "")
+
+
+def _row_function_refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
+    x = graph.values[node.inputs[0]]
+    if node.inputs[0] in graph.constants:
+        return "its input is a constant"
+    if (x.dtype, forms.blocks.element) != ("int8", "int8"):
+        return (f"its input is {x.dtype} on a machine of {forms.blocks.element}; functions of rows "
+                "are of int8")
+    lies = forms.stored.get(node.inputs[0])
+    if not isinstance(lies, Activation) or replace(lies, plain=False) != rows(x.shape):
+        return "its input lies in memory as images, not as rows"
+    return None
+
+
 def _elementwise_refusal(graph: Graph, node: Node, element: str) -> str | None:
     computed = [value for value in node.inputs if value not in graph.constants]
     if not computed:
@@ -615,6 +652,8 @@ def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
         return ()
     if is_elementwise(node):
         layers = _packed(_elementwise(node, graph, known, machine), machine)
+    elif is_row_function(node):
+        layers = (_row_function(node, graph, known, machine),)
     elif node.op in PRODUCTS and (products_of(machine) != (None,)
                                   or _multipliers(node, graph, machine)):
         layers = _cheapest(node, graph, known, machine)

@@ -22,7 +22,8 @@ from compiler.te import Cast, Const, Expr, Read, Tensor, children, rewrite, subs
 from compiler.tensorize.cover import (COMPUTED, CONSTANTS, CoverStep, Uncovered, cover, leaf,
                                       plain_text, table)
 
-__all__ = ["INPUTS", "RESULTS", "Selection", "is_elementwise", "note_of", "select"]
+__all__ = ["INPUTS", "RESULTS", "Selection", "covered", "is_elementwise", "leaf_of_constant",
+           "note_of", "select"]
 
 INPUTS, RESULTS = "res", "out"
 """The buffers that inputs are loaded into, and that results are stored from."""
@@ -59,10 +60,18 @@ def select(machine: Machine, graph: Graph, node: Node) -> Selection:
     bit. Refuses an operator that none computes.
     """
     element, inputs, constants, tables = _element(graph, node)
-    steps = _cover(machine, element)
+    return Selection(covered(machine, element, RESULTS), inputs, constants, tables)
+
+
+def covered(machine: Machine, value: Expr, scope: str, total: str = "") -> tuple[CoverStep, ...]:
+    """The cheapest vector instructions that compute an expression of leaves, as
+    `compiler.tensorize.cover.cover` has it. Refuses one that none computes.
+    """
+    steps = _cover(machine, value, scope, total)
     if isinstance(steps, str):
-        raise LoweringError(f"no vector instruction computes {steps}")
-    return Selection(steps, inputs, constants, tables)
+        reduced = f"the {total} over the lanes of a row of " if total else ""
+        raise LoweringError(f"no vector instruction computes {reduced}{steps}")
+    return steps
 
 
 def note_of(machine: Machine, graph: Graph, node: Node, selection: Selection) -> str:
@@ -87,14 +96,15 @@ def _shipped(config: AccelConfig) -> Machine:
 
 
 @lru_cache(4096)
-def _cover(machine: Machine, element: Expr) -> tuple[CoverStep, ...] | str:
+def _cover(machine: Machine, value: Expr, scope: str, total: str
+           ) -> tuple[CoverStep, ...] | str:
     """The cheapest steps, or the part that has none."""
     def cost(step: CoverStep) -> tuple[int, ...]:
         return (_cycles(step), any(scope == CONSTANTS for *_, scope in step.operands),
                 _size(step.intrinsic.value))
 
     try:
-        return cover(element, machine.of_unit("vector"), RESULTS, cost)
+        return cover(value, machine.of_unit("vector"), scope, cost, total)
     except Uncovered as error:
         return plain_text(error.value)
 
@@ -137,7 +147,8 @@ def _element(graph: Graph, node: Node) -> tuple[Expr, dict[str, str], dict[str, 
             return leaf(name, read.dtype, INPUTS)
         if array.size == 1:
             return te.const(array.item(), read.dtype)
-        return Cast(_constant(name, array, rank, constants), read.dtype)
+        return leaf_of_constant(name, array.reshape((1,) * (rank - array.ndim) + array.shape),
+                                constants, read.dtype)
 
     return rewrite(body, rule), inputs, constants, tables
 
@@ -191,10 +202,13 @@ def _table(name: str, graph: Graph, value: str) -> np.ndarray:
     return array
 
 
-def _constant(name: str, array: np.ndarray, rank: int, constants: dict[str, np.ndarray]) -> Read:
-    """A constant of each channel as a leaf of the narrowest type that holds it."""
-    constants[name] = array.reshape((1,) * (rank - array.ndim) + array.shape)
-    dtype = next((dtype for dtype in _STORED
-                  if np.iinfo(dtype).min <= array.min() and array.max() <= np.iinfo(dtype).max),
-                 array.dtype.name)
-    return leaf(name, dtype, CONSTANTS)
+def leaf_of_constant(name: str, array: np.ndarray, constants: dict[str, np.ndarray], dtype: str
+                     ) -> Expr:
+    """A constant of each channel, noted in `constants`, as a leaf of the narrowest type that holds
+    it, converted to `dtype`.
+    """
+    constants[name] = array
+    narrow = next((dtype for dtype in _STORED
+                   if np.iinfo(dtype).min <= array.min() and array.max() <= np.iinfo(dtype).max),
+                  array.dtype.name)
+    return Cast(leaf(name, narrow, CONSTANTS), dtype)

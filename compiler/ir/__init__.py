@@ -4,7 +4,7 @@ from .affine import (Linear, affine, free_variables, from_linear, interval, is_i
                      offset)
 from .build import lower
 from .index_sets import (Access, Box, Domain, Witness, accesses, bounds, conflict, covers,
-                         footprint, hull, is_implied, loop_domain, negated, witness)
+                         footprint, hull, is_implied, loop_domain, negated, widest, witness)
 from .interpret import interpret
 from .nodes import (BLOCK_KINDS, LOOP_KINDS, THREAD_KINDS, UNORDERED_KINDS, Alloc, Barrier, Binding,
                     Combine, For, If, Program, Seq, Stmt, Store, Tensorized, Update, Write)

@@ -19,7 +19,8 @@ from .simplify import conjuncts
 from .visit import stmt_children
 
 __all__ = ["Access", "Box", "Domain", "Witness", "accesses", "bounds", "conflict", "covers",
-           "footprint", "hull", "is_implied", "loop_domain", "negated", "witness"]
+           "footprint", "hull", "is_implied", "loop_domain", "negated", "widest",
+           "witness"]
 
 _RELATIONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=", "ne": "!="}
 _NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
@@ -126,6 +127,21 @@ def _reads(expr: Expr, domain: Domain, stmt: Stmt) -> Iterator[Access]:
                 yield Access(expr.buffer, expr.indices, "read", domain, stmt)
             for child in children(expr):
                 yield from _reads(child, domain, stmt)
+
+
+def widest(found: Iterable[Access]) -> list[Access]:
+    """The accesses without those that another makes to the same element whenever they do: of an
+    expression that stands in many places of a statement, one.
+    """
+    kept: dict[tuple, list[tuple[frozenset[Expr], Access]]] = {}
+    for access in found:
+        same = kept.setdefault((access.buffer, access.indices, access.kind, access.domain.loops,
+                                id(access.stmt)), [])
+        conditions = frozenset(access.domain.conditions)
+        if not any(others <= conditions for others, _ in same):
+            same[:] = [other for other in same if not conditions <= other[0]]
+            same.append((conditions, access))
+    return [access for same in kept.values() for _, access in same]
 
 
 def negated(condition: Expr) -> Expr:

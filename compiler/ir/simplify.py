@@ -6,6 +6,7 @@ everywhere.
 """
 
 from dataclasses import replace
+from operator import is_
 
 import numpy as np
 
@@ -30,50 +31,59 @@ def conjuncts(condition: Expr) -> tuple[Expr, ...]:
 
 
 def normalize(expr: Expr, extents: Extents | None = None) -> Expr:
-    """Brings every maximal index sub-expression into affine normal form; nothing else changes."""
+    """Brings every maximal index sub-expression into affine normal form; nothing else changes, and
+    what is normal already is the same object.
+    """
     if is_index(expr):
-        return from_linear(linear(expr, extents))
-    match expr:
-        case te.Read(buffer, indices):
-            return te.Read(buffer, tuple(normalize(i, extents) for i in indices))
-        case te.Field(base, name):
-            return te.Field(_read(normalize(base, extents)), name)
-        case Binary(op, a, b):
-            return Binary(op, normalize(a, extents), normalize(b, extents))
-        case Call(function, args):
-            return Call(function, tuple(normalize(arg, extents) for arg in args))
-        case Select(condition, a, b):
-            return Select(normalize(condition, extents), normalize(a, extents),
-                          normalize(b, extents))
-        case Cast(value, dtype):
-            return Cast(normalize(value, extents), dtype)
-        case _:
-            return expr
-
-
-def _read(expr: Expr) -> te.Read:
-    assert isinstance(expr, te.Read)
-    return expr
+        form = from_linear(linear(expr, extents))
+        return expr if form == expr else form
+    before = te.children(expr)
+    after = tuple([normalize(child, extents) for child in before])
+    return expr if all(map(is_, before, after)) else te.with_children(expr, after)
 
 
 def normalize_stmt(stmt: Stmt, extents: Extents | None = None) -> Stmt:
     """`normalize` every expression, knowing the extents of the loops around it."""
     extents = extents or {}
     match stmt:
-        case For() as loop:
-            inside = _inside(loop, extents)
-            return replace(loop, body=normalize_stmt(loop.body, inside))
+        case For():
+            body = normalize_stmt(stmt.body, _inside(stmt, extents))
+            return stmt if body is stmt.body else replace(stmt, body=body)
         case Seq(stmts):
-            return Seq(tuple(normalize_stmt(child, extents) for child in stmts))
+            parts = tuple([normalize_stmt(child, extents) for child in stmts])
+            return stmt if all(map(is_, stmts, parts)) else Seq(parts)
         case Alloc(buffer, body):
-            return Alloc(buffer, normalize_stmt(body, extents))
+            inner = normalize_stmt(body, extents)
+            return stmt if inner is body else Alloc(buffer, inner)
         case If(condition, body):
-            return If(normalize(condition, extents), normalize_stmt(body, extents))
+            test, inner = normalize(condition, extents), normalize_stmt(body, extents)
+            return stmt if test is condition and inner is body else If(test, inner)
         case Tensorized(_, binding, body):
-            return replace(stmt, body=normalize_stmt(body, extents), binding=map_binding(
-                binding, lambda e: normalize(e, extents)))
+            inner = normalize_stmt(body, extents)
+            tiles = map_binding(binding, lambda e: normalize(e, extents))
+            return (stmt if inner is body and tiles is binding
+                    else replace(stmt, body=inner, binding=tiles))
         case _:
-            return map_exprs(stmt, lambda expr: normalize(expr, extents))
+            return _normal(stmt, extents)
+
+
+_KNOWN: dict[tuple, tuple[Stmt, Stmt]] = {}
+_MOST = 4096
+
+
+def _normal(stmt: Stmt, extents: Extents) -> Stmt:
+    """A statement without others in it. Schedules normalize a program after every step, of which
+    most leaves most statements as they are.
+    """
+    key = id(stmt), *extents.items()
+    known = _KNOWN.get(key)
+    if known is not None and known[0] is stmt:
+        return known[1]
+    made = map_exprs(stmt, lambda expr: normalize(expr, extents))
+    _KNOWN[key] = stmt, made            # with the statement, which keeps its identity
+    while len(_KNOWN) > _MOST:
+        _KNOWN.pop(next(iter(_KNOWN)), None)
+    return made
 
 
 def _inside(loop: For, extents: Extents) -> Extents:

@@ -5,6 +5,7 @@ What a `Tensorized` carries twice, in its binding and in its body, is always tre
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from operator import is_
 
 from compiler import te
 from compiler.te import Buffer, Expr, Read, Var
@@ -76,16 +77,24 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
 
 
 def map_exprs(stmt: Stmt, fn: Callable[[Expr], Expr]) -> Stmt:
-    """Apply `fn` to every expression that a statement below holds."""
+    """Apply `fn` to every expression that a statement below holds. What nothing changes is the same
+    object.
+    """
     def rule(node: Stmt) -> Stmt | None:
         match node:
             case Store() | Update() | Combine():
-                return rebuilt(node, indices=tuple(map(fn, node.indices)),
-                               values=tuple(map(fn, node.values)))
+                before = (*node.indices, *node.values)
+                after = tuple([fn(expr) for expr in before])
+                if all(map(is_, before, after)):
+                    return None
+                count = len(node.indices)
+                return rebuilt(node, indices=after[:count], values=after[count:])
             case If(condition, body):
-                return If(fn(condition), body)
+                new = fn(condition)
+                return None if new is condition else If(new, body)
             case Tensorized():
-                return replace(node, binding=map_binding(node.binding, fn))
+                binding = map_binding(node.binding, fn)
+                return None if binding is node.binding else replace(node, binding=binding)
             case _:
                 return None
 
@@ -93,8 +102,13 @@ def map_exprs(stmt: Stmt, fn: Callable[[Expr], Expr]) -> Stmt:
 
 
 def map_binding(binding: Binding, fn: Callable[[Expr], Expr]) -> Binding:
-    return replace(binding, tiles=tuple((name, fn(tile)) for name, tile in binding.tiles),
-                   immediates=tuple((name, fn(value)) for name, value in binding.immediates))
+    before = [expr for _, expr in (*binding.tiles, *binding.immediates)]
+    known = {id(expr): fn(expr) for expr in before}
+    if all(known[id(expr)] is expr for expr in before):
+        return binding
+    return replace(binding, **{
+        kind: tuple((name, known[id(expr)]) for name, expr in getattr(binding, kind))
+        for kind in ("tiles", "immediates")})
 
 
 def substitute_stmt(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:

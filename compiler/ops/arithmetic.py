@@ -8,7 +8,7 @@ bits and rounded once, half to even.
 from compiler import te
 from compiler.te import Expr
 
-__all__ = ["PARAM", "add_scaled", "requantize"]
+__all__ = ["PARAM", "add_scaled", "exponent_of", "requantize"]
 
 PARAM = te.record("param", bias="int32", mult="uint16", shift="uint8")
 """Per-channel parameters of `requantize`: eight bytes a channel."""
@@ -35,6 +35,16 @@ def add_scaled(a: Expr, b: Expr, ma, mb, c, s, zp, lo, hi) -> Expr:
              + _wide(c, "int32"))
     amount = (s & 63).astype("int64") if isinstance(s, Expr) else te.const(s & 63, "int64")
     return _clamped(te.rshift_rne(total, amount), zp, lo, hi)
+
+
+def exponent_of(x: Expr) -> Expr:
+    """``floor(log2 x)`` of an int32 expression; 0 for numbers below 2."""
+    total: Expr = te.const(0, "int32")
+    for bits in (16, 8, 4, 2, 1):
+        shifted = x >> bits
+        total = total + te.select(shifted > 0, te.const(bits, "int32"), 0)
+        x = te.select(shifted > 0, shifted, x)
+    return total
 
 
 def _clamped(value: Expr, zp, lo, hi) -> Expr:

@@ -115,6 +115,7 @@ class Operator:
     kind : what it may be fused with.
     data_inputs : inputs that are data, the first ones; those that follow are parameters. None: all.
     parameters : the ranges of the parameters, which must then be constants.
+    by_rows : each row of the result, along the last axis, comes from that row of the first input.
     channels_last : how it computes the same with channels last; elementwise operators do unless
         told otherwise.
     algebra : what clean-up may take for granted.
@@ -153,6 +154,7 @@ class Operator:
     kind: Kind = Kind.OPAQUE
     data_inputs: int | None = None
     parameters: Callable[[Sequence[Array]], Sequence[Range]] | None = None
+    by_rows: bool = False
     channels_last: ChannelsLast | None = None
     algebra: Algebra = Algebra()
     joins: bool = False

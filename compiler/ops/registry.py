@@ -13,7 +13,7 @@ from typing import Any
 
 from compiler import te
 from compiler.ops import (activations, convolutions, elementwise, gathers, integer_maps, joins,
-                          movement, pooling, products, quantization, reductions)
+                          movement, pooling, products, quantization, reductions, row_functions)
 from compiler.ops.node import Attrs, Node, TensorType
 from compiler.ops.operator import Operator
 from compiler.ops.rules import TypeRefused, Types
@@ -22,7 +22,7 @@ from compiler.te import Tensor
 __all__ = ["FAMILIES", "OPERATORS", "collected", "expression", "find", "infer"]
 
 FAMILIES = (convolutions, pooling, products, activations, elementwise, reductions, movement, joins,
-            gathers, quantization, integer_maps)
+            gathers, quantization, integer_maps, row_functions)
 
 
 def collected(families: Iterable[Any]) -> dict[str, Operator]:

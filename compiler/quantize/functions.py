@@ -1,11 +1,12 @@
-"""Elementwise operators between layers as one layer: a function of one value, which is a table of
-256 numbers in int8, or arithmetic of two values.
+"""Operators between layers as one layer: elementwise ones that are a function of one value, which
+is a table of 256 numbers in int8, or arithmetic of two values; softmax and layer normalization.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from compiler.graph.passes.maps import is_arithmetic
+from compiler.graph.row_functions import Values, recognized
 from compiler.ops.operator import Kind
 from compiler.ops.registry import find
 from compiler.quantize.affine import read_affine
@@ -17,9 +18,33 @@ __all__ = ["with_functions"]
 def with_functions(network: Network) -> list[Layer]:
     """The network's layers. Those that compute elementwise from one value, or in arithmetic from
     two, are joined as far as nothing else reads what lies between; where integer operators of their
-    own compute them all, they stay as they are.
+    own compute them all, they stay as they are. So are those of softmax and layer normalization
+    along the last axis.
     """
+    network = replace(network, layers=_with_row_functions(network))
     return _Grouping(network).run()
+
+
+def _with_row_functions(network: Network) -> list[Layer]:
+    """The layers, with one for all that compute a function of rows."""
+    nodes = {node.outputs[0]: node for layer in network.layers for node in layer.nodes()}
+    values = Values(nodes.get, network.tensors.get, lambda value: network.graph.values[value].shape)
+    readers, owner = network.readers(), {layer.value: layer for layer in network.layers}
+    joined: dict[str, Layer] = {}
+    whole: dict[str, list[Layer]] = {}
+    for layer in reversed(network.layers):
+        found = None if layer.value in joined else recognized(values, layer.value)
+        if found is None or network.graph.values[layer.value].dtype != "float32":
+            continue
+        inside = found.nodes - {layer.value}
+        members = [owner.get(value) for value in found.nodes]
+        if all(member is not None and len(member.nodes()) == 1 for member in members) and all(
+                reader.value in found.nodes for value in inside for reader in readers[value]
+                ) and not inside.intersection(network.outputs):
+            joined |= dict.fromkeys(found.nodes, layer)
+            whole[layer.value] = [other for other in network.layers if other.value in found.nodes]
+    return [Layer.of_function(whole[layer.value]) if layer.value in whole else layer
+            for layer in network.layers if layer.value in whole or layer.value not in joined]
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from compiler.ir import (Access, Alloc, Box, Domain, For, If, Program, Seq, Stmt, Store, Tensorized,
                          Write, accesses, block, conjuncts, free_variables, from_linear, hull,
                          is_implied, linear, loop_domain, map_exprs, path_to, rebuilt, replace_stmt,
-                         rewrite_stmts, unblock, walk_stmts)
+                         rewrite_stmts, unblock, walk_stmts, widest)
 from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Var, as_expr, rewrite, substitute
 
 from .dependence import find_dependence, refuse_dependence
@@ -58,7 +58,8 @@ def compute_at(program: Program, stage: str, loop: str) -> Program:
         return compute_at(sunk, stage, loop)
     target = path[-1]
     domain = loop_domain(_with_guards(path, threads))
-    readers = [a for a in accesses(program.body) if a.kind == "read" and a.buffer == part.buffer]
+    readers = widest(a for a in accesses(program.body)
+                     if a.kind == "read" and a.buffer == part.buffer)
     box = hull(readers, frozenset(domain.vars) - threads, part.buffer.shape)
     _require_whole_tiles(program, part, nest, box)
     new = replace(part.buffer, shape=box.extents)
@@ -170,7 +171,7 @@ def is_safe(program: Program, stmt: Stmt, around: Domain) -> bool:
     """Whether every element that the expression reads lies inside its buffer and holds a value,
     wherever it runs.
     """
-    reads = [a for a in accesses(stmt, around) if a.kind == "read"]
+    reads = widest(a for a in accesses(stmt, around) if a.kind == "read")
     return (all(_is_inside(read) for read in reads)
             and all(is_complete(program, buffer) for buffer in {read.buffer for read in reads}))
 

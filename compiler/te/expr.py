@@ -15,6 +15,7 @@ arithmetically for signed types, `rshift_rne(x, s)` is ``x / 2**s`` rounded half
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ __all__ = [
     "ARITHMETIC", "BITWISE", "COMPARISONS", "FUNCTIONS", "REDUCERS",
     "Binary", "Buffer", "Call", "Cast", "Const", "Expr", "Extent", "Field", "Read", "Reduce",
     "Select", "Symbol", "Var", "as_expr", "children", "is_extent", "rewrite", "substitute", "walk",
+    "with_children",
 ]
 
 Extent = Any
@@ -344,23 +346,27 @@ def walk(node: Expr) -> Iterator[Expr]:
 
 
 def rewrite(node: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
-    """Apply `rule` bottom-up; where it returns None the node stays."""
-    def go(child):
-        return rewrite(child, rule)
-
-    match node:
-        case Read(_, indices): new = replace(node, indices=tuple(map(go, indices)))
-        case Field(base, name):
-            inner = go(base)
-            new = Field(inner, name) if isinstance(inner, Read) else node
-        case Binary(op, a, b): new = Binary(op, go(a), go(b))
-        case Call(function, args): new = Call(function, tuple(map(go, args)))
-        case Select(condition, a, b): new = Select(go(condition), go(a), go(b))
-        case Cast(value, dtype): new = Cast(go(value), dtype)
-        case Reduce(op, value, axes): new = Reduce(op, go(value), axes)
-        case _: new = node
+    """Apply `rule` bottom-up; where it returns None the node stays. What nothing changes is the
+    same object.
+    """
+    before = children(node)
+    after = tuple([rewrite(child, rule) for child in before])
+    new = node if all(map(is_, before, after)) else with_children(node, after)
     result = rule(new)
     return new if result is None else result
+
+
+def with_children(node: Expr, new: tuple[Expr, ...]) -> Expr:
+    """The node with other direct sub-expressions, in the order of `children`."""
+    match node:
+        case Read(): return replace(node, indices=new)
+        case Field(_, name): return Field(new[0], name) if isinstance(new[0], Read) else node
+        case Binary(op): return Binary(op, *new)
+        case Call(function): return Call(function, new)
+        case Select(): return Select(*new)
+        case Cast(_, dtype): return Cast(new[0], dtype)
+        case Reduce(op, _, axes): return Reduce(op, new[0], axes)
+        case _: raise AssertionError(node)
 
 
 def substitute(node: Expr, values: Mapping[Var, Expr]) -> Expr:

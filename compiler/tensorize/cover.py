@@ -8,8 +8,8 @@ own, into the scope ``acc``, and is computed once however often it is read. ::
                                      y  = requantize(t0)   by requantize, with a bias of -3
 
 What is read are *leaves*, tensors without dimensions: `leaf` makes one of a value of the layer in
-an on-chip buffer, or of a constant of each channel (in ``par``). A `table` (in ``tab``) has one
-dimension, and is read at a place that an expression of other leaves gives.
+an on-chip buffer, ``acc`` among them, or of a constant of each channel (in ``par``). A `table` (in
+``tab``) has one dimension, and is read at a place that an expression of other leaves gives.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from compiler.ir.printer import expr_text
-from compiler.te import INDEX, Buffer, Cast, Const, Expr, Read, Var, rewrite, walk
+from compiler.te import INDEX, Buffer, Cast, Const, Expr, Read, Reduce, Var, rewrite, walk
 
 from .intrinsic import Intrinsic, Operand
 from .ranges import fits, narrowed, widened
@@ -73,7 +73,8 @@ class CoverStep:
     @property
     def computed(self) -> tuple[Expr, ...]:
         """The values of other steps that this one reads."""
-        return tuple(expr for _, expr, scope in self.operands if scope == COMPUTED)
+        return tuple(expr for _, expr, scope in self.operands
+                     if scope == COMPUTED and not _is_given(expr))
 
     def body(self, operand: Callable[[Operand, Expr, str], Expr]) -> Expr:
         """The intrinsic's value, with `operand` in the place of what it reads. Of a table `operand`
@@ -91,7 +92,7 @@ class CoverStep:
                 case Read(buffer, _): return places[buffer.name]
                 case Var() if node in constants: return constants[node]
             return None
-        return rewrite(self.intrinsic.value, put)
+        return rewrite(_body(self.intrinsic), put)
 
 
 def _element(table: Expr, indices: tuple[Expr, ...], dtype: str) -> Expr:
@@ -115,6 +116,12 @@ def plain_text(value: Expr) -> str:
             case Cast(Var() as var, dtype) if fits(var, dtype): return Var(var.name, dtype)
         return None
     return expr_text(rewrite(value, strip))
+
+
+def _is_given(expr: Expr) -> bool:
+    """Whether a value is in ``acc`` before the first step."""
+    read = leaf_of(expr)
+    return read is not None and read.buffer.scope == COMPUTED
 
 
 def _scope(operand: Operand, expr: Expr) -> str:
@@ -157,17 +164,21 @@ StepCost = Callable[[CoverStep], tuple[int, ...]]
 least 1."""
 
 
-def cover(value: Expr, intrinsics: Sequence[Intrinsic], scope: str, cost: StepCost
-          ) -> tuple[CoverStep, ...]:
+def cover(value: Expr, intrinsics: Sequence[Intrinsic], scope: str, cost: StepCost,
+          total: str = "") -> tuple[CoverStep, ...]:
     """The cheapest steps, in order, of which the last writes an integer expression of leaves to
     `scope`, and all others to ``acc``. Where `scope` keeps fewer bits than 32, these are the low
     ones, and the expression must be of that many bits.
+
+    With `total`, ``sum``, ``max`` or ``min``, the last step reduces the expression over the lanes
+    of a row and goes on with what `scope` has.
 
     Raises `Uncovered` with a part that no body computes.
     """
     usable = [intrinsic for intrinsic in intrinsics if _is_lanewise(intrinsic)]
     search = _Search([i for i in usable if COMPUTED in i.dst.scopes], cost)
-    last = [intrinsic for intrinsic in usable if scope in intrinsic.dst.scopes]
+    last = [intrinsic for intrinsic in ([i for i in intrinsics if _is_total(i, total)]
+                                        if total else usable) if scope in intrinsic.dst.scopes]
     whole = widened(value)
     if isinstance(whole, Cast) and whole.dtype != "int32":
         whole = whole.value
@@ -176,16 +187,35 @@ def cover(value: Expr, intrinsics: Sequence[Intrinsic], scope: str, cost: StepCo
 
 def _is_lanewise(intrinsic: Intrinsic) -> bool:
     """Whether it computes each element from the operands' elements at the same place."""
-    lanes = tuple(axis.var for axis in intrinsic.axes)
+    return (intrinsic.update == "assign" and not intrinsic.reduce_axes
+            and _reads_at(intrinsic, tuple(axis.var for axis in intrinsic.axes)))
+
+
+def _is_total(intrinsic: Intrinsic, op: str) -> bool:
+    """Whether it reduces an expression of the elements of a row by `op`, and accumulates."""
+    value, over = intrinsic.value, intrinsic.reduce_axes
+    return (isinstance(value, Reduce) and (value.op, intrinsic.update) == (op, op)
+            and len(over) == 1 and over[0][1] == intrinsic.axes[-1].extent
+            and _reads_at(intrinsic, (*(axis.var for axis in intrinsic.axes[:-1]), over[0][0])))
+
+
+def _reads_at(intrinsic: Intrinsic, lanes: tuple[Var, ...]) -> bool:
+    """Whether the body reads its operands at these lanes alone, but for tables."""
     tables = {operand.name for operand in intrinsic.operands if TABLES in operand.scopes}
-    return intrinsic.update == "assign" and not intrinsic.reduce_axes and all(
+    return all(
         node.buffer.name in tables or node.indices == lanes[len(lanes) - len(node.indices):]
-        if isinstance(node, Read) else node not in lanes for node in _leaves(intrinsic.value))
+        if isinstance(node, Read) else node not in lanes for node in _leaves(_body(intrinsic)))
+
+
+def _body(intrinsic: Intrinsic) -> Expr:
+    """What is computed of the elements, before any reduction."""
+    value = intrinsic.value
+    return value.value if isinstance(value, Reduce) else value
 
 
 @lru_cache(256)
 def _pattern(intrinsic: Intrinsic) -> Expr:
-    return widened(intrinsic.value)
+    return widened(_body(intrinsic))
 
 
 def _leaves(expr: Expr) -> Iterator[Expr]:

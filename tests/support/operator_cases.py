@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compiler.graph import Node
+from compiler.ops.row_functions import RECIPROCALS, ROOTS, exponentials
 from compiler.ops.windows import window_shape
 
 __all__ = ["CASES", "OperatorCase", "assert_same"]
@@ -243,6 +244,13 @@ ELEMENTWISE = [
     OperatorCase("to_int8", {}, (np.arange(256).astype(np.uint8),)),
     OperatorCase("qtable", {}, (np.arange(-128, 128).astype(np.int8), _int8(256))),
     OperatorCase("qtable", {}, (_int8(2, 3, 5, 7), _int8(256))),
+    OperatorCase("qbelow_max", {}, (_int8(3, 4, 9),)),
+    OperatorCase("qsoftmax", {"mult": 40000, "shift": 37, "zp": -128, "lo": -128, "hi": 127},
+                 (_int8(5, 21), *exponentials(0.02), RECIPROCALS)),
+    OperatorCase("qlayer_norm", {"epsilon": 90, "mult": 50000, "shift": 37, "zp": 3, "lo": -128,
+                                 "hi": 120},
+                 (_int8(2, 5, 24), _rng.integers(-16384, 16385, 24).astype(np.int16),
+                  _rng.integers(-2**27, 2**27, 24).astype(np.int32), ROOTS)),
     OperatorCase("qmap", {"function": "requantize((x0 - 3) * (x1 + 128), 40000, 23, -7, -120, "
                                       "110)"},
                  (_int8(2, 3, 1, 1), _int8(2, 3, 4, 5))),

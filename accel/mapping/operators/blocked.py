@@ -202,6 +202,8 @@ class BlockedOperator:
     weight_bits : bits of an element of ``w`` in memory.
     weights : elements of ``w`` in an entry of wgt where the product of `by` takes them in a form of
         its own; else 0.
+    rows : whether a tile holds all channels of its pixels; stages without `c` among their axes have
+        an entry a row.
     """
 
     stages: dict[str, Tensor]
@@ -213,6 +215,7 @@ class BlockedOperator:
     repeated: tuple[str, ...] = ()
     weight_bits: int = 8
     weights: int = 0
+    rows: bool = False
 
     @property
     def output(self) -> Tensor:
@@ -238,6 +241,12 @@ class BlockedOperator:
         """The stages of int32, in order of computation."""
         return tuple(role for role in self.stages
                      if role in self.axes and role not in ("quantized", "output"))
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The accumulators that have one number a row."""
+        return tuple(role for role in self.accumulators if "c" not in self.axes[role]
+                     ) if self.rows else ()
 
     def __getitem__(self, role: str) -> Tensor:
         return self.stages[role]

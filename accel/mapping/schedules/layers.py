@@ -217,6 +217,10 @@ class _Layer:
                 self._copy(f"{self.stages[role]}_{scope}", "load")
         if "acc" in self.stages:
             self._accumulate()
+        for role in self.operator.numbers:
+            if self.operator[role].reduce_axes:
+                blocks, lanes = (axis.name for axis in self.operator[role].reduce_axes)
+                self[role].reorder(blocks, "b", "o", lanes)
         for role in (*self.operator.accumulators, "quantized"):
             if role != "acc":
                 self._lanes(role, self._bodies(role))
@@ -255,15 +259,15 @@ class _Layer:
 def _readers_first(operator: BlockedOperator) -> list[str]:
     """The accumulators, each after those that are computed from it."""
     left, order = list(operator.accumulators), list[str]()
+    reads = {role: _read_by(operator[role]) for role in left}
     while left:
-        role = next(role for role in left if not any(
-            _reads(operator[other], operator[role]) for other in left))
+        role = next(role for role in left
+                    if not any(operator[role].name in reads[other] for other in left))
         order.append(role)
         left.remove(role)
     return order
 
 
-def _reads(reader: Tensor, tensor: Tensor) -> bool:
+def _read_by(reader: Tensor) -> set[str]:
     assert isinstance(reader.body, Expr)
-    return any(isinstance(node, Read) and node.buffer == tensor.buffer
-               for node in walk(reader.body))
+    return {node.buffer.name for node in walk(reader.body) if isinstance(node, Read)}

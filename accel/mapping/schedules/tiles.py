@@ -86,6 +86,8 @@ class Shape:
     passes: int = field(default=1, repr=False)          # entries of weights for a block product
     weights: int = field(default=0, repr=False)         # elements of an entry; 0: all of them
     taps: int = field(default=0, repr=False)            # records of taps for each channel
+    numbers: int = field(default=0, repr=False)         # accumulators for each pixel of whole rows
+    totals: int = field(default=0, repr=False)          # those of them that read the whole row
 
 
 def shape_of(operator: BlockedOperator) -> Shape:
@@ -98,14 +100,16 @@ def shape_of(operator: BlockedOperator) -> Shape:
     depth = depth if weighted else 1
     repeated = len(operator.repeated)
     return Shape(size["y"], size["x"], size["c"], max(depth, 1), window.kernel, window.strides,
-                 weighted, len(operator.inputs) - repeated, len(operator.accumulators),
+                 weighted, len(operator.inputs) - repeated,
+                 len(operator.accumulators) - len(operator.numbers),
                  len(operator.parameters), operator.row,
                  "params" in stages and len(stages["params"].shape) == 3, window.dilations,
                  depth == 0, phases, prod(size.get(axis, 1) for axis in AROUND), repeated,
                  len(operator.tables), operator.weight_bits,
                  operator.reduced["passes"].extent if "passes" in operator.reduced else 1,
                  operator.weights,
-                 prod(window.kernel) if "params_taps" in stages else 0)
+                 prod(window.kernel) if "params_taps" in stages else 0, len(operator.numbers),
+                 sum(bool(operator[role].reduce_axes) for role in operator.numbers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +141,7 @@ def choose(config: AccelConfig, shape: Shape, threads: int) -> Tiles:
         return _least_traffic(config, shape, candidates, threads)
     if candidates := _fitting(config, shape, threads, {}, _in_pieces(shape)):
         return min(candidates)[1]
-    smallest = Tiles(1, 1, 1, shape.depth if shape.row else 1)
+    smallest = Tiles(1, 1, shape.channels if shape.numbers else 1, shape.depth if shape.row else 1)
     short = ", ".join(f"{name} needs {need} of {have} entries"
                       for name, need, have in _needs(config, shape, smallest, threads, {})
                       if need > have)
@@ -244,8 +248,9 @@ def piece_of(kernel: tuple[int, int], pieces: int) -> tuple[int, int]:
 def _candidates(shape: Shape) -> Iterable[Tiles]:
     least = shape.depth if shape.row else 1     # rows of windows are not cut
     depths = [d for d in range(least, shape.depth + 1) if shape.depth % d == 0]
+    cuts = [shape.channels] if shape.numbers else _pieces(shape.channels)
     for rows, columns, channels, depth in product(
-            _pieces(shape.rows), _pieces(shape.columns), _pieces(shape.channels), depths):
+            _pieces(shape.rows), _pieces(shape.columns), cuts, depths):
         yield Tiles(rows, columns, channels, depth)
         if shape.weighted and depth == shape.depth:
             if (rows, columns) != (shape.rows, shape.columns):
@@ -288,8 +293,9 @@ def _needs(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
     outputs = tiles.rows * tiles.columns * channels
     pixels = _window(shape, tiles)
     needs = [("out", outputs)]
-    if shape.accumulators:
-        needs.append(("acc", outputs * shape.accumulators))
+    if shape.accumulators or shape.numbers:
+        needs.append(("acc", outputs * shape.accumulators
+                      + tiles.rows * tiles.columns * shape.numbers))
     if shape.parameters:
         needs.append(("par", _records(shape, tiles)))
     if shape.tables:
@@ -336,7 +342,8 @@ def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Co
         kernel = (shape.depth * channels * taps * shape.passes * (shape.weights or entry["wgt"])
                   * shape.weight_bits // 8)
     else:
-        lanes += outputs * taps * shape.accumulators
+        lanes += outputs * (taps * shape.accumulators + shape.totals)
+        lanes += tiles.rows * tiles.columns * (shape.numbers - shape.totals)
     lanes *= config.vector_beats
     if shape.parameters:
         kernel += _records(shape, tiles) * entry["par"]

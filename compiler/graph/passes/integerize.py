@@ -1,6 +1,6 @@
 """Turns float operators between quantizations into integer operators with one fixed meaning."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import ClassVar
@@ -17,6 +17,7 @@ from compiler.graph.notes import Note
 from compiler.graph.passes.maps import mapped
 from compiler.graph.passes.quantized import QuantizedView
 from compiler.graph.passes.regions import Regions
+from compiler.graph.passes.rows import row_function, rows_of
 from compiler.graph.passes.tables import tabled
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 
@@ -31,7 +32,8 @@ PER_CHANNEL = "an activation must have one scale"
 class Integerize:
     """dequantize -> operator -> [relu, clip] -> quantize becomes one integer operator. Elementwise
     operators that have no such form become one together: a `qtable` where they depend on one
-    quantized tensor, a `qmap` where on two.
+    quantized tensor, a `qmap` where on two. Softmax and layer normalization along the last axis
+    become operators of rows.
 
     Before: dequantized constants are still nodes (`FoldConstants(dequantize=False)`), no identity.
     After: every int8 or uint8 activation is int8 in stored form under its own name, every one of 16
@@ -129,6 +131,10 @@ class _Rewriting:
         if find(core.op).kind is not Kind.ELEMENTWISE:
             return None
         try:
+            found = row_function(self.view, core.outputs[0])
+            if found is not None:
+                self.reasons.pop(core.name, None)       # of an operator that is a part of it
+                return self._of_rows(core, rows_of(self.view, found, out, _bounds(activations)))
             region = self.regions.before(node)
             for value in (out.value, *(region.sources if region else ())):
                 bits = self.graph.values[value].dtype.lstrip("uint")
@@ -142,6 +148,15 @@ class _Rewriting:
         if made:
             self.reasons.pop(core.name, None)
         return made
+
+    def _of_rows(self, core: Node, steps: Sequence[IntegerNode]) -> IntegerNode:
+        """Adds all operators but the last, which reads the one before; returns that."""
+        read: tuple[str, ...] = ()
+        for step in steps[:-1]:
+            value = self.builder.fresh(f"{core.name}:{step.op}")
+            self.builder.emit(step.op, value, (*read, *step.inputs), value, **step.attrs)
+            read = (value,)
+        return replace(steps[-1], inputs=(*read, *steps[-1].inputs))
 
     def _core(self, value: str) -> tuple[Node | None, list[Node]]:
         """The operator whose result is quantized, and what bounds it in between, in order."""

@@ -135,11 +135,11 @@ def test_constants_of_channels_are_no_part_of_a_function(float_model, rng) -> No
                          "dequantize"]
 
 
-def test_parts_of_a_softmax_stay_in_float(float_model, rng) -> None:
+def test_parts_of_a_log_softmax_stay_in_float(float_model, rng) -> None:
     """Its exponentials read a difference from a maximum, which no layer quantizes."""
     one = float_model()
     x = one.add("MatMul", one.input("x", "n", 16), one.random(16, 16))
-    y = one.add("MatMul", one.add("Softmax", x), one.random(16, 3))
+    y = one.add("MatMul", one.add("LogSoftmax", x), one.random(16, 3))
     made = quantize(one.model(y), rng.standard_normal((8, 16)).astype(np.float32))
     assert {layer.op for layer in made.layers if layer.quantized} == {"matmul"}
     reasons = {layer.reason for layer in made.layers if layer.op == "function"}
@@ -168,3 +168,38 @@ def test_batch_norms_fold_before_functions_join(float_model, rng) -> None:
 
     made = quantize(between(float_model, build), samples(rng))
     assert ops(made) == ["quantize", "qconv2d", "qtable", "qconv2d", "dequantize"]
+
+
+def attention(one, x, weights: int = 12):
+    """Scores of tokens with themselves, weighted tokens, and a normalization of the sum."""
+    def dense(y):
+        return one.add("MatMul", y, one.constant(
+            one.rng.normal(size=(12, weights)).astype(np.float32) / 4))
+
+    scores = one.add("MatMul", dense(x), one.add("Transpose", dense(x), perm=[0, 2, 1]))
+    y = one.add("MatMul", one.add("Softmax", scores, axis=-1), dense(x))
+    ones, zeros = (one.constant(np.full(12, number, np.float32)) for number in (1, 0))
+    return dense(one.add("LayerNormalization", one.add("Add", x, dense(y)), ones, zeros, axis=-1))
+
+
+def test_attention_is_integer_from_end_to_end(float_model, rng) -> None:
+    one = float_model()
+    model = one.model(attention(one, one.input("x", "n", 9, 12)))
+    made = quantize(model, rng.standard_normal((8, 9, 12)).astype(np.float32))
+    found = ops(made)
+    assert found.count("qbelow_max") == found.count("qsoftmax") == found.count("qlayer_norm") == 1
+    assert (found[0], found[-1]) == ("quantize", "dequantize")
+    assert not {"quantize", "dequantize"}.intersection(found[1:-1]), found
+    functions = [layer for layer in made.layers if layer.op == "function"]
+    assert len(functions) == 2 and all(layer.quantized for layer in functions)
+    assert made.decibels is not None and made.decibels > 25
+
+
+def test_a_softmax_whose_powers_others_read_is_no_function(float_model, rng) -> None:
+    one = float_model()
+    x = one.conv(one.input("x", "n", *SHAPE[1:]), 6, 8)
+    powers = one.add("Exp", one.add("Sub", x, one.add("ReduceMax", x, axes=[-1], keepdims=1)))
+    total = one.add("ReduceSum", powers, one.constant(np.array([-1])), keepdims=1)
+    both = one.add("Add", one.add("Div", powers, total), powers)
+    made = quantize(one.model(one.conv(both, 8, 5)), samples(rng))
+    assert "qsoftmax" not in ops(made)

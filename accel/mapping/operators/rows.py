@@ -1,0 +1,147 @@
+"""Functions of rows: each instruction that computes a part is a stage.
+
+A row is the channels of a pixel. Totals and numbers are entries with one value a row, the same in
+every lane; a tile holds whole rows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks, Window, inside,
+                                             written)
+from accel.mapping.operators.elementwise import parameters_of, tables_of
+from accel.mapping.row_selection import ROW, RowSelection, RowStage
+from compiler import te
+from compiler.ops.arithmetic import PARAM
+from compiler.te import Cast, Const, Expr, Field, Tensor
+from compiler.tensorize import Operand
+from compiler.tensorize.cover import (COMPUTED, CONSTANTS, TABLES, CoverStep, leaf_of, name_of)
+
+__all__ = ["row_function"]
+
+FOLDS = {"sum": te.sum, "max": te.max, "min": te.min}
+
+
+def row_function(name: str, x: Activation, selection: RowSelection, blocks: Blocks
+                 ) -> BlockedOperator:
+    """The stages of a selection for rows that lie as channels of `x`.
+
+    Stages: ``x``, ``input`` (blocked, padded); ``table``, ``table_1``, ...; ``params``,
+    ``params_1``, ... [co][block_out]; ``n0``, ``n1``, ... totals and numbers, int32
+    [n][h][w][b][o]; ``t0``, ... int32 of each element, then ``quantized`` and ``output``.
+    """
+    return _Building(name, x, selection, blocks).run()
+
+
+@dataclass
+class _Building:
+    name: str
+    x: Activation
+    selection: RowSelection
+    blocks: Blocks
+    stages: dict[str, Tensor] = field(default_factory=dict)
+    axes: dict[str, str] = field(default_factory=dict)
+    by: dict[str, str] = field(default_factory=dict)
+    numbers: dict[str, Tensor] = field(default_factory=dict)    # of leaves
+    loaded: dict[str, Tensor] = field(default_factory=dict)     # tables
+
+    def run(self) -> BlockedOperator:
+        stages, selection = self.stages, self.selection
+        stages["x"], stages["input"] = self._input()
+        steps = [step for stage in selection.stages for step in stage.steps]
+        for role, buffer in tables_of(steps).items():
+            stages[role] = self.loaded[buffer.name] = te.placeholder(
+                buffer.shape, buffer.dtype, f"{self.name}_{role}")
+        shape = stages["input"].shape
+        self.params: dict[CoverStep, Tensor] = {}
+        for step, role in parameters_of(steps).items():
+            stages[role] = self.params[step] = te.placeholder(
+                (shape[3], shape[5]), PARAM, f"{self.name}_{role}")
+        for stage in selection.stages[:-1]:
+            self.numbers[stage.name] = self._number(stage)
+        return self._result(selection.stages[-1])
+
+    def _input(self) -> tuple[Tensor, Tensor]:
+        """The stored tensor and its blocks; elements beyond a row are the selection's padding."""
+        x, size = self.x, self.blocks.block_out
+        groups, count = -(-x.n // self.blocks.batch), x.channel_blocks(self.blocks, size)
+        stored = (x.stored_shape(self.blocks) if x.plain else
+                  (groups, x.h, x.w, self.blocks.batch, count, size))
+        source = te.placeholder(stored, "int8", f"{self.name}_x")
+
+        def element(n, h, w, c, b, i):
+            image, channel = n * self.blocks.batch + b, c * size + i
+            read = source[image, h, w, channel] if x.plain else source[n, h, w, b, c, i]
+            there = inside([(image, groups * self.blocks.batch, x.n)]) if x.plain else []
+            there += inside([(channel, count * size, x.c)])
+            return te.select(te.all_of(*there), read, self.selection.pad) if there else read
+
+        return source, te.compute((groups, x.h, x.w, count, self.blocks.batch, size), element,
+                                  f"{self.name}_input")
+
+    def _number(self, stage: RowStage) -> Tensor:
+        """A total, or a number after those that its steps compute on the way."""
+        computed, tensor = dict[Expr, Tensor](), None
+        for step in stage.steps:
+            role = f"n{sum(role[0] == 'n' for role in self.axes)}"
+            tensor = self._total(step, stage.total, role) if stage.total else self._alone(
+                step, computed, role)
+            self.stages[role] = computed[step.value] = tensor
+            self.axes[role], self.by[role] = "nyxbo", step.intrinsic.name
+        assert tensor is not None
+        return tensor
+
+    def _total(self, step: CoverStep, op: str, role: str) -> Tensor:
+        groups, height, width, count, batch, size = self.stages["input"].shape
+        c, i = (te.reduce_axis(extent, f"{self.name}_{role}_{axis}")
+                for extent, axis in ((count, "c"), (size, "i")))
+        return te.compute(
+            (groups, height, width, batch, size), lambda n, y, x, b, o: FOLDS[op](
+                self._value(step, (n, y, x, c.var, b, i.var), {}), (c, i)), f"{self.name}_{role}")
+
+    def _alone(self, step: CoverStep, computed: Mapping[Expr, Tensor], role: str) -> Tensor:
+        groups, height, width, _, batch, size = self.stages["input"].shape
+        return te.compute(
+            (groups, height, width, batch, size), lambda n, y, x, b, o: self._value(
+                step, (n, y, x, te.const(0, te.INDEX), b, o), computed), f"{self.name}_{role}")
+
+    def _result(self, stage: RowStage) -> BlockedOperator:
+        computed = dict[Expr, Tensor]()
+        for place, step in enumerate(stage.steps[:-1]):
+            role = f"t{place}"
+            self.stages[role] = computed[step.value] = self._each(step, computed, role)
+            self.by[role] = step.intrinsic.name
+        last = stage.steps[-1]
+        self.by["quantized"] = last.intrinsic.name
+        whole = written(self.name, self.stages, Window((1, 1)), self.stages["input"].shape,
+                        lambda n, y, x, c, b, o: self._value(
+                            last, (n, y, x, c, b, o), computed).astype("int8"))
+        return replace(whole, by=self.by, axes={**whole.axes, **self.axes}, rows=True)
+
+    def _each(self, step: CoverStep, computed: Mapping[Expr, Tensor], role: str) -> Tensor:
+        return te.compute(
+            self.stages["input"].shape, lambda n, y, x, c, b, o: self._value(
+                step, (n, y, x, c, b, o), computed), f"{self.name}_{role}")
+
+    def _value(self, step: CoverStep, place: tuple[Expr, ...], computed: Mapping[Expr, Tensor]
+               ) -> Expr:
+        """What a step computes at a place; for numbers the block of channels does not count."""
+        n, y, x, c, b, o = place
+
+        def read(operand: Operand, expr: Expr, scope: str) -> Expr:
+            if scope == COMPUTED and expr in computed:
+                tensor = computed[expr]
+                return tensor[(n, y, x, b, o) if len(tensor.shape) == 5 else place]
+            if scope == COMPUTED:
+                return self.numbers[name_of(expr)][n, y, x, b, o]
+            if scope == CONSTANTS:
+                return Field(self.params[step][c, o],
+                             operand.stored_as(scope).partition(".")[2])
+            if isinstance(expr, Const):
+                return expr
+            if scope == TABLES:
+                return self.loaded[name_of(expr)][0]
+            assert leaf_of(expr) is not None and name_of(expr) == ROW
+            return Cast(self.stages["input"][place], operand.dtype)
+
+        return step.body(read)

@@ -1,0 +1,84 @@
+"""Softmax and layer normalization of int8 rows: what `integerize` makes of them between
+quantizations (`compiler/ops/row_functions.py` has their meaning).
+"""
+
+from collections.abc import Sequence
+from math import floor, log2
+
+import numpy as np
+
+from compiler.graph.passes.quantized import QuantizedView
+from compiler.graph.row_functions import LayerNorm, RowFunction, Softmax, Values, recognized
+from compiler.ops.integer_forms import (Bounds, IntegerNode, StaysFloat, Stored, clamp_to,
+                                        multiplier_of)
+from compiler.ops.row_functions import (MOST_ELEMENTS, RECIPROCALS, ROOTS, Fractions, exponentials)
+
+__all__ = ["row_function", "rows_of"]
+
+MOST_EPSILON = 1 << 29
+PROBABILITY = 2.0**-28
+"""What a step of the product of a power and the reciprocal of their sum is."""
+
+
+def row_function(view: QuantizedView, value: str) -> RowFunction | None:
+    """The function of rows of a dequantized tensor that a float value is."""
+    def constant(name: str) -> np.ndarray | None:
+        if name in view.graph.constants:
+            return view.graph.constants[name]
+        node = view.producers.get(name)
+        if node is None or node.op != "dequantizelinear" or not view.is_constant(name):
+            return None
+        array, scale, zero = (view.graph.constants[one].astype(np.float64) for one in node.inputs)
+        return (array - zero) * scale if not scale.ndim else None
+
+    found = recognized(Values(view.producers.get, constant, view.shape), value)
+    return found if found is not None and view.is_computed(found.source) else None
+
+
+def rows_of(view: QuantizedView, found: RowFunction, out: Stored, bounds: Bounds
+            ) -> Sequence[IntegerNode]:
+    """The integer operators of a function, of which each reads the one before. Raises StaysFloat
+    with the reason.
+    """
+    x, count = view.activation(found.source), view.shape(found.source)[-1]
+    if count > MOST_ELEMENTS:
+        raise StaysFloat(f"its rows have {count} elements; integers of 32 bits take "
+                         f"{MOST_ELEMENTS}")
+    if isinstance(found, Softmax):
+        return _softmax(x, out, bounds)
+    return (_layer_norm(found, x, count, out, bounds),)
+
+
+def _softmax(x: Stored, out: Stored, bounds: Bounds) -> Sequence[IntegerNode]:
+    mult, shift = multiplier_of(PROBABILITY / out.scale, 1 / PROBABILITY)
+    high, low = exponentials(x.scale)
+    return (IntegerNode("qbelow_max", (x.value,), {}),
+            IntegerNode("qsoftmax", (), {"mult": mult, "shift": shift}
+                        | clamp_to(out, bounds),
+                        (("high", high), ("low", low), ("reciprocals", RECIPROCALS))))
+
+
+def _layer_norm(found: LayerNorm, x: Stored, count: int, out: Stored, bounds: Bounds
+                ) -> IntegerNode:
+    parts = Fractions(count)
+    epsilon = found.epsilon / x.scale**2 * count * 2.0**(parts.fine + parts.coarse)
+    if not 0 <= epsilon < MOST_EPSILON:
+        raise StaysFloat(f"its epsilon {found.epsilon:g} is {epsilon:.3g} steps; integers of 32 "
+                         f"bits take {MOST_EPSILON}")
+    finer = _finer(found, parts)
+    weight, bias = (np.rint(array * 2.0**finer) for array in
+                    (found.weight, found.bias / parts.unit))
+    mult, shift = multiplier_of(parts.unit * 2.0**-finer / out.scale, 2.0**31)
+    return IntegerNode("qlayer_norm", (x.value,), {
+        "epsilon": round(epsilon), "mult": mult, "shift": shift}
+        | clamp_to(out, bounds), (("weight", weight.astype(np.int16)),
+                                  ("bias", bias.astype(np.int32)), ("roots", ROOTS)))
+
+
+def _finer(found: LayerNorm, parts: Fractions) -> int:
+    """By how many bits weights are stored finer: the most that leave 2^14 for them and 2^30 for
+    biases.
+    """
+    limits = [floor(log2(most / np.abs(array).max())) for array, most in
+              ((found.weight, 1 << 14), (found.bias / parts.unit, 1 << 30)) if np.any(array)]
+    return min(limits, default=0)

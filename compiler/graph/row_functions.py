@@ -1,0 +1,228 @@
+"""Recognizes softmax and layer normalization in the operators that front ends write them in.
+
+Both run along the last axis. Exporters and front ends differ in the order of factors, in dividing
+or multiplying, and in how they square; `recognized` takes them all.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler.graph.graph import Node
+
+__all__ = ["LayerNorm", "RowFunction", "Softmax", "Values", "recognized"]
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """How a graph is read: the node that makes a value, a constant's array, a value's shape."""
+
+    producer: Callable[[str], Node | None]
+    constant: Callable[[str], Array | None]
+    shape: Callable[[str], tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Softmax:
+    """``exp(x - max) / sum``, of the value `source`. `nodes` are the results of its operators."""
+
+    source: str
+    nodes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerNorm:
+    """``(x - mean) / root(variance + epsilon) weight + bias``: weight and bias have an element for
+    each of the row.
+    """
+
+    source: str
+    nodes: frozenset[str]
+    epsilon: float
+    weight: Array
+    bias: Array
+
+
+RowFunction = Softmax | LayerNorm
+
+
+def recognized(values: Values, result: str) -> RowFunction | None:
+    """What a value is, if it is a function of rows; None if it is none of these."""
+    try:
+        return _Reading(values).softmax(result)
+    except _Other:
+        pass
+    try:
+        return _Reading(values).layer_norm(result)
+    except _Other:
+        return None
+
+
+class _Other(Exception):
+    """The operators are others."""
+
+
+class _Reading:
+    """One attempt; `nodes` collects the values between the source and the result."""
+
+    def __init__(self, values: Values):
+        self.values, self.nodes = values, set[str]()
+
+    def softmax(self, result: str) -> Softmax:
+        powers, total = self._quotient(result)
+        (inner,) = self._of(powers, "exp")
+        source, greatest = self._of(inner, "sub")
+        self._need(self._reduced(greatest, "reduce_max") == source)
+        self._need(self._reduced(total, "reduce_sum") == powers)
+        return Softmax(source, frozenset(self.nodes))
+
+    def layer_norm(self, result: str) -> LayerNorm:
+        normal, bias = self._with_constants(result, "add")
+        factors, weight = self._factors(normal)
+        # Those that are left: the centred value and one over the root, or their quotient.
+        if len(factors) == 1:
+            centred, root = self._of(factors[0], "div")
+        else:
+            self._need(len(factors) == 2)
+            inverse = next((value for value in factors if self._is_inverse(value)), "")
+            self._need(inverse != "")
+            (centred,) = (value for value in factors if value != inverse)
+            root = self._inverse(inverse)
+        (inner,) = self._of(root, "sqrt")
+        variance, offset = self._with_constants(inner, "add")
+        self._need(offset.size == 1)
+        squares = self._mean(variance)
+        self._need(self._square(squares) == centred)
+        source, mean = self._of(centred, "sub")
+        self._need(self._mean(mean) == source)
+        count = self.values.shape(source)[-1]
+        weight, bias = (self._row(array, count) for array in (weight, bias))
+        return LayerNorm(source, frozenset(self.nodes), float(offset.item()), weight, bias)
+
+    # Operators
+
+    def _need(self, fact: bool) -> None:
+        if not fact:
+            raise _Other
+
+    def _node(self, value: str) -> Node:
+        node = self.values.producer(value)
+        if node is None:
+            raise _Other
+        return node
+
+    def _of(self, value: str, op: str) -> tuple[str, ...]:
+        """The inputs of the operator that makes a value."""
+        node = self._node(value)
+        self._need(node.op == op)
+        self.nodes.add(value)
+        return node.inputs
+
+    def _is(self, value: str, op: str) -> bool:
+        node = self.values.producer(value)
+        return node is not None and node.op == op
+
+    def _reduced(self, value: str, op: str) -> str:
+        """What is reduced along the last axis."""
+        (source,), node = self._of(value, op), self._node(value)
+        last = len(self.values.shape(source)) - 1
+        self._need(tuple(node.attrs["axes"]) == (last,) and bool(node.attrs["keepdims"]))
+        return source
+
+    def _mean(self, value: str) -> str:
+        """What a value is the mean of."""
+        source, factor = self._scaled(value)
+        inner = self._reduced(source, "reduce_sum")
+        self._need(bool(np.isclose(factor * self.values.shape(inner)[-1], 1, rtol=1e-5)))
+        return inner
+
+    def _scaled(self, value: str) -> tuple[str, float]:
+        """A value as another times a number."""
+        if self._is(value, "div"):
+            source, number = self._of(value, "div")
+            return source, 1 / self._number(number)
+        a, b = self._of(value, "mul")
+        if self.values.constant(a) is not None:
+            a, b = b, a
+        return a, self._number(b)
+
+    def _number(self, value: str) -> float:
+        array = self.values.constant(value)
+        if array is None or array.size != 1 or not array.item():
+            raise _Other
+        return float(array.item())
+
+    def _quotient(self, value: str) -> tuple[str, str]:
+        """Numerator and denominator, also of a product with an inverse."""
+        if self._is(value, "div"):
+            a, b = self._of(value, "div")
+            return a, b
+        a, b = self._of(value, "mul")
+        if self._is_inverse(a):
+            a, b = b, a
+        return a, self._inverse(b)
+
+    def _is_inverse(self, value: str) -> bool:
+        node = self.values.producer(value)
+        if node is None or node.op not in ("div", "reciprocal"):
+            return False
+        if node.op == "reciprocal":
+            return True
+        array = self.values.constant(node.inputs[0])
+        return array is not None and array.size == 1 and array.item() == 1
+
+    def _inverse(self, value: str) -> str:
+        self._need(self._is_inverse(value))
+        self.nodes.add(value)
+        return self._node(value).inputs[-1]
+
+    def _square(self, value: str) -> str:
+        if self._is(value, "pow"):
+            source, power = self._of(value, "pow")
+            self._need(self._number(power) == 2)
+            return source
+        a, b = self._of(value, "mul")
+        self._need(a == b)
+        return a
+
+    # Constants
+
+    def _with_constants(self, value: str, op: str) -> tuple[str, Array]:
+        """A sum without its constants, and these."""
+        total = np.zeros(1)
+        while self._is(value, op):
+            a, b = self._node(value).inputs
+            constants = [self.values.constant(side) for side in (a, b)]
+            if all(array is None for array in constants):
+                break
+            self.nodes.add(value)
+            value, array = (a, constants[1]) if constants[0] is None else (b, constants[0])
+            assert array is not None
+            total = total + array.astype(np.float64)
+        return value, total
+
+    def _factors(self, value: str) -> tuple[list[str], Array]:
+        """The computed factors of a product, and the product of its constants."""
+        weight, computed = np.ones(1), list[str]()
+        for factor in self._flat(value):
+            array = self.values.constant(factor)
+            if array is None:
+                computed.append(factor)
+            else:
+                weight = weight * array.astype(np.float64)
+        return computed, weight
+
+    def _flat(self, value: str) -> Iterator[str]:
+        if not self._is(value, "mul"):
+            yield value
+            return
+        for side in self._of(value, "mul"):
+            yield from self._flat(side)
+
+    def _row(self, array: Array, count: int) -> Array:
+        """A constant for each element of a row, the same for all rows."""
+        self._need(array.size == 1 or array.size == count == array.shape[-1])
+        return np.broadcast_to(array.reshape(-1), (count,))

@@ -1,0 +1,126 @@
+"""Functions of rows on a machine that declares reductions over lanes."""
+
+import runpy
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lockstep
+from accel.machine.intrinsics import SHIPPED
+from accel.mapping.row_selection import select_rows
+from compiler.graph.graph import Graph, TensorType
+from compiler.graph.reference import evaluate
+from compiler.graph.rewrite import Builder
+from compiler.ops.row_functions import RECIPROCALS, ROOTS, exponentials
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "machines"
+SCALED = {"mult": 40000, "shift": 36, "zp": -120, "lo": -128, "hi": 127}
+
+
+@cache
+def declared() -> tuple:
+    return runpy.run_path(str(EXAMPLES / "normalize.py"))["DECLARATIONS"]
+
+
+def machine_of(preset: str = "tiny-1x4x4", without: str = "", **changes) -> lockstep.Machine:
+    own = [one for one in declared() if one.name != without]
+    return lockstep.Machine(replace(lockstep.preset(preset), **changes), (*SHIPPED, *own))
+
+
+def network(op: str, shape: tuple[int, ...], rng) -> Graph:
+    """One operator of rows."""
+    count = shape[-1]
+    high, low = exponentials(0.03)
+    constants, attrs = {
+        "qbelow_max": ({}, {}),
+        "qsoftmax": ({"high": high, "low": low, "reciprocals": RECIPROCALS}, SCALED),
+        "qlayer_norm": ({"weight": rng.integers(-16384, 16385, count).astype(np.int16),
+                         "bias": rng.integers(-2**27, 2**27, count).astype(np.int32),
+                         "roots": ROOTS}, SCALED | {"epsilon": 50})}[op]
+    builder = Builder("net")
+    builder.add_input("x", TensorType(shape, "int8"))
+    for name, array in constants.items():
+        builder.add_constant(name, array)
+    builder.emit(op, "y", ["x", *constants], "y", **attrs)
+    return builder.finish(["y"])
+
+
+def rows(rng, shape: tuple[int, ...]) -> np.ndarray:
+    return np.clip(rng.normal(size=shape) * 40 + 15, -128, 127).astype(np.int8)
+
+
+def agrees(graph: Graph, x: np.ndarray, machine: lockstep.Machine, sim: str) -> int:
+    """Runs the graph on the accelerator alone, compares with the reference; its cycles."""
+    module = lockstep.compile(graph, "accel,cpu", machine=machine, sim=sim)
+    assert [segment.target for segment in module.partition.segments] == ["accel"]
+    module.set_input("x", x)
+    runs = module.run()
+    np.testing.assert_array_equal(module.get_output("y"), evaluate(graph, {"x": x})["y"])
+    return sum(run.cycles for run in runs)
+
+
+OPERATORS = ("qbelow_max", "qsoftmax", "qlayer_norm")
+
+
+@pytest.mark.parametrize("op, shape", [
+    ("qbelow_max", (3, 8)), ("qbelow_max", (5, 2, 9)), ("qsoftmax", (5, 2, 9)),
+    *(pytest.param(op, shape, marks=pytest.mark.slow) for op, shape in (
+        ("qbelow_max", (1, 1)), ("qsoftmax", (3, 8)), ("qsoftmax", (1, 1)), ("qlayer_norm", (3, 8)),
+        ("qlayer_norm", (5, 2, 9)), ("qlayer_norm", (1, 1))))], ids=str)
+def test_rows_of_whole_blocks_and_of_parts(rng, op: str, shape) -> None:
+    agrees(network(op, shape, rng), rows(rng, shape), machine_of(), "functional")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", OPERATORS)
+@pytest.mark.parametrize("changes", [
+    {}, {"batch": 2}, {"block_in": 8}, {"bus_bytes": 16}], ids=str)
+def test_simulators_agree(rng, op: str, changes) -> None:
+    """In other geometries: of two rows in an entry, of wider inputs than outputs."""
+    sizes = {name: 4 * getattr(lockstep.preset("tiny-1x4x4"), f"{name}_bytes")
+             for name in ("inp", "wgt", "res", "acc", "out")}
+    machine = machine_of(**changes, **{f"{name}_bytes": size for name, size in sizes.items()})
+    graph, x = network(op, (7, 11), rng), rows(rng, (7, 11))
+    agrees(graph, x, machine, "functional")
+    assert agrees(graph, x, machine, "cycle") == agrees(graph, x, machine, "verilator")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", OPERATORS)
+def test_long_rows_of_a_large_machine(rng, op: str) -> None:
+    shape = (3, 50, 197)
+    agrees(network(op, shape, rng), rows(rng, shape), machine_of("pynq-1x16x16"), "cycle")
+
+
+@pytest.mark.parametrize("missing, reason", [
+    ("row_sum", "no vector instruction computes the sum over the lanes of a row of x"),
+    ("row_squares", "no vector instruction computes the sum over the lanes of a row of x * x"),
+    ("shl", "no vector instruction computes"), ("exponent", "no vector instruction computes")])
+def test_what_lacks_an_instruction_is_told(rng, missing: str, reason: str) -> None:
+    machine = machine_of(without=missing)
+    module = lockstep.compile(network("qlayer_norm", (3, 8), rng), "accel,cpu", machine=machine)
+    assert reason in module.partition.reasons["y"]
+    assert not module.accelerated
+
+
+def test_padding_takes_no_part_in_a_sum(rng) -> None:
+    """A sum of looked up values is corrected by what the padding of the last block adds."""
+    graph = network("qsoftmax", (2, 6), rng)
+    selection = select_rows(machine_of(), graph, graph.nodes[0], 4)
+    high = graph.constants["high"]
+    numbers = [stage for stage in selection.stages if not stage.total]
+    texts = {str(value) for stage in numbers for step in stage.steps for _, value in step.bound}
+    assert selection.pad == 0 and any(f"value={2 * int(high[0])}," in text for text in texts)
+
+
+def test_images_are_no_rows(rng) -> None:
+    """The last axis of an image is not that of its channels."""
+    builder = Builder("net")
+    builder.add_input("x", TensorType((1, 8, 4, 4), "int8"))
+    builder.emit("qmaxpool", "p", ["x"], "p", kernel=(1, 1), strides=(1, 1), pads=(0, 0, 0, 0))
+    builder.emit("qbelow_max", "y", ["p"], "y")
+    module = lockstep.compile(builder.finish(["y"]), "accel,cpu", machine=machine_of())
+    assert "images, not as rows" in module.partition.reasons["y"]

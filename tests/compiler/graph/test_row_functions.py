@@ -1,0 +1,187 @@
+"""Softmax and layer normalization between quantizations become integer operators of rows."""
+
+import numpy as np
+import pytest
+
+from compiler.frontend import convert
+from compiler.graph import Graph, evaluate, optimize
+from compiler.graph.pipeline import standard_passes
+from compiler.ops.row_functions import MOST_ELEMENTS, RECIPROCALS, ROOTS, Fractions, exponentials
+
+SCALE = 0.05
+EPSILON = 1e-5
+
+
+def softmax(one, x, count):
+    return one.add("Softmax", x, axis=-1)
+
+
+def written_softmax(one, x, count):
+    """With a product of the inverse, as some exporters write it."""
+    greatest = one.add("ReduceMax", x, axes=[-1], keepdims=1)
+    powers = one.add("Exp", one.add("Sub", x, greatest))
+    total = one.add("ReduceSum", powers, one.constant(np.array([-1])), keepdims=1)
+    return one.add("Mul", one.add("Reciprocal", total), powers)
+
+
+def _vectors(one, count):
+    return (one.constant(one.rng.normal(1, 0.3, count).astype(np.float32)),
+            one.constant(one.rng.normal(0, 0.5, count).astype(np.float32)))
+
+
+def layer_norm(one, x, count):
+    return one.add("LayerNormalization", x, *_vectors(one, count), axis=-1, epsilon=EPSILON)
+
+
+def written_layer_norm(one, x, count):
+    """With a power, a quotient and a factor before it."""
+    weight, bias = _vectors(one, count)
+    centred = one.add("Sub", x, one.add("ReduceMean", x, axes=[-1], keepdims=1))
+    squares = one.add("Pow", centred, one.constant(np.float32(2)))
+    variance = one.add("ReduceMean", squares, axes=[-1], keepdims=1)
+    root = one.add("Sqrt", one.add("Add", one.constant(np.float32(EPSILON)), variance))
+    normal = one.add("Div", centred, root)
+    return one.add("Add", bias, one.add("Mul", weight, normal))
+
+
+def plain_layer_norm(one, x, count):
+    """Without weights."""
+    ones = one.constant(np.ones(count, np.float32))
+    return one.add("LayerNormalization", x, ones, axis=-1, epsilon=EPSILON)
+
+
+KINDS = {softmax: ["qbelow_max", "qsoftmax"], written_softmax: ["qbelow_max", "qsoftmax"],
+         layer_norm: ["qlayer_norm"], written_layer_norm: ["qlayer_norm"],
+         plain_layer_norm: ["qlayer_norm"]}
+
+
+def model_of(qdq, function, shape, out, zero, scale=SCALE) -> Graph:
+    """int8 -> dequantized -> function -> int8."""
+    one = qdq()
+    x = one.dequantize(one.input("x", *shape, dtype="int8"), scale, 5, "int8")
+    q = one.quantize(function(one, x, shape[-1]), out, zero, "int8")
+    return convert(one.model(q, dtypes={q: "int8"}), "net")
+
+
+def rows(rng, *shape: int) -> np.ndarray:
+    """Rows of small and of large spread around different means; a constant row, and one with a
+    single other element.
+    """
+    spread = np.exp(rng.uniform(0.5, 4.2, (*shape[:-1], 1)))
+    x = rng.normal(size=shape) * spread + rng.uniform(-60, 60, (*shape[:-1], 1))
+    x = np.clip(np.rint(x), -128, 127).astype(np.int8)
+    x[0, 0], x[0, 1], x[0, 1, 0] = 7, -128, 127
+    return x
+
+
+def values(model: Graph, x: np.ndarray) -> tuple[Graph, np.ndarray, np.ndarray]:
+    """The optimized graph, its result, and that of the graph that stays in float."""
+    graph, real = optimize(model), optimize(model, standard_passes(integerize=False))
+    found, wanted = (evaluate(one, {"x": x})[one.outputs[0]].astype(int) for one in (graph, real))
+    return graph, found, wanted
+
+
+@pytest.mark.parametrize("count", [2, 5, 16, 197, 768, 3000])
+@pytest.mark.parametrize("function", KINDS, ids=lambda function: function.__name__)
+def test_integers_are_within_one_step_of_float(qdq, rng, function, count: int) -> None:
+    shape = (3, 7, count)
+    out, zero = (1 / 256, -128) if "softmax" in function.__name__ else (0.03, -4)
+    graph, found, wanted = values(model_of(qdq, function, shape, out, zero), rows(rng, *shape))
+    assert [node.op for node in graph.nodes] == KINDS[function] and not graph.notes
+    assert np.abs(found - wanted).max() <= (1 if count <= 1024 else 2)
+    assert np.mean(found == wanted) > (0.9 if count <= 1024 else 0.8)
+
+
+@pytest.mark.parametrize("scale", [0.003, 0.05, 0.3])
+def test_small_probabilities_are_as_fine_as_large_ones(qdq, rng, scale: float) -> None:
+    shape = (2, 9, 400)
+    x = rows(rng, *shape)
+    graph, found, wanted = values(model_of(qdq, softmax, shape, 2.0**-14, -128, scale), x)
+    inside = wanted < 127
+    assert np.abs(found - wanted)[inside].max() <= 2 and inside.mean() > 0.5
+
+
+def test_activations_bound_the_result(qdq, rng) -> None:
+    shape = (2, 4, 20)
+    graph, found, wanted = values(model_of(
+        qdq, lambda one, x, count: one.add("Relu", layer_norm(one, x, count)), shape, 0.03, -20),
+        rows(rng, *shape))
+    assert [node.op for node in graph.nodes] == ["qlayer_norm"]
+    assert found.min() == -20 and np.abs(found - wanted).max() <= 1
+
+
+def other_axis(one, x, count):
+    return one.add("Softmax", x, axis=1)
+
+
+def other_sum(one, x, count):
+    """The sum of something else."""
+    powers = one.add("Exp", one.add("Sub", x, one.add("ReduceMax", x, axes=[-1], keepdims=1)))
+    total = one.add("ReduceSum", one.add("Abs", x), one.constant(np.array([-1])), keepdims=1)
+    return one.add("Div", powers, total)
+
+
+def no_mean(one, x, count):
+    """A root of mean squares, as in RMSNorm."""
+    squares = one.add("ReduceMean", one.add("Mul", x, x), axes=[-1], keepdims=1)
+    root = one.add("Sqrt", one.add("Add", squares, one.constant(np.float32(EPSILON))))
+    return one.add("Div", x, root)
+
+
+def other_count(one, x, count):
+    """A mean of one element too many."""
+    total = one.add("ReduceSum", x, one.constant(np.array([-1])), keepdims=1)
+    mean = one.add("Div", total, one.constant(np.float32(count + 1)))
+    centred = one.add("Sub", x, mean)
+    variance = one.add("ReduceMean", one.add("Mul", centred, centred), axes=[-1], keepdims=1)
+    root = one.add("Sqrt", one.add("Add", variance, one.constant(np.float32(EPSILON))))
+    return one.add("Div", centred, root)
+
+
+def a_weight_for_each_row(one, x, count):
+    normal = one.add("LayerNormalization", x, one.constant(np.ones(count, np.float32)), axis=-1)
+    return one.add("Mul", normal, one.constant(np.linspace(1, 2, 6).reshape(6, 1).astype("f4")))
+
+
+@pytest.mark.parametrize("function", [other_axis, other_sum, no_mean, other_count,
+                                      a_weight_for_each_row], ids=lambda f: f.__name__)
+def test_what_is_almost_one_of_these_stays_in_float(qdq, rng, function) -> None:
+    shape = (1, 6, 12)
+    model = model_of(qdq, function, shape, 0.02, 0)
+    graph, found, wanted = values(model, rows(rng, *shape))
+    assert not any(node.op in ("qsoftmax", "qlayer_norm") for node in graph.nodes)
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_an_epsilon_beyond_32_bits_is_told(qdq) -> None:
+    graph = optimize(model_of(qdq, layer_norm, (1, 6, 12), 0.02, 0, scale=1e-9))
+    assert any("its epsilon 1e-05 is" in note for note in graph.notes), graph.notes
+
+
+def test_a_longer_row_is_told(qdq) -> None:
+    graph = optimize(model_of(qdq, softmax, (1, 1, MOST_ELEMENTS + 1), 0.02, 0))
+    assert any(f"its rows have {MOST_ELEMENTS + 1} elements" in note for note in graph.notes)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 16, 100, 128, 1000, 1024, 8191, MOST_ELEMENTS])
+def test_no_sum_overflows(count: int) -> None:
+    """The greatest value of every step, in the order of the module's text."""
+    parts = Fractions(count)
+    total, squares = 128 * count, 128 * 128 * count
+    assert parts.fine >= 2 and 0 <= parts.coarse <= parts.fine and 0 < parts.mean < 1 << 15
+    assert total * parts.mean + (1 << parts.shift >> 1) < 1 << 31
+    mean = 128 << parts.fine
+    assert mean < 1 << 15 and mean * count < 1 << 31
+    twice = 3 * (total << parts.coarse)
+    assert mean * twice < 1 << 32 and squares << parts.fine + parts.coarse <= 1 << 30
+    assert 255 << parts.fine < 1 << 15
+
+
+def test_tables_hold_what_they_stand_for() -> None:
+    high, low = exponentials(0.1)
+    powers = 128 * high.astype(int) + low
+    assert powers[127] == 16383 and powers[126] == round(16383 * np.exp(-0.1))
+    assert powers[128] == 0 and (high >= 0).all() and (low >= 0).all()
+    middles = (256.5 + np.arange(256)) * 64
+    assert abs((RECIPROCALS.astype(int) + 192) * middles / 2**22 - 1).max() < 1 / 250
+    assert ROOTS[128] == 256 - 192 and ROOTS[127] == 128 - 192
