@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from accel.machine.machine import Machine
+from accel.mapping.target import assemble
 from accel.sim import cycle, functional, verilated
+from compiler import te
+from compiler.schedule import Schedule
 from examples import bfloat16
 from examples.machines.bfloat16 import INSTRUCTIONS, machine
 
@@ -43,6 +46,39 @@ def test_order_of_sums_shows():
         for i in range(terms.shape[-1]):
             row = row + terms[:, :, k, ..., i]
     assert (tree != row).mean() > 0.05
+
+
+def test_neighbours_are_summed_first():
+    """2**30 + 1 is 2**30 in float32: in another order a block product would be 2, not 0."""
+    given = bfloat16.arrays()
+    given["x"][...] = np.array([2.0 ** 30, 1, -2.0 ** 30, 1])
+    given["w1"][...] = 1
+    (first, second), _ = outputs(machine, given, functional.simulate, cycle.simulate)
+    nothing = bfloat16.reference(given | {"x": np.zeros_like(given["x"])})
+    assert (first == nothing.view(np.uint16)).all() and (second == first).all()
+
+
+def test_padding_has_the_bits_of_its_number():
+    """So -0 is not 0."""
+    rows = 3
+    tile = (machine.config.batch, machine.config.block_out)
+    x = te.placeholder((rows, *tile), "bfloat16", "x")
+    p = te.compute((rows + 2, *tile), lambda r, b, o: te.select(
+        te.all_of(r >= 1, r < rows + 1), x[r - 1, b, o], te.const(-0.0, "bfloat16")), "p")
+    wide = te.compute(p.shape, lambda r, b, o: p[r, b, o].astype("float32").astype("bfloat16"),
+                      "wide")
+    y = te.compute(p.shape, lambda r, b, o: wide[r, b, o], "y")
+    s = Schedule([y])
+    s["p"].set_scope("res")
+    s["wide"].set_scope("out")
+    s["p"].tensorize(None, machine.forms["load"][1])
+    s["wide"].tensorize("b", machine.intrinsic("round"))
+    s["y"].tensorize(None, machine.intrinsic("store"))
+    program = assemble(machine, s.program)
+    given = {"x": np.arange(rows * 4).reshape(x.shape).astype(bfloat16.BFLOAT16)}
+    raw = program.extract(functional.simulate(machine, program, inputs=given).memory, "y")
+    ends = raw.view(np.uint16)[[0, -1]]
+    assert (ends == 0x8000).all() and (raw[1:-1] == given["x"]).all()
 
 
 @pytest.mark.slow

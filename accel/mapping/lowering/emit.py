@@ -8,6 +8,8 @@ stream is the order of the program.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from accel.machine import isa
 from accel.machine.config import WEIGHT_BITS
 from accel.machine.intrinsics import operand_field
@@ -20,7 +22,7 @@ from accel.mapping.lowering.nest import (AffineAddress, Box, Interval, LoweringE
                                          NotAffine, affine, solve)
 from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Tensorized, expr_text, normalize,
                          offset)
-from compiler.te import Buffer, Const, Expr, Field, Read, Var, numpy_dtype
+from compiler.te import Buffer, Const, Expr, Field, Read, Var, bits, is_float, numpy_dtype
 
 __all__ = ["lower"]
 
@@ -289,7 +291,7 @@ class _Tile:
             pad = self.binding.immediate("pad")
             assert isinstance(pad, Const)
             valid = solve(self.binding.immediate("valid"), self.fixed, self.box)
-            value = int(pad.value)
+            value = _bits_of(pad)
         if valid is None:
             return None, value
         return {var: (low - self.box[var][0], high - self.box[var][0])
@@ -406,6 +408,14 @@ class _Tile:
             return read.buffer.scope, read.buffer.name
         place = self.emitter.placement[read.buffer.name]
         return place.base, place.tensor or read.buffer.name
+
+
+def _bits_of(value: Const) -> int:
+    """A number as it is written to an instruction, of floats the bits."""
+    if not is_float(value.dtype):
+        return int(value.value)
+    number = np.asarray(value.value, numpy_dtype(value.dtype))
+    return int(number.view(f"uint{bits(value.dtype)}"))
 
 
 def _spread(form: AffineAddress, extents: Mapping[Var, int], size: int) -> bool:
