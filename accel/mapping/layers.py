@@ -16,7 +16,7 @@ from accel.mapping.grouping import Grouped, grouped
 from accel.mapping.layout import (blocks_of, least_bits, pack_elements, pack_params,
                                   pack_pixel_params, pack_weights, pack_windows, stored_bytes)
 from accel.mapping.lowering.nest import LoweringError
-from accel.mapping.operators import blocked, convolutions, elementwise, products
+from accel.mapping.operators import blocked, convolutions, elementwise, places, products
 from accel.mapping.operators import rows as row_functions
 from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks, Quantization,
                                              Window)
@@ -24,12 +24,14 @@ from accel.mapping.operators.convolutions import ConvolutionForm
 from accel.mapping.operators.products import Planes
 from accel.mapping.operators.transposed import Phases, phases
 from accel.mapping.row_selection import is_row_function, select_rows
-from accel.mapping.schedules import cost_of, shape_of, tiles_of
+from accel.mapping.schedules import Tiles, cost_of, schedule, shape_of, tiles_of
 from accel.mapping.selection import Selection, is_elementwise, note_of, select
 from accel.mapping.views import Stored, View, images, rows
 from accel.mapping.weights import in_entries, multipliers_of, products_of
 from compiler.graph.graph import Graph, Node
+from compiler.ir import Tensorized, walk_stmts
 from compiler.ops.arithmetic import PARAM
+from compiler.schedule import ScheduleError
 from compiler.te import numpy_dtype
 from compiler.tensorize import Intrinsic
 
@@ -186,7 +188,7 @@ def _part(node: Node, graph: Graph, x: Activation, sizes: tuple[int, ...], down:
     pixels = x.n * down.outputs * across.outputs
     return replace(layer, result=result, part=f"{down.first},{across.first}",
                    macs=pixels * taps * len(weights) * weights.shape[1],
-                   note=kernels[0][0].note, **_place(node, layer.operator, result, down, across,
+                   note=kernels[0][0].note, **_pitches(node, layer.operator, result, down, across,
                                                      blocks))
 
 
@@ -200,8 +202,8 @@ def _bias_of_phase(node: Node, weights: np.ndarray, bias: np.ndarray,
     return total_bias.astype(np.int32)
 
 
-def _place(node: Node, operator: BlockedOperator, result: Activation, down: Phases, across: Phases,
-           blocks: Blocks) -> dict[str, Any]:
+def _pitches(node: Node, operator: BlockedOperator, result: Activation, down: Phases,
+             across: Phases, blocks: Blocks) -> dict[str, Any]:
     """Offset and pitches of the phases' pixels among those of the result."""
     (sh, sw), (*_, batch, channels) = node.attrs["strides"], result.stored_shape(blocks)
     column = batch * channels
@@ -601,6 +603,23 @@ def _params_of(node: Node, index: int, count: int, blocks: Blocks) -> np.ndarray
     return pack_params(bias, mult, shift, count * blocks.block_out, blocks)[:count]
 
 
+def _place(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
+    x = known[node.inputs[0]]
+    operator = places.place(_stage(node), _in_line(x, blocks), node.op == "qargmax", blocks)
+    numbers, shifts = places.place_numbers(x, blocks), places.byte_shifts(blocks)
+    return MappedLayer(node, operator, {"x": node.inputs[0]}, {
+        "params": pack_params(numbers, 0, 0, len(numbers), blocks),
+        "params_1": pack_params(shifts, 0, 0, len(shifts), blocks)},
+        Activation(x.n, places.BYTES, x.h, x.w))
+
+
+def _place_refusal(graph: Graph, node: Node) -> str | None:
+    if node.attrs["axis"] != 1:
+        return f"it is along axis {node.attrs['axis']}; the accelerator takes channels"
+    x = graph.values[node.inputs[0]]
+    return None if x.dtype == "int8" else f"its input is {x.dtype}; places are found in int8"
+
+
 def _stage(node: Node) -> str:
     """The node's name as a prefix of identifiers."""
     return "".join(c if c.isalnum() else "_" for c in node.name)
@@ -618,6 +637,8 @@ LAYERS: dict[str, Builder] = {
     "upsample": _upsample,
     "slice": _slice,
     "qconcat": _concat,
+    "qargmax": _place,
+    "qargmin": _place,
 }
 
 
@@ -635,6 +656,8 @@ REFUSALS: dict[str, Callable[[Graph, Node], str | None]] = {
     "qmatmul": _leading_refusal,
     "qmean": _mean_refusal,
     "qconcat": _concat_refusal,
+    "qargmax": _place_refusal,
+    "qargmin": _place_refusal,
 }
 """Cases of a supported operator that the accelerator refuses."""
 
@@ -659,6 +682,7 @@ def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
         layers = _cheapest(node, graph, known, machine)
     else:
         layers = _packed(LAYERS[node.op](node, graph, known, blocks), machine)
+    layers = tuple(_reduced(layer, machine) for layer in layers)
     part = known.parts.get(value)
     if part is None:
         return layers
@@ -749,6 +773,22 @@ def _told(layer: MappedLayer) -> MappedLayer:
 def _cycles(layers: Sequence[MappedLayer], machine: Machine) -> int:
     return sum(cost_of(machine.config, shape_of(layer.operator),
                        *tiles_of(machine, layer.operator, THREADS)).cycles for layer in layers)
+
+
+def _reduced(layer: MappedLayer, machine: Machine) -> MappedLayer:
+    """A layer that reduces over lanes with the note which own instructions do; refuses one that no
+    instructions of the machine perform."""
+    if "w" in layer.operator.stages or "lanes" not in layer.operator.reduced:
+        return layer
+    try:
+        steps = schedule(machine, layer.operator, Tiles(1, 1, 1, 1), 1)
+    except ScheduleError:
+        raise LoweringError("no vector instructions compute its reduction over lanes") from None
+    names = dict.fromkeys(node.intrinsic.name for node in walk_stmts(steps.program.body)
+                          if isinstance(node, Tensorized))
+    own = [name for name in names if name in machine.own]
+    return replace(layer, note=f"by {', '.join(own)} on the accelerator; without: on the host"
+                   ) if own else layer
 
 
 def _packed(built: MappedLayer | tuple[MappedLayer, ...], machine: Machine

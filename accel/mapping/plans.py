@@ -37,11 +37,12 @@ def pair_task(fingerprint: str, first: BlockedOperator, second: BlockedOperator,
 
 
 def _described(operator: BlockedOperator) -> str:
-    packed = f", weights of {operator.weight_bits} bits" if operator.weight_bits < 8 else ""
     shape = shape_of(operator)
+    gathered = f", {shape.gathered} blocks of channels in each" if shape.gathered else ""
+    packed = f", weights of {operator.weight_bits} bits" if operator.weight_bits < 8 else ""
     own = (f", by {operator.by['acc']} in {shape.passes} passes of {shape.weights} elements"
            if shape.weights else "")
-    return f"{', '.join(operator.stages)} of {shape}{packed}{own}"
+    return f"{', '.join(operator.stages)} of {shape}{gathered}{packed}{own}"
 
 
 def tiles_text(tiles: Tiles, threads: int) -> str:

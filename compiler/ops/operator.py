@@ -139,6 +139,8 @@ class Operator:
         clamps to them.
     picks : its elements are those of its one input, chosen by place or by order: dequantization
         may follow instead of leading.
+    places : the operator that gives, of int8 in stored form, the bytes of the places that this one
+        gives, where ``last`` is 0: they follow from the order of the elements alone.
     homogeneous : ``f(s x) = s f(x)`` for every positive factor s of a channel.
     """
 
@@ -169,4 +171,5 @@ class Operator:
     stored: str = ""
     bounds: Callable[[Attributes], tuple[float, float]] | None = None
     picks: bool = False
+    places: str = ""
     homogeneous: bool = False

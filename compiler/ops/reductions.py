@@ -19,12 +19,16 @@ from compiler.ops.rules import Types, need, of_stored
 from compiler.ops.sums import kept, sum_dtype
 from compiler.te import Expr, Reduction, Tensor
 
-__all__ = ["OPERATORS"]
+__all__ = ["MOST_PLACES", "OPERATORS"]
 
 MOST_PAIRS = 1 << 34
 """What is defined by every two elements of an axis takes the square of its extent: so many pairs
 take about half a minute.
 """
+
+
+MOST_PLACES = 1 << 16
+"""Elements of an axis whose places two bytes hold."""
 
 
 def _reduce(op: str) -> Callable[..., Tensor]:
@@ -176,6 +180,59 @@ def _place(better: str) -> Callable[..., Tensor]:
     return define
 
 
+def _place_bytes(better: str) -> Callable[..., Tensor]:
+    """The two bytes of the place of the first of the greatest, or least, along an axis."""
+    def define(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
+        x, axis = inputs[0], attrs["axis"]
+        _check_axes(x, (axis,))
+        if x.shape[axis] > MOST_PLACES:
+            raise ValueError(f"two bytes have places of at most {MOST_PLACES:,} elements, not "
+                             f"{x.shape[axis]:,}")
+        place = _place(better)({"axis": axis, "keepdims": 1}, inputs, f"{name}_places")
+        shape = (*x.shape[:axis], 2, *x.shape[axis + 1:])
+
+        def byte(*indices: Expr) -> Expr:
+            whole = place[(*indices[:axis], te.const(0, te.INDEX), *indices[axis + 1:])]
+            return te.select(indices[axis].equal(0), whole, whole >> 8).astype("int8")
+
+        return te.compute(shape, byte, name)
+    return define
+
+
+def _place_bytes_meaning(function: Callable) -> Callable[..., np.ndarray]:
+    def meaning(attrs: Attributes, x: np.ndarray) -> np.ndarray:
+        place = function(x, attrs["axis"], keepdims=True)
+        return np.concatenate([place, place >> 8], attrs["axis"]).astype(np.int8)
+    return meaning
+
+
+def _joined_bytes(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
+    """The number that bytes along an axis are, the lowest first."""
+    x, axis = inputs[0], attrs["axis"]
+    _check_axes(x, (axis,))
+    if x.dtype != "int8" or x.shape[axis] > 7:
+        raise ValueError(f"its input must have at most 7 int8 along axis {axis}, not "
+                         f"{x.shape[axis]} {x.dtype}")
+    kept = (1,) * attrs["keepdims"]
+
+    def number(*indices: Expr) -> Expr:
+        outer, inner = indices[:axis], indices[axis + len(kept):]
+        total: Expr = te.const(0, "int64")
+        for place in range(x.shape[axis]):
+            byte = x[(*outer, te.const(place, te.INDEX), *inner)].astype("uint8").astype("int64")
+            total = total + (byte << 8 * place)
+        return total
+
+    return te.compute((*x.shape[:axis], *kept, *x.shape[axis + 1:]), number, name)
+
+
+def _joined_bytes_meaning(attrs: Attributes, x: np.ndarray) -> np.ndarray:
+    axis, weights = attrs["axis"], 256 ** np.arange(x.shape[attrs["axis"]])
+    unsigned = np.moveaxis(x.view(np.uint8), axis, -1).astype(np.int64)
+    number = np.asarray(unsigned @ weights, np.int64)
+    return np.expand_dims(number, axis) if attrs["keepdims"] else number
+
+
 def _place_meaning(function: Callable) -> Callable[..., np.ndarray]:
     def meaning(attrs: Attributes, x: np.ndarray) -> np.ndarray:
         axis, keepdims = attrs["axis"], bool(attrs["keepdims"])
@@ -307,11 +364,22 @@ OPERATORS = (
     Operator(
         name="argmax", summary="number of the greatest element along an axis", inputs="x",
         attributes="axis, keepdims, last (0): 1 takes the last of equals", define=_place("gt"),
-        meaning=_place_meaning(np.argmax)),
+        meaning=_place_meaning(np.argmax), places="qargmax"),
     Operator(
         name="argmin", summary="number of the least element along an axis", inputs="x",
         attributes="axis, keepdims, last (0): 1 takes the last of equals", define=_place("lt"),
-        meaning=_place_meaning(np.argmin)),
+        meaning=_place_meaning(np.argmin), places="qargmin"),
+    *(Operator(
+        name=name, summary=f"number of the first of the {which} int8 along an axis, in two bytes: "
+        "2 elements of that axis, the low byte first", inputs="x",
+        attributes=f"axis, of at most {MOST_PLACES:,} elements", define=_place_bytes(better),
+        meaning=_place_bytes_meaning(function), numbers=Numbers.INTEGER)
+      for name, which, better, function in (("qargmax", "greatest", "gt", np.argmax),
+                                            ("qargmin", "least", "lt", np.argmin))),
+    Operator(
+        name="joined_bytes", summary="int64 of the bytes along an axis, the lowest first",
+        inputs="x", attributes="axis, keepdims", define=_joined_bytes,
+        meaning=_joined_bytes_meaning, kind=Kind.INJECTIVE),
     Operator(
         name="sorted_places", summary="numbers of the first elements in order along an axis",
         inputs="x", attributes="axis, count, largest", define=_sorted_places,

@@ -81,6 +81,8 @@ def hindrance(node: Node, rank: int) -> str:
     """Why a node that makes a value of this rank has no integer form."""
     if node.op == "conv" and rank > 4:
         return f"it convolves over {rank - 2} dimensions, and integer operators over 1 or 2"
+    if find(node.op).places:
+        return "it gives a place, which has no scale; it is found in int8 where its input is"
     return f"{node.op} has no integer form"
 
 

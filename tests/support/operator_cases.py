@@ -225,6 +225,8 @@ ELEMENTWISE = [
     OperatorCase("qrescale", {"bias": 5, "mult": 50000, "shift": 15, **CLAMP},
                  (np.arange(-128, 128).astype(np.int8),)),
     OperatorCase("qrescale", {"bias": 0, "mult": 0, "shift": 46, **CLAMP}, (_int8(3, 2),)),
+    *(OperatorCase(op, {"axis": axis}, (_int8(*shape) >> 5,)) for op in ("qargmax", "qargmin")
+      for axis, shape in ((1, (2, 300, 3)), (2, (2, 3, 1)), (0, (5, 2)))),
     OperatorCase("quantize", {"scale": 0.25, "zp": 3}, (_halves(0.25),)),
     OperatorCase("quantize", {"scale": 0.1, "zp": -128}, (_halves(0.1),)),
     OperatorCase("dequantize", {"scale": 0.037, "zp": -128},

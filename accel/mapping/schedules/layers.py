@@ -67,7 +67,9 @@ class _Layer:
         self.steps = Schedule([operator.output], operator.output.name)
         self.stages = {role: tensor.name for role, tensor in operator.stages.items()}
         self.computed_weights = {"w", "y"} <= set(self.stages)
-        self.window = [axis.name for axis in operator["acc"].reduce_axes
+        lanes = operator.reduced.get("lanes")
+        self.lanes = [lanes.name] if lanes else []
+        self.window = [axis.name for axis in operator["acc"].reduce_axes if axis != lanes
                        ] if "acc" in operator.stages else []
 
     def __getitem__(self, role: str):
@@ -237,7 +239,7 @@ class _Layer:
 
     def _accumulate(self) -> None:
         if "w" not in self.stages:
-            self["acc"].reorder("n", "y", "x", "c", *self.window, "b", "o")
+            self["acc"].reorder("n", "y", "x", "c", *self.window, "b", "o", *self.lanes)
         self._lanes("acc", self._bodies("acc") if "acc" in self.operator.by else [
                             form for unit in ("gemm", "vector")
                             for form in self.machine.of_unit(unit)

@@ -82,6 +82,7 @@ class Shape:
     times: int = 1
     repeated: int = 0       # inputs of one pixel, which all pixels read
     tables: int = 0         # loaded once
+    gathered: int = field(default=0, repr=False)        # input blocks that each output block reads
     weight_bits: int = field(default=8, repr=False)     # of an element of the weights in memory
     passes: int = field(default=1, repr=False)          # entries of weights for a block product
     weights: int = field(default=0, repr=False)         # elements of an entry; 0: all of them
@@ -105,7 +106,9 @@ def shape_of(operator: BlockedOperator) -> Shape:
                  len(operator.parameters), operator.row,
                  "params" in stages and len(stages["params"].shape) == 3, window.dilations,
                  depth == 0, phases, prod(size.get(axis, 1) for axis in AROUND), repeated,
-                 len(operator.tables), operator.weight_bits,
+                 len(operator.tables),
+                 0 if weighted or "depth" not in operator.reduced
+                 else operator.reduced["depth"].extent, operator.weight_bits,
                  operator.reduced["passes"].extent if "passes" in operator.reduced else 1,
                  operator.weights,
                  prod(window.kernel) if "params_taps" in stages else 0, len(operator.numbers),
@@ -305,12 +308,19 @@ def _needs(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
                   ("wgt", channels * shape.kernel[0] * shape.kernel[1] * tiles.depth
                    * shape.passes)]
     else:
-        needs.append(("res", (pixels * shape.inputs + shape.repeated) * tiles.channels))
+        needs.append(("res", (pixels * shape.inputs + shape.repeated) * _loaded(shape, tiles)))
     return [(name, need, have[name]) for name, need in needs]
+
+
+def _loaded(shape: Shape, tiles: Tiles) -> int:
+    """The input blocks of a tile of a layer without products."""
+    return shape.gathered or tiles.channels
 
 
 def _records(shape: Shape, tiles: Tiles) -> int:
     """The number of parameter entries that a tile loads."""
+    if shape.gathered:                  # the first are those of the blocks that are gathered
+        return shape.gathered + tiles.channels * (shape.parameters - 1)
     if shape.pixelwise:
         return tiles.rows * tiles.columns
     once = shape.parameters - (shape.taps > 0)
@@ -331,7 +341,7 @@ def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Co
     outputs = tiles.rows * tiles.columns * channels
     entry = {name: buffer.entry_bytes for name, buffer in config.buffers.items()}
     steps, work, kernel, lanes = tiles.pieces, 0, 0, outputs
-    pixels = _window(shape, tiles) * tiles.channels * shape.inputs * entry["res"] * steps
+    pixels = _window(shape, tiles) * _loaded(shape, tiles) * shape.inputs * entry["res"] * steps
     if shape.weighted:
         steps, work = shape.depth // tiles.depth, outputs * taps * shape.depth * shape.passes
         pixel = (tiles.channels if shape.diagonal else shape.depth) * entry["inp"]
@@ -342,7 +352,7 @@ def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Co
         kernel = (shape.depth * channels * taps * shape.passes * (shape.weights or entry["wgt"])
                   * shape.weight_bits // 8)
     else:
-        lanes += outputs * (taps * shape.accumulators + shape.totals)
+        lanes += outputs * (taps * shape.accumulators * max(shape.gathered, 1) + shape.totals)
         lanes += tiles.rows * tiles.columns * (shape.numbers - shape.totals)
     lanes *= config.vector_beats
     if shape.parameters:
@@ -360,8 +370,8 @@ def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Co
 
 def _runs(config: AccelConfig, shape: Shape, tiles: Tiles) -> tuple[int, int]:
     """The bytes that lie together in memory in the input, and in the output."""
-    loaded, blocks = (tiles.depth, shape.depth) if shape.weighted else (tiles.channels,
-                                                                        shape.channels)
+    loaded, blocks = (tiles.depth, shape.depth) if shape.weighted else (
+        _loaded(shape, tiles), shape.gathered or shape.channels)
     size = config.block_in if shape.weighted else config.block_out
     columns = (tiles.columns - 1) * shape.strides[1] + shape.kernel[1]
     together = columns if loaded == blocks else 1

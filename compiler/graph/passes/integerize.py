@@ -11,6 +11,7 @@ from compiler.ops.fixed_point import ScaleRefused, limits_of
 from compiler.ops.integer_forms import (Bounds, IntegerForm, IntegerNode, QuantizedInputs,
                                         StaysFloat, Stored, clamp_to, scaled)
 from compiler.ops.operator import Kind
+from compiler.ops.reductions import MOST_PLACES
 from compiler.ops.registry import find
 from compiler.graph.graph import Graph, Node
 from compiler.graph.notes import Note
@@ -38,10 +39,10 @@ class Integerize:
     Before: dequantized constants are still nodes (`FoldConstants(dequantize=False)`), no identity.
     After: every int8 or uint8 activation is int8 in stored form under its own name, every one of 16
     bits int16 (`to_int8` and `to_uint8`, or `to_int16` and `to_uint16`, stand at graph inputs and
-    outputs without a sign); quantization that is left is
-    `quantize` and `dequantize`; each operator that stays in float has a note with the reason.
-    Exact to 1 step of the output: 16-bit multipliers take the place of float32 products. Tables
-    are exact.
+    outputs without a sign); places of greatest and least elements of int8 are found there;
+    quantization that is left is `quantize` and `dequantize`; each operator that stays in float has
+    a note with the reason. Exact to 1 step of the output: 16-bit multipliers take the place of
+    float32 products. Tables are exact.
     """
 
     name: ClassVar[str] = "integerize"
@@ -96,8 +97,27 @@ class _Rewriting:
         elif source and (find(node.op).picks or node.op == "identity"):
             op = find(node.op).stored or node.op
             self._define(node.outputs[0], IntegerNode(op, (source,), node.attrs), node.name)
-        else:
+        elif not (find(node.op).places and self._place(node)):
             self.builder.add(node)
+
+    def _place(self, node: Node) -> bool:
+        """Computes a place from the stored form, which has the order of the numbers: multiples of
+        a positive scale differ where they are finite. Returns whether it can."""
+        axis = node.attrs["axis"]
+        try:
+            x = self.view.activation(node.inputs[0])
+        except StaysFloat:
+            return False
+        stored = self.builder.values[x.value]
+        if (stored.dtype != "int8" or node.attrs.get("last", 0)
+                or not 1 <= stored.shape[axis] <= MOST_PLACES
+                or not 0 < x.scale < np.finfo(np.float32).max / 255):
+            return False
+        places = self.builder.emit(find(node.op).places, node.name, [x.value],
+                                   self.builder.fresh(f"{node.outputs[0]}_bytes"), axis=axis)
+        self.builder.emit("joined_bytes", self.builder.fresh_node(f"{node.name}_joined"), [places],
+                          node.outputs[0], axis=axis, keepdims=node.attrs["keepdims"])
+        return True
 
     def _quantize(self, node: Node, out: Stored) -> None:
         core, activations = self._core(node.inputs[0])

@@ -442,3 +442,30 @@ def test_the_accumulator_bound_is_exact(qdq) -> None:
         x = one.requantized(one.input("x", 1, 1, 2, 2), 0.25, 128)
         y = conv_with(one, weight, bias, x=x, scale=1e6)
         assert op in ops(optimize(convert(one.model(y))))
+
+
+@PAIRS
+@pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
+def test_places_are_found_in_int8(qdq, dtype, op) -> None:
+    one = qdq()
+    x = one.requantized(one.input("x", 2, 300, 3, 2), 0.05, 3, dtype)
+    graph = optimize(convert(one.model(one.add(op, x, name="place", axis=1, keepdims=0))))
+    assert ops(graph) == [
+        "quantize", f"q{op.lower()}", "joined_bytes"] and not graph.notes
+    rng = np.random.default_rng(1)
+    for spread in (0.01, 4):                # few different values, and many
+        x = rng.normal(size=(2, 300, 3, 2)).astype(np.float32) * spread
+        (found,) = evaluate(graph, {"x": x}).values()
+        steps = np.clip(np.rint(x / np.float32(0.05)) + 3, *(
+            (-128, 127) if dtype == "int8" else (0, 255)))
+        assert found.dtype == np.int64
+        np.testing.assert_array_equal(found, getattr(np, op.lower())(steps, axis=1))
+
+
+@pytest.mark.parametrize("attrs", [{"select_last_index": 1}, {}])
+def test_other_places_stay_in_float(qdq, attrs) -> None:
+    """The last of equals; a scale with which different steps are all infinite."""
+    one = qdq()
+    x = one.requantized(one.input("x", 2, 5), 0.05 if attrs else 1e38, 3, "int8")
+    graph = optimize(convert(one.model(one.add("ArgMax", x, name="place", axis=1, **attrs))))
+    assert ops(graph) == ["quantize", "dequantize", "argmax"]

@@ -47,6 +47,8 @@ CASES = [
       for axes, keep in (((0, 2), 0), ((1,), 1))),
     *(Case(op, (X,), {"axis": 1, "keepdims": keep, **more}, ("float32", "bfloat16", "int8"))
       for op in ("argmax", "argmin") for keep, more in ((0, {}), (1, {"last": 1}))),
+    *(Case("joined_bytes", (X,), {"axis": axis, "keepdims": keep}, ("int8",))
+      for axis, keep in ((1, 0), (0, 1))),
     *(Case("sorted_places", (X,), {"axis": 1, "count": 3, "largest": largest})
       for largest in (0, 1)),
     *(Case(op, (X,), {"axis": 1, "exclusive": exclusive, "reverse": reverse}, ("float32", "int32"))
