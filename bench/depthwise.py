@@ -1,7 +1,8 @@
 """What do MobileNet-v1's depthwise layers cost, each behind a layer that makes its input?
 
-Runs each on the cycle simulator, times only. Prints cycles, block products, the traffic on the bus
-in cycles and what gemm waited for; then the lines ``depthwise_cycles`` and ``depthwise_products``.
+Runs each on the cycle simulator, times only. Prints cycles, block products (0 where an instruction
+of vector multiplies), the traffic on the bus in cycles and what gemm waited for; then the lines
+``depthwise_cycles`` and ``depthwise_products``.
 """
 
 import argparse
@@ -37,8 +38,9 @@ def measure(machine: Machine, layer: tuple[int, int, int], latency: int) -> tupl
     bus = -(-moved // machine.config.bus_bytes)
     waits = ", ".join(f"{cause} {gemm[cause] / cycles:.1%}" for cause in STALLS if gemm[cause])
     tiles, _ = tiles_of(machine, compiled.layers[1].operator, 2)
+    ratio = f", {cycles / products:.3f}" if products else ""
     print(f"{size:3}x{size:<3} x {channels:<4} stride {stride}: {cycles:8,} cycles, "
-          f"{products:8,} products, {cycles / products:.3f}; {bus:7,} of traffic; gemm waits for "
+          f"{products:8,} products{ratio}; {bus:7,} of traffic; gemm waits for "
           f"{waits or 'nothing'}; tile {tiles.rows}x{tiles.columns}x{tiles.channels}", flush=True)
     return cycles, products
 
