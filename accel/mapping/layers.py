@@ -29,6 +29,7 @@ from accel.mapping.selection import Selection, is_elementwise, note_of, select
 from accel.mapping.views import Stored, View, images, rows
 from accel.mapping.weights import in_entries, multipliers_of, products_of
 from compiler.graph.graph import Graph, Node
+from compiler.graph.passes.pads import sides_of
 from compiler.ir import Tensorized, walk_stmts
 from compiler.ops.arithmetic import PARAM
 from compiler.schedule import ScheduleError
@@ -380,6 +381,21 @@ def _upsample(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedL
                        Activation(x.n, x.c, x.h * factors[0], x.w * factors[1]))
 
 
+def _pad(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
+    x, sides = known[node.inputs[0]], sides_of(graph, node)
+    assert sides is not None
+    value = int(graph.constants[node.inputs[1]].item())
+    top, left, bottom, right = sides
+    return MappedLayer(node, blocked.surrounded(_stage(node), x, sides, value, blocks),
+                       {"x": node.inputs[0]}, {},
+                       Activation(x.n, x.c, top + x.h + bottom, left + x.w + right))
+
+
+def _pad_refusal(graph: Graph, node: Node) -> str | None:
+    return None if sides_of(graph, node) else (
+        "it is no pad of rows and columns with one number; the accelerator has no other")
+
+
 def _slice(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     x = known[node.inputs[0]]
     n, c, h, w = (*graph.values[node.outputs[0]].shape, 1, 1)[:4]
@@ -636,6 +652,7 @@ LAYERS: dict[str, Builder] = {
     "qmatmul": _matrix_product,
     "upsample": _upsample,
     "slice": _slice,
+    "pad": _pad,
     "qconcat": _concat,
     "qargmax": _place,
     "qargmin": _place,
@@ -653,6 +670,7 @@ ANY_RANK = ("qdense", "qmatmul", "qmean", "qconcat")
 
 REFUSALS: dict[str, Callable[[Graph, Node], str | None]] = {
     "slice": _slice_refusal,
+    "pad": _pad_refusal,
     "qmatmul": _leading_refusal,
     "qmean": _mean_refusal,
     "qconcat": _concat_refusal,

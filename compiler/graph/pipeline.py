@@ -18,6 +18,7 @@ from compiler.graph.passes.fold_constants import FoldConstants
 from compiler.graph.passes.fold_scales import FoldScales
 from compiler.graph.passes.gathers import GathersAsSlices
 from compiler.graph.passes.integerize import Integerize
+from compiler.graph.passes.pads import PadsInWindows
 from compiler.graph.passes.reductions import ReductionsAsPools
 from compiler.graph.passes.sequences import SequencesAsImages
 from compiler.graph.passes.sink_dequantize import SinkDequantize
@@ -60,6 +61,7 @@ def standard_passes(integerize: bool = True) -> tuple[Pass, ...]:
         *(to_integers if integerize else ()),
         FoldConstants(),
         CleanUp(),
+        PadsInWindows(),
         FoldScales(),
         TransposeWeights(),
         EliminateDeadCode(),

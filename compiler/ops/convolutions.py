@@ -429,7 +429,8 @@ OPERATORS = (
         inputs="x, w [Co,Ci/group,kh,kw], bias, mult, shift [Co]",
         attributes="as conv2d, pad_value, zp, lo, hi",
         define=_qconv2d, meaning=_qconv2d_meaning, type=_qconv2d_type, numbers=Numbers.INTEGER,
-        kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers, pixelwise=_is_pointwise),
+        kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers, pixelwise=_is_pointwise,
+        pads=lambda attrs: attrs["pad_value"]),
     Operator(
         name="qconvtranspose2d", summary="transposed convolution of int8 images",
         inputs="x, w [Co,Ci/group,kh,kw], bias, mult, shift [Co]",

@@ -294,7 +294,7 @@ OPERATORS = (
         name="pad", summary="x with elements around it and between them",
         inputs="x, value [] where mode is constant",
         attributes="before, after (below zero they crop), between, mode", define=_pad,
-        meaning=_pad_meaning, kind=Kind.INJECTIVE, data_inputs=1,
+        meaning=_pad_meaning, kind=Kind.INJECTIVE, data_inputs=1, fills=True,
         channels_last=ChannelsLast(by_place("before", "after", "between")),
         algebra=Algebra(unchanged=_adds_nothing)),
 )

@@ -134,6 +134,7 @@ class Operator:
     hindrance : why that operator cannot have these attributes, or data of these shapes.
     constants : why a constant of a shape cannot have a scale of its own and stand in the place of
         data; where there is no such rule, none can.
+    pads : the number that the pads of its windows hold, from attributes, where it is an integer.
     stored : the operator that does the same to int8 in stored form, where it has another name.
     bounds : least and greatest of what it leaves of all numbers; the integer operator before
         clamps to them.
@@ -141,6 +142,7 @@ class Operator:
         may follow instead of leading.
     places : the operator that gives, of int8 in stored form, the bytes of the places that this one
         gives, where ``last`` is 0: they follow from the order of the elements alone.
+    fills : the same of its first input and of the number that its second one is, if it has one.
     homogeneous : ``f(s x) = s f(x)`` for every positive factor s of a channel.
     """
 
@@ -168,8 +170,10 @@ class Operator:
     integer: IntegerForm | None = None
     hindrance: Callable[[Attributes, Sequence[tuple[int, ...]]], str | None] | None = None
     constants: Callable[[tuple[int, ...]], str | None] | None = None
+    pads: Callable[[Attributes], int] | None = None
     stored: str = ""
     bounds: Callable[[Attributes], tuple[float, float]] | None = None
     picks: bool = False
     places: str = ""
+    fills: bool = False
     homogeneous: bool = False

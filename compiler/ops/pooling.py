@@ -360,13 +360,14 @@ OPERATORS = (
         attributes="kernel, strides, pads, dilations (1, 1)", define=_maxpool,
         meaning=_maxpool_meaning,
         type=of_stored(_pooled), numbers=Numbers.INTEGER, kind=Kind.COMPLEX,
-        channels_last=_AS_PIXELS),
+        channels_last=_AS_PIXELS, pads=lambda attrs: _LOWEST["int8"]),
     Operator(
         name="qavgpool", summary="sum of each window of int8, requantized",
         inputs="x, mult, shift [Ho,Wo] or [1,1]",
         attributes="as maxpool, pad_value, bias, zp, lo, hi",
         define=_qavgpool, meaning=_qavgpool_meaning, type=_qavgpool_type, numbers=Numbers.INTEGER,
-        kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers),
+        kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers,
+        pads=lambda attrs: attrs["pad_value"]),
     Operator(
         name="qglobalavgpool", summary="sum of each channel of int8, requantized", inputs="x",
         attributes="bias, mult, shift, zp, lo, hi",

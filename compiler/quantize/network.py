@@ -12,8 +12,8 @@ from compiler.ops.registry import OPERATORS, find
 from compiler.quantize.names import Names
 from compiler.quantize.weights import WEIGHTED
 
-__all__ = ["FUNCTION", "INTEGER_FORMS", "PICKS", "SLOPES", "Layer", "Network", "bounds", "built",
-           "layers_after"]
+__all__ = ["FILLS", "FUNCTION", "INTEGER_FORMS", "PICKS", "SLOPES", "Layer", "Network", "bounds",
+           "built", "layers_after"]
 
 FUNCTION = "function"
 """The operator of a layer that is several elementwise operators."""
@@ -22,6 +22,7 @@ INTEGER_FORMS = {name for name, operator in OPERATORS.items()
                  if operator.integer or operator.bounds}
 SLOPES = {name for name, operator in OPERATORS.items()
           if operator.homogeneous and operator.kind is Kind.ELEMENTWISE}
+FILLS = {name for name, operator in OPERATORS.items() if operator.fills}
 PICKS = {name for name, operator in OPERATORS.items() if operator.picks}
 
 Array = np.ndarray

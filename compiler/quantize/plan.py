@@ -20,15 +20,15 @@ from compiler.graph.graph import Node, TensorType
 from compiler.graph.passes.maps import compares
 from compiler.ops.operator import Kind
 from compiler.ops.registry import find
-from compiler.quantize.network import FUNCTION, INTEGER_FORMS, PICKS, Layer, Network
+from compiler.quantize.network import FILLS, FUNCTION, INTEGER_FORMS, PICKS, Layer, Network
 from compiler.quantize.scales import Scale
 from compiler.quantize.weights import MATRICES, WEIGHTED, outputs
 
 __all__ = ["Plan", "disproportionate", "make_plan"]
 
 Ranges = Mapping[str, tuple[float, float]]
-MOVES = {*PICKS, "identity"}
-"""Operators that only move elements of their input, and keep its scale."""
+MOVES = {*PICKS, *FILLS, "identity"}
+"""Operators that only move elements of their input, zeros among them, and keep its scale."""
 MOST_TIMES = 8
 """How many times wider than the other data a constant may be that is quantized beside it."""
 QUANTIZABLE = {*MOVES, *INTEGER_FORMS}
@@ -259,6 +259,10 @@ class _Planning:
             return self.weighted(node, data)
         if node.op == "identity":
             return None if data[0] in self.quantized else "it changes nothing"
+        if node.op in FILLS:
+            number = self.network.tensors.get(node.inputs[-1], np.zeros(()))
+            return None if len(data) == 1 and not number.any() else (
+                f"it fills with {number.item():g}, which the scale of its input may not have")
         operands = self._operands(node)
         if len(data) + len(operands) != len(node.inputs):
             return "one of its inputs is a constant"

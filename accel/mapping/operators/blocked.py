@@ -22,8 +22,8 @@ from compiler.tensorize import Intrinsic
 
 __all__ = ["AROUND", "TILE", "Activation", "BlockedOperator", "Blocks", "Product", "Quantization",
            "Window", "average_pool", "convolution", "crop", "depthwise", "global_average_pool",
-           "inside", "max_pool", "packed_blocks", "packed_convolution", "rescale", "upsample",
-           "windowed", "written"]
+           "inside", "max_pool", "packed_blocks", "packed_convolution", "rescale", "surrounded",
+           "upsample", "windowed", "written"]
 
 AROUND = "ngjklm"
 """Roles of axes that are loops around all tiles: images and groups of channels, or leading
@@ -482,6 +482,17 @@ def crop(name: str, x: Activation, result: Activation, begin: tuple[int, int, in
     moved = te.compute((groups, result.h, result.w, count, blocks.batch, size), pixel,
                        f"{name}_input")
     return _copied(name, {"x": source, "input": moved})
+
+
+def surrounded(name: str, x: Activation, pads: tuple[int, int, int, int], value: int,
+               blocks: Blocks) -> BlockedOperator:
+    """Puts rows and columns of a value around images.
+
+    Stages: ``x``, ``input``, ``quantized``, ``output``.
+    """
+    window = Window((1, 1), pads=pads)
+    source, wide = windowed(name, x, window, value, blocks, blocks.block_out)
+    return _copied(name, {"x": source, "input": wide})
 
 
 def _copied(name: str, stages: dict[str, Tensor]) -> BlockedOperator:

@@ -6,9 +6,10 @@ from compiler.graph.passes.fold_constants import FoldConstants
 from compiler.graph.passes.fold_scales import FoldScales
 from compiler.graph.passes.gathers import GathersAsSlices
 from compiler.graph.passes.integerize import Integerize
+from compiler.graph.passes.pads import PadsInWindows
 from compiler.graph.passes.reductions import ReductionsAsPools
 from compiler.graph.passes.sink_dequantize import SinkDequantize
 from compiler.graph.passes.transpose_weights import TransposeWeights
 
 __all__ = ["CleanUp", "EliminateDeadCode", "FoldConstants", "FoldScales", "GathersAsSlices",
-           "Integerize", "ReductionsAsPools", "SinkDequantize", "TransposeWeights"]
+           "Integerize", "PadsInWindows", "ReductionsAsPools", "SinkDequantize", "TransposeWeights"]

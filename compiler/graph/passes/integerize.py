@@ -16,7 +16,7 @@ from compiler.ops.registry import find
 from compiler.graph.graph import Graph, Node
 from compiler.graph.notes import Note
 from compiler.graph.passes.maps import mapped
-from compiler.graph.passes.quantized import QuantizedView
+from compiler.graph.passes.quantized import QuantizedView, stored_form
 from compiler.graph.passes.regions import Regions
 from compiler.graph.passes.rows import row_function, rows_of
 from compiler.graph.passes.tables import tabled
@@ -97,6 +97,13 @@ class _Rewriting:
         elif source and (find(node.op).picks or node.op == "identity"):
             op = find(node.op).stored or node.op
             self._define(node.outputs[0], IntegerNode(op, (source,), node.attrs), node.name)
+        elif source and find(node.op).fills and (
+                {*node.inputs[1:]} <= self.graph.constants.keys()):
+            numbers = (self.graph.constants[value] for value in node.inputs[1:])
+            stored = tuple(("value", stored_form(number.reshape(1)).reshape(number.shape))
+                           for number in numbers)
+            self._define(node.outputs[0], IntegerNode(node.op, (source,), node.attrs, stored),
+                         node.name)
         elif not (find(node.op).places and self._place(node)):
             self.builder.add(node)
 

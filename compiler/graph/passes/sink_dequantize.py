@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from compiler.graph.graph import Graph, Node
 from compiler.graph.passes.quantized import QUANTIZED
 from compiler.graph.rewrite import Builder
@@ -14,10 +16,12 @@ __all__ = ["SinkDequantize"]
 @dataclass(frozen=True, slots=True)
 class SinkDequantize:
     """maxpool(dequantize(q)) -> dequantize(maxpool(q)), and what only moves elements alike: exact,
-    since a positive scale keeps order.
+    since a positive scale keeps order. A number that `fills` places between elements is quantized
+    where that is exact, as 0 always is.
 
     Before: any graph. After: no operator that `picks` elements reads a per-tensor dequantized
-    activation; dequantizations that nobody reads any more are left to dead code elimination.
+    activation, nor does one that fills with such a number; dequantizations that nobody reads any
+    more are left to dead code elimination.
     """
 
     name: ClassVar[str] = "sink-dequantize"
@@ -26,8 +30,9 @@ class SinkDequantize:
         builder = Builder.like(graph)
         dequantized: dict[str, Node] = {}
         for node in graph.nodes:
-            if find(node.op).picks and node.inputs[0] in dequantized:
-                node = _sunk(builder, node, dequantized[node.inputs[0]])
+            above = dequantized.get(node.inputs[0]) if node.inputs else None
+            if above is not None and (find(node.op).picks or _fills(builder, node, above)):
+                node = _sunk(builder, node, above)
             builder.add(node)
             if _sinks(builder, node):
                 dequantized[node.outputs[0]] = node
@@ -42,10 +47,32 @@ def _sinks(builder: Builder, node: Node) -> bool:
     return typed[node.inputs[1]].shape == () and typed[node.inputs[0]].dtype in QUANTIZED
 
 
+def _fills(builder: Builder, node: Node, dequantize: Node) -> bool:
+    return find(node.op).fills and (
+        len(node.inputs) == 1 or _stored(builder, node.inputs[1], dequantize) is not None)
+
+
+def _stored(builder: Builder, value: str, dequantize: Node) -> np.ndarray | None:
+    """The integer that is dequantized to exactly this number; None where there is none."""
+    scale, zero = (builder.constants[name] for name in dequantize.inputs[1:])
+    number = builder.constants.get(value)
+    if number is None or not np.isfinite(number).all():
+        return None
+    steps = np.rint(number / scale) + zero.astype(np.float32)
+    limits = np.iinfo(zero.dtype)
+    exact = (steps - zero.astype(np.float32)) * scale == number
+    return steps.astype(zero.dtype) if exact and limits.min <= steps <= limits.max else None
+
+
 def _sunk(builder: Builder, node: Node, dequantize: Node) -> Node:
     """Adds the operator on integers; the dequantization that now follows it."""
     source, scale, zero = dequantize.inputs
-    below = builder.emit(node.op, node.name, [source],
+    inputs = [source]
+    for value in node.inputs[1:]:
+        number = _stored(builder, value, dequantize)
+        assert number is not None
+        inputs.append(builder.add_constant(builder.fresh(f"{node.name}:value"), number))
+    below = builder.emit(node.op, node.name, inputs,
                          builder.fresh(f"{node.outputs[0]}_quantized"), **node.attrs)
     return Node("dequantizelinear", builder.fresh_node(f"{node.name}_dequantize"),
                 (below, scale, zero), node.outputs, dequantize.attrs)

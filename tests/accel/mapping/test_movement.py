@@ -148,3 +148,30 @@ def test_reshapes_that_keep_the_channels_copy_nothing(plain: bool) -> None:
     back = net.add_node("reshape", net.dense(net.flatten(pooled), 7), shape=(3, 7, 1, 1))
     program = assert_right(TINY, net.graph(y, back, net.conv(back, 4, (1, 1))), net.samples())
     assert not any("reshape" in name for name, _ in program.layers)
+
+
+@some_fast(6, "machine, plain, images", [
+    (machine, plain, images) for images in (1, 2) for plain in (True, False)
+    for machine in ("tiny-1x4x4", "2x8x8", "1x32x16", "short-batch")])
+def test_pads(machine: str, plain: bool, images: int) -> None:
+    """A value around images, read by a convolution too."""
+    net = Net(images)
+    x = net.input(images, 5, 3, 4)
+    x = x if plain else net.rescale(x)
+    y = net.add_node("pad", x, net.constant(np.int8(-77)), mode="constant", before=(0, 0, 1, 2),
+                     after=(0, 0, 3, 0))
+    few = machine.startswith("short")
+    assert_right(MACHINES[machine], net.graph(y) if few else net.graph(y, net.conv(y, 3)),
+                 net.samples())
+
+
+@pytest.mark.parametrize("attrs", [
+    {"mode": "constant", "before": (0, 1, 0, 0), "after": (0, 0, 0, 0)},
+    {"mode": "constant", "before": (0, 0, -1, 0), "after": (0, 0, 0, 0)},
+    {"mode": "constant", "before": (0, 0, 0, 0), "after": (0, 0, 0, 0), "between": (0, 0, 1, 1)},
+    {"mode": "reflect", "before": (0, 0, 1, 0), "after": (0, 0, 0, 0)}])
+def test_pads_that_are_refused(attrs: dict) -> None:
+    net = Net(4)
+    value = [net.constant(np.int8(3))] if attrs["mode"] == "constant" else []
+    assert refusal(net.graph(net.add_node("pad", net.input(1, 3, 4, 4), *value, **attrs))) == (
+        "it is no pad of rows and columns with one number; the accelerator has no other")

@@ -68,8 +68,16 @@ def maximum(w: Writer) -> str:
     return w.product(w.node("ReduceMax", w.product("x"), axes=[1], keepdims=0))
 
 
+def pad(w: Writer) -> str:
+    """Around tokens as an image of one channel, which no window reads."""
+    x = w.node("Reshape", w.product("x"), w.constant(np.array([1, 1, TOKENS, CHANNELS])))
+    x = w.node("Pad", x, w.constant(np.array([0, 0, 1, 0, 0, 0, 0, 0])))
+    return w.product(x)
+
+
 @pytest.mark.parametrize(("build", "op"), [
-    (position, "qadd"), (class_token, "qconcat"), (mean, "qmean"), (maximum, "qmaxpool")])
+    (pad, "pad"), (position, "qadd"), (class_token, "qconcat"), (mean, "qmean"),
+    (maximum, "qmaxpool")])
 def test_they_are_integer_operators(build: Callable, op: str) -> None:
     w = Writer()
     y = build(w)
