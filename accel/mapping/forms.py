@@ -412,15 +412,19 @@ class Forms:
         x, result = self.stored.get(source), self.stored.get(value)
         if (not isinstance(x, Activation) or not isinstance(result, Activation) or x.plain
                 or len(self._shape(value)) != 4 or value in self.graph.outputs
-                or not self._reads_parts(self.readers[value]) or node.attrs["step"][:2] != (1, 1)
-                or x.n != result.n or x.c != self._shape(source)[1]):
+                or not self._reads_parts(self.readers[value])
+                or (node.attrs["step"][1] != 1 and result.c > 1)
+                or (x.n != result.n and self.blocks.batch > 1)
+                or x.c != self._shape(source)[1]):
             return
         begin, step = node.attrs["begin"], node.attrs["step"]
         around = self.parts.get(source) or self._whole(source)
-        pixel = (result.h, result.w) == (1, 1) != (x.h, x.w)   # these are read in a line
+        pixel = (result.h, result.w) == (1, 1) and (           # these are read in a line
+            (x.h, x.w) != (1, 1) or step[0] != 1)
         if begin[1] + self.blocks.padded(result.c) > self.room(source) or pixel:
             return
         image, row, column, lane = around.strides
-        self.parts[value] = Part(around.offset + begin[1] + begin[2] * row + begin[3] * column,
-                                 (image, step[2] * row, step[3] * column, lane))
+        first = begin[0] * image + begin[1] + begin[2] * row + begin[3] * column
+        self.parts[value] = Part(around.offset + first, (step[0] * image, step[2] * row,
+                                                         step[3] * column, lane))
         self.owner[value] = self.owner[source]

@@ -400,21 +400,20 @@ def _slice(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLaye
     x = known[node.inputs[0]]
     n, c, h, w = (*graph.values[node.outputs[0]].shape, 1, 1)[:4]
     result = Activation(n, c, h, w)
-    _, channel, row, column = (*node.attrs["begin"], 0, 0)[:4]
-    steps = (*node.attrs["step"], 1, 1)[2:4]
-    operator = blocked.crop(_stage(node), x, result, (channel, row, column),
-                            (steps[0], steps[1]), blocks)
+    image, channel, row, column = (*node.attrs["begin"], 0, 0)[:4]
+    apart, _, down, across = (*node.attrs["step"], 1, 1)[:4]
+    if (image, n) != (0, x.n) and blocks.batch > 1 and not x.plain:
+        raise LoweringError(f"it takes {n} of {x.n} images; with batches of {blocks.batch} the "
+                            "accelerator takes them all")
+    operator = blocked.crop(_stage(node), x, result, (image, channel, row, column),
+                            (apart, down, across), blocks)
     return MappedLayer(node, operator, {"x": node.inputs[0]}, {}, result)
 
 
 def _slice_refusal(graph: Graph, node: Node) -> str | None:
-    begin, end, step = (node.attrs[name] for name in ("begin", "end", "step"))
-    images = graph.values[node.inputs[0]].shape[0]
-    if (begin[0], end[0], step[0]) != (0, images, 1):
-        return (f"it takes images {begin[0]} to {end[0]} of {images} with step {step[0]}; "
-                "the accelerator takes them all")
-    if step[1] != 1:
-        return f"it takes one of {step[1]} channels; the accelerator takes neighbours"
+    step, channels = node.attrs["step"][1], graph.values[node.outputs[0]].shape[1]
+    if step != 1 and channels > 1:
+        return f"it takes one of {step} channels; the accelerator takes neighbours"
     return None
 
 

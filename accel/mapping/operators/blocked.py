@@ -455,28 +455,28 @@ def upsample(name: str, x: Activation, factors: tuple[int, int], blocks: Blocks)
                    axes={**operator.axes, "output": "nypxqbco"})
 
 
-def crop(name: str, x: Activation, result: Activation, begin: tuple[int, int, int],
-         steps: tuple[int, int], blocks: Blocks) -> BlockedOperator:
-    """Cuts out every `steps`-th row and column, and channels, of `x` from `begin` (channel, row,
-    column).
+def crop(name: str, x: Activation, result: Activation, begin: tuple[int, int, int, int],
+         steps: tuple[int, int, int], blocks: Blocks) -> BlockedOperator:
+    """Cuts out every `steps`-th image, row and column, and channels, of `x` from `begin` (image,
+    channel, row, column). Where images lie in batches of several, it takes all of them.
 
     Stages: ``x``, ``input``, ``quantized``, ``output``.
     """
     size, count = blocks.block_out, result.channel_blocks(blocks, blocks.block_out)
     stored = x.stored_shape(blocks)
     source = te.placeholder(stored, blocks.element, f"{name}_x")
-    groups = -(-x.n // blocks.batch)
+    groups = -(-result.n // blocks.batch)
 
     def pixel(n, h, w, c, b, i):
-        row, column = h * steps[0] + begin[1], w * steps[1] + begin[2]
-        channel = c * size + i + begin[0]
-        there = inside([(channel, count * size + begin[0], stored[-1])])
+        row, column = h * steps[1] + begin[2], w * steps[2] + begin[3]
+        channel = c * size + i + begin[1]
+        there = inside([(channel, count * size + begin[1], stored[-1])])
         if x.plain:
             image = n * blocks.batch + b
-            there += inside([(image, groups * blocks.batch, x.n)])
-            read = source[image, row, column, channel]
+            there += inside([(image, groups * blocks.batch, result.n)])
+            read = source[image * steps[0] + begin[0], row, column, channel]
         else:
-            read = source[n, row, column, b, channel]
+            read = source[n * steps[0] + begin[0], row, column, b, channel]
         return te.select(te.all_of(*there), read, 0) if there else read
 
     moved = te.compute((groups, result.h, result.w, count, blocks.batch, size), pixel,

@@ -122,13 +122,26 @@ def refusal(graph: Graph) -> str | None:
     return AccelTarget(TINY).refusal(graph, graph.nodes[-1])
 
 
-@pytest.mark.parametrize(("sides", "reason"), [
-    ([(1, 3, 1)], "it takes images 1 to 3 of 3 with step 1; the accelerator takes them all"),
-    ([(0, 3, 2)], "it takes images 0 to 3 of 3 with step 2; the accelerator takes them all"),
-    ([(0, 3, 1), (0, 8, 2)], "it takes one of 2 channels; the accelerator takes neighbours")])
-def test_slices_that_are_refused(sides, reason: str) -> None:
+def test_slices_that_are_refused() -> None:
     net = Net(4)
-    assert refusal(net.graph(net.slice(net.input(3, 8, 2, 2), *sides))) == reason
+    assert refusal(net.graph(net.slice(net.input(3, 8, 2, 2), (0, 3, 1), (0, 8, 2)))) == (
+        "it takes one of 2 channels; the accelerator takes neighbours")
+    graph = net.graph(net.slice(net.rescale(net.input(3, 8, 2, 2)), (1, 3, 1)))
+    assert AccelTarget(MACHINES["2x8x8"]).refusal(graph, graph.nodes[-1]) == (
+        "it takes 2 of 3 images; with batches of 2 the accelerator takes them all")
+
+
+@some_fast(5, "machine, size, side, plain, moved", [
+    (machine, size, side, plain, moved) for machine in ("tiny-1x4x4", "1x32x16")
+    for size in ((3, 4), (1, 1)) for side in ((1, 3, 1), (0, 4, 2), (3, 4, 1))
+    for plain in (True, False) for moved in (True, False)])
+def test_slices_of_images(machine: str, size, side, plain: bool, moved: bool) -> None:
+    """Read where they lie, or cut out; by a convolution and element by element."""
+    net = Net(7)
+    x = net.input(4, 9, *size)
+    y = net.slice(x if plain else net.rescale(x), side, (0, 8, 1))
+    z = net.add(net.conv(y, 8, (1, 1)), y)
+    assert_right(MACHINES[machine], net.graph(*((z, y) if moved else (z,))), net.samples())
 
 
 def test_floats_are_refused() -> None:
