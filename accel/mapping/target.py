@@ -389,12 +389,12 @@ class _Memory:
             stored = self.storage[value]
             if stored not in self._places:
                 self._places[stored] = TensorPlacement("io", top, stored)
-                top += -(-self._size(value) // ALIGNMENT) * ALIGNMENT
+                top += -(-self._size(stored) // ALIGNMENT) * ALIGNMENT
             x, logical = self.forms[value], self.graph.values[value].shape
-            slots.append(TensorSlot(
-                value, "io", self._places[stored].offset, x.stored_shape(self.blocks),
-                self.blocks.element,
-                layout_of(x, logical), logical))
+            part = self.forms.parts.get(value)
+            offset = self._places[stored].offset + (part.offset if part else 0)
+            slots.append(TensorSlot(value, "io", offset, x.stored_shape(self.blocks),
+                                    self.blocks.element, layout_of(x, logical), logical))
         cut = len(self.graph.inputs)
         return tuple(slots[:cut]), tuple(slots[cut:]), top
 

@@ -118,6 +118,18 @@ def test_a_token_is_no_layer() -> None:
     assert len(program.layers) == 2
 
 
+@pytest.mark.parametrize("made", [True, False])
+@pytest.mark.parametrize("machine", ["tiny-1x4x4", "2x8x8"])
+def test_what_a_slice_shows_is_an_output(machine: str, made: bool) -> None:
+    """It lies among the elements of what it was cut from."""
+    net = Net(5)
+    x = net.input(1, 6, 8)
+    y = net.dense(x, 8) if made else x
+    cut = net.reshape(net.slice(y, (0, 1, 1), (2, 4, 1)), 2, 8)
+    assert_right(MACHINES[machine], net.graph(net.dense(y, 3), cut), net.samples())
+    assert_right(MACHINES[machine], net.graph(cut, net.dense(y, 3)), net.samples())
+
+
 def refusal(graph: Graph) -> str | None:
     return AccelTarget(TINY).refusal(graph, graph.nodes[-1])
 
