@@ -22,7 +22,7 @@ from compiler.ops.requantization import (check_clamp, check_requantized, check_s
 from compiler.ops.rules import Types, need, need_arity, need_dtype, need_rank, of_stored
 from compiler.ops.sums import kept, narrowed, sum_dtype
 from compiler.ops.windows import (check_dilations, check_windows, image_axes, image_views,
-                                  image_windows, kernel_axes, pixel_of, views_of, windowed)
+                                  image_windows, kernel_axes, pixel_of, reach_of, views_of, windowed)
 from compiler.te import Expr, Tensor
 
 __all__ = ["OPERATORS"]
@@ -108,7 +108,7 @@ def _maxpool(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``x`` [N,C,H,W] of any type with a lowest value, which is what it is padded with."""
     x, kernel, (sh, sw) = inputs[0], attrs["kernel"], attrs["strides"]
     dh, dw = attrs.get("dilations", (1, 1))
-    shape, padded = windowed(attrs, x, kernel, _LOWEST[x.dtype], name)
+    shape, padded = windowed(attrs, x, reach_of(attrs, kernel), _LOWEST[x.dtype], name)
     kh, kw = image_axes(kernel, name)
     return te.compute(shape, lambda n, c, h, w: te.max(
         padded[n, c, h * sh + kh.var * dh, w * sw + kw.var * dw], (kh, kw)), name)

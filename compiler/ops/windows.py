@@ -78,12 +78,11 @@ def windowed(attrs: Attributes, x: Tensor, kernel: Sequence[int], value,
     """
     images, channels, *size = x.shape
     strides, (top, left, bottom, right) = attrs["strides"], attrs["pads"]
-    reach = reach_of(attrs, kernel)
     rows, columns = ((extent + before + after - window) // stride + 1
                      for extent, before, after, window, stride
-                     in zip(size, (top, left), (bottom, right), reach, strides, strict=True))
+                     in zip(size, (top, left), (bottom, right), kernel, strides, strict=True))
     shape = (images, channels, rows, columns)
-    height, width = (rows - 1) * strides[0] + reach[0], (columns - 1) * strides[1] + reach[1]
+    height, width = (rows - 1) * strides[0] + kernel[0], (columns - 1) * strides[1] + kernel[1]
     if not (top or left) and height <= size[0] and width <= size[1]:
         return shape, x
 
