@@ -22,7 +22,8 @@ from compiler.ops.requantization import (check_clamp, check_requantized, check_s
 from compiler.ops.rules import Types, need, need_arity, need_dtype, need_rank, of_stored
 from compiler.ops.sums import kept, narrowed, sum_dtype
 from compiler.ops.windows import (check_dilations, check_windows, image_axes, image_views,
-                                  image_windows, kernel_axes, pixel_of, reach_of, views_of, windowed)
+                                  image_windows, kernel_axes, pixel_of, reach_of, views_of,
+                                  windowed)
 from compiler.te import Expr, Tensor
 
 __all__ = ["OPERATORS"]

@@ -186,9 +186,11 @@ def test_an_operator_that_it_lacks_is_refused() -> None:
 @pytest.mark.parametrize("shape", [(4,), (2, 2, 3), (2, 1, 1, 1, 2)])
 def test_another_number_of_dimensions_is_refused(shape: tuple[int, ...]) -> None:
     net = Net(12)
-    graph = net.graph(net.max_pool(net.input(*shape)))
-    assert reasons(graph) == {"qmaxpool_0": f"its input has {len(shape)} dimensions; the "
-                                            f"accelerator takes NCHW or NC"}
+    zeros, ones = ((number,) * len(shape) for number in (0, 1))
+    graph = net.graph(net.add_node("pad", net.input(*shape), net.constant(np.int8(3)),
+                                   mode="constant", before=zeros, after=ones))
+    assert reasons(graph) == {"pad_0": f"its input has {len(shape)} dimensions; the accelerator "
+                                       f"takes NCHW or NC"}
 
 
 @pytest.mark.parametrize(("before", "after"), [
