@@ -392,7 +392,7 @@ class _Memory:
                 top += -(-self._size(stored) // ALIGNMENT) * ALIGNMENT
             x, logical = self.forms[value], self.graph.values[value].shape
             part = self.forms.parts.get(value)
-            offset = self._places[stored].offset + (part.offset if part else 0)
+            offset = self._places[stored].offset + (part.offset * self.item if part else 0)
             slots.append(TensorSlot(value, "io", offset, x.stored_shape(self.blocks),
                                     self.blocks.element, layout_of(x, logical), logical))
         cut = len(self.graph.inputs)
