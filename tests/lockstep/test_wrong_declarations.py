@@ -121,7 +121,6 @@ CODE = {
         "at most 254"),
     # parameters, immediates
     "a parameter that is none": (op("a, c: a + c"), "not 'c'"),
-    "b beside a record": (op("a, b, bias: a + b + bias"), "either b or per-channel"),
     "parameters without a number": (
         op("*a: a[0]"), "Parameter a of vector operation own must be a plain one"),
     "an immediate of another range": (
@@ -139,7 +138,6 @@ CODE = {
                               "Storage of operand a must be pairs"),
     # tables
     "a table read beyond its end": (op("a, table: table[a]"), "0 ... 255"),
-    "a table beside b": (op("a, b, table: table[a & 255] + b"), "either b or table"),
     "a destination in res": (
         body(AXIS, ", dst=replace(DST, storage=(('res', 'int8'),))"), "Operand dst of own"),
     # shapes

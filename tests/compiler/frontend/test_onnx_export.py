@@ -42,7 +42,7 @@ CASES = {
     "resample": ((X, np.array([[0, 1], [2, 3]]), np.array([[0.5, 0.5], [1, 0]], np.float32)),
                  {"axis": 2}),
     "reduce_sum": ((X,), REDUCED), "reduce_max": ((X,), REDUCED), "reduce_min": ((X,), REDUCED),
-    "reduce_prod": ((X,), {"axes": (), "keepdims": 0}),
+    "reduce_prod": ((X,), {"axes": (), "keepdims": 0}), "mean": ((X,), REDUCED),
     "argmax": ((X,), {"axis": 1, "keepdims": 0, "last": 0}),
     "argmin": ((X,), {"axis": 1, "keepdims": 1, "last": 1}),
     "sorted_places": ((X,), {"axis": 3, "count": 2, "largest": 1}),
