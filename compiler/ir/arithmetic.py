@@ -1,8 +1,8 @@
 """What the operators of expressions mean: one definition, on NumPy arrays, exact to the bit.
 
 Operands are arrays of the operand's type (never 0-dimensional, whose overflow NumPy reports) and
-so is the result. The interpreter, the folding of constants and the accelerator's simulators use
-this.
+so is the result, but for the types of `HELD`, whose results `cut` brings into their range. The
+interpreter, the folding of constants and the accelerator's simulators use this.
 """
 
 import math
@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from compiler.te import Binary, Cast, Const, Expr, Select, numpy_dtype
+from compiler.te import HELD, Binary, Cast, Const, Expr, Select, bits, numpy_dtype
 
-__all__ = ["FOLDS", "apply_binary", "apply_call", "apply_cast", "apply_expr", "apply_fold"]
+__all__ = ["FOLDS", "apply_binary", "apply_call", "apply_cast", "apply_expr", "apply_fold",
+           "cut"]
 
 FOLDS: dict[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 """What a reduction of each kind folds two values with."""
@@ -49,7 +50,8 @@ def apply_expr(expr: Expr, known: Mapping[Any, np.ndarray]) -> np.ndarray:
         return known[expr]
     match expr:
         case Const(value, dtype): return np.full((1,), value, numpy_dtype(dtype))
-        case Binary(op, a, b): return apply_binary(op, apply_expr(a, known), apply_expr(b, known))
+        case Binary(op, a, b):
+            return cut(apply_binary(op, apply_expr(a, known), apply_expr(b, known)), expr.dtype)
         case Select(condition, a, b):
             return np.where(*(apply_expr(part, known) for part in (condition, a, b)))
         case Cast(value, dtype): return apply_cast(apply_expr(value, known), dtype)
@@ -76,7 +78,15 @@ def _tf32(a: np.ndarray) -> np.ndarray:
 
 def apply_cast(a: np.ndarray, dtype: str) -> np.ndarray:
     with np.errstate(all="ignore"):
-        return a.astype(numpy_dtype(dtype))
+        return cut(a.astype(numpy_dtype(dtype)), dtype)
+
+
+def cut(a: np.ndarray, dtype: str) -> np.ndarray:
+    """The low bits of integers, as numbers of a type that has fewer than their array."""
+    if dtype not in HELD:
+        return a
+    unused = a.dtype.type(a.dtype.itemsize * 8 - bits(dtype))
+    return a << unused >> unused
 
 
 def _rshift_rne(value: np.ndarray, amount: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ import numpy as np
 from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Field, Read, Select, Var,
                          numpy_dtype)
 
-from .arithmetic import FOLDS, apply_binary, apply_call, apply_cast, apply_fold
+from .arithmetic import FOLDS, apply_binary, apply_call, apply_cast, apply_fold, cut
 from .nodes import (UNORDERED_KINDS, Alloc, Barrier, Combine, For, If, Program, Seq, Stmt, Store,
                     Tensorized, Update, Write)
 from .printer import expr_text
@@ -165,6 +165,7 @@ def _write(stmt: Store | Update, env: Env, lanes: int, memory: _Memory):
         _require_written(stmt.buffer, place, written)
         with np.errstate(all="ignore"):         # floats follow IEEE 754, silently
             FOLDS[stmt.op].at(data, place[~begin], value[~begin])    # in the order of the lanes
+        data[place] = cut(data[place], stmt.buffer.dtype)
     else:
         for lane in range(lanes):
             _update_one(stmt, place[lane:lane + 1], value[lane:lane + 1], begin[lane], memory)
@@ -182,7 +183,7 @@ def _update_one(stmt: Update, place: np.ndarray, value: np.ndarray, begin: bool,
     data, written = memory.data[stmt.buffer.name], memory.written[stmt.buffer.name]
     if not begin:
         _require_written(stmt.buffer, place, written)
-        value = apply_fold(stmt.op, data[place], value)
+        value = cut(apply_fold(stmt.op, data[place], value), stmt.buffer.dtype)
     data[place], written[place] = value, True
 
 
@@ -267,9 +268,9 @@ def _eval(expr: Expr, env: Env, lanes: int, memory: _Memory) -> np.ndarray:
         case Field(base, name):
             return go(base)[name]
         case Binary(op, a, b):
-            return apply_binary(op, go(a), go(b))
+            return cut(apply_binary(op, go(a), go(b)), expr.dtype)
         case Call(function, args):
-            return apply_call(function, *map(go, args))
+            return cut(apply_call(function, *map(go, args)), expr.dtype)
         case Cast(value, dtype):
             return apply_cast(go(value), dtype)
         case Select():

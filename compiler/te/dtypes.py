@@ -1,8 +1,9 @@
 """Element types of tensors: NumPy's numbers, `bool`, and declared records.
 
 A type is named by a string: ``int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16
-float32 float64 bool``, or the name of a record that was declared with :func:`record`. Integer
-arithmetic wraps at the width of its type, as NumPy's does; loop indices are ``int64``.
+float32 float64 bool``, ``int24 int40 int48``, which accelerators have and no processor, or the
+name of a record that was declared with :func:`record`. Integer arithmetic wraps at the width of its
+type, as NumPy's does; loop indices are ``int64``.
 """
 
 import re
@@ -10,12 +11,15 @@ import re
 import ml_dtypes
 import numpy as np
 
-__all__ = ["INDEX", "bits", "is_float", "is_integer", "is_record", "is_signed", "numpy_dtype",
-           "record", "record_fields"]
+__all__ = ["HELD", "INDEX", "bits", "is_float", "is_integer", "is_record", "is_signed",
+           "numpy_dtype", "record", "record_fields"]
 
 INDEX = "int64"
 
-_NUMBER = re.compile(r"(u?int)(8|16|32|64)|float(16|32|64)|bfloat16|bool")
+HELD = {"int24": "int32", "int40": "int64", "int48": "int64"}
+"""Types that NumPy lacks, each with the type of the arrays that hold its numbers."""
+
+_NUMBER = re.compile(r"(u?int)(8|16|32|64)|int(24|40|48)|float(16|32|64)|bfloat16|bool")
 _RECORDS: dict[str, np.dtype] = {}
 
 
@@ -27,6 +31,10 @@ def record(name: str, **fields: str) -> str:
     """
     if _NUMBER.fullmatch(name):
         raise ValueError(f"Record name must not be the name of a number type, not {name!r}")
+    for field, dtype in fields.items():
+        if dtype in HELD:
+            raise ValueError(f"Field {field} of record {name!r} must have a type of NumPy's, "
+                             f"not {dtype}")
     members = [(field, numpy_dtype(dtype).newbyteorder("<")) for field, dtype in fields.items()]
     size = sum(dtype.itemsize for _, dtype in members)
     padded = 1 << (size - 1).bit_length()
@@ -54,7 +62,7 @@ def numpy_dtype(dtype: str) -> np.dtype:
         return _RECORDS[dtype]
     if not _NUMBER.fullmatch(dtype):
         raise ValueError(f"Element type must be a number type or a declared record, not {dtype!r}")
-    return np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    return np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else HELD.get(dtype, dtype))
 
 
 def is_float(dtype: str) -> bool:
@@ -71,4 +79,6 @@ def is_signed(dtype: str) -> bool:
 
 def bits(dtype: str) -> int:
     """Width of a number type; ``bool`` has one bit."""
+    if dtype in HELD:
+        return int(dtype.removeprefix("int"))
     return 1 if dtype == "bool" else numpy_dtype(dtype).itemsize * 8

@@ -7,7 +7,7 @@ are equal; nothing is reordered.
 
 import numpy as np
 
-from compiler.ir.arithmetic import apply_binary, apply_cast
+from compiler.ir.arithmetic import apply_binary, apply_cast, cut
 from compiler.te import (Binary, Call, Cast, Const, Expr, Select, bits, is_float, is_integer,
                          is_record, is_signed, numpy_dtype, rewrite)
 
@@ -85,7 +85,7 @@ def _rule(node: Expr) -> Expr | None:
 
 def _folded(op: str, a: Const, b: Const, dtype: str) -> Const | None:
     try:
-        return constant(apply_binary(op, _array(a), _array(b))[0], dtype)
+        return constant(cut(apply_binary(op, _array(a), _array(b)), dtype)[0], dtype)
     except (ValueError, ZeroDivisionError):     # has no value; whoever runs it will say so
         return None
 

@@ -10,7 +10,7 @@ import re
 import struct
 from dataclasses import dataclass, field, replace
 
-from compiler.te import bits, is_integer, is_record, numpy_dtype
+from compiler.te import HELD, bits, is_integer, is_record, numpy_dtype
 
 __all__ = ["LlvmModule", "LlvmType", "LlvmValue", "Writer", "constant", "literal", "memory_type",
            "type_name"]
@@ -22,6 +22,8 @@ def type_name(dtype: str) -> str:
     """LLVM type of one element."""
     if dtype in _FLOATS:
         return _FLOATS[dtype]
+    if dtype in HELD:
+        raise TypeError(f"Type of an element must be one that processors have, not {dtype}")
     return f"i{8 * numpy_dtype(dtype).itemsize if is_record(dtype) else bits(dtype)}"
 
 

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 
 from compiler.ir import Program
+from compiler.ir.visit import buffers_of, expressions, walk_stmts
+from compiler.te import HELD, walk
 
 from .code import Code, Launch
 from .dialects import DIALECT, HELPERS
-from .kernels import SimtProgram
+from .kernels import SimtProgram, refuse
 from .lowering import lower
 from .statements import Printer
 
@@ -20,6 +22,8 @@ def generate(program: Program, dialect: str = "cuda") -> Code:
 
 def generate_all(programs: Sequence[Program], dialect: str = "cuda") -> tuple[Code, ...]:
     """Kernels of several programs, whose names differ, in one text that is compiled once."""
+    for program in programs:
+        _require_types(program)
     cuda = dialect == "cuda"
     lowered = [lower(program, shuffles=cuda, asynchronous=cuda, intrinsics=cuda)
                for program in programs]
@@ -29,6 +33,14 @@ def generate_all(programs: Sequence[Program], dialect: str = "cuda") -> tuple[Co
                       program.program.inputs, program.program.outputs, program.temporaries,
                       program.program.parameters)
                  for program in lowered)
+
+
+def _require_types(program: Program) -> None:
+    types = {buffer.dtype for buffer in buffers_of(program).values()}
+    types |= {node.dtype for stmt in walk_stmts(program.body) for expr in expressions(stmt)
+              for node in walk(expr)}
+    for dtype in sorted(types & HELD.keys()):
+        refuse(f"types must be those that processors have, not {dtype}", program)
 
 
 def text_of(programs: Sequence[SimtProgram], dialect: str) -> str:

@@ -361,3 +361,11 @@ def test_a_reducer_without_reduction_assigns():
     body = rewrite_stmts(loop.body, lambda s: replace(s, axes=())
                          if isinstance(s, Combine) else None)
     assert_native_agrees(replace(program, body=replace(loop, body=body)))
+
+
+def test_a_type_that_processors_lack_is_refused():
+    x = te.placeholder((4,), "int64", name="x")
+    y = te.compute((4,), lambda i: (x[i].astype("int48") + 1).astype("int64"), name="y")
+    with pytest.raises(TypeError, match="^Type of an element must be one that processors have, "
+                                        "not int48$"):
+        emit(lower([y], "main"))

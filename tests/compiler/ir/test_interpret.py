@@ -225,3 +225,24 @@ def test_unwritten_element_of_a_buffer_with_gaps_wrong():
     with pytest.raises(LookupError) as caught:
         interpret(Program("main", (), (c,), body), {})
     assert str(caught.value) == "near[0, 2] is read before it is written"
+
+
+@pytest.mark.parametrize("dtype, bits", [("int24", 24), ("int40", 40), ("int48", 48)])
+def test_integers_that_numpy_lacks_wrap(dtype, bits):
+    """Sums, products, differences, shifts, absolute values and conversions."""
+    x, k = te.placeholder((3, 5), "int64", name="x"), te.reduce_axis(5, name="k")
+    total = te.compute((3,), lambda i: te.sum(x[i, k.var].astype(dtype), k), name="total")
+    values = te.compute((3,), lambda i: (
+        (te.abs(total[i] * 3 - 1) << 2) ^ total[i]).astype("int64"), name="values")
+    data = np.random.default_rng(2).integers(-1 << 62, 1 << 62, (3, 5))
+    data[0] = -(1 << bits - 1), 0, 0, 0, 0
+
+    def wrapped(number):
+        return (number + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
+
+    def wanted(row):
+        start = wrapped(sum(row))
+        return wrapped(wrapped(abs(wrapped(start * 3 - 1))) << 2) ^ start
+
+    found = interpret(lower([values], "main"), {"x": data})["values"]
+    assert found.tolist() == [wanted(row) for row in data.tolist()]

@@ -40,6 +40,22 @@ def test_record_that_changes_wrong():
         te.record("fixed", a="int16")
 
 
+@pytest.mark.parametrize("dtype, bits, held", [
+    ("int24", 24, "int32"), ("int40", 40, "int64"), ("int48", 48, "int64")])
+def test_integers_that_numpy_lacks(dtype, bits, held):
+    assert te.bits(dtype) == bits and te.numpy_dtype(dtype) == np.dtype(held)
+    assert te.is_signed(dtype) and te.is_integer(dtype)
+    assert te.const(-(1 << bits - 1), dtype).value == -(1 << bits - 1)
+    with pytest.raises(ValueError, match=f"^Constant must fit {dtype}, not {1 << bits - 1}$"):
+        te.const(1 << bits - 1, dtype)
+
+
+def test_record_of_a_type_that_numpy_lacks_wrong():
+    message = "Field a of record 'wide' must have a type of NumPy's, not int24"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        te.record("wide", a="int24")
+
+
 def test_record_named_like_a_number_wrong():
     message = "Record name must not be the name of a number type, not 'int8'"
     with pytest.raises(ValueError, match=f"^{message}$"):

@@ -209,6 +209,14 @@ def refused(body: Stmt, message: str, **options: bool) -> None:
         lower(Program("p", (X,), (Y,), body), **options)
 
 
+def test_a_type_that_processors_lack_wrong() -> None:
+    x = te.placeholder((4,), "int64", name="x")
+    y = te.compute((4,), lambda i: (x[i].astype("int48") + 1).astype("int64"), name="y")
+    with pytest.raises(SimtError, match="^p: types must be those that processors have, not "
+                                          "int48\n"):
+        generate(Schedule([y], "p").program)
+
+
 def test_too_many_threads_wrong() -> None:
     inner = threads(Store(Y, (I,), X[I]))
     refused(For(J, 32, inner, "threadIdx.y"),
