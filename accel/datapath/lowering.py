@@ -85,7 +85,7 @@ class _Lowering:
         return self.result(node)
 
     def result(self, node: DataflowNode) -> DataflowNode:
-        """A number of the destination's type, in at most 32 bits of a signed number."""
+        """A number of the destination's type, of floats the bits as a signed number."""
         dtype = self.body.dst.dtype
         return (self.graph.make("wrap", (node,), (32, True)) if te.is_float(dtype)
                 else self.typed(node, dtype))

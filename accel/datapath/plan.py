@@ -13,10 +13,10 @@ side, and two stages where one multiplier block does not do, or where some multi
 adders: an FPGA is full then, and each level of gemm's sums has a stage of its own, too. A lookup
 has the registers of a block RAM on either side, and a level after it, which selects a byte.
 
-An update (sum, max, min of 32 bits) fits one stage and is bypassed: a unit starts an element every
-cycle, whatever the order of destinations. With `AccelConfig.vector_beats` an element of vector is a
-part of an entry, and parts follow each other. An accumulating element reads its destination
-`UPDATE_CYCLES` before its value arrives.
+An update (sum, max, min of the bits of acc) fits one stage and is bypassed: a unit starts an
+element every cycle, whatever the order of destinations. With `AccelConfig.vector_beats` an element
+of vector is a part of an entry, and parts follow each other. An accumulating element reads its
+destination `UPDATE_CYCLES` before its value arrives.
 
 Floats take longer to meet. Where acc holds floats, gemm has a second datapath behind the first
 (`DatapathPlan.meeting`), in which value and destination are combined; nothing is bypassed, and an
@@ -106,7 +106,7 @@ class DatapathPlan:
     shape : extents of the destination that it computes at once: a tile, or in vector the part of
         a tile that it takes in a cycle.
     interval : cycles between tiles.
-    operations : in topological order. `value` is the last: int32, of every body.
+    operations : in topological order. `value` is the last, of every body and of acc's type.
     latency : cycles from operands to value; the number of stages.
     meeting : the datapath in which a value of floats meets its destination, with buses `old` and
         `new` and the bodies ``assign`` and every update that occurs; None where there is none.
@@ -149,6 +149,11 @@ class DatapathPlan:
         """The most started and not retired instructions: enough never to wait for room unless a
         signal waits. A power of two."""
         return 1 << (self.write_cycles + 3).bit_length()
+
+    @property
+    def value_bits(self) -> int:
+        """The bits of the value of a destination element: those of a lane of acc."""
+        return te.bits(self.bodies[0].dst.dtype)
 
     @property
     def reduce_shape(self) -> tuple[int, ...]:
@@ -380,7 +385,7 @@ def arranged(unit: str, bodies: tuple[Intrinsic, ...], opcodes: tuple[int, ...],
     graph, values = share([lower(source, body, tables, shapes, reduced) for body in bodies])
     # Synthesis turns sums of sums within a stage into compressors, of twice the area.
     placement = _Placement(1 if soft else stage_depth, soft)
-    value = _merge_results(graph, values, placement)
+    value = _merge_results(graph, values, placement, te.bits(bodies[0].dst.dtype))
     operations = tuple(placement.place(node) for node in topological((value,)))
     last = operations[-1]
     latency = last.available + (last.level > 0)
@@ -473,9 +478,9 @@ class _Passenger:
 
 
 def _merge_results(graph: Dataflow, values: list[DataflowNode],
-                   placement: _Placement) -> DataflowNode:
-    """Merges the bodies' results into one value: in every stage, ready results join those that
-    earlier stages handed on.
+                   placement: _Placement, width: int) -> DataflowNode:
+    """Merges the bodies' results into one value of at most `width` bits: in every stage, ready
+    results join those that earlier stages handed on.
 
     A value that some bodies need long after it is available travels in the registers of other
     bodies' results, which those bodies do not have yet, instead of in registers of its own.
@@ -483,7 +488,7 @@ def _merge_results(graph: Dataflow, values: list[DataflowNode],
     waiting = dict(enumerate(values))
     carried: DataflowNode | None = None
     done: tuple[int, ...] = ()
-    passengers, aboard = _passengers(values, placement), list[_Passenger]()
+    passengers, aboard = _passengers(values, placement, width), list[_Passenger]()
     while waiting:
         stage = min(placement.place(node).available for node in waiting.values())
         if leaving := [passenger for passenger in aboard
@@ -519,10 +524,12 @@ def _merge_results(graph: Dataflow, values: list[DataflowNode],
     return carried
 
 
-def _passengers(values: list[DataflowNode], placement: _Placement) -> list[_Passenger]:
-    """One of several that multiplexers take late enough, of a value that none but they do; of
-    several at once, the first: bodies have room for one."""
+def _passengers(values: list[DataflowNode], placement: _Placement, width: int
+                ) -> list[_Passenger]:
+    """One of several that multiplexers take late enough, of a value of at most `width` bits that
+    none but they do; of several at once, the first: bodies have room for one."""
     nodes, axes = list(topological(tuple(values))), frozenset().union(*(v.axes for v in values))
+    carried = Interval.of(width, True)
     passengers, taken = list[_Passenger](), set[int]()
     for mux in nodes:
         for value, bodies in zip(mux.args, mux.attr, strict=True) if mux.kind == "mux" else ():
@@ -530,7 +537,7 @@ def _passengers(values: list[DataflowNode], placement: _Placement) -> list[_Pass
             others = [placement.place(node).stage for node in nodes
                       if value in node.args and node is not mux]
             if (value.axes == axes and value.terms == 1 and value.kind not in _CONSTANT
-                    and value.interval in Interval.of_type("int32")
+                    and value.interval in carried
                     and there.stage - max([here.available, *others]) > 1
                     and not taken & set(bodies)):
                 passengers.append(_Passenger(value, mux, bodies))

@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 from amaranth.utils import exact_log2
 
-from accel.hw.interface import LANE_BITS, READ_LATENCY, acc_port
+from accel.hw.interface import READ_LATENCY, acc_port
 from accel.hw.parts import Ram, spread
 from accel.machine.machine import Machine
 
@@ -24,6 +24,7 @@ class Acc(wiring.Component):
 
     def __init__(self, machine: Machine):
         self.config = machine.config
+        self._lane_bits = self.config.buffers["acc"].entry_bits // self.config.lanes
         super().__init__({"gemm": In(acc_port(self.config.buffers["acc"])),
                           "vector": In(acc_port(self.config.parts["acc"]))})
 
@@ -47,16 +48,17 @@ class Acc(wiring.Component):
             later = Signal(len(select), reset_less=True)
             m.d.sync += later.eq(select)
             select = later
-        lanes = len(port.r_data) // LANE_BITS
-        for lane, chosen in enumerate(spread(m, platform, select, f"{name}_bank", lanes)):
-            m.d.comb += port.r_data.word_select(lane, LANE_BITS).eq(
-                _selected([row.word_select(lane, LANE_BITS) for row in rows], chosen))
+        bits = self._lane_bits
+        for lane, chosen in enumerate(spread(m, platform, select, f"{name}_bank",
+                                             len(port.r_data) // bits)):
+            m.d.comb += port.r_data.word_select(lane, bits).eq(
+                _selected([row.word_select(lane, bits) for row in rows], chosen))
 
     def _bank(self, m: Module, index: int) -> list[Value]:
         """One bank, driven by the unit that holds it: data of its parts, each a memory."""
         owner, whole, geometry = (self.vector.hold[index], self.config.buffers["acc"],
                                   self.config.parts["acc"])
-        count, width = geometry.depth // whole.depth, geometry.entry_bytes * 8
+        count, width = geometry.depth // whole.depth, geometry.entry_bits
         rams = [Ram(width, self.config.bank_depth) for _ in range(count)]
         for part, ram in enumerate(rams):
             m.submodules[f"bank{index}_{part}"] = ram

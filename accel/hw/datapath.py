@@ -16,8 +16,6 @@ from accel.machine.intrinsics import TABLE
 
 __all__ = ["Datapath", "below"]
 
-VALUE_BITS = 32
-
 INDEX_BITS = exact_log2(TABLE.shape[0])
 
 assert READ_LATENCY == LOOKUP_CYCLES
@@ -45,7 +43,7 @@ class Datapath(wiring.Component):
     one for each of ``plan.immediates`` : shape of its interval, in the cycle before its operands.
     valid, select : in that cycle, whether there is an element; one-hot, which of ``plan.bodies``.
     tab : a read port for each lookup of each element, if there are lookups; entry and index in it.
-    value : int32 for each destination element, in row-major order.
+    value : of acc's type for each destination element, in row-major order.
     """
 
     def __init__(self, plan: DatapathPlan, dsp_multipliers: int = 1 << 16):
@@ -59,7 +57,7 @@ class Datapath(wiring.Component):
                for bus, shape in plan.buses.items()},
             **{name: In(_shape(interval)) for name, interval in plan.immediates.items()},
             "valid": In(1), "select": In(len(plan.bodies)),
-            "value": Out(self._lanes * VALUE_BITS),
+            "value": Out(self._lanes * plan.value_bits),
             **({"tab": Out(table_read(INDEX_BITS + plan.table_bits, lookups))} if lookups else {}),
         })
 
@@ -68,8 +66,8 @@ class Datapath(wiring.Component):
         emission = _Emission(m, self, platform)
         for lane, index in enumerate(np.ndindex(*self.plan.shape)):
             value = emission.at(self.plan.value, index, 0, self.plan.latency)
-            m.d.comb += self.value.word_select(lane, VALUE_BITS).eq(
-                _widened(value, signed(VALUE_BITS)))
+            m.d.comb += self.value.word_select(lane, self.plan.value_bits).eq(
+                _widened(value, signed(self.plan.value_bits)))
         return m
 
 

@@ -132,7 +132,7 @@ class Gemm(wiring.Component):
         updates, folds = updates_of(self.plan, nest.out_tag.select)
         shape = self.machine.config.lanes, self.machine.config.buffers["acc"].depth, TAG.size
         m.submodules.update = update = (Meeting(self.plan.meeting, *shape) if self.plan.meeting
-                                        else Update(updates, *shape))
+                                        else Update(updates, *shape, self.plan.value_bits))
         element = Signal(update.element_layout)
         tag = data.View(TAG, element.tag)
         m.d.comb += [

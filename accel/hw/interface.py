@@ -8,14 +8,11 @@ from accel.machine.config import UNITS, AccelConfig, BufferGeometry
 from accel.machine.isa import WORD_BITS
 from accel.machine.status import ACTIVITIES, Status
 
-__all__ = ["COMMAND", "INDEX_BITS", "LANE_BITS", "READ_LATENCY", "acc_port", "chunk_write",
+__all__ = ["COMMAND", "INDEX_BITS", "READ_LATENCY", "acc_port", "chunk_write",
            "entry_read", "memory_port", "table_read", "unit_signature"]
 
 INDEX_BITS = 26
 """Bits of an instruction's position: words of 64 bytes in 4 GiB."""
-
-LANE_BITS = 32
-"""Bits of a lane of acc."""
 
 COMMAND = data.StructLayout({"index": INDEX_BITS, "word": WORD_BITS})
 
@@ -86,7 +83,7 @@ def acc_port(geometry: BufferGeometry) -> Signature:
     sees in `granted` that they can all be had, and keeps each bank as long as its bit in `hold` is
     set.
     """
-    address, width = range(geometry.depth), geometry.entry_bytes * 8
+    address, width = range(geometry.depth), geometry.entry_bits
     return Signature({
         "r_addr": Out(address), "r_en": Out(1), "r_data": In(width),
         "w_addr": Out(address), "w_en": Out(1), "w_data": Out(width),

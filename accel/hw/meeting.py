@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from accel.datapath.plan import ACC_CYCLES, DatapathPlan
 from accel.hw.datapath import Datapath
-from accel.hw.interface import LANE_BITS, READ_LATENCY
+from accel.hw.interface import READ_LATENCY
 from accel.hw.parts import delayed
 
 __all__ = ["Meeting"]
@@ -42,7 +42,7 @@ class Meeting(wiring.Component):
         self.element_layout = data.StructLayout({
             "valid": 1, "acc": 1, "addr": range(depth), "assign": 1,
             "update": len(plan.bodies) - 1, "tag": tag})
-        width = lanes * LANE_BITS
+        width = lanes * plan.value_bits
         super().__init__({
             "element": In(self.element_layout), "value": In(width),
             "r_addr": Out(range(depth)), "r_en": Out(1), "r_data": In(width),

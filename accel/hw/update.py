@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from accel.datapath.plan import UPDATE_CYCLES
 from accel.hw.datapath import below
-from accel.hw.interface import LANE_BITS, READ_LATENCY
+from accel.hw.interface import READ_LATENCY
 from accel.hw.parts import follows, spread
 
 __all__ = ["Update", "updates_of"]
@@ -32,9 +32,10 @@ class Update(wiring.Component):
     Parameters
     ----------
     updates : kinds that occur (``assign`` need not be named).
-    lanes : int32 lanes of an entry.
+    lanes : lanes of an entry.
     depth : entries of acc.
     tag : shape of what travels along.
+    bits : bits of a lane.
 
     Members
     -------
@@ -45,12 +46,12 @@ class Update(wiring.Component):
     tag : of the element that is written now.
     """
 
-    def __init__(self, updates: tuple[str, ...], lanes: int, depth: int, tag: int):
-        self.updates, self.lanes = updates, lanes
+    def __init__(self, updates: tuple[str, ...], lanes: int, depth: int, tag: int, bits: int):
+        self.updates, self.lanes, self.bits = updates, lanes, bits
         self.element_layout = data.StructLayout({
             "valid": 1, "acc": 1, "addr": range(depth), "assign": 1, "update": max(len(updates), 1),
             "tag": tag})
-        width = lanes * LANE_BITS
+        width = lanes * bits
         super().__init__({
             "element": In(self.element_layout), "value": In(width),
             "r_addr": Out(range(depth)), "r_en": Out(1), "r_data": In(width),
@@ -87,7 +88,7 @@ class Update(wiring.Component):
         with m.If(follows(platform, line[3].acc)):
             m.d.sync += previous.eq(result)
         for lane in range(self.lanes):
-            bits = slice(lane * LANE_BITS, (lane + 1) * LANE_BITS)
+            bits = slice(lane * self.bits, (lane + 1) * self.bits)
             fresh = result[bits]
             with m.If(follows(platform, same[2:].any())):
                 m.d.sync += earlier[bits].eq(Mux(third[lane], fresh, previous[bits]))
@@ -107,8 +108,8 @@ class Update(wiring.Component):
         by = {kind: chosen[bit] for bit, kind in enumerate(self.updates)}
         old = Mux(last, fresh, base)
         if self.updates == ("sum",):
-            return (Mux(by["sum"], old, 0) + value)[:LANE_BITS]
-        result = Mux(by["sum"], (old + value)[:LANE_BITS], value) if "sum" in by else value
+            return (Mux(by["sum"], old, 0) + value)[:self.bits]
+        result = Mux(by["sum"], (old + value)[:self.bits], value) if "sum" in by else value
         if "max" in by or "min" in by:
             less = Mux(last, *(below(bound.as_signed(), value.as_signed())
                                for bound in (fresh, base)))

@@ -42,7 +42,8 @@ TYPES = {"inp": "operand", "wgt": "weight", "acc": "accumulator", "res": "output
 
 ELEMENTS = {"operand": ("int8", "uint8", "int16", "uint16", "float16", "bfloat16"),
             "weight": ("int8", "uint8", "int16", "uint16", "float16", "bfloat16"),
-            "accumulator": ("int32", "float32"), "output": ("int8", "int16", "bfloat16")}
+            "accumulator": ("int32", "float32", "int16", "int24", "int40", "int48"),
+            "output": ("int8", "int16", "bfloat16")}
 """The types that these fields may have, the default first."""
 
 LEFT_OUT = {"weight_bits": [8], "weight": "int8"}
@@ -56,11 +57,17 @@ class ConfigError(Error, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class BufferGeometry:
-    """An on-chip buffer of `depth` entries, each of `entry_bytes` bytes."""
+    """An on-chip buffer of `depth` entries, each of `entry_bytes` bytes, of which hardware leaves
+    out `unused_bits`."""
 
     name: str
     entry_bytes: int
     depth: int
+    unused_bits: int = 0
+
+    @property
+    def entry_bits(self) -> int:
+        return self.entry_bytes * 8 - self.unused_bits
 
     @property
     def size_bytes(self) -> int:
@@ -77,7 +84,8 @@ class AccelConfig:
     ----------
     name : for reports; not part of the machine hash.
     batch, block_in, block_out : extents of one block product; powers of two.
-    inp_bytes, wgt_bytes, res_bytes, par_bytes, acc_bytes, out_bytes : sizes of the buffers.
+    inp_bytes, wgt_bytes, res_bytes, par_bytes, acc_bytes, out_bytes : sizes of the buffers. An
+        element of acc counts as a power of two of bytes: int24 as 4, int40 and int48 as 8.
     tab_bytes : size of the buffer of tables, of which every lane of vector has a copy.
     bus_bytes : width of the memory port.
     queue_depth : commands that wait for each unit.
@@ -186,7 +194,9 @@ class AccelConfig:
         """Geometry of each buffer, by name, in the order of `BUFFERS`."""
         entry = {name: prod(shape) * element_bytes(dtype)
                  for name, (shape, dtype) in self.tiles.items()}
-        return {name: BufferGeometry(name, size, getattr(self, f"{name}_bytes") // size)
+        unused = {"acc": self.lanes * _unused_bits(self.accumulator)}
+        return {name: BufferGeometry(name, size, getattr(self, f"{name}_bytes") // size,
+                                     unused.get(name, 0))
                 for name, size in entry.items()}
 
     def written_bytes(self, buffer: str) -> int:
@@ -213,7 +223,8 @@ class AccelConfig:
         beats = {"res": self.vector_beats, "par": columns, "acc": self.vector_beats,
                  "out": self.vector_beats, "tab": TABLE_BYTES}
         return {name: BufferGeometry(name, self.buffers[name].entry_bytes // count,
-                                     self.buffers[name].depth * count)
+                                     self.buffers[name].depth * count,
+                                     self.buffers[name].unused_bits // count)
                 for name, count in beats.items()}
 
     @property
@@ -246,8 +257,17 @@ class AccelConfig:
 
 
 def element_bytes(dtype: str) -> int:
-    """Bytes of an element of a buffer."""
-    return PARAM_BYTES if dtype == "param" else int(dtype.lstrip(ascii_lowercase)) // 8
+    """Bytes that an element takes in a buffer, a power of two."""
+    return PARAM_BYTES if dtype == "param" else 1 << (_bits(dtype) // 8 - 1).bit_length()
+
+
+def _unused_bits(dtype: str) -> int:
+    """The bits of these bytes that an element does not have."""
+    return 8 * element_bytes(dtype) - _bits(dtype)
+
+
+def _bits(dtype: str) -> int:
+    return int(dtype.lstrip(ascii_lowercase))
 
 
 def one_of(types: Sequence[str]) -> str:

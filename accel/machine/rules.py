@@ -234,7 +234,8 @@ def _places(config: AccelConfig, body: Intrinsic) -> dict[str, _Place]:
     return {"dst": _Place(tile, acc, {"acc": acc, "out": types["out"]}),
             "a": _Place(tile, acc, sources),
             "b": _Place(tile, acc, {**sources, **numbers}),
-            TABLE.name: _Place(TABLE.shape, TABLE.dtype, dict(TABLE.storage)), **records}
+            TABLE.name: _Place(TABLE.shape, TABLE.dtype if is_float(acc) else acc,
+                               dict(TABLE.storage)), **records}
 
 
 def _floats_are_rounded_before_out(config, declaration, forms) -> Iterator[str]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from compiler.ir.arithmetic import cut
 from compiler.te import (Axis, Binary, Call, Cast, Const, Expr, Read, Reduce, Select, Var,
                          numpy_dtype)
 
@@ -36,7 +37,7 @@ def evaluate(value: Expr, axes: Sequence[Axis], tiles: Mapping[str, np.ndarray],
         return np.broadcast_to(walker.of(value), shape)
     inner = walker.of(reduction.value)
     inner = np.broadcast_to(inner, (*inner.shape[:len(shape)], *(extent for _, extent in folded)))
-    return np.broadcast_to(reduced(reduction.op, inner, len(folded)), shape)
+    return np.broadcast_to(cut(reduced(reduction.op, inner, len(folded)), reduction.dtype), shape)
 
 
 class _Evaluator:
@@ -62,18 +63,17 @@ class _Evaluator:
             case Var(name, dtype):
                 if node in self.positions:
                     return self._along(np.arange(self.extents[node]), self.positions[node])
-                return np.asarray(self.scalars[name]).astype(
-                    numpy_dtype(dtype)).reshape((1,) * self.rank)
+                return apply_cast(np.asarray(self.scalars[name]), dtype).reshape((1,) * self.rank)
             case Read(buffer, indices):
                 return self._read(self.tiles[buffer.name], indices)
             case Binary(op, a, b):
-                return apply_binary(op, self.of(a), self.of(b))
+                return cut(apply_binary(op, self.of(a), self.of(b)), node.dtype)
             case Select(condition, a, b):
                 return np.where(self.of(condition), self.of(a), self.of(b))
             case Cast(inner, dtype):
                 return apply_cast(self.of(inner), dtype)
             case Call(function, args):
-                return apply_call(function, *(self.of(arg) for arg in args))
+                return cut(apply_call(function, *(self.of(arg) for arg in args)), node.dtype)
         raise TypeError(f"Body of an instruction must be one that NumPy can evaluate, not {node!r}")
 
     def _along(self, vector: np.ndarray, position: int) -> np.ndarray:

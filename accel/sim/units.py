@@ -15,7 +15,7 @@ from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
 from accel.proof.access import Touch, Walk, compute_loops, operand_scope, valid_box
-from compiler.ir.arithmetic import FOLDS
+from compiler.ir.arithmetic import FOLDS, apply_cast, cut
 from compiler.te import (Binary, Cast, Read, Reduce, Var, bits, is_float, is_integer,
                          numpy_dtype)
 from compiler.tensorize import Intrinsic
@@ -231,15 +231,15 @@ class _Compute:
 
     def _tile(self, operand, addresses: dict[str, np.ndarray]) -> np.ndarray:
         scope = operand_scope(self.instruction, self.intrinsic, operand.name)
-        dtype = numpy_dtype(operand.dtype)
+        dtype = operand.dtype
         if scope == "imm":
-            imm = self.instruction.fields.get("imm", 0)
-            return np.full((1, *operand.shape), imm, dtype)
+            imm = np.full((1, *operand.shape), self.instruction.fields.get("imm", 0))
+            return apply_cast(imm, dtype)
         entries = self.buffers.entries[scope]
         if (names := entries.dtype.names) is not None:
             member = operand.stored_as(scope).rpartition(".")[2]
             assert member in names
-            rows = entries[member][addresses[operand.name]].astype(dtype)
+            rows = apply_cast(entries[member][addresses[operand.name]], dtype)
             missing = len(operand.shape) - (rows.ndim - 1)      # one record serves the whole batch
             rows = rows.reshape(len(rows), *(1,) * missing, *rows.shape[1:])
             return np.broadcast_to(rows, (len(rows), *operand.shape))
@@ -250,7 +250,7 @@ class _Compute:
         if rows.shape[1:] != operand.shape:             # the first elements of an entry
             rows = rows.reshape(len(rows), -1)[:, :prod(operand.shape)]
             rows = rows.reshape(len(rows), *operand.shape)
-        return rows.astype(dtype, copy=False)
+        return rows.astype(numpy_dtype(dtype), copy=False)
 
     def _fold(self) -> None:
         """An accumulation into distinct entries: fold the values of each, then update once."""
@@ -300,7 +300,8 @@ class _Compute:
         if count == 1:
             return value
         value = value.reshape(-1, count, *value.shape[1:])
-        return FOLDS[self.intrinsic.update].reduce(value, axis=1, dtype=value.dtype)
+        folded = FOLDS[self.intrinsic.update].reduce(value, axis=1, dtype=value.dtype)
+        return cut(folded, self.intrinsic.dst.dtype)
 
     def _product(self, addresses, spread, fold, left: str, right: str) -> np.ndarray:
         """Sums of block products as one matrix product for each batch of the spreading loops."""
@@ -329,14 +330,15 @@ class _Compute:
         order = list(both) + list(rows) + [None] + list(columns)
         axes = [order.index(k) for k in range(len(spread))] + [split, sums.ndim - 1]
         whole = sums.transpose(axes).reshape(-1, batch, block)
-        return whole.astype(np.int64).astype(self.target.dtype)
+        return apply_cast(whole.astype(np.int64), self.intrinsic.dst.dtype)
 
     def _update(self, places: np.ndarray, value: np.ndarray) -> None:
         if self.reset:
             self.target[places] = value.astype(self.target.dtype)
         else:
             update = FOLDS[self.intrinsic.update]
-            self.target[places] = update(self.target[places], value.astype(self.target.dtype))
+            self.target[places] = cut(update(self.target[places], value.astype(self.target.dtype)),
+                                      self.intrinsic.dst.dtype)
 
     def _in_order(self, sources: Sequence[Touch]) -> None:
         """Compute in stretches in which no iteration reads what an earlier one of them wrote."""
@@ -353,9 +355,8 @@ class _Compute:
             value = self._values(part).astype(self.target.dtype)
             old = self.target[part["dst"]]
             shape = (-1,) + (1,) * (value.ndim - 1)
-            self.target[part["dst"]] = np.where(
-                begins[start:stop].reshape(shape), value,
-                apply_fold(self.intrinsic.update, old, value))
+            folded = cut(apply_fold(self.intrinsic.update, old, value), self.intrinsic.dst.dtype)
+            self.target[part["dst"]] = np.where(begins[start:stop].reshape(shape), value, folded)
 
     def _begins(self) -> np.ndarray:
         """Iterations that assign: `reset`, and every folding loop at 0."""
@@ -416,9 +417,10 @@ def block_product(intrinsic: Intrinsic) -> tuple[str, str] | None:
         return None
     row, column = (axis.var for axis in intrinsic.axes)
     match intrinsic.value:
-        case Reduce("sum", Binary("mul", Cast(Read(x, (b, i)), "int32"),
-                                  Cast(Read(w, (o, j)), "int32")), ((Var() as lane, _),)):
-            if (all(is_integer(dtype) and bits(dtype) <= 16 for dtype in (x.dtype, w.dtype))
+        case Reduce("sum", Binary("mul", Cast(Read(x, (b, i)), _), Cast(Read(w, (o, j)), _)),
+                    ((Var() as lane, _),)):
+            if (is_integer(intrinsic.dst.dtype)
+                    and all(is_integer(dtype) and bits(dtype) <= 16 for dtype in (x.dtype, w.dtype))
                     and (b, o) == (row, column) and i == j == lane):
                 return x.name, w.name
     return None

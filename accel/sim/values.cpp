@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -208,9 +209,12 @@ public:
             }
             for (int s = kernel_.uniform; s < kernel_.steps; s++) perform(s, count);
             switch (machine_.buffer[kernel_.buffer].bits) {
-            case -8: write<int8_t>(count); break;
-            case -16: write<int16_t>(count); break;
-            case -32: write<int32_t>(count); break;
+            case -8: write<int8_t, 8>(count); break;
+            case -16: write<int16_t, 16>(count); break;
+            case -24: write<int32_t, 24>(count); break;
+            case -32: write<int32_t, 32>(count); break;
+            case -40: write<int64_t, 40>(count); break;
+            case -48: write<int64_t, 48>(count); break;
             }
         }
     }
@@ -287,8 +291,11 @@ private:
         case 8: return read_as<uint8_t>(step, r, count);
         case -16: return read_as<int16_t>(step, r, count);
         case 16: return read_as<uint16_t>(step, r, count);
+        case -24:
         case -32: return read_as<int32_t>(step, r, count);
         case 32: return read_as<uint32_t>(step, r, count);
+        case -40:
+        case -48: return read_as<int64_t>(step, r, count);
         }
     }
 
@@ -326,21 +333,21 @@ private:
         }
     }
 
-    template <class T>
+    template <class T, int BITS>
     void write(int64_t count) {
         const Buffer &buffer = machine_.buffer[kernel_.buffer];
         const int64_t *value = lane(kernel_.steps - 1);
         for (int64_t i = 0; i < count; i++, value += width_) {
             T *entry = reinterpret_cast<T *>(buffer.data + at_[DST][i] * buffer.entry);
             Update update = begins_[i] ? ASSIGN : Update(kernel_.update);
-            for (int64_t k = 0; k < width_; k++) entry[k] = updated<T>(update, entry[k], T(value[k]));
+            for (int64_t k = 0; k < width_; k++) entry[k] = updated<T, BITS>(update, entry[k], T(value[k]));
         }
     }
 
-    template <class T>
+    template <class T, int BITS>
     static T updated(Update update, T old, T value) {
         switch (update) {
-        case SUM: return T(uint32_t(old) + uint32_t(value));
+        case SUM: return T(cut(uint64_t(old) + uint64_t(value), BITS, true));
         case MAX: return std::max(old, value);
         case MIN: return std::min(old, value);
         default: return value;
@@ -359,60 +366,80 @@ private:
 
 // ---- block products ----------------------------------------------------------------------------
 
-template <int IN, class X, class W>
-void product(const Machine &m, const X *x, const W *w, int32_t *sums, bool begins) {
+// Sums of BITS bits, in a T.
+template <int IN, class T, int BITS, class X, class W>
+void product(const Machine &m, const X *x, const W *w, T *sums, bool begins) {
     const int in = IN ? IN : m.block_in;
     for (int b = 0; b < m.batch; b++, x += in)
         for (int o = 0; o < m.block_out; o++) {
             const W *row = w + o * in;
-            uint32_t sum = 0;           // of few bits a product of 16, which is faster
+            using Sum = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+            Sum sum = 0;                // of few bits a product of 16, which is faster
             if constexpr (sizeof(X) + sizeof(W) == 2)
-                for (int i = 0; i < in; i++) sum += uint32_t(int16_t(x[i]) * int16_t(row[i]));
+                for (int i = 0; i < in; i++) sum += Sum(int16_t(x[i]) * int16_t(row[i]));
             else
-                for (int i = 0; i < in; i++) sum += uint32_t(int32_t(x[i])) * uint32_t(int32_t(row[i]));
-            int32_t &place = sums[b * m.block_out + o];
-            place = int32_t(begins ? sum : uint32_t(place) + sum);
+                for (int i = 0; i < in; i++) sum += Sum(x[i]) * Sum(row[i]);
+            T &place = sums[b * m.block_out + o];
+            Sum total = begins ? sum : Sum(place) + sum;
+            place = BITS == 8 * sizeof(T) ? T(total) : T(cut(int64_t(total), BITS, true));
         }
 }
 
-template <int IN, class X, class W>
+template <int IN, class T, int BITS, class X, class W>
 void products(const Machine &m, const Kernel &kernel, const Nest &nest, bool reset) {
     const Operand &x = kernel.operand[0], &w = kernel.operand[1];
     const Buffer &left = m.buffer[x.buffer], &right = m.buffer[w.buffer], &acc = m.buffer[m.acc];
     Walk walk(nest);
     do {
-        product<IN>(m, reinterpret_cast<X *>(left.data + walk.at[x.base] * left.entry),
+        product<IN, T, BITS>(m, reinterpret_cast<X *>(left.data + walk.at[x.base] * left.entry),
                     reinterpret_cast<W *>(right.data + walk.at[w.base] * right.entry),
-                    reinterpret_cast<int32_t *>(acc.data + walk.at[DST] * acc.entry),
+                    reinterpret_cast<T *>(acc.data + walk.at[DST] * acc.entry),
                     reset && walk.begins());
     } while (walk.next());
 }
 
-template <class X>
+template <class T, int BITS, class X>
 void products_of(const Machine &m, const Kernel &kernel, const Nest &nest, bool reset) {
     switch (m.buffer[kernel.operand[1].buffer].bits) {
-    case -8: return products<0, X, int8_t>(m, kernel, nest, reset);
-    case 8: return products<0, X, uint8_t>(m, kernel, nest, reset);
-    case -16: return products<0, X, int16_t>(m, kernel, nest, reset);
-    case 16: return products<0, X, uint16_t>(m, kernel, nest, reset);
+    case -8: return products<0, T, BITS, X, int8_t>(m, kernel, nest, reset);
+    case 8: return products<0, T, BITS, X, uint8_t>(m, kernel, nest, reset);
+    case -16: return products<0, T, BITS, X, int16_t>(m, kernel, nest, reset);
+    case 16: return products<0, T, BITS, X, uint16_t>(m, kernel, nest, reset);
     }
 }
 
+template <class T, int BITS>
+void products_in(const Machine &m, const Kernel &kernel, const Nest &nest, bool reset) {
+    switch (m.buffer[kernel.operand[0].buffer].bits) {
+    case -8: return products_of<T, BITS, int8_t>(m, kernel, nest, reset);
+    case 8: return products_of<T, BITS, uint8_t>(m, kernel, nest, reset);
+    case -16: return products_of<T, BITS, int16_t>(m, kernel, nest, reset);
+    case 16: return products_of<T, BITS, uint16_t>(m, kernel, nest, reset);
+    }
+}
+
+template <int IN>
+void usual_products(const Machine &m, const Kernel &kernel, const Nest &nest, bool reset) {
+    products<IN, int32_t, 32, int8_t, int8_t>(m, kernel, nest, reset);
+}
+
 void products(const Machine &m, const Kernel &kernel, const Nest &nest, bool reset) {
-    int64_t x = m.buffer[kernel.operand[0].buffer].bits;
-    if (x == -8 && m.buffer[kernel.operand[1].buffer].bits == -8)
+    int64_t sums = m.buffer[m.acc].bits;
+    if (sums == -32 && m.buffer[kernel.operand[0].buffer].bits == -8
+        && m.buffer[kernel.operand[1].buffer].bits == -8)
         switch (m.block_in) {           // the usual case, with the inner loop unrolled
-        case 4: return products<4, int8_t, int8_t>(m, kernel, nest, reset);
-        case 8: return products<8, int8_t, int8_t>(m, kernel, nest, reset);
-        case 16: return products<16, int8_t, int8_t>(m, kernel, nest, reset);
-        case 32: return products<32, int8_t, int8_t>(m, kernel, nest, reset);
-        case 64: return products<64, int8_t, int8_t>(m, kernel, nest, reset);
+        case 4: return usual_products<4>(m, kernel, nest, reset);
+        case 8: return usual_products<8>(m, kernel, nest, reset);
+        case 16: return usual_products<16>(m, kernel, nest, reset);
+        case 32: return usual_products<32>(m, kernel, nest, reset);
+        case 64: return usual_products<64>(m, kernel, nest, reset);
         }
-    switch (x) {
-    case -8: return products_of<int8_t>(m, kernel, nest, reset);
-    case 8: return products_of<uint8_t>(m, kernel, nest, reset);
-    case -16: return products_of<int16_t>(m, kernel, nest, reset);
-    case 16: return products_of<uint16_t>(m, kernel, nest, reset);
+    switch (sums) {
+    case -16: return products_in<int16_t, 16>(m, kernel, nest, reset);
+    case -24: return products_in<int32_t, 24>(m, kernel, nest, reset);
+    case -32: return products_in<int32_t, 32>(m, kernel, nest, reset);
+    case -40: return products_in<int64_t, 40>(m, kernel, nest, reset);
+    case -48: return products_in<int64_t, 48>(m, kernel, nest, reset);
     }
 }
 

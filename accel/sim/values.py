@@ -162,7 +162,7 @@ def _body(machine: Machine, intrinsic: Intrinsic,
     members = {name: _member(tiles[touch.memory][1],
                              intrinsic.operand(name).stored_as(touch.memory))
                for name, touch in touched.items() if name != "dst"}
-    stored = {name: dtype.name for name, (dtype, _) in members.items()}
+    stored = {name: dtype for name, (dtype, _) in members.items()}
     steps, sources = straighten(intrinsic, stored, _IMMEDIATES)
     operands = []
     for source in sources:
@@ -178,14 +178,14 @@ def _body(machine: Machine, intrinsic: Intrinsic,
     return steps, operands
 
 
-def _member(dtype: str, stored: str) -> tuple[np.dtype, int]:
+def _member(dtype: str, stored: str) -> tuple[str, int]:
     """The type and the byte offset in its element of what an operand reads: ``param.bias``."""
-    element = numpy_dtype(dtype)
-    if element.fields is None:
-        return element, 0
-    members: Mapping[str, tuple] = {**element.fields}
+    fields = numpy_dtype(dtype).fields
+    if fields is None:
+        return dtype, 0
+    members: Mapping[str, tuple] = {**fields}
     member, offset = members[stored.rpartition(".")[2]][:2]
-    return member, offset
+    return member.name, offset
 
 
 def _operand(intrinsic: Intrinsic, touch: Touch, lanes: Sequence[int] = ()) -> _Operand:

@@ -94,8 +94,8 @@ class Operands(wiring.Component):
         return m
 
     def _sources(self, m: Module, platform, s1, imm: Value, par):
-        """Sources a and b of every lane, as int32. Lanes that are far apart have registers of
-        their own for what selects.
+        """Sources a and b of every lane; b has room for immediates and biases. Lanes that are far
+        apart have registers of their own for what selects.
         """
         def control(value: Value, name: str) -> list[Signal]:
             return spread(m, platform, value, f"s2_{name}", self._lanes)
@@ -106,8 +106,10 @@ class Operands(wiring.Component):
         acc, res = (data.View(data.ArrayLayout(signed(width), self._lanes),
                               getattr(self, f"s2_{buffer}"))
                     for buffer, width in self._bits.items())
-        s3_a, s3_b = (Signal(data.ArrayLayout(signed(32), self._lanes), name=f"s3_{name}",
-                             reset_less=True) for name in "ab")
+        wide = max(self._bits.values())
+        s3_a, s3_b = (Signal(data.ArrayLayout(signed(width), self._lanes), name=f"s3_{name}",
+                             reset_less=True)
+                      for name, width in (("a", wide), ("b", max(wide, 32))))
         for lane in range(self._lanes):
             stored = Cat(Const(0, 16), res[lane]).as_signed() if self._float else res[lane]
             with m.If(takes_a[lane]):

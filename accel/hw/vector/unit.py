@@ -113,7 +113,8 @@ class Vector(wiring.Component):
 
         slot = _Slot(self)
         updates, _ = updates_of(self.plan, slot.iteration.operation.select)
-        m.submodules.update = update = Update(updates, self.lanes, self._depth, TAG.size)
+        m.submodules.update = update = Update(updates, self.lanes, self._depth, TAG.size,
+                                               self.plan.value_bits)
         s0_folding = Signal()           # an update reads acc
         self._slot(m, slot, ahead, s0_folding)
         m.d.comb += [issue.working.eq(nest.busy | ahead.some | slot.full),
@@ -233,7 +234,8 @@ class Vector(wiring.Component):
         tag = data.View(TAG, s0_element.tag)
         before = delayed(m, s0_element, self.plan.fold_cycles - 1, "element")
         stored = self.machine.config.elements["out"]
-        kept = slice(32 - bits(stored), 32) if is_float(stored) else slice(0, bits(stored))
+        wide = self.plan.value_bits
+        kept = slice(wide - bits(stored), wide) if is_float(stored) else slice(0, bits(stored))
         m.d.comb += [
             s0_element.valid.eq(slot.issued & ~operation.illegal),
             s0_element.acc.eq(slot.issued & operation.to.acc),
@@ -249,7 +251,7 @@ class Vector(wiring.Component):
             self.acc.w_addr.eq(update.w_addr), self.acc.w_en.eq(update.w_en),
             self.acc.w_data.eq(update.w_data),
             self.out.w_addr.eq(update.w_addr), self.out.w_en.eq(data.View(TAG, update.tag).out),
-            self.out.w_data.eq(Cat(update.w_data.word_select(lane, 32)[kept]
+            self.out.w_data.eq(Cat(update.w_data.word_select(lane, wide)[kept]
                                    for lane in range(self.lanes))),
         ]
 

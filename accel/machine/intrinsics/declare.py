@@ -12,7 +12,7 @@ Decoder, datapath, simulators, checker and compiler take it from there.
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from accel.machine.config import ELEMENTS, TABLE_BYTES, AccelConfig, one_of
 from compiler import te
@@ -21,7 +21,7 @@ from compiler.te import Axis, Expr, Var
 from compiler.tensorize import Immediate, Intrinsic, Operand
 
 __all__ = ["IMMEDIATES", "TABLE", "Declaration", "address_field", "immediates", "kinds_of",
-           "operand_field", "vector_op"]
+           "computed_type", "operand_field", "vector_op"]
 
 def immediates(stored: str) -> dict[str, Immediate]:
     """The immediates of a vector instruction, the fields of these names in its word, on a machine
@@ -45,7 +45,7 @@ IMMEDIATES = immediates("int8")
 _PARAMETERS = te.record_fields(PARAM)
 
 TABLE = Operand("table", (TABLE_BYTES,), "int32", (("tab", "int8"),))
-"""A table: the value for each of 256 numbers."""
+"""A table: the value for each of 256 numbers, as an integer of acc's type; beside floats int32."""
 
 _KINDS = {"b": "b", **dict.fromkeys(_PARAMETERS, "per-channel parameters"), TABLE.name: "table"}
 """Operands beside `a`, each with its kind. Operands of one kind have one address."""
@@ -65,6 +65,19 @@ class Declaration:
     name: str
     unit: str
     build: Callable[[AccelConfig], tuple[Intrinsic, ...]]
+
+
+def computed_type(name: str, accumulator: str | None, float_: bool) -> str:
+    """The type in which an instruction computes: that of acc, by default int32, or float32 where
+    its operands are floats."""
+    known = tuple(dtype for dtype in ELEMENTS["accumulator"] if te.is_float(dtype) == float_)
+    if accumulator is None:
+        return known[0]
+    if accumulator not in known:
+        of = "floats" if float_ else "integers"
+        raise ValueError(f"Accumulator of {name} must be {one_of(known)}, as its operands are "
+                         f"{of}, not {accumulator!r}")
+    return accumulator
 
 
 def kinds_of(names: Iterable[str]) -> list[str]:
@@ -94,16 +107,18 @@ def operand_field(intrinsic: Intrinsic, name: str) -> str:
 
 def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
               lanes: str | None = None, a: tuple[str, ...] = _ANYWHERE["a"],
-              b: tuple[str, ...] | None = None, stored: str = "int8") -> Declaration:
+              b: tuple[str, ...] | None = None, stored: str = "int8",
+              accumulator: str | None = None) -> Declaration:
     """Declare an operation of the vector unit.
 
     Parameters
     ----------
-    value : the result of one lane, an int32 expression. The names of its parameters say what it
-        takes: the operands ``a`` and ``b`` (int32; read from acc, or from res with sign
-        extension; ``b`` also from the per-channel parameters or the immediate); the per-channel
-        parameters ``bias``, ``mult`` and ``shift``; ``table``, of which ``table[index]`` is an int8
-        value as int32, for any index that lies in 0 ... 255 whatever the operands are; and the
+    value : the result of one lane, an expression of acc's type, int32 by default. The names of its
+        parameters say what it takes: the operands ``a`` and ``b`` (of acc's type; read from acc,
+        or from res with sign extension; ``b`` also from the per-channel parameters or the
+        immediate, of which a narrower acc keeps the low bits); the per-channel parameters
+        ``bias``, ``mult`` and ``shift``; ``table``, of which ``table[index]`` is an int8 value as
+        one of acc's type, for any index that lies in 0 ... 255 whatever the operands are; and the
         immediates of `IMMEDIATES`. Of ``b``, parameters and ``table`` two may stand beside each
         other: the later has an address that no loop moves. Beside parameters ``b`` is not in par.
     update : how the result meets the destination. Other than ``assign``, it accumulates in acc;
@@ -114,13 +129,16 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
     a, b : the scopes in which the operands may live.
     stored : the type of an element of res and of out: int8, int16 or bfloat16, one for all
         instructions of a machine. With the wide ones the immediates `lo` and `hi` are int16.
+    accumulator : the type of an element of acc, one for all instructions of a machine: int16,
+        int24, int32, int40 or int48 (None: int32, and float32 with bfloat16).
 
     The destination is acc, or out, which keeps the low bits. With bfloat16, acc, the operands and
     the result are float32, ``b`` is in acc or res, and the update is ``assign``. A result that is
     bfloat16 is written to acc as float32, or to out; others are written to acc alone.
     """
     float_ = te.is_float(stored)
-    computed = "float32" if float_ else "int32"
+    computed = computed_type(name, accumulator, float_)
+    table = TABLE if float_ else replace(TABLE, dtype=computed)
     anywhere = {"a": ("acc", "res"), "b": ("acc", "res")} if float_ else _ANYWHERE
     b = anywhere["b"] if b is None else b
     if lanes is not None and lanes not in _REDUCERS:
@@ -171,8 +189,8 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
                 scalars.append(fields[param])
                 arguments.append(fields[param].var)
             elif param == TABLE.name:
-                operands.append(TABLE)
-                arguments.append(te.placeholder(TABLE.shape, TABLE.dtype, param))
+                operands.append(table)
+                arguments.append(te.placeholder(table.shape, table.dtype, param))
             elif param in scopes:
                 storage = tuple((scope, types[scope]) for scope in anywhere[param]
                                 if scope in scopes[param])

@@ -5,18 +5,20 @@ from functools import partial
 from accel.machine.config import AccelConfig
 from compiler import te
 from compiler.ops.arithmetic import PARAM, add_scaled, requantize
-from compiler.te import Axis, Var
+from compiler.te import Axis, Expr, Var
 from compiler.tensorize import Immediate, Intrinsic, Operand
 
-from .declare import Declaration, vector_op
+from .declare import Declaration, computed_type, vector_op
 
 __all__ = ["SHIPPED", "gemm_op", "instructions"]
 
 
-def gemm_op(name: str = "gemm", inp: str = "int8", wgt: str = "int8") -> Declaration:
+def gemm_op(name: str = "gemm", inp: str = "int8", wgt: str = "int8",
+            accumulator: str | None = None) -> Declaration:
     """Declare the block product ``acc[b, o] += sum over i of inp[b, i] * wgt[o, i]`` of elements
-    of these types, in int32, or in float32 if one of them is a float."""
-    acc = "float32" if te.is_float(inp) or te.is_float(wgt) else "int32"
+    of these types, in the type of the accumulator: int16, int24, int32 (the default), int40 or
+    int48; float32 if one of them is a float."""
+    acc = computed_type(name, accumulator, te.is_float(inp) or te.is_float(wgt))
 
     def build(config: AccelConfig) -> tuple[Intrinsic, ...]:
         b, o = Axis(Var("lane_b"), config.batch), Axis(Var("lane_o"), config.block_out)
@@ -65,36 +67,44 @@ def _store(config: AccelConfig) -> tuple[Intrinsic, ...]:
     return (_copy("store", ("out",), ("global",), config.elements["out"]),)
 
 
-def _requantize(stored: str) -> Declaration:
+def _requantize(stored: str, accumulator: str | None) -> Declaration:
     """Bias, scale, zero point and bounds. A zero point of 16 bits is the immediate ``imm``, for
     which the instruction has no other use."""
+    op = partial(vector_op, "requantize", stored=stored, accumulator=accumulator)
     if stored == "int8":
-        return vector_op("requantize", lambda a, bias, mult, shift, zp, lo, hi:
-                         requantize(a, bias, mult, shift, zp, lo, hi))
-    return vector_op("requantize", lambda a, bias, mult, shift, imm, lo, hi:
-                     requantize(a, bias, mult, shift, imm, lo, hi), stored=stored)
+        return op(lambda a, bias, mult, shift, zp, lo, hi:
+                  requantize(a, bias, mult, shift, zp, lo, hi).astype(a.dtype))
+    return op(lambda a, bias, mult, shift, imm, lo, hi:
+              requantize(a, bias, mult, shift, imm, lo, hi).astype(a.dtype))
+
+
+def _amount(b: Expr) -> Expr:
+    """The amount of a shift: the low bits of an operand, up to the number of its last bit."""
+    most = te.bits(b.dtype) - 1
+    mask = (1 << most.bit_length()) - 1
+    return b & mask if mask == most else te.minimum(b & mask, most)
 
 
 def instructions(inp: str = "int8", wgt: str = "int8", stored: str = "int8",
-                 ) -> tuple[Declaration, ...]:
-    """The shipped instructions on elements of other types: of inp, of wgt, and `stored` of res
-    and out."""
-    op = partial(vector_op, stored=stored)
+                 accumulator: str | None = None) -> tuple[Declaration, ...]:
+    """The shipped instructions on elements of other types: of inp, of wgt, `stored` of res and
+    out, and of acc."""
+    op = partial(vector_op, stored=stored, accumulator=accumulator)
     return (
         Declaration("load", "load", _load),
         Declaration("store", "store", _store),
-        gemm_op("gemm", inp, wgt),
+        gemm_op("gemm", inp, wgt, accumulator),
         op("add", lambda a, b: a + b),
         op("sub", lambda a, b: a - b),
         op("max", lambda a, b: te.maximum(a, b)),
         op("min", lambda a, b: te.minimum(a, b)),
-        op("mul", lambda a, b: a * b.astype("int16").astype("int32")),
-        op("shr", lambda a, b: a >> (b & 31)),
-        op("clamp", lambda a, lo, hi: te.clamp(a, lo.astype("int32"), hi.astype("int32"))),
+        op("mul", lambda a, b: a * b.astype("int16").astype(a.dtype)),
+        op("shr", lambda a, b: a >> _amount(b)),
+        op("clamp", lambda a, lo, hi: te.clamp(a, lo.astype(a.dtype), hi.astype(a.dtype))),
         op("copy", lambda b: b),
-        _requantize(stored),
+        _requantize(stored, accumulator),
         op("add_scaled", lambda a, b, ma, mb, imm, s, zp, lo, hi:
-           add_scaled(a, b, ma, mb, imm, s, zp, lo, hi), b=("res",)),
+           add_scaled(a, b, ma, mb, imm, s, zp, lo, hi).astype(a.dtype), b=("res",)),
         op("reduce_add", lambda a: a, update="sum"),
         op("reduce_max", lambda a: a, update="max"),
         op("reduce_min", lambda a: a, update="min"),

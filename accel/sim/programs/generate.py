@@ -15,7 +15,7 @@ from accel.machine.config import UNITS
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, TensorSlot, finish
 from compiler.lazy import cached_property
-from compiler.te import numpy_dtype
+from compiler.te import bits, numpy_dtype
 
 from .case import Case
 from .forms import Form, forms
@@ -152,7 +152,7 @@ class _Generator:
     def _show(self) -> None:
         """Stores the contents of out and acc, and products and results that depend on the rest.
 
-        It shows part of long stretches, and two of an accumulator's four bytes: other programs show
+        It shows part of long stretches, and two of an accumulator's bytes: other programs show
         other parts.
         """
         for start, count in self.places.stretches("out", 3):
@@ -181,7 +181,7 @@ class _Generator:
                 self._show_acc(0, count)
 
     def _show_acc(self, start: int, count: int) -> None:
-        for byte in (0, self.random.randrange(1, 4)):
+        for byte in (0, self.random.randrange(1, bits(self.machine.config.accumulator) // 8)):
             self._show_result("acc", start, count, 8 * byte)
 
     def _show_result(self, scope: str, start: int, count: int, imm: int = 0) -> None:

@@ -9,25 +9,23 @@ from accel.hw.update import Update
 from tests.support.amaranth_sim import simulate
 
 LANES, DEPTH = 2, 8
-KINDS = {"sum": lambda old, new: wrapped(old + new), "max": max, "min": min}
+KINDS = {"sum": lambda old, new: old + new, "max": max, "min": min}
 
 
-def wrapped(value):
-    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
+def wrapped(value, bits=32):
+    return (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
 
 
-def packed(values):
-    return sum((value & 0xFFFFFFFF) << 32 * lane for lane, value in enumerate(values))
-
-
-def unpacked(raw):
-    return [wrapped(raw >> 32 * lane & 0xFFFFFFFF) for lane in range(LANES)]
-
-
-def run(updates, elements):
+def run(updates, elements, bits=32):
     """Memory afterwards; an element, or none, a cycle: (acc, addr, assign, kind, values)."""
-    dut = Update(updates, LANES, DEPTH, 4)
+    dut = Update(updates, LANES, DEPTH, 4, bits)
     memory = [[0] * LANES for _ in range(DEPTH)]
+
+    def packed(values):
+        return sum(value % (1 << bits) << bits * lane for lane, value in enumerate(values))
+
+    def unpacked(raw):
+        return [wrapped(raw >> bits * lane, bits) for lane in range(LANES)]
 
     async def bench(ctx):
         first, output = packed([-77] * LANES), packed([-78] * LANES)
@@ -46,7 +44,7 @@ def run(updates, elements):
             ctx.set(dut.r_data, output)
             output = first
             first = (packed(memory[ctx.get(dut.r_addr)]) if ctx.get(dut.r_en)
-                     else random.getrandbits(64))
+                     else random.getrandbits(LANES * bits))
             if ctx.get(dut.w_en):
                 memory[ctx.get(dut.w_addr)] = unpacked(ctx.get(dut.w_data))
                 assert ctx.get(dut.tag) == (cycle - UPDATE_CYCLES - 1) % 16
@@ -56,13 +54,13 @@ def run(updates, elements):
     return memory
 
 
-def meaning(elements):
+def meaning(elements, bits=32):
     memory = [[0] * LANES for _ in range(DEPTH)]
     for acc, addr, assign, kind, values in filter(None, elements):
         if acc:
             old = memory[addr]
             memory[addr] = list(values) if assign or not kind else [
-                KINDS[kind](one, value) for one, value in zip(old, values)]
+                wrapped(KINDS[kind](one, value), bits) for one, value in zip(old, values)]
     return memory
 
 
@@ -77,6 +75,16 @@ def test_matches_one_after_the_other(updates, spread):
                  [rng.choice((rng.randrange(-1 << 31, 1 << 31), rng.randrange(-9, 9)))
                   for _ in range(LANES)]) for _ in range(300)]
     assert run(updates, elements) == meaning(elements)
+
+
+@pytest.mark.parametrize("bits", [16, 24, 48])
+def test_lanes_of_other_widths(bits):
+    rng = random.Random(bits)
+    updates = ("sum", "max", "min")
+    elements = [(True, rng.randrange(2), rng.random() < 0.1, rng.choice(updates),
+                 [rng.choice((rng.randrange(-1 << bits - 1, 1 << bits - 1), rng.randrange(-9, 9)))
+                  for _ in range(LANES)]) for _ in range(200)]
+    assert run(updates, elements, bits) == meaning(elements, bits)
 
 
 def test_only_assignments():

@@ -42,7 +42,7 @@ def test_a_type_is_a_string() -> None:
     ("vector_beats", 3, "a power of two"), ("vector_beats", 8, "at most the 4 lanes of an entry"),
     ("stage_depth", 9, "at most 8"), ("queue_depth", 128, "at most 64"),
     ("operand", "int4", "int8, uint8, int16, uint16, float16 or bfloat16"),
-    ("accumulator", "int16", "int32 or float32"),
+    ("accumulator", "int64", "int32, float32, int16, int24, int40 or int48"),
     ("output", "bfloat16",
      "an integer type where acc holds int32: vector computes in one of them"),
     ("weight", "float32", "int8, uint8, int16, uint16, float16 or bfloat16"),

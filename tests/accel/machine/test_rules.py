@@ -86,12 +86,13 @@ REFUSED = {
         gemm(types={"w": "int32"}, stored={"w": ("wgt", "int32")}),
         "Operand w of own must be stored in wgt as int8, uint8, int16, uint16, float16 or "
         "bfloat16, not as int32"),
-    "an accumulator of 16 bits": (
+    "an accumulator of 16 bits beside those of 32": (
         gemm(types={"dst": "int16"}, stored={"dst": ("acc", "int16")}),
-        "Operand dst of own must be stored in acc as int32 or float32, not as int16"),
+        "Operand dst of own must be stored in acc as int32, as the buffer is, not as int16"),
     "an accumulator of 64 bits": (
         gemm(types={"dst": "int64"}, stored={"dst": ("acc", "int64")}),
-        "Operand dst of own must be stored in acc as int32 or float32, not as int64"),
+        "Operand dst of own must be stored in acc as int32, float32, int16, int24, int40 or int48, "
+        "not as int64"),
     "results of 16 bits beside those of 8": (
         vector_op("own", lambda a: a, stored="int16"),
         "Operand dst of own must be stored in out as int8, as the buffer is, not as int16"),

@@ -7,7 +7,7 @@ import pytest
 from accel.datapath.plan import plan
 from accel.hw.datapath import Datapath
 from accel.machine.config import preset
-from accel.machine.intrinsics import SHIPPED, Declaration, gemm_op, vector_op
+from accel.machine.intrinsics import SHIPPED, Declaration, gemm_op, instructions, vector_op
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.proof.access import prove
@@ -80,6 +80,17 @@ MACHINES = {
     "nothing but assignments": Machine(TINY, (
         *MOVES, LATEST, vector_op("halved", lambda a, bias: (a >> 1) + bias, a=("res",)))),
     "sums of bfloat16": example("bfloat16"),
+    "sums of 48 bits": Machine(TINY, (
+        *instructions("int16", "int16", "int16", "int48"),
+        vector_op("wide", lambda a, table: te.abs(a * a) - table[(a >> 40) & 255],
+                  stored="int16", accumulator="int48"),
+        vector_op("row_sum", lambda a, bias: (a << 9) - bias.astype("int48"), lanes="sum",
+                  update="sum", stored="int16", accumulator="int48"))),
+    "sums of 24 bits": Machine(replace(TINY, batch=2, vector_beats=4), instructions(
+        "uint8", "uint8", "int8", "int24")),
+    "sums of 16 bits": Machine(replace(TINY, weight_bits=(8, 4)), instructions(
+        accumulator="int16")),
+    "sums of 40 bits": Machine(TINY, instructions("int8", "uint16", "int16", "int40")),
     "float16 by int8": Machine(
         replace(TINY, name="floats-2x2x2", batch=2, block_in=2, block_out=2, stage_depth=5,
                 vector_beats=2, bus_bytes=4),
@@ -110,6 +121,9 @@ def test_directed_programs_hold_every_form(name):
 
 @pytest.mark.parametrize("name", ["many products", "few operations", "nothing but assignments",
                                   "all from acc", "lanes of a row", "three operands",
+                                  "sums of 48 bits",
+                                  *(pytest.param(f"sums of {bits} bits", marks=pytest.mark.slow)
+                                    for bits in (16, 24, 40)),
                                   pytest.param("weights of two in four", marks=pytest.mark.slow),
                                   pytest.param("half of the terms", marks=pytest.mark.slow),
                                   pytest.param("sums of bfloat16", marks=pytest.mark.slow),
@@ -123,7 +137,8 @@ def test_simulators_agree_on_every_form(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["many products", "few operations", "lanes of a row",
                                   "rows of an entry", "half of the terms", "three operands",
-                                  "sums of bfloat16", "float16 by int8"])
+                                  "sums of bfloat16", "float16 by int8", "sums of 48 bits",
+                                  "sums of 40 bits", "sums of 24 bits", "sums of 16 bits"])
 def test_the_rtl_agrees_on_every_form(name):
     report = check(MACHINES[name], 12, 0)
     assert report.ok, same(report) or report.missing
