@@ -5,41 +5,52 @@ A text is an expression in Python's syntax over ``x0``, ``x1``, ``x2`` and integ
     requantize((x0 - 3) * (x1 + 128), 40000, 22, -7, -128, 127)
     clamp(max(x0, x1) - 5, -128, 127)
 
-+, -, * and shifts by a number; comparisons, which `select(condition, a, b)` reads; `min`, `max`,
-`abs`, `clamp(x, lo, hi)`; ``rshift_rne(x, n) = x / 2**n``, rounded half to even; and
++, -, *, &, |, ^ and shifts by a number; comparisons, which `select(condition, a, b)` reads; `min`,
+`max`, `abs`, `clamp(x, lo, hi)`; ``rshift_rne(x, n) = x / 2**n``, rounded half to even; and
 ``requantize(acc, mult, shift, zp, lo, hi)``, which is `compiler.ops.arithmetic.requantize` without
-a bias: all its parameters are numbers.
+a bias: all its parameters are numbers. Everything is int32 but what `int64(x)`, or the name of
+another type, converts; conversions wrap, and take comparisons too. A number has the type of what it
+meets.
 
-A text is read in three ways: as a tensor expression in int32, as exact arithmetic in NumPy, and as
-ranges. Ranges prove that no result on the way leaves int32, so the first two agree.
+A text is read in three ways: as a tensor expression, as exact arithmetic in NumPy, and as ranges.
+Ranges prove that no result on the way leaves its type, so the first two agree. `text_of` writes a
+tensor expression down.
 """
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from compiler import te
+from compiler.ir.printer import expr_text
 from compiler.ops import arithmetic
 from compiler.ops.fixed_point import MAX_MULTIPLIER, MAX_SHIFT, MIN_MULTIPLIER, requantize
 from compiler.te import Expr
 
-__all__ = ["INT8", "OPERANDS", "IntegerRange", "computed", "expression", "operands", "range_of"]
+__all__ = ["INT8", "OPERANDS", "IntegerRange", "computed", "expression", "operands", "range_of",
+           "text_of"]
 
 OPERANDS = ("x0", "x1", "x2")
 INT8, INT32 = (-128, 127), (-2**31, 2**31 - 1)
+LONGEST = 20000         # characters that `text_of` writes
+
+_TYPES = {dtype: (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+          for dtype in ("int8", "uint8", "int16", "uint16", "int32")} | {"int64": (-2**62, 2**62)}
+"""What results of each type must fit; of int64, with room for a rounding."""
 
 _SYMBOLS: dict[type, str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.LShift: "shl", ast.RShift: "shr",
-    ast.USub: "neg", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq",
-    ast.NotEq: "ne"}
+    ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor", ast.USub: "neg", ast.Lt: "lt",
+    ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne"}
 _ARGUMENTS = {"min": 2, "max": 2, "abs": 1, "clamp": 3, "select": 3, "rshift_rne": 2,
-              "requantize": 6}
+              "requantize": 6, **dict.fromkeys(_TYPES, 1)}
 _NUMBERS = {"shl": 1, "shr": 1, "rshift_rne": 1, "requantize": 5}
 """How many of the last arguments must be numbers."""
 _CONDITIONS = frozenset(("lt", "le", "gt", "ge", "eq", "ne"))
+_SHIFTS = ("shl", "shr", "rshift_rne")
 
 
 class IntegerRange(NamedTuple):
@@ -59,7 +70,7 @@ def operands(text: str) -> frozenset[str]:
 
 
 def expression(text: str, elements: Sequence[Expr]) -> Expr:
-    """The expression in int32 of these elements, which are int32."""
+    """The expression of these elements, which are int32."""
     return _read(_tree(text), dict(zip(OPERANDS, elements)), _EXPRESSIONS)
 
 
@@ -71,10 +82,20 @@ def computed(text: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 def range_of(text: str, ranges: Sequence[tuple[int, int]]) -> IntegerRange:
     """A range that has all results for operands of these ranges. Refuses with ValueError a text of
-    which a result on the way could leave int32.
+    which a result on the way could leave its type.
     """
-    known = {name: IntegerRange(*range_) for name, range_ in zip(OPERANDS, ranges)}
-    return _read(_tree(text), known, _RANGES)
+    known = {name: _Typed.of(*range_, "int32") for name, range_ in zip(OPERANDS, ranges)}
+    return IntegerRange(*_read(_tree(text), known, _RANGES))
+
+
+def text_of(expr: Expr) -> str:
+    """The text of an expression of integers over variables that have the operands' names. Refuses
+    with ValueError what has none.
+    """
+    text = _written(expr)
+    if len(text) > LONGEST:
+        raise ValueError(f"its text must have at most {LONGEST} characters, not {len(text)}")
+    return text
 
 
 # Text
@@ -115,12 +136,15 @@ def _number(tree: ast.expr) -> int | None:
 def _check(tree: ast.expr, text: str, condition: bool) -> None:
     number = _number(tree)
     if number is not None and not condition:
-        if not INT32[0] <= number <= INT32[1]:
-            raise _refused(text, f"{number} is no int32")
+        if not _TYPES["int64"][0] <= number <= _TYPES["int64"][1]:
+            raise _refused(text, f"{number} is no int64")
         return
     if isinstance(tree, ast.Name) and tree.id in OPERANDS and not condition:
         return
     name, arguments = _parts(tree)
+    if name in _TYPES and not condition:
+        _check(arguments[0], text, isinstance(arguments[0], ast.Compare))
+        return
     if not name or (name in _CONDITIONS) != condition:
         raise _refused(text, f"{ast.unparse(tree)} is no {'condition' if condition else 'integer'}")
     numbers = _NUMBERS.get(name, 0)
@@ -132,8 +156,8 @@ def _check(tree: ast.expr, text: str, condition: bool) -> None:
 
 
 def _check_numbers(name: str, numbers: list[int], text: str) -> None:
-    if name in ("shl", "shr", "rshift_rne") and not 0 <= numbers[1] <= 31:
-        raise _refused(text, f"a shift by {numbers[1]} is not 0 to 31")
+    if name in _SHIFTS and not 0 <= numbers[1] <= 63:
+        raise _refused(text, f"a shift by {numbers[1]} is not 0 to 63")
     if name == "requantize":
         _, mult, shift, zp, lo, hi = numbers
         if not (mult == 0 or MIN_MULTIPLIER <= mult <= MAX_MULTIPLIER) or not (
@@ -155,6 +179,37 @@ def _read(tree: ast.expr, known: Mapping[str, Any], meaning: Mapping[str, Callab
     return meaning[name](*values, *(_number(argument) for argument in arguments[split:]))
 
 
+# Writing
+
+
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^", "shl": "<<",
+          "shr": ">>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+
+
+def _written(expr: Expr, beside: Expr | None = None) -> str:
+    """The text; a number beside something else has its type."""
+    match expr:
+        case te.Var(name) if name in OPERANDS:
+            return name
+        case te.Const(int(value), dtype) if dtype in _TYPES:
+            adopts = dtype == "int32" or beside is not None and not isinstance(beside, te.Const)
+            return str(value) if adopts else f"{dtype}({value})"
+        case te.Binary(op, a, te.Const(int(n))) if op in _SHIFTS:
+            return (f"rshift_rne({_written(a)}, {n})" if op == "rshift_rne"
+                    else f"({_written(a)} {_SIGNS[op]} {n})")
+        case te.Binary("min" | "max" as op, a, b):
+            return f"{op}({_written(a, b)}, {_written(b, a)})"
+        case te.Binary(op, a, b) if op in _SIGNS and op not in _SHIFTS and a.dtype in _TYPES:
+            return f"({_written(a, b)} {_SIGNS[op]} {_written(b, a)})"
+        case te.Call("abs", (a,)):
+            return f"abs({_written(a)})"
+        case te.Select(condition, a, b):
+            return f"select({_written(condition)}, {_written(a, b)}, {_written(b, a)})"
+        case te.Cast(value, dtype) if dtype in _TYPES and value.dtype in (*_TYPES, "bool"):
+            return f"{dtype}({_written(value)})"
+    raise ValueError(f"{expr_text(expr)} has no text")
+
+
 # Three readings
 
 
@@ -169,14 +224,23 @@ def _requantized(acc: Expr, mult: int, shift: int, zp: int, lo: int, hi: int) ->
                                  te.const(shift, "uint8"), zp, lo, hi)
 
 
+def _met(build: Callable[..., Expr]) -> Callable[..., Expr]:
+    """`build` with numbers in the type of what they meet."""
+    def of(*arguments: Expr) -> Expr:
+        dtype = next((a.dtype for a in arguments if not isinstance(a, te.Const)), "int32")
+        return build(*(te.const(a.value, dtype) if isinstance(a, te.Const) else a
+                       for a in arguments))
+    return of
+
+
 _EXPRESSIONS: dict[str, Callable] = {
-    "number": lambda value: te.const(value, "int32"),
-    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
+    "number": lambda value: te.const(value, "int32" if INT32[0] <= value <= INT32[1] else "int64"),
     "shl": lambda a, n: a << n, "shr": lambda a, n: a >> n, "neg": lambda a: 0 - a,
-    "lt": lambda a, b: a < b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b, "eq": lambda a, b: a.equal(b), "ne": lambda a, b: a.not_equal(b),
-    "min": te.minimum, "max": te.maximum, "abs": te.abs, "clamp": te.clamp, "select": te.select,
-    "rshift_rne": te.rshift_rne, "requantize": _requantized}
+    "abs": te.abs, "rshift_rne": te.rshift_rne, "requantize": _requantized,
+    "clamp": _met(te.clamp),
+    "select": lambda condition, a, b: _met(lambda a, b: te.select(condition, a, b))(a, b),
+    **{op: _met(partial(te.Binary, op)) for op in (*_SIGNS, "min", "max") if op not in _SHIFTS},
+    **{dtype: partial(lambda dtype, x: te.Cast(x, dtype), dtype) for dtype in _TYPES}}
 
 
 def _rounded_shift(x: np.ndarray, n: int) -> np.ndarray:
@@ -191,23 +255,74 @@ def _rounded_shift(x: np.ndarray, n: int) -> np.ndarray:
 _ARRAYS: dict[str, Callable] = {
     "number": np.int64,
     "add": np.add, "sub": np.subtract, "mul": np.multiply,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
     "shl": lambda a, n: a << n, "shr": lambda a, n: a >> n, "neg": np.negative,
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,
     "ne": np.not_equal, "min": np.minimum, "max": np.maximum, "abs": np.abs,
     "clamp": lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi), "select": np.where,
     "rshift_rne": _rounded_shift,
     "requantize": lambda acc, *parameters: requantize(
-        np.asarray(acc).astype(np.float64), *parameters).astype(np.int64)}
+        np.asarray(acc).astype(np.float64), *parameters).astype(np.int64),
+    **{dtype: partial(lambda dtype, x: np.asarray(x).astype(dtype).astype(np.int64), dtype)
+       for dtype in _TYPES}}
 
 
-def _in_int32(rule: Callable[..., tuple[int, int]]) -> Callable[..., IntegerRange]:
-    def checked(*arguments: Any) -> IntegerRange:
+class _Typed(IntegerRange):
+    """A range of a type; numbers have none yet."""
+
+    dtype: str
+
+    @classmethod
+    def of(cls, low: int, high: int, dtype: str) -> "_Typed":
+        made = cls(low, high)
+        made.dtype = dtype
+        return made
+
+
+_CONDITION = _Typed.of(0, 1, "bool")
+
+
+def _type_of(arguments: Sequence[Any]) -> str:
+    """The type of what an operation computes with."""
+    ranges = [argument for argument in arguments if isinstance(argument, _Typed)]
+    types = sorted({range_.dtype for range_ in ranges if range_.dtype})
+    if len(types) > 1:
+        raise ValueError(f"its operations must be on one type, not on {' and '.join(types)}")
+    dtype = types[0] if types else "int32"
+    for range_ in ranges:
+        if not range_.dtype and not range_.within(_TYPES[dtype]):
+            raise ValueError(f"{range_.low} is no {dtype}")
+    return dtype
+
+
+def _checked(rule: Callable[..., tuple[int, int]]) -> Callable[..., _Typed]:
+    """The range that a rule gives, which must fit the type."""
+    def checked(*arguments: Any) -> _Typed:
+        dtype = _type_of(arguments)
         low, high = rule(*arguments)
-        if not IntegerRange(low, high).within(INT32):
-            raise ValueError(f"its results on the way must fit int32, not reach "
-                             f"{high if high > INT32[1] else low}")
-        return IntegerRange(low, high)
+        if not IntegerRange(low, high).within(_TYPES[dtype]):
+            raise ValueError(f"its results on the way must fit {dtype}, not reach "
+                             f"{high if high > _TYPES[dtype][1] else low}")
+        return _Typed.of(low, high, dtype)
     return checked
+
+
+def _compared(a: _Typed, b: _Typed) -> _Typed:
+    _type_of((a, b))
+    return _CONDITION
+
+
+def _shifted(rule: Callable[[_Typed, int], tuple[int, int]]) -> Callable[..., _Typed]:
+    def checked(a: _Typed, n: int) -> _Typed:
+        width = te.bits(_type_of((a,)))
+        if n >= width:
+            raise ValueError(f"a shift by {n} is not 0 to {width - 1}")
+        return _checked(rule)(a, n)
+    return checked
+
+
+def _converted(dtype: str, x: _Typed) -> _Typed:
+    return _Typed.of(*(x if x.within(_TYPES[dtype]) else _TYPES[dtype]), dtype)
 
 
 def _product(a: IntegerRange, b: IntegerRange) -> tuple[int, int]:
@@ -227,6 +342,18 @@ def _greatest(a: IntegerRange, b: IntegerRange) -> tuple[int, int]:
     return max(a.low, b.low), max(a.high, b.high)
 
 
+def _bits_of(a: IntegerRange, b: IntegerRange) -> tuple[int, int]:
+    """The range of as many bits as the longer one has."""
+    most = (1 << max(end.bit_length() if end >= 0 else (~end).bit_length()
+                     for end in (*a, *b))) - 1
+    return (0 if min(a.low, b.low) >= 0 else ~most), most
+
+
+def _masked(a: IntegerRange, b: IntegerRange) -> tuple[int, int]:
+    masks = [x.high for x in (a, b) if x.low >= 0]
+    return (0, min(masks)) if masks else _bits_of(a, b)
+
+
 def _monotone(function: Callable[..., np.ndarray]) -> Callable[..., tuple[int, int]]:
     def ends(x: IntegerRange, *numbers: int) -> tuple[int, int]:
         low, high = function(np.array(x), *numbers).tolist()
@@ -235,16 +362,19 @@ def _monotone(function: Callable[..., np.ndarray]) -> Callable[..., tuple[int, i
 
 
 _RANGES: dict[str, Callable] = {
-    "number": lambda value: IntegerRange(value, value),
-    "add": _in_int32(lambda a, b: (a.low + b.low, a.high + b.high)),
-    "sub": _in_int32(lambda a, b: (a.low - b.high, a.high - b.low)),
-    "mul": _in_int32(_product),
-    "shl": _in_int32(lambda a, n: (a.low << n, a.high << n)),
-    "shr": _in_int32(lambda a, n: (a.low >> n, a.high >> n)),
-    "neg": _in_int32(lambda a: (-a.high, -a.low)),
-    **dict.fromkeys(_CONDITIONS, lambda a, b: None),
-    "min": _in_int32(_least), "max": _in_int32(_greatest), "abs": _in_int32(_magnitude),
-    "clamp": _in_int32(lambda x, lo, hi: _least(IntegerRange(*_greatest(x, lo)), hi)),
-    "select": _in_int32(lambda condition, a, b: (min(a.low, b.low), max(a.high, b.high))),
-    "rshift_rne": _in_int32(_monotone(_rounded_shift)),
-    "requantize": _in_int32(_monotone(_ARRAYS["requantize"]))}
+    "number": lambda value: _Typed.of(value, value, ""),
+    "add": _checked(lambda a, b: (a.low + b.low, a.high + b.high)),
+    "sub": _checked(lambda a, b: (a.low - b.high, a.high - b.low)),
+    "mul": _checked(_product),
+    "and": _checked(_masked), "or": _checked(_bits_of), "xor": _checked(_bits_of),
+    "shl": _shifted(lambda a, n: (a.low << n, a.high << n)),
+    "shr": _shifted(lambda a, n: (a.low >> n, a.high >> n)),
+    "neg": _checked(lambda a: (-a.high, -a.low)),
+    **dict.fromkeys(_CONDITIONS, _compared),
+    "min": _checked(_least), "max": _checked(_greatest), "abs": _checked(_magnitude),
+    "clamp": _checked(lambda x, lo, hi: _least(IntegerRange(*_greatest(x, lo)), hi)),
+    "select": lambda condition, a, b: _checked(
+        lambda a, b: (min(a.low, b.low), max(a.high, b.high)))(a, b),
+    "rshift_rne": _shifted(_monotone(_rounded_shift)),
+    "requantize": _checked(_monotone(_ARRAYS["requantize"])),
+    **{dtype: partial(_converted, dtype) for dtype in _TYPES}}
