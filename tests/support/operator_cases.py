@@ -264,6 +264,12 @@ ELEMENTWISE = [
                                       "min(x1 << 1, x0 >> 1)), -128, 127)"},
                  tuple(grid.astype(np.int8) for grid in np.meshgrid(np.arange(-128, 128),
                                                                     np.arange(-128, 128, 5)))),
+    OperatorCase("qmap", {"function": "int32(rshift_rne(int64(x0) * 40000, 17)) & 8191"},
+                 (_rng.integers(-2**15, 2**15, (2, 3, 5)).astype(np.int16),)),
+    OperatorCase("quantized_map", {"function": "clamp(max(x0, x1) - 5, -128, 127)"},
+                 (_uint8(2, 3, 1), _uint8(3, 4))),
+    OperatorCase("quantized_map", {"function": "clamp(x0 * x0 >> 9, -9, 32767)"},
+                 (_rng.integers(-2**15, 2**15, (2, 7)).astype(np.int16),)),
     OperatorCase("to_uint8", {}, (np.arange(-128, 128).astype(np.int8),)),
 ]
 
