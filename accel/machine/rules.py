@@ -13,7 +13,7 @@ from math import prod
 from accel.machine import isa
 from accel.machine.config import (ELEMENTS, TYPES, UNITS, AccelConfig, ConfigError, element_bytes,
                                   one_of)
-from accel.machine.intrinsics import SHIPPED, TABLE, Declaration, immediates, kinds_of
+from accel.machine.intrinsics import SHIPPED, TABLE, Declaration, immediate_fields, kinds_of
 from compiler.ops.arithmetic import PARAM
 from compiler.te import Binary, Cast, Const, Read, Var, is_float, is_integer, record_fields, walk
 from compiler.tensorize import Intrinsic, Operand
@@ -164,7 +164,7 @@ def _immediates_are_fields(config, declaration, forms) -> Iterator[str]:
     name, unit = declaration.name, declaration.unit
     if unit not in ("gemm", "vector"):
         return
-    fields = immediates(config.output) if unit == "vector" else {}
+    fields = immediate_fields(config.output) if unit == "vector" else {}
     for imm in forms[0].immediates:
         field = fields.get(imm.name)
         if field is None:

@@ -5,6 +5,9 @@ several; those of integers (`qconv2d` ...) have no form here, since QDQ models h
 
 Extents of a graph are numbers. Where a network may have others, a `Variant` of its graph shows what
 depends on them: what the model then leaves to ONNX to find out.
+
+ONNX has no operator for the meaning of a machine's own instruction between quantizations: that is
+`QuantizedMap` of the domain `lockstep`, whose attribute `function` is the whole meaning.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,6 +31,8 @@ NEWER = {"cumprod": 26}
 WIDE = 21
 """The first in which quantized tensors may have 16 bits."""
 IR_VERSION = 8
+OWN = "lockstep"
+"""The domain of operators that ONNX lacks."""
 
 Attributes = dict[str, Any]
 
@@ -86,8 +91,9 @@ class _Writer:
             list(map(self._info, self.graph.outputs)),
             [numpy_helper.from_array(array, name) for name, array in self.tensors.items()],
             value_info=list(map(self._info, inner)))
+        own = [helper.make_opsetid(OWN, 1)] * any(node.domain == OWN for node in self.nodes)
         return helper.make_model(graph, ir_version=IR_VERSION + 2 * wide, producer_name="lockstep",
-                                 opset_imports=[helper.make_opsetid("", opset)])
+                                 opset_imports=[helper.make_opsetid("", opset), *own])
 
     def _require_like(self) -> None:
         """The variant must have the same nodes, which may differ in what `OPEN` says, and the same
@@ -356,6 +362,7 @@ RULES: dict[str, Rule] = {
                           last="select_last_index") for op in ("max", "min")},
     "sorted_places": _sorted_places, "cumsum": _running("CumSum"), "cumprod": _running("CumProd"),
     "quantizelinear": _linear("QuantizeLinear"), "dequantizelinear": _linear("DequantizeLinear"),
+    "quantized_map": lambda w, node: w.add(node, "QuantizedMap", domain=OWN, **node.attrs),
     "shl": _shift("LEFT"), "shr": _shift("RIGHT"), "pool_place": _pool_place,
 }
 OPEN = ("reshape", "expand", "slice")

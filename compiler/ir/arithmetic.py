@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.te import HELD, Binary, Cast, Const, Expr, Select, bits, numpy_dtype
+from compiler.te import HELD, Binary, Call, Cast, Const, Expr, Select, bits, numpy_dtype
 
 __all__ = ["FOLDS", "apply_binary", "apply_call", "apply_cast", "apply_expr", "apply_fold",
            "cut"]
@@ -55,6 +55,8 @@ def apply_expr(expr: Expr, known: Mapping[Any, np.ndarray]) -> np.ndarray:
         case Select(condition, a, b):
             return np.where(*(apply_expr(part, known) for part in (condition, a, b)))
         case Cast(value, dtype): return apply_cast(apply_expr(value, known), dtype)
+        case Call(function, args):
+            return apply_call(function, *(apply_expr(argument, known) for argument in args))
     raise AssertionError(expr)
 
 

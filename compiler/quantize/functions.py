@@ -84,7 +84,8 @@ class _Grouping:
         tensors = self.network.tensors
         data = [value for value in layer.read if value not in tensors]
         numbers = [tensors[value] for value in layer.read if value in tensors]
-        if (not data or any(find(node.op).kind is not Kind.ELEMENTWISE for node in layer.nodes())
+        if (layer.body or not data
+                or any(find(node.op).kind is not Kind.ELEMENTWISE for node in layer.nodes())
                 or any(number.size != 1 for number in numbers)):
             return
         sources = {self.source.get(value, value) for value in data}

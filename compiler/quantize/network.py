@@ -9,6 +9,7 @@ from compiler.graph.graph import Graph, Node, TensorType
 from compiler.graph.rewrite import Builder
 from compiler.ops.operator import Kind
 from compiler.ops.registry import OPERATORS, find
+from compiler.quantize.matching import Match
 from compiler.quantize.names import Names
 from compiler.quantize.weights import WEIGHTED
 
@@ -96,7 +97,8 @@ class Network:
     """Layers in topological order and constants by name. `graph` gives inputs and outputs. The
     layers' weights and biases may be replaced in place; `place` begins the messages of refusals.
     `weight_bits` are those of the weights of layers that have fewer than 8, by `Layer.inner`;
-    `activation_bits` are those of all activations, 8 or 16.
+    `activation_bits` are those of all activations, 8 or 16. `matched` says of layers, by their
+    value, which pattern they are: its instruction's meaning takes their place.
     """
 
     graph: Graph
@@ -106,6 +108,7 @@ class Network:
     place: str
     weight_bits: Mapping[str, int] = field(default_factory=dict)
     activation_bits: int = 8
+    matched: Mapping[str, Match] = field(default_factory=dict)
 
     @property
     def inputs(self) -> dict[str, TensorType]:
@@ -126,6 +129,8 @@ class Network:
     def adopt(self, other: "Network") -> None:
         """Takes over the weights and biases of the same network with other extents."""
         self.weight_bits, self.activation_bits = other.weight_bits, other.activation_bits
+        self.matched = {value: match for value, match in self.matched.items()
+                        if value in other.matched}
         weighted = {layer.value: layer.node for layer in other.layers
                     if layer.node.op in WEIGHTED and layer.node.inputs[1] in other.tensors}
         for place, layer in enumerate(self.layers):

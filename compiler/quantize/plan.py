@@ -3,7 +3,8 @@
 A layer is quantized when an integer operator exists for it: with constant weights anywhere, and so
 is a mean that products read, any other when it reads a quantized value or an input of the network.
 A function (`functions`) is
-quantized when all that it reads is, and a quantized layer computes from its result. An operator
+quantized when all that it reads is, and a quantized layer computes from its result; one that an
+instruction of the machine matches, wherever all that it reads is. An operator
 that only moves elements keeps the scale of its input. All inputs of a concatenation have the scale
 of its result, which spans them all, so that joining them moves bytes and computes nothing. A
 constant of many elements that is added or joined is quantized as a computed value is. What is
@@ -131,7 +132,8 @@ def _useless(network: Network, plan: Plan) -> list[str]:
         value, op = layer.value, layer.node.op
         if value not in plan.quantized:
             continue
-        if value in useful or not (op == FUNCTION or op in MOVES or op == "concat"):
+        if value in useful or value in network.matched or not (
+                op == FUNCTION or op in MOVES or op == "concat"):
             useful.update(layer.read)
         elif op == FUNCTION:
             useless.append(layer.name)
@@ -178,7 +180,7 @@ class _Planning:
         if any(self.types[value].dtype != "float32" for value in data):
             return "its values are no float32 numbers"
         wide = self.network.activation_bits > 8
-        if wide and node.op == FUNCTION:
+        if wide and node.op == FUNCTION and layer.value not in self.network.matched:
             return "functions of elements are of 8 bits, and activations have 16"
         if wide and node.op in WEIGHTED and len(data) == 2:
             return "products of computed values are of 8 bits, and activations have 16"

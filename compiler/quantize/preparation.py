@@ -4,6 +4,7 @@ pass through unchanged.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from compiler.graph.graph import Graph, Node
@@ -12,9 +13,11 @@ from compiler.graph.passes.fold_constants import FoldConstants
 from compiler.graph.passes.gathers import GathersAsSlices
 from compiler.graph.passes.reductions import ReductionsAsPools
 from compiler.graph.passes.sequences import SequencesAsImages
+from compiler.ops.patterns import Pattern
 from compiler.ops.registry import OPERATORS
 from compiler.quantize.affine import Affine, as_convolution, fold, read_affine
 from compiler.quantize.functions import with_functions
+from compiler.quantize.matching import matches_of
 from compiler.quantize.names import Names
 from compiler.quantize.network import FUNCTION, INTEGER_FORMS, PICKS, SLOPES, Layer, Network, bounds
 from compiler.quantize.refusal import QuantizeRefused
@@ -25,8 +28,10 @@ CLAMPED = {name for name in INTEGER_FORMS if OPERATORS[name].integer} - SLOPES
 QUANTIZED = ("quantizelinear", "dequantizelinear", "quantize", "dequantize")
 
 
-def prepare(graph: Graph, place: str = "model") -> Network:
-    """The network of a float graph. Raises QuantizeRefused, with `place` before the reason."""
+def prepare(graph: Graph, place: str = "model", patterns: Sequence[Pattern] = ()) -> Network:
+    """The network of a float graph; what patterns match are layers. Raises QuantizeRefused, with
+    `place` before the reason.
+    """
     for node in graph.nodes:
         if node.op in QUANTIZED:
             raise QuantizeRefused(f"{place}: is quantized already: {node.name} is a {node.op}; "
@@ -34,7 +39,8 @@ def prepare(graph: Graph, place: str = "model") -> Network:
     for change in (FoldConstants(), GathersAsSlices(), SequencesAsImages(), CleanUp(),
                    ReductionsAsPools(before_products=True)):
         graph = change(graph)
-    network = Network(graph, [], dict(graph.constants), Names(graph.values), place)
+    network = Network(graph, [], dict(graph.constants), Names(graph.values), place,
+                      matched=matches_of(graph, patterns))
     _Preparation(network).run()
     return network
 
@@ -42,8 +48,8 @@ def prepare(graph: Graph, place: str = "model") -> Network:
 @dataclass(slots=True)
 class _Preparation:
     """Visits the graph's nodes in order: folds each into the layer that made its input, or makes it
-    a layer. Then layers are joined to functions; a product or sum that still stands alone becomes a
-    convolution, which takes those that follow.
+    a layer; those that a pattern matches are one. Then layers are joined to functions; a product or
+    sum that still stands alone becomes a convolution, which takes those that follow.
     """
 
     network: Network
@@ -55,8 +61,14 @@ class _Preparation:
         for node in self.network.graph.nodes:
             self.readers.update(node.inputs)
         self.readers.update(self.network.outputs)
+        matched = self.network.matched
+        inside = {node.outputs[0] for match in matched.values() for node in match.nodes}
         for node in self.network.graph.nodes:
-            self._visit(node, (node.name,))
+            if node.outputs[0] in matched:
+                self._add(Layer.of_function([Layer(each, (each.name,)) for each in
+                                             matched[node.outputs[0]].nodes]))
+            elif node.outputs[0] not in inside:
+                self._visit(node, (node.name,))
         self.network.layers = list(self.layers.values())
         self.network.layers = with_functions(self.network)
         self.layers = {}

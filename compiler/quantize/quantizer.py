@@ -17,10 +17,12 @@ from compiler.frontend.binding import Bindings
 from compiler.frontend.onnx_export import Variant, exported_model
 from compiler.frontend.onnx_import import convert
 from compiler.graph.graph import Graph
+from compiler.ops.patterns import Pattern
 from compiler.quantize.bias_correction import correct_biases
 from compiler.quantize.budget import Budget
 from compiler.quantize.calibration import Samples, program
 from compiler.quantize.equalization import equalize
+from compiler.quantize.meanings import steps_off, usable
 from compiler.quantize.network import Layer, Network
 from compiler.quantize.noise import (
     Measured,
@@ -38,7 +40,7 @@ from compiler.quantize.refusal import QuantizeRefused
 from compiler.quantize.scales import ACTIVATION_BITS, Scale
 from compiler.quantize.sets import CalibrationSet, calibration_set
 from compiler.quantize.source import Source, source_of
-from compiler.quantize.sparsity import Pattern, pattern_of, prune
+from compiler.quantize.sparsity import Sparsity, pattern_of, prune
 from compiler.quantize.weight_bits import (
     bits_by_name,
     chosen_bits,
@@ -67,7 +69,10 @@ class LayerFigures:
     `alone_db`: the layer quantized by itself, reading the float network's values; None in float.
     `accumulated_db`: its result in the quantized network. `effect_db`: at the network's output
     with this layer alone quantized; only known where a budget asked for it. `reason` says why a
-    layer is in float; `weight_bits` are None there, and where it has no weights.
+    layer is in float; `weight_bits` are None there, and where it has no weights. `by` is the
+    machine's instruction whose meaning the layer has, `steps_off` how many steps of the result that
+    is at most from the real expression that it matches; `declined` says why an instruction that
+    matches is not used.
     """
 
     name: str
@@ -78,6 +83,9 @@ class LayerFigures:
     effect_db: float | None
     reason: str
     weight_bits: int | None = None
+    by: str = ""
+    steps_off: int | None = None
+    declined: str = ""
 
 
 @dataclass(frozen=True)
@@ -155,8 +163,9 @@ def quantize(model: Any, calibration: CalibrationSet, *,
              bias_correction: bool = False, keep_float: Iterable[str] = (),
              budget: float | str | None = None,
              weight_bits: int | Mapping[str, int] | Iterable[str] = 8, activation_bits: int = 8,
-             sparsity: str | None = None, example_inputs: Any = None,
-             bind: Bindings | None = None, watch: Watch = _unwatched) -> Quantized:
+             sparsity: str | None = None, patterns: Sequence[Pattern] = (),
+             example_inputs: Any = None, bind: Bindings | None = None, watch: Watch = _unwatched
+             ) -> Quantized:
     """Quantize a float network. Nothing is random: same arguments, same model.
 
     Parameters
@@ -181,6 +190,7 @@ def quantize(model: Any, calibration: CalibrationSet, *,
         layers but the first and the last; the figures compare with the pruned float network.
     activation_bits : 8, or 16 for int16 activations with zero point 0, for a machine whose
         instructions are declared for these.
+    patterns : what instructions of a machine match; where a layer does, it has their meaning.
     example_inputs : what an nn.Module is exported with: a tensor, or a tuple of them.
     bind : inputs that become constants, by their name: arrays, or a number for all elements.
     watch : is notified of long tasks.
@@ -190,7 +200,7 @@ def quantize(model: Any, calibration: CalibrationSet, *,
     """
     options = _Options(observer, percentile, equalize, bias_correction, tuple(keep_float),
                        Budget.of(budget), bits_by_name(weight_bits), pattern_of(sparsity),
-                       activation_bits)
+                       activation_bits, tuple(patterns))
     if activation_bits not in ACTIVATION_BITS:
         raise ArgumentError(f"activation_bits must be 8 or 16, not {activation_bits!r}")
     samples = calibration_set(calibration)
@@ -222,8 +232,9 @@ class _Options:
     keep_float: tuple[str, ...]
     budget: Budget | None
     weight_bits: Mapping[str, int]
-    sparsity: Pattern | None
+    sparsity: Sparsity | None
     activation_bits: int
+    patterns: tuple[Pattern, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +245,7 @@ class _Attempt:
     plan: Plan
     scales: Mapping[str, Scale]
     measured: Measured
+    declined: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +257,10 @@ class _Forms:
     source: Source
     calibrated: Mapping[str, int]
     attempt: _Attempt
+    patterns: tuple[Pattern, ...]
 
     def graph(self, shapes: Mapping[str, int], arrays: Mapping[str, Array]) -> Graph:
-        network = prepare(self.source.graph(shapes, arrays), self.source.place)
+        network = prepare(self.source.graph(shapes, arrays), self.source.place, self.patterns)
         network.adopt(self.attempt.network)
         plan, scales = self.attempt.plan, self.attempt.scales
         return write(network, plan.within(network, scales), scales).graph
@@ -286,7 +299,7 @@ class _Quantizer:
         self.make_observer = observer(options.observer, options.percentile,
                                       options.activation_bits)
         self.samples = samples
-        self.network = prepare(source.graph(samples.shapes), source.place)
+        self.network = prepare(source.graph(samples.shapes), source.place, options.patterns)
         self.network.activation_bits = options.activation_bits
         self.kept = source.recurrent.reasons(self.network) | _named(self.network,
                                                                     options.keep_float)
@@ -315,7 +328,8 @@ class _Quantizer:
         graph = write(attempt.network, attempt.plan, attempt.scales).graph
         return Quantized(graph, self._figures(attempt, ranking), attempt.measured.agreement,
                          attempt.measured.decibels, self.samples.count, self.equalized, fallen,
-                         _Forms(self.source, self.samples.shapes, attempt), self.sparse)
+                         _Forms(self.source, self.samples.shapes, attempt, self.options.patterns),
+                         self.sparse)
 
     def _calibrate(self, wanted: Collection[str]) -> Ranges:
         """The range of each value in the float network over all samples; non-finite values have
@@ -338,14 +352,20 @@ class _Quantizer:
     def _attempt(self, kept: Mapping[str, str]) -> _Attempt:
         network = replace(self.network, layers=list(self.network.layers),
                           tensors=dict(self.network.tensors))
-        plan = make_plan(network, kept, self.unbounded)
-        scales = plan.scales(self.ranges)
+        declined: dict[str, str] = {}
+        while True:
+            plan = make_plan(network, kept, self.unbounded)
+            scales = plan.scales(self.ranges)
+            network.matched, reasons = usable(network, plan, scales)
+            declined |= reasons
+            if not reasons:
+                break
         if self.options.bias_correction:
             with self.watch("bias correction", self.samples.count) as tick:
                 correct_biases(network, self.graph, plan, scales, self.samples, tick)
         with self.watch("comparing with float", self.samples.count) as tick:
             measured = measure(network, self.graph, plan, scales, self.samples, tick)
-        return _Attempt(network, plan, scales, measured)
+        return _Attempt(network, plan, scales, measured, declined)
 
     def _rank(self, attempt: _Attempt) -> dict[str, Noise]:
         """The output noise of each layer quantized by itself, largest first."""
@@ -407,9 +427,14 @@ def _figures(layer: Layer, attempt: _Attempt, by_itself: Mapping[str, Noise],
     def decibels(noises: Mapping[str, Noise]) -> float | None:
         return noises[layer.value].decibels if layer.value in noises else None
 
-    return LayerFigures(layer.name, layer.node.op, layer.value in attempt.plan.quantized,
+    quantized = layer.value in attempt.plan.quantized
+    match = attempt.network.matched.get(layer.value) if quantized else None
+    return LayerFigures(layer.name, layer.node.op, quantized,
                         decibels(by_itself), decibels(attempt.measured.noises), decibels(ranking),
-                        attempt.plan.reasons.get(layer.name, ""), _bits(layer, attempt))
+                        attempt.plan.reasons.get(layer.name, ""), _bits(layer, attempt),
+                        match.pattern.name if match else "",
+                        steps_off(match, layer.value, attempt.scales) if match else None,
+                        attempt.declined.get(layer.value, ""))
 
 
 def _bits(layer: Layer, attempt: _Attempt) -> int | None:

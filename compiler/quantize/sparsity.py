@@ -16,13 +16,13 @@ from compiler.quantize.refusal import QuantizeRefused
 from compiler.quantize.weight_bits import is_weighted
 from compiler.quantize.weights import canonical, restored
 
-__all__ = ["Pattern", "pattern_of", "prune", "pruned"]
+__all__ = ["Sparsity", "pattern_of", "prune", "pruned"]
 
-Pattern = tuple[int, int]
+Sparsity = tuple[int, int]
 """How many weights stay, of how many."""
 
 
-def pattern_of(given: object) -> Pattern | None:
+def pattern_of(given: object) -> Sparsity | None:
     """The pattern of a text ``2:4``; None where there is none."""
     if given is None:
         return None
@@ -34,7 +34,7 @@ def pattern_of(given: object) -> Pattern | None:
     return int(parts[0]), int(parts[1])
 
 
-def prune(network: Network, kept: Mapping[str, str], pattern: Pattern) -> list[str]:
+def prune(network: Network, kept: Mapping[str, str], pattern: Sparsity) -> list[str]:
     """Replaces the weights of the layers between the first and the last of those with constant
     weights that are not in `kept`, which are in float. Returns the layers' names."""
     places = [place for place, layer in enumerate(network.layers)
@@ -54,7 +54,7 @@ def prune(network: Network, kept: Mapping[str, str], pattern: Pattern) -> list[s
     return names
 
 
-def pruned(weight: np.ndarray, pattern: Pattern) -> np.ndarray:
+def pruned(weight: np.ndarray, pattern: Sparsity) -> np.ndarray:
     """Weights [groups, outputs, inputs, taps] without the smallest of each few inputs."""
     (stays, size), sparse = pattern, np.array(weight)
     for first in range(0, sparse.shape[2], size):

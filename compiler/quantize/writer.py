@@ -4,7 +4,8 @@ quantizelinear and dequantizelinear stand around every quantized layer, as ONNX 
 puts them: activations uint8 with one scale and zero point a tensor (or int16, zero point 0),
 weights int8 with one scale an output channel and zero point 0, biases int32 with scale = input
 scale x weight scale. Weights of fewer bits are int8 with few values. A relu or clip is left out
-where the quantizelinear behind it clamps at its bounds.
+where the quantizelinear behind it clamps at its bounds. What an instruction of the machine matches
+is a `quantized_map` of the quantized tensors, with that instruction's meaning.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +14,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from compiler.graph.graph import Graph, Node, TensorType
+from compiler.quantize.matching import Match
+from compiler.quantize.meanings import meaning
 from compiler.quantize.names import Names
 from compiler.quantize.network import Layer, Network, bounds, built
 from compiler.quantize.plan import Plan
@@ -65,6 +68,7 @@ class _Writer:
     constants: dict[str, Array] = field(default_factory=dict)
     parameters: dict[str, list[str]] = field(default_factory=dict)
     real: dict[str, str] = field(default_factory=dict)      # dequantized form of a value
+    stored: dict[str, str] = field(default_factory=dict)    # quantized form of a value
     shared: dict[tuple, str] = field(default_factory=dict)  # dequantized constants
     names: Names = field(init=False)
     node_names: Names = field(init=False)
@@ -95,6 +99,9 @@ class _Writer:
 
     def _add_quantized(self, layer: Layer) -> None:
         value = layer.value
+        if value in self.network.matched:
+            self._add_matched(layer, self.network.matched[value])
+            return
         computed = (self.names.fresh(f"{value}_QuantizeLinear_Input") if value in self.results
                     else value)
         if layer.node.op in WEIGHTED and layer.node.inputs[1] in self.network.tensors:
@@ -107,6 +114,15 @@ class _Writer:
         self._append(layer, reads, computed, clamped)
         if value in self.scales:
             self._quantize(computed, value)
+
+    def _add_matched(self, layer: Layer, match: Match) -> None:
+        for source in match.sources:
+            self._dequantized(source)
+        made = self.names.fresh(f"{layer.value}_Map_Output")
+        self.nodes.append(Node("quantized_map", layer.name,
+                               tuple(self.stored[source] for source in match.sources), (made,),
+                               {"function": meaning(match, layer.value, self.scales)}))
+        self._dequantize(made, layer.value)
 
     def _append(self, layer: Layer, reads: Sequence[str], computed: str, clamped: bool) -> None:
         clamp = layer.clamp if clamped else None
@@ -133,13 +149,16 @@ class _Writer:
 
     def _quantize(self, computed: str, value: str) -> None:
         """Quantizes the float value `computed`, which stands for the network's `value`."""
-        constants = self._parameters(value)
         stored = self.names.fresh(f"{value}_QuantizeLinear_Output")
+        self._node("QuantizeLinear", value, [computed, *self._parameters(value)], stored)
+        self._dequantize(stored, value)
+
+    def _dequantize(self, stored: str, value: str) -> None:
+        """Dequantizes the quantized form of the network's `value`."""
         real = (value if value in self.results and value in self.plan.quantized
                 else self.names.fresh(f"{value}_DequantizeLinear_Output"))
-        self._node("QuantizeLinear", value, [computed, *constants], stored)
-        self._node("DequantizeLinear", value, [stored, *constants], real)
-        self.real[value] = real
+        self._node("DequantizeLinear", value, [stored, *self._parameters(value)], real)
+        self.stored[value], self.real[value] = stored, real
 
     def _parameters(self, value: str) -> list[str]:
         """The names of the scale and zero point; a moved value has those of its source."""

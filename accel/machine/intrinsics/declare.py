@@ -17,13 +17,16 @@ from dataclasses import dataclass, replace
 from accel.machine.config import ELEMENTS, TABLE_BYTES, AccelConfig, one_of
 from compiler import te
 from compiler.ops.arithmetic import PARAM
+from compiler.ops.patterns import Immediates, Pattern
 from compiler.te import Axis, Expr, Var
 from compiler.tensorize import Immediate, Intrinsic, Operand
 
-__all__ = ["IMMEDIATES", "TABLE", "Declaration", "address_field", "immediates", "kinds_of",
-           "computed_type", "operand_field", "vector_op"]
+from .matching import pattern_of
 
-def immediates(stored: str) -> dict[str, Immediate]:
+__all__ = ["IMMEDIATES", "TABLE", "Declaration", "address_field", "computed_type",
+           "immediate_fields", "kinds_of", "operand_field", "vector_op"]
+
+def immediate_fields(stored: str) -> dict[str, Immediate]:
     """The immediates of a vector instruction, the fields of these names in its word, on a machine
     whose out holds `stored`."""
     most = (1 << te.bits(stored) - 1) - 1
@@ -39,7 +42,7 @@ def immediates(stored: str) -> dict[str, Immediate]:
     )}
 
 
-IMMEDIATES = immediates("int8")
+IMMEDIATES = immediate_fields("int8")
 """The immediates of a vector instruction of most machines."""
 
 _PARAMETERS = te.record_fields(PARAM)
@@ -60,11 +63,13 @@ _ANYWHERE = {"a": ("acc", "res"), "b": ("acc", "res", "par", "imm")}
 
 @dataclass(frozen=True)
 class Declaration:
-    """An instruction: `build(config)` gives its forms, which share name, unit and opcode."""
+    """An instruction: `build(config)` gives its forms, which share name, unit and opcode. Where it
+    matches something in float networks, `pattern` says what."""
 
     name: str
     unit: str
     build: Callable[[AccelConfig], tuple[Intrinsic, ...]]
+    pattern: Pattern | None = None
 
 
 def computed_type(name: str, accumulator: str | None, float_: bool) -> str:
@@ -108,7 +113,8 @@ def operand_field(intrinsic: Intrinsic, name: str) -> str:
 def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
               lanes: str | None = None, a: tuple[str, ...] = _ANYWHERE["a"],
               b: tuple[str, ...] | None = None, stored: str = "int8",
-              accumulator: str | None = None) -> Declaration:
+              accumulator: str | None = None, matches: Callable[..., Expr] | None = None,
+              immediates: Immediates | None = None) -> Declaration:
     """Declare an operation of the vector unit.
 
     Parameters
@@ -131,6 +137,12 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         instructions of a machine. With the wide ones the immediates `lo` and `hi` are int16.
     accumulator : the type of an element of acc, one for all instructions of a machine: int16,
         int24, int32, int40 or int48 (None: int32, and float32 with bfloat16).
+    matches : a real function of as many numbers as there are operands, a before b. Where operators
+        of a float network compute it, `lockstep quantize --machine` puts this operation.
+    immediates : with `matches`, the integers that the immediates of `value` then are, by name: a
+        function of the quantized inputs and of the quantized result, which have ``scale`` and
+        ``zp``. What is stored as q stands for ``(q - zp) * scale``; the operands and the result of
+        `value` are such q. It may refuse scales by ValueError.
 
     The destination is acc, or out, which keeps the low bits. With bfloat16, acc, the operands and
     the result are float32, ``b`` is in acc or res, and the update is ``assign``. A result that is
@@ -167,7 +179,15 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
     if stored not in ELEMENTS["output"]:
         raise ValueError(f"Stored elements of {name} must be {one_of(ELEMENTS['output'])}, "
                          f"not {stored!r}")
-    fields = immediates(stored)
+    fields = immediate_fields(stored)
+    if matches is not None and computed != "int32":
+        raise ValueError(f"Vector operation {name} must compute in int32 to match something, not "
+                         f"in {computed}")
+    if matches is not None and (lanes or update != "assign"):
+        raise ValueError(f"Vector operation {name} must compute each lane by itself, and "
+                         f"assign it, to match something")
+    pattern = pattern_of(name, value, names, {each: fields[each] for each in names
+                                              if each in fields}, stored, matches, immediates)
     types = {"acc": computed, "res": stored, "par": f"{PARAM}.bias", "imm": "int32"}
     why = "" if update == "assign" else f" beside acc: update {update} takes its read port"
     if _PARAMETERS.keys() & set(names):
@@ -218,4 +238,4 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         return (Intrinsic(name, "vector", Operand("dst", tile, computed, storage), tuple(operands),
                           axes, result, update, tuple(scalars), loops=5),)
 
-    return Declaration(name, "vector", build)
+    return Declaration(name, "vector", build, pattern)

@@ -4,7 +4,7 @@ from random import Random
 
 from accel.machine import isa
 from accel.machine.config import PARAM_BYTES, WEIGHT_BITS
-from accel.machine.intrinsics import address_field, immediates
+from accel.machine.intrinsics import address_field, immediate_fields
 from accel.machine.machine import Machine
 
 from . import shapes
@@ -206,7 +206,7 @@ class Instructions:
 
     def _immediates(self) -> dict[str, int]:
         random = self.random
-        whole = immediates(self.config.output)["lo"]
+        whole = immediate_fields(self.config.output)["lo"]
         ends = whole.low, whole.high + 1
         lo, hi = sorted((random.randrange(*ends), random.randrange(*ends)))
         if random.random() < 0.6:

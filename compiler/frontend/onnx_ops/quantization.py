@@ -58,6 +58,11 @@ def dequantize_linear(t, q, scale, zero=None, *, axis=1, block_size=0, output_dt
     return (steps.astype("float32") * scale.astype("float32")).astype(dtype)
 
 
+@operator("QuantizedMap", domain="lockstep")
+def quantized_map(t, *inputs, function):
+    return t.emit("quantized_map", *inputs, function=function)
+
+
 def _is_plain(x: Value, scale: Value, zero: Value | None, block_size: int) -> bool:
     constant = scale.constant and (zero is None or zero.constant)
     return (constant and not block_size and scale.rank <= 1 and scale.dtype == "float32"

@@ -34,7 +34,7 @@ class Integerize:
     """dequantize -> operator -> [relu, clip] -> quantize becomes one integer operator. Elementwise
     operators that have no such form become one together: a `qtable` where they depend on one
     quantized tensor, a `qmap` where on two. Softmax and layer normalization along the last axis
-    become operators of rows.
+    become operators of rows; maps between quantizations stay what they are.
 
     Before: dequantized constants are still nodes (`FoldConstants(dequantize=False)`), no identity.
     After: every int8 or uint8 activation is int8 in stored form under its own name, every one of 16
@@ -104,6 +104,9 @@ class _Rewriting:
                            for number in numbers)
             self._define(node.outputs[0], IntegerNode(node.op, (source,), node.attrs, stored),
                          node.name)
+        elif node.op == "quantized_map" and {*node.inputs} <= self.view.stored.keys():
+            sources = tuple(self.view.stored[value] for value in node.inputs)
+            self._define(node.outputs[0], IntegerNode("qmap", sources, node.attrs), node.name)
         elif not (find(node.op).places and self._place(node)):
             self.builder.add(node)
 

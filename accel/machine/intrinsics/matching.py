@@ -1,0 +1,101 @@
+"""What a declaration says that it matches: the pattern that the quantizer looks for."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from compiler.ops.integer_forms import Stored
+from compiler.ops.patterns import Immediates, Pattern
+from compiler.te import Binary, Call, Const, Expr, Select, Var, walk
+from compiler.tensorize import Immediate
+
+__all__ = ["pattern_of"]
+
+MOST_INPUTS = 2
+_REAL = frozenset("add sub mul div min max lt le gt ge eq ne".split())
+
+
+def pattern_of(name: str, value: Callable[..., Expr], names: Sequence[str],
+               fields: Mapping[str, Immediate], stored: str, matches: Callable[..., Any] | None,
+               immediates: Immediates | None) -> Pattern | None:
+    """The pattern of a vector operation that takes `names`, of which `fields` are immediates.
+    Refuses with ValueError what cannot be matched.
+    """
+    if matches is None:
+        if immediates is not None:
+            raise ValueError(f"Immediates of vector operation {name} must come with matches: "
+                             f"what they are follows from the scales of what it matches")
+        return None
+    for other in names:
+        if other not in ("a", "b", *fields):
+            raise ValueError(f"Vector operation {name} must take a, b and immediates alone to "
+                             f"match something, not {other}")
+    operands = [operand for operand in names if operand in ("a", "b")]
+    inputs = _parameters("Matches", name, matches)
+    if len(inputs) != len(operands):
+        raise ValueError(f"Matches of {name} must take {len(operands)} numbers, as it has the "
+                         f"operands {', '.join(operands)}, not {len(inputs)}")
+    variables = tuple(Var(each, "float32") for each in inputs)
+    real = _real(name, matches(*variables), variables)
+    scalars = tuple(fields[each] for each in names if each in fields)
+    given = dict(zip(operands, (Var(f"x{place}", "int32") for place in range(MOST_INPUTS))))
+    body = value(*(given[each] if each in given else fields[each].var for each in names))
+    if not isinstance(body, Expr) or body.dtype != "int32":
+        raise ValueError(f"Result of vector operation {name} must be an int32 expression, "
+                         f"not {body!r}")
+    return Pattern(name, variables, real, body, scalars,
+                   _told(name, immediates, scalars, len(inputs), stored))
+
+
+def _parameters(what: str, name: str, function: object) -> list[str]:
+    if not callable(function):
+        raise ValueError(f"{what} of {name} must be a function, not {function!r}")
+    parameters = inspect.signature(function).parameters.values()
+    for parameter in parameters:
+        if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD:
+            raise ValueError(f"Parameter {parameter.name} of what {name} matches must be a plain "
+                             f"one")
+    return [parameter.name for parameter in parameters]
+
+
+def _real(name: str, real: object, inputs: Sequence[Var]) -> Expr:
+    if not isinstance(real, Expr) or real.dtype != "float32":
+        kind = real.dtype if isinstance(real, Expr) else repr(real)
+        raise ValueError(f"Matches of {name} must give an expression of real numbers, not {kind}")
+    for node in walk(real):
+        match node:
+            case Const() | Var() | Select() | Call():
+                pass
+            case Binary(op) if op in _REAL:
+                pass
+            case _:
+                what = node.op if isinstance(node, Binary) else type(node).__name__.lower()
+                raise ValueError(f"Matches of {name} must be a function of real numbers, without "
+                                 f"{what}")
+    for variable in inputs:
+        if variable not in walk(real):
+            raise ValueError(f"Matches of {name} must depend on {variable.name}")
+    return real
+
+
+def _told(name: str, immediates: Immediates | None, scalars: Sequence[Immediate], count: int,
+          stored: str) -> Immediates:
+    """The function of immediates, after a trial that shows which ones it gives."""
+    wanted = [scalar.name for scalar in scalars]
+    if immediates is None:
+        if wanted:
+            raise ValueError(f"Vector operation {name} must say by immediates= what "
+                             f"{', '.join(wanted)} are where it matches")
+        return lambda *quantized: {}
+    if len(_parameters("Immediates", name, immediates)) != count + 1:
+        raise ValueError(f"Immediates of {name} must be a function of {count} inputs and the "
+                         f"result, each with scale and zp")
+    try:
+        given = immediates(*(Stored("", 1 / 16, 0, stored) for _ in range(count + 1)))
+    except (ValueError, ArithmeticError):       # none for these scales
+        return immediates
+    if not isinstance(given, Mapping) or set(given) != set(wanted):
+        told = ", ".join(given) if isinstance(given, Mapping) else repr(given)
+        raise ValueError(f"Immediates of {name} must be {', '.join(wanted) or 'none'}, by name, "
+                         f"not {told}")
+    return immediates
