@@ -14,6 +14,7 @@ import onnx
 
 from compiler.frontend import registry
 from compiler.frontend.functions import body_of, bound, types_of
+from compiler.frontend.onnx_maps import OWN
 from compiler.frontend.values import NodeRefused, Tracer, Value, dtype_name, frozen
 from compiler.graph.graph import Node, TensorType
 from compiler.ops.rules import TypeRefused
@@ -159,11 +160,13 @@ class Importer(Tracer):
     def _rule(self, proto: onnx.NodeProto):
         """What converts the node: a function of its inputs."""
         domain = "" if proto.domain in STANDARD else proto.domain
-        version = self.opsets.get(domain, 1)
-        if (domain, proto.op_type) in self.functions:
+        version, own = self.opsets.get(domain, 1), None
+        if domain == OWN:
+            own = registry.find(OWN, proto.op_type.partition("_")[0], version)
+        if own is None and (domain, proto.op_type) in self.functions:
             function = self.functions[domain, proto.op_type]
             return lambda inputs: self.function(function, proto, inputs)
-        entry = registry.find(domain, proto.op_type, version)
+        entry = own or registry.find(domain, proto.op_type, version)
         if entry is not None:
             return lambda inputs: registry.call(self, entry, proto, inputs, version)
         schema = registry.schema_of(domain, proto.op_type, version)

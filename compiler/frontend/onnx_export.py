@@ -7,7 +7,7 @@ Extents of a graph are numbers. Where a network may have others, a `Variant` of 
 depends on them: what the model then leaves to ONNX to find out.
 
 ONNX has no operator for the meaning of a machine's own instruction between quantizations: that is
-`QuantizedMap` of the domain `lockstep`, whose attribute `function` is the whole meaning.
+a function of the model (`onnx_maps`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +19,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from compiler.frontend.onnx_maps import OWN, QUANTIZED_MAP, function_of
 from compiler.frontend.refusal import ImportRefused
 from compiler.frontend.onnx_ops.elementwise import PLAIN, ROUNDED
 from compiler.graph.graph import Graph, Node, TensorType
@@ -31,8 +32,6 @@ NEWER = {"cumprod": 26}
 WIDE = 21
 """The first in which quantized tensors may have 16 bits."""
 IR_VERSION = 8
-OWN = "lockstep"
-"""The domain of operators that ONNX lacks."""
 
 Attributes = dict[str, Any]
 
@@ -73,6 +72,7 @@ class _Writer:
         self.nodes: list[onnx.NodeProto] = []
         self.tensors = dict(graph.constants)
         self.taken = {*graph.values, *(node.name for node in graph.nodes)}
+        self.maps: dict[tuple[str, str, int], str] = {}
 
     def model(self) -> onnx.ModelProto:
         self._require_like()
@@ -91,9 +91,11 @@ class _Writer:
             list(map(self._info, self.graph.outputs)),
             [numpy_helper.from_array(array, name) for name, array in self.tensors.items()],
             value_info=list(map(self._info, inner)))
-        own = [helper.make_opsetid(OWN, 1)] * any(node.domain == OWN for node in self.nodes)
+        own = [helper.make_opsetid(OWN, 1)] * bool(self.maps)
+        functions = [function_of(name, *key, opset) for key, name in self.maps.items()]
         return helper.make_model(graph, ir_version=IR_VERSION + 2 * wide, producer_name="lockstep",
-                                 opset_imports=[helper.make_opsetid("", opset), *own])
+                                 opset_imports=[helper.make_opsetid("", opset), *own],
+                                 functions=functions)
 
     def _require_like(self) -> None:
         """The variant must have the same nodes, which may differ in what `OPEN` says, and the same
@@ -336,6 +338,13 @@ def _pool_place(w: _Writer, node: Node) -> None:
                                     node.name, **_window(node, node.attrs["kernel"])))
 
 
+def _quantized_map(w: _Writer, node: Node) -> None:
+    """Maps that are the same share a function of the model."""
+    key = node.attrs["function"], w.types(node)[0].dtype, len(node.inputs)
+    name = w.maps.setdefault(key, f"{QUANTIZED_MAP}_{len(w.maps) + 1}")
+    w.add(node, name, domain=OWN, function=node.attrs["function"])
+
+
 _BITWISE = {"and": "And", "or": "Or", "xor": "Xor", "not": "Not"}
 RULES: dict[str, Rule] = {
     **{op: _plain(name) for name, op in (PLAIN | ROUNDED).items() if op not in _BITWISE},
@@ -362,7 +371,7 @@ RULES: dict[str, Rule] = {
                           last="select_last_index") for op in ("max", "min")},
     "sorted_places": _sorted_places, "cumsum": _running("CumSum"), "cumprod": _running("CumProd"),
     "quantizelinear": _linear("QuantizeLinear"), "dequantizelinear": _linear("DequantizeLinear"),
-    "quantized_map": lambda w, node: w.add(node, "QuantizedMap", domain=OWN, **node.attrs),
+    "quantized_map": _quantized_map,
     "shl": _shift("LEFT"), "shr": _shift("RIGHT"), "pool_place": _pool_place,
 }
 OPEN = ("reshape", "expand", "slice")

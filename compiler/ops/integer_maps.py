@@ -19,7 +19,7 @@ from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Oper
 from compiler.ops.rules import TypeRefused, Types, need, need_arity, need_dtype
 from compiler.te import Tensor
 
-__all__ = ["BYTES", "OPERATORS"]
+__all__ = ["BYTES", "HALVES", "OPERATORS"]
 
 BYTES = np.arange(256).astype(np.uint8).view(np.int8)
 """The int8 of every place of a table."""

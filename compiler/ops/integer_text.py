@@ -31,7 +31,7 @@ from compiler.ops.fixed_point import MAX_MULTIPLIER, MAX_SHIFT, MIN_MULTIPLIER, 
 from compiler.te import Expr
 
 __all__ = ["INT8", "OPERANDS", "IntegerRange", "computed", "expression", "operands", "range_of",
-           "text_of"]
+           "read", "text_of"]
 
 OPERANDS = ("x0", "x1", "x2")
 INT8, INT32 = (-128, 127), (-2**31, 2**31 - 1)
@@ -71,13 +71,13 @@ def operands(text: str) -> frozenset[str]:
 
 def expression(text: str, elements: Sequence[Expr]) -> Expr:
     """The expression of these elements, which are int32."""
-    return _read(_tree(text), dict(zip(OPERANDS, elements)), _EXPRESSIONS)
+    return read(text, dict(zip(OPERANDS, elements)), _EXPRESSIONS)
 
 
 def computed(text: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
     """The exact result for arrays of integers, as int64; shapes broadcast."""
     wide = (array.astype(np.int64) for array in arrays)
-    return _read(_tree(text), dict(zip(OPERANDS, wide)), _ARRAYS)
+    return read(text, dict(zip(OPERANDS, wide)), _ARRAYS)
 
 
 def range_of(text: str, ranges: Sequence[tuple[int, int]]) -> IntegerRange:
@@ -85,7 +85,14 @@ def range_of(text: str, ranges: Sequence[tuple[int, int]]) -> IntegerRange:
     which a result on the way could leave its type.
     """
     known = {name: _Typed.of(*range_, "int32") for name, range_ in zip(OPERANDS, ranges)}
-    return IntegerRange(*_read(_tree(text), known, _RANGES))
+    return IntegerRange(*read(text, known, _RANGES))
+
+
+def read(text: str, known: Mapping[str, Any], meaning: Mapping[str, Callable]) -> Any:
+    """What a text is for operands that are `known`: `meaning` has a function for ``number`` and for
+    each operation, of values and, last, of plain numbers.
+    """
+    return _read(_tree(text), known, meaning)
 
 
 def text_of(expr: Expr) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 
 from compiler.frontend.importer import element_type
+from compiler.frontend.onnx_maps import OWN, QUANTIZED_MAP
 from compiler.frontend.onnx_ops.casts import code_of, converted
 from compiler.frontend.onnx_ops.matrix import product
 from compiler.frontend.onnx_ops.windows import check_window, convolved, padded_sides
@@ -58,7 +59,7 @@ def dequantize_linear(t, q, scale, zero=None, *, axis=1, block_size=0, output_dt
     return (steps.astype("float32") * scale.astype("float32")).astype(dtype)
 
 
-@operator("QuantizedMap", domain="lockstep")
+@operator(QUANTIZED_MAP, domain=OWN)
 def quantized_map(t, *inputs, function):
     return t.emit("quantized_map", *inputs, function=function)
 

@@ -51,6 +51,8 @@ CASES = {
     "quantizelinear": ((X, W[:, 0, 0, 0] ** 2 + 0.1, np.arange(4, dtype=np.uint8)), {"axis": 1}),
     "dequantizelinear": ((np.arange(-4, 4, dtype=np.int8), np.float32(0.3), np.int8(2)),
                          {"axis": 0}),
+    "quantized_map": ((np.arange(256, dtype=np.uint8), np.arange(256, dtype=np.uint8)[::-1].copy()),
+                      {"function": "clamp(rshift_rne(x0 * x1, 7) - (x1 >> 2), -128, 127)"}),
     "pool_place": ((X,), WINDOW | {"dilations": (1, 1)}),
     "shl": ((np.arange(5, dtype=np.uint8), np.full(5, 3, np.uint8)), {}),
     "shr": ((np.arange(50, dtype=np.uint32), np.full(50, 3, np.uint32)), {}),
