@@ -15,8 +15,10 @@ from accel.machine.config import (ELEMENTS, TYPES, UNITS, AccelConfig, ConfigErr
                                   one_of)
 from accel.machine.intrinsics import SHIPPED, TABLE, Declaration, immediate_fields, kinds_of
 from compiler.ops.arithmetic import PARAM
-from compiler.te import Binary, Cast, Const, Read, Var, is_float, is_integer, record_fields, walk
+from compiler.te import (Binary, Cast, Const, Expr, Read, Var, is_float, is_integer, record_fields,
+                         substitute, walk)
 from compiler.tensorize import Intrinsic, Operand
+from compiler.tensorize.cover import Uncovered, cover, leaf
 
 __all__ = ["RESERVED", "RULES", "DeclarationError", "built", "require", "require_names",
            "typed"]
@@ -333,10 +335,38 @@ def _bools_are_not_numbers(config, declaration, forms) -> Iterator[str]:
                        f"integer")
 
 
+def _matches_are_found(config, declaration, forms) -> Iterator[str]:
+    """What a pattern becomes must be one instruction: the compiler finds the numbers of immediates
+    in the expression, where each stands by itself."""
+    pattern, stored = declaration.pattern, config.elements["res"]
+    if pattern is None:
+        return
+    operands = [forms[0].operand(name) for name in ("a", "b")
+                if any(operand.name == name for operand in forms[0].operands)]
+    scopes = [next((scope for scope in ("res", "acc") if scope in operand.scopes), "")
+              for operand in operands]
+    for operand, scope in zip(operands, scopes, strict=True):
+        if not scope:
+            yield (f"Operand {operand.name} of {declaration.name} must live in res or acc to match "
+                   f"something")
+            return
+    known: dict[Var, Expr] = {
+        Var(f"x{place}", "int32"): Cast(leaf(f"x{place}", stored, scope), "int32")
+        for place, scope in enumerate(scopes)}
+    known |= {field.var: Const(min(field.high, 5 + 3 * place), field.dtype)
+              for place, field in enumerate(pattern.fields)}
+    try:
+        cover(Cast(substitute(pattern.body, known), stored), forms[:1], "out", lambda step: (1,))
+    except Uncovered:
+        yield (f"Value of {declaration.name} must read each of "
+               f"{', '.join(field.name for field in pattern.fields)} by itself somewhere to match "
+               f"something: their numbers are found in the expression")
+
+
 RULES: tuple[Rule, ...] = (
     _forms_are_of_their_declaration, _bytes_are_moved_as_they_are, _an_opcode_has_one_body,
     _loops_are_in_the_word, _machines_have_no_features, _names_differ, _immediates_are_fields,
     _operands_are_entries, _floats_are_rounded_before_out, _two_fields_address_two_operands,
     _accumulating_takes_the_port_of_acc, _values_read_what_is_declared,
-    _vector_reduces_over_lanes, _bools_are_not_numbers)
+    _vector_reduces_over_lanes, _bools_are_not_numbers, _matches_are_found)
 """Every rule, in the order of checking."""

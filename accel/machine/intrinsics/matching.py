@@ -30,11 +30,11 @@ def pattern_of(name: str, value: Callable[..., Expr], names: Sequence[str],
         if other not in ("a", "b", *fields):
             raise ValueError(f"Vector operation {name} must take a, b and immediates alone to "
                              f"match something, not {other}")
-    operands = [operand for operand in names if operand in ("a", "b")]
+    operands = [operand for operand in ("a", "b") if operand in names]
     inputs = _parameters("Matches", name, matches)
     if len(inputs) != len(operands):
-        raise ValueError(f"Matches of {name} must take {len(operands)} numbers, as it has the "
-                         f"operands {', '.join(operands)}, not {len(inputs)}")
+        raise ValueError(f"Matches of {name} must take as many numbers as it has operands, "
+                         f"{', '.join(operands)}, not {', '.join(inputs) or 'none'}")
     variables = tuple(Var(each, "float32") for each in inputs)
     real = _real(name, matches(*variables), variables)
     scalars = tuple(fields[each] for each in names if each in fields)
@@ -88,8 +88,8 @@ def _told(name: str, immediates: Immediates | None, scalars: Sequence[Immediate]
                              f"{', '.join(wanted)} are where it matches")
         return lambda *quantized: {}
     if len(_parameters("Immediates", name, immediates)) != count + 1:
-        raise ValueError(f"Immediates of {name} must be a function of {count} inputs and the "
-                         f"result, each with scale and zp")
+        raise ValueError(f"Immediates of {name} must be a function of what it matches, "
+                         f"{count} quantized and then the result, each with scale and zp")
     try:
         given = immediates(*(Stored("", 1 / 16, 0, stored) for _ in range(count + 1)))
     except (ValueError, ArithmeticError):       # none for these scales
