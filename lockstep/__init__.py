@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from compiler.files import FileError
     from compiler.frontend.onnx_import import ImportRefused
     from compiler.native import BuildError
-    from compiler.quantize import quantize
     from compiler.quantize.refusal import QuantizeRefused
     from runtime import compile, load
     from runtime.artifact.container import ArtifactError
+    from runtime.quantization import quantize
     from runtime.targets import TargetError
     from runtime.device import DeviceError
     from runtime.module import InputError
@@ -34,7 +34,7 @@ __all__ = ["AccelConfig", "ArgumentError", "ArtifactError", "BuildError", "Confi
 _HOMES = {
     "AccelConfig": "accel.machine.config", "Machine": "accel.machine.machine",
     "assemble": "accel.mapping.target", "compile": "runtime", "load": "runtime",
-    "preset": "accel.machine.config", "quantize": "compiler.quantize",
+    "preset": "accel.machine.config", "quantize": "runtime.quantization",
     "vector_op": "accel.machine.intrinsics",
     "ArgumentError": "compiler.errors", "ArtifactError": "runtime.artifact.container",
     "BuildError": "compiler.native", "ConfigError": "accel.machine.config",

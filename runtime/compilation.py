@@ -28,7 +28,8 @@ from compiler.graph.pipeline import AfterStage
 from compiler.graph.placement import Pins
 from compiler.graph.room import require_room
 from compiler.plans import OWN, Plans, Recorder
-from compiler.quantize import QuantizeRefused, quantize
+from compiler.quantize import QuantizeRefused
+from compiler.quantize.quantizer import quantize as quantize_for_any
 from compiler.quantize.sets import CalibrationSet
 from runtime.arguments import require_kind, require_settings, require_targets, shapes_of
 from runtime.auto import OBJECTIVES
@@ -38,6 +39,7 @@ from runtime.device import Device, SimulatedDevice, require_options, simulator
 from runtime.link import LINK, Link
 from runtime.module import Module, Settings, Step
 from runtime.pipeline import Built, Compile, Divide, LayOut, build, pipeline
+from runtime.quantization import quantize
 from runtime.targets import Placed, Targets, accelerator, request
 
 __all__ = ["compile", "compile_for", "compile_graph", "compile_on", "module_of", "quantized"]
@@ -78,7 +80,8 @@ def compile(model: Model, target: str = "accel", *,       # noqa: A001
         that of one of many (`Module.run_many`), which the busiest target decides.
     plans : where targets take their schedules from: see `compiler.plans`.
     calibration : samples by which a float model is quantized first, as `compiler.quantize.quantize`
-        takes them; with `options` of that, such as ``keep_float`` or ``observer``.
+        takes them, for the first accelerator; with `options` of that, such as ``keep_float`` or
+        ``observer``.
 
     Raises ArgumentError for an option that is not known or not of its kind, TargetError, and
     ImportRefused for the model; every refusal is a `compiler.errors.Error`.
@@ -95,8 +98,9 @@ def compile(model: Model, target: str = "accel", *,       # noqa: A001
     targets = wanted.placed(lambda machine: SimulatedDevice(machine, simulate), threads, link,
                             plans=plans)
     if calibration is not None:
-        graph = quantized(model, calibration, shapes, example_inputs=example_inputs, bind=bind,
-                          **quantizer)
+        machines = wanted.machines
+        graph = quantized(model, calibration, shapes, machine=machines[0] if machines else None,
+                          example_inputs=example_inputs, bind=bind, **quantizer)
     elif quantizer:
         raise QuantizeRefused(f"{', '.join(quantizer)} must come with calibration samples")
     else:
@@ -104,18 +108,19 @@ def compile(model: Model, target: str = "accel", *,       # noqa: A001
     return compile_on(graph, targets, wanted.auto, objective=objective, **settings)
 
 
-QUANTIZER = tuple(name for name, parameter in signature(quantize).parameters.items()
+QUANTIZER = tuple(name for name, parameter in signature(quantize_for_any).parameters.items()
                   if parameter.kind == parameter.KEYWORD_ONLY)
 """Options of `compiler.quantize.quantize`."""
 
 
 def quantized(model: Model, calibration: CalibrationSet, shapes: Mapping[str, int] | None = None,
-              arrays: Mapping[str, np.ndarray] | None = None, **options) -> Graph:
-    """Quantizes a float network; returns the imported int8 network, named after its file.
+              arrays: Mapping[str, np.ndarray] | None = None, machine: Machine | None = None,
+              **options) -> Graph:
+    """Quantizes a float network, for a machine; returns the int8 network, named after its file.
     Dimensions that `shapes` leave open have the extents of `arrays`, by the name of the input;
-    `options` as `compiler.quantize.quantize` has them.
+    `options` as `runtime.quantization.quantize` has them.
     """
-    result = quantize(model, calibration, **options)
+    result = quantize(model, calibration, machine=machine, **options)
     graph = result.graph_of(shapes_of(shapes), arrays)
     return replace(graph, notes=(result.hindrance, *graph.notes)) if result.hindrance else graph
 

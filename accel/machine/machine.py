@@ -17,6 +17,7 @@ from accel.machine import isa, rules
 from accel.machine.config import LEFT_OUT, AccelConfig, ConfigError
 from accel.machine.intrinsics import SHIPPED, Declaration, kinds_of
 from compiler.lazy import cached_property
+from compiler.ops.patterns import Pattern
 from compiler.tensorize import Intrinsic
 
 __all__ = ["FINISH", "Machine", "MachineRecord"]
@@ -150,6 +151,11 @@ class Machine:
     def own(self) -> frozenset[str]:
         """The names of the instructions that are not the shipped ones."""
         return frozenset(d.name for d in self.declarations if d not in SHIPPED)
+
+    @cached_property
+    def patterns(self) -> tuple[Pattern, ...]:
+        """What instructions match in float networks, in order of opcodes."""
+        return tuple(d.pattern for d in self.declarations if d.pattern is not None)
 
     @cached_property
     def text(self) -> str:

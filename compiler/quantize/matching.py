@@ -9,7 +9,6 @@ between, or a difference below a thousandth of a percent, is not seen.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from itertools import permutations
 
 import numpy as np
@@ -118,9 +117,9 @@ class _Search:
         return sorted(read, key=lambda value: self.places.get(value, -1))
 
     def _fits(self, result: str, sources: Sequence[str]) -> bool:
-        types = [self.graph.values[value] for value in sources]
-        whole = reduce(common_shape, (type_.shape for type_ in types))
-        return (all(type_.dtype == "float32" for type_ in types)
+        first, *rest = (self.graph.values[value] for value in sources)
+        whole = common_shape(first.shape, rest[0].shape) if rest else first.shape
+        return (all(type_.dtype == "float32" for type_ in (first, *rest))
                 and whole == self.graph.values[result].shape)
 
     def _agrees(self, pattern: Pattern, region: frozenset[str], sources: Sequence[str],

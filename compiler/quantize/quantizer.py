@@ -188,6 +188,7 @@ def quantize(model: Any, calibration: CalibrationSet, *,
         by the names of layers, as for `keep_float`, ``*`` for all but these two.
     sparsity : ``2:4`` keeps the two largest weights of each four input channels in a row, in all
         layers but the first and the last; the figures compare with the pruned float network.
+        ``none`` keeps all, for any machine.
     activation_bits : 8, or 16 for int16 activations with zero point 0, for a machine whose
         instructions are declared for these.
     patterns : what instructions of a machine match; where a layer does, it has their meaning.

@@ -23,8 +23,8 @@ Sparsity = tuple[int, int]
 
 
 def pattern_of(given: object) -> Sparsity | None:
-    """The pattern of a text ``2:4``; None where there is none."""
-    if given is None:
+    """The pattern of a text ``2:4``; None for none of it, or ``none``."""
+    if given is None or given == "none":
         return None
     parts = given.split(":") if isinstance(given, str) else []
     if len(parts) != 2 or not all(part.isdecimal() and len(part) < 3 for part in parts) or not (

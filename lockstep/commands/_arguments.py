@@ -95,9 +95,10 @@ def add_quantizer(parser: argparse._ActionsContainer) -> None:
              "layer (repeatable); with a budget, the layers that hurt most get 8 until it is met")
     add("--sparsity", metavar="N:M",
         help="2:4 keeps the two largest weights of each four input channels in a row, in all "
-             "layers but the first and the last")
+             "layers but the first and the last; none keeps all, also for a machine that needs "
+             "sparse weights")
     add("--activation-bits", type=int, choices=(8, 16),
-        help="bits of activations (default 8); 16 for a machine with instructions for int16")
+        help="bits of activations (default those that the machine stores, else 8)")
 
 
 def quantizer_options(args: argparse.Namespace) -> dict[str, Any]:

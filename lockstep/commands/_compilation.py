@@ -46,7 +46,7 @@ def imported(args: argparse.Namespace, arrays: Mapping[str, Any] | None = None) 
         return graph_of(args.model, shapes, bind=bind, arrays=arrays)
     from lockstep.commands.quantize import watching
 
-    return quantized(args.model, args.calibration, shapes, arrays,
+    return quantized(args.model, args.calibration, shapes, arrays, machine=machine_of(args),
                      watch=watching(args.model.name), bind=bind, **options)
 
 

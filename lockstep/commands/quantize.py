@@ -10,8 +10,8 @@ from dataclasses import asdict
 from typing import Any
 
 from compiler.files import whole_file
-from lockstep.commands._arguments import (CALIBRATION, add_bind, add_quantizer, add_verbose,
-                                          quantizer_options)
+from lockstep.commands._arguments import (CALIBRATION, add_bind, add_machine, add_quantizer,
+                                          add_verbose, quantizer_options)
 from lockstep.lines import counted, say
 from lockstep.commands._table import show_table
 from lockstep.paths import input_file, model_file, output_file
@@ -34,10 +34,12 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
              "trust it like a program")
     add("--calibration", type=input_file, nargs="+", required=True, metavar="FILE",
         help=CALIBRATION)
+    add_machine(parser, "that the network is quantized for: bits of activations, sparse weights, "
+                        "and what its instructions match follow from it", None)
     add_quantizer(parser)
     add_bind(parser)
     add_verbose(parser)
-    parser.set_defaults(observer="minmax", percentile=99.99, activation_bits=8)
+    parser.set_defaults(observer="minmax", percentile=99.99)
     add("--report", type=output_file, metavar="FILE.html", help="write one page with the picture")
     add("--json", type=output_file, metavar="R.json", help="write the report as JSON")
     add("-o", "--output", type=output_file, required=True, metavar="OUT.onnx",
@@ -50,13 +52,18 @@ def run(args: argparse.Namespace) -> int:
         from lockstep.report import require_plotly
 
         require_plotly()
-    from compiler.quantize import quantize
+    from compiler.quantize.quantizer import quantize
 
-    quantization = quantize(
-        args.model, args.calibration, **quantizer_options(args), bind=dict(args.bind),
-        watch=watching(args.model.name))
+    options = quantizer_options(args)
+    if args.machine:
+        from accel.machine.loading import load_machine
+        from accel.mapping.quantizing import quantizer_options as options_for
+
+        options = options_for(load_machine(args.machine), options)
+    quantization = quantize(args.model, args.calibration, **options, bind=dict(args.bind),
+                            watch=watching(args.model.name))
     data = quantization.model.SerializeToString(deterministic=True)
-    figures = _figures(args, quantization) | {"sha256": hashlib.sha256(data).hexdigest()}
+    figures = _figures(args, options, quantization) | {"sha256": hashlib.sha256(data).hexdigest()}
     with whole_file(args.output) as file:
         file.write(data)
     if args.json:
@@ -84,15 +91,16 @@ def watching(model: str):
     return watch
 
 
-def _figures(args: argparse.Namespace, quantized) -> dict[str, Any]:
+def _figures(args: argparse.Namespace, options: Mapping[str, Any], quantized) -> dict[str, Any]:
     return {
+        "machine": args.machine and str(args.machine),
         "model": str(args.model), "output": str(args.output), "observer": args.observer,
         "percentile": args.percentile if args.observer == "percentile" else None,
         "equalize": args.equalize, "equalized_pairs": quantized.equalized,
         "bias_correction": args.bias_correction, "budget": args.budget,
         "keep_float": args.keep_float, "weight_bits": args.weight_bits,
-        "sparsity": args.sparsity, "sparse": list(quantized.sparse),
-        "activation_bits": args.activation_bits,
+        "sparsity": options.get("sparsity"), "sparse": list(quantized.sparse),
+        "activation_bits": options.get("activation_bits", 8),
         "fell_back": list(quantized.fell_back),
         "fixed": quantized.fixed, "hindrance": quantized.hindrance, "samples": quantized.samples,
         "agreement": quantized.agreement,
@@ -110,7 +118,11 @@ def _show(figures: Mapping[str, Any], verbose: bool) -> None:
                ("layer", "operator", "numbers", *numbers), rows, left=3)
     in_float = [(layer["name"], layer["op"], layer["reason"]) for layer in figures["layers"]
                 if layer["reason"]]
-    for line in (*counted("in float", in_float, verbose), *_summary(figures)):
+    declined = [(layer["name"], layer["op"], layer["declined"]) for layer in figures["layers"]
+                if layer["declined"]]
+    for line in (*counted("in float", in_float, verbose),
+                 *counted("without the machine's instruction", declined, verbose),
+                 *_summary(figures)):
         say(line)
 
 
@@ -137,6 +149,11 @@ def _summary(figures: Mapping[str, Any]) -> Iterator[str]:
         yield f"{len(narrow)} of {len(layers)} layers with weights of fewer than 8 bits"
     if figures["sparse"]:
         yield f"{len(figures['sparse'])} of {len(layers)} layers with {figures['sparsity']} weights"
+    for name in dict.fromkeys(layer["by"] for layer in layers if layer["by"]):
+        own = [layer for layer in layers if layer["by"] == name]
+        worst = max(layer["steps_off"] for layer in own)
+        yield (f"{len(own)} of {len(layers)} layers by {name}: at most {worst} "
+               f"{'step' if worst == 1 else 'steps'} from what it matches")
     if figures["equalize"]:
         yield f"{figures['equalized_pairs']} pairs of layers equalized"
     if figures["fell_back"]:

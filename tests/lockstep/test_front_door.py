@@ -14,10 +14,10 @@ from compiler.errors import ArgumentError, Error
 from compiler.files import FileError
 from compiler.frontend.onnx_import import ImportRefused
 from compiler.native import BuildError
-from compiler.quantize import quantize
 from compiler.quantize.refusal import QuantizeRefused
 from runtime import compile, load
 from runtime.artifact.container import ArtifactError
+from runtime.quantization import quantize
 from runtime.targets import TargetError
 from runtime.device import DeviceError
 from runtime.module import InputError

@@ -1,0 +1,69 @@
+"""What a machine says about how a network is quantized for it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from accel.machine.machine import Machine
+from accel.mapping.weights import Slots, slots_of
+from compiler.quantize.refusal import QuantizeRefused
+from compiler.quantize.sparsity import Sparsity, pattern_of
+from compiler.quantize.weight_bits import bits_by_name
+
+__all__ = ["quantizer_options", "sparsity_of"]
+
+ACTIVATION_BITS = {"int8": 8, "int16": 16}
+
+
+def quantizer_options(machine: Machine, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of `compiler.quantize.quantize` for a machine: those that are given, the bits of
+    activations that its instructions store, a pattern of weights where all its products are of
+    sparse ones, and what its instructions match. Raises QuantizeRefused for what the machine cannot
+    have.
+    """
+    config, options = machine.config, dict(given)
+    name, stored = config.name, config.output
+    if stored not in ACTIVATION_BITS:
+        raise QuantizeRefused(f"machine {name} must store integers for a network that is quantized "
+                              f"for it, not {stored}")
+    bits = options.setdefault("activation_bits", ACTIVATION_BITS[stored])
+    if bits != ACTIVATION_BITS[stored]:
+        raise QuantizeRefused(f"activation bits must be {ACTIVATION_BITS[stored]} for machine "
+                              f"{name}, whose instructions store {stored}, not {bits!r}")
+    for narrow in bits_by_name(options.get("weight_bits", 8)).values():
+        if narrow not in config.weight_bits:
+            known = " or ".join(map(str, config.weight_bits))
+            raise QuantizeRefused(f"weight bits must be {known} for machine {name}, which loads no "
+                                  f"others, not {narrow}")
+    needed, taken = sparsity_of(machine)
+    pattern = pattern_of(options.get("sparsity"))
+    if pattern and not taken:
+        raise QuantizeRefused(f"sparsity must be none for machine {name}, which multiplies zeros "
+                              f"like other weights, not {options['sparsity']}")
+    if "sparsity" not in options and needed:
+        options["sparsity"] = ":".join(map(str, needed))
+    return {"patterns": machine.patterns, **options}
+
+
+def sparsity_of(machine: Machine) -> tuple[Sparsity | None, list[Sparsity]]:
+    """The pattern of weights without which every product of the machine takes several passes, None
+    where there is none; and the patterns of all products that have one.
+    """
+    products = [slots for body in machine.of_unit("gemm") if (slots := slots_of(body)) is not None]
+    patterns = [_pattern(slots) for slots in products]
+    sparse = [pattern for pattern in patterns if pattern]
+    return (sparse[0] if sparse and all(patterns) else None), sparse
+
+
+def _pattern(slots: Slots) -> Sparsity | None:
+    """How many of how many neighbouring inputs a product has terms for; None where for all."""
+    reached = slots.codes >= 0
+    size = int(reached[0, 0].sum())
+    if not size or reached.shape[2] % size:
+        return None
+    groups = reached.reshape(*reached.shape[:2], -1, size)
+    counts = groups.all(axis=-1).sum(axis=1)        # terms of each group of inputs
+    stays = int(counts[0, 0])
+    whole = (groups.all(axis=-1) == groups.any(axis=-1)).all() and np.all(counts == stays)
+    return (stays, size) if whole and 0 < stays < size else None
