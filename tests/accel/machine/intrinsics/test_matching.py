@@ -62,7 +62,9 @@ def with_zp(a, zp):
      "Immediates of vector operation own must come with matches: what they are follows from the "
      "scales of what it matches"),
     (lambda a: a, {"matches": half, "stored": "bfloat16"},
-     "Vector operation own must be of integers to match something, not of bfloat16"),
+     "Vector operation own must compute in int32 to match something, not in float32"),
+    (lambda a: a, {"matches": half, "accumulator": "int40"},
+     "Vector operation own must compute in int32 to match something, not in int40"),
     (lambda a, table: table[a & 255], {"matches": half},
      "Vector operation own must take a, b and immediates alone to match something, not table"),
     (lambda a, bias: a + bias, {"matches": half},
