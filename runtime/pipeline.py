@@ -154,8 +154,9 @@ def pipeline(targets: Targets, pins: Pins | None = None, auto: bool = False,
              integerize: bool = True, pipelined: bool = False) -> tuple[PipelineStage, ...]:
     """The whole list, for these targets."""
     auto = auto and len(targets.names) > 1
-    return (*standard_passes(integerize), Divide(targets, pins, auto, pipelined=pipelined),
-            LayOut(targets), Compile(targets, integerize))
+    return (*standard_passes(integerize, targets.accumulator_bits),
+            Divide(targets, pins, auto, pipelined=pipelined), LayOut(targets),
+            Compile(targets, integerize))
 
 
 def build(stages: Sequence[PipelineStage], graph: Graph, after: AfterStage | None = None) -> Built:

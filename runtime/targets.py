@@ -31,8 +31,10 @@ from compiler.errors import Error
 from compiler.graph.graph import Graph
 from compiler.graph.layout import Borders
 from compiler.graph.partition import Segment, subgraph
+from compiler.ops.integer_forms import ACCUMULATOR_BITS
 from compiler.plans import OWN, Plans
 from compiler.target import ACCEL, HOST, Measure, Prices, Target
+from compiler.te import bits
 from runtime.link import LINK, Link
 from runtime.prices import AccelPrices, MeasuredPrices
 
@@ -89,6 +91,13 @@ class Targets:
     def device(self) -> Device | None:
         """The device of the accelerator; None where there is none."""
         return self[ACCEL].device if ACCEL in self.names else None
+
+    @property
+    def accumulator_bits(self) -> int:
+        """The bits of the widest sums that a target forms, at least those of operators."""
+        device = self.device
+        own = bits(device.machine.config.accumulator) if device else 0
+        return max(ACCUMULATOR_BITS, own)
 
     @property
     def can_be_saved(self) -> bool:

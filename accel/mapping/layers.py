@@ -25,6 +25,7 @@ from accel.mapping.operators.products import Planes
 from accel.mapping.operators.transposed import Phases, phases
 from accel.mapping.row_selection import is_row_function, select_rows
 from accel.mapping.schedules import Tiles, cost_of, schedule, shape_of, tiles_of
+from accel.mapping.sums import require_sums
 from accel.mapping.selection import Selection, is_elementwise, note_of, select
 from accel.mapping.views import Stored, View, images, rows
 from accel.mapping.weights import in_entries, multipliers_of, products_of
@@ -33,7 +34,7 @@ from compiler.graph.passes.pads import sides_of
 from compiler.ir import Tensorized, walk_stmts
 from compiler.ops.arithmetic import PARAM
 from compiler.schedule import ScheduleError
-from compiler.te import numpy_dtype
+from compiler.te import bits, numpy_dtype
 from compiler.tensorize import Intrinsic
 
 __all__ = ["LAYERS", "MappedLayer", "build_layers", "forms_of", "refusal"]
@@ -273,9 +274,10 @@ def _one_matrix(a: View, b: View, z: View) -> tuple[View, View, View]:
 
 def _check_planes(planes: Planes, blocks: Blocks) -> None:
     worst = 128 * 128 * planes.count * planes.blocks(blocks) * blocks.block_in
-    if worst + abs(planes.bias(blocks)) >= 2**31:
+    most = 2**(min(bits(blocks.accumulator), 32) - 1)
+    if worst + abs(planes.bias(blocks)) >= most:
         raise LoweringError(f"its accumulator could reach {worst} with the zero points "
-                            f"{planes.a_zp} and {planes.b_zp}, beyond {2**31 - 1}")
+                            f"{planes.a_zp} and {planes.b_zp}, beyond {most - 1}")
 
 
 def _rows_within(operator: BlockedOperator, z: View, blocks: Blocks,
@@ -686,6 +688,7 @@ def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
     """
     value, blocks = node.outputs[0], blocks_of(machine.config)
     _require_products(node, graph, machine.config)
+    require_sums(node, graph, machine.config.accumulator)
     if node.name in known.copies:
         return (_copy(node, graph, known, blocks),)
     if known.moves_nothing(node):

@@ -26,7 +26,8 @@ LAST = {PLAIN: PLAIN_ROWS, BLOCKED: BLOCKED_LAST}
 
 
 def blocks_of(config: AccelConfig) -> Blocks:
-    return Blocks(config.batch, config.block_in, config.block_out, config.output, config.weight)
+    return Blocks(config.batch, config.block_in, config.block_out, config.output, config.weight,
+                  accumulator=config.accumulator)
 
 
 def to_plain(tensor: np.ndarray) -> np.ndarray:

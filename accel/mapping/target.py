@@ -36,7 +36,7 @@ from compiler.graph.graph import Graph, Node
 from compiler.ir import Program
 from compiler.plans import OWN, Plans
 from compiler.target import ACCEL
-from compiler.te import Buffer, numpy_dtype
+from compiler.te import Buffer, is_float, numpy_dtype
 
 __all__ = ["AccelTarget", "CompiledSegment", "assemble"]
 
@@ -93,8 +93,8 @@ class AccelTarget:
     def refusal(self, graph: Graph, node: Node) -> str | None:
         """None when the accelerator takes the node, else the reason why not."""
         accumulator = self.machine.config.accumulator
-        if accumulator != "int32":
-            return f"acc of the machine holds {accumulator}; layers are summed in int32"
+        if is_float(accumulator):
+            return f"acc of the machine holds {accumulator}; layers are summed in integers"
         blocks = blocks_of(self.machine.config)
         forms = _forms(graph, blocks)
         reason = refusal(graph, node, forms)

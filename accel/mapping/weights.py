@@ -17,7 +17,7 @@ from accel.machine.machine import Machine
 from accel.mapping.lowering import LoweringError
 from accel.mapping.operators.blocked import Blocks, Product
 from compiler.ir.arithmetic import apply_expr
-from compiler.te import Binary, Cast, Expr, Read, Reduce, Var, walk
+from compiler.te import Binary, Cast, Expr, Read, Reduce, Var, numpy_dtype, walk
 from compiler.tensorize import Intrinsic
 
 __all__ = ["Slots", "in_entries", "multipliers_of", "products_of", "slots_of"]
@@ -106,7 +106,7 @@ def _multiplies(body: Intrinsic) -> bool:
     if any(node.indices != whole for node in reads) or set(whole) & (
             set(walk(body.value)) - {index for node in reads for index in node.indices}):
         return False
-    every = np.arange(-128, 128, dtype=np.int32)
+    every = np.arange(-128, 128).astype(numpy_dtype(names["a"].dtype))
     a, b = every.reshape(-1, 1), every.reshape(1, -1)
     known = {node: {"a": a, "b": b}[node.buffer.name] for node in reads}
     try:
@@ -134,7 +134,7 @@ def in_entries(weights: np.ndarray, blocks: Blocks) -> tuple[np.ndarray, Blocks]
 def slots_of(body: Intrinsic) -> Slots | None:
     """The slots of a product; None where it is none, or where slots share what they need."""
     match body.value:
-        case Reduce("sum", Binary("mul", Cast(Read() as x, "int32"), Cast(Read() as w, "int32")),
+        case Reduce("sum", Binary("mul", Cast(Read() as x), Cast(Read() as w)),
                     ((Var(), _),)) if body.update == "sum" and len(body.operands) == 2:
             pass
         case _:

@@ -24,6 +24,7 @@ from compiler.graph.passes.sequences import SequencesAsImages
 from compiler.graph.passes.sink_dequantize import SinkDequantize
 from compiler.graph.passes.transpose_weights import TransposeWeights
 from compiler.graph.verify import verify
+from compiler.ops.integer_forms import ACCUMULATOR_BITS
 
 __all__ = ["AfterStage", "Pass", "PipelineStage", "dump_into", "optimize", "run", "standard_passes"]
 
@@ -48,11 +49,13 @@ class Pass(Protocol):
     def __call__(self, graph: Graph, /) -> Graph: ...
 
 
-def standard_passes(integerize: bool = True) -> tuple[Pass, ...]:
+def standard_passes(integerize: bool = True, accumulator_bits: int = ACCUMULATOR_BITS
+                    ) -> tuple[Pass, ...]:
     """The passes over every imported network, in order; without `integerize` ONNX's float
-    semantics hold.
+    semantics hold. Some target forms sums of `accumulator_bits`.
     """
-    to_integers: tuple[Pass, ...] = (ReductionsAsPools(), SinkDequantize(), Integerize())
+    to_integers: tuple[Pass, ...] = (ReductionsAsPools(), SinkDequantize(),
+                                     Integerize(accumulator_bits))
     return (
         FoldConstants(dequantize=False),
         GathersAsSlices(),

@@ -17,8 +17,9 @@ PARAM = te.record("param", bias="int32", mult="uint16", shift="uint8")
 def requantize(acc: Expr, bias: Expr, mult: Expr, shift: Expr, zp, lo, hi) -> Expr:
     """``clamp(zp + rhe((acc + bias) * mult / 2**shift), lo, hi)`` as int32.
 
-    `acc` and `bias` are int32 (their sum has 33 bits), `mult` is uint16, `shift` uint8 of which
-    six bits count; `zp`, `lo`, `hi` are expressions of at most 32 bits, or numbers of 16.
+    `acc` is an integer of at most 48 bits, `bias` int32 (so that int64 holds all), `mult` uint16,
+    `shift` uint8 of which six bits count; `zp`, `lo`, `hi` are expressions of at most 32 bits, or
+    numbers of 16.
     """
     total = acc.astype("int64") + bias.astype("int64")
     scaled = te.rshift_rne(total * mult.astype("int64"), (shift & 63).astype("int64"))

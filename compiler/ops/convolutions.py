@@ -16,7 +16,7 @@ from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, St
                                         weighted)
 from compiler.ops.node import Node, TensorType
 from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator, Shapes
-from compiler.ops.requantization import check_padded, clamp_of, multipliers, wrapped
+from compiler.ops.requantization import check_padded, clamp_of, multipliers, sums_of, wrapped
 from compiler.ops.rules import Types, need, need_arity, need_dtype, need_rank
 from compiler.ops.sums import kept, narrowed, sum_dtype
 from compiler.ops.weights import CONVOLVED, TRANSPOSED
@@ -135,7 +135,7 @@ def _convtranspose2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 
 def _qconv2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
-    """``x`` and ``w`` as `conv2d`; ``bias``, ``mult``, ``shift`` [Co]; sums wrap at 32 bits."""
+    """``x`` and ``w`` as `conv2d`; ``bias``, ``mult``, ``shift`` [Co]; sums wrap."""
     return _requantized(_convolved, attrs, inputs, name)
 
 
@@ -157,7 +157,7 @@ def _biased(sums: Sums, attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 def _requantized(sums: Sums, attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     x, w, bias, mult, shift = inputs
-    acc = sums(attrs, x, w, attrs["pad_value"], "int32", f"{name}_acc")
+    acc = sums(attrs, x, w, attrs["pad_value"], sums_of(attrs), f"{name}_acc")
     return te.compute(acc.shape, lambda n, c, h, w: requantize(
         acc[n, c, h, w], bias[c], mult[c], shift[c],
         attrs["zp"], attrs["lo"], attrs["hi"]).astype(inputs[0].dtype), name)
@@ -300,7 +300,8 @@ def _biased_sums(sums: Array, bias: Array | None) -> Array:
 
 def _requantized_sums(attrs, dtype: np.dtype, sums: Array, *parameters: Array) -> Array:
     bias, mult, shift = (along(v, 4, 1) for v in parameters)
-    return requantized_array(wrapped(sums) + bias, mult, shift, *clamp_of(attrs), dtype)
+    total = wrapped(sums, sums_of(attrs)) + bias
+    return requantized_array(total, mult, shift, *clamp_of(attrs), dtype)
 
 
 def _convolved_sums(attrs, x: Array, w: Array, value) -> Array:
@@ -374,8 +375,8 @@ def _conv_meaning(attrs: Attributes, x: Array, w: Array) -> Array:
 def _conv2d_integer(view: QuantizedInputs, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
     x = view.activation(node.inputs[0])
     weight, scales = view.weight(node.inputs[1], axis=0)
-    constants = weighted(view, node.inputs[2:], x, weight, scales, out)
-    attrs = {**node.attrs, "pad_value": x.zp, **clamp_to(out, bounds)}
+    sums, constants = weighted(view, node.inputs[2:], x, weight, scales, out)
+    attrs = {**node.attrs, **sums, "pad_value": x.zp, **clamp_to(out, bounds)}
     return IntegerNode("qconv2d", (x.value,), attrs, constants)
 
 
@@ -384,9 +385,9 @@ def _convtranspose2d_integer(view: QuantizedInputs, node: Node, out: Stored,
     """ONNX has the scales along an axis of a group's outputs: every group has the same."""
     x, group = view.activation(node.inputs[0]), node.attrs.get("group", 1)
     weight, scales = view.weight(node.inputs[1], axis=1)
-    constants = weighted(view, node.inputs[2:], x, _outputs_first(weight, group),
-                         np.tile(scales, group), out)
-    attrs = {**node.attrs, "pad_value": x.zp, **clamp_to(out, bounds)}
+    sums, constants = weighted(view, node.inputs[2:], x, _outputs_first(weight, group),
+                               np.tile(scales, group), out)
+    attrs = {**node.attrs, **sums, "pad_value": x.zp, **clamp_to(out, bounds)}
     return IntegerNode("qconvtranspose2d", (x.value,), attrs, constants)
 
 
@@ -427,14 +428,14 @@ OPERATORS = (
     Operator(
         name="qconv2d", summary="convolution of int8 images, a multiplier for each channel",
         inputs="x, w [Co,Ci/group,kh,kw], bias, mult, shift [Co]",
-        attributes="as conv2d, pad_value, zp, lo, hi",
+        attributes="as conv2d, pad_value, zp, lo, hi, sums (int32)",
         define=_qconv2d, meaning=_qconv2d_meaning, type=_qconv2d_type, numbers=Numbers.INTEGER,
         kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers, pixelwise=_is_pointwise,
         pads=lambda attrs: attrs["pad_value"]),
     Operator(
         name="qconvtranspose2d", summary="transposed convolution of int8 images",
         inputs="x, w [Co,Ci/group,kh,kw], bias, mult, shift [Co]",
-        attributes="as convtranspose2d, pad_value, zp, lo, hi",
+        attributes="as convtranspose2d, pad_value, zp, lo, hi, sums (int32)",
         define=_qconvtranspose2d, meaning=_qconvtranspose2d_meaning, type=_qconvtranspose2d_type,
         numbers=Numbers.INTEGER, kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers),
     Operator(

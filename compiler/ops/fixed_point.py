@@ -2,7 +2,8 @@
 
 Requantization is `clamp(zp + rhe((acc + bias) * mult / 2**shift), lo, hi)` with rhe = round half to
 even of the exact value, once. The sum fits 33 bits and the product 49, so float64 holds every
-step exactly and `rint` is rhe. docs/machine.md, section Numbers, is the source.
+step exactly and `rint` is rhe; sums of up to 48 bits are int64. docs/machine.md, section Numbers,
+is the source.
 """
 
 import math
@@ -10,6 +11,7 @@ import math
 import numpy as np
 
 from compiler.errors import Error
+from compiler.ir.arithmetic import apply_binary
 
 __all__ = ["MAX_MULTIPLIER", "MAX_SHIFT", "MIN_MULTIPLIER", "STORED", "ScaleRefused",
            "add_multipliers", "limits_of", "quantize_multiplier", "requantize"]
@@ -64,7 +66,11 @@ def add_multipliers(a: float, b: float) -> tuple[int, int, int]:
 
 def requantize(total: np.ndarray, mult, shift, zp: int, lo: int, hi: int,
                dtype: np.dtype | type = np.int8) -> np.ndarray:
-    """total * mult / 2**shift as int8, or another type; total is an exact integer in float64, bias
-    included."""
+    """total * mult / 2**shift as int8, or another type; total is an exact integer in float64, or of
+    up to 48 bits in int64, bias included."""
+    if total.dtype == np.int64:
+        wide = apply_binary("rshift_rne", total * np.asarray(mult, np.int64),
+                            np.asarray(shift, np.int64))
+        return np.clip(wide + zp, lo, hi).astype(dtype)
     scaled = np.ldexp(total * np.asarray(mult, np.float64), -np.asarray(shift, np.int32))
     return np.clip(np.rint(scaled) + zp, lo, hi).astype(dtype)

@@ -15,10 +15,12 @@ import numpy as np
 from compiler.ops.fixed_point import limits_of, quantize_multiplier
 from compiler.ops.node import Node
 
-__all__ = ["Bounds", "IntegerForm", "IntegerNode", "QuantizedInputs", "StaysFloat", "Stored",
-           "check_accumulator", "clamp_to", "multiplier_of", "scaled", "weighted"]
+__all__ = ["ACCUMULATOR_BITS", "Bounds", "IntegerForm", "IntegerNode", "QuantizedInputs",
+           "StaysFloat", "Stored", "check_accumulator", "clamp_to", "multiplier_of", "scaled",
+           "weighted"]
 
-ACCUMULATOR_LIMIT = 2**31 - 1
+ACCUMULATOR_BITS = 32
+"""Bits of the sums of an operator that does not say ``sums``."""
 
 
 class StaysFloat(Exception):
@@ -72,6 +74,11 @@ class QuantizedInputs(Protocol):
         """Whether the value is a constant, as it is or dequantized."""
         ...
 
+    @property
+    def accumulator_bits(self) -> int:
+        """The bits of the widest sums that any target forms, at least 32."""
+        ...
+
     def shape(self, value: str) -> tuple[int, ...]: ...
 
     def producer(self, value: str) -> Node | None: ...
@@ -91,12 +98,13 @@ def clamp_to(out: Stored, bounds: Bounds) -> dict[str, int]:
     return {"zp": out.zp, "lo": lo, "hi": hi}
 
 
-def check_accumulator(bounds: np.ndarray) -> None:
-    """StaysFloat unless |sum| + |bias| fits int32 in every channel, whatever the input."""
-    worst = int(np.argmax(bounds))
-    if not bounds[worst] <= ACCUMULATOR_LIMIT:
-        raise StaysFloat(f"its accumulator could reach {bounds[worst]:.4g} in channel {worst}, "
-                         f"beyond {ACCUMULATOR_LIMIT}")
+def check_accumulator(bounds: np.ndarray, bits: int = ACCUMULATOR_BITS,
+                      what: str = "accumulator") -> None:
+    """StaysFloat unless |sum| + |bias| fits so many bits in every channel, whatever the input."""
+    worst, limit = int(np.argmax(bounds)), 2**(bits - 1) - 1
+    if not bounds[worst] <= limit:
+        raise StaysFloat(f"its {what} could reach {bounds[worst]:.4g} in channel {worst}, "
+                         f"beyond {limit}")
 
 
 def multiplier_of(real: float, bound: float) -> tuple[int, int]:
@@ -105,19 +113,23 @@ def multiplier_of(real: float, bound: float) -> tuple[int, int]:
 
 
 def weighted(view: QuantizedInputs, biases: tuple[str, ...], x: Stored, weight: np.ndarray,
-             scales: np.ndarray, out: Stored) -> tuple[tuple[str, np.ndarray], ...]:
-    """The constants of an operator with weights [channels, ...], input zero point folded in."""
+             scales: np.ndarray, out: Stored
+             ) -> tuple[dict[str, str], tuple[tuple[str, np.ndarray], ...]]:
+    """The type of sums where 32 bits are too few, as an attribute, and the constants, of an
+    operator with weights [channels, ...], input zero point folded in."""
     steps = x.scale * scales
     bias = view.bias(biases[0], steps) if biases else np.zeros(len(steps))
     rows = weight.reshape(len(steps), -1).astype(np.int64)
     folded = bias - x.zp * rows.sum(axis=1)
     bounds = -limits_of(x.dtype)[0] * np.abs(rows).sum(axis=1) + np.abs(folded)
-    check_accumulator(bounds)
+    check_accumulator(bounds, view.accumulator_bits)
+    check_accumulator(np.abs(folded), what="bias")
     pairs = [multiplier_of(float(step) / out.scale, float(bound))
              for step, bound in zip(steps, bounds, strict=True)]
     mult, shift = (np.array(column, np.int32) for column in zip(*pairs, strict=True))
-    return (("weight", weight), ("bias", folded.astype(np.int32)), ("mult", mult),
-            ("shift", shift))
+    sums = {"sums": "int64"} if bounds.max() >= 2**(ACCUMULATOR_BITS - 1) else {}
+    return sums, (("weight", weight), ("bias", folded.astype(np.int32)), ("mult", mult),
+                  ("shift", shift))
 
 
 def scaled(op: str, x: Stored, count: int, out: Stored, bounds: Bounds) -> IntegerNode:

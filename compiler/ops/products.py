@@ -14,7 +14,7 @@ from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, St
 from compiler.ops.node import Node, TensorType
 from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator
 from compiler.ops.requantization import (check_channels, check_requantized, clamp_of, multipliers,
-                                         rescaled_array, wrapped)
+                                         rescaled_array, sums_of, wrapped)
 from compiler.ops.rules import TypeRefused, Types, need, need_arity, need_dtype, need_rank
 from compiler.ops.sums import kept, narrowed, sum_dtype
 from compiler.ops.weights import MATRIX, PRODUCT
@@ -107,9 +107,9 @@ def _dense(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 
 def _qdense(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
-    """``x`` [...,K], ``w`` [N,K]; ``bias``, ``mult``, ``shift`` [N]; sums wrap at 32 bits."""
+    """``x`` [...,K], ``w`` [N,K]; ``bias``, ``mult``, ``shift`` [N]; sums wrap."""
     x, w, bias, mult, shift = inputs
-    acc = _products(x, w, True, "int32", f"{name}_acc")
+    acc = _products(x, w, True, sums_of(attrs), f"{name}_acc")
 
     def lane(*indices):
         n = indices[-1]
@@ -221,7 +221,7 @@ def _product_sums(a: Array, b: Array) -> Array:
 
 
 def _qdense_meaning(attrs, x: Array, w: Array, bias: Array, mult: Array, shift: Array) -> Array:
-    sums = wrapped(_product_sums(x, w.T)) + bias
+    sums = wrapped(_product_sums(x, w.T), sums_of(attrs)) + bias
     return fixed_point.requantize(sums, mult, shift, *clamp_of(attrs), x.dtype)
 
 
@@ -261,8 +261,8 @@ def integer_product(view: QuantizedInputs, node: Node, out: Stored, bounds: Boun
     x = view.activation(node.inputs[0])
     weight, scales = view.weight(node.inputs[1], axis=int(transposed))
     weight = np.ascontiguousarray(weight.T) if transposed else weight
-    constants = weighted(view, bias or node.inputs[2:], x, weight, scales, out)
-    return IntegerNode("qdense", (x.value,), clamp_to(out, bounds), constants)
+    sums, constants = weighted(view, bias or node.inputs[2:], x, weight, scales, out)
+    return IntegerNode("qdense", (x.value,), clamp_to(out, bounds) | sums, constants)
 
 
 def _computed_product(view: QuantizedInputs, node: Node, out: Stored, bounds: Bounds,
@@ -299,7 +299,8 @@ OPERATORS = (
         integer=_matmul_integer),
     Operator(
         name="qdense", summary="product of int8 with a weight, a multiplier for each output",
-        inputs="x [...,K], w [N,K], bias, mult, shift [N]", attributes="zp, lo, hi",
+        inputs="x [...,K], w [N,K], bias, mult, shift [N]",
+        attributes="zp, lo, hi, sums (int32)",
         define=_qdense, meaning=_qdense_meaning, type=_qdense_type, numbers=Numbers.INTEGER,
         kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers),
     Operator(

@@ -2,9 +2,9 @@
 scale. Activations are int8, or int16; results have the type of the activation.
 
 Sums are exact: those of products stay far below 2**53, so float64 matrix products hold them in
-NumPy, and accumulators wrap to int32 as the machine's do. One multiplier for a whole tensor is
-given by the attributes ``bias``, ``mult`` and ``shift``; ``zp``, ``lo`` and ``hi`` are the zero
-point of the result and its bounds.
+NumPy, and accumulators wrap to int32, or to the type that the attribute ``sums`` says. One
+multiplier for a whole tensor is given by the attributes ``bias``, ``mult`` and ``shift``; ``zp``,
+``lo`` and ``hi`` are the zero point of the result and its bounds.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,17 @@ from compiler.te import Expr
 
 __all__ = ["check_channels", "check_clamp", "check_multiplier", "check_padded",
            "check_requantized", "check_stored", "clamp_of", "multipliers", "requantized",
-           "rescaled", "rescaled_array", "wrapped"]
+           "rescaled", "rescaled_array", "sums_of", "wrapped"]
+
+
+SUMS = ("int32", "int64")
+"""Types of the sums of products. Those in int64 have at most 48 bits, so that requantization is
+exact."""
+
+
+def sums_of(attrs: Attributes) -> str:
+    """The type in which products are summed."""
+    return attrs.get("sums", "int32")
 
 
 def check_stored(node: Node, name: str, value: int, dtype: str) -> None:
@@ -61,6 +71,8 @@ def check_channels(node: Node, types: Types) -> None:
                                     strict=True):
         need(type_.dtype in allowed, node,
              f"input {name!r} must be {' or '.join(allowed)}, not {type_.dtype}")
+    need(sums_of(node.attrs) in SUMS, node,
+         f"sums must be {' or '.join(SUMS)}, not {sums_of(node.attrs)!r}")
     check_clamp(node, types[0].dtype)
 
 
@@ -100,6 +112,7 @@ def rescaled_array(attrs, sums: np.ndarray, dtype: np.dtype | type = np.int8) ->
     return requantize(sums + attrs["bias"], attrs["mult"], attrs["shift"], *clamp_of(attrs), dtype)
 
 
-def wrapped(sums: np.ndarray) -> np.ndarray:
-    """Exact integers in float64, wrapped to int32 and back in float64."""
-    return sums.astype(np.int64).astype(np.int32).astype(np.float64)
+def wrapped(sums: np.ndarray, dtype: str = "int32") -> np.ndarray:
+    """Exact integers in float64, wrapped to int32 and back in float64; or as int64."""
+    whole = sums.astype(np.int64)
+    return whole if dtype == "int64" else whole.astype(np.int32).astype(np.float64)

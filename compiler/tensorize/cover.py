@@ -1,8 +1,8 @@
 """Instruction selection: an element's expression, computed by a composition of declared bodies.
 
 ``cover`` finds, among all compositions of `Intrinsic.value` that compute an integer expression to
-the bit, the cheapest. Every sub-expression of type int32 may be computed by an instruction of its
-own, into the scope ``acc``, and is computed once however often it is read. ::
+the bit, the cheapest. Every sub-expression of the bodies' type, that of ``acc``, may be computed by
+an instruction of its own, into the scope ``acc``, and is computed once however often it is read. ::
 
     requantize(max(x0, x1) - 3)      t0 = max(x0, x1)      by max
                                      y  = requantize(t0)   by requantize, with a bias of -3
@@ -137,7 +137,8 @@ def _scope(operand: Operand, expr: Expr) -> str:
 
 
 class _Binder(Unifier):
-    """Unifies bodies with expressions of leaves: an operand in ``acc`` may be any int32 value."""
+    """Unifies bodies with expressions of leaves: an operand in ``acc`` may be any value of
+    its type."""
 
     def _is_unknown(self, node: Expr) -> bool:
         if isinstance(node, Read) and node.buffer.name in self.operands:
@@ -149,7 +150,8 @@ class _Binder(Unifier):
         operand = self.operands[pattern.buffer.name]
         scope = _scope(operand, expr)
         read = leaf_of(expr)
-        if expr.dtype != operand.dtype or scope not in operand.scopes:
+        if expr.dtype != operand.dtype or scope not in operand.scopes or (
+                isinstance(expr, Const) and not fits(expr, "int32")):
             return
         if scope == TABLES and read is not None and read.buffer.shape == operand.shape:
             whole = Cast(replace(read, indices=(Const(0, INDEX),)), expr.dtype)
@@ -167,8 +169,8 @@ least 1."""
 def cover(value: Expr, intrinsics: Sequence[Intrinsic], scope: str, cost: StepCost,
           total: str = "") -> tuple[CoverStep, ...]:
     """The cheapest steps, in order, of which the last writes an integer expression of leaves to
-    `scope`, and all others to ``acc``. Where `scope` keeps fewer bits than 32, these are the low
-    ones, and the expression must be of that many bits.
+    `scope`, and all others to ``acc``. Where `scope` keeps fewer bits than ``acc``, these are the
+    low ones, and the expression must be of that many bits.
 
     With `total`, ``sum``, ``max`` or ``min``, the last step reduces the expression over the lanes
     of a row and goes on with what `scope` has.
@@ -176,13 +178,14 @@ def cover(value: Expr, intrinsics: Sequence[Intrinsic], scope: str, cost: StepCo
     Raises `Uncovered` with a part that no body computes.
     """
     usable = [intrinsic for intrinsic in intrinsics if _is_lanewise(intrinsic)]
-    search = _Search([i for i in usable if COMPUTED in i.dst.scopes], cost)
+    word = intrinsics[0].dst.dtype
+    search = _Search([i for i in usable if COMPUTED in i.dst.scopes], cost, word)
     last = [intrinsic for intrinsic in ([i for i in intrinsics if _is_total(i, total)]
                                         if total else usable) if scope in intrinsic.dst.scopes]
-    whole = widened(value)
-    if isinstance(whole, Cast) and whole.dtype != "int32":
+    whole = widened(value, word)
+    if isinstance(whole, Cast) and whole.dtype != word:
         whole = whole.value
-    return search.steps(widened(Cast(whole, "int32")), last)
+    return search.steps(widened(Cast(whole, word), word), last)
 
 
 def _is_lanewise(intrinsic: Intrinsic) -> bool:
@@ -215,7 +218,7 @@ def _body(intrinsic: Intrinsic) -> Expr:
 
 @lru_cache(256)
 def _pattern(intrinsic: Intrinsic) -> Expr:
-    return widened(_body(intrinsic))
+    return widened(_body(intrinsic), intrinsic.dst.dtype)
 
 
 def _leaves(expr: Expr) -> Iterator[Expr]:
@@ -231,6 +234,7 @@ class _Search:
 
     inner: Sequence[Intrinsic]
     cost: StepCost
+    word: str
     found: dict[Expr, tuple[CoverStep, ...] | None] = field(default_factory=dict)
     open: list[Expr] = field(default_factory=list)
     refused: list[Expr] = field(default_factory=list)
@@ -250,7 +254,7 @@ class _Search:
         return self.found[value]
 
     def _best(self, value: Expr, intrinsics: Sequence[Intrinsic]) -> tuple[CoverStep, ...] | None:
-        forms = tuple(dict.fromkeys((value, narrowed(value))))
+        forms = tuple(dict.fromkeys((value, narrowed(value, self.word))))
         self.open += forms
         steps = dict.fromkeys(step for intrinsic in intrinsics for form in forms
                               for step in self._matches(intrinsic, form, value))
@@ -275,7 +279,7 @@ class _Search:
         """The ways to compute a value, in this form; it is no operand of itself."""
         for bound in _Binder(intrinsic, {}).unify(_pattern(intrinsic), form, {}):
             step = CoverStep(intrinsic, value, tuple(
-                (name, widened(expr)) for name, expr in bound.items()))
+                (name, widened(expr, self.word)) for name, expr in bound.items()))
             if not any(expr in self.open for expr in step.computed):
                 yield step
 

@@ -1,8 +1,8 @@
 """Ranges of integer expressions, and the conversions that they allow.
 
-`widened` computes in 32 bits what is computed in fewer, `narrowed` what is computed in 64; both
-keep every value. So an operator that is written with other widths than an intrinsic's body can
-meet it.
+`widened` computes in a word, 32 bits by default, what is computed in fewer, `narrowed` what is
+computed in more; both keep every value. So an operator that is written with other widths than an
+intrinsic's body can meet it.
 """
 
 from fractions import Fraction
@@ -83,33 +83,30 @@ def _of_binary(op: str, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, in
     return None
 
 
-def widened(expr: Expr) -> Expr:
-    """`expr` with all arithmetic of integers below 32 bits done in 32 bits, in normal form, without
-    conversions that change no value of theirs.
+def widened(expr: Expr, word: str = WORD) -> Expr:
+    """`expr` with all arithmetic of integers of fewer bits than a word done in a word, in normal
+    form, without conversions that change no value of theirs.
     """
-    return rewrite(normal(expr), _widen)
+    return rewrite(normal(expr), lambda node: _widen(node, word))
 
 
-def _widen(node: Expr) -> Expr | None:
+def _widen(node: Expr, word: str) -> Expr | None:
     match node:
-        case Binary(op, a, b) if _is_small(a.dtype):
-            wide = Binary(op, _word(a), _word(b))
+        case Binary(op, a, b) if _is_small(a.dtype, word):
+            wide = Binary(op, _converted(a, word), _converted(b, word))
             return wide if op in COMPARISONS else _converted(wide, a.dtype)
-        case Call("abs", (value,)) if _is_small(value.dtype):
-            return _converted(Call("abs", (_word(value),)), value.dtype)
-        case Select(condition, a, b) if _is_small(a.dtype):
-            return _converted(Select(condition, _word(a), _word(b)), a.dtype)
+        case Call("abs", (value,)) if _is_small(value.dtype, word):
+            return _converted(Call("abs", (_converted(value, word),)), value.dtype)
+        case Select(condition, a, b) if _is_small(a.dtype, word):
+            wide = Select(condition, _converted(a, word), _converted(b, word))
+            return _converted(wide, a.dtype)
         case Cast(value, dtype) if is_integer(dtype):
             return _converted(value, dtype)
     return None
 
 
-def _is_small(dtype: str) -> bool:
-    return is_integer(dtype) and bits(dtype) < bits(WORD)
-
-
-def _word(expr: Expr) -> Expr:
-    return _converted(expr, WORD)
+def _is_small(dtype: str, word: str) -> bool:
+    return is_integer(dtype) and bits(dtype) < bits(word)
 
 
 def _converted(value: Expr, dtype: str) -> Expr:
@@ -119,33 +116,36 @@ def _converted(value: Expr, dtype: str) -> Expr:
     return normal(Cast(value, dtype))
 
 
-def narrowed(expr: Expr) -> Expr:
-    """`expr` with 64-bit arithmetic done in 32 bits where a conversion to 32 bits follows and no
-    value of it changes by that.
+def narrowed(expr: Expr, word: str = WORD) -> Expr:
+    """`expr` with arithmetic of more bits than a word done in a word where a conversion to a word
+    follows and no value of it changes by that.
     """
-    return rewrite(expr, _narrow)
+    return rewrite(expr, lambda node: _narrow(node, word))
 
 
-def _narrow(node: Expr) -> Expr | None:
+def _narrow(node: Expr, word: str) -> Expr | None:
     match node:
-        case Cast(value, dtype) if dtype == WORD and value.dtype == "int64":
-            return _low(value)
+        case Cast(value, dtype) if dtype == word and _is_wide(value.dtype, word):
+            return _low(value, word)
     return None
 
 
-def _low(value: Expr) -> Expr:
-    """The low 32 bits of a 64-bit expression."""
-    exact = not isinstance(value, Binary) or all(fits(side, WORD) for side in (value.a, value.b))
+def _is_wide(dtype: str, word: str) -> bool:
+    return is_integer(dtype) and is_signed(dtype) and bits(dtype) > bits(word)
+
+
+def _low(value: Expr, word: str) -> Expr:
+    """The low bits of a wider expression, as a word."""
+    if not _is_wide(value.dtype, word):
+        return _converted(value, word)
+    exact = not isinstance(value, Binary) or all(fits(side, word) for side in (value.a, value.b))
     match value:
-        case Binary(op, a, b) if op in _MODULAR:
-            return normal(Binary(op, _low(a), _low(b)))
-        case Binary("min" | "max" as op, a, b) if exact:
-            return normal(Binary(op, _low(a), _low(b)))
-        case Binary("shr" | "rshift_rne" as op, a, b) if exact and limits(b)[1] < bits(WORD):
-            return normal(Binary(op, _low(a), _low(b)))
-        case Call("abs", (inner,)) if fits(inner, WORD):
-            return normal(Call("abs", (_low(inner),)))
+        case Binary(op, a, b) if op in _MODULAR or exact and (
+                op in ("min", "max") or op in _SHIFTS and limits(b)[1] < bits(word)):
+            return normal(Binary(op, _low(a, word), _low(b, word)))
+        case Call("abs", (inner,)) if fits(inner, word):
+            return normal(Call("abs", (_low(inner, word),)))
         case Select(condition, a, b):
-            return normal(Select(condition, _low(a), _low(b)))
+            return normal(Select(condition, _low(a, word), _low(b, word)))
         case _:
-            return _converted(value, WORD)
+            return _converted(value, word)

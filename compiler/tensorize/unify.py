@@ -188,7 +188,8 @@ class Unifier:
         for scope, stored in operand.storage:
             tile = read = None
             if scope == "imm":
-                if expr.dtype == operand.dtype and self._is_invariant(expr):
+                if expr.dtype == operand.dtype and self._is_invariant(expr) and not (
+                        isinstance(expr, Const) and not fits(expr, stored)):
                     tile = expr
             else:
                 read = _stored(expr, operand.dtype, stored)

@@ -9,6 +9,7 @@ Every function returns a `BlockedOperator`: its stages by role, in order of comp
 of the stages begin with the name of the operator.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -24,6 +25,8 @@ __all__ = ["AROUND", "TILE", "Activation", "BlockedOperator", "Blocks", "Product
            "Window", "average_pool", "convolution", "crop", "depthwise", "global_average_pool",
            "inside", "max_pool", "packed_blocks", "packed_convolution", "rescale", "surrounded",
            "upsample", "windowed", "written"]
+
+_NUMBERED = re.compile(r"[tn][0-9]+").fullmatch       # roles of what steps compute into acc
 
 AROUND = "ngjklm"
 """Roles of axes that are loops around all tiles: images and groups of channels, or leading
@@ -70,8 +73,8 @@ class Product:
 class Blocks:
     """Extents of one block product; channels in memory are padded to multiples of `channels`.
     Activations are `element`s, as vector reads and writes them and gemm takes them; weights are
-    what gemm takes. `product` takes constant weights; None takes a matrix [block_out, block_in] as
-    it is.
+    what gemm takes, and what acc holds is of type `accumulator`. `product` takes constant weights;
+    None takes a matrix [block_out, block_in] as it is.
     """
 
     batch: int
@@ -80,6 +83,7 @@ class Blocks:
     element: str = "int8"
     weight: str = "int8"
     product: Product | None = None
+    accumulator: str = "int32"
 
     @property
     def entry(self) -> tuple[int, ...]:
@@ -106,7 +110,7 @@ class Blocks:
         lies behind the other indices of packed weights."""
         i = axes["lanes"].var
         if self.product is None:
-            return pixel(b, i).astype("int32") * weight(o, i).astype("int32")
+            return pixel(b, i).astype(self.accumulator) * weight(o, i).astype(self.accumulator)
         several = (axes["passes"].var,) if "passes" in axes else ()
         return self.product.term(pixel, lambda *at: weight(*several, *at), b, o, i)
 
@@ -238,7 +242,7 @@ class BlockedOperator:
 
     @property
     def accumulators(self) -> tuple[str, ...]:
-        """The stages of int32, in order of computation."""
+        """The stages in acc, in order of computation."""
         return tuple(role for role in self.stages
                      if role in self.axes and role not in ("quantized", "output"))
 
@@ -354,7 +358,8 @@ def depthwise(name: str, x: Activation, window: Window, pad_value: int, q: Quant
 
     def element(n, y, x, c, b, o):
         pixel = padded[n, y * sh + kh.var * dh, x * sw + kw.var * dw, c, b, o]
-        reads = {"a": pixel.astype("int32"), "b": taps[c, kh.var, kw.var, o].bias}
+        reads = {"a": pixel.astype(blocks.accumulator),
+                 "b": taps[c, kh.var, kw.var, o].bias.astype(blocks.accumulator)}
 
         def placed(node: Expr) -> Expr | None:
             return reads[node.buffer.name] if isinstance(node, Read) else None
@@ -373,7 +378,7 @@ def max_pool(name: str, x: Activation, window: Window, blocks: Blocks) -> Blocke
     """
     source, padded = windowed(name, x, window, limits_of(blocks.element)[0], blocks,
                               blocks.block_out)
-    acc = _folded(name, padded, window, window.outputs(x), te.max)
+    acc = _folded(name, padded, window, window.outputs(x), te.max, blocks)
     stages = {"x": source, "input": padded, "acc": acc}
     return written(name, stages, window.seen, acc.shape,
                    lambda n, y, x, c, b, o: acc[n, y, x, c, b, o].astype(blocks.element))
@@ -387,14 +392,14 @@ def average_pool(name: str, x: Activation, window: Window, pad_value: int, q: Qu
     Stages: ``x``, ``params``, ``input`` (padded), ``acc``, ``quantized``, ``output``.
     """
     source, padded = windowed(name, x, window, pad_value, blocks, blocks.block_out)
-    acc = _folded(name, padded, window, window.outputs(x), te.sum)
+    acc = _folded(name, padded, window, window.outputs(x), te.sum, blocks)
     stages = {"x": source, "input": padded, "acc": acc}
     return _finished(name, stages, window.seen, acc, q, blocks, pixelwise)
 
 
 def _folded(name: str, padded: Tensor, window: Window, size: tuple[int, int],
-            fold: Callable[..., Expr]) -> Tensor:
-    """`fold` over the pixels of each window of `padded`, channel by channel, as int32."""
+            fold: Callable[..., Expr], blocks: Blocks) -> Tensor:
+    """`fold` over the pixels of each window of `padded`, channel by channel, in acc."""
     sh, sw = window.seen.strides
     kh, kw = (te.reduce_axis(size, f"{name}_k{axis}")
               for size, axis in zip(window.kernel, "hw", strict=True))
@@ -403,7 +408,7 @@ def _folded(name: str, padded: Tensor, window: Window, size: tuple[int, int],
 
     def element(n, y, x, c, b, o):
         pixel = padded[n, y * sh + kh.var * dh, x * sw + kw.var * dw, c, b, o]
-        return fold(pixel.astype("int32"), (kh, kw))
+        return fold(pixel.astype(blocks.accumulator), (kh, kw))
 
     groups, _, _, count, batch, lanes = padded.shape
     return te.compute((groups, *size, count, batch, lanes), element, f"{name}_acc")
@@ -419,7 +424,7 @@ def global_average_pool(name: str, x: Activation, q: Quantization,
     rh, rw = te.reduce_axis(x.h, f"{name}_rh"), te.reduce_axis(x.w, f"{name}_rw")
 
     def total(n, y, x, c, b, o):
-        return te.sum(copied[n, rh.var, rw.var, c, b, o].astype("int32"), (rh, rw))
+        return te.sum(copied[n, rh.var, rw.var, c, b, o].astype(blocks.accumulator), (rh, rw))
 
     acc = te.compute((copied.shape[0], 1, 1, copied.shape[3], blocks.batch, blocks.block_out),
                      total, f"{name}_acc")
@@ -562,7 +567,7 @@ def _finished(name: str, stages: dict[str, Tensor], window: Window, acc: Tensor,
 
     def lane(n, y, x, c, b, o):
         p = params[y, x, o] if pixelwise else params[c, o]
-        return requantize(acc[n, y, x, c, b, o].astype("int32"), p.bias, p.mult, p.shift,
+        return requantize(acc[n, y, x, c, b, o].astype(blocks.accumulator), p.bias, p.mult, p.shift,
                           q.zp, q.lo, q.hi).astype(blocks.element)
 
     return written(name, stages | {"params": params}, window, acc.shape, lane)
@@ -576,6 +581,5 @@ def written(name: str, stages: dict[str, Tensor], window: Window, shape: tuple[i
     output = te.compute((groups, height, width, batch, count, size),
                         lambda n, y, x, b, c, o: quantized[n, y, x, c, b, o], f"{name}_output")
     stages = stages | {"quantized": quantized, "output": output}
-    tiles = {role: TILE for role, tensor in stages.items()
-             if tensor.dtype == "int32" or role == "quantized"}
+    tiles = {role: TILE for role in stages if role in ("acc", "quantized") or _NUMBERED(role)}
     return BlockedOperator(stages, window, {**tiles, "output": "nyxbco"})

@@ -64,7 +64,7 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
 
     def lane(at: At) -> Expr:
         p = params[(*(at[axis] for axis in first), at["c"], at["o"])]
-        return requantize(acc[tuple(at.values())].astype("int32"), p.bias, p.mult, p.shift,
+        return requantize(acc[tuple(at.values())], p.bias, p.mult, p.shift,
                           q.zp, q.lo, q.hi).astype(blocks.element)
 
     quantized = over(tile, sizes, f"{name}_quantized", lane)

@@ -30,8 +30,8 @@ def elementwise(name: str, inputs: Mapping[str, Activation], result: Activation,
 
     Stages: ``x``, ``y``, ``z``, ``x3``, ... and the same tensors in blocks, ``input``, ``input_y``,
     ...; for each table ``table``, ``table_1``, ...; for each step that reads parameters of channels
-    ``params``, ``params_1``, ... [co][block_out]; ``t0``, ``t1``, ... that steps compute, int32,
-    then ``quantized`` and ``output``.
+    ``params``, ``params_1``, ... [co][block_out]; ``t0``, ``t1``, ... that steps compute, in
+    acc, then ``quantized`` and ``output``.
     """
     stages: dict[str, Tensor] = {}
     loaded: dict[str, Tensor] = {}
@@ -106,7 +106,8 @@ class _Lane:
                 return self.computed[expr][place]
             if scope == CONSTANTS:
                 assert self.params is not None
-                return Field(self.params[c, o], operand.stored_as(scope).partition(".")[2])
+                stored = operand.stored_as(scope).partition(".")[2]
+                return Field(self.params[c, o], stored).astype(operand.dtype)
             if isinstance(expr, Const):
                 return expr
             if scope == TABLES:

@@ -103,7 +103,8 @@ def matrix_product(name: str, a: tuple[int, ...], b: tuple[int, ...], trans_b: b
         matrix = [at[letter] for letter in around]
         left = moved[(*matrix, at["y"] + kh.var, at["x"], kw.var, rc.var, at["b"], ri.var)]
         two = w[(*matrix, at["c"], kw.var, rc.var, at["o"], ri.var)]
-        return te.sum(left.astype("int32") * two.astype("int32"), (rc, kh, kw, ri))
+        return te.sum(left.astype(blocks.accumulator) * two.astype(blocks.accumulator),
+                      (rc, kh, kw, ri))
 
     sizes |= {"y": 1, "x": columns, "c": co, "b": blocks.batch, "o": blocks.block_out}
     acc = over(AROUND + "yxcbo", sizes, f"{name}_acc", products)
@@ -141,7 +142,7 @@ def moved(name: str, shape: tuple[int, ...], blocks: Blocks,
     stages = {"x": source, "input": copied}
     if q is None:
         return _written(name, stages, Window((1, 1)), sizes, lambda at: copied[
-            tuple(at.values())].astype("int32").astype(blocks.element))
+            tuple(at.values())].astype(blocks.accumulator).astype(blocks.element))
     params = te.placeholder((count, blocks.block_out), PARAM, f"{name}_params")
     return _written(name, stages | {"params": params}, Window((1, 1)), sizes,
                     _requantized(copied, params, q, blocks))
@@ -152,8 +153,8 @@ def _requantized(tile: Tensor, params: Tensor, q: Quantization,
     """The elements of a tile, requantized with the parameters of their channels."""
     def lane(at: At) -> Expr:
         p = params[at["c"], at["o"]]
-        return requantize(tile[tuple(at.values())].astype("int32"), p.bias, p.mult, p.shift,
-                          q.zp, q.lo, q.hi).astype(blocks.element)
+        element = tile[tuple(at.values())].astype(blocks.accumulator)
+        return requantize(element, p.bias, p.mult, p.shift, q.zp, q.lo, q.hi).astype(blocks.element)
     return lane
 
 

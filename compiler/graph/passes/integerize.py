@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from compiler.ops.fixed_point import ScaleRefused, limits_of
-from compiler.ops.integer_forms import (Bounds, IntegerForm, IntegerNode, QuantizedInputs,
-                                        StaysFloat, Stored, clamp_to, scaled)
+from compiler.ops.integer_forms import (ACCUMULATOR_BITS, Bounds, IntegerForm, IntegerNode,
+                                        QuantizedInputs, StaysFloat, Stored, clamp_to, scaled)
 from compiler.ops.operator import Kind
 from compiler.ops.reductions import MOST_PLACES
 from compiler.ops.registry import find
@@ -42,13 +42,15 @@ class Integerize:
     outputs without a sign); places of greatest and least elements of int8 are found there;
     quantization that is left is `quantize` and `dequantize`; each operator that stays in float has
     a note with the reason. Exact to 1 step of the output: 16-bit multipliers take the place of
-    float32 products. Tables are exact.
+    float32 products. Tables are exact. Sums of products that 32 bits may not hold are int64 where
+    some target sums in `accumulator_bits`.
     """
 
+    accumulator_bits: int = ACCUMULATOR_BITS
     name: ClassVar[str] = "integerize"
 
     def __call__(self, graph: Graph) -> Graph:
-        return _Rewriting(graph).run()
+        return _Rewriting(graph, self.accumulator_bits).run()
 
 
 @dataclass(slots=True)
@@ -58,6 +60,7 @@ class _Rewriting:
     """
 
     graph: Graph
+    accumulator_bits: int
     builder: Builder = field(init=False)
     view: QuantizedView = field(init=False)
     regions: Regions = field(init=False)
@@ -65,7 +68,8 @@ class _Rewriting:
 
     def __post_init__(self):
         self.builder = Builder.like(self.graph)
-        self.view = QuantizedView(self.graph, self.graph.producers(), self._constant)
+        self.view = QuantizedView(self.graph, self.graph.producers(), self._constant,
+                                  accumulator_bits=self.accumulator_bits)
         self.regions = Regions(self.view)
 
     def run(self) -> Graph:

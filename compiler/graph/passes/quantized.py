@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from compiler.graph.graph import Graph, Node
-from compiler.ops.integer_forms import StaysFloat, Stored
+from compiler.ops.integer_forms import ACCUMULATOR_BITS, StaysFloat, Stored
 
 __all__ = ["QuantizedView", "stored_form"]
 
@@ -39,6 +39,7 @@ class QuantizedView:
     producers: dict[str, Node]
     constant: Callable[[str, np.ndarray], str]
     stored: dict[str, str] = field(default_factory=dict)
+    accumulator_bits: int = ACCUMULATOR_BITS
 
     def shape(self, value: str) -> tuple[int, ...]:
         return self.graph.values[value].shape

@@ -174,7 +174,7 @@ def test_layers_are_refused_where_acc_holds_floats() -> None:
     net = Net(2)
     graph = net.graph(net.conv(net.input(1, 4, 5, 5), 8, (3, 3)))
     assert [AccelTarget(example("bfloat16")).refusal(graph, node) for node in graph.nodes] == [
-        "acc of the machine holds float32; layers are summed in int32"]
+        "acc of the machine holds float32; layers are summed in integers"]
 
 
 def test_an_operator_that_it_lacks_is_refused() -> None:
