@@ -10,7 +10,7 @@ from accel.hw.interface import INDEX_BITS, READ_LATENCY, acc_port, entry_read, u
 from accel.hw.issue import Issue, outside, pass_through, report, wrong_bank
 from accel.hw.loops import COMPUTE_OPERANDS, NEST_CYCLES, Ahead, LoopNest
 from accel.hw.meeting import Meeting
-from accel.hw.parts import delayed
+from accel.hw.parts import delayed, field_of
 from accel.hw.queue import QUEUE_CYCLES
 from accel.hw.update import Update, updates_of
 from accel.hw.vector.hazards import Hazards
@@ -69,7 +69,9 @@ class Gemm(wiring.Component):
         config = self.machine.config
         m.submodules.issue = issue = Issue(GEMM, self.plan.retire_depth)
         tag = data.StructLayout({"index": INDEX_BITS, "banks": 2, "reset": 1,
-                                 "select": len(self.plan.bodies)})
+                                 "select": len(self.plan.bodies), **{
+                                     name: Shape(interval.width, interval.signed)
+                                     for name, interval in self.plan.immediates.items()}})
         m.submodules.nest = nest = LoopNest(GEMM["loops"].shape, COMPUTE_OPERANDS, tag)
         issued = self._slot(m, nest, issue, tag) if self.plan.meeting else nest
         pass_through(m, self, issue)
@@ -78,6 +80,8 @@ class Gemm(wiring.Component):
             nest.base.eq(word.base), nest.loops.eq(word.loops), nest.load.eq(issue.load),
             nest.tag.index.eq(self.commands.p.index), nest.tag.banks.eq(word.banks),
             nest.tag.reset.eq(word.reset),
+            *(nest.tag[name].eq(field_of(word.as_value(), self.machine.immediates["gemm"][name]))
+              for name in self.plan.immediates),
             nest.tag.select.eq(Cat(word.opcode == code for code in self.plan.opcodes)),
             *([] if self.plan.meeting else [nest.step.eq(1)]), issue.ready.eq(nest.ready),
             *([] if self.plan.meeting else [issue.working.eq(nest.busy)]),
@@ -99,7 +103,9 @@ class Gemm(wiring.Component):
             m.d.comb += getattr(datapath, bus).eq(getattr(self, bus).data)
         m.d.comb += [
             datapath.valid.eq(delayed(m, issued.valid, READ_LATENCY - 1, "there")),
-            datapath.select.eq(delayed(m, issued.out_tag.select, READ_LATENCY - 1, "select"))]
+            datapath.select.eq(delayed(m, issued.out_tag.select, READ_LATENCY - 1, "select")),
+            *(getattr(datapath, name).eq(delayed(m, issued.out_tag[name], READ_LATENCY - 1, name))
+              for name in self.plan.immediates)]
         self._update(m, issued, issue, datapath)
         return m
 

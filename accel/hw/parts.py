@@ -7,12 +7,13 @@ Everything else gets the generic form. Both forms agree in every cycle.
 """
 
 from amaranth.hdl import *
-from amaranth.lib import memory, wiring
+from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from accel.datapath.plan import FACTOR_BITS
 
-__all__ = ["GROUP", "ECP5", "Multiplier", "Ram", "follows", "registered", "spread"]
+__all__ = ["GROUP", "ECP5", "Multiplier", "Ram", "delayed", "field_of", "follows", "registered",
+           "spread"]
 
 GROUP = 4
 """Lanes that share the registers which control them, on an FPGA: wires of many ends are slow, and
@@ -260,6 +261,12 @@ def _bits(value: Value, width: int) -> Value:
 def _pins(name: str, value: Value) -> dict[str, Value]:
     """One port for each bit: A0, A1, ..."""
     return {f"{name}{number}": bit for number, bit in enumerate(value)}
+
+
+def field_of(word: Value, field: data.Field) -> Value:
+    """A field of a word that is no part of its layout."""
+    bits = word[field.offset:field.offset + field.width]
+    return bits.as_signed() if Shape.cast(field.shape).signed else bits
 
 
 def delayed(m: Module, signal: Signal, cycles: int, name: str) -> Signal:

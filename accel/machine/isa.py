@@ -210,7 +210,7 @@ def _tree(layout: data.Layout) -> _Field:
 
 def _field(layout: ShapeCastable | Shape | Any, key: str) -> _Field:
     width = Shape.cast(layout).width
-    if isinstance(layout, data.StructLayout):
+    if isinstance(layout, data.StructLayout | data.FlexibleLayout):
         return _Record(width, {name: (field.offset, _field(field.shape, name))
                                for name, field in layout})
     if isinstance(layout, data.ArrayLayout):

@@ -13,9 +13,9 @@ from typing import Any
 
 from amaranth.lib import data
 
-from accel.machine import isa, rules
+from accel.machine import immediates, isa, rules
 from accel.machine.config import LEFT_OUT, AccelConfig, ConfigError
-from accel.machine.intrinsics import SHIPPED, Declaration, kinds_of
+from accel.machine.intrinsics import SHIPPED, Declaration, kinds_of, known_immediates
 from compiler.lazy import cached_property
 from compiler.ops.patterns import Pattern
 from compiler.tensorize import Intrinsic
@@ -35,7 +35,7 @@ class MachineRecord:
     machines can be compared field by field. Its parts are those of `Machine.text`.
 
     instructions : opcode and hash of the forms of each instruction, by name.
-    layouts : hash of each word layout, by unit.
+    layouts : hash of each word layout, by unit, and by instruction where it has another.
 
     A record from an older file has neither.
     """
@@ -105,6 +105,7 @@ class Machine:
         rules.require_names(self.declarations)
         object.__setattr__(self, "config", rules.typed(self.config, self.declarations))
         rules.require(self.config, self.declarations, self.forms)
+        rules.require_room(lambda: self.immediates)
 
     @cached_property
     def forms(self) -> dict[str, tuple[Intrinsic, ...]]:
@@ -117,6 +118,24 @@ class Machine:
         return isa.formats(self.config, any(
             len(kinds_of(operand.name for operand in body.operands)) > 1
             for body in self.of_unit("vector")))
+
+    @cached_property
+    def immediates(self) -> dict[str, dict[str, data.Field]]:
+        """The fields of immediates of one's own in the words of gemm and of vector, by name."""
+        return {unit: immediates.placed(self.formats[unit], self.of_unit(unit),
+                                        known_immediates(unit, self.config.output))
+                for unit in ("gemm", "vector")}
+
+    @cached_property
+    def layouts(self) -> dict[str, data.Layout]:
+        """The layout of each instruction's words: that of its unit, with immediates of its own."""
+        own = {name: {one.name: self.immediates[forms[0].unit][one.name]
+                      for one in forms[0].immediates
+                      if one.name in self.immediates.get(forms[0].unit, {})}
+               for name, forms in self.forms.items()}
+        return {"finish": self.formats["fetch"]} | {
+            name: immediates.layout_with(self.formats[forms[0].unit], own[name])
+            for name, forms in self.forms.items()}
 
     @cached_property
     def pads_high(self) -> bool:
@@ -163,7 +182,7 @@ class Machine:
         lines = [json.dumps(self.config.geometry(), sort_keys=True)]
         lines += [f"{self.opcodes[name]} {form}" for name, forms in self._texts.items()
                   for form in forms]
-        lines += [f"{unit} {layout!r}" for unit, layout in sorted(self.formats.items())]
+        lines += [f"{unit} {layout!r}" for unit, layout in sorted(self._layouts.items())]
         return "\n".join(lines) + "\n"
 
     @cached_property
@@ -178,7 +197,13 @@ class Machine:
             self.hash, self.config.name, self.config.geometry(),
             {name: (self.opcodes[name], _hash("\n".join(forms)))
              for name, forms in self._texts.items()},
-            {unit: _hash(repr(layout)) for unit, layout in sorted(self.formats.items())})
+            {unit: _hash(repr(layout)) for unit, layout in sorted(self._layouts.items())})
+
+    @cached_property
+    def _layouts(self) -> dict[str, data.Layout]:
+        """The layouts of units, and of instructions that have others."""
+        return {**self.formats, **{name: layout for name, layout in self.layouts.items()
+                                   if layout not in self.formats.values()}}
 
     @cached_property
     def _texts(self) -> dict[str, list[str]]:

@@ -43,7 +43,7 @@ class Instruction:
     origin: Origin = UNKNOWN
 
     def encode(self, machine: Machine) -> int:
-        return isa.encode(machine.formats[self.unit],
+        return isa.encode(machine.layouts[self.name],
                           {**self.fields, "opcode": machine.opcodes[self.name]})
 
     @classmethod
@@ -52,8 +52,9 @@ class Instruction:
         opcode = word & 0xFF
         if opcode not in machine.names:
             return cls("illegal", "illegal", isa.decode(isa.HEADER, word), origin)
-        unit = machine.units[opcode]
-        return cls(machine.names[opcode], unit, isa.decode(machine.formats[unit], word), origin)
+        name = machine.names[opcode]
+        fields = isa.decode(machine.layouts[name], word)
+        return cls(name, machine.units[opcode], fields, origin)
 
     @property
     def label(self) -> str:
@@ -233,14 +234,16 @@ def disassemble(instruction: Instruction) -> str:
     for text, units in (("wait", instruction.waits), ("signal", instruction.signals)):
         if units:
             parts.append(f"{text}={','.join(units)}")
-    parts += [_field_text(key, fields.get(key, absent))
-              for key, absent in _ABSENT.get(instruction.unit, {}).items()]
+    known = _ABSENT.get(instruction.unit, {})
+    parts += [_field_text(key, fields.get(key, absent)) for key, absent in known.items()]
+    parts += [_field_text(key, fields[key]) for key in sorted(fields.keys() - known.keys() - _SAID)]
     parts += [_loop_text(loop) for loop in fields.get("loops", ())]
     return " ".join(filter(None, parts))
 
 
+_SAID = {"opcode", "waits", "signals", "loops", "reserved", "rest"}
 _ABSENT = {unit: {key: value for key, value in isa.decode(layout, 0).items()
-                  if key not in ("opcode", "waits", "signals", "loops", "reserved")}
+                  if key not in _SAID}
            for unit, layout in (isa.FORMATS | {"load": isa.FULL_DMA,
                                                "vector": isa.THREE}).items()}
 CODES = {"buffer": isa.BUFFERS, "base": isa.BASES, "a_source": isa.SOURCES_A,

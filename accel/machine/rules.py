@@ -13,15 +13,19 @@ from math import prod
 from accel.machine import isa
 from accel.machine.config import (ELEMENTS, TYPES, UNITS, AccelConfig, ConfigError, element_bytes,
                                   one_of)
-from accel.machine.intrinsics import SHIPPED, TABLE, Declaration, immediate_fields, kinds_of
+from accel.machine.immediates import NoRoom, whole_range
+from accel.machine.intrinsics import SHIPPED, TABLE, Declaration, kinds_of, known_immediates
 from compiler.ops.arithmetic import PARAM
-from compiler.te import (Binary, Cast, Const, Expr, Read, Var, is_float, is_integer, record_fields,
-                         substitute, walk)
-from compiler.tensorize import Intrinsic, Operand
+from compiler.te import (Binary, Cast, Const, Expr, Read, Var, bits, is_float, is_integer,
+                         is_signed, record_fields, substitute, walk)
+from compiler.tensorize import Immediate, Intrinsic, Operand
 from compiler.tensorize.cover import Uncovered, cover, leaf
 
 __all__ = ["RESERVED", "RULES", "DeclarationError", "built", "require", "require_names",
-           "typed"]
+           "require_room", "typed"]
+
+RESERVED_FIELDS = frozenset({"c", *(name for layout in isa.FORMATS.values() for name, _ in layout)})
+"""Names that immediates of one's own must not have."""
 
 RESERVED = {"finish": "fetch performs FINISH", "illegal": "unknown opcodes are called so"}
 """Names that instructions must not have, and why."""
@@ -67,10 +71,34 @@ def require(config: AccelConfig, declarations: Sequence[Declaration],
         for rule in RULES:
             for sentence in rule(config, declaration, forms[declaration.name]):
                 raise DeclarationError(sentence)
+    _require_one_meaning(forms)
     for unit in UNITS:
         if all(declaration.unit != unit for declaration in declarations):
             raise DeclarationError(f"Machine must have an instruction of {unit}: there is no unit "
                                    f"that does nothing")
+
+
+def _require_one_meaning(forms: Mapping[str, Forms]) -> None:
+    """Raise `DeclarationError` for an immediate that is another one in an instruction before."""
+    known: dict[tuple[str, str], tuple[str, Immediate]] = {}
+    for name, (body, *_) in forms.items():
+        for imm in body.immediates if body.unit in ("gemm", "vector") else ():
+            other, first = known.setdefault((body.unit, imm.name), (name, imm))
+            if imm != first:
+                raise DeclarationError(
+                    f"Immediate {imm.name} of {name} must be {first.dtype} from {first.low} to "
+                    f"{first.high}, as that of {other} is, not {imm.dtype} from {imm.low} to "
+                    f"{imm.high}")
+
+
+def require_room(placed: Callable[[], object]) -> None:
+    """Raise `DeclarationError` where immediates of one's own find no place in their words."""
+    try:
+        placed()
+    except NoRoom as error:
+        raise DeclarationError(
+            f"Immediate {error.name} of {error.body} must fit its word: it takes {error.wanted} "
+            f"bits, and {error.free} in a row are free in words that have it") from None
 
 
 def require_names(declarations: Sequence[Declaration]) -> None:
@@ -166,15 +194,35 @@ def _immediates_are_fields(config, declaration, forms) -> Iterator[str]:
     name, unit = declaration.name, declaration.unit
     if unit not in ("gemm", "vector"):
         return
-    fields = immediate_fields(config.output) if unit == "vector" else {}
+    known = known_immediates(unit, config.output)
     for imm in forms[0].immediates:
-        field = fields.get(imm.name)
+        field = known.get(imm.name)
         if field is None:
-            yield (f"Immediate {imm.name} of {name} must be a field of its word: that of {unit} "
-                   f"has {', '.join(fields) or 'none'}")
+            yield from _not_a_field(imm, f"Immediate {imm.name} of {name}")
         elif field != imm:
             yield (f"Immediate {imm.name} of {name} must be {field.dtype} from {field.low} to "
                    f"{field.high}, as its field is, not {imm.dtype} from {imm.low} to {imm.high}")
+
+
+def _not_a_field(imm: Immediate, described: str) -> Iterator[str]:
+    """What keeps an immediate of one's own from being a field of its word."""
+    if not isinstance(imm.name, str) or not imm.name.isidentifier():
+        yield f"{described} must have an identifier for a name"
+    elif imm.name in RESERVED_FIELDS:
+        yield f"{described} must have another name, as words have a field {imm.name}"
+    if not is_integer(imm.dtype) or bits(imm.dtype) > 32:
+        yield f"{described} must be an integer of at most 32 bits, not {imm.dtype}"
+        return
+    if not all(isinstance(end, int) for end in (imm.low, imm.high)) or imm.low > imm.high:
+        yield f"{described} must be from one integer to another, not from {imm.low} to {imm.high}"
+        return
+    low, high = whole_range(imm)
+    least = -(1 << bits(imm.dtype) - 1) if is_signed(imm.dtype) else 0
+    if (imm.low, imm.high) != (low, high):
+        yield (f"{described} must be from {low} to {high}, all numbers of its field, not from "
+               f"{imm.low} to {imm.high}")
+    elif low < least or high >= least + (1 << bits(imm.dtype)):
+        yield f"{described} must be of a type that holds {low} to {high}, not of {imm.dtype}"
 
 
 def _operands_are_entries(config, declaration, forms) -> Iterator[str]:

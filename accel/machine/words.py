@@ -25,17 +25,19 @@ def decode_words(machine: Machine, words: np.ndarray,
     """
     origins = ([provenance.origin(index) for index in range(len(words))] if provenance
                else [UNKNOWN] * len(words))
-    unit_of = np.array(["illegal"] * 256, object)
-    for opcode, unit in machine.units.items():
-        unit_of[opcode] = unit
-    units = unit_of[words[:, 0]]
+    layouts = [isa.HEADER, *machine.layouts.values()]
+    layout_of = np.zeros(256, int)                  # where several have one, the first
+    for opcode, name in machine.names.items():
+        layout_of[opcode] = layouts.index(machine.layouts[name])
+    numbers = layout_of[words[:, 0]]
     result: list[Any] = [None] * len(words)
-    for unit in set(units):
-        rows = np.flatnonzero(units == unit)
-        layout = machine.formats.get(unit, isa.HEADER)
-        for row, fields in zip(rows.tolist(), _decode_rows(layout, words[rows]), strict=True):
-            name = machine.names.get(fields["opcode"], "illegal")
-            result[row] = Instruction(name, unit, fields, origins[row])
+    for number in set(numbers.tolist()):
+        rows = np.flatnonzero(numbers == number)
+        decoded = _decode_rows(layouts[number], words[rows])
+        for row, fields in zip(rows.tolist(), decoded, strict=True):
+            opcode = fields["opcode"]
+            result[row] = Instruction(machine.names.get(opcode, "illegal"),
+                                      machine.units.get(opcode, "illegal"), fields, origins[row])
     return result
 
 

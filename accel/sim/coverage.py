@@ -80,6 +80,7 @@ class Coverage:
 
     def _required(self) -> Iterator[tuple[str, str]]:
         for name, intrinsics in self.machine.forms.items():
+            yield from (("immediate", text) for _, text in self._ends(name))
             yield from (("loop", f"{name} loop {level}") for level in range(intrinsics[0].loops))
         every = forms(self.machine)
         yield from (("form", str(form)) for form in every)
@@ -99,6 +100,14 @@ class Coverage:
         yield from (("segment", f"store {name}") for name in WRITABLE)
         yield from (("fault", f"{status.text} of {unit}")
                     for status, units in _BLAMED.items() for unit in units)
+
+    def _ends(self, name: str) -> Iterator[tuple[tuple[str, int], str]]:
+        """The ends of immediates of one's own of an instruction, and their bins."""
+        body = self.machine.intrinsic(name)
+        for one in body.immediates:
+            if one.name in self.machine.immediates.get(body.unit, {}):
+                yield (one.name, one.low), f"least {one.name} of {name}"
+                yield (one.name, one.high), f"greatest {one.name} of {name}"
 
     @property
     def _meets_itself(self) -> bool:
@@ -166,6 +175,9 @@ class Coverage:
                     touched: Sequence[Touch]) -> Iterator[tuple[str, str]]:
         intrinsic, dst = self.machine.intrinsic(instruction.name), touched[-1]
         unit = instruction.unit
+        for (field, end), text in self._ends(instruction.name):
+            if instruction.fields[field] == end:
+                yield "immediate", text
         if intrinsic.reads_destination:
             yield from (("bypass", f"{unit} at distance {d}")
                         for d in _distances(dst.walk.addresses().reshape(-1)))

@@ -20,8 +20,7 @@ from accel.machine.config import WEIGHT_BITS, AccelConfig
 
 __all__ = ["layouts_header", "weight_codes"]
 
-_NAMES = {"control": isa.CONTROL, "dma": isa.FULL_DMA, "gemm": isa.GEMM, "vector": isa.THREE,
-          "wide_vector": isa.WIDE_VECTOR}
+_NAMES = {"control": isa.CONTROL, "dma": isa.FULL_DMA, "gemm": isa.GEMM, "vector": isa.THREE}
 
 _PROLOGUE = """\
 #pragma once

@@ -33,8 +33,9 @@ constexpr int64_t CHUNK = 256;          // lanes at once: what they take stays i
 extern "C" {
 
 struct Step {
-    int32_t code, bits, is_signed, a, b, c;     // a, b, c: numbers of earlier steps
-    int64_t value;                              // of CONST; which operand, which immediate
+    // a, b, c: numbers of earlier steps; of SCALAR first bit, width and sign of the field
+    int32_t code, bits, is_signed, a, b, c;
+    int64_t value;                              // of CONST; which operand
 };
 
 struct Operand {
@@ -57,7 +58,7 @@ struct Buffer {
 struct Machine {
     int32_t batch, block_in, block_out, acc, store;     // numbers of a buffer and of a unit
     int32_t wgt, weight_codes;          // a buffer; codes of `bits`, 0: loads have no such field
-    int32_t pads_high, wide;            // loads have `pad_high`; vector has words of WIDE_VECTOR
+    int32_t pads_high;                  // loads have `pad_high`
     int32_t unit[256];                                  // UNITS: fetch; -1: no instruction
     int32_t dma[UNITS];                                 // mask of buffers; 0: computes
     const Kernel *kernel[256 * SELECTORS];
@@ -244,7 +245,7 @@ private:
         auto set = [&](auto value) { each(r, n, step, value); };
         switch (step.code) {
         case CONST: std::fill(r, r + n, step.value); break;
-        case SCALAR: std::fill(r, r + n, cut(scalar(step.value), step.bits, step.is_signed)); break;
+        case SCALAR: std::fill(r, r + n, cut(scalar(step), step.bits, step.is_signed)); break;
         case READ: read(step, r, count); break;
         case LOOKUP: look_up(step, a, r, count); break;
         case CAST: set([=](int64_t i) { return a[i]; }); break;
@@ -274,15 +275,8 @@ private:
         }
     }
 
-    int64_t scalar(int64_t immediate) const {
-        using namespace word;
-        constexpr Bits fields[] = {word::vector::imm, word::vector::ma, word::vector::mb,
-                                   word::vector::s, word::vector::zp, word::vector::lo,
-                                   word::vector::hi};
-        constexpr Bits wide[] = {word::vector::imm, word::vector::ma, word::vector::mb,
-                                 word::vector::s, word::wide_vector::zp, word::wide_vector::lo,
-                                 word::wide_vector::hi};
-        return get(word_, (machine_.wide ? wide : fields)[immediate]);
+    int64_t scalar(const Step &step) const {
+        return word::get(word_, word::Bits{step.a, step.b, step.c != 0, 0});
     }
 
     void read(const Step &step, int64_t *r, int64_t count) {

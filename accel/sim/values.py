@@ -12,13 +12,17 @@ many times faster. It executes plain, legal programs, and leaves two things to o
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+from amaranth import Shape
+from amaranth.lib import data
 
 from accel.machine import isa
 from accel.machine.config import BUFFERS, UNITS
+from accel.machine.immediates import fields_in
 from accel.machine.intrinsics import operand_field
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction
@@ -40,7 +44,6 @@ FLAGS = ("-O3", "-march=native")
 _SOURCE = Path(__file__).with_suffix(".cpp")
 _DONE, _, _ODD = range(3)
 _PRODUCT, _BODY, _FOREIGN, _REFUSED = range(4)
-_IMMEDIATES = ("imm", "ma", "mb", "s", "zp", "lo", "hi")
 _BASES = ("dst", "a", "b", "c")
 _SELECTORS = [{"a_source": code & 1, "b_source": code >> 1 & 3, "destination": code >> 3}
               for code in range(16)]
@@ -81,7 +84,7 @@ class _Buffer(ctypes.Structure):
 class _Machine(ctypes.Structure):
     _fields_ = [*((name, ctypes.c_int32) for name in ("batch", "block_in", "block_out", "acc",
                                                       "store", "wgt", "weight_codes",
-                                                      "pads_high", "wide")),
+                                                      "pads_high")),
                 ("unit", ctypes.c_int32 * 256), ("dma", ctypes.c_int32 * len(UNITS)),
                 ("kernel", ctypes.POINTER(_Kernel) * (256 * len(_SELECTORS))),
                 ("buffer", _Buffer * 8)]
@@ -117,7 +120,7 @@ def _tables(machine: Machine) -> _Machine:
     config = machine.config
     tables = _Machine(config.batch, config.block_in, config.block_out, BUFFERS.index("acc"),
                       UNITS.index("store"), BUFFERS.index("wgt"), weight_codes(config),
-                      machine.pads_high, machine.formats["vector"] == isa.WIDE_VECTOR)
+                      machine.pads_high)
     units = (*UNITS, "fetch")
     for opcode in range(256):
         tables.unit[opcode] = units.index(machine.units[opcode]) if opcode in machine.units else -1
@@ -163,7 +166,9 @@ def _body(machine: Machine, intrinsic: Intrinsic,
                              intrinsic.operand(name).stored_as(touch.memory))
                for name, touch in touched.items() if name != "dst"}
     stored = {name: dtype for name, (dtype, _) in members.items()}
-    steps, sources = straighten(intrinsic, stored, _IMMEDIATES)
+    fields = fields_in(machine.layouts[intrinsic.name])
+    steps, sources = straighten(intrinsic, stored, tuple(fields))
+    steps = [_placed(step, tuple(fields.values())) for step in steps]
     operands = []
     for source in sources:
         touch = touched[source.operand]
@@ -176,6 +181,14 @@ def _body(machine: Machine, intrinsic: Intrinsic,
         offsets = lanes * numpy_dtype(dtype).itemsize + members[source.operand][1]
         operands.append(_operand(intrinsic, touch, offsets.tolist()))
     return steps, operands
+
+
+def _placed(step: BodyStep, fields: Sequence[data.Field]) -> BodyStep:
+    """An immediate with the place of its field in the word: its first bit, width and sign."""
+    if step.code != "SCALAR":
+        return step
+    field = fields[step.value]
+    return replace(step, args=(field.offset, field.width, Shape.cast(field.shape).signed))
 
 
 def _member(dtype: str, stored: str) -> tuple[str, int]:

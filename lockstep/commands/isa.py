@@ -74,6 +74,10 @@ def _instructions(machine) -> Iterator[str]:
         yield from ("", f"{unit}: {loops_text(longest)}. "
                     f"{' '.join(timing_text(longest, machine.config.bus_bytes))}", f"{unit} word:")
         yield from map(_field, fields_of(machine.formats[unit]))
+        for name, field in machine.immediates.get(unit, {}).items():
+            takers = ", ".join(form.name for form in machine.of_unit(unit)
+                               if name in [one.name for one in form.immediates])
+            yield f"  {field.offset:3} +{field.width:<6} {name}, in words of {takers}"
 
 
 def _meaning(form) -> str:

@@ -62,11 +62,11 @@ def _computed(machine: Machine, form: Intrinsic) -> dict[str, Any]:
         selectors = {"a_source": "a", "b_source": "b", "destination": "dst"}
         fields |= {field: CODES[field].index(chosen[name]) for field, name in selectors.items()
                    if name in chosen and chosen[name] in CODES[field]}
-        fields |= {imm.name: _number(imm) for imm in form.immediates}
         fields |= {"imm": 100} if "imm" in chosen.values() else {}
+    fields |= {imm.name: _number(imm) for imm in form.immediates}
     return {key: value for key, value in fields.items()
             if key in {field.path.partition(".")[0]
-                       for field in fields_of(machine.formats[form.unit])}}
+                       for field in fields_of(machine.layouts[form.name])}}
 
 
 def _scopes(form: Intrinsic) -> dict[str, str]:

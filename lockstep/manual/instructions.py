@@ -119,7 +119,7 @@ def used_fields(machine: Machine, forms: tuple[Intrinsic, ...]) -> Iterator[Word
     read = {"opcode", "waits", "signals", "loops.extent"}
     for form in forms:
         read |= _moved(form) if form.unit in ("load", "store") else _computed(form)
-    for field in fields_of(machine.formats[forms[0].unit]):
+    for field in fields_of(machine.layouts[forms[0].name]):
         if field.path in read:
             yield field
 
@@ -140,9 +140,8 @@ def _computed(form: Intrinsic) -> set[str]:
     if form.unit == "vector":
         names = {operand.name: operand.scopes for operand in form.operands}
         read |= {"destination"} | {f"{name}_source" for name in names}
-        read |= {imm.name for imm in form.immediates} | {"imm"} & {
-            scope for scopes in names.values() for scope in scopes}
-    return read
+        read |= {"imm"} & {scope for scopes in names.values() for scope in scopes}
+    return read | {imm.name for imm in form.immediates}
 
 
 def address_fields(form: Intrinsic) -> dict[str, str]:

@@ -10,7 +10,8 @@ from compiler.errors import ArgumentError, Error, RequestError
 
 ROOT = Path(__file__).resolve().parents[2]
 HOUSES = ("accel", "compiler", "fpga", "lockstep", "runtime")
-CONTROL = {"accel.proof.access.Fault", "accel.mapping.lowering.nest.NotAffine",
+CONTROL = {"accel.machine.immediates.NoRoom", "accel.proof.access.Fault",
+           "accel.mapping.lowering.nest.NotAffine",
            "accel.sim.programs.places.NoPlace", "accel.sim.steps.Foreign",
            "compiler.frontend.values.NodeRefused",
            "compiler.ops.integer_forms.StaysFloat", "compiler.tensorize.cover.Uncovered"}

@@ -125,8 +125,22 @@ CODE = {
         op("*a: a[0]"), "Parameter a of vector operation own must be a plain one"),
     "an immediate of another range": (
         body(AXIS, ", immediates=(Immediate('zp', 'int8', -1, 1),)"), "Immediate zp of own"),
-    "an immediate without a field": (
-        body(AXIS, ", immediates=(Immediate('scale', 'int8', 0, 1),)"), "Immediate scale of own"),
+    "an immediate of some numbers": (
+        body(AXIS, ", immediates=(Immediate('scale', 'int8', 0, 9),)"),
+        "Immediate scale of own must be from 0 to 15, all numbers of its field"),
+    "an immediate of no type": (
+        body(AXIS, ", immediates=(Immediate('scale', 'int7', 0, 1),)"),
+        "or a declared record, not 'int7'"),
+    "an immediate from text": (
+        body(AXIS, ", immediates=(Immediate('scale', 'int8', 'a', 'b'),)"),
+        "from one integer to another, not from a to b"),
+    "an immediate without room": (
+        body(AXIS, ", immediates=tuple(Immediate(f'n{k}', 'int32', -1 << 31, (1 << 31) - 1) "
+                   "for k in range(4))"),
+        "Immediate n3 of own must fit its word: it takes 32 bits, and 16 in a row are free"),
+    "an immediate that is a field of words": (
+        body(AXIS, ", immediates=(Immediate('opcode', 'int8', 0, 1),)"),
+        "Immediate opcode of own must have another name"),
     # scopes
     "a scope that is none": (op("a: a", ", a=('cache',)"), "Scopes of a of own"),
     "a scope of another operand": (op("a: a", ", a=('par',)"), "Scopes of a of own"),

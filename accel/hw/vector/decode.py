@@ -1,10 +1,13 @@
 """Decoding: which body an instruction of vector selects, from which sources, and whether it may."""
 
+from collections.abc import Mapping
+
 from amaranth.hdl import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from accel.datapath.plan import DatapathPlan
+from accel.hw.parts import field_of
 from accel.machine.intrinsics import TABLE, operand_field
 from accel.machine.isa import DESTINATIONS, SOURCES_A, SOURCES_B
 from compiler.ops.arithmetic import PARAM
@@ -27,6 +30,8 @@ def operation_layout(plan: DatapathPlan, word: data.StructLayout) -> data.Struct
     twice : both sources are in one buffer that gives one entry a cycle.
     illegal : the instruction does nothing, and none of `a`, `b` and `to` is set.
     """
+    own = {name: Shape(interval.width, interval.signed)
+           for name, interval in plan.immediates.items() if name not in IMMEDIATES}
     return data.StructLayout({
         "select": len(plan.bodies),
         "a": data.StructLayout(dict.fromkeys(SOURCES_A, 1)),
@@ -35,7 +40,7 @@ def operation_layout(plan: DatapathPlan, word: data.StructLayout) -> data.Struct
            if plan.third else {}),
         "to": data.StructLayout(dict.fromkeys(DESTINATIONS, 1)),
         "twice": 1, "illegal": 1, "reset": 1, "banks": 2,
-        **{name: word[name].shape for name in IMMEDIATES}})
+        **{name: word[name].shape for name in IMMEDIATES}, **own})
 
 
 class Decode(wiring.Component):
@@ -46,14 +51,21 @@ class Decode(wiring.Component):
     channels are in par and tables in tab, whatever `b_source` says. The word has the field c where
     a body has three operands.
 
+    Parameters
+    ----------
+    word : the layout of instructions.
+    own : the fields of immediates of one's own, by name.
+
     Members
     -------
     word : an instruction.
     operation : the word of the cycle before, decoded (`operation_layout`).
     """
 
-    def __init__(self, plan: DatapathPlan, word: data.StructLayout):
+    def __init__(self, plan: DatapathPlan, word: data.StructLayout,
+                 own: Mapping[str, data.Field] | None = None):
         self.plan = plan
+        self._own = {name: field for name, field in (own or {}).items() if name in plan.immediates}
         self._scopes = [{operand.name: operand.scopes for operand in (*body.operands, body.dst)}
                         for body in plan.bodies]
         self._fields = [{operand.name: operand_field(body, operand.name)
@@ -88,6 +100,8 @@ class Decode(wiring.Component):
             *(decoded.to[scope].eq(~illegal & (word.destination == code))
               for code, scope in enumerate(DESTINATIONS)),
             *(decoded[name].eq(word[name]) for name in IMMEDIATES),
+            *(decoded[name].eq(field_of(word.as_value(), field))
+              for name, field in self._own.items()),
         ]
         return m
 

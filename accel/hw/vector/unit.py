@@ -90,7 +90,8 @@ class Vector(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.issue = issue = Issue(self.word, self.plan.retire_depth)
-        m.submodules.decode = decode = Decode(self.plan, self.word)
+        m.submodules.decode = decode = Decode(self.plan, self.word,
+                                               self.machine.immediates["vector"])
         m.submodules.nest = nest = LoopNest(self.word["loops"].shape, COMPUTE_OPERANDS, self.tag)
         m.submodules.ahead = ahead = Ahead(self.iteration)
         pass_through(m, self, issue)

@@ -24,7 +24,7 @@ from compiler.tensorize import Immediate, Intrinsic, Operand
 from .matching import pattern_of
 
 __all__ = ["IMMEDIATES", "TABLE", "Declaration", "address_field", "computed_type",
-           "immediate_fields", "kinds_of", "operand_field", "vector_op"]
+           "immediate_fields", "kinds_of", "known_immediates", "operand_field", "vector_op"]
 
 def immediate_fields(stored: str) -> dict[str, Immediate]:
     """The immediates of a vector instruction, the fields of these names in its word, on a machine
@@ -40,6 +40,11 @@ def immediate_fields(stored: str) -> dict[str, Immediate]:
         Immediate("lo", bound, -most - 1, most),
         Immediate("hi", bound, -most - 1, most),
     )}
+
+
+def known_immediates(unit: str, stored: str) -> dict[str, Immediate]:
+    """The immediates that the words of a unit have for all its instructions; gemm's have none."""
+    return immediate_fields(stored) if unit == "vector" else {}
 
 
 IMMEDIATES = immediate_fields("int8")
@@ -114,7 +119,8 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
               lanes: str | None = None, a: tuple[str, ...] = _ANYWHERE["a"],
               b: tuple[str, ...] | None = None, stored: str = "int8",
               accumulator: str | None = None, matches: Callable[..., Expr] | None = None,
-              immediates: Immediates | None = None) -> Declaration:
+              immediates: Immediates | None = None,
+              fields: Sequence[Immediate] = ()) -> Declaration:
     """Declare an operation of the vector unit.
 
     Parameters
@@ -125,8 +131,9 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         immediate, of which a narrower acc keeps the low bits); the per-channel parameters
         ``bias``, ``mult`` and ``shift``; ``table``, of which ``table[index]`` is an int8 value as
         one of acc's type, for any index that lies in 0 ... 255 whatever the operands are; and the
-        immediates of `IMMEDIATES`. Of ``b``, parameters and ``table`` two may stand beside each
-        other: the later has an address that no loop moves. Beside parameters ``b`` is not in par.
+        immediates of `IMMEDIATES` and `fields`. Of ``b``, parameters and ``table`` two may stand
+        beside each other: the later has an address that no loop moves. Beside parameters ``b`` is
+        not in par.
     update : how the result meets the destination. Other than ``assign``, it accumulates in acc;
         then the sources must not be in acc, whose read port the accumulation uses.
     lanes : ``sum``, ``max`` or ``min`` of the value over the lanes of a row, which becomes the
@@ -143,6 +150,8 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         function of the quantized inputs and of the quantized result, which have ``scale`` and
         ``zp``. What is stored as q stands for ``(q - zp) * scale``; the operands and the result of
         `value` are such q. It may refuse scales by ValueError.
+    fields : immediates of one's own, which are fields of the instruction's word where that has room
+        for them: ``Immediate("scale", "int8", -128, 127)`` has 8 bits.
 
     The destination is acc, or out, which keeps the low bits. With bfloat16, acc, the operands and
     the result are float32, ``b`` is in acc or res, and the update is ``assign``. A result that is
@@ -156,15 +165,23 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
     if lanes is not None and lanes not in _REDUCERS:
         raise ValueError(f"Reduction over lanes of {name} must be one of {', '.join(_REDUCERS)}, "
                          f"not {lanes!r}")
+    if not isinstance(fields, tuple | list) or not all(
+            isinstance(field, Immediate) for field in fields):
+        raise ValueError(f"Fields of {name} must be a tuple of Immediate, not {fields!r}")
+    own = {field.name: field for field in fields}
     parameters = inspect.signature(value).parameters
     names = tuple(parameters)
     for parameter in names:
         if parameters[parameter].kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
             raise ValueError(f"Parameter {parameter} of vector operation {name} must be a plain "
                              f"one: what the instruction takes is told by names")
-        if parameter not in ("a", *_KINDS, *IMMEDIATES):
+        if parameter not in ("a", *_KINDS, *IMMEDIATES, *own):
+            known = ", ".join(dict.fromkeys((*_PARAMETERS, *IMMEDIATES, *own)))
             raise ValueError(f"Parameter of vector operation {name} must be a, b, table, one of "
-                             f"{', '.join((*_PARAMETERS, *IMMEDIATES))}, not {parameter!r}")
+                             f"{known}, not {parameter!r}")
+    for field in own:
+        if field not in names:
+            raise ValueError(f"Field {field} of {name} must be a parameter of its value")
     kinds = kinds_of(names)
     if len(kinds) > len(_FIELDS):
         raise ValueError(f"Vector operation {name} must take at most two of {', '.join(kinds)}: "
@@ -179,15 +196,15 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
     if stored not in ELEMENTS["output"]:
         raise ValueError(f"Stored elements of {name} must be {one_of(ELEMENTS['output'])}, "
                          f"not {stored!r}")
-    fields = immediate_fields(stored)
+    scalars = immediate_fields(stored) | own
     if matches is not None and computed != "int32":
         raise ValueError(f"Vector operation {name} must compute in int32 to match something, not "
                          f"in {computed}")
     if matches is not None and (lanes or update != "assign"):
         raise ValueError(f"Vector operation {name} must compute each lane by itself, and "
                          f"assign it, to match something")
-    pattern = pattern_of(name, value, names, {each: fields[each] for each in names
-                                              if each in fields}, stored, matches, immediates)
+    pattern = pattern_of(name, value, names, {each: scalars[each] for each in names
+                                              if each in scalars}, stored, matches, immediates)
     types = {"acc": computed, "res": stored, "par": f"{PARAM}.bias", "imm": "int32"}
     why = "" if update == "assign" else f" beside acc: update {update} takes its read port"
     if _PARAMETERS.keys() & set(names):
@@ -203,11 +220,11 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         axes = (Axis(Var("lane_b"), tile[0]), Axis(Var("lane_o"), tile[1]))
         reduced = te.reduce_axis(tile[1], "lane_i")
         row, lane = axes[0].var, reduced.var if lanes else axes[1].var
-        operands, arguments, scalars = [], [], []
+        operands, arguments, taken = [], [], []
         for param in names:
-            if param in IMMEDIATES:
-                scalars.append(fields[param])
-                arguments.append(fields[param].var)
+            if param in scalars:
+                taken.append(scalars[param])
+                arguments.append(scalars[param].var)
             elif param == TABLE.name:
                 operands.append(table)
                 arguments.append(te.placeholder(table.shape, table.dtype, param))
@@ -236,6 +253,6 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         if lanes:
             result = _REDUCERS[lanes](result, reduced)
         return (Intrinsic(name, "vector", Operand("dst", tile, computed, storage), tuple(operands),
-                          axes, result, update, tuple(scalars), loops=5),)
+                          axes, result, update, tuple(taken), loops=5),)
 
     return Declaration(name, "vector", build, pattern)

@@ -316,10 +316,6 @@ class _Tile:
         destination = self.binding.tile("dst")
         assert isinstance(destination, Read)
         fields["destination"] = isa.DESTINATIONS.index(destination.buffer.scope)
-        for immediate in self.intrinsic.immediates:
-            value = self.binding.immediate(immediate.name)
-            assert isinstance(value, Const)
-            fields[immediate.name] = int(value.value)
         return self._compute(operands, fields)
 
     def _compute(self, operands: Mapping[str, str], fields: dict[str, object]) -> Instruction:
@@ -338,6 +334,10 @@ class _Tile:
         words = [{"extent": extent, **strides} for extent, strides in loops]
         places = {field: form.offset for field, form in addresses.items()}
         fields |= {"c": places.pop("c")} if "c" in places else {}
+        for immediate in self.intrinsic.immediates:
+            value = self.binding.immediate(immediate.name)
+            assert isinstance(value, Const)
+            fields[immediate.name] = int(value.value)
         return self._instruction(fields | {
             "reset": int(begin), "banks": banks, "base": places,
             "loops": [{}] * (self.intrinsic.loops - len(words)) + words})

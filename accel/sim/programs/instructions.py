@@ -4,6 +4,7 @@ from random import Random
 
 from accel.machine import isa
 from accel.machine.config import PARAM_BYTES, WEIGHT_BITS
+from accel.machine.immediates import fields_in
 from accel.machine.intrinsics import address_field, immediate_fields
 from accel.machine.machine import Machine
 
@@ -143,8 +144,8 @@ class Instructions:
                 for key, scope in operands(form).items()}
         if "acc" in reads(self.machine, form):
             read["acc"] = written
-        fields = {"banks": self._banks(written), "reset": self._reset(form),
-                  "base": base, "loops": shapes.modular(loops, 1 << 16)}
+        fields = {"banks": self._banks(written), "reset": self._reset(form), "base": base,
+                  "loops": shapes.modular(loops, 1 << 16), **self._own(form)}
         return Touching(form.name, "gemm", fields, read, {"acc": written})
 
     def _reset(self, form: Form) -> int:
@@ -176,7 +177,7 @@ class Instructions:
         if form.reset is False:
             read["acc"] = read.get("acc", 0) | written
         in_acc = (written if form.target == "acc" else 0) | read.get("acc", 0)
-        fields = self._immediates() | {
+        fields = self._immediates(form) | {
             "banks": self._banks(in_acc), "reset": self._reset(form),
             "base": {key: place for key, place in base.items() if key != "c"},
             **({"c": base["c"]} if "c" in base else {}),
@@ -204,7 +205,20 @@ class Instructions:
                 return place
         return self.places.anywhere(offsets["dst"], depth)
 
-    def _immediates(self) -> dict[str, int]:
+    def _own(self, form: Form) -> dict[str, int]:
+        """Immediates of one's own: the ends of their ranges, and numbers between."""
+        own = self.machine.immediates[form.unit]
+        return {one.name: self.random.choice([one.low, one.high, 0,
+                                              self.random.randint(one.low, one.high)])
+                for one in self.machine.intrinsic(form.name).immediates if one.name in own}
+
+    def _immediates(self, form: Form) -> dict[str, int]:
+        """Numbers for all fields of immediates that words of this instruction have."""
+        known = fields_in(self.machine.layouts[form.name])
+        return {name: number for name, number in self._known().items()
+                if name in known} | self._own(form)
+
+    def _known(self) -> dict[str, int]:
         random = self.random
         whole = immediate_fields(self.config.output)["lo"]
         ends = whole.low, whole.high + 1

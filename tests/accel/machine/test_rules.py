@@ -132,7 +132,7 @@ REFUSED = {
                                    "as uint8"),
     "an immediate of gemm": (
         gemm(immediates=(Immediate("imm", "int32", 0, 9),)),
-        "Immediate imm of own must be a field of its word: that of gemm has none"),
+        "Immediate imm of own must have another name, as words have a field imm"),
     "seven loops": (
         gemm(loops=7), "Loops of own must be 0 to 6, which its word has, not 7"),
     "a feature": (
@@ -142,10 +142,32 @@ REFUSED = {
         gemm(name="other"), "Forms of own must have its name own, not other"),
     "another unit than its declaration": (
         gemm(unit="vector"), "Forms of own must have its unit gemm, not vector"),
-    "an immediate without a field": (
-        vector(lambda a: a, a(), immediates=(Immediate("scale", "int32", 0, 1),)),
-        "Immediate scale of own must be a field of its word: that of vector has imm, ma, mb, s, "
-        "zp, lo, hi"),
+    "an immediate of some numbers of its field": (
+        vector(lambda a: a, a(), immediates=(Immediate("scale", "int32", 0, 9),)),
+        "Immediate scale of own must be from 0 to 15, all numbers of its field, not from 0 to 9"),
+    "an immediate from high to low": (
+        vector(lambda a: a, a(), immediates=(Immediate("scale", "int32", 9, 0),)),
+        "Immediate scale of own must be from one integer to another, not from 9 to 0"),
+    "an immediate that its type does not hold": (
+        vector(lambda a: a, a(), immediates=(Immediate("scale", "int8", 0, 255),)),
+        "Immediate scale of own must be of a type that holds 0 to 255, not of int8"),
+    "an immediate of 64 bits": (
+        gemm(immediates=(Immediate("scale", "int64", 0, 1),)),
+        "Immediate scale of own must be an integer of at most 32 bits, not int64"),
+    "an immediate of floats": (
+        vector(lambda a: a, a(), immediates=(Immediate("scale", "float32", 0, 1),)),
+        "Immediate scale of own must be an integer of at most 32 bits, not float32"),
+    "an immediate of two words": (
+        vector(lambda a: a, a(), immediates=(Immediate("two words", "int8", 0, 1),)),
+        "Immediate two words of own must have an identifier for a name"),
+    "an immediate called as a loop is": (
+        vector(lambda a: a, a(), immediates=(Immediate("loops", "int8", 0, 1),)),
+        "Immediate loops of own must have another name, as words have a field loops"),
+    "an immediate that the word has no room for": (
+        gemm(immediates=(Immediate("one", "int32", -1 << 31, (1 << 31) - 1),
+                         Immediate("two", "uint32", 0, (1 << 32) - 1))),
+        "Immediate two of own must fit its word: it takes 32 bits, and 16 in a row are free in "
+        "words that have it"),
     "an immediate of another type": (
         vector(lambda a: a, a(), immediates=(Immediate("zp", "uint8", 0, 255),)),
         "Immediate zp of own must be int8 from -128 to 127, as its field is, not uint8 from 0 to "

@@ -10,8 +10,7 @@ from amaranth.lib import data
 from accel.machine import isa
 from accel.sim.layouts import layouts_header
 
-FORMATS = {"control": isa.CONTROL, "dma": isa.FULL_DMA, "gemm": isa.GEMM, "vector": isa.THREE,
-           "wide_vector": isa.WIDE_VECTOR}
+FORMATS = {"control": isa.CONTROL, "dma": isa.FULL_DMA, "gemm": isa.GEMM, "vector": isa.THREE}
 BITS = re.compile(r"constexpr Bits (\w+)\{(\d+), (\d+), (true|false), (\d)\};")
 ARRAY = re.compile(r"constexpr int (\w+) = (\d+), \w+_pitch = (\d+);")
 
