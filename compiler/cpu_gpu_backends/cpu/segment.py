@@ -11,9 +11,10 @@ from typing import ClassVar
 import numpy as np
 
 from compiler.cpu_gpu_backends.cpu.arrays import aligned
-from compiler.cpu_gpu_backends.llvm import Kernel
+from compiler.cpu_gpu_backends.cpu.entry import Entry
+from compiler.cpu_gpu_backends.cpu.steps import GroupCode, storage
 from compiler.graph.fusion import Group, Groups, overwritable
-from compiler.graph.graph import Graph, TensorType
+from compiler.graph.graph import Graph
 from compiler.graph.memory import MemoryPlan, MemoryTask, plan_memory
 from compiler.graph.reference import check_inputs, evaluate_node
 from compiler.graph.room import bytes_of
@@ -48,17 +49,6 @@ class Arenas:
             yield block
         finally:
             self._free.append(block)
-
-
-@dataclass(frozen=True, slots=True)
-class GroupCode:
-    """One group and its code, which takes the group's inputs in order, then its result and its
-    workspaces; a group that is only a view has none.
-    """
-
-    group: Group
-    kernel: Kernel | None
-    type: TensorType
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,27 +88,20 @@ class HostSegment:
         return plan_groups(self.graph, [step.group for step in self.steps],
                            [step.kernel and step.kernel.program for step in self.steps])
 
-    def __call__(self, inputs: Mapping[str, Array],
-                 after: Callable[[int], None] = lambda number: None) -> dict[str, Array]:
-        """`after` is called with the number of each step when it is done."""
-        given = {**self.constants, **dense(check_inputs(self.graph, inputs))}
-        with self.arenas.block(self.plan.size) as block:
-            values = self.run(given, block, after)
-        return {name: values[name].copy() if name in self._views else values[name]
-                for name in self.graph.outputs}
-
     @cached_property
-    def _views(self) -> frozenset[str]:
-        """Views of inputs and constants: other shapes, and parts of them."""
-        groups, given = self.groups.groups, {*self.graph.inputs, *self.constants}
-        root = _storage(groups)
-        return frozenset(group.output for group in groups
-                         if group.is_view and root(group.output) in given)
+    def entry(self) -> Entry:
+        """All of it as one native function."""
+        return Entry(self.graph, self.steps, self.plan, self.constants)
+
+    def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        given = dense(check_inputs(self.graph, inputs))
+        with self.arenas.block(self.plan.size) as block:
+            return self.entry(given, block)
 
     def run(self, given: Mapping[str, Array], block: Array,
             after: Callable[[int], None] = lambda number: None) -> dict[str, Array]:
-        """Computes all values from dense inputs and constants; those in the block may have been
-        overwritten since. `after` is called with the number of each step when it is done.
+        """Computes all values step by step, from dense inputs and constants; those in the block may
+        have been overwritten since. `after` is called with the number of each step when it is done.
         """
         values = dict(given)
         for number, step in enumerate(self.steps):
@@ -163,11 +146,14 @@ class HostExecutable:
         """Seconds were measured, in this call: what is run for the first time may take longer than
         later.
         """
-        moments = [time.perf_counter()]
-        outputs = self.segment(values, after=lambda number: moments.append(time.perf_counter()))
+        segment, moments = self.segment, [time.perf_counter()]
+        given = {**segment.constants, **dense(check_inputs(segment.graph, values))}
+        with segment.arenas.block(segment.plan.size) as block:
+            found = segment.run(given, block, lambda _: moments.append(time.perf_counter()))
+            outputs = {name: found[name].copy() for name in segment.graph.outputs}
         rows = [{"name": " + ".join(node.name for node in step.group.nodes),
                  "op": step.group.name.replace("+", " + "), "seconds": end - begin, "cycles": 0}
-                for step, begin, end in zip(self.segment.steps, moments, moments[1:], strict=False)]
+                for step, begin, end in zip(segment.steps, moments, moments[1:], strict=False)]
         return Outcome(outputs), rows
 
 
@@ -186,24 +172,13 @@ def plan_groups(graph: Graph, groups: Sequence[Group],
     """Plans where the groups' results and their programs' workspaces lie. A view lies where
     what it shows does. Inputs, constants and outputs of the graph lie elsewhere.
     """
-    root = _storage(groups)
+    root = storage(groups)
     tasks = [_task(graph, group, program, root)
              for group, program in zip(groups, programs, strict=True)]
     outside = set(map(root, graph.outputs))
     sizes = {group.output: bytes_of(graph.values[group.output]) for group in groups
              if not group.is_view and group.output not in outside}
     return plan_memory(tasks, sizes)
-
-
-def _storage(groups: Sequence[Group]) -> Callable[[str], str]:
-    """Maps each value to the one in whose memory it lies: a view to what it shows."""
-    shown = {group.output: group.inputs[0] for group in groups if group.is_view}
-
-    def root(value: str) -> str:
-        while value in shown:
-            value = shown[value]
-        return value
-    return root
 
 
 def _task(graph: Graph, group: Group, program: Program | None,

@@ -4,9 +4,10 @@ import ctypes
 import ctypes.util
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from threading import RLock
+from types import MappingProxyType
 
 import llvmlite.binding as llvm
 
@@ -92,15 +93,17 @@ def _math() -> dict[str, int]:
 
 
 class Library:
-    """Machine code in memory, from an object file that defines `names`. The object keeps the code
-    alive while its functions are in use.
+    """Machine code in memory, from an object file that defines `names` and may call what is at the
+    addresses of `others`. The object keeps the code alive while its functions are in use.
     """
 
-    def __init__(self, code: bytes, names: Iterable[str], machine: Processor):
+    def __init__(self, code: bytes, names: Iterable[str], machine: Processor,
+                 others: Mapping[str, int] = MappingProxyType({})):
         with _in_llvm:
-            self._link(code, names, machine)
+            self._link(code, names, machine, others)
 
-    def _link(self, code: bytes, names: Iterable[str], machine: Processor) -> None:
+    def _link(self, code: bytes, names: Iterable[str], machine: Processor,
+              others: Mapping[str, int]) -> None:
         self._jit = llvm.create_lljit_compiler(target_machine(machine))
         link = llvm.JITLibraryBuilder().add_object_img(code)
         link.add_current_process()
@@ -109,7 +112,7 @@ class Library:
             symbols |= pool().symbols
         if any(name.encode() in code for name in HALVES):
             symbols |= halves()
-        symbols |= FOREIGN
+        symbols |= FOREIGN | dict(others)
         for name, address in symbols.items():
             link.import_symbol(name, address)
         for name in names:

@@ -14,7 +14,7 @@ from .emit import FUNCTION, OUT_OF_MEMORY, emit
 from .jit import Library, library, object_code
 from .machine import WITHOUT, MachineError, Processor, host
 
-__all__ = ["Kernel", "build"]
+__all__ = ["Kernel", "build", "refusal"]
 
 
 class Kernel:
@@ -78,11 +78,13 @@ class Kernel:
             if not array.flags.writeable:
                 raise ValueError(f"Array {buffer.name} must be writeable")
         status = self._function(*(array.ctypes.data for array in arrays), *values.values())
-        if status == OUT_OF_MEMORY:
-            raise MemoryError(f"{self.program.name} cannot allocate its local buffers")
-        if status == REFUSED:
-            raise MachineError(f"{self.program.name} needs the tile registers of AMX, which the "
-                               f"operating system refuses: set {WITHOUT}=amx-tile to do without")
+        if status:
+            raise refusal(status, self.program.name)
+
+    @property
+    def address(self) -> int:
+        """Of its function."""
+        return self._library.address(FUNCTION)
 
     def _values(self, arrays: Mapping[Buffer, np.ndarray],
                 given: Mapping[str, int]) -> dict[Symbol, int]:
@@ -115,6 +117,15 @@ class Kernel:
         arrays = [np.require(inputs[b.name], requirements=["C", "A"]) for b in self.program.inputs]
         self(*arrays, *outputs.values(), **symbols)
         return outputs
+
+
+def refusal(status: int, name: str) -> Exception:
+    """What a status other than 0 means, of what is called so."""
+    if status == OUT_OF_MEMORY:
+        return MemoryError(f"{name} cannot allocate its local buffers")
+    assert status == REFUSED
+    return MachineError(f"{name} needs the tile registers of AMX, which the operating system "
+                        f"refuses: set {WITHOUT}=amx-tile to do without")
 
 
 def _shape(buffer: Buffer, values: Mapping[Symbol, int]) -> tuple[int, ...]:

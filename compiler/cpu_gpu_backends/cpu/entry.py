@@ -1,0 +1,147 @@
+"""A segment as one native function: where every value lies is fixed when it is made.
+
+::
+
+    i32 kernel(ptr block, ptr tables)       0, or the status of the kernel that could not run
+
+`block` has the intermediate values and workspaces of one run, where the memory plan says;
+`tables` are the addresses of constants, inputs and results, in this order. The function calls the
+kernels one after the other, and nothing else happens between them.
+"""
+
+import ctypes
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from compiler.cpu_gpu_backends.cpu.steps import GroupCode, storage
+from compiler.cpu_gpu_backends.llvm import Kernel, host, object_code
+from compiler.cpu_gpu_backends.llvm.emit import FUNCTION
+from compiler.cpu_gpu_backends.llvm.jit import Library
+from compiler.cpu_gpu_backends.llvm.kernel import refusal
+from compiler.graph.graph import Graph, TensorType
+from compiler.graph.memory import MemoryPlan
+from compiler.graph.reference import evaluate_node
+from compiler.te import numpy_dtype
+
+__all__ = ["Entry"]
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Bytes from the beginning of the block, or of the array of a slot."""
+
+    slot: int | None
+    offset: int = 0
+
+
+class Entry:
+    """The function of a segment, linked into this process.
+
+    Called with dense arrays for all inputs of the graph and a block of the plan's size, it returns
+    the outputs, arrays of the caller's. May be called from several threads, each with a block.
+    """
+
+    def __init__(self, graph: Graph, steps: Sequence[GroupCode], plan: MemoryPlan,
+                 constants: Mapping[str, Array]):
+        self._graph = graph
+        root = storage([step.group for step in steps])
+        roots = dict.fromkeys(map(root, graph.outputs))
+        self._results = [value for value in roots
+                         if value not in constants and value not in graph.inputs]
+        slots = {value: slot for slot, value in
+                 enumerate((*constants, *graph.inputs, *self._results))}
+        places = {value: _Place(slot) for value, slot in slots.items()}
+        places |= {value: _Place(None, offset) for value, offset in plan.offsets.items()}
+        self._constants = constants
+        self._addresses = [array.ctypes.data for array in constants.values()]
+        self._kernels: list[Kernel] = []
+        calls: list[list[_Place]] = []
+        for number, step in enumerate(steps):
+            given = [places[value] for value in step.group.inputs]
+            if step.kernel is None:
+                places[step.group.output] = _Place(given[0].slot, given[0].offset + _shown(
+                    graph, step))
+                continue
+            workspaces = (_Place(None, offset) for offset in plan.workspaces[number])
+            calls.append([*given, places[step.group.output], *workspaces])
+            self._kernels.append(step.kernel)
+        self._places = places
+        self._function = self._linked(calls) if calls else None
+
+    def __call__(self, given: Mapping[str, Array], block: Array) -> dict[str, Array]:
+        """Raises what a kernel raises that cannot run."""
+        results = {value: _empty(self._graph.values[value]) for value in self._results}
+        arrays = [*(given[name] for name in self._graph.inputs), *results.values()]
+        if self._function is not None:
+            table = [*self._addresses, *(array.ctypes.data for array in arrays)]
+            status = self._function(block.ctypes.data, (ctypes.c_void_p * len(table))(*table))
+            if status:
+                raise refusal(status, self._graph.name)
+        seen = [*self._constants.values(), *arrays]
+        return {name: results[name] if name in results else self._seen(name, seen)
+                for name in self._graph.outputs}
+
+    def _seen(self, name: str, arrays: Sequence[Array]) -> Array:
+        """An output that is a view; a copy of what an input or a constant shows."""
+        place, type_ = self._places[name], self._graph.values[name]
+        assert place.slot is not None
+        begin = place.offset // numpy_dtype(type_.dtype).itemsize
+        shown = arrays[place.slot].reshape(-1)[begin:begin + prod(type_.shape)]
+        shown = shown.reshape(type_.shape)
+        return shown if place.slot >= len(arrays) - len(self._results) else shown.copy()
+
+    def _linked(self, calls: Sequence[Sequence[_Place]]):
+        machine = host()
+        addresses = {kernel: f"k{number}"
+                     for number, kernel in enumerate(dict.fromkeys(self._kernels))}
+        text = "\n".join(_lines([addresses[kernel] for kernel in self._kernels], calls))
+        self._library = Library(object_code(text, machine), (FUNCTION,), machine,
+                                {name: kernel.address for kernel, name in addresses.items()})
+        prototype = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+        return prototype(self._library.address(FUNCTION))
+
+
+def _lines(names: Sequence[str], calls: Sequence[Sequence[_Place]]) -> Iterator[str]:
+    """The text of the function that calls the kernels of these names at these places."""
+    for name, places in dict(zip(names, calls, strict=True)).items():
+        yield f"declare i32 @{name}({', '.join(['ptr'] * len(places))})"
+    yield f"define i32 @{FUNCTION}(ptr %block, ptr %tables) nounwind {{"
+    used = sorted({place.slot for places in calls for place in places if place.slot is not None})
+    for slot in used:
+        yield f"  %p{slot} = getelementptr ptr, ptr %tables, i64 {slot}"
+        yield f"  %a{slot} = load ptr, ptr %p{slot}"
+    for number, (name, places) in enumerate(zip(names, calls, strict=True)):
+        arguments = []
+        for argument, place in enumerate(places):
+            base = "%block" if place.slot is None else f"%a{place.slot}"
+            if place.offset:
+                yield f"  %v{number}_{argument} = getelementptr i8, ptr {base}, i64 {place.offset}"
+                base = f"%v{number}_{argument}"
+            arguments.append(f"ptr {base}")
+        yield f"  %s{number} = call i32 @{name}({', '.join(arguments)})"
+        yield f"  %e{number} = icmp ne i32 %s{number}, 0"
+        yield f"  br i1 %e{number}, label %fail{number}, label %done{number}"
+        yield f"fail{number}:"
+        yield f"  ret i32 %s{number}"
+        yield f"done{number}:"
+    yield "  ret i32 0"
+    yield "}"
+
+
+def _shown(graph: Graph, step: GroupCode) -> int:
+    """Where in what it shows a view begins, in bytes."""
+    node, = step.group.nodes
+    source = _empty(graph.values[step.group.inputs[0]])
+    seen = evaluate_node(node, [source])
+    if not seen.size or not np.may_share_memory(seen, source):
+        return 0                    # all of its elements, in their order
+    return seen.ctypes.data - source.ctypes.data
+
+
+def _empty(type_: TensorType) -> Array:
+    return np.empty(type_.shape, numpy_dtype(type_.dtype))
