@@ -13,7 +13,7 @@ from .check import MAX_CYCLES, Report, check, default_simulators
 from .dram import Dram
 from .locate import Simulator
 
-__all__ = ["check_geometries", "random_config"]
+__all__ = ["check_geometries", "quick_simulators", "random_config"]
 
 OPTIMIZATION = ("-O0",)
 """Compiler flags for models that run few programs: compilation takes a third of the time."""
@@ -60,11 +60,12 @@ def check_geometries(geometries: int, programs: int, seed: int = 0,
         progress(number, geometries)
         machine = Machine(random_config(seed * 1_000_000 + number))
         count = programs // geometries + (number < programs % geometries)
-        yield replace(check(machine, count, seed, _simulators(machine)), empty=[])
+        yield replace(check(machine, count, seed, quick_simulators(machine)), empty=[])
     progress(geometries, geometries)
 
 
-def _simulators(machine: Machine) -> Mapping[str, Simulator]:
+def quick_simulators(machine: Machine) -> Mapping[str, Simulator]:
+    """The simulators that `check` compares, with an RTL model that is built soon and runs slowly."""
     core = verilated.build(machine, OPTIMIZATION)
     return {**default_simulators(), "verilated": lambda _, case: core.run(
         case.program, case.memory.copy(), MAX_CYCLES, Dram(**case.timing))}

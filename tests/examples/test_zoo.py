@@ -62,7 +62,7 @@ class Made:
         return run(self.int8, self.images)
 
 
-ALSO_SLOW = {"resnet34"}             # blocks of ResNet-18 only, more of them
+ALSO_SLOW = {"resnet34", "vgg11"}    # their layers are those of ResNet-18 and SqueezeNet
 FORMS = [pytest.param(name, marks=pytest.mark.slow if name in ALSO_SLOW else ()) for name in NAMES]
 
 
@@ -211,6 +211,7 @@ def test_int8_files_become_integer_graphs(made):
         assert correlation(made.int8_logits, logits) > 0.99
 
 
+@pytest.mark.slow
 def test_calibration_makes_the_same_layers():
     """From the float file with its batch norms and clips, by running it on images."""
     made = make("mobilenet_v2", SIZE)

@@ -15,6 +15,7 @@ from accel.sim import check as checking
 from accel.sim import functional, verilated
 from accel.sim.check import COUNT, cases, check, default_simulators
 from accel.sim.coverage import Coverage
+from accel.sim.geometries import quick_simulators
 from accel.sim.locate import cut, differ
 from accel.sim.programs.case import Case
 from accel.sim.programs.directed import directed
@@ -56,7 +57,7 @@ def test_the_rtl_agrees_and_every_bin_is_filled():
 def test_packed_weights():
     """Every way to unpack is there, and a simulator that does not extend signs, or takes fewer
     bytes from memory, is found."""
-    report = check(PACKED, 2, 0)
+    report = check(PACKED, 2, 0, quick_simulators(PACKED))
     assert report.ok, report.difference
     assert report.coverage.ran["load of 4 bits"] > 1 and report.coverage.ran["load of 2 bits"] > 1
     assert "load of 4 bits ran " in checking.ran([report])
@@ -72,7 +73,7 @@ def test_packed_weights():
 
 def test_elements_of_16_bits():
     """A simulator that pads with one byte for both, or clamps to eight bits, is found."""
-    report = check(LONG, 2, 0)
+    report = check(LONG, 2, 0, quick_simulators(LONG))
     assert report.ok, report.difference
     for change in (lambda one: with_field("load", pad_high=one.fields["pad_value"])(one)
                    if one.name == "load" else one,
