@@ -65,7 +65,7 @@ def check_geometries(geometries: int, programs: int, seed: int = 0,
 
 
 def quick_simulators(machine: Machine) -> Mapping[str, Simulator]:
-    """The simulators that `check` compares, with an RTL model that is built soon and runs slowly."""
+    """The simulators that `check` compares, with an RTL model that is built fast."""
     core = verilated.build(machine, OPTIMIZATION)
     return {**default_simulators(), "verilated": lambda _, case: core.run(
         case.program, case.memory.copy(), MAX_CYCLES, Dram(**case.timing))}

@@ -25,7 +25,7 @@ from compiler.ops.windows import (check_dilations, check_numbers, check_steps, c
                                   reach_of, views_of, windowed)
 from compiler.te import Expr, Tensor
 
-__all__ = ["OPERATORS", "pixel_convolution"]
+__all__ = ["OPERATORS", "convolved_sums", "pixel_convolution"]
 
 CHUNK_ELEMENTS = 1 << 24
 
@@ -276,7 +276,7 @@ def _conv(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 
 def _conv2d_meaning(attrs, x: Array, w: Array, bias: Array | None = None) -> Array:
-    return _biased_sums(_convolved_sums(attrs, x, w, 0), bias)
+    return _biased_sums(convolved_sums(attrs, x, w, 0), bias)
 
 
 def _convtranspose2d_meaning(attrs, x: Array, w: Array, bias: Array | None = None) -> Array:
@@ -284,7 +284,7 @@ def _convtranspose2d_meaning(attrs, x: Array, w: Array, bias: Array | None = Non
 
 
 def _qconv2d_meaning(attrs, x: Array, w: Array, bias: Array, mult: Array, shift: Array) -> Array:
-    sums = _convolved_sums(attrs, x, w, attrs["pad_value"])
+    sums = convolved_sums(attrs, x, w, attrs["pad_value"])
     return _requantized_sums(attrs, x.dtype, sums, bias, mult, shift)
 
 
@@ -304,7 +304,7 @@ def _requantized_sums(attrs, dtype: np.dtype, sums: Array, *parameters: Array) -
     return requantized_array(total, mult, shift, *clamp_of(attrs), dtype)
 
 
-def _convolved_sums(attrs, x: Array, w: Array, value) -> Array:
+def convolved_sums(attrs, x: Array, w: Array, value) -> Array:
     return _correlate(x, w, attrs["strides"], attrs["pads"], value,
                       attrs.get("dilations", (1, 1)), attrs.get("group", 1))
 

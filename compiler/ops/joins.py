@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from compiler import te
+from compiler.ops.block_forms import BlockForm
 from compiler.ops.channels_last import ChannelsLast, by_axis
 from compiler.ops.fixed_point import STORED, requantize
 from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, Stored, clamp_to,
@@ -108,6 +109,8 @@ OPERATORS = (
         meaning=lambda attrs, *parts: np.concatenate(parts, attrs["axis"]), type=_concat_type,
         numbers=Numbers.FLOAT, kind=Kind.INJECTIVE, joins=True,
         channels_last=ChannelsLast(by_axis), integer=_concat_integer,
+        blocks=BlockForm("concat", lambda attrs: {"axis": 1} if attrs["axis"] in (1, -3) else None,
+                         whole=True),
         constants=lambda shape: None,
         algebra=Algebra(unchanged=lambda attrs, types, result: len(types) == 1)),
     Operator(

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from compiler.ops.block_forms import BlockForm
 from compiler.ops.channels_last import ChannelsLast
 from compiler.ops.integer_forms import IntegerForm
 from compiler.ops.node import TensorType
@@ -118,6 +119,7 @@ class Operator:
     by_rows : each row of the result, along the last axis, comes from that row of the first input.
     channels_last : how it computes the same with channels last; elementwise operators do unless
         told otherwise.
+    blocks : how it computes the same on images in blocks of channels.
     algebra : what clean-up may take for granted.
     joins : each element of each input is read once, though the result is larger than any of them.
     view : whether the result is the input's elements as they lie there, from one to another: from
@@ -160,6 +162,7 @@ class Operator:
     parameters: Callable[[Sequence[Array]], Sequence[Range]] | None = None
     by_rows: bool = False
     channels_last: ChannelsLast | None = None
+    blocks: BlockForm | None = None
     algebra: Algebra = Algebra()
     joins: bool = False
     view: Callable[[Attributes, tuple[int, ...], tuple[int, ...]], bool] | None = None

@@ -12,6 +12,7 @@ from compiler import te
 from compiler.ops import fixed_point
 from compiler.ops.fixed_point import STORED, limits_of
 from compiler.ops.arithmetic import requantize
+from compiler.ops.block_forms import BlockForm
 from compiler.ops.channels_last import ChannelsLast, with_channels
 from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, Stored,
                                         check_accumulator, clamp_to, multiplier_of, scaled)
@@ -345,7 +346,8 @@ OPERATORS = (
         attributes="kernel, strides, pads, dilations (1, 1)", define=_maxpool,
         meaning=_maxpool_meaning,
         type=_maxpool_type, numbers=Numbers.FLOAT, kind=Kind.COMPLEX, channels_last=_AS_PIXELS,
-        stored="qmaxpool", picks=True, homogeneous=True),
+        blocks=BlockForm("pool_max", with_channels), stored="qmaxpool", picks=True,
+        homogeneous=True),
     Operator(
         name="avgpool", summary="mean of each window", inputs="x",
         attributes="kernel, strides, pads, include_pad: 1 when pads count as elements",
@@ -355,6 +357,7 @@ OPERATORS = (
         name="globalavgpool", summary="mean of each channel", inputs="x",
         define=_globalavgpool, meaning=_globalavgpool_meaning, type=_globalavgpool_type,
         numbers=Numbers.FLOAT, kind=Kind.REDUCTION, integer=_globalavgpool_integer,
+        blocks=BlockForm("mean", lambda attrs: {"axes": (2, 3), "keepdims": 1}),
         homogeneous=True),
     Operator(
         name="qmaxpool", summary="greatest element of each window of int8", inputs="x",

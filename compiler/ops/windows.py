@@ -72,25 +72,29 @@ def check_dilations(node: Node) -> Sequence[int]:
 
 
 def windowed(attrs: Attributes, x: Tensor, kernel: Sequence[int], value,
-             name: str) -> tuple[tuple[int, int, int, int], Tensor]:
+             name: str) -> tuple[tuple[int, ...], Tensor]:
     """Shape of a result with x's channels, and x as the windows see it: as it is where they stay
-    inside, else padded, as large as they reach.
+    inside, else padded, as large as they reach. A dimension behind rows and columns
+    stays.
     """
-    images, channels, *size = x.shape
+    images, channels, *size = x.shape[:4]
+    within = x.shape[4:]
     strides, (top, left, bottom, right) = attrs["strides"], attrs["pads"]
     rows, columns = ((extent + before + after - window) // stride + 1
                      for extent, before, after, window, stride
                      in zip(size, (top, left), (bottom, right), kernel, strides, strict=True))
-    shape = (images, channels, rows, columns)
+    shape = (images, channels, rows, columns, *within)
     height, width = (rows - 1) * strides[0] + kernel[0], (columns - 1) * strides[1] + kernel[1]
     if not (top or left) and height <= size[0] and width <= size[1]:
         return shape, x
 
-    def pixel(n, c, h, w):
+    def pixel(n, c, h, w, *lane):
         inside = _inside(h, top, height, size[0]) + _inside(w, left, width, size[1])
-        return te.select(te.all_of(*inside), x[n, c, h - top, w - left], value)
+        return te.select(te.all_of(*inside), x[n, c, h - top, w - left, *lane], value)
 
-    return shape, te.compute((images, channels, height, width), pixel, f"{name}_padded")
+    whole = (images, channels, height, width, *within)
+    return shape, te.compute(whole, (lambda n, c, h, w, lane: pixel(n, c, h, w, lane)) if within
+                             else lambda n, c, h, w: pixel(n, c, h, w), f"{name}_padded")
 
 
 def _inside(index: Expr, before: int, reach: int, size: int) -> list[Expr]:

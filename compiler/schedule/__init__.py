@@ -8,6 +8,7 @@ from .layout import storage_align, transform_layout
 from .loops import fuse, split, tile, unroll
 from .padding import pad
 from .parallel import annotate, parallel, vectorize
+from .peeling import peel
 from .pipelining import double_buffer, pipeline
 from .place import ScheduleError
 from .reduction import decompose_reduction, rfactor

@@ -28,6 +28,7 @@ from .layout import Layout, layout_text, storage_align, transform_layout
 from .loops import fuse, split, tile, unroll
 from .padding import pad
 from .parallel import annotate, parallel, vectorize
+from .peeling import peel
 from .pipelining import double_buffer, pipeline
 from .record import read_step, step_text
 from .reduction import decompose_reduction, rfactor
@@ -42,7 +43,7 @@ Loop = str | Axis | Var
 
 PRIMITIVES = {primitive.__name__: primitive for primitive in (
     annotate, bind, cache_read, cache_write, compute_at, compute_inline, decompose_reduction,
-    double_buffer, fuse, pad, parallel, pipeline, reorder, reverse_compute_at, reverse_inline,
+    double_buffer, fuse, pad, parallel, peel, pipeline, reorder, reverse_compute_at, reverse_inline,
     rfactor, set_scope, split, storage_align, tensorize, tile, transform_layout, unroll, vectorize,
     virtual_thread)}
 """The whole schedule language: each entry is ``primitive(program, ...) -> program``."""
@@ -144,6 +145,9 @@ class StageSchedule:
 
     def pad(self, loop: Loop, extent: int) -> None:
         self.schedule.apply(pad, self._loop(loop), extent)
+
+    def peel(self, loop: Loop) -> None:
+        self.schedule.apply(peel, self._loop(loop))
 
     def pipeline(self, loop: Loop, *stages: int, asynchronous: bool = False) -> None:
         self.schedule.apply(pipeline, self._loop(loop), *stages,

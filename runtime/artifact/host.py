@@ -63,7 +63,7 @@ def host_json(segment: HostSegment, kernels: Kernels) -> dict[str, Any]:
 
 
 def host_of(entry: Mapping[str, Any], graph: Graph, kernels: list[Kernel]) -> HostSegment:
-    """Reads a host segment; `graph` is the segment's."""
+    """Reads a host segment; `graph` is the segment's, lowered."""
     nodes = {node.name: node for node in graph.nodes}
     groups = [Group.of((nodes[name] for name in group["nodes"]), graph)
               for group in entry["groups"]]

@@ -6,7 +6,7 @@ from typing import Any
 
 from accel.machine.machine import Machine
 from accel.mapping.target import CompiledSegment
-from compiler.cpu_gpu_backends.cpu.target import CpuTarget, HostSegment
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget, HostSegment, lowered
 from compiler.cpu_gpu_backends.llvm import Kernel
 from compiler.graph.graph import Graph
 from compiler.graph.partition import Segment, subgraph
@@ -72,7 +72,7 @@ def _host_of(entry: Mapping[str, Any], segment: Segment, stock: Stock) -> HostSe
     part = subgraph(stock.graph, segment)
     if stock.kernels is None:
         return CpuTarget().compile(part)
-    return host_of(entry, part, stock.kernels)
+    return host_of(entry, lowered(part), stock.kernels)
 
 
 @dataclass(frozen=True)

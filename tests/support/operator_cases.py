@@ -13,7 +13,8 @@ __all__ = ["CASES", "OperatorCase", "assert_same"]
 Array = np.ndarray
 CLAMP = {"zp": -7, "lo": -120, "hi": 110}
 # Sums of float32 products may be added up in any order.
-SUMS = ("conv2d", "convtranspose2d", "dense", "matmul", "avgpool", "globalavgpool")
+SUMS = ("conv2d", "convtranspose2d", "dense", "matmul", "avgpool", "globalavgpool",
+        "conv2d_blocks", "depthwise_blocks", "conv2d_into_blocks")
 
 _rng = np.random.default_rng(20260)
 
@@ -343,5 +344,23 @@ OF_16_BITS = [
 ]
 """Activations of int16; weights are int8 or int16."""
 
+# size, kernel, strides, pads; with dilations and groups of blocks
+BLOCKS = [
+    case for size, kernel, strides, pads in WINDOWS for case in (
+        OperatorCase("conv2d_blocks", _window(strides, pads),
+                     (_normal(1, 2, *size, 16), _normal(3, 2, *kernel, 16, 16), _normal(3, 16))),
+        OperatorCase("depthwise_blocks", _window(strides, pads),
+                     (_normal(2, 3, *size, 16), _normal(3, *kernel, 16), _normal(3, 16))),
+        OperatorCase("conv2d_into_blocks", _window(strides, pads),
+                     (_normal(2, 3, *size), _normal(2, 3, *kernel, 16), _normal(2, 16))))
+] + [
+    OperatorCase("conv2d_blocks", _window((1, 2), (1, 0, 2, 1), dilations=(2, 1), group=2),
+                 (_normal(1, 2, 5, 6, 16), _normal(4, 1, 3, 2, 16, 16))),
+    OperatorCase("depthwise_blocks", _window((2, 1), (1, 2, 0, 1), dilations=(1, 2)),
+                 (_normal(1, 2, 5, 6, 16), _normal(2, 3, 2, 16))),
+    OperatorCase("conv2d_into_blocks", _window((1, 1), (2, 2, 2, 2), dilations=(2, 2)),
+                 (_normal(1, 1, 5, 6), _normal(1, 1, 3, 3, 16))),
+]
+
 CASES = [*CONVOLUTIONS, *TRANSPOSED_CASES, *POOLS, *MATRICES, *ELEMENTWISE, *RESHAPES,
-         *MOVEMENTS, *OF_16_BITS]
+         *MOVEMENTS, *OF_16_BITS, *BLOCKS]

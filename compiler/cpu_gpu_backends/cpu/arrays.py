@@ -4,7 +4,7 @@ import numpy as np
 
 from compiler.te import numpy_dtype
 
-__all__ = ["aligned"]
+__all__ = ["aligned", "on_lines"]
 
 _LINE = 64              # bytes of a cache line
 
@@ -18,3 +18,13 @@ def aligned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     memory = np.empty(size + _LINE, np.uint8)
     begin = -memory.ctypes.data % _LINE
     return memory[begin:begin + size].view(numpy_dtype(dtype)).reshape(shape)
+
+
+def on_lines(array: np.ndarray) -> np.ndarray:
+    """The array in row-major order from the beginning of a cache line on; itself where it lies so.
+    """
+    if array.flags.c_contiguous and array.ctypes.data % _LINE == 0:
+        return array
+    made = aligned(array.shape, array.dtype.name)
+    made[...] = array
+    return made

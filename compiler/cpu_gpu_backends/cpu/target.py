@@ -1,12 +1,14 @@
 """The CPU as a target: every group of operators becomes one kernel of native code."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from compiler.cpu_gpu_backends.cpu.arrays import on_lines
 from compiler.cpu_gpu_backends.cpu.groups import Recipe, group_program, own_plan, recipe_of
-from compiler.cpu_gpu_backends.cpu.segment import Arenas, GroupCode, HostSegment, dense
+from compiler.cpu_gpu_backends.cpu.segment import Arenas, GroupCode, HostSegment
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.cpu_gpu_backends.llvm import Kernel, build, host
+from compiler.graph.channel_blocks import with_channel_blocks
 from compiler.graph.fusion import Group, Groups, fuse, separate
 from compiler.graph.graph import Graph, Node
 from compiler.graph.room import require_bytes
@@ -16,7 +18,7 @@ from compiler.ops.registry import OPERATORS, find
 from compiler.plans import OWN, Plans, Task
 from compiler.target import HOST
 
-__all__ = ["CpuTarget", "HostSegment", "GroupCode", "kernel_program"]
+__all__ = ["CpuTarget", "HostSegment", "GroupCode", "kernel_program", "lowered"]
 
 KERNELS = 1024              # how many compiled kernels are kept
 
@@ -56,8 +58,9 @@ class CpuTarget:
         for node in graph.nodes:
             if reason := self.refusal(graph, node):
                 raise ValueError(f"{node.name}: {reason}")
+        graph = lowered(graph)
         steps = tuple(self._step(graph, group) for group in self.groups(graph).groups)
-        host = HostSegment(graph, steps, dense(graph.constants), self.arenas)
+        host = HostSegment(graph, steps, graph.constants, self.arenas)
         require_bytes(host.plan.size, f"{graph.name}: what the host computes in between")
         return host
 
@@ -78,6 +81,15 @@ class CpuTarget:
             return None
         task = Task(self.fingerprint, digest(["group of the CPU", repr(recipe)]), str(recipe))
         return self.plans.find(task, lambda: own_plan(recipe, _vectors()))
+
+
+def lowered(graph: Graph) -> Graph:
+    """The graph as it is computed: its images in blocks of channels, constants packed, each from
+    the beginning of a cache line on.
+    """
+    graph = with_channel_blocks(graph)
+    return replace(graph, constants={value: on_lines(array)
+                                     for value, array in graph.constants.items()})
 
 
 def kernel_program(graph: Graph, group: Group) -> Program | None:

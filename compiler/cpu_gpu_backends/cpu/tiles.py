@@ -23,7 +23,7 @@ from compiler.ir import For, Program, Store, Update, free_variables, linear, rea
 from compiler.schedule import Schedule
 from compiler.te import Expr, Read, Var
 
-__all__ = ["Vectors", "tile_sums"]
+__all__ = ["Vectors", "axes_of", "copy_by_vectors", "extents_of", "is_mapped", "tile_sums"]
 
 SHORTEST_ROW = 4
 REUSE = 16              # times that an element is read which pay for copying it
@@ -85,13 +85,13 @@ def _sum_of(program: Program) -> _Sum | None:
     updates = [s for s in walk_stmts(program.body) if isinstance(s, Update)]
     if len(updates) != 1 or len(program.outputs) != 1:
         return None
-    update, extents = updates[0], _extents(program)
+    update, extents = updates[0], extents_of(program)
     axes = [index for index in update.indices if isinstance(index, Var)]
     if len(axes) < len(update.indices) or not axes or extents[axes[-1]] < SHORTEST_ROW:
         return None
     operands = list(reads(update))
     loaded = [read for read in operands if _names(read, axes[-1])]
-    if len(loaded) != 1 or not _in_rows(loaded[0], axes[-1]) or not _is_mapped(program, update):
+    if len(loaded) != 1 or not _in_rows(loaded[0], axes[-1]) or not is_mapped(program, update):
         return None
     shared = [place for place, axis in enumerate(axes[:-1]) if extents[axis] > 1
               and not _names(loaded[0], axis) and any(_names(read, axis) for read in operands)]
@@ -102,7 +102,7 @@ def _sum_of(program: Program) -> _Sum | None:
                 outer[-1] if outer else None)
 
 
-def _extents(program: Program) -> dict[Var, int]:
+def extents_of(program: Program) -> dict[Var, int]:
     return {s.var: s.extent for s in walk_stmts(program.body)
             if isinstance(s, For) and isinstance(s.extent, int)}
 
@@ -127,7 +127,7 @@ def _moving(index: Expr, extents: dict[Var, int]) -> Var | None:
         case _: return None
 
 
-def _is_mapped(program: Program, update: Update) -> bool:
+def is_mapped(program: Program, update: Update) -> bool:
     """Whether the result is the sum itself, or computed from it element by element."""
     out, total = program.outputs[0], update.buffer
     if total == out:
@@ -140,7 +140,7 @@ def _is_mapped(program: Program, update: Update) -> bool:
 
 
 def _tiled(s: Schedule, matched: _Sum, total: str, out: str, vectors: Vectors) -> Schedule:
-    axes = _axes(s.program, out)
+    axes = axes_of(s.program, out)
     extent = s.program.outputs[0].shape
     columns = vectors.columns(extent[matched.row])
     rows = 1 if matched.shared is None else vectors.rows(extent[matched.shared], columns)
@@ -159,7 +159,7 @@ def _tiled(s: Schedule, matched: _Sum, total: str, out: str, vectors: Vectors) -
     if loaded is not None:
         if matched.outer is not None:
             s[loaded].compute_at(axes[matched.outer])
-        _copy(s, loaded, matched.stride, vectors.lanes)
+        copy_by_vectors(s, loaded, matched.stride, vectors.lanes)
     for loop in tile[:-1]:
         s[out].unroll(loop)
     s[out].vectorize(inner)
@@ -174,7 +174,7 @@ def _weighs_more(program: Program, matched: _Sum) -> bool:
     return 2 * sizes[matched.loaded.buffer] > sum(sizes.values())
 
 
-def _axes(program: Program, stage: str) -> list[str]:
+def axes_of(program: Program, stage: str) -> list[str]:
     """Names of the loops that run over the dimensions of a buffer's one write."""
     write = next(s for s in walk_stmts(program.body)
                  if isinstance(s, Store | Update) and s.buffer.name == stage)
@@ -188,7 +188,7 @@ def _widened(s: Schedule, matched: _Sum, total: str, columns: int, results: int)
     extent, source = s.program.outputs[0].shape[-1], matched.loaded.buffer
     wide = -(-extent // columns) * columns
     given = source in s.program.inputs
-    terms = prod(size for var, size in _extents(s.program).items() if var in matched.update.axes)
+    terms = prod(size for var, size in extents_of(s.program).items() if var in matched.update.axes)
     if given and (wide == extent and matched.stride == 1
                   or results * terms < REUSE * prod(source.shape)):
         return None
@@ -197,22 +197,22 @@ def _widened(s: Schedule, matched: _Sum, total: str, columns: int, results: int)
         copy = f"{source.name}_rows"
         s[source.name].cache_read("global", name=copy)
     if wide > extent:
-        axis = _axes(s.program, copy)[-1]
+        axis = axes_of(s.program, copy)[-1]
         s[copy].pad(axis, max(_reach(s.program, matched, wide), int(source.shape[-1])))
-        s[total].pad(_axes(s.program, total)[-1], wide)
+        s[total].pad(axes_of(s.program, total)[-1], wide)
     return copy
 
 
 def _reach(program: Program, matched: _Sum, wide: int) -> int:
     """How long the loaded rows must be for so many columns."""
-    extents = _extents(program) | {matched.update.indices[-1]: wide}
+    extents = extents_of(program) | {matched.update.indices[-1]: wide}
     form = linear(matched.loaded.indices[-1])
     return form.constant + 1 + sum(f * (extents[atom] - 1) for atom, f in form.terms)
 
 
 def _accumulate(s: Schedule, matched: _Sum, total: str) -> None:
     """Moves the reduction outside of the tile, and its initialization before the reduction."""
-    axes, reduced = _axes(s.program, total), [var.name for var in matched.update.axes]
+    axes, reduced = axes_of(s.program, total), [var.name for var in matched.update.axes]
     inner = [name for place, name in enumerate(axes) if place not in (matched.shared, matched.row)]
     shared = [] if matched.shared is None else [axes[matched.shared]]
     s[total].reorder(*reduced, *inner, *shared, axes[matched.row])
@@ -222,17 +222,17 @@ def _accumulate(s: Schedule, matched: _Sum, total: str) -> None:
     s[total].decompose_reduction(reduced[0])
 
 
-def _copy(s: Schedule, copy: str, stride: int, lanes: int) -> None:
+def copy_by_vectors(s: Schedule, copy: str, stride: int, lanes: int) -> None:
     """Makes the copy by vectors. Elements that are `stride` apart come to lie side by side."""
-    row = _axes(s.program, copy)[-1]
-    extent = _extents(s.program)[Var(row)]
+    row = axes_of(s.program, copy)[-1]
+    extent = extents_of(s.program)[Var(row)]
     if 1 < stride < extent:
-        *outer, last = (f"i{place}" for place, _ in enumerate(_axes(s.program, copy)))
+        *outer, last = (f"i{place}" for place, _ in enumerate(axes_of(s.program, copy)))
         apart = [*outer, f"{last} % {stride}", f"{last} // {stride}"]
         s[copy].transform_layout(f"{', '.join([*outer, last])} -> {', '.join(apart)}")
         row, phase = s[copy].split(row, stride)
         s[copy].reorder(phase, row)
-        extent = _extents(s.program)[Var(row)]
+        extent = extents_of(s.program)[Var(row)]
     if extent > lanes:
         _, row = s[copy].split(row, lanes)
     s[copy].vectorize(row)

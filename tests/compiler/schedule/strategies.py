@@ -9,9 +9,9 @@ from compiler.ir import (Alloc, Combine, For, If, Program, Stmt, Update, Write, 
                          lower, path_to, program_text, reads, unblock, walk_stmts, writes)
 from compiler.schedule import (ScheduleError, annotate, bind, cache_read, cache_write, compute_at,
                                compute_inline, decompose_reduction, double_buffer, fuse, pad,
-                               parallel, pipeline, reorder, reverse_compute_at, reverse_inline,
-                               rfactor, set_scope, split, storage_align, tile, transform_layout,
-                               unroll, vectorize, virtual_thread)
+                               parallel, peel, pipeline, reorder, reverse_compute_at,
+                               reverse_inline, rfactor, set_scope, split, storage_align, tile,
+                               transform_layout, unroll, vectorize, virtual_thread)
 from compiler.te import Buffer, Tensor
 from tests.compiler.te.samples import argmax
 
@@ -163,7 +163,7 @@ def _step(draw, program: Program):
 def _on_loop(draw, program: Program):
     name = draw(st.sampled_from(list(loops(program.body)))).var.name
     primitive = draw(st.sampled_from([split, split, unroll, virtual_thread, parallel, vectorize,
-                                      bind, annotate, pad]))
+                                      bind, annotate, pad, peel]))
     args = {split: (FACTORS,), bind: (st.sampled_from(AXES),), pad: (st.integers(2, 9),),
             annotate: (st.sampled_from(["depth", "by"]), FACTORS)}.get(primitive, ())
     return primitive, (name, *map(draw, args)), PERMITTED if primitive is bind else {}

@@ -1,0 +1,132 @@
+"""The schedule of sums and maxima whose results lie in blocks of channels: convolutions and pools.
+
+::
+
+    for n, b_o, h, w_o:                            one tile of the result: blocks by pixels
+      alloc acc[blocks, pixels, 16]                which stays in vector registers
+      for cb, kh, kw, ci:
+        for b_i, w_i (unroll), c (vectorize):
+          acc[b_i, w_i, c] += p[cb, h + kh, w + kw, ci] * weight[b, cb, kh, kw, ci, c]
+      for b_i, w_i (unroll), c (vectorize):
+        y[...] = everything that follows, of acc[b_i, w_i, c]
+
+A vector of weights serves all pixels of a tile, a broadcast pixel all its blocks. What is left of a
+row of pixels behind the last whole tile is a smaller tile of its own (`peel`).
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from compiler.cpu_gpu_backends.cpu.tiles import (Vectors, axes_of, copy_by_vectors, extents_of,
+                                                 is_mapped)
+from compiler.ir import Program, Update, free_variables, linear, reads, walk_stmts
+from compiler.ops.channel_blocks import LANES
+from compiler.schedule import Schedule
+from compiler.te import Read, Var
+
+__all__ = ["tile_blocks"]
+
+MOST_UNROLLED = 256     # statements of a tile whose window is unrolled
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    blocks: int
+    pixels: int
+
+
+def tile_blocks(program: Program, vectors: Vectors) -> Schedule | None:
+    """Applies the schedule above; None where the program is no such sum.
+
+    The terms of each element are added in their original order.
+    """
+    updates = [stmt for stmt in walk_stmts(program.body) if isinstance(stmt, Update)]
+    if len(updates) != 1 or len(program.outputs) != 1:
+        return None
+    update, extents = updates[0], extents_of(program)
+    axes = [index for index in update.indices if isinstance(index, Var)]
+    if len(axes) < max(3, len(update.indices)) or extents.get(axes[-1]) != LANES or not (
+            is_mapped(program, update)) or not update.axes:
+        return None
+    operands = list(reads(update))
+    *outer, pixel, lane = axes
+    if not all(_in_lanes(read, lane) for read in operands):
+        return None
+    block = next((axis for axis in outer if extents[axis] > 1 and _shares(operands, pixel, axis)),
+                 None)
+    tile = _tile(extents[pixel], 1 if block is None else extents[block], vectors)
+    return _tiled(program, update, axes, block, tile, vectors)
+
+
+def _in_lanes(read: Read, lane: Var) -> bool:
+    """Whether the lanes lie side by side, or all see one element."""
+    if any(lane in free_variables(index) for index in read.indices[:-1]):
+        return False
+    return dict(linear(read.indices[-1]).terms).get(lane, 1) == 1
+
+
+def _shares(operands: list[Read], pixel: Var, axis: Var) -> bool:
+    """Whether what is read for a pixel serves all of the axis."""
+    named = [{var for index in read.indices for var in free_variables(index)} for read in operands]
+    return (any(pixel in names and axis not in names for names in named)
+            and all(axis in names or pixel in names for names in named)
+            and not any(pixel in names and axis in names for names in named))
+
+
+def _tile(pixels: int, blocks: int, vectors: Vectors) -> _Tile:
+    """The tile of least time by estimate: products wait for their loads, weights from an outer
+    cache, and a sum for the one before it.
+    """
+    def time(tile: _Tile) -> float:
+        sums = tile.blocks * tile.pixels
+        cycles = max(sums, 4 * tile.blocks + tile.pixels / 2, 8)
+        return -(-pixels // tile.pixels) * tile.pixels / pixels * (cycles + 1) / sums
+
+    most = max(1, vectors.registers * vectors.lanes // LANES)
+    candidates = [_Tile(b, p) for b in range(1, blocks + 1) if blocks % b == 0 and b <= most
+                  for p in range(1, min(pixels, most // b) + 1)]
+    return min(candidates, key=lambda tile: (round(time(tile), 3), tile.blocks))
+
+
+def _tiled(program: Program, update: Update, axes: list[Var], block: Var | None, tile: _Tile,
+           vectors: Vectors) -> Schedule:
+    s, out, total = Schedule(program), program.outputs[0].name, update.buffer.name
+    places = {axis: place for place, axis in enumerate(axes)}
+    pixels = program.outputs[0].shape[-2]
+    if total == out:
+        s[out].cache_write("global", f"{out}_sum")
+        total = f"{out}_sum"
+    own = axes_of(s.program, out)
+    order, inside = list(own[:-1]), []
+    if block is not None and tile.blocks > 1:
+        order[places[block]], name = s[out].split(own[places[block]], tile.blocks)
+        inside.append(name)
+    order[-1], name = s[out].split(own[-2], tile.pixels)
+    inside.append(name)
+    s[out].reorder(*order, *inside, own[-1])
+    s[total].compute_at(order[-1])
+    _accumulate(s, total, [var.name for var in update.axes], tile)
+    for copy in {read.buffer.name for read in reads(update)}:
+        if copy not in {buffer.name for buffer in program.inputs}:
+            copy_by_vectors(s, copy, 1, vectors.lanes)
+    for loop in inside:
+        s[out].unroll(loop)
+    s[out].vectorize(own[-1])
+    if pixels % tile.pixels:
+        s[out].peel(order[-1])
+    return s
+
+
+def _accumulate(s: Schedule, total: str, reduced: list[str], tile: _Tile) -> None:
+    """The reduction outside of the tile, its beginning before it; short windows are unrolled."""
+    own = axes_of(s.program, total)
+    s[total].reorder(*reduced, *own)
+    for loop in own[:-1]:
+        s[total].unroll(loop)
+    s[total].vectorize(own[-1])
+    s[total].decompose_reduction(reduced[0])
+    extents = extents_of(s.program)
+    terms = prod(extents[Var(name)] for name in reduced)
+    if terms * tile.blocks * tile.pixels <= MOST_UNROLLED:
+        for name in reduced:
+            s[total].unroll(name)

@@ -1,0 +1,219 @@
+"""Float images of a graph in blocks of channels (`compiler.ops.channel_blocks`), where they are
+convolved.
+
+A convolution with constant weights computes on blocks, its weights packed; what reads its result
+goes on in blocks as far as it can say the same there: elementwise operators, pools, global
+averages, concatenations of whole blocks. Everything else gets the image back as it was.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+
+from compiler.graph.graph import Graph, Node
+from compiler.graph.reference import evaluate_node
+from compiler.graph.rewrite import Builder, eliminate_dead_code
+from compiler.ops import channel_blocks as blocks
+from compiler.ops.channel_blocks import LANES, blocks_of
+from compiler.ops.operator import Kind
+from compiler.ops.registry import find
+
+__all__ = ["with_channel_blocks"]
+
+FEW = 4                 # channels of an image that are convolved as they lie
+
+
+def with_channel_blocks(graph: Graph) -> Graph:
+    """Before: any graph. After: the same values of inputs and outputs; float convolutions of images
+    compute on blocks. The graph itself where there are none.
+    """
+    if not any(_is_convolution(graph, node) for node in graph.nodes):
+        return graph
+    return _Blocking(graph).run()
+
+
+def _is_convolution(graph: Graph, node: Node) -> bool:
+    """Whether it computes on blocks: groups are of whole blocks, or of one channel each."""
+    if node.op != "conv2d" or any(value not in graph.constants for value in node.inputs[1:]):
+        return False
+    outputs, depth, *_ = graph.values[node.inputs[1]].shape
+    group = node.attrs.get("group", 1)
+    if group == 1 or group == outputs and depth == 1:
+        return True
+    return depth % LANES == 0 and outputs // group % LANES == 0
+
+
+@dataclass(slots=True)
+class _Blocking:
+    graph: Graph
+    builder: Builder = field(init=False)
+    blocked: dict[str, str] = field(default_factory=dict)
+    """The value in blocks, of each that has such a form."""
+    rest: dict[str, float] = field(default_factory=dict)
+    """What lanes that are no channel hold, of values in blocks that have such lanes."""
+    plain: set[str] = field(default_factory=set)
+    """Values that are there as they were."""
+
+    def __post_init__(self):
+        self.builder = Builder.like(self.graph)
+        self.plain.update(self.graph.inputs, self.graph.constants)
+
+    def run(self) -> Graph:
+        for node in self.graph.nodes:
+            if _is_convolution(self.graph, node):
+                self._convolution(node)
+            elif not (any(value in self.blocked for value in node.inputs)
+                      and (self._elementwise(node) or self._formed(node))):
+                for value in node.inputs:
+                    self._as_it_was(value)
+                self.builder.add(node)
+                self.plain.update(node.outputs)
+        for value in self.graph.outputs:
+            self._as_it_was(value)
+        return eliminate_dead_code(self.builder.finish(self.graph.outputs))
+
+    # Operators
+
+    def _convolution(self, node: Node) -> None:
+        weight, *bias = (self.graph.constants[value] for value in node.inputs[1:])
+        x, group = node.inputs[0], node.attrs.get("group", 1)
+        attrs = dict(node.attrs)
+        if group == len(weight) and weight.shape[1] == 1 and group > 1:
+            op, packed, source = "depthwise_blocks", blocks.packed_depthwise(weight), self._in(x)
+            del attrs["group"]
+        elif weight.shape[1] <= FEW and x not in self.blocked:
+            op, packed, source = "conv2d_into_blocks", blocks.packed_stem(weight), x
+        else:
+            op, packed, source = "conv2d_blocks", blocks.packed_weight(weight), self._in(x)
+        constants = [self._constant(node.inputs[1], packed)]
+        constants += [self._constant(value, _vector(array))
+                      for value, array in zip(node.inputs[2:], bias, strict=True)]
+        self._define(node, op, [source, *constants], attrs, 0.0)
+
+    def _elementwise(self, node: Node) -> bool:
+        """An operator on elements, whose inputs are images in blocks, constants and single numbers.
+        """
+        values, operator = self.graph.values, find(node.op)
+        shape = values[node.outputs[0]].shape
+        if operator.kind is not Kind.ELEMENTWISE or operator.data_inputs is not None or any(
+                values[value].dtype != "float32" for value in (*node.inputs, *node.outputs)):
+            return False
+        if len(shape) != 4 or any(
+                value not in self.graph.constants and prod(values[value].shape) > 1
+                and (len(values[value].shape) != 4 or values[value].shape[1] != shape[1])
+                for value in node.inputs):
+            return False
+        filled = self._filled(node, shape[1])
+        if filled is None:
+            return False
+        inputs, rest = filled
+        self._define(node, node.op, inputs, dict(node.attrs), rest)
+        return True
+
+    def _filled(self, node: Node, channels: int) -> tuple[list[str], float] | None:
+        """The inputs in blocks, and what the result has in lanes that are no channel, a finite
+        number; None where there is none.
+        """
+        constants = {value: self.graph.constants[value] for value in node.inputs
+                     if value in self.graph.constants}
+        whole = channels % LANES == 0
+        if any(array.ndim > 4 or _channels(array) not in (1, channels)
+               or not whole and array.size > 1 and _channels(array) == 1
+               for array in constants.values()):
+            return None         # with a number for each pixel those lanes would differ
+        for neutral in (0.0, 1.0):
+            numbers = [self.rest.get(value, 0.0) if value not in constants else
+                       neutral if _channels(constants[value]) > 1 else
+                       constants[value].reshape(-1)[0] for value in node.inputs]
+            rest = float(evaluate_node(node, [np.array(number, np.float32) for number in numbers]))
+            if whole or np.isfinite(rest):
+                return [self._operand(value, neutral) for value in node.inputs], rest
+        return None
+
+    def _operand(self, value: str, neutral: float) -> str:
+        array = self.graph.constants.get(value)
+        if array is not None:
+            return self._constant(value, array.reshape(1, 1, 1, 1, 1) if array.size == 1
+                                  else _image(array, neutral))
+        single = prod(self.graph.values[value].shape) == 1 and value not in self.blocked
+        return self._as_it_was(value) if single else self._in(value)
+
+    def _formed(self, node: Node) -> bool:
+        """An operator whose record has a form on blocks."""
+        form, values = find(node.op).blocks, self.graph.values
+        attrs = form and form.attrs(node.attrs)
+        if form is None or attrs is None or any(
+                len(values[value].shape) != 4 or values[value].dtype != "float32"
+                or form.whole and values[value].shape[1] % LANES for value in node.inputs):
+            return False
+        rest = max(self.rest.get(value, 0.0) for value in node.inputs)
+        self._define(node, form.op, [self._in(value) for value in node.inputs], dict(attrs), rest)
+        return True
+
+    # Values
+
+    def _define(self, node: Node, op: str, inputs: Sequence[str], attrs: dict,
+                rest: float) -> None:
+        value = node.outputs[0]
+        self.blocked[value] = self.builder.add(Node(
+            op, node.name, tuple(inputs), (self.builder.fresh(f"{value}.blocks"),), attrs))
+        if self.graph.values[value].shape[1] % LANES:
+            self.rest[value] = rest
+
+    def _constant(self, stem: str, array: np.ndarray) -> str:
+        return self.builder.add_constant(self.builder.fresh(f"{stem}.blocks"), array)
+
+    def _in(self, value: str) -> str:
+        """The image in blocks."""
+        if value not in self.blocked:
+            n, c, h, w = self.graph.values[value].shape
+            source, lanes = value, blocks_of(c) * LANES
+            if lanes > c:
+                zero = self._constant(value, np.zeros((), np.float32))
+                source = self._emit("pad", value, [value, zero], mode="constant",
+                                    before=(0, 0, 0, 0), after=(0, lanes - c, 0, 0))
+                self.rest[value] = 0.0
+            cut = self._emit("reshape", value, [source], shape=(n, lanes // LANES, LANES, h, w))
+            self.blocked[value] = self._emit("transpose", value, [cut], perm=(0, 1, 3, 4, 2))
+        return self.blocked[value]
+
+    def _as_it_was(self, value: str) -> str:
+        if value not in self.plain:
+            n, c, h, w = self.graph.values[value].shape
+            lanes = blocks_of(c) * LANES
+            last = value if lanes == c else self.builder.fresh(f"{value}.lanes")
+            cut = self._emit("transpose", value, [self.blocked[value]], perm=(0, 1, 4, 2, 3))
+            self.builder.emit("reshape", self.builder.fresh_node(f"{value}.image"), [cut], last,
+                              shape=(n, lanes, h, w))
+            if lanes > c:
+                self.builder.emit("slice", self.builder.fresh_node(f"{value}.channels"), [last],
+                                  value, begin=(0, 0, 0, 0), end=(n, c, h, w), step=(1, 1, 1, 1))
+            self.plain.add(value)
+        return value
+
+    def _emit(self, op: str, stem: str, inputs: Sequence[str], **attrs: object) -> str:
+        return self.builder.emit(op, self.builder.fresh_node(f"{stem}.{op}"), inputs,
+                                 self.builder.fresh(f"{stem}.{op}"), **attrs)
+
+
+def _channels(array: np.ndarray) -> int:
+    return 1 if array.ndim < 3 else array.shape[-3]
+
+
+def _vector(array: np.ndarray) -> np.ndarray:
+    wide = np.zeros(blocks_of(len(array)) * LANES, array.dtype)
+    wide[:len(array)] = array
+    return wide.reshape(-1, LANES)
+
+
+def _image(array: np.ndarray, neutral: float) -> np.ndarray:
+    """A constant as it meets images in blocks by broadcasting."""
+    image = array.reshape((1,) * (4 - array.ndim) + array.shape)
+    if image.shape[1] == 1:
+        return image[..., None]
+    made = blocks.in_blocks(image)
+    if image.shape[1] % LANES:
+        made[:, -1, ..., image.shape[1] % LANES:] = neutral
+    return made

@@ -1,0 +1,117 @@
+"""Images in blocks of channels: what computes there, what does not, and that values stay."""
+
+import numpy as np
+import pytest
+
+from compiler.graph import Builder, Graph, TensorType, evaluate, verify
+from compiler.graph.channel_blocks import with_channel_blocks
+from tests.support.float_graphs import assert_near, inputs_of, random_graph
+
+
+class Net(Builder):
+    def __init__(self, *shape: int):
+        super().__init__("net")
+        self.rng = np.random.default_rng(0)
+        self.add_input("x", TensorType(shape, "float32"))
+
+    def constant(self, *shape: int) -> str:
+        array = self.rng.standard_normal(shape).astype(np.float32)
+        return self.add_constant(self.fresh("k"), array)
+
+    def op(self, op: str, *inputs: str, **attrs: object) -> str:
+        return self.emit(op, self.fresh_node(op), inputs, self.fresh(op), **attrs)
+
+    def conv(self, x: str, outputs: int, kernel: int = 3, group: int = 1, stride: int = 1) -> str:
+        weight = self.constant(outputs, self.values[x].shape[1] // group, kernel, kernel)
+        return self.op("conv2d", x, weight, self.constant(outputs), strides=(stride, stride),
+                       pads=(kernel // 2,) * 4, group=group)
+
+
+def blocked(graph: Graph) -> list[str]:
+    """The operators of the graph with blocks, which is right and computes the same."""
+    made = verify(with_channel_blocks(graph))
+    inputs = inputs_of(graph)
+    assert (made.inputs, made.outputs) == (graph.inputs, graph.outputs)
+    found = evaluate(made, inputs)
+    for name, array in evaluate(graph, inputs).items():
+        assert_near(found[name], array)
+    return [node.op for node in made.nodes]
+
+
+BACK = ["transpose", "reshape"]
+
+
+def test_a_residual_network_changes_its_order_twice() -> None:
+    net = Net(1, 3, 20, 20)
+    x = net.op("relu", net.conv("x", 32, stride=2))
+    y = net.op("relu", net.conv(x, 32))
+    x = net.op("relu", net.op("add", net.conv(y, 32), x))
+    x = net.op("maxpool", x, kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
+    x = net.op("globalavgpool", x)
+    assert blocked(net.finish([x])) == [
+        "conv2d_into_blocks", "relu", "conv2d_blocks", "relu", "conv2d_blocks", "add", "relu",
+        "pool_max", "mean", *BACK]
+
+
+@pytest.mark.parametrize("channels", [1, 8, 16, 24, 33])
+def test_channels_of_any_number(channels: int) -> None:
+    net = Net(2, 5, 6, 7)
+    x = net.op("leakyrelu", net.conv("x", channels), alpha=0.125)
+    x = net.op("add", net.conv(x, channels, group=channels), x)
+    ops = blocked(net.finish([net.conv(x, 3, kernel=1)]))
+    depthwise = "depthwise_blocks" if channels > 1 else "conv2d_blocks"
+    assert [op for op in ops if "blocks" in op] == ["conv2d_blocks", depthwise, "conv2d_blocks"]
+
+
+def test_constants_and_gates_of_channels() -> None:
+    net = Net(1, 24, 6, 7)
+    x = net.conv("x", 24)
+    gate = net.op("tanh", net.conv(net.op("globalavgpool", x), 24, kernel=1))
+    x = net.op("mul", x, gate)
+    x = net.op("div", net.op("add", x, net.constant(24, 1, 1)), net.constant(1, 24, 1, 1))
+    x = net.op("sub", net.add_constant("one", np.ones(1, np.float32)), x)
+    ops = blocked(net.finish([net.conv(x, 16)]))
+    assert ops.count("transpose") == 2 and ops[-2:] == BACK
+
+
+def test_numbers_for_each_pixel() -> None:
+    for channels, changes in ((32, 2), (24, 4)):        # lanes that are no channel would differ
+        net = Net(1, 8, 6, 7)
+        x = net.op("mul", net.conv("x", channels), net.constant(6, 7))
+        assert blocked(net.finish([net.conv(x, 16)])).count("transpose") == changes
+
+
+def test_a_number_that_is_none_leaves_blocks() -> None:
+    """0 / 0 in lanes that are no channel would spoil every sum."""
+    net = Net(1, 8, 6, 7)
+    x = net.conv("x", 24)
+    x = net.op("div", x, net.op("add", x, x))
+    ops = blocked(net.finish([net.conv(x, 16)]))
+    assert ops.index("slice") < ops.index("div")
+
+
+def test_whole_blocks_are_joined_as_they_are() -> None:
+    for channels, joined in ((16, True), (20, False)):
+        net = Net(1, 8, 6, 7)
+        parts = [net.conv("x", channels), net.conv("x", 32)]
+        ops = blocked(net.finish([net.conv(net.op("concat", *parts, axis=1), 16)]))
+        assert ops.count("transpose") == (2 if joined else 5)
+
+
+def test_groups_of_whole_blocks() -> None:
+    net = Net(1, 64, 6, 7)
+    assert "conv2d_blocks" in blocked(net.finish([net.conv("x", 32, group=2)]))
+    net = Net(1, 16, 6, 7)
+    assert blocked(net.finish([net.conv("x", 32, group=2)])) == ["conv2d"]
+
+
+def test_weights_that_are_computed_stay() -> None:
+    net = Net(1, 8, 6, 7)
+    net.add_input("w", TensorType((8, 8, 3, 3), "float32"))
+    graph = net.finish([net.op("conv2d", "x", "w", strides=(1, 1), pads=(0, 0, 0, 0))])
+    assert with_channel_blocks(graph) is graph
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_networks(seed: int) -> None:
+    blocked(random_graph(seed, 16))
