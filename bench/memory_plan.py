@@ -18,7 +18,7 @@ import sys
 
 from bench.float_networks import NAMES, float_graph
 from compiler.cpu_gpu_backends.cpu.segment import plan_groups
-from compiler.cpu_gpu_backends.cpu.target import kernel_program
+from compiler.cpu_gpu_backends.cpu.target import kernel_program, lowered
 from compiler.graph.fusion import fuse
 from compiler.graph.graph import Graph
 from compiler.graph.memory import MemoryPlan
@@ -28,6 +28,7 @@ __all__ = ["plan_of"]
 
 def plan_of(graph: Graph) -> MemoryPlan:
     """The memory plan of the whole graph on the host."""
+    graph = lowered(graph)
     groups = fuse(graph).groups
     return plan_groups(graph, groups, [kernel_program(graph, group) for group in groups])
 

@@ -82,7 +82,7 @@ def _tile(pixels: int, blocks: int, vectors: Vectors) -> _Tile:
         cycles = max(sums, 4 * tile.blocks + tile.pixels / 2, 8)
         return -(-pixels // tile.pixels) * tile.pixels / pixels * (cycles + 1) / sums
 
-    most = max(1, vectors.registers * vectors.lanes // LANES)
+    most = max(1, (vectors.registers - 2) * vectors.lanes // LANES)
     candidates = [_Tile(b, p) for b in range(1, blocks + 1) if blocks % b == 0 and b <= most
                   for p in range(1, min(pixels, most // b) + 1)]
     return min(candidates, key=lambda tile: (round(time(tile), 3), tile.blocks))
