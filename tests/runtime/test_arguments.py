@@ -48,8 +48,8 @@ def test_an_option_of_another_kind(options, message: str) -> None:
 def test_an_option_that_the_quantizer_does_not_take(name: str, nearest: str | None) -> None:
     options: dict[str, Any] = {name: 1}
     near = nearest or ("activation_bits, bias_correction, bind, budget, calibration, equalize, "
-                       "example_inputs, keep_float, model, observer, percentile, sparsity, watch, "
-                       "weight_bits")
+                       "example_inputs, keep_float, model, observer, patterns, percentile, "
+                       "sparsity, watch, weight_bits")
     refused(lambda: lockstep.quantize(DIGITS, "samples.npz", **options), lockstep.ArgumentError,
             f"quantize has no option {name!r}; the nearest are {near}")
 
@@ -80,7 +80,7 @@ def test_a_call_that_does_not_fit(function: str, given: list, options, message: 
     ({"sim": "verilator", "values": True},
      "values must come with the simulator cycle, not verilator"),
     ({"sim": "cycle", "latencies": 1}, "compile has no option 'latencies'; the nearest are "
-                                       "latency, plans, machine"),
+                                       "latency, patterns, plans"),
     ({"sim": "cycle", "values": 1}, "values must be True or False, not 1"),
     ({"sim": "cycle", "dram": 64}, "dram must be an accel.sim.dram.Dram, not 64"),
     ({"sim": "cycle", "max_cycles": 0}, "max_cycles must be an integer of at least 1, not 0"),
