@@ -14,7 +14,9 @@ import numpy as np
 from accel.hw.interface import COMMAND
 from accel.machine import isa
 from accel.machine.config import UNITS, preset
-from accel.machine.intrinsics import SHIPPED, gemm_op, operand_field, vector_op
+from accel.machine.immediates import fields_in
+from accel.machine.intrinsics import (SHIPPED, gemm_op, instructions, operand_field,
+                                      vector_op)
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
 from accel.machine.status import ACTIVITIES, Status
@@ -43,6 +45,9 @@ MACHINES = tuple(
     Machine(config, (*SHIPPED, *OWN, *(LANES if config.vector_tile[1] == config.block_out else ()),
                      *(THREE if config.batch > 1 else ())))
     for config in (TINY, BATCHED, SPLIT, ROWS))
+
+SHORT_SUMS = Machine(BATCHED, instructions(accumulator="int16"))
+"""Accumulators of 16 bits."""
 
 READ_LATENCY = 2
 
@@ -88,8 +93,7 @@ def iterations(fields):
 def interpret(machine, buffers, instruction):
     """Perform an instruction, one iteration after the other."""
     body, fields = machine.intrinsic(instruction.name), instruction.fields
-    immediates = {name: fields[name] for name in ("imm", "ma", "mb", "s", "zp", "lo", "hi")
-                  if name in fields}
+    immediates = {one.name: fields[one.name] for one in body.immediates}
     for counts in iterations(fields):
         a, b, dst = (addresses(fields, name, counts) for name in ("a", "b", "dst"))
         operands = dict(immediates)
@@ -144,14 +148,21 @@ def banks_touched(config, fields, names):
                 for counts in iterations(fields) for name in names})
 
 
-def random_gemm(machine, rng):
+def random_own(machine, rng, name):
+    """Numbers for the immediates of one's own of an instruction."""
+    body = machine.intrinsic(name)
+    return {one.name: rng.randint(one.low, one.high) for one in body.immediates
+            if one.name in machine.immediates[body.unit]}
+
+
+def random_gemm(machine, rng, name="gemm"):
     config = machine.config
     depths = {"dst": config.buffers["acc"].depth, "a": config.buffers["inp"].depth,
               "b": config.buffers["wgt"].depth}
     fields = random_loops(rng, depths, 6, near=rng.choice((1, 2, 4, None)))
     banks = banks_touched(config, fields, ["dst"]) | rng.choice((0, 0, 3))
-    return Instruction("gemm", "gemm", {**fields, **_header(rng), "banks": banks,
-                                        "reset": rng.randrange(2)})
+    return Instruction(name, "gemm", {**fields, **_header(rng), "banks": banks,
+                                      "reset": rng.randrange(2), **random_own(machine, rng, name)})
 
 
 def random_vector(machine, rng, name=None):
@@ -168,7 +179,7 @@ def random_vector(machine, rng, name=None):
                                          ("b", scopes.get("b"))) if scope == "acc"]
     banks = banks_touched(config, fields, inside) | rng.choice((0, 0, 3))
     third = {"c": rng.randrange(depth[places["c"]])} if "c" in places else {}
-    return Instruction(name, "vector", {
+    fields = {
         **fields, **third, **_header(rng), "banks": banks, "reset": rng.randrange(2),
         "a_source": isa.SOURCES_A.index(a),
         "b_source": isa.SOURCES_B.index(b) if "b" in scopes else rng.randrange(4),
@@ -176,7 +187,10 @@ def random_vector(machine, rng, name=None):
         "imm": rng.choice((rng.randrange(-1 << 31, 1 << 31), rng.randrange(-99, 99))),
         "ma": rng.randrange(1 << 16), "mb": rng.randrange(1 << 16), "s": rng.randrange(64),
         "zp": rng.randrange(-128, 128), "lo": rng.randrange(-128, 128),
-        "hi": rng.randrange(-128, 128)})
+        "hi": rng.randrange(-128, 128), **random_own(machine, rng, name)}
+    known = fields_in(machine.layouts[name])
+    return Instruction(name, "vector", {key: value for key, value in fields.items()
+                                        if key in known})
 
 
 def _header(rng):

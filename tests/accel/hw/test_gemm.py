@@ -8,8 +8,9 @@ from accel.datapath.plan import plan
 from accel.hw.gemm import WAITING_CYCLES, Gemm
 from accel.hw.loops import NEST_CYCLES
 from accel.machine.program import Instruction
-from tests.support.unit_bench import (FLOATS, MACHINES, Bench, assert_means_program, random_buffers,
-                                      random_gemm)
+from tests.accel.machine.test_immediates import MACHINE as OWN
+from tests.support.unit_bench import (FLOATS, MACHINES, SHORT_SUMS, Bench, assert_means_program,
+                                      random_buffers, random_gemm)
 
 TINY = MACHINES[0]
 DELAY = NEST_CYCLES + plan(TINY, "gemm").write_cycles
@@ -36,6 +37,20 @@ def test_matches_meaning(machine, refuse):
     rng = random.Random(int(refuse * 10))
     instructions = [random_gemm(machine, rng) for _ in range(30)]
     assert_means_program(Gemm, machine, instructions, refuse=refuse, seed=1)
+
+
+def test_sums_of_16_bits_match_meaning():
+    rng = random.Random(3)
+    instructions = [random_gemm(SHORT_SUMS, rng) for _ in range(20)]
+    assert_means_program(Gemm, SHORT_SUMS, instructions, refuse=0.1, seed=1)
+
+
+def test_immediates_of_ones_own_match_meaning():
+    """Each product has its own number, whatever follows it."""
+    rng = random.Random(4)
+    instructions = [random_gemm(OWN, rng, rng.choice(("gemm", "centred", "centred")))
+                    for _ in range(30)]
+    assert_means_program(Gemm, OWN, instructions, refuse=0.1, seed=1)
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.config.name)

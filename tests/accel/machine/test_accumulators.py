@@ -5,14 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import lockstep
 from accel.datapath.plan import plan
 from accel.machine.config import preset
 from accel.machine.intrinsics import SHIPPED, gemm_op, instructions, vector_op
 from accel.machine.machine import Machine
+from accel.machine.program import Instruction
 from accel.machine.rules import DeclarationError
+from accel.proof.access import touches
+from accel.sim import cycle, functional
 from accel.sim.evaluate import evaluate
-from accel.sim.units import Buffers
+from accel.sim.units import Buffers, perform
 from compiler import te
+from compiler.schedule import Schedule
 
 TINY = preset("tiny-1x4x4")
 WIDTHS = (16, 24, 32, 40, 48)
@@ -145,3 +150,76 @@ def test_one_width_for_all_instructions(case):
 def test_another_accumulator_is_refused(declared, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
         declared()
+
+
+def by_hand(machine: Machine, dtype: str, product: bool):
+    """The highest 16 bits of a long sum, of products by gemm or of cubes by vector, where it is
+    positive."""
+    bits, k = te.bits(dtype), te.reduce_axis(6, "k")
+    x = te.placeholder((6, 1, 4), "int16", "x")
+    w, i = te.placeholder((4, 4), "int16", "w"), te.reduce_axis(4, "i")
+    again = te.reduce_axis(1 << 15, "again")        # the same products once more
+    if product:
+        sums = te.compute((1, 4), lambda n, o: te.sum(
+            x[k.var, n, i.var].astype(dtype) * w[o, i.var].astype(dtype), (k, again, i)), "sums")
+    else:
+        sums = te.compute((1, 4), lambda n, o: te.sum(
+            x[k.var, n, o].astype(dtype) * x[k.var, n, o].astype(dtype)
+            * x[k.var, n, o].astype(dtype), k), "sums")
+    positive = te.compute((1, 4), lambda n, o: te.maximum(sums[n, o], 0), "positive")
+    high = te.compute((1, 4), lambda n, o: (positive[n, o] >> bits - 16).astype("int16"), "high")
+    out = te.compute((1, 4), lambda n, o: high[n, o], "out")
+    s = Schedule([out])
+    s[sums].set_scope("acc")
+    s[positive].set_scope("acc")
+    s[high].set_scope("out")
+    for source, buffer in ((x, "inp"), (w, "wgt")) if product else ((x, "res"),):
+        s[source].cache_read(buffer).tensorize(None, machine.forms["load"][0])
+    s[sums].reorder("k", "again", "n", "o", "i") if product else s[sums].reorder("k", "n", "o")
+    s[sums].tensorize("n", machine.intrinsic("gemm" if product else "cube"))
+    s[positive].tensorize("n", machine.intrinsic("max"))
+    s[high].tensorize("n", machine.intrinsic("shr"))
+    s[out].tensorize(None, machine.intrinsic("store"))
+    return s.program
+
+
+@pytest.mark.parametrize("bits", [24, 40, 48])
+@pytest.mark.parametrize("unit", ["gemm", "vector"])
+def test_long_sums_wrap_in_every_simulator(bits, unit, rng):
+    dtype, product = f"int{bits}", unit == "gemm"
+    machine = Machine(TINY, (*MACHINES[bits].declarations, vector_op(
+        "cube", lambda a: a * a * a, update="sum", stored="int16", accumulator=dtype)))
+    loops = by_hand(machine, dtype, product)
+    program = lockstep.assemble(machine, loops)
+    arrays = {"x": rng.integers(-32768, -32700, (6, 1, 4)).astype(np.int16)}
+    if product:
+        arrays["w"] = rng.integers(-32768, -32700, (4, 4)).astype(np.int16)
+    exact = arrays["x"].astype(object)
+    total = (((exact[:, :, None] * arrays["w"].astype(object)).sum(axis=3).sum(axis=0) << 15)
+             if product else (exact ** 3).sum(axis=0))
+    wanted = [max(wrapped(int(number), bits), 0) >> bits - 16 for number in total.reshape(-1)]
+    assert any((wrapped(int(number), bits) > 0) != (number > 0) for number in total.reshape(-1))
+    for simulate in (functional.simulate, cycle.simulate):
+        run = simulate(machine, program, inputs=arrays)
+        assert run.ok and program.extract(run.memory, "out").reshape(-1).tolist() == wanted
+
+
+@pytest.mark.parametrize("bits", [24, 48])
+@pytest.mark.parametrize("name", ["gemm", "reduce_add"])
+def test_an_update_of_what_is_there_wraps(bits, name):
+    """By NumPy: once for all iterations, and one after the other where an entry is met again."""
+    machine = MACHINES[bits]
+    unit = machine.intrinsic(name).unit
+    for step in (0, 1):
+        buffers = Buffers(machine.config)
+        buffers.entries["acc"][:] = (1 << bits - 1) - 2
+        for buffer in ("inp", "wgt", "res"):
+            buffers.entries[buffer][:] = 1
+        loops = [{"extent": 2, "dst": step}, {"extent": 2, "dst": 1 - step}]
+        instruction = Instruction(name, unit, {
+            "banks": 3, "reset": 0, "base": {}, "loops": loops, "a_source": 1})
+        perform(machine, buffers, np.zeros(0, np.uint8), {}, instruction,
+                touches(machine, instruction))
+        terms = 2 * (4 if name == "gemm" else 1)
+        assert buffers.entries["acc"][0, 0].tolist() == [wrapped((1 << bits - 1) - 2 + terms,
+                                                                 bits)] * 4

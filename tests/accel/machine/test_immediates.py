@@ -198,3 +198,14 @@ def test_a_constant_beyond_the_range_does_not_match() -> None:
     with pytest.raises(ScheduleError, match=r"^tensorize: centred does not match: int32\(zero\) of "
                                             r"the intrinsic is not 32768 of the program"):
         centred(1 << 15)
+
+
+def test_a_place_suits_all_instructions_that_have_it() -> None:
+    """The first body leaves imm, the second takes it."""
+    first = vector_op("first", lambda a, scale: a + scale.astype("int32"), fields=(SCALE,))
+    place = Machine(TINY.config, (*SHIPPED, first)).immediates["vector"]["scale"]
+    imm = dict(isa.VECTOR)["imm"]
+    assert place.offset == imm.offset
+    both = Machine(TINY.config, (*SHIPPED, first, SCALED))
+    assert both.immediates["vector"]["scale"].offset >= imm.offset + imm.width
+    assert "imm" in fields_in(both.layouts["first"])

@@ -29,6 +29,22 @@ def test_requantize_is_exact(totals: list[int], mult: int, shift: int, zp: int, 
     assert found.tolist() == [exact(total, mult, shift, zp, lo, hi) for total in totals]
 
 
+@given(st.lists(st.integers(-2**47 - 2**31, 2**47 + 2**31 - 1), min_size=1, max_size=20),
+       st.integers(2**15, 2**16 - 1), st.integers(0, 46), INT8)
+def test_requantize_of_48_bits_is_exact(totals: list[int], mult: int, shift: int, zp: int) -> None:
+    found = requantize(np.array(totals), mult, shift, zp, -128, 127)
+    assert found.tolist() == [exact(total, mult, shift, zp, -128, 127) for total in totals]
+
+
+def test_a_tie_of_48_bits_is_seen() -> None:
+    """One unit above a half, in products that float64 does not hold."""
+    half = 2**45
+    for mult in range(32769, 32869, 2):
+        total = (half + 1) * pow(mult, -1, 2 * half) % (2 * half)
+        found = requantize(np.array([total]), mult, 46, 0, -2**15, 2**15 - 1, np.int16)
+        assert found.tolist() == [exact(total, mult, 46, 0, -2**15, 2**15 - 1)]
+
+
 def test_requantize_rounds_half_to_even() -> None:
     totals = np.array([-7, -5, -3, -1, 1, 3, 5, 7], np.float64)
     assert requantize(totals, 2**15, 16, 0, -128, 127).tolist() == [-4, -2, -2, 0, 0, 2, 2, 4]

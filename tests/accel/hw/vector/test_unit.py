@@ -8,8 +8,9 @@ from accel.datapath.plan import plan
 from accel.hw.vector import ISSUE_CYCLES, Vector
 from accel.machine import isa
 from accel.machine.program import Instruction
-from tests.support.unit_bench import (MACHINES, Bench, assert_means_program, random_buffers,
-                                      random_vector)
+from tests.accel.machine.test_immediates import MACHINE as OWN
+from tests.support.unit_bench import (MACHINES, SHORT_SUMS, Bench, assert_means_program,
+                                      random_buffers, random_vector)
 
 TINY, _, SPLIT, _ = MACHINES
 BEATS = SPLIT.config.vector_beats
@@ -55,6 +56,14 @@ def test_operation_matches_meaning(name):
     rng = random.Random(EVERY.index(name))
     instructions = [random_vector(TINY, rng, name) for _ in range(12)]
     assert_means_program(Vector, TINY, instructions, refuse=0.1, seed=2)
+
+
+@pytest.mark.parametrize("machine", [OWN, SHORT_SUMS], ids=["own immediates", "sums of 16 bits"])
+def test_other_words_and_lanes_match_meaning(machine):
+    rng = random.Random(5)
+    own = [name for name in ("scaled", "mixed", "wider") if name in machine.forms] or [None]
+    instructions = [random_vector(machine, rng, rng.choice(own)) for _ in range(30)]
+    assert_means_program(Vector, machine, instructions, refuse=0.1, seed=1)
 
 
 def test_latency():
