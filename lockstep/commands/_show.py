@@ -12,6 +12,7 @@ from accel.machine.machine import FINISH, Machine
 from accel.machine.program import disassemble
 from compiler.errors import RequestError
 from compiler.files import write_text
+from compiler.ir.printer import expr_text
 from lockstep.lines import say
 from lockstep.manual import Facts
 from lockstep.manual.examples import example, hexadecimal
@@ -78,6 +79,9 @@ def _lines(machine: Machine, found: Facts, figures: Mapping[str, Any]) -> Iterat
         yield from (f"  {place}" for place in form.places)
         if form.immediates:
             yield f"  immediates: {immediates_text(form)}"
+    for pattern in machine.patterns:
+        if pattern.name == found.name:
+            yield f"stands for {expr_text(pattern.real)} in float networks"
     if found.opcode != FINISH:
         yield f"{loops_text(found)}; {update_text(found)}; {flags_text(found)}"
     yield "time:" if found.timing else ""

@@ -81,6 +81,12 @@ def _picture(figures: Mapping[str, Any]) -> str:
     return picture.to_html(full_html=False, include_plotlyjs=True, div_id="noise")
 
 
+def _why(layer: Mapping[str, Any]) -> str:
+    """Why a layer is in float, or by which instruction of the machine it is computed."""
+    by = f"by {layer['by']}, steps off: {layer['steps_off']}" if layer["by"] else ""
+    return layer["reason"] or layer["declined"] or by
+
+
 def _table(figures: Mapping[str, Any]) -> str:
     """The table of layers; its first columns fit a phone."""
     series = _present(figures)
@@ -92,6 +98,6 @@ def _table(figures: Mapping[str, Any]) -> str:
         "<tr>" + "".join(f"<td{kind}>{escape(cell)}</td>" for kind, cell in zip(classes, (
             layer["name"],
             *("-" if layer[key] is None else f"{layer[key]:.1f}" for _, key, _ in series),
-            "int8" if layer["quantized"] else "float", layer["op"], layer["reason"]))) + "</tr>"
+            "int8" if layer["quantized"] else "float", layer["op"], _why(layer)))) + "</tr>"
         for layer in figures["layers"])
     return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"

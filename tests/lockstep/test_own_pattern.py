@@ -111,6 +111,13 @@ def test_a_network_uses_it_on_every_device(stored: str, capsys) -> None:
                for note in told[0]["notes"])
 
 
+def test_commands_tell_what_it_stands_for(capsys) -> None:
+    assert main(["intrinsic", "show", "magnitude", "--machine", "mine.py"]) == 0
+    assert "stands for sqrt(x * x + y * y) in float networks" in capsys.readouterr().out
+    quantized("--machine", "mine.py", "--report", "q.html")
+    assert "by magnitude, steps off: " in Path("q.html").read_text()
+
+
 @pytest.mark.slow
 def test_it_runs_in_rtl() -> None:
     quantized("--machine", "mine.py")
