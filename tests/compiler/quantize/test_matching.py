@@ -61,9 +61,9 @@ FORMS = {
                                        number(one, 0.5))), number(one, 1))),
 }
 OTHERS = {
-    "another slope": lambda one, x: one.add("Mul", one.add("HardSigmoid", x, alpha=0.17), x),
+    "another slope": lambda one, x: one.add("Mul", one.add("HardSigmoid", x, alpha=0.16672), x),
     "another end": lambda one, x: one.add("Div", one.add("Mul", x, clip(
-        one, one.add("Add", number(one, 3), x), 0, 5.9)), number(one, 6)),
+        one, one.add("Add", number(one, 3), x), 0, 5.999)), number(one, 6)),
     "no sixth": lambda one, x: one.add("Mul", x, relu6_of_sum(one, x)),
     "swish": lambda one, x: one.add("Mul", x, one.add("Sigmoid", x)),
 }
@@ -165,7 +165,9 @@ def test_without_a_meaning_it_is_an_ordinary_function(float_model, rng, changes:
                                                       reason: str) -> None:
     made = quantize(between(float_model, FORMS["the operator"]), samples(rng),
                     patterns=[pattern(**changes)])
-    assert ops(made) == ["quantize", "qconv2d", "qtable", "qconv2d", "dequantize"]
+    for graph in (made.graph, made.graph_of({"n": 2})):
+        assert [node.op for node in optimize(graph).nodes] == [
+            "quantize", "qconv2d", "qtable", "qconv2d", "dequantize"]
     (layer,) = (layer for layer in made.layers if layer.op == "function")
     assert (layer.quantized, layer.by, layer.steps_off) == (True, "", None)
     assert layer.declined == f"own is not used: {reason}"
@@ -193,6 +195,16 @@ def test_most_operators_are_taken_and_the_first_pattern(float_model, rng) -> Non
     both = [gate, pattern(), pattern(name="later")]
     assert by(quantize(model, samples(rng), patterns=both)) == ["own"]
     assert by(quantize(model, samples(rng), patterns=[gate])) == ["gate"]
+
+
+def test_the_larger_of_two_regions_is_taken(float_model) -> None:
+    """A bound that another one hides is a part of the function too."""
+    def build(one, x):
+        return clip(one, one.add("Max", x, number(one, -5)), 0, 6)
+
+    (match,) = matches_of(convert(between(float_model, build, 1)),
+                          [pattern(te.clamp(X, 0, 6))]).values()
+    assert len(match.nodes) == 2
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -225,6 +237,12 @@ def test_it_may_end_the_network_and_stand_between_functions(float_model, rng) ->
                     patterns=[pattern()])
     assert ops(made) == ["quantize", "qconv2d", "qtable", "qmap", "qtable", "qconv2d", "qmap",
                          "dequantize"]
+
+
+def test_no_table_takes_it_in_where_its_input_is_read_too(float_model, rng) -> None:
+    model = between(float_model, lambda one, x: one.add("Mul", one.add("HardSwish", x), x))
+    made = quantize(model, samples(rng), patterns=[pattern()])
+    assert ops(made) == ["quantize", "qconv2d", "qmap", "qmap", "qconv2d", "dequantize"]
 
 
 def test_a_layer_stays_in_float_on_request(float_model, rng) -> None:
