@@ -140,9 +140,11 @@ def test_immediates_follow_from_the_scales(float_model, rng) -> None:
     made = quantize(between(float_model, FORMS["the operator"], 1), samples(rng), patterns=[own])
     (node,) = (node for node in optimize(made.graph).nodes if node.op == "qmap")
     x, y = seen[-1]
-    scales = {float(array) for name, array in made.graph.constants.items()
-              if name.endswith("_scale") and array.ndim == 0}
-    assert {x.scale, y.scale} <= scales and x.scale != y.scale and x.dtype == "int8"
+    parameters = made.graph.constants
+    written = {(float(scale), int(parameters[name.replace("_scale", "_zero_point")]) - 128)
+               for name, scale in parameters.items() if name.endswith("_scale") and not scale.ndim}
+    assert {(x.scale, x.zp), (y.scale, y.zp)} <= written and x.scale != y.scale
+    assert (x.dtype, y.dtype) == ("int8", "int8")
     assert node.attrs["function"] == f"min(max(((x0 >> 3) + {y.zp}), -128), 127)"
 
 
