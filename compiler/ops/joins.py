@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from compiler import te
-from compiler.ops.block_forms import BlockForm
+from compiler.ops.blocks import BlockForm
 from compiler.ops.channels_last import ChannelsLast, by_axis
 from compiler.ops.fixed_point import STORED, requantize
 from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, Stored, clamp_to,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from compiler.ops.block_forms import BlockForm
+from compiler.ops.blocks import BlockForm
 from compiler.ops.channels_last import ChannelsLast
 from compiler.ops.integer_forms import IntegerForm
 from compiler.ops.node import TensorType

@@ -12,7 +12,7 @@ from compiler import te
 from compiler.ops import fixed_point
 from compiler.ops.fixed_point import STORED, limits_of
 from compiler.ops.arithmetic import requantize
-from compiler.ops.block_forms import BlockForm
+from compiler.ops.blocks import BlockForm
 from compiler.ops.channels_last import ChannelsLast, with_channels
 from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, Stored,
                                         check_accumulator, clamp_to, multiplier_of, scaled)

@@ -8,6 +8,7 @@ import numpy as np
 from compiler import te
 from compiler.ops import fixed_point
 from compiler.ops.arithmetic import requantize
+from compiler.ops.blocks import LANES
 from compiler.ops.broadcasting import broadcast, broadcast_shape, common_shape
 from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, StaysFloat, Stored,
                                         check_accumulator, clamp_to, multiplier_of, weighted)
@@ -167,6 +168,20 @@ def _products(x: Tensor, w: Tensor, transposed: bool, dtype: str, name: str) -> 
     return te.compute((*x.shape[:-1], w.shape[0 if transposed else 1]), products, name)
 
 
+def _packed_matmul(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
+    """``x`` [...,K], ``w`` [N/16,K,16]; sums in float32."""
+    x, w = inputs
+    if len(w.shape) != 3 or w.shape[1:] != (x.shape[-1], LANES):
+        raise ValueError(f"weight must be [N/{LANES},{x.shape[-1]},{LANES}], not {w.shape}")
+    k = te.reduce_axis(x.shape[-1], f"{name}_k")
+
+    def products(*indices):
+        *rows, n = indices
+        return te.sum(x[(*rows, k.var)] * w[n // LANES, k.var, n % LANES], k)
+
+    return te.compute((*x.shape[:-1], w.shape[0] * LANES), products, name)
+
+
 def _einsum(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     terms, result = _terms(attrs["equation"], [x.shape for x in inputs])
     extents: dict[str, int] = {}
@@ -229,6 +244,12 @@ def _qmatmul_meaning(attrs, a: Array, b: Array) -> Array:
     a, b = (x.astype(np.int16) - attrs.get(zp, 0) for x, zp in ((a, "a_zp"), (b, "b_zp")))
     sums = wrapped(_product_sums(a, b.swapaxes(-1, -2) if attrs["trans_b"] else b))
     return rescaled_array(attrs, sums)
+
+
+def _packed_matmul_meaning(attrs, x: Array, w: Array) -> Array:
+    blocks, depth, lanes = w.shape
+    weight = w.transpose(1, 0, 2).reshape(depth, blocks * lanes)
+    return _product_sums(x, weight).astype(np.float32)
 
 
 def _einsum_meaning(attrs: Attributes, *arrays: Array) -> Array:
@@ -297,6 +318,10 @@ OPERATORS = (
         meaning=lambda attrs, a, b: _product_sums(a, b).astype(np.float32), type=_matmul_type,
         numbers=Numbers.FLOAT, kind=Kind.COMPLEX, contracts=True, weights=PRODUCT,
         integer=_matmul_integer),
+    Operator(
+        name="packed_matmul", summary="product with a weight whose columns lie in blocks of 16",
+        inputs="x [...,K], w [N/16,K,16]", define=_packed_matmul, meaning=_packed_matmul_meaning,
+        numbers=Numbers.FLOAT, kind=Kind.COMPLEX, contracts=True),
     Operator(
         name="qdense", summary="product of int8 with a weight, a multiplier for each output",
         inputs="x [...,K], w [N,K], bias, mult, shift [N]",

@@ -14,7 +14,7 @@ Array = np.ndarray
 CLAMP = {"zp": -7, "lo": -120, "hi": 110}
 # Sums of float32 products may be added up in any order.
 SUMS = ("conv2d", "convtranspose2d", "dense", "matmul", "avgpool", "globalavgpool",
-        "conv2d_blocks", "depthwise_blocks", "conv2d_into_blocks")
+        "conv2d_blocks", "depthwise_blocks", "conv2d_into_blocks", "packed_matmul")
 
 _rng = np.random.default_rng(20260)
 
@@ -358,6 +358,8 @@ BLOCKS = [
                  (_normal(1, 2, 5, 6, 16), _normal(4, 1, 3, 2, 16, 16))),
     OperatorCase("depthwise_blocks", _window((2, 1), (1, 2, 0, 1), dilations=(1, 2)),
                  (_normal(1, 2, 5, 6, 16), _normal(2, 3, 2, 16))),
+    *(OperatorCase("packed_matmul", {}, (_normal(*rows, 5), _normal(blocks, 5, 16)))
+      for rows, blocks in (((1,), 3), ((2, 7), 1), ((2, 1, 3), 2))),
     OperatorCase("conv2d_into_blocks", _window((1, 1), (2, 2, 2, 2), dilations=(2, 2)),
                  (_normal(1, 1, 5, 6), _normal(1, 1, 3, 3, 16))),
 ]

@@ -20,17 +20,19 @@ from math import prod
 from compiler.cpu_gpu_backends.cpu.tiles import (Vectors, axes_of, copy_by_vectors, extents_of,
                                                  is_mapped)
 from compiler.ir import Program, Update, free_variables, linear, reads, walk_stmts
-from compiler.ops.channel_blocks import LANES
+from compiler.ops.blocks import LANES
 from compiler.schedule import Schedule
 from compiler.te import Read, Var
 
-__all__ = ["tile_blocks"]
+__all__ = ["BlockTile", "best_tile", "tile_blocks"]
 
 MOST_UNROLLED = 256     # statements of a tile whose window is unrolled
 
 
 @dataclass(frozen=True, slots=True)
-class _Tile:
+class BlockTile:
+    """So many blocks of 16 sums of so many pixels, or rows, stay in registers."""
+
     blocks: int
     pixels: int
 
@@ -54,7 +56,7 @@ def tile_blocks(program: Program, vectors: Vectors) -> Schedule | None:
         return None
     block = next((axis for axis in outer if extents[axis] > 1 and _shares(operands, pixel, axis)),
                  None)
-    tile = _tile(extents[pixel], 1 if block is None else extents[block], vectors)
+    tile = best_tile(extents[pixel], 1 if block is None else extents[block], vectors)
     return _tiled(program, update, axes, block, tile, vectors)
 
 
@@ -73,22 +75,22 @@ def _shares(operands: list[Read], pixel: Var, axis: Var) -> bool:
             and not any(pixel in names and axis in names for names in named))
 
 
-def _tile(pixels: int, blocks: int, vectors: Vectors) -> _Tile:
+def best_tile(pixels: int, blocks: int, vectors: Vectors) -> BlockTile:
     """The tile of least time by estimate: products wait for their loads, weights from an outer
     cache, and a sum for the one before it.
     """
-    def time(tile: _Tile) -> float:
+    def time(tile: BlockTile) -> float:
         sums = tile.blocks * tile.pixels
         cycles = max(sums, 4 * tile.blocks + tile.pixels / 2, 8)
         return -(-pixels // tile.pixels) * tile.pixels / pixels * (cycles + 1) / sums
 
     most = max(1, (vectors.registers - 2) * vectors.lanes // LANES)
-    candidates = [_Tile(b, p) for b in range(1, blocks + 1) if blocks % b == 0 and b <= most
+    candidates = [BlockTile(b, p) for b in range(1, blocks + 1) if blocks % b == 0 and b <= most
                   for p in range(1, min(pixels, most // b) + 1)]
     return min(candidates, key=lambda tile: (round(time(tile), 3), tile.blocks))
 
 
-def _tiled(program: Program, update: Update, axes: list[Var], block: Var | None, tile: _Tile,
+def _tiled(program: Program, update: Update, axes: list[Var], block: Var | None, tile: BlockTile,
            vectors: Vectors) -> Schedule:
     s, out, total = Schedule(program), program.outputs[0].name, update.buffer.name
     places = {axis: place for place, axis in enumerate(axes)}
@@ -117,7 +119,7 @@ def _tiled(program: Program, update: Update, axes: list[Var], block: Var | None,
     return s
 
 
-def _accumulate(s: Schedule, total: str, reduced: list[str], tile: _Tile) -> None:
+def _accumulate(s: Schedule, total: str, reduced: list[str], tile: BlockTile) -> None:
     """The reduction outside of the tile, its beginning before it; short windows are unrolled."""
     own = axes_of(s.program, total)
     s[total].reorder(*reduced, *own)

@@ -2,11 +2,12 @@
 
 ::
 
-    i32 kernel(ptr block, ptr tables)       0, or the status of the kernel that could not run
+    i32 kernel(ptr block, ptr constants, ptr given)     0, or the status of the kernel that could
+                                                        not run
 
 `block` has the intermediate values and workspaces of one run, where the memory plan says;
-`tables` are the addresses of constants, inputs and results, in this order. The function calls the
-kernels one after the other, and nothing else happens between them.
+`constants` are the addresses of constants, `given` those of inputs and results, in this order. The
+function calls the kernels one after the other, and nothing else happens between them.
 """
 
 import ctypes
@@ -58,7 +59,8 @@ class Entry:
         places = {value: _Place(slot) for value, slot in slots.items()}
         places |= {value: _Place(None, offset) for value, offset in plan.offsets.items()}
         self._constants = constants
-        self._addresses = [array.ctypes.data for array in constants.values()]
+        addresses = [array.ctypes.data for array in constants.values()]
+        self._addresses = (ctypes.c_void_p * len(addresses))(*addresses)
         self._kernels: list[Kernel] = []
         calls: list[list[_Place]] = []
         for number, step in enumerate(steps):
@@ -78,18 +80,19 @@ class Entry:
         results = {value: _empty(self._graph.values[value]) for value in self._results}
         arrays = [*(given[name] for name in self._graph.inputs), *results.values()]
         if self._function is not None:
-            table = [*self._addresses, *(array.ctypes.data for array in arrays)]
-            status = self._function(block.ctypes.data, (ctypes.c_void_p * len(table))(*table))
+            addresses = [array.ctypes.data for array in arrays]
+            status = self._function(block.ctypes.data, self._addresses,
+                                    (ctypes.c_void_p * len(addresses))(*addresses))
             if status:
                 raise refusal(status, self._graph.name)
-        seen = [*self._constants.values(), *arrays]
-        return {name: results[name] if name in results else self._seen(name, seen)
+        return {name: results[name] if name in results else self._seen(name, arrays)
                 for name in self._graph.outputs}
 
-    def _seen(self, name: str, arrays: Sequence[Array]) -> Array:
+    def _seen(self, name: str, given: Sequence[Array]) -> Array:
         """An output that is a view; a copy of what an input or a constant shows."""
         place, type_ = self._places[name], self._graph.values[name]
         assert place.slot is not None
+        arrays = [*self._constants.values(), *given]
         begin = place.offset // numpy_dtype(type_.dtype).itemsize
         shown = arrays[place.slot].reshape(-1)[begin:begin + prod(type_.shape)]
         shown = shown.reshape(type_.shape)
@@ -99,21 +102,24 @@ class Entry:
         machine = host()
         addresses = {kernel: f"k{number}"
                      for number, kernel in enumerate(dict.fromkeys(self._kernels))}
-        text = "\n".join(_lines([addresses[kernel] for kernel in self._kernels], calls))
+        text = "\n".join(_lines([addresses[kernel] for kernel in self._kernels], calls,
+                                len(self._constants)))
         self._library = Library(object_code(text, machine), (FUNCTION,), machine,
                                 {name: kernel.address for kernel, name in addresses.items()})
-        prototype = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+        prototype = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3)
         return prototype(self._library.address(FUNCTION))
 
 
-def _lines(names: Sequence[str], calls: Sequence[Sequence[_Place]]) -> Iterator[str]:
+def _lines(names: Sequence[str], calls: Sequence[Sequence[_Place]], constants: int
+           ) -> Iterator[str]:
     """The text of the function that calls the kernels of these names at these places."""
     for name, places in dict(zip(names, calls, strict=True)).items():
         yield f"declare i32 @{name}({', '.join(['ptr'] * len(places))})"
-    yield f"define i32 @{FUNCTION}(ptr %block, ptr %tables) nounwind {{"
+    yield f"define i32 @{FUNCTION}(ptr %block, ptr %constants, ptr %given) nounwind {{"
     used = sorted({place.slot for places in calls for place in places if place.slot is not None})
     for slot in used:
-        yield f"  %p{slot} = getelementptr ptr, ptr %tables, i64 {slot}"
+        table, row = ("constants", slot) if slot < constants else ("given", slot - constants)
+        yield f"  %p{slot} = getelementptr ptr, ptr %{table}, i64 {row}"
         yield f"  %a{slot} = load ptr, ptr %p{slot}"
     for number, (name, places) in enumerate(zip(names, calls, strict=True)):
         arguments = []

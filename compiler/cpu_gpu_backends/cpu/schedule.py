@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 
 from compiler.cpu_gpu_backends.cpu.block_tiles import tile_blocks
+from compiler.cpu_gpu_backends.cpu.product_tiles import tile_products
 from compiler.cpu_gpu_backends.cpu.sums import ordered_sums
 from compiler.cpu_gpu_backends.cpu.tiles import SHORTEST_ROW, Vectors, tile_sums
 from compiler.ir import For, Program, Store, Update, Write, path_to, reads, walk_stmts
@@ -34,7 +35,8 @@ def own_schedule(program: Program, vectors: Vectors) -> Schedule:
     """The schedule that we choose where nobody gives one."""
     if all(not isinstance(s, Write) or isinstance(s, Store) for s in walk_stmts(program.body)):
         return map_by_vectors(program, vectors)
-    return tile_blocks(program, vectors) or tile_sums(program, vectors) or walk_rows(program)
+    return (tile_blocks(program, vectors) or tile_products(program, vectors)
+            or tile_sums(program, vectors) or walk_rows(program))
 
 
 def map_by_vectors(program: Program, vectors: Vectors) -> Schedule:

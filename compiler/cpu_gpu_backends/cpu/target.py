@@ -11,6 +11,7 @@ from compiler.cpu_gpu_backends.llvm import Kernel, build, host
 from compiler.graph.channel_blocks import with_channel_blocks
 from compiler.graph.fusion import Group, Groups, fuse, separate
 from compiler.graph.graph import Graph, Node
+from compiler.graph.packed_products import with_packed_products
 from compiler.graph.room import require_bytes
 from compiler.ir import Program
 from compiler.native import digest, processor
@@ -87,7 +88,7 @@ def lowered(graph: Graph) -> Graph:
     """The graph as it is computed: its images in blocks of channels, constants packed, each from
     the beginning of a cache line on.
     """
-    graph = with_channel_blocks(graph)
+    graph = with_packed_products(with_channel_blocks(graph))
     return replace(graph, constants={value: on_lines(array)
                                      for value, array in graph.constants.items()})
 

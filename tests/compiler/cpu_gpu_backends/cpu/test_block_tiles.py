@@ -67,3 +67,15 @@ def test_tiles_fill_registers_and_leave_no_guard() -> None:
         assert "if " not in str(made.body)
         kinds = {s.kind for s in walk_stmts(made.body) if isinstance(s, For)}
         assert {"vectorize", "unroll"} <= kinds
+
+
+@pytest.mark.parametrize(("rows", "blocks", "vectors"), [
+    ((1,), 6, AVX512), ((197,), 2, AVX512), ((2, 13), 3, AVX2), ((5,), 1, SSE)])
+def test_products_of_any_number_of_rows(rows: tuple[int, ...], blocks: int, vectors: Vectors
+                                        ) -> None:
+    shapes = (*rows, 300), (blocks, 300, 16)
+    given = arrays(*shapes)
+    made = program("packed_matmul", {}, *shapes, vectors=vectors)
+    assert "if " not in str(made.body)
+    found = build(made).compute({"x0": given[0], "x1": given[1]})["y"]
+    assert_near(found, evaluate_node(Node("packed_matmul", "n", ("x0", "x1"), ("y",), {}), given))

@@ -72,8 +72,8 @@ def test_threads_have_blocks_of_their_own() -> None:
 
 def test_a_kernel_that_cannot_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its status is the function's, and what comes after it does not run."""
-    monkeypatch.setattr(entry, "_lines", lambda names, calls: [
-        "define i32 @kernel(ptr %block, ptr %tables) {", "  ret i32 1", "}"])
+    monkeypatch.setattr(entry, "_lines", lambda *_: [
+        "define i32 @kernel(ptr %block, ptr %constants, ptr %given) {", "  ret i32 1", "}"])
     graph = random_graph(0, 14)
     with pytest.raises(MemoryError, match=f"^{graph.name} cannot allocate its local buffers$"):
         CpuTarget().compile(graph)(inputs_of(graph))

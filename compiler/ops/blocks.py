@@ -1,0 +1,26 @@
+"""Blocks of channels, as vectors of a processor want them, and how an operator computes on them.
+
+An image in blocks is [N,C/16,H,W,16] (`compiler.ops.channel_blocks`). Elementwise operators compute
+on it as they stand; other ones whose records have a form do so where the form's attributes are not
+None.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+__all__ = ["LANES", "BlockForm"]
+
+LANES = 16
+"""Channels of a block: float32 lanes of a vector of 512 bits, whatever the processor: the order of
+sums follows from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockForm:
+    """The operator `op` with ``attrs(attrs)`` is the same on blocks; with `whole` only where every
+    input has whole blocks.
+    """
+
+    op: str
+    attrs: Callable[[Mapping], Mapping | None]
+    whole: bool = False

@@ -1,0 +1,53 @@
+"""Products with constant matrices read them packed, each matrix once."""
+
+import numpy as np
+import pytest
+
+from compiler.graph import Builder, Graph, TensorType, evaluate, verify
+from compiler.graph.packed_products import with_packed_products
+from tests.support.float_graphs import assert_near, inputs_of
+
+
+def packed(graph: Graph) -> list[str]:
+    made = verify(with_packed_products(graph))
+    inputs = inputs_of(graph)
+    for name, array in evaluate(graph, inputs).items():
+        assert_near(evaluate(made, inputs)[name], array)
+    return [node.op for node in made.nodes]
+
+
+def net(*shape: int) -> Builder:
+    builder = Builder("net")
+    builder.add_input("x", TensorType(shape, "float32"))
+    return builder
+
+
+def matrix(builder: Builder, name: str, *shape: int) -> str:
+    return builder.add_constant(name, np.random.default_rng(0).standard_normal(
+        shape).astype(np.float32))
+
+
+@pytest.mark.parametrize("turned", [0, 1])
+def test_dense_layers(turned: int) -> None:
+    builder = net(3, 20)
+    w = matrix(builder, "w", *((32, 20) if turned else (20, 32)))
+    builder.emit("dense", "fc", ["x", w, matrix(builder, "b", 32)], "y", trans_b=turned)
+    assert packed(builder.finish(["y"])) == ["packed_matmul", "add"]
+
+
+def test_a_matrix_is_packed_once() -> None:
+    builder = net(2, 3, 16)
+    w = matrix(builder, "w", 16, 16)
+    builder.emit("matmul", "second", [builder.emit("matmul", "first", ["x", w], "t"), w], "y")
+    graph = builder.finish(["y"])
+    assert packed(graph) == ["packed_matmul", "packed_matmul"]
+    assert len(with_packed_products(graph).constants) == 1
+
+
+def test_what_has_no_whole_blocks_or_is_computed_stays() -> None:
+    builder = net(4, 16)
+    builder.add_input("w", TensorType((16, 16), "float32"))
+    builder.emit("matmul", "computed", ["x", "w"], "a")
+    builder.emit("matmul", "ragged", ["x", matrix(builder, "k", 16, 20)], "b")
+    graph = builder.finish(["a", "b"])
+    assert with_packed_products(graph) is graph
