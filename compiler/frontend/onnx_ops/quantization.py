@@ -61,6 +61,10 @@ def dequantize_linear(t, q, scale, zero=None, *, axis=1, block_size=0, output_dt
 
 @operator(QUANTIZED_MAP, domain=OWN)
 def quantized_map(t, *inputs, function):
+    if not isinstance(function, str):
+        raise NodeRefused(f"function must be a text, not {function!r}")
+    if not inputs or None in inputs:
+        raise NodeRefused("must have 1 to 3 inputs, none of them absent")
     return t.emit("quantized_map", *inputs, function=function)
 
 

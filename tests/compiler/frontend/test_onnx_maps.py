@@ -1,12 +1,13 @@
 """Maps between quantizations as functions of ONNX models: ONNX Runtime computes what they mean."""
 
 import random
+import re
 
 import numpy as np
 import onnx
 import pytest
 
-from compiler.frontend import convert
+from compiler.frontend import ImportRefused, convert
 from compiler.frontend.onnx_export import exported_model
 from compiler.graph import evaluate
 from compiler.graph.graph import TensorType
@@ -63,3 +64,39 @@ def test_equal_maps_share_a_function() -> None:
     assert [one.name for one in model.functions] == ["QuantizedMap_1", "QuantizedMap_2"]
     assert [node.op_type for node in model.graph.node] == [
         "QuantizedMap_1", "QuantizedMap_2", "QuantizedMap_1"]
+
+
+def spoiled(change) -> onnx.ModelProto:
+    model = exported_model(mapped("uint8", "max(x0, x1)"))
+    change(model.graph.node[0])
+    return model
+
+
+def other(function):
+    def change(node):
+        del node.attribute[:]
+        if function is not None:
+            node.attribute.append(onnx.helper.make_attribute("function", function))
+    return change
+
+
+@pytest.mark.parametrize(("change", "reason"), [
+    (other(None), "function must be given"), (other(3), "function must be a text, not 3"),
+    (other("max(x0, x1"), "function must be an expression of integers: it is no expression, not "
+                          "'max(x0, x1'"),
+    (other("x0 + x1"), "function must give int8, not -256 to 254"),
+    (other("max(x0, 3)"), "function must read x0, x1, not 'max(x0, 3)'"),
+    (lambda node: node.input.__delitem__(slice(None)), "must have 1 to 3 inputs, none of them "
+                                                       "absent"),
+    (lambda node: node.input.__setitem__(0, ""), "must have 1 to 3 inputs, none of them absent")])
+def test_spoiled_maps_are_refused(change, reason: str) -> None:
+    with pytest.raises(ImportRefused, match=re.escape(f"y0 (lockstep.QuantizedMap_1): {reason}")):
+        convert(spoiled(change))
+
+
+def test_maps_of_floats_are_refused() -> None:
+    model = exported_model(mapped("uint8", "max(x0, x1)"))
+    for each in (*model.graph.input, *model.graph.output):
+        each.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    with pytest.raises(ImportRefused, match="must be uint8 or .* or int16, not float32"):
+        convert(model)
