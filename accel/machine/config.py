@@ -11,6 +11,7 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from math import prod
 from pathlib import Path
 from string import ascii_lowercase
+from typing import Any
 
 from compiler.errors import Error
 from compiler.lazy import cached_property
@@ -46,7 +47,7 @@ ELEMENTS = {"operand": ("int8", "uint8", "int16", "uint16", "float16", "bfloat16
             "output": ("int8", "int16", "bfloat16")}
 """The types that these fields may have, the default first."""
 
-LEFT_OUT = {"weight_bits": [8], "weight": "int8"}
+LEFT_OUT = {"weight_bits": [8], "weight": "int8", "records": []}
 """Fields with these values are no part of `AccelConfig.geometry`: machines that do not have what
 the field stands for keep their hash."""
 
@@ -99,6 +100,8 @@ class AccelConfig:
     clock_mhz : what reports convert cycles to seconds with.
     operand, weight, accumulator, output : types of an element of inp, of wgt, of acc, and of res
         and out. They follow from the declared instructions: `Machine` sets them, a file may not.
+    records : the records of one's own, beside ``param``, as which instructions read an element of
+        par. They follow from the declared instructions, too.
     """
 
     name: str
@@ -123,6 +126,7 @@ class AccelConfig:
     accumulator: str = "int32"
     output: str = "int8"
     weight: str = "int8"
+    records: tuple[str, ...] = ()
 
     def __post_init__(self):
         for field in fields(self):
@@ -244,15 +248,20 @@ class AccelConfig:
     def geometry(self) -> dict[str, int | str | list[int]]:
         """Every field that the machine hash covers: all but the name, the clock, and what
         `LEFT_OUT` says."""
-        values = asdict(self) | {"weight_bits": list(self.weight_bits)}
+        values = self._values()
         return {key: value for key, value in values.items()
                 if key not in ("name", "clock_mhz") and value != LEFT_OUT.get(key)}
+
+    def _values(self) -> dict[str, Any]:
+        """Every field, lists for tuples."""
+        return {key: list(value) if isinstance(value, tuple) else value
+                for key, value in asdict(self).items()}
 
     def to_toml(self) -> str:
         """The geometry as TOML, which `load` reads back."""
         # JSON's numbers and strings are TOML's too, but for DEL, which TOML wants escaped.
         values = {key: json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-                  for key, value in asdict(self).items() if value != LEFT_OUT.get(key)}
+                  for key, value in self._values().items() if value != LEFT_OUT.get(key)}
         return "".join(f"{key} = {value}\n" for key, value in values.items())
 
 
@@ -314,6 +323,9 @@ def load(path: str | Path) -> AccelConfig:
         if table.get(field, default) != default:
             raise ConfigError(f"Configuration {path}: {field} must be {default}, not "
                               f"{table[field]!r}: other types follow from declared instructions")
+    if table.get("records", []) != []:
+        raise ConfigError(f"Configuration {path}: records must be [], not {table['records']!r}: "
+                          f"they follow from declared instructions")
     if unknown := sorted(set(table) - known):
         raise ConfigError(f"Configuration {path} has unknown fields {', '.join(unknown)}; "
                           f"known are {', '.join(sorted(known))}")

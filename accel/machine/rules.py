@@ -11,18 +11,22 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from accel.machine import isa
-from accel.machine.config import (ELEMENTS, TYPES, UNITS, AccelConfig, ConfigError, element_bytes,
-                                  one_of)
+from accel.machine.config import (ELEMENTS, PARAM_BYTES, TYPES, UNITS, AccelConfig, ConfigError,
+                                  element_bytes, one_of)
 from accel.machine.immediates import NoRoom, whole_range
-from accel.machine.intrinsics import SHIPPED, TABLE, Declaration, kinds_of, known_immediates
+from accel.machine.intrinsics import (SHIPPED, TABLE, Declaration, immediate_fields, kinds_of,
+                                      known_immediates)
 from compiler.ops.arithmetic import PARAM
 from compiler.te import (Binary, Cast, Const, Expr, Read, Var, bits, is_float, is_integer,
-                         is_signed, record_fields, substitute, walk)
+                         is_record, is_signed, numpy_dtype, record_fields, substitute, walk)
 from compiler.tensorize import Immediate, Intrinsic, Operand
 from compiler.tensorize.cover import Uncovered, cover, leaf
 
 __all__ = ["RESERVED", "RULES", "DeclarationError", "built", "require", "require_names",
            "require_room", "typed"]
+
+TAKEN = frozenset({"dst", "a", "b", TABLE.name, *record_fields(PARAM), *immediate_fields("int8")})
+"""Names that fields of records of one's own must not have."""
 
 RESERVED_FIELDS = frozenset({"c", *(name for layout in isa.FORMATS.values() for name, _ in layout)})
 """Names that immediates of one's own must not have."""
@@ -50,9 +54,10 @@ Rule = Callable[[AccelConfig, Declaration, Forms], Iterator[str]]
 
 
 def typed(config: AccelConfig, declarations: Sequence[Declaration]) -> AccelConfig:
-    """The geometry with the types of elements that gemm and vector declare; where they disagree,
-    that of the first, so that `require` refuses the others."""
+    """The geometry with the types of elements and the records that gemm and vector declare; where
+    they disagree, that of the first, so that `require` refuses the others."""
     types: dict[str, str] = {}
+    records: dict[str, None] = {}
     for declaration in declarations:
         if declaration.unit in ("gemm", "vector"):
             for form in built(config, declaration)[:1]:
@@ -61,7 +66,10 @@ def typed(config: AccelConfig, declarations: Sequence[Declaration]) -> AccelConf
                         field = TYPES.get(scope)
                         if field is not None and dtype in ELEMENTS[field]:
                             types.setdefault(field, dtype)
-    return replace(config, **types)
+                        record = dtype.partition(".")[0]
+                        if scope == "par" and is_record(record) and record != PARAM:
+                            records.setdefault(record)
+    return replace(config, **types, records=tuple(records))
 
 
 def require(config: AccelConfig, declarations: Sequence[Declaration],
@@ -72,6 +80,7 @@ def require(config: AccelConfig, declarations: Sequence[Declaration],
             for sentence in rule(config, declaration, forms[declaration.name]):
                 raise DeclarationError(sentence)
     _require_one_meaning(forms)
+    _require_one_place(config)
     for unit in UNITS:
         if all(declaration.unit != unit for declaration in declarations):
             raise DeclarationError(f"Machine must have an instruction of {unit}: there is no unit "
@@ -89,6 +98,16 @@ def _require_one_meaning(forms: Mapping[str, Forms]) -> None:
                     f"Immediate {imm.name} of {name} must be {first.dtype} from {first.low} to "
                     f"{first.high}, as that of {other} is, not {imm.dtype} from {imm.low} to "
                     f"{imm.high}")
+
+
+def _require_one_place(config: AccelConfig) -> None:
+    """Raise `DeclarationError` for fields of one name in two records of one's own."""
+    known: dict[str, str] = {}
+    for record in config.records:
+        for field in record_fields(record):
+            if known.setdefault(field, record) != record:
+                raise DeclarationError(f"Field {field} of record {record} must have another name: "
+                                       f"{known[field]} has one that is called so")
 
 
 def require_room(placed: Callable[[], object]) -> None:
@@ -280,6 +299,11 @@ def _places(config: AccelConfig, body: Intrinsic) -> dict[str, _Place]:
     sources = {"acc": acc, "res": types["res"]}
     records = {name: _Place(tile[1:], dtype, {"par": f"{PARAM}.{name}"})
                for name, dtype in record_fields(PARAM).items()}
+    for operand in body.operands:       # of a record of one's own
+        record, _, field = operand.storage[0][1].partition(".")
+        if record in config.records and field == operand.name and field in record_fields(record):
+            records[field] = _Place(tile[1:], record_fields(record)[field],
+                                    {"par": f"{record}.{field}"})
     numbers = {} if is_float(acc) else {"par": f"{PARAM}.bias", "imm": "int32"}
     return {"dst": _Place(tile, acc, {"acc": acc, "out": types["out"]}),
             "a": _Place(tile, acc, sources),
@@ -309,10 +333,31 @@ def _two_fields_address_two_operands(config, declaration, forms) -> Iterator[str
     if len(kinds) == 2 and element_bytes(config.elements["out"]) > 1:
         yield (f"Operands of {declaration.name} must be one of {', '.join(kinds)}, as out has "
                f"{config.elements['out']}: lo and hi take the bits of a third address")
-    records = [name for name in record_fields(PARAM) if name in scopes]
+    records = [name for name, here in scopes.items() if here == ("par",) and name != "b"]
     if records and "par" in scopes.get("b", ()):
         yield (f"Operand b of {declaration.name} must not live in par beside {records[0]}: par "
                f"gives one record a cycle")
+
+
+def _records_are_elements_of_par(config, declaration, forms) -> Iterator[str]:
+    if declaration.unit != "vector":
+        return
+    used = dict.fromkeys(stored.partition(".")[0] for operand in forms[0].operands
+                         for scope, stored in operand.storage if scope == "par")
+    for record in used:
+        if record not in (PARAM, *config.records):
+            continue
+        size = numpy_dtype(record).itemsize
+        if size != PARAM_BYTES:
+            yield (f"Record {record} of {declaration.name} must take {PARAM_BYTES} bytes, padded "
+                   f"to a power of two, not {size}")
+        for field, dtype in record_fields(record).items():
+            if not is_integer(dtype) or bits(dtype) > 32:
+                yield (f"Field {field} of record {record} of {declaration.name} must be an integer "
+                       f"of at most 32 bits, not {dtype}")
+            if record != PARAM and field in TAKEN:
+                yield (f"Field {field} of record {record} of {declaration.name} must have another "
+                       f"name: operands or immediates are called so")
 
 
 def _accumulating_takes_the_port_of_acc(config, declaration, forms) -> Iterator[str]:
@@ -414,7 +459,8 @@ def _matches_are_found(config, declaration, forms) -> Iterator[str]:
 RULES: tuple[Rule, ...] = (
     _forms_are_of_their_declaration, _bytes_are_moved_as_they_are, _an_opcode_has_one_body,
     _loops_are_in_the_word, _machines_have_no_features, _names_differ, _immediates_are_fields,
-    _operands_are_entries, _floats_are_rounded_before_out, _two_fields_address_two_operands,
-    _accumulating_takes_the_port_of_acc, _values_read_what_is_declared,
-    _vector_reduces_over_lanes, _bools_are_not_numbers, _matches_are_found)
+    _operands_are_entries, _records_are_elements_of_par, _floats_are_rounded_before_out,
+    _two_fields_address_two_operands, _accumulating_takes_the_port_of_acc,
+    _values_read_what_is_declared, _vector_reduces_over_lanes, _bools_are_not_numbers,
+    _matches_are_found)
 """Every rule, in the order of checking."""

@@ -30,7 +30,6 @@ from accel.hw.load import BLOCK_BITS, LOADED
 from accel.hw.loops import AHEAD, NEST_CYCLES
 from accel.hw.store import writer_depth
 from accel.hw.tokens import TOKEN_BITS
-from accel.hw.vector import PARAMETERS
 from accel.machine import isa
 from accel.machine.config import BUFFERS, UNITS
 from accel.machine.intrinsics import TABLE, operand_field
@@ -204,7 +203,8 @@ def _opcodes(machine: Machine) -> ctypes.Array:
         entry.a = _mask(isa.SOURCES_A, scopes.get("a", ()))
         entry.b = _mask(isa.SOURCES_B, scopes.get("b", ()))
         entry.destinations = _mask(isa.DESTINATIONS, scopes["dst"])
-        entry.record = max((_place(body, name) for name in PARAMETERS if name in scopes), default=0)
+        entry.record = max((_place(body, name) for name, here in scopes.items()
+                            if here == ("par",) and name != "b"), default=0)
         entry.table = _place(body, TABLE.name) if TABLE.name in scopes else 0
         entry.folds = body.update != "assign"
     return table

@@ -43,6 +43,10 @@ class Buffers:
         self.entries = {name: self.raw[name].view(numpy_dtype(dtype)).reshape(-1, *shape)
                         for name, (shape, dtype) in self.config.tiles.items()}
 
+    def records(self, dtype: str) -> np.ndarray:
+        """The entries of par as records of one's own, or of the shipped instructions."""
+        return self.raw["par"].view(numpy_dtype(dtype)).reshape(self.entries["par"].shape)
+
 
 def perform(machine: Machine, buffers: Buffers, memory: np.ndarray, bases: dict[str, int],
             instruction: Instruction, touched: Sequence[Touch]) -> None:
@@ -236,9 +240,9 @@ class _Compute:
             imm = np.full((1, *operand.shape), self.instruction.fields.get("imm", 0))
             return apply_cast(imm, dtype)
         entries = self.buffers.entries[scope]
-        if (names := entries.dtype.names) is not None:
-            member = operand.stored_as(scope).rpartition(".")[2]
-            assert member in names
+        record, _, member = operand.stored_as(scope).partition(".")
+        if member:
+            entries = self.buffers.records(record)
             rows = apply_cast(entries[member][addresses[operand.name]], dtype)
             missing = len(operand.shape) - (rows.ndim - 1)      # one record serves the whole batch
             rows = rows.reshape(len(rows), *(1,) * missing, *rows.shape[1:])

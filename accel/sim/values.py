@@ -29,7 +29,7 @@ from accel.machine.program import AccelProgram, Instruction
 from accel.machine.status import Run, Status
 from accel.proof.access import DMA_BUFFERS, Fault, Touch, require_ranges, touches
 from compiler.native import build_once, compile_shared, compiler, digest, processor
-from compiler.te import bits, is_signed, numpy_dtype
+from compiler.te import bits, is_signed, numpy_dtype, record_places
 from compiler.tensorize import UPDATES, Intrinsic
 
 from . import functional
@@ -193,12 +193,8 @@ def _placed(step: BodyStep, fields: Sequence[data.Field]) -> BodyStep:
 
 def _member(dtype: str, stored: str) -> tuple[str, int]:
     """The type and the byte offset in its element of what an operand reads: ``param.bias``."""
-    fields = numpy_dtype(dtype).fields
-    if fields is None:
-        return dtype, 0
-    members: Mapping[str, tuple] = {**fields}
-    member, offset = members[stored.rpartition(".")[2]][:2]
-    return member.name, offset
+    record, _, field = stored.partition(".")
+    return record_places(record)[field] if field else (dtype, 0)
 
 
 def _operand(intrinsic: Intrinsic, touch: Touch, lanes: Sequence[int] = ()) -> _Operand:

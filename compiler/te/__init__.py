@@ -2,7 +2,7 @@
 
 from .definition import Axis, Computed, Scan
 from .dtypes import (HELD, INDEX, bits, is_float, is_integer, is_record, is_signed, numpy_dtype,
-                     record, record_fields)
+                     record, record_fields, record_places)
 from .expr import (ARITHMETIC, BITWISE, COMPARISONS, FUNCTIONS, REDUCERS, Binary, Buffer, Call,
                    Cast, Const, Expr, Extent, Field, Read, Reduce, Select, Symbol, Var, as_expr,
                    children, is_extent, rewrite, substitute, walk, with_children)

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 __all__ = ["HELD", "INDEX", "bits", "is_float", "is_integer", "is_record", "is_signed",
-           "numpy_dtype", "record", "record_fields"]
+           "numpy_dtype", "record", "record_fields", "record_places"]
 
 INDEX = "int64"
 
@@ -54,6 +54,15 @@ def record_fields(dtype: str) -> dict[str, str]:
     layout = _RECORDS[dtype]
     assert layout.names is not None
     return {name: layout[name].name for name in layout.names}
+
+
+def record_places(dtype: str) -> dict[str, tuple[str, int]]:
+    """Field name to type name and offset in bytes, in order of declaration."""
+    places, offset = dict[str, tuple[str, int]](), 0
+    for name, kind in record_fields(dtype).items():
+        places[name] = kind, offset
+        offset += numpy_dtype(kind).itemsize
+    return places
 
 
 def numpy_dtype(dtype: str) -> np.dtype:

@@ -1,4 +1,3 @@
 """The vector unit: `unit` puts `decode`, `hazards` and `operands` around the data path."""
 
-from .decode import PARAMETERS
 from .unit import ISSUE_CYCLES, Vector, out_port

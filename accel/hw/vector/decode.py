@@ -13,10 +13,18 @@ from accel.machine.isa import DESTINATIONS, SOURCES_A, SOURCES_B
 from compiler.ops.arithmetic import PARAM
 from compiler.te import record_fields
 
-__all__ = ["PARAMETERS", "Decode", "operation_layout"]
+__all__ = ["PARAMETERS", "Decode", "operation_layout", "parameters_of"]
 
 PARAMETERS = tuple(record_fields(PARAM))
-"""Operands that are fields of the record of a channel in par."""
+"""Operands that are fields of the record of a channel that the compiler fills."""
+
+
+def parameters_of(plan: DatapathPlan) -> tuple[str, ...]:
+    """Operands that are fields of a record of a channel in par."""
+    return tuple(dict.fromkeys((*PARAMETERS, *(
+        operand.name for body in plan.bodies for operand in body.operands
+        if operand.scopes == ("par",) and operand.name != "b"))))
+
 
 IMMEDIATES = ("imm", "ma", "mb", "s", "zp", "lo", "hi")
 
@@ -81,7 +89,7 @@ class Decode(wiring.Component):
 
         select = [word.opcode == code for code in self.plan.opcodes]
         uses_a, uses_b = (self._takes(select, name, name) for name in "ab")
-        uses = {"par": PARAMETERS, "tab": (TABLE.name,)}
+        uses = {"par": parameters_of(self.plan), "tab": (TABLE.name,)}
         alone, third = ({buffer: self._takes(select, field, *names)
                          for buffer, names in uses.items()} for field in "bc")
         illegal = self._illegal(select)

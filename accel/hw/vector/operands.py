@@ -1,7 +1,7 @@
 """Operands: data of acc, res and par, and numbers of tables, on their way into the registers before
 the data path."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from amaranth.hdl import *
@@ -14,9 +14,9 @@ from accel.machine.config import PARAM_BYTES, AccelConfig
 from accel.machine.intrinsics import TABLE
 from accel.machine.isa import SOURCES_B, formats
 from compiler.ops.arithmetic import PARAM
-from compiler.te import bits, is_float, record_fields
+from compiler.te import bits, is_float, is_signed, record_places
 
-from .decode import PARAMETERS, operation_layout
+from .decode import operation_layout, parameters_of
 
 __all__ = ["Operands", "fetch_layout", "parameter_layout"]
 
@@ -26,12 +26,13 @@ def fetch_layout(plan: DatapathPlan, operation: data.StructLayout) -> data.Struc
     return data.StructLayout({"a": 1, "b": 1, "table": plan.table_bits, "operation": operation})
 
 
-def parameter_layout() -> data.StructLayout:
-    """The record of a channel in par as the compiler declares it, in a power of two of bytes."""
-    shapes = {"int32": signed(32), "uint16": unsigned(16), "uint8": unsigned(8)}
-    fields = {name: shapes[dtype] for name, dtype in record_fields(PARAM).items()}
-    used = sum(shape.width for shape in fields.values())
-    return data.StructLayout({**fields, "unused": PARAM_BYTES * 8 - used})
+def parameter_layout(records: Sequence[str] = ()) -> data.Layout:
+    """An element of par: the record of a channel as the compiler declares it, in a power of two of
+    bytes, and fields of the records of one's own on the same bits."""
+    fields = {name: data.Field(Shape(bits(dtype), is_signed(dtype)), 8 * offset)
+              for record in (PARAM, *records)
+              for name, (dtype, offset) in record_places(record).items()}
+    return data.FlexibleLayout(PARAM_BYTES * 8, fields)
 
 
 class Operands(wiring.Component):
@@ -59,6 +60,7 @@ class Operands(wiring.Component):
         self._bits = {name: bits(config.elements[name]) for name in ("acc", "res")}
         self._float = is_float(config.elements["res"])          # bfloat16: half of a float32
         rows, self._columns = config.vector_tile
+        self._records = config.records
         self._lanes, self._widths, self._plan = rows * self._columns, widths, plan
         super().__init__({
             "s0_fetch": In(fetch_layout(plan, operation)),
@@ -75,14 +77,16 @@ class Operands(wiring.Component):
                   for cycle in (1, 2))
         m.d.sync += [s1.eq(self.s0_fetch), s2.eq(s1)]
         m.d.comb += [self.s2_issued.eq(s2.b), self.s2_operation.eq(s2.operation)]
-        par = data.View(data.ArrayLayout(parameter_layout(), self._columns), self.s2_par)
+        par = data.View(data.ArrayLayout(parameter_layout(self._records), self._columns),
+                        self.s2_par)
         a, b = self._sources(m, platform, s1, s2.operation.imm, par)
         apart = any("bias" in names and "b" in names for names in (
             [operand.name for operand in body.operands] for body in self._plan.bodies))
         bias = (self._parameter(m, par, "bias") if apart
                 else [b[channel] for channel in range(self._columns)])
         elements = {"a": a, "b": b, "bias": bias,
-                    **{name: self._parameter(m, par, name) for name in PARAMETERS[1:]}}
+                    **{name: self._parameter(m, par, name) for name in parameters_of(self._plan)
+                       if name != "bias"}}
         if TABLE.name in self._plan.buses:
             s3_table = Signal.like(s2.table, name="s3_table", reset_less=True)
             m.d.sync += s3_table.eq(s2.table)

@@ -55,8 +55,10 @@ _PARAMETERS = te.record_fields(PARAM)
 TABLE = Operand("table", (TABLE_BYTES,), "int32", (("tab", "int8"),))
 """A table: the value for each of 256 numbers, as an integer of acc's type; beside floats int32."""
 
-_KINDS = {"b": "b", **dict.fromkeys(_PARAMETERS, "per-channel parameters"), TABLE.name: "table"}
-"""Operands beside `a`, each with its kind. Operands of one kind have one address."""
+_RECORD = "per-channel parameters"
+_KINDS = {"b": "b", **dict.fromkeys(_PARAMETERS, _RECORD), TABLE.name: "table"}
+"""Operands beside `a`, each with its kind; others are of a record of one's own. Operands of one
+kind have one address."""
 
 _FIELDS = ("b", "c")
 """Fields of the word that address operands beside `a`, in the order of kinds."""
@@ -90,9 +92,14 @@ def computed_type(name: str, accumulator: str | None, float_: bool) -> str:
     return accumulator
 
 
+def _kind(name: str) -> str:
+    return _KINDS.get(name, _RECORD)
+
+
 def kinds_of(names: Iterable[str]) -> list[str]:
-    """The kinds of a vector instruction's operands beside `a`, in the order of their fields."""
-    present = {_KINDS[name] for name in names if name in _KINDS}
+    """The kinds of a vector instruction's operands beside `a`, in the order of their fields;
+    `names` are those of operands."""
+    present = {_kind(name) for name in names if name not in ("dst", "a")}
     return [kind for kind in dict.fromkeys(_KINDS.values()) if kind in present]
 
 
@@ -107,7 +114,7 @@ def address_field(unit: str, names: Sequence[str], name: str) -> str:
         return name
     if unit != "vector":
         return "ab"[names.index(name)]
-    return name if name == "a" else _FIELDS[kinds_of(names).index(_KINDS[name])]
+    return name if name == "a" else _FIELDS[kinds_of(names).index(_kind(name))]
 
 
 def operand_field(intrinsic: Intrinsic, name: str) -> str:
@@ -120,7 +127,7 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
               b: tuple[str, ...] | None = None, stored: str = "int8",
               accumulator: str | None = None, matches: Callable[..., Expr] | None = None,
               immediates: Immediates | None = None,
-              fields: Sequence[Immediate] = ()) -> Declaration:
+              fields: Sequence[Immediate] = (), record: str = PARAM) -> Declaration:
     """Declare an operation of the vector unit.
 
     Parameters
@@ -152,6 +159,8 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         `value` are such q. It may refuse scales by ValueError.
     fields : immediates of one's own, which are fields of the instruction's word where that has room
         for them: ``Immediate("scale", "int8", -128, 127)`` has 8 bits.
+    record : what the body reads an element of par as: a record that `te.record` declared, of 5 to 8
+        bytes of integers. Its fields take the place of ``bias``, ``mult`` and ``shift``.
 
     The destination is acc, or out, which keeps the low bits. With bfloat16, acc, the operands and
     the result are float32, ``b`` is in acc or res, and the update is ``assign``. A result that is
@@ -169,20 +178,23 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
             isinstance(field, Immediate) for field in fields):
         raise ValueError(f"Fields of {name} must be a tuple of Immediate, not {fields!r}")
     own = {field.name: field for field in fields}
+    if not isinstance(record, str) or not te.is_record(record):
+        raise ValueError(f"Record of {name} must be one that te.record declared, not {record!r}")
+    members = te.record_fields(record)
     parameters = inspect.signature(value).parameters
     names = tuple(parameters)
     for parameter in names:
         if parameters[parameter].kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
             raise ValueError(f"Parameter {parameter} of vector operation {name} must be a plain "
                              f"one: what the instruction takes is told by names")
-        if parameter not in ("a", *_KINDS, *IMMEDIATES, *own):
-            known = ", ".join(dict.fromkeys((*_PARAMETERS, *IMMEDIATES, *own)))
+        if parameter not in ("a", "b", TABLE.name, *members, *IMMEDIATES, *own):
+            known = ", ".join(dict.fromkeys((*members, *IMMEDIATES, *own)))
             raise ValueError(f"Parameter of vector operation {name} must be a, b, table, one of "
                              f"{known}, not {parameter!r}")
     for field in own:
         if field not in names:
             raise ValueError(f"Field {field} of {name} must be a parameter of its value")
-    kinds = kinds_of(names)
+    kinds = kinds_of(each for each in names if each not in IMMEDIATES and each not in own)
     if len(kinds) > len(_FIELDS):
         raise ValueError(f"Vector operation {name} must take at most two of {', '.join(kinds)}: "
                          f"the word has an address for a and two more")
@@ -207,7 +219,7 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
                                               if each in scalars}, stored, matches, immediates)
     types = {"acc": computed, "res": stored, "par": f"{PARAM}.bias", "imm": "int32"}
     why = "" if update == "assign" else f" beside acc: update {update} takes its read port"
-    if _PARAMETERS.keys() & set(names):
+    if members.keys() & set(names):
         b = tuple(scope for scope in b if scope != "par")
         why = why or " beside parameters: par gives one record a cycle"
     scopes = {"a": a, "b": b}
@@ -234,9 +246,9 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
                 operands.append(Operand(param, tile, computed, storage))
                 arguments.append(te.placeholder(tile, computed, param)[row, lane])
             else:
-                operands.append(Operand(param, tile[1:], _PARAMETERS[param],
-                                        (("par", f"{PARAM}.{param}"),)))
-                arguments.append(te.placeholder(tile[1:], _PARAMETERS[param], param)[lane])
+                operands.append(Operand(param, tile[1:], members[param],
+                                        (("par", f"{record}.{param}"),)))
+                arguments.append(te.placeholder(tile[1:], members[param], param)[lane])
         result = value(*arguments)
         if not isinstance(result, Expr):
             raise ValueError(f"Result of vector operation {name} must be an {computed} expression, "

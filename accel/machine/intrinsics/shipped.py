@@ -60,7 +60,7 @@ def _load(config: AccelConfig) -> tuple[Intrinsic, ...]:
           for dtype in types.values()}
     return (*(_copy("load", ("global",), buffers, dtype, padded)
               for dtype, buffers in of.items() for padded in (False, True)),
-            _copy("load", ("global",), ("par",), PARAM))
+            *(_copy("load", ("global",), ("par",), record) for record in (PARAM, *config.records)))
 
 
 def _store(config: AccelConfig) -> tuple[Intrinsic, ...]:

@@ -128,6 +128,9 @@ class _Generator:
             record["mult"] = self.random.choice([0, 1 << 15, self.random.randrange(1 << 16)])
             record["shift"] = self.random.choice([self.random.randrange(47),
                                                   self.random.randrange(14, 34)])
+        if self.machine.config.records:         # any bytes are records of one's own
+            own = np.frombuffer(self.random.randbytes(records.nbytes), records.dtype)
+            records[::2] = own[::2]
         data[self.places.records:] = records.view(np.uint8)
         return data
 

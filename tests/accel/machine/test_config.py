@@ -193,7 +193,7 @@ def test_a_directory_is_refused(tmp_path) -> None:
 
 def test_geometry_is_all_but_the_name_and_the_clock() -> None:
     assert set(asdict(TINY)) - set(TINY.geometry()) == {"name", "clock_mhz", "weight_bits",
-                                                        "weight"}
+                                                        "weight", "records"}
     assert all(getattr(TINY, key) == value for key, value in TINY.geometry().items())
 
 

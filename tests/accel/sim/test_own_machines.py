@@ -19,6 +19,7 @@ from compiler import te
 from compiler.te import Axis, Var
 from compiler.tensorize import Intrinsic, Operand
 from tests.accel.machine.test_immediates import MACHINE as OWN
+from tests.accel.machine.test_records import MACHINE as RECORDS
 from tests.support.amaranth_sim import simulate
 from tests.support.machines import HALVED, SPARSE, example
 
@@ -93,6 +94,7 @@ MACHINES = {
         accumulator="int16")),
     "sums of 40 bits": Machine(TINY, instructions("int8", "uint16", "int16", "int40")),
     "immediates of one's own": OWN,
+    "records of one's own": RECORDS,
     "float16 by int8": Machine(
         replace(TINY, name="floats-2x2x2", batch=2, block_in=2, block_out=2, stage_depth=5,
                 vector_beats=2, bus_bytes=4),
@@ -124,6 +126,7 @@ def test_directed_programs_hold_every_form(name):
 @pytest.mark.parametrize("name", ["many products", "few operations", "nothing but assignments",
                                   "all from acc", "lanes of a row", "three operands",
                                   "sums of 48 bits", "immediates of one's own",
+                                  "records of one's own",
                                   *(pytest.param(f"sums of {bits} bits", marks=pytest.mark.slow)
                                     for bits in (16, 24, 40)),
                                   pytest.param("weights of two in four", marks=pytest.mark.slow),
@@ -141,7 +144,7 @@ def test_simulators_agree_on_every_form(name):
                                   "rows of an entry", "half of the terms", "three operands",
                                   "sums of bfloat16", "float16 by int8", "sums of 48 bits",
                                   "sums of 40 bits", "sums of 24 bits", "sums of 16 bits",
-                                  "immediates of one's own"])
+                                  "immediates of one's own", "records of one's own"])
 def test_the_rtl_agrees_on_every_form(name):
     report = check(MACHINES[name], 12, 0)
     assert report.ok, same(report) or report.missing

@@ -26,6 +26,7 @@ def test_record_is_packed_and_padded_to_a_power_of_two():
     assert np.zeros(1, layout)["b"].dtype == "<u2"
     assert list((layout.fields or {}).items())[2] == ("c", (np.dtype("int8"), 6))
     assert te.record_fields(name) == {"a": "int32", "b": "uint16", "c": "int8"}
+    assert te.record_places(name) == {"a": ("int32", 0), "b": ("uint16", 4), "c": ("int8", 6)}
     assert te.is_record(name)
     assert not te.is_integer(name)
 

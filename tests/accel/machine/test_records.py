@@ -1,0 +1,137 @@
+"""Records of per-channel parameters of one's own: what reads them, and what is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import lockstep
+from accel.machine.config import ConfigError, load
+from accel.machine.intrinsics import SHIPPED, vector_op
+from accel.machine.machine import Machine
+from accel.machine.rules import DeclarationError
+from accel.sim import cycle, functional
+from compiler import te
+from compiler.schedule import Schedule
+from compiler.tensorize import Operand
+from tests.support.integer_graphs import Net, assert_right
+from tests.support.machines import TINY
+
+GAINS = te.record("gains", gain="int16", offset="int16", least="int8", kind="uint8", wide="uint16")
+LINES = te.record("lines", slope="int32", start="int32")
+
+GAINED = vector_op("gained", lambda a, b, gain, offset, least: te.maximum(
+    (a * gain.astype("int32") >> 8) + offset.astype("int32"), least.astype("int32")) + b,
+    record=GAINS)
+KINDS = vector_op("kinds", lambda a, kind, wide, table: (
+    table[(a + kind.astype("int32")) & 255] ^ wide.astype("int32")), record=GAINS, update="max")
+LINE = vector_op("line", lambda a, slope, start: a * slope + start, record=LINES)
+MACHINE = Machine(TINY.config, (*SHIPPED, LINE, GAINED, KINDS))
+
+
+def test_shipped_machines_have_none() -> None:
+    assert TINY.config.records == () and "records" not in TINY.config.geometry()
+    assert MACHINE.config.records == ("lines", "gains")
+    assert MACHINE.config.geometry() == TINY.config.geometry() | {"records": ["lines", "gains"]}
+    difference = MACHINE.record.difference(TINY.record)
+    assert difference.startswith("records is ['lines', 'gains'], not []")
+
+
+def test_a_body_reads_its_fields_at_one_address() -> None:
+    body = MACHINE.intrinsic("gained")
+    assert [operand.storage for operand in body.operands[2:]] == [
+        (("par", f"gains.{name}"),) for name in ("gain", "offset", "least")]
+    assert "par" not in body.operand("b").scopes
+
+
+def program():
+    """``a * slope + start`` by hand: the records are a tensor of their type."""
+    shape = (5, 2, 1, 4)
+    a = te.placeholder(shape, "int8", "a")
+    lines = te.placeholder((2, 4), LINES, "lines_of_channels")
+    d = te.compute(shape, lambda y, c, n, o: (
+        a[y, c, n, o].astype("int32") * lines[c, o].slope + lines[c, o].start).astype("int8"), "d")
+    out = te.compute(shape, lambda y, c, n, o: d[y, c, n, o], "out")
+    s = Schedule([out])
+    s[d].set_scope("out")
+    s[a].cache_read("res").tensorize(None, MACHINE.forms["load"][0])
+    form = next(form for form in MACHINE.forms["load"] if form.dst.dtype == LINES)
+    s[lines].cache_read("par").tensorize(None, form)
+    s[d].tensorize("n", MACHINE.intrinsic("line"))
+    s[out].tensorize(None, MACHINE.intrinsic("store"))
+    return lockstep.assemble(MACHINE, s.program)
+
+
+def test_records_are_loaded_by_hand(rng) -> None:
+    made = program()
+    lines = np.zeros((2, 4), te.numpy_dtype(LINES))
+    lines["slope"], lines["start"] = rng.integers(-9, 9, (2, 2, 4))
+    arrays = {"a": rng.integers(-9, 9, (5, 2, 1, 4)).astype(np.int8), "lines_of_channels": lines}
+    wanted = arrays["a"] * lines["slope"][:, None] + lines["start"][:, None]
+    for simulate in (functional.simulate, cycle.simulate):
+        run = simulate(MACHINE, made, inputs=arrays)
+        assert run.ok and (made.extract(run.memory, "out") == wanted.astype(np.int8)).all()
+
+
+def test_networks_run_beside_them() -> None:
+    """The compiler fills the shipped records alone."""
+    net = Net(2)
+    x = net.conv(net.input(1, 4, 5, 5), 8)
+    assert_right(MACHINE, net.graph(net.add(x, net.rescale(x))), net.samples())
+
+
+SHORT = te.record("short_record", one="int16", two="int8")
+REAL = te.record("real_record", real="float32", more="int32")
+NAMED = te.record("named_record", bias="int32", more="int32")
+TWICE = te.record("twice_record", slope="int16", rest="int32", more="int16")
+
+REFUSED = {
+    "fewer bytes": (vector_op("own", lambda a, one: a + one.astype("int32"), record=SHORT),
+                    "Record short_record of own must take 8 bytes, padded to a power of two, "
+                    "not 4"),
+    "a float": (vector_op("own", lambda a, more: a + more, record=REAL),
+                "Field real of record real_record of own must be an integer of at most 32 bits, "
+                "not float32"),
+    "a name that is taken": (vector_op("own", lambda a, more: a + more, record=NAMED),
+                             "Field bias of record named_record of own must have another name: "
+                             "operands or immediates are called so"),
+    "two records with one name": (
+        vector_op("own", lambda a, rest: a + rest, record=TWICE),
+        "Field slope of record twice_record must have another name: lines has one that is called "
+        "so"),
+    "another type than the record's": (
+        replace(LINE, name="own", build=lambda config: (replace(
+            LINE.build(config)[0], name="own", operands=(
+                *LINE.build(config)[0].operands[:2],
+                Operand("start", (4,), "int32", (("par", "lines.slope"),)))),)),
+        "Operand start of own must be one of a, b, table, bias, mult, shift, slope: vector reads "
+        "no other"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_element_of_par_is_refused(case) -> None:
+    declaration, message = REFUSED[case]
+    with pytest.raises(DeclarationError) as refused:
+        Machine(TINY.config, (*SHIPPED, LINE, declaration))
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize("declare, message", [
+    (lambda: vector_op("own", lambda a: a, record="never_declared"),
+     "Record of own must be one that te.record declared, not 'never_declared'"),
+    (lambda: vector_op("own", lambda a, bias: a + bias, record=LINES),
+     "Parameter of vector operation own must be a, b, table, one of slope, start, imm, ma, mb, s, "
+     "zp, lo, hi, not 'bias'"),
+])
+def test_fields_are_those_of_the_record(declare, message) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        declare()
+
+
+def test_a_file_holds_no_records(tmp_path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(TINY.config.to_toml() + 'records = ["lines"]\n')
+    with pytest.raises(ConfigError, match=r"records must be \[\], not \['lines'\]: they follow "
+                                          r"from declared instructions$"):
+        load(file)
