@@ -137,6 +137,9 @@ class AccelConfig:
                                       or value <= 0):
                 raise ConfigError(f"{field.name} must be a positive integer, not {value!r}")
         self._order_weight_bits()
+        self._require("records", isinstance(self.records, list | tuple) and all(
+            isinstance(name, str) for name in self.records), "a list of names")
+        object.__setattr__(self, "records", tuple(self.records))
         for name in ("batch", "block_in", "block_out", "bus_bytes", "queue_depth", "vector_beats",
                      *(f"{b}_bytes" for b in BUFFERS)):
             self._require(name, _is_power_of_two(getattr(self, name)), "a power of two")
@@ -245,7 +248,7 @@ class AccelConfig:
         """Channels of activations in DRAM are padded to a multiple of this."""
         return max(self.block_in, self.block_out)     # powers of two: the least common multiple
 
-    def geometry(self) -> dict[str, int | str | list[int]]:
+    def geometry(self) -> dict[str, int | str | list[int] | list[str]]:
         """Every field that the machine hash covers: all but the name, the clock, and what
         `LEFT_OUT` says."""
         values = self._values()

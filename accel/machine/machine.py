@@ -42,7 +42,7 @@ class MachineRecord:
 
     hash: str
     name: str
-    geometry: Mapping[str, int | str | list[int]]
+    geometry: Mapping[str, int | str | list[int] | list[str]]
     instructions: Mapping[str, tuple[int, str]]
     layouts: Mapping[str, str]
 

@@ -58,8 +58,8 @@ AUTO = {
 LAYOUT = {**SUMS, "at_every_border": SUMS,
           "conversions": [{"value": str, "bytes": int, "where": str}]}
 MACHINE = {
-    "config": {str: (int, float, str, [int])}, "hash": str, "name": str,
-    "geometry": {str: (int, str, [int])},
+    "config": {str: (int, float, str, [(int, str)])}, "hash": str, "name": str,
+    "geometry": {str: (int, str, [(int, str)])},
     Optional("instructions"): {str: [(int, str)]}, Optional("layouts"): {str: str}}
 
 MANIFEST = {

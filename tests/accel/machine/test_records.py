@@ -80,6 +80,16 @@ def test_networks_run_beside_them() -> None:
     assert_right(MACHINE, net.graph(net.add(x, net.rescale(x))), net.samples())
 
 
+def test_compiled_networks_are_saved(tmp_path) -> None:
+    net = Net(2)
+    graph = net.graph(net.conv(net.input(1, 4, 5, 5), 8))
+    module = lockstep.compile(graph, "accel", machine=MACHINE)
+    module.save(tmp_path / "own.lockstep")
+    found = lockstep.load(tmp_path / "own.lockstep", machine=MACHINE)(net.samples())
+    assert module.accelerated and found.keys() == module(net.samples()).keys()
+    assert hash(MACHINE.config) == hash(replace(MACHINE.config, records=["lines", "gains"]))
+
+
 SHORT = te.record("short_record", one="int16", two="int8")
 REAL = te.record("real_record", real="float32", more="int32")
 NAMED = te.record("named_record", bias="int32", more="int32")
