@@ -1,7 +1,8 @@
 """Float images of a graph in blocks of channels (`compiler.ops.channel_blocks`), where they are
 convolved.
 
-A convolution with constant weights computes on blocks, its weights packed; what reads its result
+A convolution with constant weights computes on blocks, its weights packed, and so does a transposed
+one whose windows do not overlap, as a convolution for each place of its kernel; what reads its result
 goes on in blocks as far as it can say the same there: elementwise operators, pools, global
 averages, concatenations of whole blocks. Everything else gets the image back as it was.
 """
@@ -30,7 +31,7 @@ def with_channel_blocks(graph: Graph) -> Graph:
     """Before: any graph. After: the same values of inputs and outputs; float convolutions of images
     compute on blocks. The graph itself where there are none.
     """
-    if not any(_is_convolution(graph, node) for node in graph.nodes):
+    if not any(_is_convolution(graph, node) or _is_spread(graph, node) for node in graph.nodes):
         return graph
     return _Blocking(graph).run()
 
@@ -44,6 +45,18 @@ def _is_convolution(graph: Graph, node: Node) -> bool:
     if group == 1 or group == outputs and depth == 1:
         return True
     return depth % LANES == 0 and outputs // group % LANES == 0
+
+
+def _is_spread(graph: Graph, node: Node) -> bool:
+    """Whether it is a transposed convolution that computes each pixel from one of its input."""
+    if node.op != "convtranspose2d" or any(
+            value not in graph.constants for value in node.inputs[1:]):
+        return False
+    kernel, strides = graph.values[node.inputs[1]].shape[2:], tuple(node.attrs["strides"])
+    plain = {"pads": (0,) * 4, "dilations": (1, 1), "output_padding": (0, 0), "group": 1}
+    return strides == kernel and all(
+        node.attrs.get(name, usual) in (usual, list(usual) if name != "group" else usual)
+        for name, usual in plain.items())
 
 
 @dataclass(slots=True)
@@ -65,6 +78,8 @@ class _Blocking:
         for node in self.graph.nodes:
             if _is_convolution(self.graph, node):
                 self._convolution(node)
+            elif _is_spread(self.graph, node):
+                self._spread(node)
             elif not (any(value in self.blocked for value in node.inputs)
                       and (self._elementwise(node) or self._formed(node))):
                 for value in node.inputs:
@@ -92,6 +107,30 @@ class _Blocking:
         constants += [self._constant(value, _vector(array))
                       for value, array in zip(node.inputs[2:], bias, strict=True)]
         self._define(node, op, [source, *constants], attrs, 0.0)
+
+    def _spread(self, node: Node) -> None:
+        """A convolution of each pixel into all of its kernel's places, which then come to lie
+        between each other.
+        """
+        weight, *bias = (self.graph.constants[value] for value in node.inputs[1:])
+        _, outputs, kh, kw = weight.shape
+        count, value = blocks_of(outputs), node.outputs[0]
+        wide = np.zeros((kh, kw, count * LANES, len(weight)), np.float32)
+        wide[:, :, :outputs] = weight.transpose(2, 3, 1, 0)
+        packed = blocks.packed_weight(wide.reshape(-1, len(weight), 1, 1))
+        constants = [self._constant(node.inputs[1], packed)]
+        constants += [self._constant(name, np.tile(_vector(array), (kh * kw, 1)))
+                      for name, array in zip(node.inputs[2:], bias, strict=True)]
+        n, _, h, w = self.graph.values[node.inputs[0]].shape
+        places = self.builder.add(Node(
+            "conv2d_blocks", node.name, (self._in(node.inputs[0]), *constants),
+            (self.builder.fresh(f"{value}.places"),), {"strides": (1, 1), "pads": (0, 0, 0, 0)}))
+        apart = self._emit("reshape", value, [places], shape=(n, kh, kw, count, h, w, LANES))
+        between = self._emit("transpose", value, [apart], perm=(0, 3, 4, 1, 5, 2, 6))
+        self.blocked[value] = self._emit("reshape", value, [between],
+                                         shape=(n, count, h * kh, w * kw, LANES))
+        if outputs % LANES:
+            self.rest[value] = 0.0
 
     def _elementwise(self, node: Node) -> bool:
         """An operator on elements, whose inputs are images in blocks, constants and single numbers.

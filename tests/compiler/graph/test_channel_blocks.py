@@ -105,6 +105,22 @@ def test_groups_of_whole_blocks() -> None:
     assert blocked(net.finish([net.conv("x", 32, group=2)])) == ["conv2d"]
 
 
+@pytest.mark.parametrize(("inputs", "outputs", "kernel"), [(16, 32, (2, 2)), (20, 12, (3, 1))])
+def test_transposed_convolutions_whose_windows_lie_apart(inputs: int, outputs: int, kernel) -> None:
+    net = Net(2, inputs, 4, 5)
+    x = net.op("convtranspose2d", "x", net.constant(inputs, outputs, *kernel),
+               net.constant(outputs), strides=kernel, pads=(0, 0, 0, 0))
+    ops = blocked(net.finish([net.conv(net.op("relu", x), 16)]))
+    assert "convtranspose2d" not in ops and ops.count("conv2d_blocks") == 2
+
+
+def test_transposed_convolutions_whose_windows_overlap_stay() -> None:
+    net = Net(1, 16, 4, 5)
+    x = net.op("convtranspose2d", "x", net.constant(16, 16, 3, 3), strides=(2, 2),
+               pads=(0, 0, 0, 0))
+    assert blocked(net.finish([x])) == ["convtranspose2d"]
+
+
 def test_weights_that_are_computed_stay() -> None:
     net = Net(1, 8, 6, 7)
     net.add_input("w", TensorType((8, 8, 3, 3), "float32"))
