@@ -2,7 +2,7 @@
 convolved.
 
 A convolution with constant weights computes on blocks, its weights packed, and so does a transposed
-one whose windows do not overlap, as a convolution for each place of its kernel; what reads its result
+one whose windows lie apart, as a convolution for each place of its kernel. What reads the result
 goes on in blocks as far as it can say the same there: elementwise operators, pools, global
 averages, concatenations of whole blocks. Everything else gets the image back as it was.
 """

@@ -44,6 +44,16 @@ def test_a_matrix_is_packed_once() -> None:
     assert len(with_packed_products(graph).constants) == 1
 
 
+@pytest.mark.parametrize("constant", [True, False])
+def test_columns_beyond_the_last_are_cut_off_one_row(constant: bool) -> None:
+    builder = net(1, 20)
+    bias = matrix(builder, "b", 10) if constant else builder.add_input(
+        "b", TensorType((1, 10), "float32"))
+    builder.emit("dense", "fc", ["x", matrix(builder, "w", 20, 10), bias], "y", trans_b=0)
+    assert packed(builder.finish(["y"])) == (
+        ["packed_matmul", "add", "slice"] if constant else ["packed_matmul", "slice", "add"])
+
+
 def test_what_has_no_whole_blocks_or_is_computed_stays() -> None:
     builder = net(4, 16)
     builder.add_input("w", TensorType((16, 16), "float32"))
