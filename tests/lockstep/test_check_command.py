@@ -85,7 +85,7 @@ def test_wrong_requests_are_one_line(capsys, arguments, message):
 
 def test_random_geometries(capsys, tmp_path, monkeypatch):
     from accel.sim import geometries
-    monkeypatch.setattr(geometries, "_simulators", lambda machine: {
+    monkeypatch.setattr(geometries, "quick_simulators", lambda machine: {
         name: simulator for name, simulator in check.default_simulators().items()
         if name != "verilated"})
     path = tmp_path / "report.json"
