@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from accel.machine.config import ELEMENTS
 from accel.machine.machine import Machine
 from accel.mapping.weights import Slots, slots_of
 from compiler.quantize.refusal import QuantizeRefused
 from compiler.quantize.sparsity import Sparsity, pattern_of
 from compiler.quantize.weight_bits import bits_by_name
+from compiler.te import bits as bits_of
 
 __all__ = ["quantizer_options", "sparsity_of"]
 
@@ -18,9 +20,9 @@ ACTIVATION_BITS = {"int8": 8, "int16": 16}
 
 def quantizer_options(machine: Machine, given: Mapping[str, Any]) -> dict[str, Any]:
     """The options of `compiler.quantize.quantize` for a machine: those that are given, the bits of
-    activations that its instructions store, a pattern of weights where all its products are of
-    sparse ones, and what its instructions match. Raises QuantizeRefused for what the machine cannot
-    have.
+    activations that its instructions store, those of its accumulators, a pattern of weights where
+    all its products are of sparse ones, and what its instructions match. Raises QuantizeRefused for
+    what the machine cannot have.
     """
     config, options = machine.config, dict(given)
     name, stored = config.name, config.output
@@ -43,6 +45,8 @@ def quantizer_options(machine: Machine, given: Mapping[str, Any]) -> dict[str, A
                               f"like other weights, not {options['sparsity']}")
     if "sparsity" not in options and needed:
         options["sparsity"] = ":".join(map(str, needed))
+    if config.accumulator != ELEMENTS["accumulator"][0]:
+        options.setdefault("accumulator_bits", bits_of(config.accumulator))
     return {"patterns": machine.patterns, **options}
 
 

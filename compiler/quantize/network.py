@@ -97,8 +97,9 @@ class Network:
     """Layers in topological order and constants by name. `graph` gives inputs and outputs. The
     layers' weights and biases may be replaced in place; `place` begins the messages of refusals.
     `weight_bits` are those of the weights of layers that have fewer than 8, by `Layer.inner`;
-    `activation_bits` are those of all activations, 8 or 16. `matched` says of layers, by their
-    value, which pattern they are: its instruction's meaning takes their place.
+    `activation_bits` are those of all activations, 8 or 16, `accumulator_bits` those of sums.
+    `matched` says of layers, by their value, which pattern they are: its instruction's meaning
+    takes their place.
     """
 
     graph: Graph
@@ -108,6 +109,7 @@ class Network:
     place: str
     weight_bits: Mapping[str, int] = field(default_factory=dict)
     activation_bits: int = 8
+    accumulator_bits: int = 32
     matched: Mapping[str, Match] = field(default_factory=dict)
 
     @property
@@ -129,6 +131,7 @@ class Network:
     def adopt(self, other: "Network") -> None:
         """Takes over the weights and biases of the same network with other extents."""
         self.weight_bits, self.activation_bits = other.weight_bits, other.activation_bits
+        self.accumulator_bits = other.accumulator_bits
         self.matched = {value: match for value, match in self.matched.items()
                         if value in other.matched}
         weighted = {layer.value: layer.node for layer in other.layers

@@ -37,7 +37,7 @@ from compiler.quantize.plan import Plan, disproportionate, make_plan
 from compiler.quantize.preparation import prepare
 from compiler.quantize.recurrent import parts
 from compiler.quantize.refusal import QuantizeRefused
-from compiler.quantize.scales import ACTIVATION_BITS, Scale
+from compiler.quantize.scales import ACCUMULATOR_BITS, ACTIVATION_BITS, Scale
 from compiler.quantize.sets import CalibrationSet, calibration_set
 from compiler.quantize.source import Source, source_of
 from compiler.quantize.sparsity import Sparsity, pattern_of, prune
@@ -163,6 +163,7 @@ def quantize(model: Any, calibration: CalibrationSet, *,
              bias_correction: bool = False, keep_float: Iterable[str] = (),
              budget: float | str | None = None,
              weight_bits: int | Mapping[str, int] | Iterable[str] = 8, activation_bits: int = 8,
+             accumulator_bits: int = 32,
              sparsity: str | None = None, patterns: Sequence[Pattern] = (),
              example_inputs: Any = None, bind: Bindings | None = None, watch: Watch = _unwatched
              ) -> Quantized:
@@ -191,6 +192,8 @@ def quantize(model: Any, calibration: CalibrationSet, *,
         ``none`` keeps all, for any machine.
     activation_bits : 8, or 16 for int16 activations with zero point 0, for a machine whose
         instructions are declared for these.
+    accumulator_bits : of sums of products on a machine, 16 to 48: weights are as coarse as proves
+        that sums of int16, or any in fewer than 32 bits, stay within.
     patterns : what instructions of a machine match; where a layer does, it has their meaning.
     example_inputs : what an nn.Module is exported with: a tensor, or a tuple of them.
     bind : inputs that become constants, by their name: arrays, or a number for all elements.
@@ -201,7 +204,10 @@ def quantize(model: Any, calibration: CalibrationSet, *,
     """
     options = _Options(observer, percentile, equalize, bias_correction, tuple(keep_float),
                        Budget.of(budget), bits_by_name(weight_bits), pattern_of(sparsity),
-                       activation_bits, tuple(patterns))
+                       activation_bits, accumulator_bits, tuple(patterns))
+    if accumulator_bits not in ACCUMULATOR_BITS:
+        raise ArgumentError(f"accumulator_bits must be 16, 24, 32, 40 or 48, not "
+                            f"{accumulator_bits!r}")
     if activation_bits not in ACTIVATION_BITS:
         raise ArgumentError(f"activation_bits must be 8 or 16, not {activation_bits!r}")
     samples = calibration_set(calibration)
@@ -235,6 +241,7 @@ class _Options:
     weight_bits: Mapping[str, int]
     sparsity: Sparsity | None
     activation_bits: int
+    accumulator_bits: int
     patterns: tuple[Pattern, ...]
 
 
@@ -302,6 +309,7 @@ class _Quantizer:
         self.samples = samples
         self.network = prepare(source.graph(samples.shapes), source.place, options.patterns)
         self.network.activation_bits = options.activation_bits
+        self.network.accumulator_bits = options.accumulator_bits
         self.kept = source.recurrent.reasons(self.network) | _named(self.network,
                                                                     options.keep_float)
         self.network.weight_bits = chosen_bits(self.network, self.kept, options.weight_bits)

@@ -5,13 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["ACTIVATION_BITS", "WEIGHT_BITS", "Scale", "quantized_bias", "quantized_weight"]
+__all__ = ["ACCUMULATOR_BITS", "ACTIVATION_BITS", "WEIGHT_BITS", "Scale", "quantized_bias",
+           "quantized_weight"]
 
 ACTIVATION_BITS = (8, 16)
+ACCUMULATOR_BITS = (16, 24, 32, 40, 48)
 WEIGHT_BITS = (8, 4, 2)
 WEIGHT_LIMIT = 127
 BIAS_LIMIT = 2**30          # leaves half of the accumulator's range
 WIDE_STEPS, WIDE_BIAS_LIMIT = 48000, 2**29      # of a channel that reads int16: sums fit int32
+COARSEST = 8                # times the scale that weights allow: 16 steps to either side are left
 EMPTY_STEPS = 2**20         # step of the bias of a channel whose weights are all zero
 
 Array = np.ndarray
@@ -63,14 +66,16 @@ def _step(real: float) -> np.float32:
 
 
 def quantized_weight(weight: Array, axis: int, bias: Array, source: np.float32, bits: int = 8,
-                     activation_bits: int = 8) -> tuple[Array, Array]:
+                     activation_bits: int = 8, accumulator_bits: int = 32
+                     ) -> tuple[Array, Array]:
     """Quantizes a weight to int8 steps and a float32 scale for each channel along the axis. Steps
     fit `bits`; of fewer than 8 the scale is that of the least squared error.
 
     `bias` has a number for each channel, or the largest one where channels share a scale;
     `source` is the scale of the data. A scale is as small as weights allow unless the bias would
-    then pass `BIAS_LIMIT`; for activations of 16 bits, unless sums of a channel's products could
-    pass int32.
+    then pass `BIAS_LIMIT`; for activations of 16 bits, or accumulators of fewer than 32, unless
+    sums of a channel's products could pass the accumulator. Where accumulators of a width of one's
+    own leave a layer too few steps, it keeps them all.
     """
     others = tuple(i for i in range(weight.ndim) if i != axis)
     greatest = np.abs(weight).max(axis=others)
@@ -78,12 +83,14 @@ def quantized_weight(weight: Array, axis: int, bias: Array, source: np.float32, 
              else _least_squares(np.moveaxis(weight, axis, 0), bits))
     scale = np.where(greatest > 0, whole,
                      np.abs(bias) / source / EMPTY_STEPS)
-    limit = BIAS_LIMIT
-    if activation_bits == 16:
-        limit = WIDE_BIAS_LIMIT
+    limit = WIDE_BIAS_LIMIT if activation_bits == 16 and accumulator_bits <= 32 else BIAS_LIMIT
+    if activation_bits == 16 or accumulator_bits < 32:
+        most = WIDE_STEPS * 2.0**(accumulator_bits - 16 - activation_bits)
         rounding = weight.size // weight.shape[axis] / 2        # half a step for each weight
-        steps = max(WIDE_STEPS - rounding, WIDE_STEPS / 4)
-        scale = np.maximum(scale, np.abs(weight).sum(axis=others) / steps)
+        steps = max(most - rounding, most / 4)
+        fitting = np.maximum(scale, np.abs(weight).sum(axis=others) / steps)
+        if accumulator_bits == 32 or np.all(fitting <= COARSEST * scale):
+            scale = fitting             # else the layer is not for the accelerator
     scale = np.maximum(scale, np.abs(bias) / source / limit)
     scale = np.where(scale >= np.finfo(np.float32).tiny, scale, 1).astype(np.float32)
     channels = [-1 if i == axis else 1 for i in range(weight.ndim)]

@@ -178,7 +178,8 @@ class _Writer:
         groups = node.attrs.get("group", 1) if axis else 1
         largest = np.abs(bias).reshape(groups, -1).max(axis=0)
         steps, scale = quantized_weight(tensors[weight], axis, largest, source, bits,
-                                        self.network.activation_bits)
+                                        self.network.activation_bits,
+                                        self.network.accumulator_bits)
         inputs = [self._dequantized(data), self._steps(weight, steps, scale, axis)]
         if more:
             both = source * np.tile(scale, groups)

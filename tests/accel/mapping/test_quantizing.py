@@ -30,6 +30,8 @@ def test_shipped_instructions_change_nothing(machine: Machine) -> None:
 
 def test_bits_are_those_that_are_stored() -> None:
     assert given(LONG) == {"activation_bits": 16}
+    assert given(example("int16_deep")) == {"activation_bits": 16, "accumulator_bits": 48}
+    assert given(example("int16_deep"), accumulator_bits=32)["accumulator_bits"] == 32
 
 
 @pytest.mark.parametrize("like", [TINY, Machine(preset("pynq-1x16x16"))])

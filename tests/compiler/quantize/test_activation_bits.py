@@ -6,6 +6,8 @@ import onnxruntime
 import pytest
 
 import lockstep
+from accel.machine.intrinsics import instructions
+from accel.machine.machine import Machine
 from compiler.errors import ArgumentError
 from compiler.graph import optimize
 from compiler.quantize import quantize
@@ -70,6 +72,24 @@ def test_other_bits_are_refused(bits, samples) -> None:
     with pytest.raises(ArgumentError) as refusal:
         quantize(FLOAT, samples, activation_bits=bits)
     assert str(refusal.value) == f"activation_bits must be 8 or 16, not {bits!r}"
+
+
+def test_accumulators_of_other_bits_are_refused(samples) -> None:
+    with pytest.raises(ArgumentError, match="^accumulator_bits must be 16, 24, 32, 40 or 48, "
+                                            "not 20$"):
+        quantize(FLOAT, samples, accumulator_bits=20)
+
+
+def test_a_machine_of_24_bits_takes_what_is_quantized_for_it(samples) -> None:
+    """Every layer, as the weights leave room for sums; with 16 bits those whose weights do."""
+    for accumulator, layers in (("int24", 8), ("int16", 4)):
+        machine = Machine(LONG.config, instructions(accumulator=accumulator))
+        made = lockstep.quantize(FLOAT, samples, machine=machine)
+        module = lockstep.compile(made.graph, "accel", machine=machine)
+        assert sum(len(one.program.layers) for one in module.accelerated) == layers
+        found, = module({"image": samples[:1]}).values()
+        wanted, = lockstep.compile(made.graph, "cpu")({"image": samples[:1]}).values()
+        np.testing.assert_array_equal(found, wanted)
 
 
 def test_sums_fit_the_accumulator() -> None:

@@ -53,3 +53,30 @@ def test_a_channel_without_weights_keeps_its_bias() -> None:
     both = np.float32(0.02) * scale
     np.testing.assert_allclose(quantized_bias(bias, both) * both, bias, rtol=1e-5)
     assert not steps.any() and (scale > 0).all()
+
+
+@pytest.mark.parametrize("activations, accumulators", [(16, 32), (16, 40), (16, 48), (8, 24),
+                                                       (8, 16)])
+def test_weights_are_as_coarse_as_sums_need(rng, activations, accumulators) -> None:
+    """Sums stay within; wide accumulators leave the weights as they are."""
+    for inputs in (9, 72, 3000):
+        weight = rng.standard_normal((4, inputs)).astype(np.float32)
+        bias = np.zeros(4, np.float32)
+        steps, scale = quantized_weight(weight, 0, bias, np.float32(0.01), 8, activations,
+                                        accumulators)
+        _, whole = quantized_weight(weight, 0, bias, np.float32(0.01))
+        reached = np.abs(steps.astype(int)).sum(axis=1) << activations - 1
+        if accumulators > 32:
+            assert (scale == whole).all()
+        elif (scale == whole).all():        # it fits as it is, or would need too few steps
+            fitting = np.abs(weight).sum(axis=1) * 2.0**(activations + 16 - accumulators) / 48000
+            assert (reached < 1 << accumulators - 1).all() or (fitting > 8 * whole).any()
+        else:
+            assert (reached < 1 << accumulators - 1).all() and (scale <= 8 * whole).all()
+
+
+def test_layers_that_would_keep_too_few_steps_keep_them_all(rng) -> None:
+    weight = rng.standard_normal((4, 576)).astype(np.float32)
+    arguments = weight, 0, np.zeros(4, np.float32), np.float32(0.01), 8, 8
+    for one, other in zip(quantized_weight(*arguments, 16), quantized_weight(*arguments)):
+        assert (one == other).all()
