@@ -12,6 +12,7 @@ import lockstep
 from accel.machine.intrinsics import SHIPPED, Declaration
 from compiler import te
 from compiler.ops.fixed_point import quantize_multiplier
+from compiler.tensorize import Immediate
 
 FRACTION = {"int8": 4, "int16": 0}
 """Bits behind the point of the gate x + 3, in steps of x."""
@@ -21,13 +22,13 @@ GATE = {"int8": 16, "int16": 20}
 
 def hard_swish(stored: str = "int8") -> Declaration:
     """The instruction, of numbers that are stored in 8 or 16 bits."""
-    fraction, mask = FRACTION[stored], (1 << GATE[stored]) - 1
+    fraction, greatest = FRACTION[stored], (1 << GATE[stored]) - 1
     most = (1 << te.bits(stored) - 1) - 1
+    fields = (Immediate("zero", "int8", -128, 127), Immediate("three", "int32", 0, greatest))
 
-    def body(a, lo, imm, ma, s, zp):
-        """lo and zp are the zero points of x and of the result, imm is 3, and ma / 2**s scales."""
-        x = a.astype(stored).astype("int32") - lo.astype("int32")
-        three = imm & mask
+    def body(a, zero, three, ma, s, zp):
+        """zero and zp are the zero points of x and of the result; ma / 2**s scales."""
+        x = a.astype(stored).astype("int32") - zero.astype("int32")
         gate = te.clamp((x << fraction) + three, 0, three + three)
         product = x.astype("int64") * gate.astype("int64") * ma.astype("int64")
         steps = te.rshift_rne(product, (s & 63).astype("int64")) + zp.astype("int64")
@@ -35,12 +36,10 @@ def hard_swish(stored: str = "int8") -> Declaration:
 
     def immediates(x, y):
         three = round(3 * 2**fraction / x.scale)
-        if three > mask:
-            raise ValueError(f"its scale of {x.scale:.3g} is too small: 3 has {GATE[stored]} bits")
         ma, s = quantize_multiplier(x.scale**2 / (6 * 2**fraction * y.scale))
-        return {"lo": x.zp, "imm": three, "ma": ma, "s": s, "zp": y.zp}
+        return {"zero": x.zp, "three": three, "ma": ma, "s": s, "zp": y.zp}
 
-    return lockstep.vector_op("hswish", body, stored=stored, immediates=immediates,
+    return lockstep.vector_op("hswish", body, stored=stored, fields=fields, immediates=immediates,
                               matches=lambda x: x * te.clamp(x + 3, 0, 6) / 6)
 
 

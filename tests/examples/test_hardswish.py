@@ -113,9 +113,16 @@ def test_it_is_within_a_few_steps_of_16_bits(reach: float, steps: int) -> None:
 def test_a_scale_that_is_too_small_is_refused() -> None:
     pattern = of("int8").pattern
     assert pattern is not None
-    x, y = Stored("x", 1e-4, 0), Stored("y", 1.0, 0)
-    with pytest.raises(StaysFloat, match="^its scale of 0.0001 is too small: 3 has 16 bits$"):
+    x, y = Stored("x", 1e-4, 0), Stored("y", 1e-4, 0)
+    with pytest.raises(StaysFloat, match="^immediate three must be an integer from 0 to 65535, "
+                                         "not 480000$"):
         pattern.function([x], y)
+
+
+def test_the_machine_finds_it_and_has_no_tables() -> None:
+    machine = load_machine(FILE)
+    assert [pattern.name for pattern in machine.patterns] == ["hswish"]
+    assert "lookup" not in machine.opcodes
 
 
 @pytest.mark.slow
