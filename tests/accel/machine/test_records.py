@@ -9,7 +9,10 @@ import lockstep
 from accel.machine.config import ConfigError, load
 from accel.machine.intrinsics import SHIPPED, vector_op
 from accel.machine.machine import Machine
+from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.rules import DeclarationError
+from accel.machine.status import Status
+from accel.mapping.target import AccelTarget
 from accel.sim import cycle, functional
 from compiler import te
 from compiler.schedule import Schedule
@@ -78,6 +81,27 @@ def test_networks_run_beside_them() -> None:
     net = Net(2)
     x = net.conv(net.input(1, 4, 5, 5), 8)
     assert_right(MACHINE, net.graph(net.add(x, net.rescale(x))), net.samples())
+
+
+def test_no_network_is_computed_by_them() -> None:
+    """What `line` says is in the network, and nobody would write its records."""
+    net = Net(2)
+    x, y = net.input(1, 8, 4, 4), net.input(1, 8, 4, 4, name="y")
+    graph = net.graph(net.add_node("qmap", x, y, function="clamp((x0 + x1) * 5 + 3, -128, 127)"))
+    layer, = AccelTarget(MACHINE).compile(graph).layers
+    assert "line" not in layer.operator.by.values()
+    assert_right(MACHINE, graph, net.samples())
+
+
+def test_a_record_beyond_par_is_an_address_error() -> None:
+    for entry, status in ((MACHINE.config.buffers["par"].depth - 1, Status.DONE),
+                          (MACHINE.config.buffers["par"].depth, Status.ADDRESS)):
+        one = Instruction("line", "vector", {"a_source": 1, "destination": 1,
+                                             "base": {"b": entry}})
+        program = AccelProgram.assemble(MACHINE, [one, finish()])
+        for simulate in (functional.simulate, cycle.simulate):
+            run = simulate(MACHINE, program)
+            assert (run.status, run.index) == (status, int(status == Status.DONE))
 
 
 def test_compiled_networks_are_saved(tmp_path) -> None:
