@@ -5,10 +5,12 @@
 Each network of `examples.zoo` (all but ResNet-34 unless told; images of 224 x 224) runs in turns
 with the peers that are installed (ONNX Runtime by the extra `test`, OpenVINO by the extra `peers`),
 so that other load on the machine affects all alike; a sample takes at least 2 ms. Medians of the
-process's processor time and of wall time. Prints a line for each network and type, and the
-geometric means of the ratios; ``--json`` writes rows of network, dtype, threads, ours_ms, peer,
-peer_ms, ratio (of processor time), ours_wall_ms, peer_wall_ms, and `share`, the share of the
-multiply-accumulates' time at the peak rate that is measured in the same run.
+process's processor time and of wall time. Prints a line for each network and type, and ``name
+value`` lines: ``cpu_NETWORK_DTYPE_over_PEER``, the ratio of processor times, and
+``cpu_DTYPE_over_PEER``, the geometric mean over the networks. ``--json`` writes rows of network,
+dtype, threads, ours_ms, peer, peer_ms, ratio (of processor time), ours_wall_ms, peer_wall_ms, and
+`share`, the share of the multiply-accumulates' time at the peak rate that is measured in the same
+run.
 
 Outputs must agree with ONNX Runtime (2e-5 of the largest element in float32), else the exit status
 is 1. `int8` is the quantized network, which peers round in their own ways: there only the
@@ -84,6 +86,8 @@ def main() -> int:
             rows += found
             wrong += not agrees
             _print(found, agrees)
+    for row in rows:
+        print(f"cpu_{row.network}_{row.dtype}_over_{row.peer} {row.ratio:.3f}")
     for dtype in args.dtypes.split(","):
         for peer in dict.fromkeys(row.peer for row in rows):
             ratios = [row.ratio for row in rows if (row.dtype, row.peer) == (dtype, peer)]

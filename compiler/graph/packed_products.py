@@ -1,5 +1,6 @@
 """Float products with constant matrices, whose columns are packed into blocks of 16."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
 
@@ -8,6 +9,7 @@ import numpy as np
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.blocks import LANES
+from compiler.ops.registry import find
 
 __all__ = ["with_packed_products"]
 
@@ -15,7 +17,9 @@ __all__ = ["with_packed_products"]
 def with_packed_products(graph: Graph) -> Graph:
     """Before: any graph. After: the same values of inputs and outputs; products of float32 with a
     constant matrix read it packed, [N/16,K,16]: where it has whole blocks of columns, and where
-    there is one row, of which what is beyond N is cut off. The graph itself where there are none.
+    there is one row, of which what is beyond N is cut off. Most rows of one tensor, each multiplied
+    by the same matrix, as an unrolled loop does, are multiplied together. The graph itself where
+    there are no such products.
     """
     if not any(_is_packable(graph, node) for node in graph.nodes):
         return graph
@@ -38,9 +42,12 @@ class _Packing:
     builder: Builder = field(init=False)
     packed: dict[tuple[str, bool], str] = field(default_factory=dict)
     """The packed matrices, by the constant and whether it is turned."""
+    together: dict[str, "_Rows"] = field(default_factory=dict)
+    """Products of rows of one tensor, by the names of their nodes."""
 
     def run(self) -> Graph:
         self.builder = Builder.like(self.graph)
+        self.together = _together(self.graph)
         for node in self.graph.nodes:
             if _is_packable(self.graph, node):
                 self._pack(node)
@@ -57,7 +64,13 @@ class _Packing:
         if key not in self.packed:
             matrix = self.graph.constants[w]
             self.packed[key] = self._constant(w, _packed(matrix.T if key[1] else matrix))
-        steps = [("packed_matmul", node.name, [self.packed[key]], {})]
+        steps: list[tuple[str, str, list[str], dict]] = [
+            ("packed_matmul", node.name, [self.packed[key]], {})]
+        if node.name in self.together:
+            rows, columns = self.together[node.name], shape[-1]
+            x, row = self._product(rows, self.packed[key]), rows.numbers[node.name]
+            steps = [("slice", node.name, [], {
+                "begin": (row, 0), "end": (row + 1, columns), "step": (1, 1)})]
         cut = [("slice", f"{node.name}.columns", [], {
             "begin": (0,) * len(shape), "end": shape, "step": (1,) * len(shape)})]
         if shape[-1] % LANES == 0:
@@ -76,8 +89,64 @@ class _Packing:
             name = self.builder.fresh_node(name) if place else name
             x = self.builder.emit(op, name, [x, *others], output, **attrs)
 
+    def _product(self, rows: "_Rows", weight: str) -> str:
+        """All rows times the matrix, computed where the first is."""
+        if not rows.product:
+            name = self.builder.fresh(f"{rows.source}.rows")
+            seen = self.builder.emit("reshape", self.builder.fresh_node(name), [rows.source], name,
+                                     shape=(rows.count, rows.depth))
+            product = self.builder.fresh(f"{rows.source}.products")
+            rows.product = self.builder.emit(
+                "packed_matmul", self.builder.fresh_node(product), [seen, weight], product)
+        return rows.product
+
     def _constant(self, stem: str, array: np.ndarray) -> str:
         return self.builder.add_constant(self.builder.fresh(f"{stem}.packed"), array)
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Products of rows of `source`, which has `count` of `depth` elements: the number of each row,
+    by the name of its node.
+    """
+
+    source: str
+    count: int
+    depth: int
+    numbers: dict[str, int] = field(default_factory=dict)
+    product: str = ""
+
+
+def _together(graph: Graph) -> dict[str, _Rows]:
+    producers, found = graph.producers(), dict[tuple, _Rows]()
+    for node in graph.nodes:
+        if not _is_packable(graph, node):
+            continue
+        shape = graph.values[node.inputs[0]].shape
+        depth, columns = shape[-1], graph.values[node.outputs[0]].shape[-1]
+        if len(shape) != 2 or shape[0] != 1 or columns % LANES:
+            continue
+        source, begin = _shown(graph, producers, node.inputs[0])
+        size = prod(graph.values[source].shape)
+        if source == node.inputs[0] or begin % depth or size % depth:
+            continue
+        key = source, node.inputs[1], node.attrs.get("trans_b", 0), depth
+        rows = found.setdefault(key, _Rows(source, size // depth, depth))
+        rows.numbers[node.name] = begin // depth
+    return {name: rows for rows in found.values() for name in rows.numbers
+            if len(set(rows.numbers.values())) > rows.count // 2}
+
+
+def _shown(graph: Graph, producers: Mapping[str, Node], value: str) -> tuple[str, int]:
+    """What a chain of views shows, and at which of its elements."""
+    begin = 0
+    while (node := producers.get(value)) is not None and (view := find(node.op).view) and view(
+            node.attrs, graph.values[node.inputs[0]].shape, graph.values[value].shape):
+        whole = graph.values[node.inputs[0]].shape
+        begin += sum(first * prod(whole[axis + 1:])
+                     for axis, first in enumerate(node.attrs.get("begin", ())))
+        value = node.inputs[0]
+    return value, begin
 
 
 def _packed(matrix: np.ndarray) -> np.ndarray:

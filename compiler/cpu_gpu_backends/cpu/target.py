@@ -13,6 +13,7 @@ from compiler.graph.fusion import Group, Groups, fuse, separate
 from compiler.graph.graph import Graph, Node
 from compiler.graph.packed_products import with_packed_products
 from compiler.graph.room import require_bytes
+from compiler.graph.shared_constants import with_shared_constants
 from compiler.ir import Program
 from compiler.native import digest, processor
 from compiler.ops.registry import OPERATORS, find
@@ -85,9 +86,10 @@ class CpuTarget:
 
 
 def lowered(graph: Graph) -> Graph:
-    """The graph as it is computed: its images in blocks of channels, constants packed, each from
-    the beginning of a cache line on.
+    """The graph as it is computed: its images in blocks of channels, constants packed, equal ones
+    once, each from the beginning of a cache line on.
     """
+    graph = with_shared_constants(graph)
     graph = with_packed_products(with_channel_blocks(graph))
     return replace(graph, constants={value: on_lines(array)
                                      for value, array in graph.constants.items()})

@@ -54,6 +54,21 @@ def test_columns_beyond_the_last_are_cut_off_one_row(constant: bool) -> None:
         ["packed_matmul", "add", "slice"] if constant else ["packed_matmul", "slice", "add"])
 
 
+@pytest.mark.parametrize(("used", "products"), [((2, 0, 1), 1), ((3, 4), 2)])
+def test_rows_of_one_tensor_are_multiplied_together(used: tuple[int, ...], products: int) -> None:
+    """Where more than half of the rows are; here of a tensor that is itself computed."""
+    builder = net(5, 1, 16)
+    x, w = builder.emit("tanh", "tanh", ["x"], "t"), matrix(builder, "w", 16, 32)
+    ends = []
+    for row in used:
+        part = builder.emit("slice", f"slice{row}", [x], f"s{row}", begin=(row, 0, 0),
+                            end=(row + 1, 1, 16), step=(1, 1, 1))
+        flat = builder.emit("reshape", f"flat{row}", [part], f"f{row}", shape=(1, 16))
+        ends.append(builder.emit("dense", f"fc{row}", [flat, w, matrix(builder, f"b{row}", 32)],
+                                 f"y{row}", trans_b=0))
+    assert packed(builder.finish(ends)).count("packed_matmul") == products
+
+
 def test_what_has_no_whole_blocks_or_is_computed_stays() -> None:
     builder = net(4, 16)
     builder.add_input("w", TensorType((16, 16), "float32"))
