@@ -152,6 +152,8 @@ def _shown(graph: Graph, producers: Mapping[str, Node], value: str) -> tuple[str
 def _packed(matrix: np.ndarray) -> np.ndarray:
     """[K,N] as [N/16,K,16], zeros in columns that are none."""
     depth, columns = matrix.shape
-    wide = np.zeros((depth, -(-columns // LANES) * LANES), np.float32)
-    wide[:, :columns] = matrix
+    wide = np.ascontiguousarray(matrix)
+    if columns % LANES:
+        wide = np.zeros((depth, -(-columns // LANES) * LANES), np.float32)
+        wide[:, :columns] = matrix
     return np.ascontiguousarray(wide.reshape(depth, -1, LANES).transpose(1, 0, 2))
