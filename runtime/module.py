@@ -167,8 +167,8 @@ class Module:
         return values
 
     def _made(self, values: Values) -> Values:
-        known = {**self.graph.constants, **values}
-        return {name: known[name] for name in self.graph.outputs}
+        return {name: values[name] if name in values else self.graph.constants[name]
+                for name in self.graph.outputs}
 
     def _execute(self, inputs: Sequence[Mapping[str, Any]]) -> list[tuple[Values, tuple[Run, ...]]]:
         """Returns the outputs, and the accelerator's runs, for each of the inputs."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from compiler.graph.graph import Graph, Node
 from compiler.ops.registry import find
+from compiler.te import numpy_dtype
 
 __all__ = ["check_inputs", "evaluate", "evaluate_node"]
 
@@ -43,8 +44,8 @@ def _checked(graph: Graph, inputs: Mapping[str, Array], name: str) -> Array:
     if name not in inputs:
         raise ValueError(f"input {name!r} must be given")
     array, wanted = np.asarray(inputs[name]), graph.values[name]
-    given = f"{array.dtype.name}[{','.join(map(str, array.shape))}]"
-    if given != str(wanted):
+    if array.shape != wanted.shape or array.dtype != numpy_dtype(wanted.dtype):
+        given = f"{array.dtype.name}[{','.join(map(str, array.shape))}]"
         raise ValueError(f"input {name!r} must be {wanted}, not {given}")
     return array
 

@@ -7,6 +7,7 @@ type, as NumPy's does; loop indices are ``int64``.
 """
 
 import re
+from functools import cache
 
 import ml_dtypes
 import numpy as np
@@ -65,6 +66,7 @@ def record_places(dtype: str) -> dict[str, tuple[str, int]]:
     return places
 
 
+@cache
 def numpy_dtype(dtype: str) -> np.dtype:
     """The NumPy type that stores one element."""
     if dtype in _RECORDS:
