@@ -13,7 +13,7 @@ from lockstep.manual.timing import UnitTiming, timing_of
 
 __all__ = ["MachineDifference", "compare"]
 
-Value = int | str | list[int]
+Value = int | str | list[int] | list[str]
 Pair = tuple[Value, Value]
 
 
