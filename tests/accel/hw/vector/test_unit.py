@@ -43,7 +43,7 @@ def issued(out, machine=TINY):
     return [cycle - write - out.started[0] - WAY for cycle, *_ in out.writes]
 
 
-@pytest.mark.parametrize("refuse", [0.0, 0.5])
+@pytest.mark.parametrize("refuse", [pytest.param(0.0, marks=pytest.mark.slow), 0.5])
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.config.name)
 def test_matches_meaning(machine, refuse):
     rng = random.Random(int(refuse * 10))
