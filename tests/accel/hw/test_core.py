@@ -168,7 +168,7 @@ def two_layers(machine: Machine, rows: int, blocks: int) -> AccelProgram:
     return AccelProgram.assemble(machine, stream, weights=data, activations_bytes=256)
 
 
-@pytest.mark.parametrize("p_stall", [0, 0.4])
+@pytest.mark.parametrize("p_stall", [pytest.param(0, marks=pytest.mark.slow), 0.4])
 @pytest.mark.parametrize("machine", [TINY, WIDE], ids=lambda m: m.config.name)
 def test_whole_programs_match_the_functional_simulator(machine, p_stall):
     whole = two_layers(machine, 4, 3)

@@ -183,7 +183,7 @@ def by_hand(machine: Machine, dtype: str, product: bool):
     return s.program
 
 
-@pytest.mark.parametrize("bits", [24, 40, 48])
+@pytest.mark.parametrize("bits", [24, pytest.param(40, marks=pytest.mark.slow), 48])
 @pytest.mark.parametrize("unit", ["gemm", "vector"])
 def test_long_sums_wrap_in_every_simulator(bits, unit, rng):
     dtype, product = f"int{bits}", unit == "gemm"

@@ -74,6 +74,7 @@ def test_one_segment_has_all_layers(name: str, shape) -> None:
     assert_equal(graph, MACHINES[name], (functional, cycle))
 
 
+@pytest.mark.slow
 def test_rtl() -> None:
     assert_equal(on_accelerator(network(2, 3, 13, 5), TINY), TINY, (verilated,))
 

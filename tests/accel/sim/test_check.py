@@ -54,6 +54,7 @@ def test_the_rtl_agrees_and_every_bin_is_filled():
     assert report.cycles > 100_000
 
 
+@pytest.mark.slow
 def test_packed_weights():
     """Every way to unpack is there, and a simulator that does not extend signs, or takes fewer
     bytes from memory, is found."""

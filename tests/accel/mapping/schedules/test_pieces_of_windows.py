@@ -50,6 +50,7 @@ def test_averages_of_large_images(name: str, shape: tuple[int, ...]) -> None:
             if i.name == "reduce_add"} == {0, 1}
 
 
+@pytest.mark.slow
 def test_every_simulator_computes_the_same() -> None:
     net = Net(4)
     x = net.rescale(net.input(2, 5, 7, 11))
