@@ -31,7 +31,7 @@ def run(instructions, machine=TINY, **stage):
                  **stage).run()
 
 
-@pytest.mark.parametrize("refuse", [0.0, 0.6])
+@pytest.mark.parametrize("refuse", [pytest.param(0.0, marks=pytest.mark.slow), 0.6])
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.config.name)
 def test_matches_meaning(machine, refuse):
     rng = random.Random(int(refuse * 10))

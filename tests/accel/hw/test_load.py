@@ -77,7 +77,8 @@ def run(config, programs, latency=4, memory_stall=0.0, token_stall=0.0, cycles=3
     return memory, buffers, events
 
 
-@pytest.mark.parametrize("memory_stall, token_stall", [(0, 0), (0.4, 0.5)])
+@pytest.mark.parametrize("memory_stall, token_stall", [
+    pytest.param(0, 0, marks=pytest.mark.slow), (0.4, 0.5)])
 @pytest.mark.parametrize("config", [NARROW, WIDE, PACKED, FEW, LONG_INPUTS],
                          ids=["narrow", "wide", "packed", "packed, wide", "packed, int16"])
 def test_matches_its_meaning(config, memory_stall, token_stall):
