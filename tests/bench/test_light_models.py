@@ -44,6 +44,7 @@ def test_float_agrees_with_onnx_runtime(squeezenet) -> None:
     assert compare_float(squeezenet, images(squeezenet, 1), stage) < 1e-5
 
 
+@pytest.mark.slow
 def test_int8_is_the_reference_on_the_accelerator(squeezenet) -> None:
     found = Figures("squeezenet")
     compare_int8(squeezenet, images(squeezenet, 2, seed=2), images(squeezenet, 1),

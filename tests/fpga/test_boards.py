@@ -44,6 +44,7 @@ def test_a_board_with_sdram():
     assert 'FREQUENCY PORT "clk25_0__io" 25000000.0 HZ' in pins
 
 
+@pytest.mark.slow
 def test_a_board_without_a_memory_chip():
     text, pins = prepared("ecpix5-85f")
     assert cells(text, "DP16KD") > 8 and not cells(text, "IFS1P3DX")

@@ -72,6 +72,7 @@ def test_packed_weights():
         assert found is not None and found.simulators == ("right", "wrong")
 
 
+@pytest.mark.slow
 def test_elements_of_16_bits():
     """A simulator that pads with one byte for both, or clamps to eight bits, is found."""
     report = check(LONG, 2, 0, quick_simulators(LONG))

@@ -98,6 +98,7 @@ def test_directed_programs_take_the_cycles_of_the_rtl():
     assert waited == set(UNITS)
 
 
+@pytest.mark.slow
 def test_entries_in_parts_take_the_cycles_of_the_rtl():
     machine = Machine(replace(MACHINE.config, name="parts", vector_beats=2))
     core = verilated.build(machine, OPTIMIZATION)
