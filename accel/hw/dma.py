@@ -36,7 +36,7 @@ def run_layout(word: data.StructLayout) -> data.StructLayout:
 
 
 def _optional(word: data.StructLayout) -> dict[str, int]:
-    """Of the fields that not every machine has those of a word: how elements are packed, and the
+    """The bits of the fields of a word that not every machine has: how elements are packed, and the
     high byte of padding."""
     return {name: bits for name, bits in (("bits", 2), ("pad_high", 8)) if name in dict(word)}
 

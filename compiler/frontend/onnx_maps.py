@@ -73,15 +73,15 @@ class _Body:
         return self.add("Add", x, self.number(number)) if number else x
 
     def rest(self, x: str, n: int) -> str:
-        """Of a division by 2**n; never below 0."""
+        """The remainder of a division by 2**n, never below 0."""
         return self.add("Mod", x, self.number(1 << n), fmod=0)
 
     def quotient(self, x: str, n: int) -> str:
-        """Rounded down."""
+        """The quotient, rounded down."""
         return self.add("Div", self.add("Sub", x, self.rest(x, n)), self.number(1 << n))
 
     def rounded(self, x: str, n: int) -> str:
-        """Half to even."""
+        """The quotient, ties to even."""
         if n == 0:
             return x
         half = self.number(1 << n - 1)

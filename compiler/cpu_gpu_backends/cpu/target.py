@@ -70,7 +70,6 @@ class CpuTarget:
         """The groups of nodes that are computed together, in order."""
         return fuse(graph) if self.fusion else separate(graph)
 
-
     def _step(self, graph: Graph, group: Group) -> GroupCode:
         kernel = None
         if not group.is_view:

@@ -83,7 +83,7 @@ class Kernel:
 
     @property
     def address(self) -> int:
-        """Of its function."""
+        """The address of its function."""
         return self._library.address(FUNCTION)
 
     def _values(self, arrays: Mapping[Buffer, np.ndarray],

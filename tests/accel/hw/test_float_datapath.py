@@ -51,7 +51,7 @@ def test_body(rng, name):
 @pytest.mark.parametrize("dtype, lanes, depth", [
     ("bfloat16", 4, 2), ("float16", 8, 4), ("bfloat16", 5, 3)])
 def test_sums_of_products_are_folded_in_order(rng, dtype, lanes, depth):
-    """Of five lanes, the last waits twice."""
+    """The last of five lanes waits twice."""
     body = product_sum(dtype, 1, 2, lanes)
     core = VerilatedDatapath(arranged("gemm", (body,), (0,), body.dst.shape, stage_depth=depth))
     operands = operands_of(rng, body, 20_000)

@@ -54,7 +54,7 @@ def run(elements):
 @pytest.mark.parametrize("distance", [
     MADE.hazard_cycles + 1, pytest.param(3 * MADE.hazard_cycles, marks=pytest.mark.slow)])
 def test_matches_one_after_the_other(rng, distance):
-    """Of elements that are far enough from those with their destination."""
+    """Elements are far enough from those with their destination."""
     elements, memory, free = [], np.full((DEPTH, LANES), 0.5, np.float32), [0] * DEPTH
     for cycle in range(100):
         places = [place for place in range(DEPTH) if free[place] <= cycle]
