@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from math import prod
 
 from compiler.cpu_gpu_backends.cpu.tiles import (Vectors, axes_of, copy_by_vectors, extents_of,
-                                                 is_mapped)
-from compiler.ir import Program, Update, free_variables, linear, reads, walk_stmts
+                                                 sum_apart, the_sum)
+from compiler.ir import Program, Update, free_variables, linear, reads
 from compiler.ops.blocks import LANES
 from compiler.schedule import Schedule
 from compiler.te import Read, Var
@@ -42,13 +42,11 @@ def tile_blocks(program: Program, vectors: Vectors) -> Schedule | None:
 
     The terms of each element are added in their original order.
     """
-    updates = [stmt for stmt in walk_stmts(program.body) if isinstance(stmt, Update)]
-    if len(updates) != 1 or len(program.outputs) != 1:
+    found, extents = the_sum(program), extents_of(program)
+    if found is None:
         return None
-    update, extents = updates[0], extents_of(program)
-    axes = [index for index in update.indices if isinstance(index, Var)]
-    if len(axes) < max(3, len(update.indices)) or extents.get(axes[-1]) != LANES or not (
-            is_mapped(program, update)) or not update.axes:
+    update, axes = found
+    if len(axes) < 3 or extents.get(axes[-1]) != LANES or not update.axes:
         return None
     operands = list(reads(update))
     *outer, pixel, lane = axes
@@ -92,12 +90,10 @@ def best_tile(pixels: int, blocks: int, vectors: Vectors) -> BlockTile:
 
 def _tiled(program: Program, update: Update, axes: list[Var], block: Var | None, tile: BlockTile,
            vectors: Vectors) -> Schedule:
-    s, out, total = Schedule(program), program.outputs[0].name, update.buffer.name
+    s, out = Schedule(program), program.outputs[0].name
     places = {axis: place for place, axis in enumerate(axes)}
     pixels = program.outputs[0].shape[-2]
-    if total == out:
-        s[out].cache_write("global", f"{out}_sum")
-        total = f"{out}_sum"
+    total = sum_apart(s, update)
     own = axes_of(s.program, out)
     order, inside = list(own[:-1]), []
     if block is not None and tile.blocks > 1:

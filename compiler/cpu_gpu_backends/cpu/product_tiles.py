@@ -14,8 +14,8 @@ Rows that are left behind the last whole tile are a smaller tile of their own (`
 """
 
 from compiler.cpu_gpu_backends.cpu.block_tiles import BlockTile, best_tile
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors, axes_of, extents_of, is_mapped
-from compiler.ir import Program, Update, reads, walk_stmts
+from compiler.cpu_gpu_backends.cpu.tiles import Vectors, axes_of, extents_of, sum_apart, the_sum
+from compiler.ir import Program, Update, reads
 from compiler.ops.blocks import LANES
 from compiler.schedule import Schedule
 from compiler.te import Read, Var
@@ -28,15 +28,12 @@ def tile_products(program: Program, vectors: Vectors) -> Schedule | None:
 
     The terms of each element are added in their original order.
     """
-    updates = [stmt for stmt in walk_stmts(program.body) if isinstance(stmt, Update)]
-    if len(updates) != 1 or len(program.outputs) != 1:
+    found, extents = the_sum(program), extents_of(program)
+    if found is None:
         return None
-    update, extents = updates[0], extents_of(program)
-    axes = [index for index in update.indices if isinstance(index, Var)]
-    if len(axes) < max(2, len(update.indices)) or len(update.axes) != 1 or not (
-            is_mapped(program, update)):
-        return None
-    if not any(_is_packed(read, axes[-1], update.axes[0]) for read in reads(update)):
+    update, axes = found
+    if len(axes) < 2 or len(update.axes) != 1 or not any(
+            _is_packed(read, axes[-1], update.axes[0]) for read in reads(update)):
         return None
     tile = best_tile(extents[axes[-2]], extents[axes[-1]] // LANES, vectors)
     return _tiled(program, update, tile, extents[axes[-2]])
@@ -48,10 +45,8 @@ def _is_packed(read: Read, column: Var, depth: Var) -> bool:
 
 
 def _tiled(program: Program, update: Update, tile: BlockTile, rows: int) -> Schedule:
-    s, out, total = Schedule(program), program.outputs[0].name, update.buffer.name
-    if total == out:
-        s[out].cache_write("global", f"{out}_sum")
-        total = f"{out}_sum"
+    s, out = Schedule(program), program.outputs[0].name
+    total = sum_apart(s, update)
     *outer, row, column = axes_of(s.program, out)
     blocks, columns = s[out].split(column, tile.blocks * LANES)
     block, lane = s[out].split(columns, LANES)

@@ -23,7 +23,8 @@ from compiler.ir import For, Program, Store, Update, free_variables, linear, rea
 from compiler.schedule import Schedule
 from compiler.te import Expr, Read, Var
 
-__all__ = ["Vectors", "axes_of", "copy_by_vectors", "extents_of", "is_mapped", "tile_sums"]
+__all__ = ["Vectors", "axes_of", "copy_by_vectors", "extents_of", "sum_apart", "the_sum",
+           "tile_sums"]
 
 SHORTEST_ROW = 4
 REUSE = 16              # times that an element is read which pay for copying it
@@ -73,25 +74,41 @@ def tile_sums(program: Program, vectors: Vectors) -> Schedule | None:
     total = _sum_of(program)
     if total is None:
         return None
-    schedule, name = Schedule(program), total.update.buffer.name
-    out = program.outputs[0].name
-    if name == out:
-        schedule[out].cache_write("global", f"{out}_sum")
-        name = f"{out}_sum"
-    return _tiled(schedule, total, name, out, vectors)
+    schedule, out = Schedule(program), program.outputs[0].name
+    return _tiled(schedule, total, sum_apart(schedule, total.update), out, vectors)
 
 
-def _sum_of(program: Program) -> _Sum | None:
+def the_sum(program: Program) -> tuple[Update, list[Var]] | None:
+    """The one reduction of a program and the loops over its result, if the program's output is
+    this, or is computed from it element by element.
+    """
     updates = [s for s in walk_stmts(program.body) if isinstance(s, Update)]
     if len(updates) != 1 or len(program.outputs) != 1:
         return None
-    update, extents = updates[0], extents_of(program)
+    update, = updates
     axes = [index for index in update.indices if isinstance(index, Var)]
-    if len(axes) < len(update.indices) or not axes or extents[axes[-1]] < SHORTEST_ROW:
+    if not axes or len(axes) < len(update.indices) or not _is_mapped(program, update):
         return None
+    return update, axes
+
+
+def sum_apart(s: Schedule, update: Update) -> str:
+    """The stage of the sum, which becomes one of its own where it is the output."""
+    total, out = update.buffer.name, s.program.outputs[0].name
+    if total != out:
+        return total
+    s[out].cache_write("global", f"{out}_sum")
+    return f"{out}_sum"
+
+
+def _sum_of(program: Program) -> _Sum | None:
+    found, extents = the_sum(program), extents_of(program)
+    if found is None or extents[found[1][-1]] < SHORTEST_ROW:
+        return None
+    update, axes = found
     operands = list(reads(update))
     loaded = [read for read in operands if _names(read, axes[-1])]
-    if len(loaded) != 1 or not _in_rows(loaded[0], axes[-1]) or not is_mapped(program, update):
+    if len(loaded) != 1 or not _in_rows(loaded[0], axes[-1]):
         return None
     shared = [place for place, axis in enumerate(axes[:-1]) if extents[axis] > 1
               and not _names(loaded[0], axis) and any(_names(read, axis) for read in operands)]
@@ -127,7 +144,7 @@ def _moving(index: Expr, extents: dict[Var, int]) -> Var | None:
         case _: return None
 
 
-def is_mapped(program: Program, update: Update) -> bool:
+def _is_mapped(program: Program, update: Update) -> bool:
     """Whether the result is the sum itself, or computed from it element by element."""
     out, total = program.outputs[0], update.buffer
     if total == out:

@@ -150,6 +150,15 @@ def test_memory_is_allocated_once(monkeypatch) -> None:
     assert len([size for size in sizes if size]) == (2 if grown else 1)
 
 
+def test_constants_begin_on_cache_lines() -> None:
+    graph = random_graph(4, 14)
+    offset = {value: np.frombuffer(bytes(4) + array.tobytes(), array.dtype)[1:].reshape(array.shape)
+              for value, array in graph.constants.items()}
+    segment = CpuTarget().compile(replace(graph, constants=offset))
+    assert segment.constants
+    assert {array.ctypes.data % 64 for array in segment.constants.values()} == {0}
+
+
 def test_intermediate_values_lie_in_the_block() -> None:
     graph = chain()
     segment = CpuTarget().compile(graph)
