@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from compiler.cpu_gpu_backends.cpu.target import GroupCode, HostSegment
+from compiler.cpu_gpu_backends.cpu.target import GroupCode, HostSegment, on_cache_lines
 from compiler.cpu_gpu_backends.llvm import Kernel
 from compiler.cpu_gpu_backends.llvm.elf import ObjectError, require_object
 from compiler.cpu_gpu_backends.llvm.machine import Processor as Processor
@@ -76,7 +76,7 @@ def host_of(entry: Mapping[str, Any], graph: Graph, kernels: list[Kernel]) -> Ho
         known.add(group.output)
     steps = (_step(graph, group, None if saved["kernel"] is None else kernels[saved["kernel"]])
              for group, saved in zip(groups, entry["groups"], strict=True))
-    return HostSegment(graph, tuple(steps), graph.constants)
+    return HostSegment(graph, tuple(steps), on_cache_lines(graph.constants))
 
 
 def _step(graph: Graph, group: Group, kernel: Kernel | None) -> GroupCode:

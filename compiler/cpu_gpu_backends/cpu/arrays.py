@@ -1,10 +1,12 @@
 """Memory for kernels."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from compiler.te import numpy_dtype
 
-__all__ = ["aligned", "on_lines"]
+__all__ = ["aligned", "on_cache_lines"]
 
 _LINE = 64              # bytes of a cache line
 
@@ -20,7 +22,7 @@ def aligned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return memory[begin:begin + size].view(numpy_dtype(dtype)).reshape(shape)
 
 
-def on_lines(array: np.ndarray) -> np.ndarray:
+def _on_lines(array: np.ndarray) -> np.ndarray:
     """The array in row-major order from the beginning of a cache line on; itself where it lies so.
     """
     if array.flags.c_contiguous and array.ctypes.data % _LINE == 0:
@@ -28,3 +30,8 @@ def on_lines(array: np.ndarray) -> np.ndarray:
     made = aligned(array.shape, array.dtype.name)
     made[...] = array
     return made
+
+
+def on_cache_lines(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays, each in row-major order from the beginning of a cache line on."""
+    return {name: _on_lines(array) for name, array in arrays.items()}

@@ -1,9 +1,9 @@
 """The CPU as a target: every group of operators becomes one kernel of native code."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 
-from compiler.cpu_gpu_backends.cpu.arrays import on_lines
+from compiler.cpu_gpu_backends.cpu.arrays import on_cache_lines
 from compiler.cpu_gpu_backends.cpu.groups import Recipe, group_program, own_plan, recipe_of
 from compiler.cpu_gpu_backends.cpu.segment import Arenas, GroupCode, HostSegment
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
@@ -20,7 +20,8 @@ from compiler.ops.registry import OPERATORS, find
 from compiler.plans import OWN, Plans, Task
 from compiler.target import HOST
 
-__all__ = ["CpuTarget", "HostSegment", "GroupCode", "kernel_program", "lowered"]
+__all__ = ["CpuTarget", "HostSegment", "GroupCode", "kernel_program", "lowered",
+           "on_cache_lines"]
 
 KERNELS = 1024              # how many compiled kernels are kept
 
@@ -62,7 +63,7 @@ class CpuTarget:
                 raise ValueError(f"{node.name}: {reason}")
         graph = lowered(graph)
         steps = tuple(self._step(graph, group) for group in self.groups(graph).groups)
-        host = HostSegment(graph, steps, graph.constants, self.arenas)
+        host = HostSegment(graph, steps, on_cache_lines(graph.constants), self.arenas)
         require_bytes(host.plan.size, f"{graph.name}: what the host computes in between")
         return host
 
@@ -86,12 +87,10 @@ class CpuTarget:
 
 def lowered(graph: Graph) -> Graph:
     """The graph as it is computed: its images in blocks of channels, constants packed, equal ones
-    once, each from the beginning of a cache line on.
+    once.
     """
     graph = with_shared_constants(graph)
-    graph = with_packed_products(with_channel_blocks(graph))
-    return replace(graph, constants={value: on_lines(array)
-                                     for value, array in graph.constants.items()})
+    return with_packed_products(with_channel_blocks(graph))
 
 
 def kernel_program(graph: Graph, group: Group) -> Program | None:
