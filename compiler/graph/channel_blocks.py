@@ -1,5 +1,5 @@
-"""Float images of a graph in blocks of channels (`compiler.ops.channel_blocks`), where they are
-convolved.
+"""Images of float32 and of int8 in blocks of channels (`compiler.ops.channel_blocks`), where they
+are convolved.
 
 A convolution with constant weights computes on blocks, its weights packed, and so does a transposed
 one whose windows lie apart, as a convolution for each place of its kernel. What reads the result
@@ -7,7 +7,7 @@ goes on in blocks as far as it can say the same there: elementwise operators, po
 averages, concatenations of whole blocks. Everything else gets the image back as it was.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -20,16 +20,18 @@ from compiler.ops import channel_blocks as blocks
 from compiler.ops.blocks import LANES
 from compiler.ops.channel_blocks import blocks_of
 from compiler.ops.operator import Kind
+from compiler.ops.quantized_blocks import for_bytes, grouped_inputs, grouped_stem
 from compiler.ops.registry import find
 
 __all__ = ["with_channel_blocks"]
 
 FEW = 4                 # channels of an image that are convolved as they lie
+STORED = ("float32", "int8")
 
 
 def with_channel_blocks(graph: Graph) -> Graph:
-    """Before: any graph. After: the same values of inputs and outputs; float convolutions of images
-    compute on blocks. The graph itself where there are none.
+    """Before: any graph. After: the same values of inputs and outputs; convolutions of images, of
+    float32 and of int8, compute on blocks. The graph itself where there are none.
     """
     if not any(_is_convolution(graph, node) or _is_spread(graph, node) for node in graph.nodes):
         return graph
@@ -38,7 +40,7 @@ def with_channel_blocks(graph: Graph) -> Graph:
 
 def _is_convolution(graph: Graph, node: Node) -> bool:
     """Whether it computes on blocks: groups are of whole blocks, or of one channel each."""
-    if node.op != "conv2d" or any(value not in graph.constants for value in node.inputs[1:]):
+    if node.op not in ("conv2d", "qconv2d") or not _is_packable(graph, node):
         return False
     outputs, depth, *_ = graph.values[node.inputs[1]].shape
     group = node.attrs.get("group", 1)
@@ -47,10 +49,16 @@ def _is_convolution(graph: Graph, node: Node) -> bool:
     return depth % LANES == 0 and outputs // group % LANES == 0
 
 
+def _is_packable(graph: Graph, node: Node) -> bool:
+    """Whether weights and parameters are constants, and products float32 or of bytes in int32."""
+    x, weight = (graph.values[value].dtype for value in node.inputs[:2])
+    return (all(value in graph.constants for value in node.inputs[1:]) and x == weight
+            and x in STORED and node.attrs.get("sums", "int32") == "int32")
+
+
 def _is_spread(graph: Graph, node: Node) -> bool:
     """Whether it is a transposed convolution that computes each pixel from one of its input."""
-    if node.op != "convtranspose2d" or any(
-            value not in graph.constants for value in node.inputs[1:]):
+    if node.op not in ("convtranspose2d", "qconvtranspose2d") or not _is_packable(graph, node):
         return False
     kernel, strides = graph.values[node.inputs[1]].shape[2:], tuple(node.attrs["strides"])
     plain = {"pads": (0,) * 4, "dilations": (1, 1), "output_padding": (0, 0), "group": 1}
@@ -76,12 +84,10 @@ class _Blocking:
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
-            if _is_convolution(self.graph, node):
-                self._convolution(node)
-            elif _is_spread(self.graph, node):
-                self._spread(node)
-            elif not (any(value in self.blocked for value in node.inputs)
-                      and (self._elementwise(node) or self._formed(node))):
+            if not (_is_convolution(self.graph, node) and self._convolution(node)
+                    or _is_spread(self.graph, node) and self._spread(node)
+                    or any(value in self.blocked for value in node.inputs)
+                    and (self._elementwise(node) or self._formed(node))):
                 for value in node.inputs:
                     self._as_it_was(value)
                 self.builder.add(node)
@@ -92,45 +98,62 @@ class _Blocking:
 
     # Operators
 
-    def _convolution(self, node: Node) -> None:
-        weight, *bias = (self.graph.constants[value] for value in node.inputs[1:])
-        x, group = node.inputs[0], node.attrs.get("group", 1)
-        attrs = dict(node.attrs)
+    def _convolution(self, node: Node) -> bool:
+        weight, *vectors = (self.graph.constants[value] for value in node.inputs[1:])
+        vectors = _for_channels(weight, vectors)
+        if vectors is None:
+            return False
+        x, group, attrs = node.inputs[0], node.attrs.get("group", 1), _window(node.attrs)
+        packing = _PACKINGS[weight.dtype.name]
         if group == len(weight) and weight.shape[1] == 1 and group > 1:
-            op, packed, source = "depthwise_blocks", blocks.packed_depthwise(weight), self._in(x)
+            op, packed, source = packing.depthwise, blocks.packed_depthwise(weight), self._in(x)
             del attrs["group"]
         elif weight.shape[1] <= FEW and x not in self.blocked:
-            op, packed, source = "conv2d_into_blocks", blocks.packed_stem(weight), x
+            op, packed, source = packing.stem, packing.few(weight), x
         else:
-            op, packed, source = "conv2d_blocks", blocks.packed_weight(weight), self._in(x)
-        constants = [self._constant(node.inputs[1], packed)]
-        constants += [self._constant(value, _vector(array))
-                      for value, array in zip(node.inputs[2:], bias, strict=True)]
-        self._define(node, op, [source, *constants], attrs, 0.0)
+            op, packed, source = packing.plain, packing.many(weight), self._in(x)
+        constants = [self._constant(value, array) for value, array in zip(
+            node.inputs[1:], [packed, *map(_vector, vectors)], strict=False)]
+        self._define(node, op, [source, *constants], attrs, _outside(attrs))
+        return True
 
-    def _spread(self, node: Node) -> None:
+    def _spread(self, node: Node) -> bool:
         """A convolution of each pixel into all of its kernel's places, which then come to lie
         between each other.
         """
-        weight, *bias = (self.graph.constants[value] for value in node.inputs[1:])
-        _, outputs, kh, kw = weight.shape
+        weight, *vectors = (self.graph.constants[value] for value in node.inputs[1:])
+        if node.op == "convtranspose2d":
+            weight = weight.transpose(1, 0, 2, 3)
+        attrs, packing = _window(node.attrs), _PACKINGS[weight.dtype.name]
+        outputs, inputs, kh, kw = weight.shape
         count, value = blocks_of(outputs), node.outputs[0]
-        wide = np.zeros((kh, kw, count * LANES, len(weight)), np.float32)
-        wide[:, :, :outputs] = weight.transpose(2, 3, 1, 0)
-        packed = blocks.packed_weight(wide.reshape(-1, len(weight), 1, 1))
-        constants = [self._constant(node.inputs[1], packed)]
-        constants += [self._constant(name, np.tile(_vector(array), (kh * kw, 1)))
-                      for name, array in zip(node.inputs[2:], bias, strict=True)]
+        wide = np.zeros((kh, kw, count * LANES, inputs), weight.dtype)
+        wide[:, :, :outputs] = weight.transpose(2, 3, 0, 1)
+        vectors = [np.tile(_vector(array), (kh * kw, 1)).reshape(-1) for array in vectors]
+        if attrs.get("pad_value"):          # which stands at all other places of a window
+            sums = wide.astype(np.int64).sum(axis=3)
+            others = attrs["pad_value"] * (sums.sum(axis=(0, 1)) - sums)
+            vectors[0] = vectors[0] + others.reshape(-1)
+        packed = wide.reshape(-1, inputs, 1, 1)
+        vectors = _for_channels(packed, vectors)
+        if vectors is None:
+            return False
+        constants = [self._constant(name, array) for name, array in zip(
+            node.inputs[1:], [packing.many(packed), *map(_vector, vectors)], strict=False)]
         n, _, h, w = self.graph.values[node.inputs[0]].shape
+        attrs = {**{name: number for name, number in attrs.items()
+                    if name not in ("output_padding", "dilations", "group")},
+                 "strides": (1, 1), "pads": (0, 0, 0, 0)}
         places = self.builder.add(Node(
-            "conv2d_blocks", node.name, (self._in(node.inputs[0]), *constants),
-            (self.builder.fresh(f"{value}.places"),), {"strides": (1, 1), "pads": (0, 0, 0, 0)}))
+            packing.plain, node.name, (self._in(node.inputs[0]), *constants),
+            (self.builder.fresh(f"{value}.places"),), attrs))
         apart = self._emit("reshape", value, [places], shape=(n, kh, kw, count, h, w, LANES))
         between = self._emit("transpose", value, [apart], perm=(0, 3, 4, 1, 5, 2, 6))
         self.blocked[value] = self._emit("reshape", value, [between],
                                          shape=(n, count, h * kh, w * kw, LANES))
         if outputs % LANES:
-            self.rest[value] = 0.0
+            self.rest[value] = _outside(attrs)
+        return True
 
     def _elementwise(self, node: Node) -> bool:
         """An operator on elements, whose inputs are images in blocks, constants and single numbers.
@@ -138,7 +161,7 @@ class _Blocking:
         values, operator = self.graph.values, find(node.op)
         shape = values[node.outputs[0]].shape
         if operator.kind is not Kind.ELEMENTWISE or operator.data_inputs is not None or any(
-                values[value].dtype != "float32" for value in (*node.inputs, *node.outputs)):
+                values[value].dtype not in STORED for value in (*node.inputs, *node.outputs)):
             return False
         if len(shape) != 4 or any(
                 value not in self.graph.constants and prod(values[value].shape) > 1
@@ -167,7 +190,9 @@ class _Blocking:
             numbers = [self.rest.get(value, 0.0) if value not in constants else
                        neutral if _channels(constants[value]) > 1 else
                        constants[value].reshape(-1)[0] for value in node.inputs]
-            rest = float(evaluate_node(node, [np.array(number, np.float32) for number in numbers]))
+            rest = float(evaluate_node(node, [
+                np.array(number, self.graph.values[value].dtype)
+                for value, number in zip(node.inputs, numbers, strict=True)]))
             if whole or np.isfinite(rest):
                 return [self._operand(value, neutral) for value in node.inputs], rest
         return None
@@ -182,14 +207,16 @@ class _Blocking:
 
     def _formed(self, node: Node) -> bool:
         """An operator whose record has a form on blocks."""
-        form, values = find(node.op).blocks, self.graph.values
+        operator, values = find(node.op), self.graph.values
+        form, data = operator.blocks, node.inputs[:operator.data_inputs]
         attrs = form and form.attrs(node.attrs)
         if form is None or attrs is None or any(
-                len(values[value].shape) != 4 or values[value].dtype != "float32"
-                or form.whole and values[value].shape[1] % LANES for value in node.inputs):
+                len(values[value].shape) != 4 or values[value].dtype not in STORED
+                or form.whole and values[value].shape[1] % LANES for value in data):
             return False
-        rest = max(self.rest.get(value, 0.0) for value in node.inputs)
-        self._define(node, form.op, [self._in(value) for value in node.inputs], dict(attrs), rest)
+        rest = max(self.rest.get(value, 0.0) for value in data)
+        parameters = [self._as_it_was(value) for value in node.inputs[len(data):]]
+        self._define(node, form.op, [*map(self._in, data), *parameters], dict(attrs), rest)
         return True
 
     # Values
@@ -211,7 +238,7 @@ class _Blocking:
             n, c, h, w = self.graph.values[value].shape
             source, lanes = value, blocks_of(c) * LANES
             if lanes > c:
-                zero = self._constant(value, np.zeros((), np.float32))
+                zero = self._constant(value, np.zeros((), self.graph.values[value].dtype))
                 source = self._emit("pad", value, [value, zero], mode="constant",
                                     before=(0, 0, 0, 0), after=(0, lanes - c, 0, 0))
                 self.rest[value] = 0.0
@@ -236,6 +263,41 @@ class _Blocking:
     def _emit(self, op: str, stem: str, inputs: Sequence[str], **attrs: object) -> str:
         return self.builder.emit(op, self.builder.fresh_node(f"{stem}.{op}"), inputs,
                                  self.builder.fresh(f"{stem}.{op}"), **attrs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Packing:
+    """The operators of a type, and the layouts of their weights."""
+
+    plain: str
+    many: Callable[[np.ndarray], np.ndarray]
+    stem: str
+    few: Callable[[np.ndarray], np.ndarray]
+    depthwise: str
+
+
+_PACKINGS = {
+    "float32": _Packing("conv2d_blocks", blocks.packed_weight, "conv2d_into_blocks",
+                        blocks.packed_stem, "depthwise_blocks"),
+    "int8": _Packing("qconv2d_blocks", grouped_inputs, "qconv2d_into_blocks", grouped_stem,
+                     "qdepthwise_blocks")}
+
+
+def _for_channels(weight: np.ndarray, vectors: Sequence[np.ndarray]) -> Sequence[np.ndarray] | None:
+    """A number of each output: a bias, or for bytes a bias and a scale; None where sums of bytes
+    may not fit.
+    """
+    return vectors if weight.dtype != np.int8 else for_bytes(weight, *vectors)
+
+
+def _window(attrs: Mapping) -> dict:
+    """The attributes of the convolution, without the type of its sums."""
+    return {name: number for name, number in attrs.items() if name != "sums"}
+
+
+def _outside(attrs: Mapping) -> float:
+    """What a convolution leaves in lanes that are no channel: their weights are zero."""
+    return float(min(max(attrs["zp"], attrs["lo"]), attrs["hi"])) if "zp" in attrs else 0.0
 
 
 def _channels(array: np.ndarray) -> int:

@@ -1,6 +1,6 @@
-"""Float products with constant matrices, whose columns are packed into blocks of 16."""
+"""Products with constant matrices, whose columns are packed into blocks of 16."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -9,6 +9,7 @@ import numpy as np
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.blocks import LANES
+from compiler.ops.quantized_blocks import for_bytes, grouped_columns
 from compiler.ops.registry import find
 
 __all__ = ["with_packed_products"]
@@ -18,10 +19,10 @@ def with_packed_products(graph: Graph) -> Graph:
     """Before: any graph. After: the same values of inputs and outputs; products of float32 with a
     constant matrix read it packed, [N/16,K,16]: where it has whole blocks of columns, and where
     there is one row, of which what is beyond N is cut off. Most rows of one tensor, each multiplied
-    by the same matrix, as an unrolled loop does, are multiplied together. The graph itself where
-    there are no such products.
+    by the same matrix, as an unrolled loop does, are multiplied together. Products of int8 read
+    [N/16,K/4,16,4], of any number of columns. The graph itself where there are no such products.
     """
-    if not any(_is_packable(graph, node) for node in graph.nodes):
+    if not any(_is_packable(graph, node) or _is_quantized(graph, node) for node in graph.nodes):
         return graph
     return _Packing(graph).run()
 
@@ -34,6 +35,14 @@ def _is_packable(graph: Graph, node: Node) -> bool:
     return (len(w.shape) == 2 and len(x.shape) >= 2 and x.dtype == w.dtype == "float32"
             and 0 not in (*x.shape, columns)
             and (columns % LANES == 0 or prod(x.shape[:-1]) == 1))
+
+
+def _is_quantized(graph: Graph, node: Node) -> bool:
+    """Whether it is a product of bytes in int32 with constants."""
+    return (node.op == "qdense" and all(value in graph.constants for value in node.inputs[1:])
+            and all(graph.values[value].dtype == "int8" for value in node.inputs[:2])
+            and node.attrs.get("sums", "int32") == "int32"
+            and 0 not in (*graph.values[node.inputs[0]].shape, *graph.values[node.inputs[1]].shape))
 
 
 @dataclass(slots=True)
@@ -51,7 +60,7 @@ class _Packing:
         for node in self.graph.nodes:
             if _is_packable(self.graph, node):
                 self._pack(node)
-            else:
+            elif not (_is_quantized(self.graph, node) and self._pack_quantized(node)):
                 self.builder.add(node)
         return eliminate_dead_code(self.builder.finish(self.graph.outputs))
 
@@ -64,17 +73,14 @@ class _Packing:
         if key not in self.packed:
             matrix = self.graph.constants[w]
             self.packed[key] = self._constant(w, _packed(matrix.T if key[1] else matrix))
-        steps: list[tuple[str, str, list[str], dict]] = [
+        steps: list[_Step] = [
             ("packed_matmul", node.name, [self.packed[key]], {})]
         if node.name in self.together:
             rows, columns = self.together[node.name], shape[-1]
             x, row = self._product(rows, self.packed[key]), rows.numbers[node.name]
             steps = [("slice", node.name, [], {
                 "begin": (row, 0), "end": (row + 1, columns), "step": (1, 1)})]
-        cut = [("slice", f"{node.name}.columns", [], {
-            "begin": (0,) * len(shape), "end": shape, "step": (1,) * len(shape)})]
-        if shape[-1] % LANES == 0:
-            cut = []
+        cut = _cut(node, shape)
         added = [("add", f"{node.name}.bias", bias, {})] if bias else []
         if cut and bias and (array := self.graph.constants.get(bias[0])) is not None and (
                 array.size == shape[-1]):
@@ -84,6 +90,27 @@ class _Packing:
             steps += [*added, *cut]
         else:
             steps += [*cut, *added]
+        self._emit(x, steps, value)
+
+    def _pack_quantized(self, node: Node) -> bool:
+        """The product and what is to be cut off; False where sums may not fit."""
+        x, w, *parameters = node.inputs
+        weight, *vectors = (self.graph.constants[value] for value in (w, *parameters))
+        found = for_bytes(weight, *vectors)
+        if found is None:
+            return False
+        value, attrs = node.outputs[0], {name: node.attrs[name] for name in ("zp", "lo", "hi")}
+        constants = [self._constant(w, grouped_columns(weight))]
+        for name, vector in zip(parameters, found, strict=False):
+            wide = np.zeros(-(-len(vector) // LANES) * LANES, vector.dtype)
+            wide[:len(vector)] = vector
+            constants.append(self._constant(name, wide))
+        self._emit(x, [("qpacked_matmul", node.name, constants, attrs),
+                       *_cut(node, self.graph.values[value].shape)], value)
+        return True
+
+    def _emit(self, x: str, steps: Sequence["_Step"], value: str) -> None:
+        """One operator after the other, of x and others, the last of which gives the value."""
         for place, (op, name, others, attrs) in enumerate(steps):
             output = value if place == len(steps) - 1 else self.builder.fresh(f"{value}.{op}")
             name = self.builder.fresh_node(name) if place else name
@@ -102,6 +129,16 @@ class _Packing:
 
     def _constant(self, stem: str, array: np.ndarray) -> str:
         return self.builder.add_constant(self.builder.fresh(f"{stem}.packed"), array)
+
+
+_Step = tuple[str, str, list[str], dict]
+"""An operator, the name of a node, its inputs but for the first, and attributes."""
+
+
+def _cut(node: Node, shape: tuple[int, ...]) -> list[_Step]:
+    """Leaves the columns that are none."""
+    return [] if shape[-1] % LANES == 0 else [("slice", f"{node.name}.columns", [], {
+        "begin": (0,) * len(shape), "end": shape, "step": (1,) * len(shape)})]
 
 
 @dataclass(slots=True)

@@ -43,7 +43,7 @@ def from_blocks(blocks: Array) -> Array:
     return blocks.transpose(0, 1, 4, 2, 3).reshape(n, b * lanes, h, w)
 
 
-def _outputs(weight: Array) -> Array:
+def outputs_last(weight: Array) -> Array:
     """[Co,...] as [Co/16,...,16]."""
     wide = np.zeros((blocks_of(len(weight)) * LANES, *weight.shape[1:]), weight.dtype)
     wide[:len(weight)] = weight
@@ -55,7 +55,7 @@ def packed_weight(weight: Array) -> Array:
     inputs = np.zeros((len(weight), blocks_of(weight.shape[1]) * LANES, *weight.shape[2:]),
                       weight.dtype)
     inputs[:, :weight.shape[1]] = weight
-    cut = _outputs(inputs)                                      # [Co/16,Ci,kh,kw,16]
+    cut = outputs_last(inputs)                                      # [Co/16,Ci,kh,kw,16]
     blocks, _, kh, kw, lanes = cut.shape
     cut = cut.reshape(blocks, -1, LANES, kh, kw, lanes).transpose(0, 1, 3, 4, 2, 5)
     return np.ascontiguousarray(cut)
@@ -63,12 +63,12 @@ def packed_weight(weight: Array) -> Array:
 
 def packed_stem(weight: Array) -> Array:
     """[Co,Ci,kh,kw] for `conv2d_into_blocks`."""
-    return np.ascontiguousarray(_outputs(weight))
+    return np.ascontiguousarray(outputs_last(weight))
 
 
 def packed_depthwise(weight: Array) -> Array:
     """[C,1,kh,kw] for `depthwise_blocks`."""
-    return np.ascontiguousarray(_outputs(weight[:, 0]))
+    return np.ascontiguousarray(outputs_last(weight[:, 0]))
 
 
 # Expressions

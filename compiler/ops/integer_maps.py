@@ -14,6 +14,7 @@ from compiler import te
 from compiler.ops.broadcasting import broadcast, broadcast_shape
 from compiler.ops.integer_text import (INT8, OPERANDS, IntegerRange, computed, expression,
                                        operands, range_of)
+from compiler.ops.blocks import BlockForm
 from compiler.ops.node import Node, TensorType
 from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator, Range
 from compiler.ops.rules import TypeRefused, Types, need, need_arity, need_dtype
@@ -126,7 +127,8 @@ OPERATORS = (
     Operator(
         name="qtable", summary="table[x & 255]", inputs="x, table int8 [256]", define=_qtable,
         meaning=lambda attrs, x, table: table[x.view(np.uint8)], type=_qtable_type,
-        numbers=Numbers.INTEGER, kind=Kind.ELEMENTWISE, data_inputs=1, parameters=_any_table),
+        numbers=Numbers.INTEGER, kind=Kind.ELEMENTWISE, data_inputs=1, parameters=_any_table,
+        blocks=BlockForm("qtable", lambda attrs: attrs)),
     Operator(
         name="qmap", summary="the function of x0, x1? and x2?", inputs="x0, x1?, x2?",
         attributes="function: its text", define=_qmap,

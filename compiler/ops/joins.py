@@ -118,5 +118,7 @@ OPERATORS = (
         inputs="any number of tensors",
         attributes="bias, mult, shift: one for each input; zp, lo, hi; axis (1)", define=_qconcat,
         meaning=_qconcat_meaning, type=_qconcat_type, numbers=Numbers.INTEGER,
-        kind=Kind.INJECTIVE, joins=True, channels_last=ChannelsLast(by_axis)),
+        kind=Kind.INJECTIVE, joins=True, channels_last=ChannelsLast(by_axis),
+        blocks=BlockForm("qconcat", lambda attrs: {**attrs, "axis": 1}
+                         if attrs.get("axis", 1) in (1, -3) else None, whole=True)),
 )

@@ -364,7 +364,8 @@ OPERATORS = (
         attributes="kernel, strides, pads, dilations (1, 1)", define=_maxpool,
         meaning=_maxpool_meaning,
         type=of_stored(_pooled), numbers=Numbers.INTEGER, kind=Kind.COMPLEX,
-        channels_last=_AS_PIXELS, pads=lambda attrs: _LOWEST["int8"]),
+        channels_last=_AS_PIXELS, blocks=BlockForm("pool_max", with_channels),
+        pads=lambda attrs: _LOWEST["int8"]),
     Operator(
         name="qavgpool", summary="sum of each window of int8, requantized",
         inputs="x, mult, shift [Ho,Wo] or [1,1]",
@@ -376,7 +377,8 @@ OPERATORS = (
         name="qglobalavgpool", summary="sum of each channel of int8, requantized", inputs="x",
         attributes="bias, mult, shift, zp, lo, hi",
         define=_qglobalavgpool, meaning=_qglobalavgpool_meaning,
-        type=of_stored(_qglobalavgpool_type), numbers=Numbers.INTEGER, kind=Kind.REDUCTION),
+        type=of_stored(_qglobalavgpool_type), numbers=Numbers.INTEGER, kind=Kind.REDUCTION,
+        blocks=BlockForm("qmean", lambda attrs: {**attrs, "axes": (2, 3), "keepdims": 1})),
     Operator(
         name="pool_max", summary="greatest element of each window, over any number of axes",
         inputs="x [N,C,...]", attributes=_MANY, define=_pool("max"),

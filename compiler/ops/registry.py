@@ -14,7 +14,7 @@ from typing import Any
 from compiler import te
 from compiler.ops import (activations, channel_blocks, convolutions, elementwise, gathers,
                           integer_maps, joins, movement, pooling, products, quantization,
-                          reductions, row_functions)
+                          quantized_blocks, reductions, row_functions)
 from compiler.ops.node import Attrs, Node, TensorType
 from compiler.ops.operator import Operator
 from compiler.ops.rules import TypeRefused, Types
@@ -23,7 +23,8 @@ from compiler.te import Tensor
 __all__ = ["FAMILIES", "OPERATORS", "collected", "expression", "find", "infer"]
 
 FAMILIES = (convolutions, pooling, products, activations, elementwise, reductions, movement, joins,
-            gathers, quantization, integer_maps, row_functions, channel_blocks)
+            gathers, quantization, integer_maps, row_functions, channel_blocks,
+            quantized_blocks)
 
 
 def collected(families: Iterable[Any]) -> dict[str, Operator]:

@@ -6,7 +6,7 @@ convolution perhaps by ``dilations`` too. Pads of other tensors are those before
 those after.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -71,11 +71,11 @@ def check_dilations(node: Node) -> Sequence[int]:
 # Expressions of images
 
 
-def windowed(attrs: Attributes, x: Tensor, kernel: Sequence[int], value,
-             name: str) -> tuple[tuple[int, ...], Tensor]:
+def windowed(attrs: Attributes, x: Tensor, kernel: Sequence[int], value, name: str,
+             seen: Callable[[Expr], Expr] | None = None) -> tuple[tuple[int, ...], Tensor]:
     """Shape of a result with x's channels, and x as the windows see it: as it is where they stay
     inside, else padded, as large as they reach. A dimension behind rows and columns
-    stays.
+    stays. ``seen(element)`` is what they see of an element, in any case of a copy.
     """
     images, channels, *size = x.shape[:4]
     within = x.shape[4:]
@@ -85,12 +85,14 @@ def windowed(attrs: Attributes, x: Tensor, kernel: Sequence[int], value,
                      in zip(size, (top, left), (bottom, right), kernel, strides, strict=True))
     shape = (images, channels, rows, columns, *within)
     height, width = (rows - 1) * strides[0] + kernel[0], (columns - 1) * strides[1] + kernel[1]
-    if not (top or left) and height <= size[0] and width <= size[1]:
+    if seen is None and not (top or left) and height <= size[0] and width <= size[1]:
         return shape, x
 
     def pixel(n, c, h, w, *lane):
         inside = _inside(h, top, height, size[0]) + _inside(w, left, width, size[1])
-        return te.select(te.all_of(*inside), x[n, c, h - top, w - left, *lane], value)
+        element: Expr = x[n, c, h - top, w - left, *lane]
+        element = element if seen is None else seen(element)
+        return te.select(te.all_of(*inside), element, value) if inside else element
 
     whole = (images, channels, height, width, *within)
     return shape, te.compute(whole, (lambda n, c, h, w, lane: pixel(n, c, h, w, lane)) if within

@@ -364,5 +364,40 @@ BLOCKS = [
                  (_normal(1, 1, 5, 6), _normal(1, 1, 3, 3, 16))),
 ]
 
+
+
+def _for_blocks(count: int, terms: int) -> tuple[Array, Array]:
+    """Biases and scales that make int8 of most sums of so many products."""
+    return (_rng.integers(-2**20, 2**20, (count, 16)).astype(np.int32),
+            np.ldexp(_rng.integers(2**15, 2**16, (count, 16)), -27) / terms**0.5)
+
+
+def _int8_window(*args, **attrs) -> dict:
+    return {**_window(*args, **attrs), "pad_value": -5, **CLAMP}
+
+
+INT8_BLOCKS = [
+    case for size, kernel, strides, pads in WINDOWS for case in (
+        OperatorCase("qconv2d_blocks", _int8_window(strides, pads),
+                     (_int8(1, 2, *size, 16), _int8(3, 2, *kernel, 4, 16, 4), *_for_blocks(3, 99))),
+        OperatorCase("qdepthwise_blocks", _int8_window(strides, pads),
+                     (_int8(2, 3, *size, 16), _int8(3, *kernel, 16), *_for_blocks(3, 9))),
+        OperatorCase("qconv2d_into_blocks", _int8_window(strides, pads),
+                     (_int8(2, 3, *size), _int8(2, *kernel, 16, 4) * np.int8([1, 1, 1, 0]),
+                      *_for_blocks(2, 30))))
+] + [
+    OperatorCase("qconv2d_blocks", _int8_window((1, 2), (1, 0, 2, 1), dilations=(2, 1), group=2),
+                 (_int8(1, 2, 5, 6, 16), _int8(4, 1, 3, 2, 4, 16, 4), *_for_blocks(4, 99))),
+    OperatorCase("qdepthwise_blocks", _int8_window((2, 1), (1, 2, 0, 1), dilations=(1, 2)),
+                 (_int8(1, 2, 5, 6, 16), _int8(2, 3, 2, 16), *_for_blocks(2, 9))),
+    OperatorCase("qconv2d_into_blocks", _int8_window((1, 1), (2, 2, 2, 2), dilations=(2, 2)),
+                 (_int8(1, 4, 5, 6), _int8(1, 3, 3, 16, 4), *_for_blocks(1, 30))),
+    *(OperatorCase("qpacked_matmul", CLAMP,
+                   (_int8(*rows, depth), _int8(blocks, -(-depth // 4), 16, 4),
+                    *(array.reshape(-1) for array in _for_blocks(blocks, depth))))
+      for rows, blocks, depth in (((1,), 3, 5), ((2, 7), 1, 8), ((2, 1, 3), 2, 70))),
+]
+"""Blocks of channels of int8."""
+
 CASES = [*CONVOLUTIONS, *TRANSPOSED_CASES, *POOLS, *MATRICES, *ELEMENTWISE, *RESHAPES,
-         *MOVEMENTS, *OF_16_BITS, *BLOCKS]
+         *MOVEMENTS, *OF_16_BITS, *BLOCKS, *INT8_BLOCKS]

@@ -11,12 +11,14 @@
         y[...] = everything that follows, of acc[b_i, w_i, c]
 
 A vector of weights serves all pixels of a tile, a broadcast pixel all its blocks. What is left of a
-row of pixels behind the last whole tile is a smaller tile of its own (`peel`).
+row of pixels behind the last whole tile is a smaller tile of its own (`peel`). Of bytes, an
+instruction adds the products of four inputs at once (`cpu.byte_groups`).
 """
 
 from dataclasses import dataclass
 from math import prod
 
+from compiler.cpu_gpu_backends.cpu.byte_groups import add_groups, is_grouped, order_groups
 from compiler.cpu_gpu_backends.cpu.tiles import (Vectors, axes_of, copy_by_vectors, extents_of,
                                                  sum_apart, the_sum)
 from compiler.ir import Program, Update, free_variables, linear, reads
@@ -50,11 +52,13 @@ def tile_blocks(program: Program, vectors: Vectors) -> Schedule | None:
         return None
     operands = list(reads(update))
     *outer, pixel, lane = axes
-    if not all(_in_lanes(read, lane) for read in operands):
+    grouped = is_grouped(update, lane)
+    if not grouped and not all(_in_lanes(read, lane) for read in operands):
         return None
     block = next((axis for axis in outer if extents[axis] > 1 and _shares(operands, pixel, axis)),
                  None)
-    tile = best_tile(extents[pixel], 1 if block is None else extents[block], vectors)
+    tile = best_tile(extents[pixel], 1 if block is None else extents[block], vectors,
+                     grouped)
     return _tiled(program, update, axes, block, tile, vectors)
 
 
@@ -73,16 +77,21 @@ def _shares(operands: list[Read], pixel: Var, axis: Var) -> bool:
             and not any(pixel in names and axis in names for names in named))
 
 
-def best_tile(pixels: int, blocks: int, vectors: Vectors) -> BlockTile:
+def best_tile(pixels: int, blocks: int, vectors: Vectors, grouped: bool = False) -> BlockTile:
     """The tile of least time by estimate: products wait for their loads, weights from an outer
-    cache, and a sum for the one before it.
+    cache, and a sum for the one before it. Where an instruction sums groups of bytes, it takes
+    weights from memory, and pixels from a register.
     """
     def time(tile: BlockTile) -> float:
         sums = tile.blocks * tile.pixels
-        cycles = max(sums, 4 * tile.blocks + tile.pixels / 2, 8)
+        loads = (tile.blocks + tile.pixels if grouped and vectors.sums_bytes
+                 else 4 * tile.blocks + tile.pixels / 2)
+        cycles = max(sums, loads, 8)
         return -(-pixels // tile.pixels) * tile.pixels / pixels * (cycles + 1) / sums
 
-    most = max(1, (vectors.registers - 2) * vectors.lanes // LANES)
+    registers = 2 * vectors.registers - 8 if grouped and vectors.sums_bytes else (
+        vectors.registers - 2)
+    most = max(1, registers * vectors.lanes // LANES)
     candidates = [BlockTile(b, p) for b in range(1, blocks + 1) if blocks % b == 0 and b <= most
                   for p in range(1, min(pixels, most // b) + 1)]
     return min(candidates, key=lambda tile: (round(time(tile), 3), tile.blocks))
@@ -103,7 +112,13 @@ def _tiled(program: Program, update: Update, axes: list[Var], block: Var | None,
     inside.append(name)
     s[out].reorder(*order, *inside, own[-1])
     s[total].compute_at(order[-1])
-    _accumulate(s, total, [var.name for var in update.axes], tile)
+    reduced, lane = [var.name for var in update.axes], None
+    if is_grouped(update, axes[-1]):
+        summed = axes_of(s.program, total)
+        lane = summed[-1]
+        order_groups(s, total, update, summed)
+    else:
+        _accumulate(s, total, reduced, tile)
     for copy in {read.buffer.name for read in reads(update)}:
         if copy not in {buffer.name for buffer in program.inputs}:
             copy_by_vectors(s, copy, 1, vectors.lanes)
@@ -112,6 +127,8 @@ def _tiled(program: Program, update: Update, axes: list[Var], block: Var | None,
     s[out].vectorize(own[-1])
     if pixels % tile.pixels:
         s[out].peel(order[-1])
+    if lane:
+        add_groups(s, lane, vectors.dot)
     return s
 
 

@@ -10,11 +10,16 @@
       for m_i, b (unroll), c (vectorize):
         y[...] = everything that follows, of acc[m_i, b, c]
 
-Rows that are left behind the last whole tile are a smaller tile of their own (`peel`).
+Rows that are left behind the last whole tile are a smaller tile of their own (`peel`). Of bytes, an
+instruction adds the products of four steps at once (`cpu.byte_groups`).
 """
 
+from collections.abc import Sequence
+
 from compiler.cpu_gpu_backends.cpu.block_tiles import BlockTile, best_tile
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors, axes_of, extents_of, sum_apart, the_sum
+from compiler.cpu_gpu_backends.cpu.byte_groups import add_groups, order_groups
+from compiler.cpu_gpu_backends.cpu.tiles import (Vectors, axes_of, copy_by_vectors, extents_of,
+                                                 sum_apart, the_sum)
 from compiler.ir import Program, Update, reads
 from compiler.ops.blocks import LANES
 from compiler.schedule import Schedule
@@ -32,37 +37,48 @@ def tile_products(program: Program, vectors: Vectors) -> Schedule | None:
     if found is None:
         return None
     update, axes = found
-    if len(axes) < 2 or len(update.axes) != 1 or not any(
-            _is_packed(read, axes[-1], update.axes[0]) for read in reads(update)):
+    if len(axes) < 2 or not 1 <= len(update.axes) <= 2 or not any(
+            _is_packed(read, axes[-1], update.axes) for read in reads(update)):
         return None
-    tile = best_tile(extents[axes[-2]], extents[axes[-1]] // LANES, vectors)
-    return _tiled(program, update, tile, extents[axes[-2]])
+    tile = best_tile(extents[axes[-2]], extents[axes[-1]] // LANES, vectors, len(update.axes) == 2)
+    return _tiled(program, update, tile, extents[axes[-2]], vectors)
 
 
-def _is_packed(read: Read, column: Var, depth: Var) -> bool:
-    return (len(read.indices) == 3 and read.buffer.shape[-1] == LANES
-            and read.indices == (column // LANES, depth, column % LANES))
+def _is_packed(read: Read, column: Var, over: Sequence[Var]) -> bool:
+    """Whether it is a weight with columns in blocks, steps in groups perhaps."""
+    return (read.buffer.shape[2:3] == (LANES,) and read.indices
+            == (column // LANES, over[0], column % LANES, *over[1:]))
 
 
-def _tiled(program: Program, update: Update, tile: BlockTile, rows: int) -> Schedule:
+def _tiled(program: Program, update: Update, size: BlockTile, rows: int,
+           vectors: Vectors) -> Schedule:
     s, out = Schedule(program), program.outputs[0].name
     total = sum_apart(s, update)
     *outer, row, column = axes_of(s.program, out)
-    blocks, columns = s[out].split(column, tile.blocks * LANES)
+    blocks, columns = s[out].split(column, size.blocks * LANES)
     block, lane = s[out].split(columns, LANES)
-    rows_o, rows_i = s[out].split(row, tile.pixels)
+    rows_o, rows_i = s[out].split(row, size.pixels)
     s[out].reorder(blocks, *outer, rows_o, rows_i, block, lane)
     s[total].compute_at(rows_o)
     *outer, row, column = axes_of(s.program, total)
     _, inner = s[total].split(column, LANES)
-    s[total].reorder(update.axes[0].name, *outer, row, f"{column}_o", inner)
-    for loop in (*outer, row, f"{column}_o"):
-        s[total].unroll(loop)
-    s[total].vectorize(inner)
-    s[total].decompose_reduction(update.axes[0].name)
+    tile, reduced = [*outer, row, f"{column}_o"], [var.name for var in update.axes]
+    if len(reduced) == 2:
+        order_groups(s, total, update, [*tile, inner])
+        for copy in {read.buffer.name for read in reads(update)} - {
+                buffer.name for buffer in program.inputs}:
+            copy_by_vectors(s, copy, 1, vectors.lanes)
+    else:
+        s[total].reorder(*reduced, *tile, inner)
+        for loop in tile:
+            s[total].unroll(loop)
+        s[total].vectorize(inner)
+        s[total].decompose_reduction(*reduced)
     for loop in (rows_i, block):
         s[out].unroll(loop)
     s[out].vectorize(lane)
-    if rows % tile.pixels:
+    if rows % size.pixels:
         s[out].peel(rows_o)
+    if len(reduced) == 2:
+        add_groups(s, inner, vectors.dot)
     return s

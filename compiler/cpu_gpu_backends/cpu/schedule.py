@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 
 from compiler.cpu_gpu_backends.cpu.block_tiles import tile_blocks
+from compiler.cpu_gpu_backends.cpu.byte_groups import DOTS
 from compiler.cpu_gpu_backends.cpu.product_tiles import tile_products
 from compiler.cpu_gpu_backends.cpu.sums import ordered_sums
 from compiler.cpu_gpu_backends.cpu.tiles import SHORTEST_ROW, Vectors, tile_sums
@@ -28,7 +29,7 @@ def schedule(program: Program, vectors: Vectors, plan: str | None = None) -> Pro
         return ordered_sums(own_schedule(program, vectors).program)
     if "reassociate" in plan:
         raise ValueError("steps must leave the order in which terms are added: no reassociate")
-    return ordered_sums(Schedule.replay(program, plan).program)
+    return ordered_sums(Schedule.replay(program, plan, DOTS.values()).program)
 
 
 def own_schedule(program: Program, vectors: Vectors) -> Schedule:

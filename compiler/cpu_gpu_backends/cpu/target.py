@@ -113,5 +113,5 @@ def _kernel(recipe: Recipe, plan: str | None) -> Kernel:
 def _vectors() -> Vectors:
     """The vectors of this processor: AVX-512, AVX2, else what every processor has."""
     if host().has("avx512f"):
-        return Vectors(16, 16)
-    return Vectors(8, 8) if host().has("avx2") else Vectors(4, 8)
+        return Vectors(16, 16, host().has("avx512vnni"))
+    return Vectors(8, 8, host().has("avxvnni")) if host().has("avx2") else Vectors(4, 8)

@@ -19,9 +19,11 @@ columns read elements that are apart, the copy has them side by side.
 from dataclasses import dataclass
 from math import prod
 
+from compiler.cpu_gpu_backends.cpu.byte_groups import DOTS
 from compiler.ir import For, Program, Store, Update, free_variables, linear, reads, walk_stmts
 from compiler.schedule import Schedule
 from compiler.te import Expr, Read, Var
+from compiler.tensorize import Intrinsic
 
 __all__ = ["Vectors", "axes_of", "copy_by_vectors", "extents_of", "sum_apart", "the_sum",
            "tile_sums"]
@@ -32,10 +34,18 @@ REUSE = 16              # times that an element is read which pay for copying it
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """Float32 lanes of a vector register, and how many registers hold a tile of a result."""
+    """Float32 lanes of a vector register, how many registers hold a tile of a result, and whether
+    there is an instruction for sums of products of bytes.
+    """
 
     lanes: int
     registers: int
+    sums_bytes: bool = False
+
+    @property
+    def dot(self) -> Intrinsic:
+        """What adds products of bytes."""
+        return DOTS[self.lanes, self.sums_bytes]
 
     def columns(self, extent: int) -> int:
         """The columns of a tile: two vectors, one, a half or a quarter, whichever wastes least."""

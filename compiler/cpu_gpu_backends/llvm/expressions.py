@@ -11,6 +11,7 @@ from compiler.te import (COMPARISONS, INDEX, Binary, Buffer, Call, Cast, Const, 
 
 from .floats import cast, float_binary, float_call, float_compare
 from .integers import integer_abs, integer_binary, integer_compare
+from .float_ranges import float_range
 from .lanes import Lanes
 from .writer import LlvmType, LlvmValue, Writer, constant, memory_type
 
@@ -65,7 +66,8 @@ class Expressions:
                 return self._call(function, *map(self.value, args))
             case Cast(value, dtype):
                 inner = self.value(value)
-                return LlvmValue(cast(self.w, inner.kind, dtype, inner.text), inner.kind.of(dtype))
+                text = cast(self.w, inner.kind, dtype, inner.text, float_range(value))
+                return LlvmValue(text, inner.kind.of(dtype))
             case Select():
                 return self._select(expr)
             case _:

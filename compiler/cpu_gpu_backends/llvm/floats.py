@@ -16,6 +16,7 @@ from typing import Any
 from compiler.te import bits, is_float, is_signed
 
 from .functions import FUNCTIONS, function
+from .float_ranges import ANY, FloatRange, limits
 from .writer import LlvmType, Writer
 
 __all__ = ["cast", "float_binary", "float_call", "float_compare"]
@@ -151,8 +152,10 @@ def _remainder(w: Writer, kind: LlvmType, a: str, b: str) -> tuple[str, str, str
     return rest, moved, w.op(f"and {flag} {uneven}, {signs}")
 
 
-def cast(w: Writer, kind: LlvmType, target: str, a: str) -> str:
-    """Convert a value between number types, as NumPy's ``astype`` does."""
+def cast(w: Writer, kind: LlvmType, target: str, a: str, known: FloatRange = ANY) -> str:
+    """Convert a value between number types, as NumPy's ``astype`` does. A float lies in the
+    range `known`.
+    """
     source, new = kind.dtype, kind.of(target)
     if source == target:
         return a
@@ -171,6 +174,11 @@ def cast(w: Writer, kind: LlvmType, target: str, a: str) -> str:
             return w.op(f"{how} {kind} {a} to {new}")
         case True, False:
             sign = "s" if is_signed(target) else "u"
+            if known.within(limits(target)):
+                if known.nan:
+                    number = w.op(f"fcmp ord {kind} {a}, {a}")
+                    a = _select(w, kind, number, a, kind.const(0.0))
+                return w.op(f"fpto{sign}i {kind} {a} to {new}")
             return w.call(f"llvm.fpto{sign}i.sat.{new.suffix}.{kind.suffix}", new, (kind, a))
         case False, True:
             return w.op(f"{'sitofp' if is_signed(source) else 'uitofp'} {kind} {a} to {new}")

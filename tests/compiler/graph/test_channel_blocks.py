@@ -6,6 +6,7 @@ import pytest
 from compiler.graph import Builder, Graph, TensorType, evaluate, verify
 from compiler.graph.channel_blocks import with_channel_blocks
 from tests.support.float_graphs import assert_near, inputs_of, random_graph
+from tests.support.integer_graphs import Net as IntegerNet
 
 
 class Net(Builder):
@@ -131,3 +132,49 @@ def test_weights_that_are_computed_stay() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_random_networks(seed: int) -> None:
     blocked(random_graph(seed, 16))
+
+
+# Images of int8
+
+
+def blocked_bytes(net: IntegerNet, *outputs: str) -> list[str]:
+    """The operators of the graph with blocks, which computes the same to the bit."""
+    graph = net.graph(*outputs)
+    made, inputs = verify(with_channel_blocks(graph)), net.samples()
+    found = evaluate(made, inputs)
+    for name, array in evaluate(graph, inputs).items():
+        np.testing.assert_array_equal(found[name], array)
+    return [node.op for node in made.nodes]
+
+
+def test_a_quantized_residual_network_changes_its_order_once() -> None:
+    net = IntegerNet()
+    x = net.conv(net.input(1, 3, 20, 20), 32, strides=(2, 2), pads=(1, 1, 1, 1), pad_value=-7)
+    y = net.conv(net.max_pool(x, (3, 3), (2, 2), (1, 1, 1, 1)), 48, (1, 1))
+    z = net.conv(y, 48, pads=(1, 1, 1, 1), pad_value=5, group=48)
+    x = net.concat(net.add(net.conv(z, 48, pads=(1, 1, 1, 1), group=3), y), z)
+    table = net.constant(net.rng.permutation(256).astype(np.uint8).view(np.int8))
+    x = net.average(net.add_node("qtable", net.leaky_relu(x), table))
+    assert blocked_bytes(net, x) == [
+        "qconv2d_into_blocks", "pool_max", "qconv2d_blocks", "qdepthwise_blocks", "qconv2d_blocks",
+        "qadd", "qconcat", "qleakyrelu", "qtable", "qmean", *BACK]
+
+
+@pytest.mark.parametrize("channels", [1, 8, 33])
+def test_quantized_channels_of_any_number(channels: int) -> None:
+    net = IntegerNet(channels)
+    x = net.conv(net.input(2, 5, 6, 7), channels, strides=(2, 1), dilations=(1, 2))
+    x = net.add(net.conv(x, channels, (1, 1), group=channels), x)
+    x = net.conv_transpose(net.rescale(x), 3, pad_value=-11)
+    ops = blocked_bytes(net, x, net.conv_transpose(x, 4, (3, 3)))
+    assert sum("blocks" in op for op in ops) == 3 and "qconvtranspose2d" in ops
+
+
+def test_sums_that_may_not_fit_stay_as_they_are() -> None:
+    net = IntegerNet()
+    x = net.input(1, 4200, 1, 2)
+    wide = net.conv(x, 16, (4, 4), pads=(3, 2, 3, 2))
+    net.constants["k0"][:] = 127        # 255 * 127 * 4200 * 16 is more than 31 bits
+    assert blocked_bytes(net, wide) == ["qconv2d"]
+    net.constants["k0"][:] = 63
+    assert "qconv2d_blocks" in blocked_bytes(net, wide)

@@ -6,6 +6,7 @@ import pytest
 from compiler.graph import Builder, Graph, TensorType, evaluate, verify
 from compiler.graph.packed_products import with_packed_products
 from tests.support.float_graphs import assert_near, inputs_of
+from tests.support.integer_graphs import Net
 
 
 def packed(graph: Graph) -> list[str]:
@@ -76,3 +77,13 @@ def test_what_has_no_whole_blocks_or_is_computed_stays() -> None:
     builder.emit("matmul", "ragged", ["x", matrix(builder, "k", 16, 20)], "b")
     graph = builder.finish(["a", "b"])
     assert with_packed_products(graph) is graph
+
+
+@pytest.mark.parametrize(("rows", "depth", "columns"), [((1,), 7, 10), ((3, 5), 64, 32)])
+def test_quantized_products(rows: tuple[int, ...], depth: int, columns: int) -> None:
+    net = Net(columns)
+    graph = net.graph(net.dense(net.input(*rows, depth), columns))
+    made, inputs = verify(with_packed_products(graph)), net.samples()
+    found, wanted = (evaluate(each, inputs)[graph.outputs[0]] for each in (made, graph))
+    np.testing.assert_array_equal(found, wanted)
+    assert [node.op for node in made.nodes] == ["qpacked_matmul", "slice"][:1 + (columns % 16 > 0)]

@@ -2,7 +2,8 @@
 
 All compute ``dst[i, j] += sum(a[i, k] * b[k, j])`` over a tile of any number of rows, columns and
 steps that suits the instruction: `fp32` by fused multiply-adds of AVX-512 or AVX2, `dot` by dot
-products of bytes (AVX-512 VNNI, AVX-VNNI, NEON), `amx` and `amx_bf16` by the tile registers of
+products of bytes (AVX-512 VNNI, AVX-VNNI, NEON), `dot_of_words` by what other processors have
+for such products, `amx` and `amx_bf16` by the tile registers of
 AMX. Operands are windows of buffers in scope ``global`` or ``local``. Of bytes, b has four steps
 side by side, ``b[k // 4, j, k % 4]``; of bfloat16, two.
 
@@ -13,4 +14,4 @@ are fused with sums only in kernels that are built with ``contract``.
 """
 
 from .amx import amx, amx_bf16
-from .vectors import dot, fp32
+from .vectors import dot, dot_of_words, fp32

@@ -16,12 +16,14 @@ from compiler.cpu_gpu_backends.llvm.writer import LlvmType, Writer, type_name
 from compiler.te import Axis, Var, bits
 from compiler.tensorize import Intrinsic, Operand
 
-__all__ = ["dot", "fp32", "grouped_product", "operand"]
+__all__ = ["dot", "dot_of_words", "fp32", "grouped_product", "operand"]
 
 _FP32 = {16: ("avx512f",), 8: ("avx2", "fma")}
 _DOT = {("uint8", 16): (("avx512vnni",), "llvm.x86.avx512.vpdpbusd.512"),
         ("uint8", 8): (("avxvnni",), "llvm.x86.avx512.vpdpbusd.256"),
         ("int8", 4): (("dotprod", "neon"), "llvm.aarch64.neon.sdot.v4i32.v16i8")}
+_WORDS = {16: ("avx512bw", "llvm.x86.avx512.pmaddw.d.512"),
+          8: ("avx2", "llvm.x86.avx2.pmadd.wd"), 4: ("sse2", "llvm.x86.sse2.pmadd.wd")}
 
 
 def operand(name: str, shape: tuple[int, ...], dtype: str) -> Operand:
@@ -72,6 +74,36 @@ def dot(rows: int, columns: int, depth: int, dtype: str = "uint8", lanes: int = 
                      operand("dst", (rows, columns), "int32"),
                      *grouped_product(rows, columns, depth, dtype, "int8", "int32"), "sum",
                      needs=needs,
+                     lower=_rule(rows, columns, depth // 4, LlvmType("int32", lanes), 4,
+                                 multiply_add))
+
+
+def dot_of_words(rows: int, columns: int, depth: int, lanes: int) -> Intrinsic:
+    """As `dot` with uint8, for processors without it: bytes are widened to words, of which an
+    instruction adds two products, those of even and of odd steps apart.
+
+    `lanes` is 16 (AVX-512BW), 8 (AVX2) or 4 (SSE2).
+    """
+    _check("lanes", lanes, _WORDS)
+    _check_columns(columns, lanes)
+    feature, instruction = _WORDS[lanes]
+
+    def multiply_add(w: Writer, kind: LlvmType, flag: str, total: str, x: str, y: str) -> str:
+        words = LlvmType("int16", 2 * lanes)
+        x, y = (w.op(f"bitcast {kind} {operand} to {words}") for operand in (x, y))
+        eight = words.const(8)
+        even = (w.op(f"and {words} {x}, {words.const(255)}"),
+                w.op(f"ashr {words} {w.op(f'shl {words} {y}, {eight}')}, {eight}"))
+        odd = w.op(f"lshr {words} {x}, {eight}"), w.op(f"ashr {words} {y}, {eight}")
+        for left, right in (even, odd):
+            products = w.call(instruction, kind, (words, left), (words, right))
+            total = w.op(f"add {kind} {total}, {products}")
+        return total
+
+    return Intrinsic(f"dot_of_words_{rows}x{columns}x{depth}_{lanes}", "vectors",
+                     operand("dst", (rows, columns), "int32"),
+                     *grouped_product(rows, columns, depth, "uint8", "int8", "int32"), "sum",
+                     needs=(feature,),
                      lower=_rule(rows, columns, depth // 4, LlvmType("int32", lanes), 4,
                                  multiply_add))
 

@@ -1,14 +1,17 @@
 """Tiles of results in blocks of channels: any width, the order of sums of the expression."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from compiler import te
 from compiler.cpu_gpu_backends.cpu.schedule import schedule
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
-from compiler.cpu_gpu_backends.llvm import build
+from compiler.cpu_gpu_backends.llvm import Kernel, build, emit, host
+from compiler.cpu_gpu_backends.llvm.jit import _object_code
 from compiler.graph.reference import evaluate_node
-from compiler.ir import Alloc, For, Program, lower, verify, walk_stmts
+from compiler.ir import Alloc, For, Program, Tensorized, lower, verify, walk_stmts
 from compiler.ops.node import Node
 from compiler.ops.registry import expression
 from tests.support.float_graphs import assert_near
@@ -18,8 +21,11 @@ PLAIN = {"strides": (1, 1), "pads": (0, 0, 0, 0)}
 SAME = {"strides": (1, 1), "pads": (1, 1, 1, 1)}
 
 
-def program(op: str, attrs: dict, *shapes: tuple[int, ...], vectors: Vectors = AVX512) -> Program:
-    inputs = [te.placeholder(shape, "float32", f"x{place}") for place, shape in enumerate(shapes)]
+def program(op: str, attrs: dict, *shapes: tuple[int, ...], vectors: Vectors = AVX512,
+            dtypes: tuple[str, ...] = ()) -> Program:
+    dtypes = dtypes or ("float32",) * len(shapes)
+    inputs = [te.placeholder(shape, dtype, f"x{place}")
+              for place, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True))]
     return verify(schedule(lower([expression(op, attrs, inputs, "y")], op), vectors))
 
 
@@ -79,3 +85,83 @@ def test_products_of_any_number_of_rows(rows: tuple[int, ...], blocks: int, vect
     assert "if " not in str(made.body)
     found = build(made).compute({"x0": given[0], "x1": given[1]})["y"]
     assert_near(found, evaluate_node(Node("packed_matmul", "n", ("x0", "x1"), ("y",), {}), given))
+
+
+# Bytes
+
+QUANTIZED = {"pad_value": -9, "zp": 3, "lo": -128, "hi": 126}
+BYTES = ("int8", "int8", "int32", "float64")
+
+
+def byte_arrays(*shapes: tuple[int, ...], extreme: bool = False) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    given = [rng.choice([-128, 127], shape) if extreme else rng.integers(-128, 128, shape)
+             for shape in shapes[:2]]
+    return [*(array.astype(np.int8) for array in given),
+            rng.integers(-1000, 1000, shapes[2]).astype(np.int32), rng.random(shapes[3]) / 5000]
+
+
+BYTE_CASES = [
+    ("qconv2d_blocks", {**SAME, **QUANTIZED}, (1, 2, 3, 13, 16), (3, 2, 3, 3, 4, 16, 4)),
+    ("qconv2d_blocks", {**PLAIN, **QUANTIZED, "strides": (2, 2)}, (1, 2, 3, 5, 16),
+     (4, 2, 1, 1, 4, 16, 4)),
+    ("qconv2d_into_blocks", {**SAME, **QUANTIZED}, (1, 4, 3, 7), (2, 3, 3, 16, 4)),
+    ("qpacked_matmul", QUANTIZED, (17, 10), (6, 3, 16, 4))]
+
+
+@pytest.mark.parametrize("case", BYTE_CASES, ids=lambda case: case[0])
+@pytest.mark.parametrize("vectors", [AVX512, AVX2, SSE, Vectors(16, 16, True),
+                                     Vectors(8, 8, True)], ids=str)
+def test_bytes_are_added_four_at_a_time(case, vectors: Vectors) -> None:
+    if vectors.sums_bytes and not host().has(*vectors.dot.needs):
+        pytest.skip(f"needs a processor with {', '.join(vectors.dot.needs)}")
+    op, attrs, x, w = case
+    vector = (w[0] * 16,) if op == "qpacked_matmul" else (w[0], 16)
+    made = program(op, attrs, x, w, vector, vector, vectors=vectors, dtypes=BYTES)
+    named = {s.intrinsic.name for s in walk_stmts(made.body) if isinstance(s, Tensorized)}
+    assert named == {vectors.dot.name}
+    given = byte_arrays(x, w, vector, vector, extreme=True)
+    found = build(made).compute({f"x{place}": array for place, array in enumerate(given)})["y"]
+    names = tuple(f"x{place}" for place in range(4))
+    wanted = evaluate_node(Node(op, op, names, ("y",), attrs), given)
+    np.testing.assert_array_equal(found, wanted)
+    assert len(np.unique(found)) > 9
+
+
+SPELLED = """
+define <16 x i32> @spelled(<16 x i32> %sum, <16 x i32> %x, <16 x i32> %y) {
+  %a = bitcast <16 x i32> %x to <64 x i8>
+  %b = bitcast <16 x i32> %y to <64 x i8>
+  %u = zext <64 x i8> %a to <64 x i32>
+  %s = sext <64 x i8> %b to <64 x i32>
+  %p = mul <64 x i32> %u, %s
+"""
+
+
+def spelled() -> str:
+    """What `vpdpbusd` says, in other instructions."""
+    text, total = SPELLED, "%sum"
+    for step in range(4):
+        places = ", ".join(f"i32 {4 * lane + step}" for lane in range(16))
+        text += (f"  %p{step} = shufflevector <64 x i32> %p, <64 x i32> poison, "
+                 f"<16 x i32> <{places}>\n  %t{step} = add <16 x i32> {total}, %p{step}\n")
+        total = f"%t{step}"
+    return f"{text}  ret <16 x i32> {total}\n}}\n"
+
+
+def test_the_instruction_for_bytes_on_any_processor() -> None:
+    """The kernel as it is for AVX-512 VNNI, with that instruction spelled out."""
+    op, attrs, x, w = "qconv2d_blocks", BYTE_CASES[0][1], (1, 2, 2, 5, 16), (1, 2, 3, 3, 4, 16, 4)
+    made = program(op, attrs, x, w, (1, 16), (1, 16), vectors=Vectors(16, 16, True), dtypes=BYTES)
+    with_vnni = replace(host(), features=(*host().features, "avx512vnni"))
+    text = emit(made, with_vnni, False, ())
+    name = "@llvm.x86.avx512.vpdpbusd.512"
+    assert text.count(name) >= 5 * 4
+    lines = [line for line in text.splitlines()
+             if not (line.startswith("declare") and name in line)]
+    whole = "\n".join(lines).replace(name, "@spelled") + spelled()
+    kernel = Kernel.restored(made, _object_code(whole, host()))
+    given = byte_arrays(x, w, (1, 16), (1, 16))
+    found = kernel.compute({f"x{place}": array for place, array in enumerate(given)})["y"]
+    names = tuple(f"x{place}" for place in range(4))
+    np.testing.assert_array_equal(found, evaluate_node(Node(op, op, names, ("y",), attrs), given))

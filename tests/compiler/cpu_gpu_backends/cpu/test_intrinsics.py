@@ -9,7 +9,7 @@ import pytest
 from compiler import te
 from compiler.cpu_gpu_backends.cpu.arrays import aligned
 from compiler.cpu_gpu_backends.cpu.product_templates import TEMPLATES, in_panels, product
-from compiler.cpu_gpu_backends.intrinsics.cpu import amx, amx_bf16, dot, fp32
+from compiler.cpu_gpu_backends.intrinsics.cpu import amx, amx_bf16, dot, dot_of_words, fp32
 from compiler.cpu_gpu_backends.llvm import (MACHINES, MachineError, build, compile_object, emit,
                                             header, host)
 from compiler.cpu_gpu_backends.llvm import amx as tiles
@@ -171,6 +171,10 @@ TILES = [
       for rows, columns, depth in ((1, 16, 4), (5, 48, 12), (8, 32, 20))),
     *((dot(rows, columns, depth, "uint8", 8), ("avxvnni",))
       for rows, columns, depth in ((1, 8, 4), (6, 16, 12))),
+    *((dot_of_words(rows, columns, depth, lanes), (feature,))
+      for rows, columns, depth, lanes, feature in (
+          (1, 16, 4, 16, "avx512bw"), (1, 16, 4, 8, "avx2"), (5, 24, 12, 8, "avx2"),
+          (3, 16, 20, 4, "sse2"))),
     *((amx(rows, columns, depth, a, b), ("amx-int8", "amx-tile"))
       for rows, columns, depth, a, b in (
           (16, 16, 64, "int8", "int8"), (32, 32, 128, "int8", "int8"), (16, 48, 64, "int8", "int8"),
