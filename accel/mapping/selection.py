@@ -148,15 +148,14 @@ def _element(graph: Graph, node: Node) -> tuple[Expr, dict[str, str], dict[str, 
         if _is_computed(read):
             tables[name] = _table(name, graph, value)
             return table(name, tables[name].size, read.dtype, read.indices[0])
-        _require_own_place(read, result)
         array = graph.constants.get(value)
         if array is None or _is_tensor(array, result):
+            _require_places(read, result, range(rank - len(read.indices), rank))
             inputs[name] = value
             return leaf(name, read.dtype, INPUTS)
         if array.size == 1:
             return te.const(array.item(), read.dtype)
-        return leaf_of_constant(name, array.reshape((1,) * (rank - array.ndim) + array.shape),
-                                constants, read.dtype)
+        return leaf_of_constant(name, _among_axes(array, read, result), constants, read.dtype)
 
     return rewrite(body, rule), inputs, constants, tables
 
@@ -188,11 +187,26 @@ def _computed(node: Expr) -> Expr | None:
     return _inlined(inner, node.indices)
 
 
-def _require_own_place(read: Read, result: Tensor) -> None:
-    """Refuses a read of another place than that of the element; dimensions of one broadcast."""
-    own = [axis.var for axis in result.axes][len(result.shape) - len(read.indices):]
-    for var, index, extent in zip(own, read.indices, read.buffer.shape, strict=True):
-        if index != var and not (extent == 1 and index == Const(0, te.INDEX)):
+def _among_axes(array: np.ndarray, read: Read, result: Tensor) -> np.ndarray:
+    """A constant with all dimensions of the result: its own are the last ones, or, of a vector,
+    the one along which it is read.
+    """
+    rank = len(result.shape)
+    places = range(rank - array.ndim, rank)
+    if array.ndim == 1:
+        places = [place for place, axis in enumerate(result.axes)
+                  if axis.var == read.indices[0]] or places
+    _require_places(read, result, places)
+    extents = dict(zip(places, array.shape, strict=True))
+    return array.reshape([extents.get(place, 1) for place in range(rank)])
+
+
+def _require_places(read: Read, result: Tensor, places: Sequence[int]) -> None:
+    """Refuses a read of another place than that of the element along these axes of the result;
+    dimensions of one broadcast.
+    """
+    for place, index, extent in zip(places, read.indices, read.buffer.shape, strict=True):
+        if index != result.axes[place].var and not (extent == 1 and index == Const(0, te.INDEX)):
             raise LoweringError(f"its expression reads {read.buffer.name} at another place than "
                                 f"its own")
 

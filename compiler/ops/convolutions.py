@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from compiler import te
+from compiler.ops.affine import affine
 from compiler.ops.arithmetic import requantize
 from compiler.ops.broadcasting import along
 from compiler.ops.fixed_point import requantize as requantized_array
@@ -376,8 +377,17 @@ def _conv2d_integer(view: QuantizedInputs, node: Node, out: Stored, bounds: Boun
     x = view.activation(node.inputs[0])
     weight, scales = view.weight(node.inputs[1], axis=0)
     sums, constants = weighted(view, node.inputs[2:], x, weight, scales, out)
+    if not sums and _is_of_elements(node.attrs, weight.shape):
+        return affine(x, weight.reshape(-1), x.scale * scales / out.scale, dict(constants), out,
+                      bounds)
     attrs = {**node.attrs, **sums, "pad_value": x.zp, **clamp_to(out, bounds)}
     return IntegerNode("qconv2d", (x.value,), attrs, constants)
+
+
+def _is_of_elements(attrs: Attributes, weight: tuple[int, ...]) -> bool:
+    """Whether each element is computed from the one in its place, by a factor of its channel."""
+    return _is_pointwise(attrs, (None, weight)) and (
+        weight[1] == 1 and attrs.get("group", 1) == weight[0])
 
 
 def _convtranspose2d_integer(view: QuantizedInputs, node: Node, out: Stored,

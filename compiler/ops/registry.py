@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any
 
 from compiler import te
-from compiler.ops import (activations, channel_blocks, convolutions, elementwise, gathers,
-                          integer_maps, joins, movement, pooling, products, quantization,
+from compiler.ops import (activations, affine, channel_blocks, convolutions, elementwise,
+                          gathers, integer_maps, joins, movement, pooling, products, quantization,
                           quantized_blocks, reductions, row_functions)
 from compiler.ops.node import Attrs, Node, TensorType
 from compiler.ops.operator import Operator
@@ -23,7 +23,7 @@ from compiler.te import Tensor
 __all__ = ["FAMILIES", "OPERATORS", "collected", "expression", "find", "infer"]
 
 FAMILIES = (convolutions, pooling, products, activations, elementwise, reductions, movement, joins,
-            gathers, quantization, integer_maps, row_functions, channel_blocks,
+            gathers, quantization, affine, integer_maps, row_functions, channel_blocks,
             quantized_blocks)
 
 

@@ -1,5 +1,6 @@
 """Products and sums with a constant for each channel, such as batch norms: folded into the previous
-layer, or turned into a depthwise 1x1 convolution, which the accelerator has.
+layer, or written as a depthwise 1x1 convolution, which is no convolution on int8 but one
+requantization (`compiler.ops.affine`).
 """
 
 from collections.abc import Mapping

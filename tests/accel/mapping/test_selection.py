@@ -359,6 +359,22 @@ def test_refused_inputs() -> None:
                               "each of 20 channels")
 
 
+def test_a_vector_at_another_place_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def define(attrs, inputs, name):
+        x, vector = inputs
+        return te.compute(x.shape, lambda n, c, h, w: (
+            word(x[n, c, h, w]) + vector[19 - c]).astype("int8"), name)
+
+    monkeypatch.setitem(registry.OPERATORS, "own_turned", Operator(
+        name="own_turned", summary="", inputs="x, vector", define=define,
+        meaning=lambda attrs, x, vector: (x + vector[::-1, None, None]).astype(np.int8),
+        numbers=Numbers.INTEGER, kind=Kind.ELEMENTWISE))
+    net = Net(3)
+    vector = net.constant(np.arange(20, dtype=np.int32))
+    graph = net.graph(net.add_node("own_turned", net.input(*IMAGE), vector))
+    assert refused(graph) == "its expression reads x1 at another place than its own"
+
+
 def test_swapped_operands_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the tests above compare would differ if a cover bound the operands of sub wrongly."""
     net, graph = graph_of("own_difference", IMAGE, IMAGE)

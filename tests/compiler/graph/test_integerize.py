@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from compiler.frontend import convert
 from compiler.graph import Graph, evaluate, optimize
+from compiler.ops.registry import OPERATORS
 
 BOTH = ["int8", "uint8"]
 PAIRS = pytest.mark.parametrize("dtype", BOTH)
@@ -109,8 +110,9 @@ def test_random_conv_against_onnx(qdq, layer_differences, case) -> None:
     scale = 0.017 * np.sqrt(inward * np.prod(case["kernel"]))
     model = one.model(one.requantized(y, scale, zeros[1], case["dtype"]))
     layers = layer_differences(model, {"x": normal(one.rng, images, inward, *case["size"])})
-    assert [layer.op for layer in layers] == ["quantize", "qconv2d"]
-    exact_layers(layers, at_least=0.98)
+    by_element = case["channels"] == case["kernel"] == case["strides"] == [1, 1]
+    assert [layer.op for layer in layers] == ["quantize", "qaffine" if by_element else "qconv2d"]
+    exact_layers(layers, at_least=0.4 if by_element else 0.98)
 
 
 @PAIRS
@@ -424,6 +426,62 @@ def test_a_per_channel_activation_is_noted(qdq) -> None:
     assert graph.notes[0] == "q (quantizelinear) stays in float: an activation must have one scale"
 
 
+def factors(qdq, weights, bias, scale: float = 0.05, dtype: str = "uint8", **attrs):
+    """A depthwise convolution of single pixels of (x - 3) * 0.05: a factor, in steps of 0.01, and
+    an offset for each channel.
+    """
+    one, count = qdq(), len(weights)
+    x = one.requantized(one.input("x", 8, count, 5, 6), 0.05, 3, dtype)
+    kernel = one.constant(np.array(weights, np.int8).reshape(count, 1, 1, 1))
+    steps = one.constant(np.full(count, 0.01, np.float32))
+    weight = one.add("DequantizeLinear", kernel, steps,
+                     one.constant(np.zeros(count, np.int8)), axis=0)
+    y = one.add("Conv", x, weight, one.bias(bias, np.full(count, 0.0005)), name="conv",
+                **{"group": count, **attrs})
+    return one.model(one.requantized(y, scale, 9, dtype))
+
+
+@PAIRS
+def test_a_factor_of_each_channel_is_a_requantization(qdq, layer_differences, rng, dtype) -> None:
+    """At most a step off, half of it by offsets in whole steps of the input. Of a channel whose
+    factor is 0 the offset is left.
+    """
+    model = factors(qdq, [100, 37, 1, 0, 0], [50, -37 * 20 + 18, 100, -3000, 0], dtype=dtype)
+    conv = optimize(convert(model)).node("conv")
+    assert (conv.op, len(conv.inputs)) == ("qaffine", 4)
+    layers = layer_differences(model, {"x": normal(rng, 8, 5, 5, 6, spread=3)})
+    exact_layers(layers, at_least=0.8)
+    assert layers[1].op == "qaffine"
+
+
+@pytest.mark.parametrize(("weights", "bias"), [
+    ([100, -1], [0, 0]),                # a multiplier has no sign
+    ([100, 127], [0, 63]),              # half a step of the input is 0.6 of the result's
+    ([100, 0], [0, 2**30]),             # beside such an offset the input is not nothing
+])
+def test_other_factors_of_channels_are_products(qdq, layer_differences, rng, weights, bias) -> None:
+    """And so to the bit the convolution."""
+    model = factors(qdq, weights, bias)
+    graph = optimize(convert(model))
+    conv = graph.node("conv")
+    assert (conv.op, len(conv.inputs)) == ("qaffine", 5)
+    exact_layers(layer_differences(model, {"x": normal(rng, 8, 2, 5, 6, spread=3)}))
+    source, *vectors, factor = conv.inputs
+    x = rng.integers(-128, 128, (3, 2, 4, 5)).astype(np.int8)
+    arrays = [graph.constants[value] for value in (factor, *vectors)]
+    attrs = {name: conv.attrs[name] for name in ("zp", "lo", "hi")}
+    np.testing.assert_array_equal(
+        OPERATORS["qaffine"].meaning(conv.attrs, x, *arrays[1:], arrays[0]),
+        OPERATORS["qconv2d"].meaning(
+            {**attrs, "group": 2, "strides": (1, 1), "pads": (0,) * 4, "pad_value": 0}, x,
+            arrays[0].reshape(2, 1, 1, 1), *arrays[1:]))
+
+
+@pytest.mark.parametrize("attrs", [{"strides": [2, 1]}, {"pads": [0, 0, 1, 0]}], ids=str)
+def test_windows_are_no_factors_of_channels(qdq, attrs) -> None:
+    assert optimize(convert(factors(qdq, [5, 7], [0, 0], **attrs))).node("conv").op == "qconv2d"
+
+
 def test_a_bias_of_another_scale_is_rounded_to_accumulator_steps(qdq) -> None:
     one = qdq()
     weight = one.weight(2, 2, 1, 1, scale=np.array([0.5, 0.25], np.float32))
@@ -434,12 +492,12 @@ def test_a_bias_of_another_scale_is_rounded_to_accumulator_steps(qdq) -> None:
 
 
 def test_the_accumulator_bound_is_exact(qdq) -> None:
-    """128 * 127 + |bias| just fits at 2**31 - 1 and no longer at 2**31."""
+    """2 * 128 * 127 + |bias| just fits at 2**31 - 1 and no longer at 2**31."""
     for extra, op in ((0, "qconv2d"), (1, "conv2d")):
         one = qdq()
-        weight = one.dequantize(one.constant(np.full((1, 1, 1, 1), 127, np.int8)), 0.5, 0, "int8")
-        bias = one.bias([2**31 - 1 - 128 * 127 + extra], [0.125])
-        x = one.requantized(one.input("x", 1, 1, 2, 2), 0.25, 128)
+        weight = one.dequantize(one.constant(np.full((1, 2, 1, 1), 127, np.int8)), 0.5, 0, "int8")
+        bias = one.bias([2**31 - 1 - 2 * 128 * 127 + extra], [0.125])
+        x = one.requantized(one.input("x", 1, 2, 2, 2), 0.25, 128)
         y = conv_with(one, weight, bias, x=x, scale=1e6)
         assert op in ops(optimize(convert(one.model(y))))
 

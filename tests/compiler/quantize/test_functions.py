@@ -131,7 +131,7 @@ def test_constants_of_channels_are_no_part_of_a_function(float_model, rng) -> No
         return one.add("Tanh", one.add("Mul", one.add("Sigmoid", x), gain))
 
     made = quantize(between(float_model, build), samples(rng))
-    assert ops(made) == ["quantize", "qconv2d", "qtable", "qconv2d", "qtable", "qconv2d",
+    assert ops(made) == ["quantize", "qconv2d", "qtable", "qaffine", "qtable", "qconv2d",
                          "dequantize"]
 
 

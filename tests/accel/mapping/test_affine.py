@@ -1,0 +1,74 @@
+"""A factor and an offset for each channel: one instruction of vector, or two, and none of gemm."""
+
+import numpy as np
+import pytest
+
+from accel.machine.intrinsics import instructions
+from accel.machine.machine import Machine
+from accel.machine.words import decode_words
+from compiler.graph import Graph
+from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree
+from tests.support.machines import LONG, MACHINES, TINY
+
+
+def affine(net: Net, x: str, axis: int = 1, factor: bool = False) -> str:
+    """Parameters that differ from channel to channel; with factors, of both signs."""
+    count = net.values[x].shape[axis]
+    mult = net.rng.integers(1 << 15, 1 << 16, count).astype(np.int32)
+    bias = net.rng.integers(-90, 90, count) * net.steps * (127 if factor else 1)
+    shift = np.full(count, 23 if factor else 16, np.int32)
+    factors = [net.rng.integers(-128, 128, count).astype(np.int8)] if factor else []
+    return net.add_node("qaffine", x, *map(net.constant, (bias.astype(np.int32), mult, shift,
+                                                          *factors)),
+                        axis=axis, zp=3, lo=-100 * net.steps, hi=90 * net.steps)
+
+
+def network(element: str, factor: bool, *shape: int, axis: int = 1) -> tuple[Net, Graph]:
+    net = Net(5, element=element)
+    return net, net.graph(affine(net, net.input(*shape), axis, factor))
+
+
+def names(machine: Machine, words: np.ndarray) -> list[str]:
+    """The instructions of a program that compute, each once."""
+    return [name for name in dict.fromkeys(one.name for one in decode_words(machine, words))
+            if name not in ("load", "store", "finish")]
+
+
+@pytest.mark.parametrize(("factor", "wanted"), [(False, ["requantize"]),
+                                                (True, ["mul", "requantize"])])
+def test_images_on_every_simulator(factor: bool, wanted: list[str]) -> None:
+    """Channels end within a block."""
+    net, graph = network("int8", factor, 2, 9, 3, 5)
+    program = assert_right(TINY, graph, net.samples())
+    assert names(TINY, program.words) == wanted
+    assert not any("wgt" in str(layer) for layer in program.layers)
+    assert_simulators_agree(TINY, program, net.samples())
+
+
+@pytest.mark.parametrize("name", ["2x8x8", "1x32x16"])
+@pytest.mark.parametrize("factor", [False, True])
+def test_rows_of_matrices(name: str, factor: bool) -> None:
+    net, graph = network("int8", factor, 2, 5, 21, axis=2)
+    program = assert_right(MACHINES[name], graph, net.samples())
+    assert "gemm" not in names(MACHINES[name], program.words)
+
+
+@pytest.mark.parametrize("factor", [False, True])
+def test_other_types(factor: bool) -> None:
+    """Activations of 16 bits, and accumulators of 16 and 48."""
+    net, graph = network("int16", factor, 1, 6, 4, 3)
+    assert_right(LONG, graph, net.samples())
+    for accumulator in ("int16", "int48"):
+        machine = Machine(TINY.config, instructions(accumulator=accumulator))
+        net, graph = network("int8", factor, 1, 6, 4, 3)
+        program = assert_right(machine, graph, net.samples())
+        assert "gemm" not in names(machine, program.words)
+
+
+def test_it_stands_between_layers() -> None:
+    """What is written for it lies where it reads, images in blocks."""
+    net = Net(2)
+    x = net.conv(net.input(1, 3, 8, 7), 10, pads=(1, 1, 1, 1))
+    y = net.max_pool(affine(net, x))
+    graph = net.graph(net.dense(net.flatten(affine(net, y, factor=True)), 5))
+    assert_right(TINY, graph, net.samples())
