@@ -40,11 +40,9 @@ def sides_of(graph: Graph, node: Node) -> tuple[int, int, int, int] | None:
 
 
 def _padded(graph: Graph, node: Node, pad: Node) -> Node:
-    sides = sides_of(graph, pad)
-    value = graph.constants.get(pad.inputs[1])
-    held = find(node.op).pads
-    if (sides is None or value is None or held is None or held(node.attrs) != value.item()
-            or graph.values[pad.inputs[0]].dtype != "int8"):
+    sides, held = sides_of(graph, pad), find(node.op).pads
+    if (sides is None or held is None or graph.values[pad.inputs[0]].dtype != "int8"
+            or held(node.attrs) != graph.constants[pad.inputs[1]].item()):
         return node
     pads = tuple(own + more for own, more in zip(node.attrs["pads"], sides, strict=True))
     kernel = node.attrs.get("kernel")

@@ -68,3 +68,12 @@ def test_a_value_without_an_integer_stays_in_float(qdq, rng, value: float) -> No
     y = one.requantized(padded(one, "uint8", value), 0.05, 9)
     graph = optimize(convert(one.model(y)))
     assert graph.values[graph.node("pad").outputs[0]].dtype == "float32"
+
+
+def test_a_repeated_edge_is_no_pad_of_a_window(qdq, onnx_values, rng) -> None:
+    one = qdq()
+    x = one.requantized(one.input("x", 2, 3, 6, 7), 0.05, 9, "int8")
+    y = one.add("Pad", x, one.constant(np.array(PADS)), mode="edge", name="pad")
+    y = one.add("Conv", one.requantized(y, 0.05, 9, "int8"), one.weight(4, 3, 3, 3, scale=0.004))
+    assert check(onnx_values, rng, one, one.requantized(y, 0.05, 9, "int8")) == [
+        "quantize", "pad", "qconv2d"]
