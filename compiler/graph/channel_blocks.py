@@ -216,6 +216,10 @@ class _Blocking:
             return False
         rest = max(self.rest.get(value, 0.0) for value in data)
         parameters = [self._as_it_was(value) for value in node.inputs[len(data):]]
+        if form.vectors:
+            rest = _outside(attrs)
+            parameters = [self._constant(value, _vector(self.graph.constants[value]))
+                          for value in parameters]
         self._define(node, form.op, [*map(self._in, data), *parameters], dict(attrs), rest)
         return True
 
@@ -296,7 +300,7 @@ def _window(attrs: Mapping) -> dict:
 
 
 def _outside(attrs: Mapping) -> float:
-    """What a convolution leaves in lanes that are no channel: their weights are zero."""
+    """What is left in lanes that are no channel where weights, or multipliers, are zero."""
     return float(min(max(attrs["zp"], attrs["lo"]), attrs["hi"])) if "zp" in attrs else 0.0
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler import te
 from compiler.ops import arithmetic
-from compiler.ops.broadcasting import along
+from compiler.ops.blocks import BlockForm
 from compiler.ops.channels_last import ChannelsLast, by_axis
 from compiler.ops.fixed_point import STORED, limits_of, requantize
 from compiler.ops.integer_forms import Bounds, IntegerNode, Stored, clamp_to, multiplier_of
@@ -69,19 +69,26 @@ def _type(node: Node, types: Types) -> TensorType:
                                     strict=False):
         need(type_.dtype in allowed, node,
              f"input {name!r} must be {' or '.join(allowed)}, not {type_.dtype}")
+    wanted = tuple(x.shape[axis] for axis in _axes(node.attrs, len(x.shape), types[1].shape))
     for name, vector in zip(node.inputs[1:], types[1:], strict=True):
-        need(vector.shape == x.shape[axis:axis + 1], node,
-             f"input {name!r} must have shape {x.shape[axis:axis + 1]!r}, not {vector.shape!r}")
+        need(vector.shape == wanted, node,
+             f"input {name!r} must have shape {wanted!r}, not {vector.shape!r}")
     check_clamp(node, x.dtype)
     return x
+
+
+def _axes(attrs: Attributes, rank: int, vector: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes of vectors: that of channels, and the last one where channels are in blocks."""
+    return (attrs["axis"], rank - 1) if len(vector) == 2 else (attrs["axis"],)
 
 
 def _qaffine(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``x`` by ``bias``, ``mult``, ``shift`` and perhaps ``factor``, vectors along ``axis``."""
     x, bias, mult, shift, *factor = inputs
+    axes = _axes(attrs, len(x.shape), bias.shape)
 
     def element(*indices: Expr) -> Expr:
-        c, total = indices[attrs["axis"]], x[indices].astype("int32")
+        c, total = tuple(indices[axis] for axis in axes), x[indices].astype("int32")
         for vector in factor:
             total = total * vector[c].astype("int32")
         return arithmetic.requantize(total, bias[c], mult[c], shift[c].astype("uint8"), attrs["zp"],
@@ -91,7 +98,9 @@ def _qaffine(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 
 def _meaning(attrs: Attributes, x: Array, *vectors: Array) -> Array:
-    bias, mult, shift, *factor = (along(vector, x.ndim, attrs["axis"]) for vector in vectors)
+    axes = _axes(attrs, x.ndim, vectors[0].shape)
+    shape = [extent if axis in axes else 1 for axis, extent in enumerate(x.shape)]
+    bias, mult, shift, *factor = (vector.reshape(shape) for vector in vectors)
     total = x.astype(np.float64)
     for vector in factor:
         total = total * vector
@@ -106,12 +115,17 @@ def _is_by_channel(attrs: Attributes, shapes: Shapes) -> bool:
     return attrs["axis"] == 1
 
 
+def _in_blocks(attrs: Attributes) -> Attributes | None:
+    return attrs if attrs["axis"] == 1 else None
+
+
 OPERATORS = (
     Operator(
         name="qaffine",
         summary="(x * factor + bias) * mult / 2**shift + zp, rounded once, clamped",
-        inputs="x, bias, mult, shift, factor? [C]", attributes="axis (of C), zp, lo, hi",
+        inputs="x, bias, mult, shift, factor? [C]; in blocks [C/16,16]",
+        attributes="axis (of C), zp, lo, hi",
         define=_qaffine, meaning=_meaning, type=_type, numbers=Numbers.INTEGER,
         kind=Kind.ELEMENTWISE, data_inputs=1, parameters=_ranges, pixelwise=_is_by_channel,
-        channels_last=ChannelsLast(by_axis)),
+        channels_last=ChannelsLast(by_axis), blocks=BlockForm("qaffine", _in_blocks, vectors=True)),
 )

@@ -18,9 +18,11 @@ sums follows from it."""
 @dataclass(frozen=True, slots=True)
 class BlockForm:
     """The operator `op` with ``attrs(attrs)`` is the same on blocks; with `whole` only where every
-    input has whole blocks.
+    input has whole blocks. With `vectors` its parameters are vectors of channels, and [C/16,16]
+    there.
     """
 
     op: str
     attrs: Callable[[Mapping], Mapping | None]
     whole: bool = False
+    vectors: bool = False

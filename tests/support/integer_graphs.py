@@ -119,6 +119,18 @@ class Net:
     def rescale(self, x: str) -> str:
         return self.add_node("qrescale", x, bias=-9, mult=45678, shift=15, **self._clamp())
 
+    def affine(self, x: str, axis: int = 1, factor: bool = False) -> str:
+        """Factors have both signs."""
+        count, wide = self.values[x].shape[axis], 127 if factor else 1
+        bias = self.rng.integers(-90, 90, count) * self.steps * wide
+        parameters = [bias.astype(np.int32),
+                      self.rng.integers(1 << 15, 1 << 16, count).astype(np.int32),
+                      np.full(count, 23 if factor else 16, np.int32)]
+        if factor:
+            parameters.append(self.rng.integers(-128, 128, count).astype(np.int8))
+        return self.add_node("qaffine", x, *map(self.constant, parameters), axis=axis,
+                             **self._clamp())
+
     def add(self, x: str, y: str) -> str:
         return self.add_node("qadd", x, y, ma=40000, mb=23456, c=12345, shift=16, **self._clamp())
 

@@ -226,9 +226,6 @@ ELEMENTWISE = [
     OperatorCase("qrescale", {"bias": 5, "mult": 50000, "shift": 15, **CLAMP},
                  (np.arange(-128, 128).astype(np.int8),)),
     OperatorCase("qrescale", {"bias": 0, "mult": 0, "shift": 46, **CLAMP}, (_int8(3, 2),)),
-    OperatorCase("qaffine", {"axis": 1, **CLAMP}, (_int8(2, 7, 4, 5), *_parameters(7, 14))),
-    OperatorCase("qaffine", {"axis": 2, **CLAMP}, (_int8(2, 3, 7), *_parameters(7, 20),
-                                                   _int8(7))),
     *(OperatorCase(op, {"axis": axis}, (_int8(*shape) >> 5,)) for op in ("qargmax", "qargmin")
       for axis, shape in ((1, (2, 300, 3)), (2, (2, 3, 1)), (0, (5, 2)))),
     OperatorCase("quantize", {"scale": 0.25, "zp": 3}, (_halves(0.25),)),
@@ -333,8 +330,6 @@ OF_16_BITS = [
     OperatorCase("qadd", {"ma": 45942, "mb": 21987, "c": 2584626, "shift": 16, **WIDE},
                  (_int16(40, 50), _int16(40, 50))),
     OperatorCase("qrescale", {"bias": 5, "mult": 50000, "shift": 15, **WIDE}, (_SIXTEEN,)),
-    OperatorCase("qaffine", {"axis": 1, **WIDE}, (_int16(2, 5, 3), *_parameters(5, 20),
-                                                  _int8(5))),
     OperatorCase("qconcat", {"bias": (3, -5), "mult": (40000, 33000), "shift": (16, 15), **WIDE},
                  (_int16(2, 3, 4, 5), _int16(2, 8, 4, 5))),
     OperatorCase("quantize", {"scale": 0.25, "zp": 3000, "dtype": "int16"}, (512 * _normal(9, 9),)),
@@ -404,5 +399,13 @@ INT8_BLOCKS = [
 ]
 """Blocks of channels of int8."""
 
+AFFINE = [
+    OperatorCase("qaffine", {"axis": 1, **CLAMP}, (_int8(2, 7, 4, 5), *_parameters(7, 14))),
+    OperatorCase("qaffine", {"axis": 2, **CLAMP}, (_int8(2, 3, 7), *_parameters(7, 20), _int8(7))),
+    OperatorCase("qaffine", {"axis": 1, **WIDE}, (_int16(2, 5, 3), *_parameters(5, 20), _int8(5))),
+    OperatorCase("qaffine", {"axis": 1, **CLAMP}, (_int8(2, 3, 5, 4, 16), *(
+        vector.reshape(3, 16) for vector in (*_parameters(48, 20), _int8(48))))),
+]
+
 CASES = [*CONVOLUTIONS, *TRANSPOSED_CASES, *POOLS, *MATRICES, *ELEMENTWISE, *RESHAPES,
-         *MOVEMENTS, *OF_16_BITS, *BLOCKS, *INT8_BLOCKS]
+         *MOVEMENTS, *OF_16_BITS, *BLOCKS, *INT8_BLOCKS, *AFFINE]

@@ -11,21 +11,9 @@ from tests.support.integer_graphs import Net, assert_right, assert_simulators_ag
 from tests.support.machines import LONG, MACHINES, TINY
 
 
-def affine(net: Net, x: str, axis: int = 1, factor: bool = False) -> str:
-    """Parameters that differ from channel to channel; with factors, of both signs."""
-    count = net.values[x].shape[axis]
-    mult = net.rng.integers(1 << 15, 1 << 16, count).astype(np.int32)
-    bias = net.rng.integers(-90, 90, count) * net.steps * (127 if factor else 1)
-    shift = np.full(count, 23 if factor else 16, np.int32)
-    factors = [net.rng.integers(-128, 128, count).astype(np.int8)] if factor else []
-    return net.add_node("qaffine", x, *map(net.constant, (bias.astype(np.int32), mult, shift,
-                                                          *factors)),
-                        axis=axis, zp=3, lo=-100 * net.steps, hi=90 * net.steps)
-
-
 def network(element: str, factor: bool, *shape: int, axis: int = 1) -> tuple[Net, Graph]:
     net = Net(5, element=element)
-    return net, net.graph(affine(net, net.input(*shape), axis, factor))
+    return net, net.graph(net.affine(net.input(*shape), axis, factor))
 
 
 def names(machine: Machine, words: np.ndarray) -> list[str]:
@@ -69,6 +57,6 @@ def test_it_stands_between_layers() -> None:
     """What is written for it lies where it reads, images in blocks."""
     net = Net(2)
     x = net.conv(net.input(1, 3, 8, 7), 10, pads=(1, 1, 1, 1))
-    y = net.max_pool(affine(net, x))
-    graph = net.graph(net.dense(net.flatten(affine(net, y, factor=True)), 5))
+    y = net.max_pool(net.affine(x))
+    graph = net.graph(net.dense(net.flatten(net.affine(y, factor=True)), 5))
     assert_right(TINY, graph, net.samples())
