@@ -75,6 +75,8 @@ def _of_binary(op: str, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, in
             return min(a[0], b[0]), min(a[1], b[1])
         case "max":
             return max(a[0], b[0]), max(a[1], b[1])
+        case "and" if a[0] == a[1] and b[0] == b[1]:
+            return a[0] & b[0], a[0] & b[0]
         case "and" if a[0] >= 0 or b[0] >= 0:
             return 0, min(high for low, high in (a, b) if low >= 0)
         case "shr" | "rshift_rne" if 0 <= b[0] and b[1] < 64:

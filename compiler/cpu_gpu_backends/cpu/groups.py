@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from compiler import te
+from compiler.cpu_gpu_backends.cpu.roundings import in_float64
 from compiler.cpu_gpu_backends.cpu.schedule import own_schedule, schedule
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.graph.fusion import Group, overwritable
@@ -93,7 +94,7 @@ def unscheduled(recipe: Recipe) -> Program:
               for place, type_ in enumerate(recipe.types)]
     program = replace(lower([_composed(recipe, inputs)], recipe.name),
                       inputs=tuple(tensor.buffer for tensor in inputs))
-    return _inlined(program)
+    return in_float64(_inlined(program))
 
 
 def _composed(recipe: Recipe, inputs: Sequence[Tensor]) -> Tensor:

@@ -4,7 +4,7 @@ integer that holds all of them needs no check.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil, floor, inf, isnan
+from math import ceil, floor, inf, isfinite, isnan
 
 import numpy as np
 
@@ -55,6 +55,8 @@ def float_range(expr: Expr) -> FloatRange:
         case Binary("max", a, b):
             a, b = float_range(a), float_range(b)
             return FloatRange(max(a.low, b.low), max(a.high, b.high), a.nan or b.nan)
+        case Binary("add" | "sub" | "mul" as op, a, b) if expr.dtype == "float64":
+            return _of_binary(op, float_range(a), float_range(b))
         case Select(Binary("gt" | "ge", x, bound), value, other) if x == value and bound == other:
             found, least = float_range(x), float_range(bound)     # NaN is not greater: other
             return FloatRange(max(found.low, least.low), max(found.high, least.high), least.nan)
@@ -63,3 +65,14 @@ def float_range(expr: Expr) -> FloatRange:
             return FloatRange(min(found.low, most.low), min(found.high, most.high), most.nan)
         case _:
             return ANY
+
+
+def _of_binary(op: str, a: FloatRange, b: FloatRange) -> FloatRange:
+    """Sums and products of finite numbers are no NaN; what is rounded on the way stays between the
+    rounded ends.
+    """
+    if a.nan or b.nan or not all(map(isfinite, (a.low, a.high, b.low, b.high))):
+        return ANY
+    ends = [x + y if op == "add" else x - y if op == "sub" else x * y
+            for x in (a.low, a.high) for y in (b.low, b.high)]
+    return FloatRange(min(ends), max(ends), nan=False)

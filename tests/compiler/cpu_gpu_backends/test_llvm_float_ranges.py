@@ -29,6 +29,8 @@ def raised(value):
     (te.select(x[I] < x[I], x[I], x[I]), -INF, INF, True),
     (te.maximum(k[I].astype("float64"), x[I]), -32768.0, INF, True),
     (k[I].astype("float64"), -32768.0, 32767.0, False),
+    (k[I].astype("float64") * -2.0 - 1.0, -65535.0, 65535.0, False),
+    (k[I].astype("float64") + x[I], -INF, INF, True),
 ])
 def test_what_an_expression_tells(expr, low: float, high: float, nan: bool) -> None:
     assert float_range(expr) == FloatRange(low, high, nan)
