@@ -37,13 +37,15 @@ def _rounded(node: Expr) -> Expr | None:
     match value:
         case Binary("rshift_rne", x, by) if node.dtype == "int64": amount = _number(by)
         case _: return None
-    low, high, found = _number(lowest), _number(highest), _exact(x, 2.0 ** -amount if amount is not None else 1.0)
-    if (zp is None or low is None or high is None or amount is None or found is None
-            or not 0 <= amount < 64 or not -2**31 <= low - zp <= high - zp < 2**31):
+    low, high = _number(lowest), _number(highest)
+    if (zp is None or low is None or high is None or amount is None or not 0 <= amount < 64
+            or not -2**31 <= low - zp <= high - zp < 2**31):
         return None
-    steps = maximum(found, low - zp - 0.25)
-    whole = Cast(rint(minimum(steps, high - zp + 0.25)), "int32")
-    return Cast(whole, "int64") + Const(zp, "int64")
+    steps = _exact(x, 2.0 ** -amount)
+    if steps is None:
+        return None
+    clamped = minimum(maximum(steps, low - zp - 0.25), high - zp + 0.25)
+    return Cast(Cast(rint(clamped), "int32"), "int64") + Const(zp, "int64")
 
 
 def _number(expr: Expr) -> int | None:
