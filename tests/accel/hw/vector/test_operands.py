@@ -16,6 +16,7 @@ from tests.support.unit_bench import BATCHED, MACHINES
 
 CYCLES = 80
 WIDE = Machine(BATCHED, instructions("int16", "int8", "int16"))
+LONG_SUMS = Machine(BATCHED, instructions(accumulator="int48"))
 
 
 def random_fetch(rng):
@@ -30,7 +31,7 @@ def element(raw, lane, width):
 
 
 def meaning(fetches, buffers, lanes, columns, widths):
-    """For each cycle sources a and b of all lanes, int32, None before the first."""
+    """For each cycle sources a and b of all lanes, None before the first."""
     a = b = [None] * lanes
     yield from [(a, b)] * 3
     layout = parameter_layout()
@@ -48,13 +49,13 @@ def meaning(fetches, buffers, lanes, columns, widths):
         yield a, b
 
 
-@pytest.mark.parametrize("machine", (*MACHINES, WIDE), ids=[
-    *(machine.config.name for machine in MACHINES), "int16"])
+@pytest.mark.parametrize("machine", (*MACHINES, WIDE, LONG_SUMS), ids=[
+    *(machine.config.name for machine in MACHINES), "int16", "sums of 48 bits"])
 def test_matches_meaning(machine):
-    """A fetch a cycle; the operands stand three cycles later."""
+    """A fetch a cycle; the operands stand three cycles later, all bits of those that acc has."""
     own = plan(machine, "vector")
     stored = {name: bits(machine.config.elements[name]) for name in SOURCES_A}
-    widths = {bus: 20 if bus in ("a", "b") else 17 for bus in own.buses}
+    widths = {bus: 50 if bus in ("a", "b") else 17 for bus in own.buses}
     dut = Operands(machine.config, own, widths)
     rows, columns = machine.config.vector_tile
     lanes, rng, layout = rows * columns, random.Random(7), parameter_layout()
