@@ -1,12 +1,13 @@
 """A segment is one native function, which gives what its steps give one by one."""
 
 from concurrent.futures import ThreadPoolExecutor
+from ctypes import CFUNCTYPE, c_int32, c_void_p, cast
 
 import numpy as np
 import pytest
 
-from compiler.cpu_gpu_backends.cpu import entry
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
+from compiler.cpu_gpu_backends.llvm import Kernel
 from compiler.graph import Builder, Graph, TensorType, evaluate
 from tests.support.float_graphs import assert_near, inputs_of, random_graph
 
@@ -72,8 +73,17 @@ def test_threads_have_blocks_of_their_own() -> None:
 
 def test_a_kernel_that_cannot_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its status is the function's, and what comes after it does not run."""
-    monkeypatch.setattr(entry, "_lines", lambda *_: [
-        "define i32 @kernel(ptr %block, ptr %constants, ptr %given) {", "  ret i32 1", "}"])
+    ran: list[int] = []
+    kernels = []
+
+    def address(kernel: Kernel) -> int | None:
+        """A function in the kernel's place; the second one cannot run."""
+        number = len(kernels)
+        kernels.append(CFUNCTYPE(c_int32)(lambda: ran.append(number) or number == 1))
+        return cast(kernels[-1], c_void_p).value
+
+    monkeypatch.setattr(Kernel, "address", property(address))
     graph = random_graph(0, 14)
     with pytest.raises(MemoryError, match=f"^{graph.name} cannot allocate its local buffers$"):
         CpuTarget().compile(graph)(inputs_of(graph))
+    assert ran == [0, 1] and len(kernels) > 2
