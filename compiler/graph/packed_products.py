@@ -9,10 +9,12 @@ import numpy as np
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.blocks import LANES
-from compiler.ops.quantized_blocks import for_bytes, grouped_columns
+from compiler.ops.quantized_blocks import OFFSET, for_bytes, grouped_columns
 from compiler.ops.registry import find
 
 __all__ = ["with_packed_products"]
+
+FEW_ROWS = 8
 
 
 def with_packed_products(graph: Graph) -> Graph:
@@ -20,9 +22,11 @@ def with_packed_products(graph: Graph) -> Graph:
     constant matrix read it packed, [N/16,K,16]: where it has whole blocks of columns, and where
     there is one row, of which what is beyond N is cut off. Most rows of one tensor, each multiplied
     by the same matrix, as an unrolled loop does, are multiplied together. Products of int8 read
-    [N/16,K/4,16,4], of any number of columns. The graph itself where there are no such products.
+    [N/16,K/4,16,4], of any number of columns; of two computed matrices the second is packed when it
+    is there. The graph itself where there are no such products.
     """
-    if not any(_is_packable(graph, node) or _is_quantized(graph, node) for node in graph.nodes):
+    if not any(_is_packable(graph, node) or _is_quantized(graph, node) or _is_computed(graph, node)
+               for node in graph.nodes):
         return graph
     return _Packing(graph).run()
 
@@ -45,6 +49,17 @@ def _is_quantized(graph: Graph, node: Node) -> bool:
             and 0 not in (*graph.values[node.inputs[0]].shape, *graph.values[node.inputs[1]].shape))
 
 
+def _is_computed(graph: Graph, node: Node) -> bool:
+    """Whether it is a product of two computed matrices of bytes, the second without a zero point,
+    of as many rows as make up for packing.
+    """
+    if node.op != "qmatmul" or node.attrs.get("b_zp", 0):
+        return False
+    a, b = (graph.values[value].shape for value in node.inputs)
+    return (len(a) == len(b) >= 2 and a[:-2] == b[:-2] and a[-2] >= FEW_ROWS
+            and 0 not in (*a, *b))
+
+
 @dataclass(slots=True)
 class _Packing:
     graph: Graph
@@ -60,6 +75,8 @@ class _Packing:
         for node in self.graph.nodes:
             if _is_packable(self.graph, node):
                 self._pack(node)
+            elif _is_computed(self.graph, node):
+                self._group(node)
             elif not (_is_quantized(self.graph, node) and self._pack_quantized(node)):
                 self.builder.add(node)
         return eliminate_dead_code(self.builder.finish(self.graph.outputs))
@@ -108,6 +125,22 @@ class _Packing:
         self._emit(x, [("qpacked_matmul", node.name, constants, attrs),
                        *_cut(node, self.graph.values[value].shape)], value)
         return True
+
+    def _group(self, node: Node) -> None:
+        """Sums of the first matrix plus 128, less those of its columns."""
+        (a, b), value = node.inputs, node.outputs[0]
+        packed, totals = (self.builder.fresh(f"{value}.{part}") for part in ("packed", "totals"))
+        self.builder.emit("group_columns", self.builder.fresh_node(packed), [b], packed,
+                          trans_b=node.attrs["trans_b"])
+        *leading, _, depth = self.graph.values[a].shape
+        one = self._constant(value, np.full((*leading, 1, depth), 1 - OFFSET, np.int8))
+        self.builder.emit("grouped_matmul", self.builder.fresh_node(totals), [one, packed], totals)
+        attrs = {name: number for name, number in node.attrs.items()
+                 if name not in ("trans_b", "b_zp")}
+        self._emit(a, [
+            ("grouped_matmul", node.name, [packed], {}),
+            ("qproducts", f"{node.name}.requantized", [totals], {"a_zp": 0, **attrs}),
+            *_cut(node, self.graph.values[value].shape)], value)
 
     def _emit(self, x: str, steps: Sequence["_Step"], value: str) -> None:
         """One operator after the other, of x and others, the last of which gives the value."""

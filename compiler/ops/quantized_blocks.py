@@ -11,18 +11,21 @@ where ``scale = mult / 2**shift`` and no sum of a channel can wrap (see `for_byt
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from compiler import te
+from compiler.ops.arithmetic import requantize
 from compiler.ops.blocks import LANES
 from compiler.ops.channel_blocks import blocks_of, from_blocks, in_blocks, outputs_last
 from compiler.ops.convolutions import convolved_sums
 from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator
+from compiler.ops.requantization import rescaled_array
 from compiler.ops.windows import image_axes, reach_of, windowed
 from compiler.te import Expr, Tensor
 
-__all__ = ["GROUPED", "OPERATORS", "for_bytes", "grouped_columns", "grouped_inputs",
+__all__ = ["GROUPED", "OFFSET", "OPERATORS", "for_bytes", "grouped_columns", "grouped_inputs",
            "grouped_stem"]
 
 GROUPED = 4
@@ -161,26 +164,72 @@ class _Window:
 
 def _qpacked_matmul(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     x, w, *parameters = inputs
+    return _requantized(attrs, _grouped_sums(x, w, f"{name}_acc"), parameters, name)
+
+
+def _grouped_matmul(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
+    x, w = inputs
+    return _grouped_sums(x, w, name)
+
+
+def _grouped_sums(x: Tensor, w: Tensor, name: str) -> Tensor:
+    """Sums of (x + 128) * w; leading dimensions of w are those of x, or there are none."""
     *rows, depth = x.shape
-    if len(w.shape) != 4 or w.shape[1] != -(-depth // GROUPED):
+    *leading, blocks, groups = w.shape[:-2]
+    if len(w.shape) < 4 or groups != -(-depth // GROUPED) or leading and leading != rows[:-1]:
         raise ValueError(f"weight must be [N/{LANES},{-(-depth // GROUPED)},{LANES},{GROUPED}], "
                          f"not {w.shape}")
-    whole, acc = w.shape[1] * GROUPED, f"{name}_acc"
+    whole = groups * GROUPED
 
     def raised(*place):
         element = _raised(x[place])
         return element if whole == depth else te.select(place[-1] < depth, element, 0)
 
-    steps = te.compute((*rows, whole), raised, f"{acc}_padded")
-    k, t = te.reduce_axis(w.shape[1], f"{acc}_k"), te.reduce_axis(GROUPED, f"{acc}_t")
+    steps = te.compute((*rows, whole), raised, f"{name}_padded")
+    k, t = te.reduce_axis(groups, f"{name}_k"), te.reduce_axis(GROUPED, f"{name}_t")
 
     def products(*place):
         *row, n = place
+        weight = w[(*row[:len(leading)], n // LANES, k.var, n % LANES, t.var)]
         return te.sum(steps[(*row, GROUPED * k.var + t.var)].astype("int32")
-                      * w[n // LANES, k, n % LANES, t].astype("int32"), (k, t))
+                      * weight.astype("int32"), (k, t))
 
-    sums = te.compute((*rows, w.shape[0] * LANES), products, acc)
-    return _requantized(attrs, sums, parameters, name)
+    return te.compute((*rows, blocks * LANES), products, name)
+
+
+def _group_columns(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
+    """The matrices of ``b`` [...,K,N], or [...,N,K] where ``trans_b`` is 1."""
+    b, = inputs
+    *leading, depth, columns = b.shape
+    if attrs["trans_b"]:
+        depth, columns = columns, depth
+    shape = (*leading, blocks_of(columns), -(-depth // GROUPED), LANES, GROUPED)
+
+    def element(*place):
+        *outer, block, group, lane, step = place
+        n, k = block * LANES + lane, group * GROUPED + step
+        inside = [n < columns] * (columns % LANES > 0) + [k < depth] * (depth % GROUPED > 0)
+        value = b[(*outer, n, k) if attrs["trans_b"] else (*outer, k, n)]
+        return te.select(te.all_of(*inside), value, 0) if inside else value
+
+    return te.compute(shape, element, name)
+
+
+def _qproducts(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
+    sums, columns = inputs
+    if columns.shape != (*sums.shape[:-2], 1, sums.shape[-1]):
+        raise ValueError(f"columns must be one row for the matrices of {sums.shape}, not "
+                         f"{columns.shape}")
+    bias, mult, shift = (te.const(attrs[name], dtype) for name, dtype in (
+        ("bias", "int32"), ("mult", "uint16"), ("shift", "uint8")))
+
+    def element(*place):
+        *outer, _, n = place
+        total = sums[place] - columns[(*outer, te.const(0, te.INDEX), n)] * (OFFSET + attrs["a_zp"])
+        return requantize(total, bias, mult, shift, attrs["zp"], attrs["lo"],
+                          attrs["hi"]).astype("int8")
+
+    return te.compute(sums.shape, element, name)
 
 
 def _requantized(attrs: Attributes, sums: Tensor, parameters: Inputs, name: str) -> Tensor:
@@ -231,9 +280,25 @@ def _qdepthwise_blocks_meaning(attrs, x: Array, w: Array, bias: Array, scale: Ar
 
 
 def _qpacked_matmul_meaning(attrs, x: Array, w: Array, bias: Array, scale: Array) -> Array:
-    weight = w.transpose(0, 2, 1, 3).reshape(w.shape[0] * LANES, -1)[:, :x.shape[-1]]
-    sums = (x.astype(np.float64) + OFFSET) @ weight.T.astype(np.float64)
-    return _meant(attrs, sums, bias, scale)
+    return _meant(attrs, _grouped_meaning(attrs, x, w).astype(np.float64), bias, scale)
+
+
+def _grouped_meaning(attrs, x: Array, w: Array) -> Array:
+    weight = np.moveaxis(w, -3, -2)
+    weight = weight.reshape(*w.shape[:-4], w.shape[-4] * LANES, -1)[..., :x.shape[-1]]
+    sums = (x.astype(np.float64) + OFFSET) @ weight.swapaxes(-1, -2).astype(np.float64)
+    return sums.astype(np.int64).astype(np.int32)
+
+
+def _group_columns_meaning(attrs, b: Array) -> Array:
+    rows = b if attrs["trans_b"] else b.swapaxes(-1, -2)
+    matrices = [grouped_columns(matrix) for matrix in rows.reshape(-1, *rows.shape[-2:])]
+    return np.stack(matrices).reshape(*rows.shape[:-2], *matrices[0].shape)
+
+
+def _qproducts_meaning(attrs, sums: Array, columns: Array) -> Array:
+    total = sums.astype(np.int64) - (OFFSET + attrs["a_zp"]) * columns.astype(np.int64)
+    return rescaled_array(attrs, total.astype(np.int32).astype(np.float64), np.int8)
 
 
 # Records
@@ -262,4 +327,13 @@ OPERATORS = (
     _operator("qpacked_matmul", "product of int8 with columns in blocks of 16, requantized",
               "x [...,K], w [N/16,K/4,16,4], bias int32 [N], scale float64 [N]", "zp, lo, hi",
               _qpacked_matmul, _qpacked_matmul_meaning),
+    _operator("grouped_matmul", "product of int8 + 128 with columns in blocks of 16, in int32",
+              "x [...,M,K], w [...,N/16,K/4,16,4]", "", _grouped_matmul, _grouped_meaning),
+    replace(_operator("group_columns", "matrices with columns in blocks of 16, zeros around them",
+                      "b [...,K,N]", "trans_b: b is [...,N,K]", _group_columns,
+                      _group_columns_meaning), kind=Kind.INJECTIVE),
+    replace(_operator("qproducts", "sums - (128 + a_zp) * columns, requantized",
+                      "sums int32 [...,M,N], columns int32 [...,1,N]",
+                      "a_zp, bias, mult, shift, zp, lo, hi", _qproducts, _qproducts_meaning),
+            kind=Kind.ELEMENTWISE),
 )

@@ -396,6 +396,17 @@ INT8_BLOCKS = [
                    (_int8(*rows, depth), _int8(blocks, -(-depth // 4), 16, 4),
                     *(array.reshape(-1) for array in _for_blocks(blocks, depth))))
       for rows, blocks, depth in (((1,), 3, 5), ((2, 7), 1, 8), ((2, 1, 3), 2, 70))),
+    *(OperatorCase("grouped_matmul", {}, (_int8(*leading, rows, depth),
+                                          _int8(*leading, blocks, -(-depth // 4), 16, 4)))
+      for leading, rows, depth, blocks in (((), 3, 8, 2), ((2, 3), 9, 10, 1))),
+    *(OperatorCase("group_columns", {"trans_b": turned}, (_int8(*shape),))
+      for shape, turned in (((6, 20), 0), ((2, 3, 32, 8), 1), ((2, 5, 7), 1))),
+    OperatorCase("qproducts", {"a_zp": -128, "bias": 77, "mult": 40000, "shift": 30, **CLAMP},
+                 (_rng.integers(-2**20, 2**20, (2, 5, 32)).astype(np.int32),
+                  _rng.integers(-2**16, 2**16, (2, 1, 32)).astype(np.int32))),
+    OperatorCase("qproducts", {"a_zp": 5, "bias": 0, "mult": 50000, "shift": 39, **CLAMP},
+                 (_rng.integers(-2**31, 2**31, (3, 16)).astype(np.int32),
+                  _rng.integers(-2**31, 2**31, (1, 16)).astype(np.int32))),
 ]
 """Blocks of channels of int8."""
 

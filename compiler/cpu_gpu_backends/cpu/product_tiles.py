@@ -46,8 +46,9 @@ def tile_products(program: Program, vectors: Vectors) -> Schedule | None:
 
 def _is_packed(read: Read, column: Var, over: Sequence[Var]) -> bool:
     """Whether it is a weight with columns in blocks, steps in groups perhaps."""
-    return (read.buffer.shape[2:3] == (LANES,) and read.indices
-            == (column // LANES, over[0], column % LANES, *over[1:]))
+    place = (column // LANES, over[0], column % LANES, *over[1:])
+    return read.buffer.shape[1 - len(place):][1:2] == (LANES,) and (
+        read.indices[-len(place):] == place)
 
 
 def _tiled(program: Program, update: Update, size: BlockTile, rows: int,

@@ -87,3 +87,20 @@ def test_quantized_products(rows: tuple[int, ...], depth: int, columns: int) -> 
     found, wanted = (evaluate(each, inputs)[graph.outputs[0]] for each in (made, graph))
     np.testing.assert_array_equal(found, wanted)
     assert [node.op for node in made.nodes] == ["qpacked_matmul", "slice"][:1 + (columns % 16 > 0)]
+
+
+@pytest.mark.parametrize(("shape", "columns", "turned", "zeros"), [
+    ((2, 3, 9, 10), 20, False, (0, 0)), ((8, 64), 32, True, (-128, 0)),
+    ((2, 8, 5), 3, True, (7, 0)), ((9, 12), 16, False, (3, 1)), ((7, 12), 16, False, (0, 0))])
+def test_products_of_computed_bytes(shape, columns: int, turned: bool, zeros) -> None:
+    """Those whose second matrix has a zero point, and those of few rows, stay as they are."""
+    net = Net(columns)
+    *leading, rows, depth = shape
+    b = net.input(*leading, *((columns, depth) if turned else (depth, columns)), name="b")
+    graph = net.graph(net.matmul(net.input(*shape), b, turned, zeros))
+    made, inputs = verify(with_packed_products(graph)), net.samples()
+    found, wanted = (evaluate(each, inputs)[graph.outputs[0]] for each in (made, graph))
+    np.testing.assert_array_equal(found, wanted)
+    ops = ["group_columns", "grouped_matmul", "grouped_matmul", "qproducts", "slice"]
+    assert [node.op for node in made.nodes] == (
+        ["qmatmul"] if zeros[1] or rows < 8 else ops[:4 + (columns % 16 > 0)])
