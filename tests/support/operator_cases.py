@@ -411,7 +411,7 @@ INT8_BLOCKS = [
 """Blocks of channels of int8."""
 
 AFFINE = [
-    OperatorCase("qaffine", {"axis": 1, **CLAMP}, (_int8(2, 7, 4, 5), *_parameters(7, 14))),
+    OperatorCase("qaffine", {"axis": 1, **CLAMP}, (_int8(2, 7, 4, 5), *_parameters(7, 20))),
     OperatorCase("qaffine", {"axis": 2, **CLAMP}, (_int8(2, 3, 7), *_parameters(7, 20), _int8(7))),
     OperatorCase("qaffine", {"axis": 1, **WIDE}, (_int16(2, 5, 3), *_parameters(5, 20), _int8(5))),
     OperatorCase("qaffine", {"axis": 1, **CLAMP}, (_int8(2, 3, 5, 4, 16), *(
