@@ -9,7 +9,8 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from accel.datapath.dataflow import DataflowNode, Interval
-from accel.datapath.plan import FACTOR_BITS, LOOKUP_CYCLES, DatapathPlan, Operation, factor_bits
+from accel.datapath.placement import FACTOR_BITS, LOOKUP_CYCLES, Operation, factor_bits
+from accel.datapath.plan import DatapathPlan
 from accel.hw.interface import READ_LATENCY, table_read
 from accel.hw.parts import ECP5, GROUP, Multiplier, follows, registered
 from accel.machine.intrinsics import TABLE

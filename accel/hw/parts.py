@@ -10,7 +10,7 @@ from amaranth.hdl import *
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from accel.datapath.plan import FACTOR_BITS
+from accel.datapath.placement import FACTOR_BITS
 
 __all__ = ["GROUP", "ECP5", "Multiplier", "Ram", "delayed", "field_of", "follows", "registered",
            "spread"]

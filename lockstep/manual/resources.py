@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from accel.datapath.dataflow import DataflowNode
-from accel.datapath.plan import DatapathPlan, Operation, factor_bits, plan
+from accel.datapath.placement import Operation, factor_bits
+from accel.datapath.plan import DatapathPlan, plan
 from accel.machine.machine import Machine
 
 __all__ = ["KINDS", "UnitResources", "added_by", "resources", "resources_of", "used_by"]

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from accel.datapath.dataflow import Interval
-from accel.datapath.plan import LOOKUP_CYCLES, plan
+from accel.datapath.placement import LOOKUP_CYCLES
+from accel.datapath.plan import plan
 from accel.hw.datapath import Datapath
 from accel.machine.config import preset
 from accel.machine.intrinsics import SHIPPED, vector_op
