@@ -168,7 +168,8 @@ def compile_on(model: Model, targets: Targets, auto: bool = False, *, integerize
 def _division(targets: Targets, auto: bool, pins: Pins | None, link: Link | None,
               dram: Dram) -> Division:
     assumed = {"link": asdict(link or LINK), "dram": asdict(dram)} if auto else {}
-    return {"order": targets.names, "pins": dict(pins or {}), "plans": targets.plans.fingerprint,
+    return {"order": targets.names, "targets": targets.fingerprints,
+            "pins": dict(pins or {}), "plans": targets.plans.fingerprint,
             **assumed}
 
 

@@ -2,7 +2,7 @@
 
 ::
 
-    cpu                     this processor
+    cpu                     this processor; cpu:THREADS with so many threads, by default one
     accel:MACHINE           an accelerator, and this processor for what it does not take; MACHINE
                             is a preset or a file, as in `accel.machine.loading`
     accel                   the same, of the machine that is given beside the text, if any
@@ -170,8 +170,8 @@ class Request:
         targets: list[Placed] = []
         for name in self.names:
             kind, _, where = name.partition(":")
-            if name == CPU:
-                targets.append(Placed(CpuTarget(plans=plans)))
+            if kind == CPU:
+                targets.append(Placed(CpuTarget(plans=plans, threads=int(where or 1))))
             elif kind == ACCEL:
                 device = on(machine := self._machine(name))
                 machine = device.machine if device else machine
@@ -202,7 +202,8 @@ def request(text: Any, machine: Machine | str | Path | None = None) -> Request:
     if not isinstance(machine, Machine):
         accel = f"{ACCEL}:{MACHINE if machine is None else machine}"
         names = [accel if name == ACCEL else name for name in names]
-    if len(set(names)) < len(names):
+    kinds_of_one = [CPU if name.partition(":")[0] == CPU else name for name in names]
+    if len(set(kinds_of_one)) < len(names):
         raise TargetError(f"Target must name each of its targets once, not {text!r}")
     return Request(tuple(names), auto, machine if isinstance(machine, Machine) else None)
 
@@ -211,13 +212,15 @@ def _is_name(name: str) -> bool:
     kind, colon, where = name.partition(":")
     if kind == ACCEL:
         return bool(where)
-    return name == CPU or kind in _registered and bool(where or not colon)
+    if kind == CPU:
+        return not colon or re.fullmatch(r"[1-9]\d{0,2}", where) is not None
+    return kind in _registered and bool(where or not colon)
 
 
 def _no_target(text: Any) -> TargetError:
     own = "".join(f", {kind}" for kind in _registered)
-    return TargetError(f"Target must be accel:MACHINE, auto:MACHINE or cpu{own}, or a list of "
-                       f"targets, not {text!r}; a machine is a preset or a file")
+    return TargetError(f"Target must be accel:MACHINE, auto:MACHINE, cpu or cpu:THREADS{own}, "
+                       f"or a list of targets, not {text!r}; a machine is a preset or a file")
 
 
 def target_machine(target: str, machine: Machine | str | Path | None = None) -> Machine | None:

@@ -74,7 +74,7 @@ def _require_sense(args: argparse.Namespace) -> None:
     """Refuses options that would have no effect."""
     for option, given in (("--trace", args.trace), ("--report", args.report),
                           ("--no-values", args.no_values)):
-        if given and args.target == "cpu":
+        if given and args.target.partition(":")[0] == "cpu" and "," not in args.target:
             raise RequestError(f"{option} must be left out with --target cpu: the host has no "
                                f"cycles")
     if args.trace and args.sim == "functional":

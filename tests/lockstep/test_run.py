@@ -363,10 +363,10 @@ def test_a_geometry_that_is_not_toml(capsys, tmp_path) -> None:
     assert err.startswith(f"lockstep: error: Configuration {path} cannot be read: ")
 
 
-@pytest.mark.parametrize("target", ["accelerator", "accel:", "cpu:1", "tpu"])
+@pytest.mark.parametrize("target", ["accelerator", "accel:", "cpu:two", "tpu"])
 def test_an_unknown_target(capsys, target: str) -> None:
-    refused(capsys, f"Target must be accel:MACHINE, auto:MACHINE or cpu, or a list of targets, "
-                    f"not {target!r}; a machine is a preset or a file",
+    refused(capsys, f"Target must be accel:MACHINE, auto:MACHINE, cpu or cpu:THREADS, or a list of "
+                    f"targets, not {target!r}; a machine is a preset or a file",
             DIGITS, "--target", target)
 
 

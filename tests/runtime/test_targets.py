@@ -12,7 +12,7 @@ import lockstep
 import runtime
 from accel.machine.config import preset
 from accel.machine.machine import Machine
-from compiler.graph import Graph, Node, evaluate
+from compiler.graph import Builder, Graph, Node, TensorType, evaluate
 from compiler.graph.partition import Copy, Segment
 from compiler.target import CannotCompile, Compiled, Executable, Outcome, Row, Target, plain
 from runtime import TargetError
@@ -190,6 +190,7 @@ def test_two_accelerators() -> None:
     ("accel", ["accel:pynq-1x16x16"], False),
     ("auto:accel", ["accel:pynq-1x16x16"], True),
     ("accel:a,accel,cpu", ["accel:a", "accel:pynq-1x16x16", "cpu"], False),
+    ("accel,cpu:12", ["accel:pynq-1x16x16", "cpu:12"], False),
 ])
 def test_texts_name_targets(text: str, names: list[str], auto: bool) -> None:
     found = request(text)
@@ -197,14 +198,33 @@ def test_texts_name_targets(text: str, names: list[str], auto: bool) -> None:
 
 
 @pytest.mark.parametrize("text", [
-    "", "cpu:", "accel:", "auto:", "auto", "gpu", "cpu,", ",cpu", "cpu,gpu", "numpy:",
+    "", "cpu:", "cpu:0", "cpu:1.5", "cpu:-1", "cpu:1000",
+    "accel:", "auto:", "auto", "gpu", "cpu,", ",cpu", "cpu,gpu", "numpy:",
     None, 3, b"cpu"])
 def test_other_texts_are_refused(text: Any) -> None:
     with pytest.raises(TargetError) as refusal:
         request(text)
     assert str(refusal.value) == (
-        f"Target must be accel:MACHINE, auto:MACHINE or cpu, numpy, or a list of targets, not "
-        f"{text!r}; a machine is a preset or a file")
+        f"Target must be accel:MACHINE, auto:MACHINE, cpu or cpu:THREADS, numpy, or a list of "
+        f"targets, not {text!r}; a machine is a preset or a file")
+
+
+def test_the_processor_is_named_once() -> None:
+    with pytest.raises(TargetError, match="^Target must name each of its targets once, not "):
+        request("cpu,cpu:2")
+
+
+def test_threads_of_the_processor_are_another_compilation() -> None:
+    """Also of one that is in the cache."""
+    net = Builder("net")
+    net.add_input("x", TensorType((512, 300), "float32"))
+    graph = net.finish([net.emit("exp", "exp", ["x"], "y")])
+    x = np.random.default_rng(0).standard_normal((512, 300)).astype(np.float32)
+    modules = [lockstep.compile(graph, target) for target in ("cpu", "cpu:2", "cpu", "cpu:2")]
+    found = [b"GOMP_parallel" in module.steps[0].compiled.steps[0].kernel.code
+             for module in modules]
+    assert found == [False, True, False, True]
+    assert len({module({"x": x})["y"].tobytes() for module in modules}) == 1
 
 
 @pytest.mark.parametrize("machine", ["tiny-1x4x4", Path("tiny-1x4x4")])

@@ -7,6 +7,7 @@ from compiler.cpu_gpu_backends.cpu.block_tiles import tile_blocks
 from compiler.cpu_gpu_backends.cpu.byte_groups import DOTS
 from compiler.cpu_gpu_backends.cpu.product_tiles import tile_products
 from compiler.cpu_gpu_backends.cpu.sums import ordered_sums
+from compiler.cpu_gpu_backends.cpu.threads import share_out
 from compiler.cpu_gpu_backends.cpu.tiles import SHORTEST_ROW, Vectors, tile_sums
 from compiler.ir import For, Program, Store, Update, Write, path_to, reads, walk_stmts
 from compiler.schedule import Schedule, reorder, split, vectorize
@@ -35,9 +36,11 @@ def schedule(program: Program, vectors: Vectors, plan: str | None = None) -> Pro
 def own_schedule(program: Program, vectors: Vectors) -> Schedule:
     """The schedule that we choose where nobody gives one."""
     if all(not isinstance(s, Write) or isinstance(s, Store) for s in walk_stmts(program.body)):
-        return map_by_vectors(program, vectors)
-    return (tile_blocks(program, vectors) or tile_products(program, vectors)
-            or tile_sums(program, vectors) or walk_rows(program))
+        chosen = map_by_vectors(program, vectors)
+    else:
+        chosen = (tile_blocks(program, vectors) or tile_products(program, vectors)
+                  or tile_sums(program, vectors) or walk_rows(program))
+    return share_out(chosen, vectors.threads)
 
 
 def map_by_vectors(program: Program, vectors: Vectors) -> Schedule:

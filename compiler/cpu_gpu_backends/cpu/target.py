@@ -33,17 +33,19 @@ class CpuTarget:
     share memory.
 
     Without `fusion` every operator is a group of its own. Schedules of groups come from `plans`.
+    `threads` share what takes long enough; results are the same for any number.
     """
 
     name: str = HOST
     fusion: bool = True
+    threads: int = 1
     plans: Plans = OWN
     arenas: Arenas = field(default_factory=Arenas, compare=False)
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the processor and its features."""
-        return digest([processor()])
+        """A hash of the processor and its features, and the number of threads."""
+        return digest([processor(), *([str(self.threads)] if self.threads > 1 else [])])
 
     def refusal(self, graph: Graph, node: Node) -> str | None:
         """None when the CPU takes the node, else the reason why not."""
@@ -75,14 +77,14 @@ class CpuTarget:
         kernel = None
         if not group.is_view:
             recipe = recipe_of(graph, group)
-            kernel = _kernel(recipe, self._plan(recipe))
+            kernel = _kernel(recipe, self._plan(recipe), self.threads)
         return GroupCode(group, kernel, graph.values[group.output])
 
     def _plan(self, recipe: Recipe) -> str | None:
         if self.plans is OWN:
             return None
         task = Task(self.fingerprint, digest(["group of the CPU", repr(recipe)]), str(recipe))
-        return self.plans.find(task, lambda: own_plan(recipe, _vectors()))
+        return self.plans.find(task, lambda: own_plan(recipe, _vectors(self.threads)))
 
 
 def lowered(graph: Graph) -> Graph:
@@ -95,23 +97,25 @@ def lowered(graph: Graph) -> Graph:
 
 def kernel_program(graph: Graph, group: Group) -> Program | None:
     """The scheduled program of a group for this processor; None for a view."""
-    return None if group.is_view else _program(recipe_of(graph, group), None)
+    return None if group.is_view else _program(recipe_of(graph, group), None, 1)
 
 
 @lru_cache(KERNELS)
-def _program(recipe: Recipe, plan: str | None) -> Program:
-    return group_program(recipe, _vectors(), plan)
+def _program(recipe: Recipe, plan: str | None, threads: int) -> Program:
+    return group_program(recipe, _vectors(threads), plan)
 
 
 @lru_cache(KERNELS)
-def _kernel(recipe: Recipe, plan: str | None) -> Kernel:
-    return build(_program(recipe, plan),
+def _kernel(recipe: Recipe, plan: str | None, threads: int) -> Kernel:
+    return build(_program(recipe, plan, threads),
                  contract=any(find(operation.op).contracts for operation in recipe.operations),
                  in_place=tuple(f"x{place}" for place in recipe.overwritable))
 
 
-def _vectors() -> Vectors:
+def _vectors(threads: int) -> Vectors:
     """The vectors of this processor: AVX-512, AVX2, else what every processor has."""
     if host().has("avx512f"):
-        return Vectors(16, 16, host().has("avx512vnni"))
-    return Vectors(8, 8, host().has("avxvnni")) if host().has("avx2") else Vectors(4, 8)
+        return Vectors(16, 16, host().has("avx512vnni"), threads)
+    if host().has("avx2"):
+        return Vectors(8, 8, host().has("avxvnni"), threads)
+    return Vectors(4, 8, threads=threads)

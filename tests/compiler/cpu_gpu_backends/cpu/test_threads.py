@@ -1,0 +1,61 @@
+"""Threads share what takes long enough, and change no bit."""
+
+import numpy as np
+import pytest
+
+from compiler import te
+from compiler.cpu_gpu_backends.cpu.schedule import own_schedule, schedule
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget
+from compiler.cpu_gpu_backends.cpu.threads import LEAST
+from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.graph import Builder, Graph, TensorType
+from compiler.ir import For, Program, lower, walk_stmts
+from compiler.schedule import Schedule
+from tests.support.float_graphs import inputs_of
+
+
+def shared(program: Program) -> list[tuple[int, int]]:
+    """Iterations and threads of loops that threads share."""
+    return [(s.extent, dict(s.annotations)["num_threads"]) for s in walk_stmts(program.body)
+            if isinstance(s, For) and s.kind == "parallel"]
+
+
+def network() -> Graph:
+    rng = np.random.default_rng(0)
+    net = Builder("net")
+    net.add_input("x", TensorType((1, 16, 30, 29), "float32"))
+    w = net.add_constant("w", rng.standard_normal((32, 16, 3, 3)).astype(np.float32))
+    m = net.add_constant("m", rng.standard_normal((29, 64)).astype(np.float32))
+    x = net.emit("conv2d", "conv", ["x", w], "c", strides=(1, 1), pads=(1, 1, 1, 1))
+    x = net.emit("matmul", "product", [net.emit("relu", "relu", [x], "r"), m], "p")
+    x = net.emit("tanh", "tanh", [x], "t")
+    return net.finish([net.emit("mean", "mean", [x], "y", axes=(2,), keepdims=0)])
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_results_are_the_same_to_the_bit(threads: int) -> None:
+    graph, inputs = network(), inputs_of(network())
+    alone, together = CpuTarget().compile(graph), CpuTarget(threads=threads).compile(graph)
+    assert together(inputs)["y"].tobytes() == alone(inputs)["y"].tobytes()
+    loops = [loop for step in together.steps if step.kernel for loop in shared(step.kernel.program)]
+    assert len(loops) >= 2 and {number for _, number in loops} == {threads}
+    assert all(extent >= threads for extent, _ in loops)
+    assert not any("GOMP" in text for text in alone.text)
+
+
+def test_only_long_loops_are_shared_and_only_what_is_independent() -> None:
+    x = te.placeholder((64, 1 << 15), "float32", "x")
+    short = te.compute((64,), lambda i: x[i, 0] * 2.0, "short")
+    scanned = te.scan(x.shape, lambda i: x[0, i], lambda s, t: te.compute(
+        (1 << 15,), lambda i: s[t - 1, i] * 0.5 + x[t, i], "next"), "scanned")
+    assert x.shape[0] < LEAST
+    for result in (short, scanned):
+        assert shared(own_schedule(lower([result], "f"), Vectors(8, 8, threads=2)).program) == []
+
+
+def test_a_plan_says_what_is_shared() -> None:
+    x = te.placeholder((64, 1 << 15), "float32", "x")
+    program = lower([te.compute(x.shape, lambda i, j: x[i, j] * 2.0, "y")], "f")
+    text = own_schedule(program, Vectors(8, 8, threads=2)).text()
+    assert shared(Schedule.replay(program, text).program) == [(64, 2)]
+    assert shared(schedule(program, Vectors(8, 8), text)) == [(64, 2)]
