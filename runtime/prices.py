@@ -9,7 +9,7 @@ import numpy as np
 
 from accel.figures.attribution import layer_ends
 from accel.mapping.borders import core, with_borders
-from accel.mapping.layers import MappedLayer
+from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.layout import (BLOCKED, BLOCKED_ROWS, LAST, PLAIN, PLAIN_ROWS, blocks_of,
                                   from_memory, to_memory)
 from accel.mapping.target import AccelTarget, CompiledSegment

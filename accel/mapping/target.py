@@ -19,7 +19,8 @@ from accel.mapping.allocate import allocate
 from accel.mapping.borders import core, layout_of, orders, with_borders
 from accel.mapping.forms import Forms
 from accel.mapping.interleave import halves, interleave
-from accel.mapping.layers import MappedLayer, build_layers, forms_of, refusal
+from accel.mapping.builders.layer import MappedLayer
+from accel.mapping.layers import build_layers, forms_of, refusal
 from accel.mapping.layout import blocks_of, stored_bytes, to_memory
 from accel.mapping.lowering import LoweringError, Room, TensorPlacement, lower
 from accel.mapping.operators.blocked import BlockedOperator, Blocks

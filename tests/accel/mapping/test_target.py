@@ -256,6 +256,6 @@ def test_a_program_has_nothing_that_memory_held_before(monkeypatch) -> None:
             remains[name] = packed[name]
         return remains
 
-    monkeypatch.setattr("accel.mapping.layers.pack_params", padded_with_remains)
+    monkeypatch.setattr("accel.mapping.builders.products.pack_params", padded_with_remains)
     program = AccelTarget(TINY).compile(graph).program
     assert program.image().tobytes() == clean.image().tobytes()

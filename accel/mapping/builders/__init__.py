@@ -1,0 +1,1 @@
+"""Nodes of an integer graph as layers, by the kind of operator."""

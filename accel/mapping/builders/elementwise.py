@@ -1,0 +1,150 @@
+"""What declared instructions of vector compute: elementwise operators, functions of rows, and
+places.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from accel.machine.machine import Machine
+from accel.mapping.builders.layer import MappedLayer, in_line, stage_of
+from accel.mapping.forms import Forms
+from accel.mapping.layout import blocks_of, pack_params
+from accel.mapping.lowering.nest import LoweringError
+from accel.mapping.operators import elementwise, places
+from accel.mapping.operators import rows as row_functions
+from accel.mapping.operators.blocked import Activation, Blocks
+from accel.mapping.row_selection import select_rows
+from accel.mapping.selection import Selection, note_of, select
+from accel.mapping.views import images, rows
+from compiler.graph.graph import Graph, Node
+
+__all__ = ["elementwise_layer", "elementwise_refusal", "place_layer", "place_refusal",
+           "row_function_layer", "row_function_refusal"]
+
+
+def elementwise_layer(node: Node, graph: Graph, known: Forms, machine: Machine) -> MappedLayer:
+    """Maps an operator to the instructions that compute it, a stage for each."""
+    blocks, result = blocks_of(machine.config), known[node.outputs[0]]
+    selection = select(machine, graph, node)
+    inputs = {leaf: known[value] for leaf, value in selection.inputs.items()}
+    _require_broadcast(graph, node, result, known, selection)
+    whole = inputs
+    if all((x.n, x.c, x.h, x.w) == (result.n, result.c, result.h, result.w)
+           for x in inputs.values()):
+        whole = {leaf: in_line(x, blocks) for leaf, x in inputs.items()}
+        if len({(x.n, x.w) for x in whole.values()}) > 1:
+            whole = inputs
+    first = next(iter(whole.values()))
+    seen = replace(first, plain=False) if whole is not inputs else result
+    operator = elementwise.elementwise(stage_of(node), whole, seen, selection.steps, blocks)
+    sources = [role for role in operator.stages if role in elementwise.SOURCES]
+    return MappedLayer(node, operator, dict(zip(sources, selection.inputs.values(), strict=True)),
+                       {**_parameters(graph, node, result, selection, blocks),
+                        **{role: selection.tables[buffer.name] for role, buffer
+                           in elementwise.tables_of(selection.steps).items()}},
+                       replace(result, plain=False),
+                       note=note_of(machine, graph, node, selection))
+
+
+def elementwise_refusal(graph: Graph, node: Node, element: str) -> str | None:
+    """Why tensors are none that instructions take, of the type `element`."""
+    computed = [value for value in node.inputs if value not in graph.constants]
+    if not computed:
+        return "all its inputs are constants"
+    for side, values in (("input", computed), ("result", node.outputs)):
+        for x in (graph.values[value] for value in values):
+            if x.dtype != element:
+                return f"its {side} is {x.dtype}; the accelerator has {element}"
+            if len(x.shape) < 2:
+                return f"its {side} has {len(x.shape)} dimensions; the accelerator takes 2 and more"
+    return None
+
+
+def _require_broadcast(graph: Graph, node: Node, result: Activation, known: Forms,
+                       selection: Selection) -> None:
+    """Refuses inputs that the result's images, or rows, do not repeat as they lie in memory."""
+    shape = graph.values[node.outputs[0]].shape
+    for value in selection.inputs.values():
+        x, own = known[value], graph.values[value].shape
+        if own == shape:
+            if (x.n, x.c, x.h, x.w) != (result.n, result.c, result.h, result.w):
+                raise LoweringError("its inputs lie in memory as images and as rows of matrices")
+            continue
+        form = images if result == images(shape) else rows
+        fits = (len(own) == len(shape) and replace(x, plain=False) == form(own)
+                and all(mine in (1, theirs) for mine, theirs in zip(
+                    (x.n, x.c, x.h, x.w), (result.n, result.c, result.h, result.w), strict=True)))
+        if not fits:
+            raise LoweringError(f"an input of shape {own} is repeated to {shape}; the accelerator "
+                                f"repeats images, channels, rows and columns")
+
+
+def _parameters(graph: Graph, node: Node, result: Activation, selection: Selection,
+                blocks: Blocks) -> dict[str, np.ndarray]:
+    """The records of each step that reads parameters, by role."""
+    shape = graph.values[node.outputs[0]].shape
+    axis = 1 if len(shape) == 4 and result == images(shape) else len(shape) - 1
+
+    def along(array: np.ndarray) -> np.ndarray:
+        if array.size != array.shape[axis]:
+            raise LoweringError(f"its constant of shape {array.shape} must be one number, or one "
+                                f"for each of {result.c} channels")
+        return array.reshape(-1)
+
+    constants = {leaf: along(array) for leaf, array in selection.constants.items()}
+    return {role: pack_params(*elementwise.record_of(step, constants), result.c, blocks)
+            for step, role in elementwise.parameters_of(selection.steps).items()}
+
+
+def row_function_layer(node: Node, graph: Graph, known: Forms, machine: Machine) -> MappedLayer:
+    """Maps a function of rows to the instructions that compute it, a stage for each."""
+    blocks, result = blocks_of(machine.config), known[node.outputs[0]]
+    selection = select_rows(machine, graph, node, blocks.channels)
+    x = in_line(known[node.inputs[0]], blocks)
+    operator = row_functions.row_function(stage_of(node), x, selection, blocks)
+    steps = [step for stage in selection.stages for step in stage.steps]
+    constants = {name: array.reshape(-1) for name, array in selection.constants.items()}
+    own = [name for name in dict.fromkeys(step.intrinsic.name for step in steps)
+           if name in machine.own]
+    return MappedLayer(
+        node, operator, {"x": node.inputs[0]},
+        {**{role: pack_params(*elementwise.record_of(step, constants), result.c, blocks)
+            for step, role in elementwise.parameters_of(steps).items()},
+         **{role: selection.tables[buffer.name]
+            for role, buffer in elementwise.tables_of(steps).items()}},
+        replace(result, plain=False),
+        note=f"by {', '.join(own)} on the accelerator; without: on the host" if own else "")
+
+
+def row_function_refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
+    """Why a function of rows does not read rows of int8."""
+    x = graph.values[node.inputs[0]]
+    if node.inputs[0] in graph.constants:
+        return "its input is a constant"
+    if (x.dtype, forms.blocks.element) != ("int8", "int8"):
+        return (f"its input is {x.dtype} on a machine of {forms.blocks.element}; functions of rows "
+                "are of int8")
+    lies = forms.stored.get(node.inputs[0])
+    if not isinstance(lies, Activation) or replace(lies, plain=False) != rows(x.shape):
+        return "its input lies in memory as images, not as rows"
+    return None
+
+
+def place_layer(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
+    """Maps the place of the greatest, or least, channel."""
+    x = known[node.inputs[0]]
+    operator = places.place(stage_of(node), in_line(x, blocks), node.op == "qargmax", blocks)
+    numbers, shifts = places.place_numbers(x, blocks), places.byte_shifts(blocks)
+    return MappedLayer(node, operator, {"x": node.inputs[0]}, {
+        "params": pack_params(numbers, 0, 0, len(numbers), blocks),
+        "params_1": pack_params(shifts, 0, 0, len(shifts), blocks)},
+        Activation(x.n, places.BYTES, x.h, x.w))
+
+
+def place_refusal(graph: Graph, node: Node) -> str | None:
+    """Why no instructions find a place."""
+    if node.attrs["axis"] != 1:
+        return f"it is along axis {node.attrs['axis']}; the accelerator takes channels"
+    x = graph.values[node.inputs[0]]
+    return None if x.dtype == "int8" else f"its input is {x.dtype}; places are found in int8"

@@ -1,0 +1,108 @@
+"""A layer of the accelerator: what a node of an integer graph, or a part of one, becomes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from accel.mapping.forms import Forms
+from accel.mapping.layout import pack_elements, stored_bytes
+from accel.mapping.operators import blocked
+from accel.mapping.operators.blocked import Activation, BlockedOperator, Blocks, Quantization
+from accel.mapping.views import Stored, View
+from compiler.graph.graph import Graph, Node
+
+__all__ = ["Builder", "MappedLayer", "in_line", "leading_refusal", "quantization_of",
+           "rows_within", "stage_of"]
+
+
+@dataclass(frozen=True)
+class MappedLayer:
+    """One node, or a part of it that writes some of its result, ready to be scheduled.
+
+    Parameters
+    ----------
+    operator : the stages that compute it.
+    inputs : the role of each activation that it reads, with the value's name in the graph.
+    constants : the role of each constant, with its packed bytes.
+    macs : useful multiply-accumulates.
+    part : which part; "" when the layer is the whole node.
+    offset, pitches : where a part writes: elements from the start of the result, and the distance
+        in elements of neighbours in each dimension of the operator's output.
+    bounds : where the written channels or rows end within a block, as in `TensorPlacement`.
+    views : strides, by role, of inputs that are neither images nor rows.
+    note : what the user should know about how it is computed.
+    """
+
+    node: Node
+    operator: BlockedOperator
+    inputs: Mapping[str, str]
+    constants: Mapping[str, np.ndarray]
+    result: Stored
+    macs: int = 0
+    part: str = ""
+    offset: int = 0
+    pitches: tuple[int, ...] = ()
+    bounds: tuple[tuple[int, int, int], ...] = ()
+    views: Mapping[str, View] = field(default_factory=dict)
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.node.name}:{self.part}" if self.part else self.node.name
+
+    def size(self, *roles: str) -> int:
+        """The bytes of these tensors in memory."""
+        stages, bits = self.operator.stages, self.operator.weight_bits
+        return sum(stages[role].buffer.size_bytes * (bits if role == "w" else 8) // 8
+                   for role in roles)
+
+    def stored(self, role: str) -> np.ndarray:
+        """The bytes of a constant in memory."""
+        array, bits = self.constants[role], self.operator.weight_bits
+        return pack_elements(array, bits) if role == "w" and bits < 8 else stored_bytes(array)
+
+
+Builder = Callable[[Node, Graph, Forms, Blocks], MappedLayer | tuple[MappedLayer, ...]]
+
+
+def quantization_of(node: Node) -> Quantization:
+    """The zero point of a node's result, and its bounds."""
+    return Quantization(node.attrs["zp"], node.attrs["lo"], node.attrs["hi"])
+
+
+def stage_of(node: Node) -> str:
+    """The node's name as a prefix of identifiers."""
+    return "".join(c if c.isalnum() else "_" for c in node.name)
+
+
+def in_line(x: Activation, blocks: Blocks) -> Activation:
+    """Turns images of one pixel into the pixels of one row, so a tile can hold many of them."""
+    if (x.h, x.w) != (1, 1) or (x.plain and blocks.batch > 1):
+        return x
+    return Activation(blocks.batch, x.c, 1, -(-x.n // blocks.batch), x.plain)
+
+
+def rows_within(operator: BlockedOperator, z: View, blocks: Blocks,
+                 padded: bool) -> dict[str, Any]:
+    """Pitches of the rows of matrices in memory, and where they end unless they are `padded`."""
+    *around, rows, elements = z.strides
+    elements = 1 if padded else elements        # padding lies beside an only element
+    several = [stride for stride, extent in zip(around, z.shape, strict=False) if extent > 1]
+    bounds = ((-2, -1, z.shape[-1]), (-4, -3, z.shape[-2]))
+    reach = (operator.output.shape[-2] * blocks.block_out,
+             operator.output.shape[-4] * blocks.batch)
+    return {"pitches": (*(several or [0]), 0, rows * blocks.batch, rows,
+                        elements * blocks.block_out, elements),
+            "bounds": () if padded else tuple(
+                bound for bound, size in zip(bounds, reach, strict=True) if bound[2] < size)}
+
+
+def leading_refusal(graph: Graph, node: Node) -> str | None:
+    """Why a product, or a concatenation of rows, has too many dimensions."""
+    leading = [extent for extent in graph.values[node.outputs[0]].shape[:-2] if extent > 1]
+    if len(leading) > len(blocked.AROUND):
+        return (f"it has {len(leading)} leading dimensions; the accelerator takes "
+                f"{len(blocked.AROUND)}")
+    return None

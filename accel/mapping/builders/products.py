@@ -1,0 +1,210 @@
+"""Products on the array, or on vector: convolutions, dense layers, products of matrices."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from accel.mapping.builders.layer import (MappedLayer, in_line, quantization_of, rows_within,
+                                          stage_of)
+from accel.mapping.forms import Forms
+from accel.mapping.grouping import Grouped, grouped
+from accel.mapping.layout import pack_params, pack_weights, pack_windows
+from accel.mapping.lowering.nest import LoweringError
+from accel.mapping.operators import blocked, convolutions, products
+from accel.mapping.operators.blocked import Activation, BlockedOperator, Blocks, Window
+from accel.mapping.operators.convolutions import ConvolutionForm
+from accel.mapping.operators.products import Planes
+from accel.mapping.operators.transposed import Phases, phases
+from accel.mapping.views import View
+from accel.mapping.weights import in_entries
+from compiler.graph.graph import Graph, Node
+from compiler.ops.arithmetic import PARAM
+from compiler.te import bits, numpy_dtype
+from compiler.tensorize import Intrinsic
+
+__all__ = ["convolution", "dense", "depthwise", "matrix_product", "transposed_convolution"]
+
+
+def convolution(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
+    """Maps a convolution, of groups too."""
+    x, weights = known[node.inputs[0]], graph.constants[node.inputs[1]]
+    window = Window(weights.shape[2:], node.attrs["strides"], node.attrs["pads"],
+                    node.attrs.get("dilations", (1, 1)))
+    whole = grouped(weights, node.attrs.get("group", 1), blocks)
+    pad_value, channels = node.attrs["pad_value"], len(weights)
+    if whole.groups == 1:
+        dense = whole.weights[0, :channels, :x.c]
+        layer = _products(node, graph, x, dense, window, pad_value, blocks)
+    else:
+        bias = graph.constants[node.inputs[2]]
+        layer = _of_form(node, graph, x, window, blocks, [(whole, bias)], (1, 1))
+    macs = x.n * int(np.prod(window.outputs(x))) * weights.size
+    return replace(layer, macs=macs, note=whole.note)
+
+
+def _of_form(node: Node, graph: Graph, x: Activation, window: Window, blocks: Blocks,
+             kernels: Sequence[tuple[Grouped, np.ndarray]], phases: tuple[int, int]) -> MappedLayer:
+    """Maps a convolution with groups or phases, each with its weights and its bias."""
+    mult, shift = (graph.constants[value] for value in node.inputs[3:5])
+    channels, first = len(mult), kernels[0][0]
+    form = ConvolutionForm(first.groups, first.diagonal, phases)
+    weights, blocks = in_entries(np.stack([weights.packed(blocks) for weights, _ in kernels]),
+                                 blocks)
+    operator = convolutions.convolution(
+        stage_of(node), x, channels, window, node.attrs["pad_value"], quantization_of(node), blocks,
+        form)
+    params = np.array([pack_params(bias, mult, shift, channels, blocks) for _, bias in kernels],
+                      numpy_dtype(PARAM))
+    return MappedLayer(node, operator, {"x": node.inputs[0]}, {"w": weights, "params": params},
+                       Activation(x.n, channels, *window.outputs(x)))
+
+
+def transposed_convolution(node: Node, graph: Graph, known: Forms,
+                            blocks: Blocks) -> tuple[MappedLayer, ...]:
+    """One layer for each pair of row phases and column phases that see one window."""
+    sizes = graph.values[node.outputs[0]].shape[2:]
+    kernel = graph.constants[node.inputs[1]].shape[2:]
+    rows, columns = (phases(*axis) for axis in zip(
+        sizes, kernel, node.attrs["strides"], node.attrs["pads"][:2],
+        node.attrs.get("dilations", (1, 1)), strict=True))
+    first, *others = (_part(node, graph, known[node.inputs[0]], sizes, down, across, blocks)
+                      for down, across in product(rows, columns))
+    return (first, *others) if others else (replace(first, part=""),)
+
+
+def _part(node: Node, graph: Graph, x: Activation, sizes: tuple[int, ...], down: Phases,
+          across: Phases, blocks: Blocks) -> MappedLayer:
+    """Maps some phases of a transposed convolution to one convolution."""
+    weights, bias = (graph.constants[value] for value in node.inputs[1:3])
+    outputs = (down.outputs, across.outputs)
+    window = Window((down.kernel, across.kernel), (1, 1), (down.before, across.before, 0, 0),
+                    (down.dilation, across.dilation))
+    after = (extent - 1 + reach - size - before for extent, reach, size, before
+             in zip(outputs, window.reach, (x.h, x.w), window.pads[:2], strict=True))
+    window = replace(window, pads=(*window.pads[:2], *after))
+    kernels, taps = [], 0
+    for tall, wide in product(down.taps, across.taps):
+        kernel = np.zeros((*weights.shape[:2], *window.kernel), weights.dtype)
+        if tall and wide:
+            kernel[...] = weights[:, :, tall][..., wide]
+            taps += len(tall) * len(wide)
+        whole = grouped(kernel, node.attrs.get("group", 1), blocks)
+        kernels.append((whole, _bias_of_phase(node, weights, bias, kernel)))
+    layer = _of_form(node, graph, x, window, blocks, kernels, (len(down.taps), len(across.taps)))
+    result = Activation(x.n, len(weights), sizes[0], sizes[1])
+    pixels = x.n * down.outputs * across.outputs
+    return replace(layer, result=result, part=f"{down.first},{across.first}",
+                   macs=pixels * taps * len(weights) * weights.shape[1],
+                   note=kernels[0][0].note, **_pitches(node, layer.operator, result, down, across,
+                                                     blocks))
+
+
+def _bias_of_phase(node: Node, weights: np.ndarray, bias: np.ndarray,
+                   kernel: np.ndarray) -> np.ndarray:
+    """The bias, plus the products of the other phases' taps with the padding between pixels."""
+    total, mine = (w.sum(axis=(1, 2, 3), dtype=np.int64) for w in (weights, kernel))
+    total_bias = bias + node.attrs["pad_value"] * (total - mine)
+    if np.any(total_bias != total_bias.astype(np.int32)):
+        raise LoweringError("Bias of every phase must fit int32")
+    return total_bias.astype(np.int32)
+
+
+def _pitches(node: Node, operator: BlockedOperator, result: Activation, down: Phases,
+             across: Phases, blocks: Blocks) -> dict[str, Any]:
+    """Offset and pitches of the phases' pixels among those of the result."""
+    (sh, sw), (*_, batch, channels) = node.attrs["strides"], result.stored_shape(blocks)
+    column = batch * channels
+    row = result.w * column
+    block = operator.output.shape[-2] * blocks.block_out
+    apart = {"n": result.h * row, "y": sh * row, "p": row, "x": sw * column, "q": column,
+             "b": channels, "g": block, "c": blocks.block_out, "o": 1}
+    return {"offset": down.first * row + across.first * column,
+            "pitches": tuple(apart[axis] for axis in operator.axes["output"])}
+
+
+def dense(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
+    """Maps a dense layer to a convolution whose kernel is the whole image, so a flattened image
+    keeps its layout. Images of one pixel become pixels of one image and share the weights that a
+    tile loads.
+    """
+    x, matrix = known[node.inputs[0]], graph.constants[node.inputs[1]]
+    weights = matrix.reshape(len(matrix), x.c, x.h, x.w)
+    layer = _products(node, graph, in_line(x, blocks), weights, Window((x.h, x.w)), 0, blocks)
+    return replace(layer, result=Activation(x.n, len(matrix), 1, 1), macs=x.n * weights.size)
+
+
+def _products(node: Node, graph: Graph, x: Activation, weights: np.ndarray, window: Window,
+              pad_value: int, blocks: Blocks) -> MappedLayer:
+    channels, (height, width) = len(weights), window.outputs(x)
+    packed = blocked.packed_blocks(x, window, blocks) > 0
+    form = blocked.packed_convolution if packed else blocked.convolution
+    w = pack_windows(weights, blocks) if packed else pack_weights(weights, x, blocks)
+    w, blocks = in_entries(w, blocks)
+    operator = form(stage_of(node), x, channels, window, pad_value, quantization_of(node), blocks)
+    bias, mult, shift = (graph.constants[v] for v in node.inputs[2:5])
+    params = pack_params(bias, mult, shift, channels, blocks)
+    return MappedLayer(node, operator, {"x": node.inputs[0]}, {"w": w, "params": params},
+                       Activation(x.n, channels, height, width),
+                       x.n * height * width * weights.size)
+
+
+def depthwise(node: Node, graph: Graph, known: Forms, blocks: Blocks,
+               body: Intrinsic) -> MappedLayer:
+    """Maps a depthwise convolution to an instruction of vector."""
+    x, (weights, bias, mult, shift) = known[node.inputs[0]], (graph.constants[value]
+                                                              for value in node.inputs[1:5])
+    window = Window(weights.shape[2:], node.attrs["strides"], node.attrs["pads"],
+                    node.attrs.get("dilations", (1, 1)))
+    operator = blocked.depthwise(stage_of(node), x, window, node.attrs["pad_value"],
+                                 quantization_of(node), blocks, body)
+    channels = len(weights)
+    taps = np.array([pack_params(tap, 0, 0, channels, blocks)
+                     for tap in weights.reshape(channels, -1).T], numpy_dtype(PARAM))
+    taps = taps.swapaxes(0, 1).reshape(-1, *window.kernel, blocks.block_out)
+    return MappedLayer(node, operator, {"x": node.inputs[0]},
+                       {"params_taps": taps,
+                        "params": pack_params(bias, mult, shift, channels, blocks)},
+                       Activation(x.n, channels, *window.outputs(x)),
+                       x.n * int(np.prod(window.outputs(x))) * weights.size,
+                       note=f"by {body.name}")
+
+
+def matrix_product(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
+    x, y, z = (known.view(value) for value in (*node.inputs, *node.outputs))
+    if x is None or y is None or z is None:
+        raise LoweringError("batches of images are no rows of matrices")
+    x, y, z = _one_matrix(x, y, z)
+    a, b, shape, trans_b = x.shape, y.shape, z.shape, bool(node.attrs["trans_b"])
+    planes = Planes(a[-1], node.attrs.get("a_zp", 0), node.attrs.get("b_zp", 0))
+    _check_planes(planes, blocks)
+    operator = products.matrix_product(stage_of(node), a, b, trans_b, planes,
+                                               quantization_of(node), blocks)
+    bias = node.attrs["bias"] + planes.bias(blocks)
+    params = pack_params(bias, node.attrs["mult"], node.attrs["shift"], shape[-1], blocks)
+    result = known.stored[node.outputs[0]]
+    padded = isinstance(result, Activation) and not result.plain
+    return MappedLayer(node, operator, {"x": node.inputs[0], "y": node.inputs[1]},
+                       {"params": params}, result, math.prod(shape) * a[-1], views={"x": x, "y": y},
+                       **rows_within(operator, z, blocks, padded))
+
+
+def _one_matrix(a: View, b: View, z: View) -> tuple[View, View, View]:
+    """Merge all rows of `a` into one matrix where all meet the same `b` and strides allow it."""
+    if math.prod(b.shape[:-2]) == 1 and len(a.shape) > 2:
+        flat = [view.reshaped((math.prod(view.shape[:-1]), view.shape[-1])) for view in (a, z)]
+        matrix = b.reshaped(b.shape[-2:])
+        if flat[0] and flat[1] and matrix:
+            return flat[0], matrix, flat[1]
+    return a, b, z
+
+
+def _check_planes(planes: Planes, blocks: Blocks) -> None:
+    worst = 128 * 128 * planes.count * planes.blocks(blocks) * blocks.block_in
+    most = 2**(min(bits(blocks.accumulator), 32) - 1)
+    if worst + abs(planes.bias(blocks)) >= most:
+        raise LoweringError(f"its accumulator could reach {worst} with the zero points "
+                            f"{planes.a_zp} and {planes.b_zp}, beyond {most - 1}")
