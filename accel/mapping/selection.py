@@ -227,10 +227,11 @@ def _table(name: str, graph: Graph, value: str) -> np.ndarray:
 def leaf_of_constant(name: str, array: np.ndarray, constants: dict[str, np.ndarray], dtype: str
                      ) -> Expr:
     """A constant of each channel, noted in `constants`, as a leaf of the narrowest type that holds
-    it, converted to `dtype`.
+    it, converted to `dtype`, which has all numbers of that type.
     """
     constants[name] = array
-    narrow = next((dtype for dtype in _STORED
-                   if np.iinfo(dtype).min <= array.min() and array.max() <= np.iinfo(dtype).max),
+    ends = np.array([array.min(), array.max()])
+    narrow = next((stored for stored in _STORED
+                   if np.can_cast(stored, dtype) and (ends.astype(stored) == ends).all()),
                   array.dtype.name)
     return Cast(leaf(name, narrow, CONSTANTS), dtype)

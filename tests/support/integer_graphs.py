@@ -119,15 +119,15 @@ class Net:
     def rescale(self, x: str) -> str:
         return self.add_node("qrescale", x, bias=-9, mult=45678, shift=15, **self._clamp())
 
-    def affine(self, x: str, axis: int = 1, factor: bool = False) -> str:
-        """Factors have both signs."""
-        count, wide = self.values[x].shape[axis], 127 if factor else 1
+    def affine(self, x: str, axis: int = 1, factors: tuple[int, int] | None = None) -> str:
+        """`factors`: the least and the greatest one."""
+        count, wide = self.values[x].shape[axis], 127 if factors else 1
         bias = self.rng.integers(-90, 90, count) * self.steps * wide
         parameters = [bias.astype(np.int32),
                       self.rng.integers(1 << 15, 1 << 16, count).astype(np.int32),
-                      np.full(count, 23 if factor else 16, np.int32)]
-        if factor:
-            parameters.append(self.rng.integers(-128, 128, count).astype(np.int8))
+                      np.full(count, 23 if factors else 16, np.int32)]
+        if factors:
+            parameters.append(self.rng.integers(*factors, count, endpoint=True).astype(np.int8))
         return self.add_node("qaffine", x, *map(self.constant, parameters), axis=axis,
                              **self._clamp())
 

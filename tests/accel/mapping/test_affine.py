@@ -11,9 +11,14 @@ from tests.support.integer_graphs import Net, assert_right, assert_simulators_ag
 from tests.support.machines import LONG, MACHINES, TINY
 
 
-def network(element: str, factor: bool, *shape: int, axis: int = 1) -> tuple[Net, Graph]:
+SIGNED = (-128, 127)
+FACTORS = pytest.mark.parametrize("factors", [None, SIGNED, (1, 127)])
+
+
+def network(element: str, factors: tuple[int, int] | None, *shape: int, axis: int = 1
+            ) -> tuple[Net, Graph]:
     net = Net(5, element=element)
-    return net, net.graph(net.affine(net.input(*shape), axis, factor))
+    return net, net.graph(net.affine(net.input(*shape), axis, factors))
 
 
 def names(machine: Machine, words: np.ndarray) -> list[str]:
@@ -22,33 +27,32 @@ def names(machine: Machine, words: np.ndarray) -> list[str]:
             if name not in ("load", "store", "finish")]
 
 
-@pytest.mark.parametrize(("factor", "wanted"), [(False, ["requantize"]),
-                                                (True, ["mul", "requantize"])])
-def test_images_on_every_simulator(factor: bool, wanted: list[str]) -> None:
+@pytest.mark.parametrize(("factors", "wanted"), [(None, ["requantize"]),
+                                                 (SIGNED, ["mul", "requantize"])])
+def test_images_on_every_simulator(factors: tuple[int, int] | None, wanted: list[str]) -> None:
     """Channels end within a block."""
-    net, graph = network("int8", factor, 2, 9, 3, 5)
+    net, graph = network("int8", factors, 2, 9, 3, 5)
     program = assert_right(TINY, graph, net.samples())
     assert names(TINY, program.words) == wanted
-    assert not any("wgt" in str(layer) for layer in program.layers)
     assert_simulators_agree(TINY, program, net.samples())
 
 
 @pytest.mark.parametrize("name", ["2x8x8", "1x32x16"])
-@pytest.mark.parametrize("factor", [False, True])
-def test_rows_of_matrices(name: str, factor: bool) -> None:
-    net, graph = network("int8", factor, 2, 5, 21, axis=2)
+@FACTORS
+def test_rows_of_matrices(name: str, factors: tuple[int, int] | None) -> None:
+    net, graph = network("int8", factors, 2, 5, 21, axis=2)
     program = assert_right(MACHINES[name], graph, net.samples())
     assert "gemm" not in names(MACHINES[name], program.words)
 
 
-@pytest.mark.parametrize("factor", [False, True])
-def test_other_types(factor: bool) -> None:
+@FACTORS
+def test_other_types(factors: tuple[int, int] | None) -> None:
     """Activations of 16 bits, and accumulators of 16 and 48."""
-    net, graph = network("int16", factor, 1, 6, 4, 3)
+    net, graph = network("int16", factors, 1, 6, 4, 3)
     assert_right(LONG, graph, net.samples())
     for accumulator in ("int16", "int48"):
         machine = Machine(TINY.config, instructions(accumulator=accumulator))
-        net, graph = network("int8", factor, 1, 6, 4, 3)
+        net, graph = network("int8", factors, 1, 6, 4, 3)
         program = assert_right(machine, graph, net.samples())
         assert "gemm" not in names(machine, program.words)
 
@@ -58,5 +62,5 @@ def test_it_stands_between_layers() -> None:
     net = Net(2)
     x = net.conv(net.input(1, 3, 8, 7), 10, pads=(1, 1, 1, 1))
     y = net.max_pool(net.affine(x))
-    graph = net.graph(net.dense(net.flatten(net.affine(y, factor=True)), 5))
+    graph = net.graph(net.dense(net.flatten(net.affine(y, factors=SIGNED)), 5))
     assert_right(TINY, graph, net.samples())

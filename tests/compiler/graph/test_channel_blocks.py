@@ -165,7 +165,7 @@ def test_quantized_channels_of_any_number(channels: int) -> None:
     net = IntegerNet(channels)
     x = net.conv(net.input(2, 5, 6, 7), channels, strides=(2, 1), dilations=(1, 2))
     x = net.add(net.conv(net.affine(x), channels, (1, 1), group=channels),
-                net.affine(x, factor=True))
+                net.affine(x, factors=(-128, 127)))
     x = net.conv_transpose(net.rescale(x), 3, pad_value=-11)
     ops = blocked_bytes(net, x, net.conv_transpose(x, 4, (3, 3)))
     assert sum("blocks" in op for op in ops) == 3 and "qconvtranspose2d" in ops
