@@ -1,13 +1,16 @@
 """How fast is a network on the host, beside ONNX Runtime and OpenVINO?
 
-    python -m bench.cpu [NAME ...] [--dtypes float32,int8] [--threads N] [--rounds N] [--json FILE]
+    python -m bench.cpu [NAME ...] [--operators] [--dtypes float32,int8] [--threads N]
+                        [--rounds N] [--json FILE]
 
 Each network of `examples.zoo` (all but ResNet-34 unless told; images of 224 x 224) runs in turns
 with the peers that are installed (ONNX Runtime by the extra `test`, OpenVINO by the extra `peers`),
 so that other load on the machine affects all alike; a sample takes at least 2 ms. Medians of the
 process's processor time and of wall time. Prints a line for each network and type, and ``name
 value`` lines: ``cpu_NETWORK_DTYPE_over_PEER``, the ratio of processor times, and
-``cpu_DTYPE_over_PEER``, the geometric mean over the networks. ``--json`` writes rows of network,
+``cpu_DTYPE_over_PEER``, the geometric mean over the networks. With ``--operators`` the names are
+those of `bench.cpu_operators`, all of them unless told, and ``cpu_operators_DTYPE_over_PEER`` is
+the largest ratio. ``--json`` writes rows of network,
 dtype, threads, ours_ms, peer, peer_ms, ratio (of processor time), ours_wall_ms, peer_wall_ms, and
 `share`, the share of the multiply-accumulates' time at the peak rate that is measured in the same
 run.
@@ -34,8 +37,9 @@ import numpy as np
 import onnx
 
 import lockstep
+from bench.cpu_operators import OPERATORS, operator_model
 from compiler import te
-from compiler.cpu_gpu_backends.llvm import build, set_threads
+from compiler.cpu_gpu_backends.llvm import build, host
 from compiler.native import processor
 from compiler.quantize import quantize_ranges
 from compiler.schedule import Schedule
@@ -68,21 +72,22 @@ class CpuRow:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=NAMES, metavar="NAME",
-                        help=f"of {', '.join(NAMES)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}")
+    parser.add_argument("--operators", action="store_true",
+                        help="single operators, not networks")
     parser.add_argument("--dtypes", default="float32,int8", help="default float32,int8")
     parser.add_argument("--threads", type=int, default=1, help="default 1")
     parser.add_argument("--rounds", type=int, default=20, help="default 20")
     parser.add_argument("--json", type=Path, metavar="FILE", help="rows for scripts")
     args = parser.parse_args()
-    set_threads(args.threads)
+    measured = _operator if args.operators else _network
     named = re.search(r"model name\s*:\s*(.*?)(?=flags|$)", processor())
     name = named[1].strip() if named else "a processor without a name"
     print(f"{name}: {peak_gflops():.1f} GFLOP/s at most, float32, one thread", flush=True)
     rows, wrong = [], 0
-    for name in args.names:
+    for name in args.names or (OPERATORS if args.operators else NAMES):
         for dtype in args.dtypes.split(","):
-            found, agrees = _measured(name, dtype, args.threads, args.rounds)
+            found, agrees = measured(name, dtype, args.threads, args.rounds)
             rows += found
             wrong += not agrees
             _print(found, agrees)
@@ -91,6 +96,9 @@ def main() -> int:
     for dtype in args.dtypes.split(","):
         for peer in dict.fromkeys(row.peer for row in rows):
             ratios = [row.ratio for row in rows if (row.dtype, row.peer) == (dtype, peer)]
+            if args.operators:
+                print(f"cpu_operators_{dtype}_over_{peer} {max(ratios):.3f}")
+                continue
             print(f"cpu_{dtype}_over_{peer} {exp(sum(map(log, ratios)) / len(ratios)):.3f}")
     if args.json:
         args.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
@@ -100,17 +108,37 @@ def main() -> int:
 def _print(rows: Sequence[CpuRow], agrees: bool) -> None:
     first = rows[0]
     peers = "  ".join(f"{row.peer} {row.peer_ms:9.3f} ratio {row.ratio:5.2f}" for row in rows)
-    print(f"{first.network:13} {first.dtype:8} ours {first.ours_ms:9.3f} ms  {peers}  share "
+    print(f"{first.network:30} {first.dtype:8} ours {first.ours_ms:9.3f} ms  {peers}  share "
           f"{first.share:4.0%}{'' if agrees else '  OUTPUTS DIFFER'}", flush=True)
 
 
-def _measured(name: str, dtype: str, threads: int, rounds: int) -> tuple[list[CpuRow], bool]:
+Measured = tuple[list[CpuRow], bool]
+
+
+def _network(name: str, dtype: str, threads: int, rounds: int) -> Measured:
     net = zoo.network(name, None if name in OF_ITS_OWN else 224)
     filled = zoo.fill(net)
     model = zoo.float_model(net, filled)
     if dtype == "int8":
         model = quantize_ranges(model, filled.ranges)
-    module, peers = lockstep.compile(model, "cpu"), _peers(model, threads)
+    return _measured(name, dtype, model, sum(net.macs()), threads, rounds)
+
+
+def _operator(name: str, dtype: str, threads: int, rounds: int) -> Measured:
+    model = operator_model(name)
+    if dtype == "int8":
+        rng = np.random.default_rng(1)
+        samples = [{value.name: rng.standard_normal([
+            side.dim_value for side in value.type.tensor_type.shape.dim], np.float32)
+            for value in model.graph.input} for _ in range(2)]
+        model = lockstep.quantize(model, samples).model
+    return _measured(name, dtype, model, 0, threads, rounds)
+
+
+def _measured(name: str, dtype: str, model: onnx.ModelProto, macs: int, threads: int,
+              rounds: int) -> Measured:
+    module = lockstep.compile(model, "cpu" if threads == 1 else f"cpu:{threads}")
+    peers = _peers(model, threads)
     rng = np.random.default_rng(0)
     inputs = {value: rng.standard_normal(module.graph.values[value].shape, np.float32)
               for value in module.graph.inputs}
@@ -120,7 +148,6 @@ def _measured(name: str, dtype: str, threads: int, rounds: int) -> tuple[list[Cp
     runs: dict[str, Run] = {"ours": lambda: module(inputs)}
     runs |= {peer: lambda run=run: run(inputs) for peer, run in peers.items()}
     cpu, wall = _medians(runs, rounds)
-    macs = sum(net.macs())
     return [CpuRow(name, dtype, threads, cpu["ours"] * 1e3, peer, cpu[peer] * 1e3,
                    cpu["ours"] / cpu[peer], wall["ours"] * 1e3, wall[peer] * 1e3,
                    2e-9 * macs / peak_gflops() / cpu["ours"]) for peer in peers], agrees
@@ -190,7 +217,7 @@ def peak_gflops() -> float:
     """Products and sums of float32 a second, in vectors that stay in registers: of a small product
     of matrices that is added to itself many times, the best of many runs.
     """
-    rows, columns, depth, times = 14, 16, 64, 500
+    rows, columns, depth, times = 14 if host().has("avx512f") else 6, 16, 64, 500
     a, b = te.placeholder((depth, rows), "float32", "a"), te.placeholder((depth, columns),
                                                                         "float32", "b")
     r, k = te.reduce_axis(times, "r"), te.reduce_axis(depth, "k")

@@ -12,6 +12,7 @@ import lockstep
 import runtime
 from accel.machine.config import preset
 from accel.machine.machine import Machine
+from compiler.cpu_gpu_backends.cpu.segment import HostSegment
 from compiler.graph import Builder, Graph, Node, TensorType, evaluate
 from compiler.graph.partition import Copy, Segment
 from compiler.target import CannotCompile, Compiled, Executable, Outcome, Row, Target, plain
@@ -221,8 +222,11 @@ def test_threads_of_the_processor_are_another_compilation() -> None:
     graph = net.finish([net.emit("exp", "exp", ["x"], "y")])
     x = np.random.default_rng(0).standard_normal((512, 300)).astype(np.float32)
     modules = [lockstep.compile(graph, target) for target in ("cpu", "cpu:2", "cpu", "cpu:2")]
-    found = [b"GOMP_parallel" in module.steps[0].compiled.steps[0].kernel.code
-             for module in modules]
+    found = []
+    for module in modules:
+        host = module.steps[0].compiled
+        assert isinstance(host, HostSegment) and host.steps[0].kernel
+        found.append(b"GOMP_parallel" in host.steps[0].kernel.code)
     assert found == [False, True, False, True]
     assert len({module({"x": x})["y"].tobytes() for module in modules}) == 1
 

@@ -89,8 +89,10 @@ def best_tile(pixels: int, blocks: int, vectors: Vectors, grouped: bool = False)
         cycles = max(sums, loads, 8)
         return -(-pixels // tile.pixels) * tile.pixels / pixels * (cycles + 1) / sums
 
-    registers = 2 * vectors.registers - 8 if grouped and vectors.sums_bytes else (
-        vectors.registers - 2)
+    if grouped and vectors.sums_bytes:
+        registers = 2 * vectors.registers - 8
+    else:               # words of bytes are widened in four more
+        registers = vectors.registers - (6 if grouped else 2)
     most = max(1, registers * vectors.lanes // LANES)
     candidates = [BlockTile(b, p) for b in range(1, blocks + 1) if blocks % b == 0 and b <= most
                   for p in range(1, min(pixels, most // b) + 1)]

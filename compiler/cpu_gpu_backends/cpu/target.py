@@ -117,5 +117,5 @@ def _vectors(threads: int) -> Vectors:
     if host().has("avx512f"):
         return Vectors(16, 16, host().has("avx512vnni"), threads)
     if host().has("avx2"):
-        return Vectors(8, 8, host().has("avxvnni"), threads)
+        return Vectors(8, 14, host().has("avxvnni"), threads)
     return Vectors(4, 8, threads=threads)
