@@ -33,13 +33,14 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.fuzz_kinds import ANY, INPUTS, KINDS, RESULT, SAME, WANTED, Case, sound_files
+from bench.fuzz_kinds import ANY, GEOMETRY, INPUTS, KINDS, RESULT, SAME, WANTED, Case, sound_files
 from bench.isolated import Ended, Limits, isolated
 from bench.onnx_mutations import MODEL
 from bench.peers import compared, difference
 
 __all__ = ["OUTCOMES", "Verdict", "fuzz", "judge", "main", "replay"]
 
+DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits-int8.onnx"
 NETWORK_BYTES = 1 << 28
 MEMORY = NETWORK_BYTES + (1 << 30)
 LONGEST_LINE = 2000
@@ -208,9 +209,16 @@ def _required(arguments: Sequence[str], folder: Path) -> None:
 
 
 def _import() -> None:
-    """Imports the modules that commands need, so that every copy has them."""
+    """Imports the modules that commands need, and builds and loads the simulators, so that every
+    copy has them: building takes longer than a case may.
+    """
     for name in COMMANDS:
         importlib.import_module(name)
+    import lockstep
+
+    module = lockstep.compile(DIGITS, f"accel:{GEOMETRY}", sim="cycle")
+    module({name: np.zeros(module.graph.values[name].shape, np.float32)
+            for name in module.graph.inputs})
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -14,7 +14,11 @@ from bench.onnx_mutations import DIGITS
 from bench.real_models import Figures, decibels, difference, main, measure, tables
 from bench.real_networks import BY_NAME, Network, Sample, overlap, same_boxes, same_text
 from bench.real_peer import Peer, in_float, is_int8, quantized_by_onnx_runtime
+from compiler.cpu_gpu_backends.llvm import host
 from compiler.quantize import quantize
+
+SUMS_BYTES = host().has("avx512vnni") or host().has("avxvnni") or host().has("dotprod")
+"""Else ONNX Runtime adds two products of bytes in 16 bits, which saturate."""
 
 DIGITS_FLOAT = DIGITS.with_name("digits-float.onnx")
 
@@ -42,7 +46,7 @@ def test_a_small_network_is_measured(figures: Figures) -> None:
     assert figures.failed == {}
     assert figures.float_is_right and not figures.refused and not figures.fails
     assert figures.decibels and figures.decibels > 20
-    assert figures.their_decibels and figures.their_decibels > 20
+    assert figures.their_decibels and figures.their_decibels > (20 if SUMS_BYTES else 10)
     assert figures.segments == 1 and figures.accel_percent == 100 and figures.cycles > 0
     assert figures.right["theirs"] == figures.right["ours"] == 1
     assert [len(answers) for answers in figures.answers.values()] == 5 * [3]
@@ -176,4 +180,4 @@ def test_the_peer_quantizes_old_opsets_and_biases_of_two_dimensions(
     assert is_int8(int8) and len(scales) > 1        # of channels
     noisy, wanted = ([peer(one) for one in samples] for peer in (Peer(int8), Peer(real)))
     ratio = decibels(noisy, wanted)
-    assert ratio and ratio > 30
+    assert ratio and ratio > (30 if SUMS_BYTES else 5)

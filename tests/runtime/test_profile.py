@@ -41,7 +41,8 @@ def test_the_host_alone_computes_what_it_always_does() -> None:
     before = module({"image": PIXELS})["logits"]
     rows = module.profile({"image": PIXELS})
     nodes = " + ".join(row["name"] for row in rows).split(" + ")
-    assert sorted(nodes) == sorted(node.name for node in module.graph.nodes)
+    assert len(set(nodes)) == len(nodes)            # with changes of the image's order
+    assert {node.name for node in module.graph.nodes} <= set(nodes)
     np.testing.assert_array_equal(module({"image": PIXELS})["logits"], before)
 
 
