@@ -12,10 +12,11 @@ from compiler.cpu_gpu_backends.intrinsics.cpu import dot, dot_of_words
 from compiler.ir import Update, linear, loops, reads
 from compiler.ops.blocks import LANES
 from compiler.schedule import Schedule, tensorize
-from compiler.te import Var, bits
+from compiler.te import Binary, Cast, Read, Var
 from compiler.tensorize import Intrinsic
 
-__all__ = ["DOTS", "add_groups", "is_grouped", "order_groups"]
+__all__ = ["DOTS", "add_groups", "is_grouped", "order_groups",
+           "sums_bytes"]
 
 GROUP = 4
 DOTS: dict[tuple[int, bool], Intrinsic] = {
@@ -24,15 +25,25 @@ DOTS: dict[tuple[int, bool], Intrinsic] = {
 """By float32 lanes of a vector, and whether there is an instruction for just this."""
 
 
+def sums_bytes(update: Update) -> bool:
+    """Whether it adds products of unsigned by signed bytes in int32, over several axes, the last of
+    which runs within groups.
+    """
+    match update.value:
+        case Binary("mul", Cast(Read() as x), Cast(Read() as w)):
+            return (update.op == "sum" and update.buffer.dtype == update.value.dtype == "int32"
+                    and (x.buffer.dtype, w.buffer.dtype) == ("uint8", "int8")
+                    and len(update.axes) > 1 and w.buffer.shape[-1:] == (GROUP,)
+                    and w.indices[-1] == update.axes[-1] and x.buffer.shape[-1] % GROUP == 0
+                    and dict(linear(x.indices[-1]).terms).get(update.axes[-1]) == 1)
+    return False
+
+
 def is_grouped(update: Update, lane: Var) -> bool:
     """Whether four terms side by side are one step of a sum of bytes for each lane."""
-    last, operands = update.axes[-1] if update.axes else None, list(reads(update))
-    if last is None or len(operands) != 2 or any(bits(read.buffer.dtype) != 8 for read in operands):
-        return False
-    return (any(read.indices[-2:] == (lane, last) and read.buffer.shape[-2:] == (LANES, GROUP)
-                for read in operands)
-            and any(dict(linear(read.indices[-1]).terms).get(last) == 1
-                    and read.buffer.shape[-1] % GROUP == 0 for read in operands))
+    return sums_bytes(update) and any(
+        read.indices[-2:] == (lane, update.axes[-1]) and read.buffer.shape[-2:] == (LANES, GROUP)
+        for read in reads(update))
 
 
 def order_groups(s: Schedule, total: str, update: Update, own: list[str]) -> None:

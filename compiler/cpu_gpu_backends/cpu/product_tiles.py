@@ -17,7 +17,7 @@ instruction adds the products of four steps at once (`cpu.byte_groups`).
 from collections.abc import Sequence
 
 from compiler.cpu_gpu_backends.cpu.block_tiles import BlockTile, best_tile
-from compiler.cpu_gpu_backends.cpu.byte_groups import add_groups, order_groups
+from compiler.cpu_gpu_backends.cpu.byte_groups import add_groups, order_groups, sums_bytes
 from compiler.cpu_gpu_backends.cpu.tiles import (Vectors, axes_of, copy_by_vectors, extents_of,
                                                  sum_apart, the_sum)
 from compiler.ir import Program, Update, reads
@@ -37,7 +37,7 @@ def tile_products(program: Program, vectors: Vectors) -> Schedule | None:
     if found is None:
         return None
     update, axes = found
-    if len(axes) < 2 or not 1 <= len(update.axes) <= 2 or not any(
+    if len(axes) < 2 or len(update.axes) != 1 + sums_bytes(update) or not any(
             _is_packed(read, axes[-1], update.axes) for read in reads(update)):
         return None
     tile = best_tile(extents[axes[-2]], extents[axes[-1]] // LANES, vectors, len(update.axes) == 2)

@@ -64,7 +64,7 @@ def test_every_processor_adds_in_the_same_order() -> None:
 
 
 def test_tiles_fill_registers_and_leave_no_guard() -> None:
-    """Of pixels where rows are long, of blocks where they are short; the rest is a tile of its own.
+    """They have pixels where rows are long, blocks where they are short; the rest is its own tile.
     """
     for width, blocks, wanted in ((56, 4, (1, 14)), (7, 4, (2, 7)), (13, 1, (1, 13)),
                                   (29, 1, (1, 10)), (1, 8, (8, 1))):
@@ -165,3 +165,16 @@ def test_the_instruction_for_bytes_on_any_processor() -> None:
     found = kernel.compute({f"x{place}": array for place, array in enumerate(given)})["y"]
     names = tuple(f"x{place}" for place in range(4))
     np.testing.assert_array_equal(found, evaluate_node(Node(op, op, names, ("y",), attrs), given))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32"])
+@pytest.mark.parametrize(("equation", "x", "w"), [
+    ("nwk,ck->nwc", (1, 5, 4), (16, 4)), ("nwjk,jck->nwc", (1, 5, 3, 4), (3, 16, 4))])
+def test_other_sums_of_four_for_sixteen_are_no_groups(dtype: str, equation: str, x, w) -> None:
+    """Sums that wrap in the type of their terms, of one axis, of bytes of one sign."""
+    rng, attrs = np.random.default_rng(0), {"equation": equation}
+    given = [rng.integers(0, 100, shape).astype(dtype) for shape in (x, w)]
+    made = program("einsum", attrs, x, w, vectors=AVX2, dtypes=(dtype, dtype))
+    found = build(made).compute({"x0": given[0], "x1": given[1]})["y"]
+    wanted = evaluate_node(Node("einsum", "n", ("x0", "x1"), ("y",), attrs), given)
+    np.testing.assert_array_equal(found, wanted)
