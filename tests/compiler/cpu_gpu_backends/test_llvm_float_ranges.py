@@ -31,6 +31,7 @@ def raised(value):
     (k[I].astype("float64"), -32768.0, 32767.0, False),
     (k[I].astype("float64") * -2.0 - 1.0, -65535.0, 65535.0, False),
     (k[I].astype("float64") + x[I], -INF, INF, True),
+    (te.clamp(x[I], -3.5, 2.5) * 2.0, -INF, INF, True),
 ])
 def test_what_an_expression_tells(expr, low: float, high: float, nan: bool) -> None:
     assert float_range(expr) == FloatRange(low, high, nan)

@@ -59,7 +59,7 @@ def class_token(w: Writer) -> str:
 
 
 def mean(w: Writer) -> str:
-    """Of what no quantized layer makes."""
+    """A mean of what no quantized layer makes."""
     x = w.node("Softmax", w.product("x"), axis=-1)
     return w.product(w.node("ReduceMean", x, axes=[1], keepdims=0))
 

@@ -11,7 +11,7 @@ from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.cpu_gpu_backends.llvm import Kernel, build, emit, host
 from compiler.cpu_gpu_backends.llvm.jit import _object_code
 from compiler.graph.reference import evaluate_node
-from compiler.ir import Alloc, For, Program, Tensorized, lower, verify, walk_stmts
+from compiler.ir import Alloc, For, Program, Tensorized, Update, lower, verify, walk_stmts
 from compiler.ops.node import Node
 from compiler.ops.registry import expression
 from tests.support.float_graphs import assert_near
@@ -120,6 +120,9 @@ def test_bytes_are_added_four_at_a_time(case, vectors: Vectors) -> None:
     made = program(op, attrs, x, w, vector, vector, vectors=vectors, dtypes=BYTES)
     named = {s.intrinsic.name for s in walk_stmts(made.body) if isinstance(s, Tensorized)}
     assert named == {vectors.dot.name}
+    sums = [s for s in walk_stmts(made.body) if isinstance(s, Update) and s.axes]
+    assert all(any(update in walk_stmts(s.body) for s in walk_stmts(made.body)
+                   if isinstance(s, Tensorized)) for update in sums)      # of the last tile too
     given = byte_arrays(x, w, vector, vector, extreme=True)
     found = build(made).compute({f"x{place}": array for place, array in enumerate(given)})["y"]
     names = tuple(f"x{place}" for place in range(4))

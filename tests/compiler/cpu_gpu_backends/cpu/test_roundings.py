@@ -53,7 +53,11 @@ def test_scaled_sums_of_all_bytes() -> None:
 
 def test_more_than_53_bits_stay_integers() -> None:
     x, shift = te.placeholder((4,), "int64", "x"), te.placeholder((4,), "uint8", "s")
+    def word(i):
+        return x[i].astype("int32").astype("int64")
+
     for element in (lambda i: te.clamp(te.rshift_rne(x[i] * 3, 5), -128, 127),
+                    lambda i: te.clamp(te.rshift_rne(word(i) * word(i), 5), -128, 127),
                     lambda i: te.clamp(te.rshift_rne(x[i].astype("int32").astype("int64") << 30, 5),
                                        -128, 127),
                     lambda i: te.clamp(te.rshift_rne(x[i].astype("int32").astype("int64"),
