@@ -246,8 +246,10 @@ class _Blocking:
                 source = self._emit("pad", value, [value, zero], mode="constant",
                                     before=(0, 0, 0, 0), after=(0, lanes - c, 0, 0))
                 self.rest[value] = 0.0
-            cut = self._emit("reshape", value, [source], shape=(n, lanes // LANES, LANES, h, w))
-            self.blocked[value] = self._emit("transpose", value, [cut], perm=(0, 1, 3, 4, 2))
+            cut = self._emit("reshape", value, [source], shape=(n, lanes // LANES, LANES, h * w))
+            pixels = self._emit("transpose", value, [cut], perm=(0, 1, 3, 2))
+            self.blocked[value] = self._emit("reshape", value, [pixels],
+                                             shape=(n, lanes // LANES, h, w, LANES))
         return self.blocked[value]
 
     def _as_it_was(self, value: str) -> str:
@@ -255,7 +257,9 @@ class _Blocking:
             n, c, h, w = self.graph.values[value].shape
             lanes = blocks_of(c) * LANES
             last = value if lanes == c else self.builder.fresh(f"{value}.lanes")
-            cut = self._emit("transpose", value, [self.blocked[value]], perm=(0, 1, 4, 2, 3))
+            pixels = self._emit("reshape", value, [self.blocked[value]],
+                                shape=(n, lanes // LANES, h * w, LANES))
+            cut = self._emit("transpose", value, [pixels], perm=(0, 1, 3, 2))
             self.builder.emit("reshape", self.builder.fresh_node(f"{value}.image"), [cut], last,
                               shape=(n, lanes, h, w))
             if lanes > c:

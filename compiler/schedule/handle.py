@@ -146,8 +146,8 @@ class StageSchedule:
     def pad(self, loop: Loop, extent: int) -> None:
         self.schedule.apply(pad, self._loop(loop), extent)
 
-    def peel(self, loop: Loop) -> None:
-        self.schedule.apply(peel, self._loop(loop))
+    def peel(self, loop: Loop, suffix: str = "last") -> None:
+        self.schedule.apply(peel, self._loop(loop), suffix)
 
     def pipeline(self, loop: Loop, *stages: int, asynchronous: bool = False) -> None:
         self.schedule.apply(pipeline, self._loop(loop), *stages,

@@ -12,7 +12,7 @@ from .place import find_loop, refuse, require_free, require_number, swap
 __all__ = ["peel"]
 
 
-def peel(program: Program, loop: str) -> Program:
+def peel(program: Program, loop: str, suffix: str = "last") -> Program:
     """Lets the last iteration of a loop stand by itself, behind the others, and simplifies both.
 
     ::
@@ -26,8 +26,8 @@ def peel(program: Program, loop: str) -> Program:
     1. The loop is serial or unrolled, and runs a number of iterations, at least two.
     2. Nothing is reduced over it: what begins in its first iteration would begin again.
     3. Nothing inside is tensorized.
-    4. Loops and buffers inside are called ``<name>_last`` in the last iteration; these names are
-       not in use.
+    4. Loops and buffers inside are called ``<name>_<suffix>`` in the last iteration; these names
+       are not in use.
     """
     path = find_loop(program, loop, "peel")
     node = path[-1]
@@ -47,16 +47,16 @@ def peel(program: Program, loop: str) -> Program:
         if isinstance(stmt, Tensorized):
             refuse("peel", f"{loop} must not be around {stmt.intrinsic.name}", program, stmt)
     last = _renamed(program, substitute_stmt(node.body, {
-        node.var: Const(node.extent - 1, INDEX)}))
+        node.var: Const(node.extent - 1, INDEX)}), suffix)
     extents = loop_domain(path[:-1]).extents
     parts = (replace(node, extent=node.extent - 1), last)
     return swap(program, node, Seq(tuple(simplify_stmt(part, extents) for part in parts)))
 
 
-def _renamed(program: Program, stmt: Stmt) -> Stmt:
+def _renamed(program: Program, stmt: Stmt, suffix: str) -> Stmt:
     """The statement with other names for all loops and buffers that are its own."""
-    variables = {one.var: Var(f"{one.var.name}_last") for one in loops(stmt)}
-    buffers = {one.buffer: replace(one.buffer, name=f"{one.buffer.name}_last")
+    variables = {one.var: Var(f"{one.var.name}_{suffix}") for one in loops(stmt)}
+    buffers = {one.buffer: replace(one.buffer, name=f"{one.buffer.name}_{suffix}")
                for one in walk_stmts(stmt) if isinstance(one, Alloc)}
     require_free(program, tuple(one.name for one in (*variables.values(), *buffers.values())),
                  "peel")

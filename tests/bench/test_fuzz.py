@@ -11,7 +11,7 @@ import pytest
 
 from bench import fuzz, onnx_bombs, onnx_mutations
 from bench.fuzz import FINDS, Verdict, judge, main, replay
-from bench.fuzz_kinds import ANY, KINDS, PEER, SAME, Case
+from bench.fuzz_kinds import ANY, KINDS, PEER, SAME, Case, _inputs
 from bench.isolated import Limits, isolated
 from bench.onnx_mutations import MODELS, MUTATIONS, write
 from bench.peers import compared, save_arrays
@@ -282,3 +282,13 @@ def test_nothing_is_found(tmp_path: Path, capsys) -> None:
         capsys.readouterr().out)
     counted = Counter(line.split()[0] for line in capsys.readouterr().out.splitlines())
     assert not counted.keys() & set(FINDS)
+
+
+def test_a_model_of_texts_is_given_none(tmp_path: Path) -> None:
+    helper, text = onnx.helper, onnx.TensorProto.STRING
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["x"], ["y"])], "g",
+        [helper.make_tensor_value_info("x", text, [2])],
+        [helper.make_tensor_value_info("y", text, [2])])
+    onnx.save(helper.make_model(graph), tmp_path / "model.onnx")
+    assert _inputs(tmp_path / "model.onnx", np.random.default_rng(0)) is None

@@ -89,13 +89,20 @@ def best_tile(pixels: int, blocks: int, vectors: Vectors, grouped: bool = False)
         cycles = max(sums, loads, 8)
         return -(-pixels // tile.pixels) * tile.pixels / pixels * (cycles + 1) / sums
 
-    if grouped and vectors.sums_bytes:
-        registers = 2 * vectors.registers - 8
-    else:               # words of bytes are widened in four more
-        registers = vectors.registers - (6 if grouped else 2)
-    most = max(1, registers * vectors.lanes // LANES)
-    candidates = [BlockTile(b, p) for b in range(1, blocks + 1) if blocks % b == 0 and b <= most
-                  for p in range(1, min(pixels, most // b) + 1)]
+    def fits(tile: BlockTile) -> bool:
+        width = LANES / vectors.lanes
+        sums = tile.blocks * tile.pixels * width
+        weights = tile.blocks * width if tile.pixels > 1 else 0     # read where they are, else
+        if grouped and vectors.sums_bytes:
+            return sums <= 2 * vectors.registers - 8
+        if grouped:         # words of bytes are widened in four more
+            return sums <= vectors.registers - 6
+        # a pixel is in one more
+        return sums <= vectors.registers - 2 and sums + weights < vectors.registers + 2
+
+    most = 2 * vectors.registers
+    candidates = [BlockTile(b, p) for b in range(1, min(blocks, most) + 1) if blocks % b == 0
+                  for p in range(1, min(pixels, most) + 1) if b == p == 1 or fits(BlockTile(b, p))]
     return min(candidates, key=lambda tile: (round(time(tile), 3), tile.blocks))
 
 

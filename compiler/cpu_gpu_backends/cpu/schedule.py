@@ -9,12 +9,15 @@ from compiler.cpu_gpu_backends.cpu.product_tiles import tile_products
 from compiler.cpu_gpu_backends.cpu.sums import ordered_sums
 from compiler.cpu_gpu_backends.cpu.threads import share_out
 from compiler.cpu_gpu_backends.cpu.tiles import SHORTEST_ROW, Vectors, tile_sums
+from compiler.cpu_gpu_backends.intrinsics.cpu import TRANSPOSES
 from compiler.ir import For, Program, Store, Update, Write, path_to, reads, walk_stmts
-from compiler.schedule import Schedule, reorder, split, vectorize
-from compiler.te import Expr, Var, is_integer, walk
+from compiler.schedule import (Schedule, ScheduleError, peel, reorder, split, tensorize,
+                               vectorize)
+from compiler.te import Expr, Read, Var, is_integer, walk
 
 __all__ = ["own_schedule", "schedule", "walk_rows"]
 
+INTRINSICS = (*DOTS.values(), *TRANSPOSES.values())
 LONGEST_PIECE = 16
 SQUARE = 32             # rows and columns of what is transposed at a time
 # LLVM unrolls loops of these lengths and then finds no vectors in sums of products of bytes:
@@ -30,7 +33,7 @@ def schedule(program: Program, vectors: Vectors, plan: str | None = None) -> Pro
         return ordered_sums(own_schedule(program, vectors).program)
     if "reassociate" in plan:
         raise ValueError("steps must leave the order in which terms are added: no reassociate")
-    return ordered_sums(Schedule.replay(program, plan, DOTS.values()).program)
+    return ordered_sums(Schedule.replay(program, plan, INTRINSICS).program)
 
 
 def own_schedule(program: Program, vectors: Vectors) -> Schedule:
@@ -49,7 +52,8 @@ def map_by_vectors(program: Program, vectors: Vectors) -> Schedule:
     for store in [stmt for stmt in walk_stmts(program.body) if isinstance(stmt, Store)]:
         nest = _loops_around(s.program, store)
         if row := _row_across(store, nest):
-            _by_squares(s, nest, row)
+            if not _in_registers(s, store, nest, row, vectors):
+                _by_squares(s, nest, row)
         elif nest and nest[-1].extent >= vectors.lanes and nest[-1].var in store.indices:
             name = nest[-1].var.name
             s.apply(split, name, vectors.lanes)
@@ -69,6 +73,41 @@ def _row_across(store: Store, nest: Sequence[For]) -> For | None:
               and not _names(read.indices[-1], last)]
     candidates = {loop for read in across for loop in nest[:-1] if read.indices[-1] == loop.var}
     return candidates.pop() if len(candidates) == 1 else None
+
+
+def _in_registers(s: Schedule, store: Store, nest: Sequence[For], row: For,
+                  vectors: Vectors) -> bool:
+    """Transposes squares in registers, where a copy has rows and columns for that; what is left
+    beside the squares is copied as it comes. Whether it could.
+
+    ::
+
+        for x in 0..20:               for x_o in 0..2:
+          for c in 0..16:      ->       for c_o in 0..2:
+            y[x, c] = p[c, x]             y[8 x_o.., 8 c_o..] = transpose(p[8 c_o.., 8 x_o..])
+                                      for c_o, x_i_last in 0..4, c_i: ...
+    """
+    lanes = vectors.squares(store.buffer.dtype, min(row.extent, nest[-1].extent))
+    if not isinstance(store.value, Read) or not lanes:
+        return False
+    names, last = [loop.var.name for loop in nest], nest[-1].var.name
+    before, count = s.program, len(s.steps)
+    between = names[names.index(row.var.name) + 1:-1]
+    try:
+        for loop in (row, nest[-1]):
+            s.apply(split, loop.var.name, lanes)
+        s.apply(reorder, f"{row.var.name}_o", *between, f"{last}_o", f"{row.var.name}_i",
+                f"{last}_i")
+        if nest[-1].extent % lanes:
+            s.apply(peel, f"{last}_o")
+        if row.extent % lanes:
+            s.apply(peel, f"{row.var.name}_o", "below")
+        s.apply(tensorize, f"{row.var.name}_i", TRANSPOSES[store.buffer.dtype, lanes])
+    except ScheduleError:
+        s.program = before
+        del s.steps[count:]
+        return False
+    return True
 
 
 def _by_squares(s: Schedule, nest: Sequence[For], row: For) -> None:

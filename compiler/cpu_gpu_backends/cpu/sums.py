@@ -40,7 +40,7 @@ def ordered_sums(program: Program) -> Program:
         if loop and _lies_in_row(update, loop[0]):
             program = _in_lanes(program, update, loop[0])
     for update in _float_sums(program):
-        program = _in_blocks(program, update)
+        program = _in_blocks(program, _sum_into(program, update.buffer, update.indices))
     return program
 
 
@@ -143,12 +143,13 @@ def _in_blocks(program: Program, update: Update) -> Program:
     first = loops[cut + 1].var.name if factor == 1 else f"{name}_i"
     if factor > 1:
         program = split(program, name, factor)
-    program = _with_part(program, _sum_into(program, update.buffer), first)
-    return _in_blocks(program, _sum_into(program, update.buffer))
+        update = _sum_into(program, update.buffer, update.indices)
+    return _in_blocks(*_with_part(program, update, first))
 
 
-def _sum_into(program: Program, buffer: Buffer) -> Update:
-    return next(update for update in _float_sums(program) if update.buffer == buffer)
+def _sum_into(program: Program, buffer: Buffer, indices: Sequence[Expr]) -> Update:
+    return next(update for update in _float_sums(program)
+                if (update.buffer, update.indices) == (buffer, indices))
 
 
 def _factor(extent: int, most: int) -> int:
@@ -157,8 +158,10 @@ def _factor(extent: int, most: int) -> int:
     return whole if 2 * whole >= most else ceil(extent / ceil(extent / most))
 
 
-def _with_part(program: Program, update: Update, first: str) -> Program:
-    """Puts what the loop called `first` sums into a buffer of its own, and adds that to the sum."""
+def _with_part(program: Program, update: Update, first: str) -> tuple[Program, Update]:
+    """Puts what the loop called `first` sums into a buffer of its own, and adds that to the sum,
+    by the statement that comes back.
+    """
     path = path_to(program.body, lambda s: s is update)
     begin = next(at for at, s in enumerate(path) if isinstance(s, For) and s.var.name == first)
     inner = [s for s in path[begin:] if isinstance(s, For)]
@@ -177,7 +180,8 @@ def _with_part(program: Program, update: Update, first: str) -> Program:
     replacement = Alloc(part, Seq((
         _filled(part, kept), replace_stmt(path[begin], update, partial),
         _nest(kept, "sum", If(all_of(*guarded), total) if guarded else total))))
-    return replace(program, body=replace_stmt(program.body, path[begin], replacement))
+    program = replace(program, body=replace_stmt(program.body, path[begin], replacement))
+    return program, _sum_into(program, total.buffer, total.indices)
 
 
 def _filled(buffer: Buffer, loops: Sequence[For]) -> Stmt:

@@ -20,7 +20,9 @@ from dataclasses import dataclass
 from math import prod
 
 from compiler.cpu_gpu_backends.cpu.byte_groups import DOTS
+from compiler.cpu_gpu_backends.intrinsics.cpu import TRANSPOSES
 from compiler.ir import For, Program, Store, Update, free_variables, linear, reads, walk_stmts
+from compiler.ops.blocks import LANES
 from compiler.schedule import Schedule
 from compiler.te import Expr, Read, Var
 from compiler.tensorize import Intrinsic
@@ -47,6 +49,11 @@ class Vectors:
     def dot(self) -> Intrinsic:
         """What adds products of bytes."""
         return DOTS[self.lanes, self.sums_bytes]
+
+    def squares(self, dtype: str, extent: int) -> int:
+        """The size of squares that are transposed in registers; 0 where there are none."""
+        most = min(extent, LANES if dtype in ("int8", "uint8") else self.lanes)
+        return max((size for of, size in TRANSPOSES if of == dtype and size <= most), default=0)
 
     def columns(self, extent: int) -> int:
         """The columns of a tile: two vectors, one, a half or a quarter, whichever wastes least."""
