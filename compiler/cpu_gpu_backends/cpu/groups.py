@@ -16,7 +16,7 @@ from compiler.cpu_gpu_backends.cpu.schedule import own_schedule, schedule
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.graph.fusion import Group, overwritable
 from compiler.graph.graph import Attrs, Graph, TensorType
-from compiler.ir import Alloc, Program, Store, lower, rewrite_stmts, walk_stmts
+from compiler.ir import Alloc, For, Program, Store, lower, rewrite_stmts, walk_stmts
 from compiler.ops.operator import Kind
 from compiler.ops.registry import expression, find
 from compiler.plans import PlanRefused
@@ -121,10 +121,13 @@ def _inlined(program: Program) -> Program:
 
 def _with_workspaces(program: Program) -> Program:
     """Makes large local buffers outputs, so that the caller says where they are and may use one
-    place for many.
+    place for many; not those that every thread has for itself.
     """
+    own = {one.buffer for loop in walk_stmts(program.body) if isinstance(loop, For)
+           and loop.kind == "parallel" for one in walk_stmts(loop) if isinstance(one, Alloc)}
     large = [s.buffer for s in walk_stmts(program.body)
-             if isinstance(s, Alloc) and s.buffer.size_bytes > SMALL]
+             if isinstance(s, Alloc) and s.buffer.size_bytes > SMALL
+             and s.buffer not in own]
     body = rewrite_stmts(program.body, lambda s: s.body if isinstance(s, Alloc)
                          and s.buffer in large else None)
     return replace(program, outputs=(*program.outputs, *large), body=body)

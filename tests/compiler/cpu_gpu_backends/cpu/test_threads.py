@@ -53,6 +53,21 @@ def test_only_long_loops_are_shared_and_only_what_is_independent() -> None:
         assert shared(own_schedule(lower([result], "f"), Vectors(8, 8, threads=2)).program) == []
 
 
+def test_every_thread_has_its_own_copies() -> None:
+    """Where images are padded one by one, no two threads may pad into the same place."""
+    net = Builder("net")
+    net.add_input("x", TensorType((8, 12, 57, 57), "float32"))
+    net.add_input("w", TensorType((12, 6, 3, 3), "float32"))
+    graph = net.finish([net.emit("conv2d", "conv", ["x", "w"], "y", strides=(1, 1),
+                                 pads=(1, 1, 1, 1), group=2)])
+    alone, together = CpuTarget().compile(graph), CpuTarget(threads=4).compile(graph)
+    step, = together.steps
+    assert step.kernel is not None and shared(step.kernel.program)
+    assert len(step.kernel.program.outputs) == 1
+    inputs = inputs_of(graph)
+    assert together(inputs)["y"].tobytes() == alone(inputs)["y"].tobytes()
+
+
 def test_a_plan_says_what_is_shared() -> None:
     x = te.placeholder((64, 1 << 15), "float32", "x")
     program = lower([te.compute(x.shape, lambda i, j: x[i, j] * 2.0, "y")], "f")
