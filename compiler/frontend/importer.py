@@ -116,8 +116,10 @@ class Importer(Tracer):
                 try:
                     self._convert(proto, self.builder.fresh_node(f"{outer[0]}.{name}"))
                 except (NodeRefused, *CONTRADICTIONS) as error:
-                    reason = _reason(error)
-                    raise NodeRefused(f"{name} ({proto.op_type}): {reason}") from error
+                    place, reason = f"{name} ({proto.op_type}): ", _reason(error)
+                    if not reason.startswith(place):        # deep nests of one and the same
+                        reason = f"{place}{reason}"
+                    raise NodeRefused(reason) from error
         finally:
             self.depth -= 1
             self.current, self.outputs, self.proto = outer

@@ -178,7 +178,7 @@ SHARE, GROWTH = 8, 16
 `GROWTH` times what the model's own take.
 """
 
-MOST_STEPS = 3 * MOST_NODES
+MOST_STEPS = 60_000
 """Nodes of a model that an importer looks at and constants that it computes, loops unrolled and
 functions put in.
 """

@@ -17,8 +17,7 @@ from compiler.graph.graph import Graph, Node
 from compiler.graph.reference import evaluate_node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops import channel_blocks as blocks
-from compiler.ops.blocks import LANES
-from compiler.ops.channel_blocks import blocks_of
+from compiler.ops.blocks import LANES, blocks_of
 from compiler.ops.operator import Kind
 from compiler.ops.quantized_blocks import for_bytes, grouped_inputs, grouped_stem
 from compiler.ops.registry import find

@@ -8,6 +8,10 @@ declare (`compiler.ops.operator.Kind`)::
     injective ... -> reduction              relu -> globalavgpool       on the input
     opaque                                  alone
 
+and one more: what computes rows from the same rows is one kernel, a softmax or a norm for example::
+
+    elementwise, reduction along rows ...   reduce_max -> sub -> exp -> reduce_sum -> div
+
 A value that is read in several places is fused into all of them or none: the readers between an
 operator and its *immediate post-dominator*, the first node that every path to an output leads
 through, are fused with it together. So a group has one result, nothing inside it is read from
@@ -28,6 +32,7 @@ __all__ = ["MOST_INPUTS", "Group", "Groups", "fuse", "immediate_post_dominators"
 
 MOST_INPUTS = 128       # of a kernel: a call of native code cannot have thousands
 MOST_COPIES = 64        # expressions of a group when each is written where it is read
+LONGEST_ROW = 1 << 10   # elements of a row that stays in the nearest cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +172,8 @@ class _Fusion:
         for node in reversed(self.graph.nodes):
             if find(node.op).kind is Kind.COMPLEX:
                 self._map_result(node)
+        for node in reversed(self.graph.nodes):
+            self._into_row(node)
         for node in self.graph.nodes:
             if find(node.op).kind <= Kind.INJECTIVE:
                 self._into_reader(node)
@@ -183,17 +190,43 @@ class _Fusion:
         while last is not None and (last := self._fused(last, maps, maps)) is not None:
             pass
 
+    def _into_row(self, node: Node) -> None:
+        """Fuses what computes rows with what goes on with the same rows."""
+        def moves(other: Node) -> bool:
+            return all(map(self._row, self.home[other.name].values()))
+
+        if moves(node):
+            self._fused(node, moves, moves, self._are_rows)
+
+    def _row(self, node: Node) -> tuple[tuple[int, ...], int] | None:
+        """The outer extents of the rows that a node computes, or sums up, and how long they are, 1
+        where that is open; None where it does not compute by rows.
+        """
+        operator, shape = find(node.op), self._shape(node)
+        if len(shape) < 2:
+            return None
+        if operator.kind is Kind.ELEMENTWISE:
+            return (shape[:-1], shape[-1]) if shape[-1] <= LONGEST_ROW else None
+        given = self.graph.values[node.inputs[0]]
+        if (operator.kind is Kind.REDUCTION and given.dtype == "float32"
+                and node.attrs.get("keepdims") and tuple(node.attrs["axes"]) == (len(shape) - 1,)
+                and 1 < given.shape[-1] <= LONGEST_ROW):
+            return given.shape[:-1], given.shape[-1]
+        return None
+
     def _into_reader(self, node: Node) -> None:
         """Fuses an injective operator into the injective ones, or the reduction, that read it."""
         def moves(other: Node) -> bool:
-            return find(other.op).kind <= Kind.INJECTIVE and not self._is_complex(other)
+            return find(other.op).kind <= Kind.INJECTIVE and not self._reduces(other)
 
         if moves(node):
             self._fused(node, moves,
-                        lambda other: moves(other) or find(other.op).kind is Kind.REDUCTION)
+                        lambda other: moves(other) or find(other.op).kind is Kind.REDUCTION
+                        and len(self.home[other.name]) == 1)
 
     def _fused(self, node: Node, inside: Callable[[Node], bool],
-               end: Callable[[Node], bool]) -> Node | None:
+               end: Callable[[Node], bool],
+               together: Callable[[list[Node]], bool] | None = None) -> Node | None:
         """Fuses all from the node to its post-dominator, and gives that; None if it may not be."""
         last = self.after[node.name]
         if last is None or not end(last):
@@ -201,12 +234,12 @@ class _Fusion:
         between = self._between(node, last)
         if len(between) > MOST_COPIES or not all(map(inside, between.values())):
             return None
-        together = {name: other for member in (node, *between.values(), last)
-                    for name, other in self.home[member.name].items()}
-        if not self._is_cheap(self._sorted(together)):
+        members = {name: other for member in (node, *between.values(), last)
+                   for name, other in self.home[member.name].items()}
+        if not (together or self._is_cheap)(self._sorted(members)):
             return None
-        for name in together:
-            self.home[name] = together
+        for name in members:
+            self.home[name] = members
         return last
 
     def _between(self, node: Node, last: Node) -> dict[str, Node]:
@@ -236,6 +269,18 @@ class _Fusion:
                     return False
         return sum(copies.values()) <= MOST_COPIES
 
+    def _are_rows(self, nodes: list[Node]) -> bool:
+        """Whether they compute the same rows, from few inputs. Where rows are summed up, what is
+        read more than once is stored, a row at a time; else it is computed again.
+        """
+        rows = [row for node in nodes if (row := self._row(node))]
+        outer, lengths = {row[0] for row in rows}, {row[1] for row in rows} - {1}
+        if len(outer) > 1 or len(lengths) > 1 or len(nodes) > MOST_COPIES:
+            return False
+        if all(find(node.op).kind is Kind.ELEMENTWISE for node in nodes):
+            return self._is_cheap(nodes)
+        return len(Group.of(nodes, self.graph).inputs) <= MOST_INPUTS
+
     def _groups(self) -> Groups:
         """The groups in the order of their last nodes: inputs come from groups that end earlier."""
         different = {id(members): members for members in self.home.values()}
@@ -247,8 +292,9 @@ class _Fusion:
     def _sorted(self, members: Mapping[str, Node]) -> list[Node]:
         return sorted(members.values(), key=lambda node: self.place[node.name])
 
-    def _is_complex(self, node: Node) -> bool:
-        return any(find(member.op).kind is Kind.COMPLEX for member in self.home[node.name].values())
+    def _reduces(self, node: Node) -> bool:
+        return any(find(member.op).kind in (Kind.REDUCTION, Kind.COMPLEX)
+                   for member in self.home[node.name].values())
 
     def _shape(self, node: Node) -> tuple[int, ...]:
         return self.graph.values[node.outputs[0]].shape

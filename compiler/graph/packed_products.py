@@ -19,11 +19,11 @@ FEW_ROWS = 8
 
 def with_packed_products(graph: Graph) -> Graph:
     """Before: any graph. After: the same values of inputs and outputs; products of float32 with a
-    constant matrix read it packed, [N/16,K,16]: where it has whole blocks of columns, and where
-    there is one row, of which what is beyond N is cut off. Most rows of one tensor, each multiplied
-    by the same matrix, as an unrolled loop does, are multiplied together. Products of int8 read
-    [N/16,K/4,16,4], of any number of columns; of two computed matrices the second is packed when it
-    is there. The graph itself where there are no such products.
+    constant matrix read it packed, [N/16,K,16], where it has a block of columns at least, or there
+    is one row. Most rows of one tensor, each multiplied by the same matrix, as an unrolled loop
+    does, are multiplied together. Products of int8 read [N/16,K/4,16,4], of any number of columns.
+    Of two computed matrices, of either type, the second is packed when it is there. The graph
+    itself where there are no such products.
     """
     if not any(_is_packable(graph, node) or _is_quantized(graph, node) or _is_computed(graph, node)
                for node in graph.nodes):
@@ -38,7 +38,7 @@ def _is_packable(graph: Graph, node: Node) -> bool:
     columns = w.shape[0 if node.attrs.get("trans_b", 0) else -1]
     return (len(w.shape) == 2 and len(x.shape) >= 2 and x.dtype == w.dtype == "float32"
             and 0 not in (*x.shape, columns)
-            and (columns % LANES == 0 or prod(x.shape[:-1]) == 1))
+            and (columns >= LANES or prod(x.shape[:-1]) == 1))
 
 
 def _is_quantized(graph: Graph, node: Node) -> bool:
@@ -50,14 +50,17 @@ def _is_quantized(graph: Graph, node: Node) -> bool:
 
 
 def _is_computed(graph: Graph, node: Node) -> bool:
-    """Whether it is a product of two computed matrices of bytes, the second without a zero point,
-    of as many rows as make up for packing.
+    """Whether it is a product of two computed matrices, of floats or of bytes, the second without a
+    zero point, of as many rows and columns as make up for packing.
     """
-    if node.op != "qmatmul" or node.attrs.get("b_zp", 0):
+    if node.op not in ("matmul", "qmatmul") or node.attrs.get("b_zp", 0):
         return False
-    a, b = (graph.values[value].shape for value in node.inputs)
-    return (len(a) == len(b) >= 2 and a[:-2] == b[:-2] and a[-2] >= FEW_ROWS
-            and 0 not in (*a, *b))
+    (a, b), y = (graph.values[value] for value in node.inputs), graph.values[node.outputs[0]]
+    if node.op == "matmul" and (a.dtype, b.dtype) != ("float32", "float32"):
+        return False
+    return (len(a.shape) == len(b.shape) >= 2 and a.shape[:-2] == b.shape[:-2]
+            and y.shape[-2] >= FEW_ROWS and (y.shape[-1] >= LANES or node.op == "qmatmul")
+            and 0 not in (*a.shape, *b.shape))
 
 
 @dataclass(slots=True)
@@ -76,13 +79,13 @@ class _Packing:
             if _is_packable(self.graph, node):
                 self._pack(node)
             elif _is_computed(self.graph, node):
-                self._group(node)
+                (self._group if node.op == "qmatmul" else self._block)(node)
             elif not (_is_quantized(self.graph, node) and self._pack_quantized(node)):
                 self.builder.add(node)
         return eliminate_dead_code(self.builder.finish(self.graph.outputs))
 
     def _pack(self, node: Node) -> None:
-        """The product, its bias where there is one, and what is to be cut off."""
+        """The product, and its bias where there is one."""
         x, w, *bias = node.inputs
         value = node.outputs[0]
         shape = self.graph.values[value].shape
@@ -90,24 +93,21 @@ class _Packing:
         if key not in self.packed:
             matrix = self.graph.constants[w]
             self.packed[key] = self._constant(w, _packed(matrix.T if key[1] else matrix))
-        steps: list[_Step] = [
-            ("packed_matmul", node.name, [self.packed[key]], {})]
+        product: _Step = ("packed_matmul", node.name, [self.packed[key]], {"columns": shape[-1]})
         if node.name in self.together:
-            rows, columns = self.together[node.name], shape[-1]
-            x, row = self._product(rows, self.packed[key]), rows.numbers[node.name]
-            steps = [("slice", node.name, [], {
-                "begin": (row, 0), "end": (row + 1, columns), "step": (1, 1)})]
-        cut = _cut(node, shape)
-        added = [("add", f"{node.name}.bias", bias, {})] if bias else []
-        if cut and bias and (array := self.graph.constants.get(bias[0])) is not None and (
-                array.size == shape[-1]):
-            wide = np.zeros(-(-shape[-1] // LANES) * LANES, np.float32)
-            wide[:shape[-1]] = array.reshape(-1)
-            added = [("add", f"{node.name}.bias", [self._constant(bias[0], wide)], {})]
-            steps += [*added, *cut]
-        else:
-            steps += [*cut, *added]
-        self._emit(x, steps, value)
+            rows = self.together[node.name]
+            x, row = self._product(rows, product), rows.numbers[node.name]
+            product = ("slice", node.name, [], {
+                "begin": (row, 0), "end": (row + 1, shape[-1]), "step": (1, 1)})
+        self._emit(x, [product, *([("add", f"{node.name}.bias", bias, {})] if bias else [])], value)
+
+    def _block(self, node: Node) -> None:
+        """The product with the second matrix, packed when it is there."""
+        (a, b), value = node.inputs, node.outputs[0]
+        packed = self.builder.fresh(f"{value}.packed")
+        self.builder.emit("block_columns", self.builder.fresh_node(packed), [b], packed)
+        self._emit(a, [("packed_matmul", node.name, [packed],
+                        {"columns": self.graph.values[value].shape[-1]})], value)
 
     def _pack_quantized(self, node: Node) -> bool:
         """The product and what is to be cut off; False where sums may not fit."""
@@ -149,15 +149,15 @@ class _Packing:
             name = self.builder.fresh_node(name) if place else name
             x = self.builder.emit(op, name, [x, *others], output, **attrs)
 
-    def _product(self, rows: "_Rows", weight: str) -> str:
+    def _product(self, rows: "_Rows", step: "_Step") -> str:
         """All rows times the matrix, computed where the first is."""
         if not rows.product:
             name = self.builder.fresh(f"{rows.source}.rows")
             seen = self.builder.emit("reshape", self.builder.fresh_node(name), [rows.source], name,
                                      shape=(rows.count, rows.depth))
-            product = self.builder.fresh(f"{rows.source}.products")
+            product, (op, _, weight, attrs) = self.builder.fresh(f"{rows.source}.products"), step
             rows.product = self.builder.emit(
-                "packed_matmul", self.builder.fresh_node(product), [seen, weight], product)
+                op, self.builder.fresh_node(product), [seen, *weight], product, **attrs)
         return rows.product
 
     def _constant(self, stem: str, array: np.ndarray) -> str:
@@ -193,8 +193,8 @@ def _together(graph: Graph) -> dict[str, _Rows]:
         if not _is_packable(graph, node):
             continue
         shape = graph.values[node.inputs[0]].shape
-        depth, columns = shape[-1], graph.values[node.outputs[0]].shape[-1]
-        if len(shape) != 2 or shape[0] != 1 or columns % LANES:
+        depth = shape[-1]
+        if len(shape) != 2 or shape[0] != 1:
             continue
         source, begin = _shown(graph, producers, node.inputs[0])
         size = prod(graph.values[source].shape)

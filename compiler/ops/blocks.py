@@ -15,6 +15,11 @@ LANES = 16
 sums follows from it."""
 
 
+def blocks_of(channels: int) -> int:
+    """How many blocks hold so many channels, or columns."""
+    return -(-channels // LANES)
+
+
 @dataclass(frozen=True, slots=True)
 class BlockForm:
     """The operator `op` with ``attrs(attrs)`` is the same on blocks; with `whole` only where every

@@ -13,20 +13,16 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from compiler import te
-from compiler.ops.blocks import LANES
+from compiler.ops.blocks import LANES, blocks_of
 from compiler.ops.convolutions import convolved_sums
 from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator
 from compiler.ops.windows import image_axes, reach_of, windowed
 from compiler.te import Expr, Tensor
 
-__all__ = ["OPERATORS", "blocks_of", "from_blocks", "in_blocks", "packed_depthwise",
+__all__ = ["OPERATORS", "from_blocks", "in_blocks", "packed_depthwise",
            "packed_stem", "packed_weight"]
 
 # Arrays
-
-
-def blocks_of(channels: int) -> int:
-    return -(-channels // LANES)
 
 
 def in_blocks(image: Array) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 from compiler import te
 from compiler.ops import fixed_point
 from compiler.ops.arithmetic import requantize
-from compiler.ops.blocks import LANES
+from compiler.ops.blocks import LANES, blocks_of
 from compiler.ops.broadcasting import broadcast, broadcast_shape, common_shape
 from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, StaysFloat, Stored,
                                         check_accumulator, clamp_to, multiplier_of, weighted)
@@ -169,17 +169,39 @@ def _products(x: Tensor, w: Tensor, transposed: bool, dtype: str, name: str) -> 
 
 
 def _packed_matmul(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
-    """``x`` [...,K], ``w`` [N/16,K,16]; sums in float32."""
+    """``x`` [...,M,K], ``w`` [...,N/16,K,16]; sums in float32. Leading dimensions of w are those of
+    x, or there are none.
+    """
     x, w = inputs
-    if len(w.shape) != 3 or w.shape[1:] != (x.shape[-1], LANES):
-        raise ValueError(f"weight must be [N/{LANES},{x.shape[-1]},{LANES}], not {w.shape}")
-    k = te.reduce_axis(x.shape[-1], f"{name}_k")
+    *rows, depth = x.shape
+    *leading, blocks, _, _ = (*w.shape, 0, 0)[:max(len(w.shape), 3)]
+    columns = attrs["columns"]
+    if (w.shape[-2:] != (depth, LANES) or len(w.shape) < 3 or blocks != blocks_of(columns)
+            or leading and tuple(leading) != x.shape[:-2]):
+        raise ValueError(f"weight must be [{blocks_of(columns)},{depth},{LANES}] for {columns} "
+                         f"columns, behind the leading dimensions of x or none, not {w.shape}")
+    k = te.reduce_axis(depth, f"{name}_k")
 
     def products(*indices):
-        *rows, n = indices
-        return te.sum(x[(*rows, k.var)] * w[n // LANES, k.var, n % LANES], k)
+        *row, n = indices
+        weight = w[(*row[:len(leading)], n // LANES, k.var, n % LANES)]
+        return te.sum(x[(*row, k.var)] * weight, k)
 
-    return te.compute((*x.shape[:-1], w.shape[0] * LANES), products, name)
+    return te.compute((*rows, columns), products, name)
+
+
+def _block_columns(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
+    """The matrices of ``b`` [...,K,N] for `packed_matmul`."""
+    b, = inputs
+    *leading, depth, columns = b.shape
+
+    def element(*place):
+        *outer, block, k, lane = place
+        n = block * LANES + lane
+        value = b[(*outer, k, n)]
+        return te.select(n < columns, value, 0) if columns % LANES else value
+
+    return te.compute((*leading, blocks_of(columns), depth, LANES), element, name)
 
 
 def _einsum(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
@@ -247,9 +269,17 @@ def _qmatmul_meaning(attrs, a: Array, b: Array) -> Array:
 
 
 def _packed_matmul_meaning(attrs, x: Array, w: Array) -> Array:
-    blocks, depth, lanes = w.shape
-    weight = w.transpose(1, 0, 2).reshape(depth, blocks * lanes)
-    return _product_sums(x, weight).astype(np.float32)
+    *leading, blocks, depth, lanes = w.shape
+    weight = np.swapaxes(w, -3, -2).reshape(*leading, depth, blocks * lanes)
+    return _product_sums(x, weight[..., :attrs["columns"]]).astype(np.float32)
+
+
+def _block_columns_meaning(attrs, b: Array) -> Array:
+    *leading, depth, columns = b.shape
+    wide = np.zeros((*leading, depth, blocks_of(columns) * LANES), b.dtype)
+    wide[..., :columns] = b
+    return np.ascontiguousarray(np.swapaxes(
+        wide.reshape(*leading, depth, -1, LANES), -3, -2))
 
 
 def _einsum_meaning(attrs: Attributes, *arrays: Array) -> Array:
@@ -320,8 +350,12 @@ OPERATORS = (
         integer=_matmul_integer),
     Operator(
         name="packed_matmul", summary="product with a weight whose columns lie in blocks of 16",
-        inputs="x [...,K], w [N/16,K,16]", define=_packed_matmul, meaning=_packed_matmul_meaning,
-        numbers=Numbers.FLOAT, kind=Kind.COMPLEX, contracts=True),
+        inputs="x [...,M,K], w [...,N/16,K,16]", attributes="columns: N", define=_packed_matmul,
+        meaning=_packed_matmul_meaning, numbers=Numbers.FLOAT, kind=Kind.COMPLEX, contracts=True),
+    Operator(
+        name="block_columns", summary="matrices with columns in blocks of 16, zeros behind them",
+        inputs="b [...,K,N]", define=_block_columns, meaning=_block_columns_meaning,
+        numbers=Numbers.FLOAT, kind=Kind.INJECTIVE),
     Operator(
         name="qdense", summary="product of int8 with a weight, a multiplier for each output",
         inputs="x [...,K], w [N,K], bias, mult, shift [N]",

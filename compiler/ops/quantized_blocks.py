@@ -17,8 +17,8 @@ import numpy as np
 
 from compiler import te
 from compiler.ops.arithmetic import requantize
-from compiler.ops.blocks import LANES
-from compiler.ops.channel_blocks import blocks_of, from_blocks, in_blocks, outputs_last
+from compiler.ops.blocks import LANES, blocks_of
+from compiler.ops.channel_blocks import from_blocks, in_blocks, outputs_last
 from compiler.ops.convolutions import convolved_sums
 from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator
 from compiler.ops.requantization import rescaled_array

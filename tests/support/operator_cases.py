@@ -14,7 +14,8 @@ Array = np.ndarray
 CLAMP = {"zp": -7, "lo": -120, "hi": 110}
 # Sums of float32 products may be added up in any order.
 SUMS = ("conv2d", "convtranspose2d", "dense", "matmul", "avgpool", "globalavgpool",
-        "conv2d_blocks", "depthwise_blocks", "conv2d_into_blocks", "packed_matmul")
+        "conv2d_blocks", "depthwise_blocks", "conv2d_into_blocks", "packed_matmul",
+        "block_columns")
 
 _rng = np.random.default_rng(20260)
 
@@ -358,8 +359,12 @@ BLOCKS = [
                  (_normal(1, 2, 5, 6, 16), _normal(4, 1, 3, 2, 16, 16))),
     OperatorCase("depthwise_blocks", _window((2, 1), (1, 2, 0, 1), dilations=(1, 2)),
                  (_normal(1, 2, 5, 6, 16), _normal(2, 3, 2, 16))),
-    *(OperatorCase("packed_matmul", {}, (_normal(*rows, 5), _normal(blocks, 5, 16)))
-      for rows, blocks in (((1,), 3), ((2, 7), 1), ((2, 1, 3), 2))),
+    *(OperatorCase("packed_matmul", {"columns": columns},
+                   (_normal(*rows, 5), _normal(*blocks, 5, 16)))
+      for rows, blocks, columns in (((1,), (3,), 48), ((2, 7), (1,), 16), ((2, 1, 3), (2,), 17),
+                                    ((2, 3, 4), (2, 3, 2), 31))),
+    *(OperatorCase("block_columns", {}, (_normal(*shape),))
+      for shape in ((5, 32), (2, 1, 3, 19), (4, 1))),
     OperatorCase("conv2d_into_blocks", _window((1, 1), (2, 2, 2, 2), dilations=(2, 2)),
                  (_normal(1, 1, 5, 6), _normal(1, 1, 3, 3, 16))),
 ]

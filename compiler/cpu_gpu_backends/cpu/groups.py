@@ -16,7 +16,8 @@ from compiler.cpu_gpu_backends.cpu.schedule import own_schedule, schedule
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.graph.fusion import Group, overwritable
 from compiler.graph.graph import Attrs, Graph, TensorType
-from compiler.ir import Alloc, For, Program, Store, lower, rewrite_stmts, walk_stmts
+from compiler.ir import (Alloc, For, Program, Store, Write, lower, reads, rewrite_stmts,
+                         walk_stmts)
 from compiler.ops.operator import Kind
 from compiler.ops.registry import expression, find
 from compiler.plans import PlanRefused
@@ -109,13 +110,27 @@ def _composed(recipe: Recipe, inputs: Sequence[Tensor]) -> Tensor:
 
 
 def _inlined(program: Program) -> Program:
-    """Inlines the stages that are an operator's result, except sums. What an operator computes on
-    the way to its result stays.
+    """Inlines the stages that are an operator's result, except sums, and except what would be
+    computed again beside them: for several stages, or for every element of a row. What an operator
+    computes on the way to its result stays.
     """
-    stored = {s.buffer.name for s in walk_stmts(program.body) if isinstance(s, Store)}
-    for stmt in walk_stmts(program.body):
-        if isinstance(stmt, Alloc) and stmt.buffer.name in stored and "_" not in stmt.buffer.name:
-            program = compute_inline(program, stmt.buffer.name)
+    writes = [s for s in walk_stmts(program.body) if isinstance(s, Write)]
+    mapped = {s.buffer for s in writes if isinstance(s, Store)}
+    stages = [s.buffer for s in walk_stmts(program.body) if isinstance(s, Alloc)]
+    readers = {stage: {write.buffers[0] for write in writes
+                       if any(read.buffer == stage for read in reads(write))} for stage in stages}
+    for stage in reversed(stages):
+        if stage not in mapped or "_" in stage.name:
+            continue
+        seen = readers[stage]
+        if len(mapped) < len(writes) and (len(seen) > 1 or any(
+                prod(one.shape) > prod(stage.shape) for one in seen)):
+            continue
+        program = compute_inline(program, stage.name)
+        for of in readers.values():
+            if stage in of:
+                of.remove(stage)
+                of |= seen
     return program
 
 

@@ -10,8 +10,10 @@
       for m_i, b (unroll), c (vectorize):
         y[...] = everything that follows, of acc[m_i, b, c]
 
-Rows that are left behind the last whole tile are a smaller tile of their own (`peel`). Of bytes, an
-instruction adds the products of four steps at once (`cpu.byte_groups`).
+Rows that are left behind the last whole tile are a smaller tile of their own (`peel`), and so are
+columns, of which whole blocks are computed. Where there is a matrix for each n, m and so on, all of
+one is done first. Of bytes, an instruction adds the products of four steps at once
+(`cpu.byte_groups`).
 """
 
 from collections.abc import Sequence
@@ -21,7 +23,7 @@ from compiler.cpu_gpu_backends.cpu.byte_groups import add_groups, order_groups, 
 from compiler.cpu_gpu_backends.cpu.tiles import (Vectors, axes_of, copy_by_vectors, extents_of,
                                                  sum_apart, the_sum)
 from compiler.ir import Program, Update, reads
-from compiler.ops.blocks import LANES
+from compiler.ops.blocks import LANES, blocks_of
 from compiler.schedule import Schedule
 from compiler.te import Read, Var
 
@@ -37,11 +39,16 @@ def tile_products(program: Program, vectors: Vectors) -> Schedule | None:
     if found is None:
         return None
     update, axes = found
-    if len(axes) < 2 or len(update.axes) != 1 + sums_bytes(update) or not any(
-            _is_packed(read, axes[-1], update.axes) for read in reads(update)):
+    if len(axes) < 2 or len(update.axes) != 1 + sums_bytes(update):
         return None
-    tile = best_tile(extents[axes[-2]], extents[axes[-1]] // LANES, vectors, len(update.axes) == 2)
-    return _tiled(program, update, tile, extents[axes[-2]], vectors)
+    weight = next((read for read in reads(update) if _is_packed(read, axes[-1], update.axes)), None)
+    if weight is None:
+        return None
+    rows, columns = (extents[axis] for axis in axes[-2:])
+    tile = best_tile(rows, blocks_of(columns), vectors, len(update.axes) == 2)
+    if tile.blocks * LANES > columns:
+        tile = best_tile(rows, 1, vectors, len(update.axes) == 2)
+    return _tiled(program, update, weight, tile, vectors)
 
 
 def _is_packed(read: Read, column: Var, over: Sequence[Var]) -> bool:
@@ -51,15 +58,20 @@ def _is_packed(read: Read, column: Var, over: Sequence[Var]) -> bool:
         read.indices[-len(place):] == place)
 
 
-def _tiled(program: Program, update: Update, size: BlockTile, rows: int,
+def _tiled(program: Program, update: Update, weight: Read, size: BlockTile,
            vectors: Vectors) -> Schedule:
     s, out = Schedule(program), program.outputs[0].name
     total = sum_apart(s, update)
     *outer, row, column = axes_of(s.program, out)
-    blocks, columns = s[out].split(column, size.blocks * LANES)
-    block, lane = s[out].split(columns, LANES)
+    *_, rows, columns = s.program.outputs[0].shape
+    if columns % LANES:
+        s[total].pad(axes_of(s.program, total)[-1], LANES * blocks_of(columns))
+    column_o, column_i = s[out].split(column, size.blocks * LANES)
+    block, lane = s[out].split(column_i, LANES)
     rows_o, rows_i = s[out].split(row, size.pixels)
-    s[out].reorder(blocks, *outer, rows_o, rows_i, block, lane)
+    matrices = len(weight.indices) > 2 + len(update.axes)       # else one for all
+    s[out].reorder(*((*outer, column_o) if matrices else (column_o, *outer)), rows_o, rows_i, block,
+                   lane)
     s[total].compute_at(rows_o)
     *outer, row, column = axes_of(s.program, total)
     _, inner = s[total].split(column, LANES)
@@ -80,6 +92,8 @@ def _tiled(program: Program, update: Update, size: BlockTile, rows: int,
     s[out].vectorize(lane)
     if rows % size.pixels:
         s[out].peel(rows_o)
+    if columns % (size.blocks * LANES) and columns > size.blocks * LANES:
+        s[out].peel(column_o, "beside")
     if len(reduced) == 2:
         add_groups(s, inner, vectors.dot)
     return s

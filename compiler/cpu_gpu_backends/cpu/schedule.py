@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from compiler.cpu_gpu_backends.cpu.block_tiles import tile_blocks
 from compiler.cpu_gpu_backends.cpu.byte_groups import DOTS
 from compiler.cpu_gpu_backends.cpu.product_tiles import tile_products
+from compiler.cpu_gpu_backends.cpu.row_stages import along_rows, stages_by_rows
 from compiler.cpu_gpu_backends.cpu.sums import ordered_sums
 from compiler.cpu_gpu_backends.cpu.threads import share_out
 from compiler.cpu_gpu_backends.cpu.tiles import SHORTEST_ROW, Vectors, tile_sums
 from compiler.cpu_gpu_backends.intrinsics.cpu import TRANSPOSES
 from compiler.ir import For, Program, Store, Update, Write, path_to, reads, walk_stmts
-from compiler.schedule import (Schedule, ScheduleError, peel, reorder, split, tensorize,
-                               vectorize)
+from compiler.schedule import (Schedule, ScheduleError, peel, reorder, split, tensorize)
 from compiler.te import Expr, Read, Var, is_integer, walk
 
 __all__ = ["own_schedule", "schedule", "walk_rows"]
@@ -41,8 +41,9 @@ def own_schedule(program: Program, vectors: Vectors) -> Schedule:
     if all(not isinstance(s, Write) or isinstance(s, Store) for s in walk_stmts(program.body)):
         chosen = map_by_vectors(program, vectors)
     else:
-        chosen = (tile_blocks(program, vectors) or tile_products(program, vectors)
-                  or tile_sums(program, vectors) or walk_rows(program))
+        chosen = (stages_by_rows(program, vectors) or tile_blocks(program, vectors)
+                  or tile_products(program, vectors) or tile_sums(program, vectors)
+                  or walk_rows(program))
     return share_out(chosen, vectors.threads)
 
 
@@ -54,10 +55,8 @@ def map_by_vectors(program: Program, vectors: Vectors) -> Schedule:
         if row := _row_across(store, nest):
             if not _in_registers(s, store, nest, row, vectors):
                 _by_squares(s, nest, row)
-        elif nest and nest[-1].extent >= vectors.lanes and nest[-1].var in store.indices:
-            name = nest[-1].var.name
-            s.apply(split, name, vectors.lanes)
-            s.apply(vectorize, f"{name}_i")
+        else:
+            along_rows(s, store, vectors)
     return s
 
 

@@ -6,24 +6,28 @@ Of n terms added one after the other, the last is rounded once and the first n t
 additions, so the error is at most that times ``eps * sum(|terms|)``. The order depends on the
 extents alone: not on the processor, and not on threads.
 
-Integers wrap, so that their order does not matter: they stay as they are.
+Maxima and minima of rows are taken in lanes as well, where no order changes more than the sign of a
+zero. Integers wrap, so that their order does not matter: they stay as they are.
 """
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil, log2
 
 from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Store, Update, conjuncts,
                          free_variables, linear, path_to, reads, replace_stmt, walk_stmts)
 from compiler.schedule import split
-from compiler.te import (INDEX, Buffer, Const, Expr, Read, Var, all_of, is_float, neutral,
-                         substitute)
+from compiler.te import (INDEX, Buffer, Const, Expr, Read, Var, all_of, is_float, maximum, minimum,
+                         neutral, substitute)
 
 __all__ = ["MOST", "most_roundings", "ordered_sums"]
 
 MOST = 256              # values that are added one after the other
 LANES = 64              # eight registers of AVX2, so that additions do not wait for each other
 SHORTEST = 32           # rows that gain by lanes
+_COMBINED: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "sum": operator.add, "max": maximum, "min": minimum}
 
 
 def most_roundings(terms: int) -> int:
@@ -35,17 +39,17 @@ def ordered_sums(program: Program) -> Program:
     """The program with its sums of floats in lanes, where their terms lie side by side, and in
     blocks.
     """
-    for update in _float_sums(program):
+    for update in _of_floats(program, "sum", "max", "min"):
         loop = _loops_around(program, update)[-1:]
         if loop and _lies_in_row(update, loop[0]):
             program = _in_lanes(program, update, loop[0])
-    for update in _float_sums(program):
+    for update in _of_floats(program, "sum"):
         program = _in_blocks(program, _sum_into(program, update.buffer, update.indices))
     return program
 
 
-def _float_sums(program: Program) -> list[Update]:
-    return [s for s in walk_stmts(program.body) if isinstance(s, Update) and s.op == "sum"
+def _of_floats(program: Program, *ops: str) -> list[Update]:
+    return [s for s in walk_stmts(program.body) if isinstance(s, Update) and s.op in ops
             and s.axes and is_float(s.buffer.dtype)]
 
 
@@ -65,7 +69,8 @@ def _lies_in_row(update: Update, loop: For) -> bool:
 
 
 def _in_lanes(program: Program, update: Update, loop: For) -> Program:
-    """Adds every 64th term to a sum of its own, and then these sums by halves.
+    """Adds every 64th term to a sum of its own, and then these sums by halves; maxima and minima
+    likewise.
 
     ::
 
@@ -88,20 +93,19 @@ def _in_lanes(program: Program, update: Update, loop: For) -> Program:
     outer, inner, rest = Var(f"{name}_o"), Var(f"{name}_i"), Var(f"{name}_rest")
     whole = loop.extent // count
 
-    def added(index: Expr, lane: Var) -> Stmt:
-        value = substitute(update.value, {loop.var: index})
-        return Store(lanes, (lane,), Read(lanes, (lane,)) + value)
+    def put(lane: Var, value: Expr) -> Stmt:
+        return Store(lanes, (lane,), _COMBINED[update.op](Read(lanes, (lane,)), value))
 
-    row = For(inner, count, Update(lanes, (inner,), "sum", substitute(
+    row = For(inner, count, Update(lanes, (inner,), update.op, substitute(
         update.value, {loop.var: outer * count + inner}), (outer,), begins=False), "vectorize")
-    stmts = [_filled(lanes, (For(Var(f"{name}_lane"), count, update, "vectorize"),)),
+    stmts = [_filled(lanes, (For(Var(f"{name}_lane"), count, update, "vectorize"),), update.op),
              For(outer, whole, row)]
     if tail := loop.extent % count:
-        stmts.append(For(rest, tail, added(rest + whole * count, rest), "vectorize"))
+        value = substitute(update.value, {loop.var: rest + whole * count})
+        stmts.append(For(rest, tail, put(rest, value), "vectorize"))
     while (count := count // 2):
         lane = Var(f"{name}_{count}")
-        stmts.append(For(lane, count, Store(lanes, (lane,), Read(lanes, (lane,))
-                                            + Read(lanes, (lane + count,))), "vectorize"))
+        stmts.append(For(lane, count, put(lane, Read(lanes, (lane + count,))), "vectorize"))
     axes = tuple(axis for axis in update.axes if axis != loop.var)
     result = Read(lanes, (Const(0, INDEX),))
     total = (replace(update, value=result, axes=axes) if axes or not update.begins
@@ -148,7 +152,7 @@ def _in_blocks(program: Program, update: Update) -> Program:
 
 
 def _sum_into(program: Program, buffer: Buffer, indices: Sequence[Expr]) -> Update:
-    return next(update for update in _float_sums(program)
+    return next(update for update in _of_floats(program, "sum")
                 if (update.buffer, update.indices) == (buffer, indices))
 
 
@@ -184,10 +188,10 @@ def _with_part(program: Program, update: Update, first: str) -> tuple[Program, U
     return program, _sum_into(program, total.buffer, total.indices)
 
 
-def _filled(buffer: Buffer, loops: Sequence[For]) -> Stmt:
+def _filled(buffer: Buffer, loops: Sequence[For], op: str = "sum") -> Stmt:
     """Fills all of a buffer that the loops run over with neutral values."""
     place = tuple(Var(f"{loop.var.name}_first") for loop in loops)
-    return _nest(loops, "first", Store(buffer, place, neutral("sum", buffer.dtype)))
+    return _nest(loops, "first", Store(buffer, place, neutral(op, buffer.dtype)))
 
 
 def _nest(loops: Sequence[For], suffix: str, body: Stmt) -> Stmt:

@@ -124,22 +124,29 @@ class _Floats:
 
 
 def _exp(f: _Floats, x: str) -> str:
-    """``2^n e^r``, ``|r| <= log(2) / 2``; the power in two factors, for results near the ends."""
+    """``2^n e^r``; the power of two in two factors, for results near the ends."""
     low, high = f.const(-104), f.const(89)
     inside = f.select(f.compare("ogt", x, high), high, x)
     inside = f.select(f.compare("olt", inside, low), low, inside)
-    shifted = f.fused(inside, f.const(1 / math.log(2)), f.const(_SHIFTER))
-    n = f.sub(shifted, f.const(_SHIFTER))
-    r = f.fused(n, f.const(-_LN2_HIGH), inside)
-    r = f.fused(n, f.const(-_LN2_LOW), r)
-    power = f.fused(f.mul(r, r), f.polynomial(r, _EXP), r)
-    power = f.add(power, f.const(1))
-    exponent = f.integers("sub", f.bits(shifted), _SHIFTER_BITS)
+    power, exponent = _reduced_exp(f, inside)
     half = f.integers("ashr", exponent, 1)
     for part in (half, f.integers("sub", exponent, half)):
-        part = f.integers("shl", f.integers("add", part, 127), 23)
-        power = f.mul(power, f.from_bits(part))
+        power = f.mul(power, _power_of_two(f, part))
     return power
+
+
+def _reduced_exp(f: _Floats, x: str) -> tuple[str, str]:
+    """``e^r`` and n, where ``x = n log(2) + r`` and ``|r| <= log(2) / 2``."""
+    shifted = f.fused(x, f.const(1 / math.log(2)), f.const(_SHIFTER))
+    n = f.sub(shifted, f.const(_SHIFTER))
+    r = f.fused(n, f.const(-_LN2_HIGH), x)
+    r = f.fused(n, f.const(-_LN2_LOW), r)
+    power = f.fused(f.mul(r, r), f.polynomial(r, _EXP), r)
+    return f.add(power, f.const(1)), f.integers("sub", f.bits(shifted), _SHIFTER_BITS)
+
+
+def _power_of_two(f: _Floats, exponent: str) -> str:
+    return f.from_bits(f.integers("shl", f.integers("add", exponent, 127), 23))
 
 
 def _log(f: _Floats, x: str) -> str:
@@ -182,8 +189,9 @@ def _erf(f: _Floats, x: str) -> str:
     near = f.fused(x, f.polynomial(f.mul(x, x), _ERF), x)
     far = f.select(f.compare("ogt", size, f.const(3.95)), f.const(3.95), size)
     exponent = f.mul(f.sub(f.const(0), far), f.polynomial(far, _ERFC))
-    far = f.call("copysign", f.sub(f.const(1), function(f.w, "exp", f.kind, exponent)), x)
-    return f.select(f.compare("olt", size, f.const(0.9)), near, far)
+    power, exponent = _reduced_exp(f, exponent)                 # of no less than -18
+    far = f.sub(f.const(1), f.mul(power, _power_of_two(f, exponent)))
+    return f.select(f.compare("olt", size, f.const(0.9)), near, f.call("copysign", far, x))
 
 
 _RULES = {"exp": _exp, "log": _log, "tanh": _tanh, "erf": _erf}

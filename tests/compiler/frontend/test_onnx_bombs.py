@@ -155,7 +155,7 @@ BOMBS = {
     "inferred": (lambda: doubled(refused=True), rf"m: cannot import NonZero_0 .*{TOO_LARGE}"),
     "strings": (lambda: doubled("s", "StringConcat"),
                 rf"m: cannot import StringConcat_.. \(StringConcat\): {TOO_LARGE}"),
-    "calls": (lambda: calls(30), "m: must have 150,000 operators at most with its functions put "
+    "calls": (lambda: calls(30), "m: must have 60,000 operators at most with its functions put "
                                  "in, not 4,294,967,298; make it smaller"),
     "recursion": (lambda: calls(2, "f1"), "m: functions must not call themselves: own.f1 calls "
                                           "own.f2 calls own.f1; export the model again"),
@@ -177,7 +177,7 @@ BOMBS = {
     "elements": (joined, r"m: cannot import Concat_60 \(Concat\): shape must hold less than 2\^63 "
                          r"elements, not \(4611686018427387904, 3\); .*"),
     "loops": (lambda: turned(1000, 3),
-              r"m: cannot import Loop_0 \(Loop\): Loop_0 \(Loop\): .*the model must take 150,000 "
+              r"m: cannot import Loop_0 \(Loop\): Loop_0 \(Loop\): .*the model must take 60,000 "
               "steps at most, loops unrolled and functions put in.*"),
 }
 

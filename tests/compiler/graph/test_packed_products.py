@@ -45,14 +45,20 @@ def test_a_matrix_is_packed_once() -> None:
     assert len(with_packed_products(graph).constants) == 1
 
 
-@pytest.mark.parametrize("constant", [True, False])
-def test_columns_beyond_the_last_are_cut_off_one_row(constant: bool) -> None:
-    builder = net(1, 20)
-    bias = matrix(builder, "b", 10) if constant else builder.add_input(
-        "b", TensorType((1, 10), "float32"))
-    builder.emit("dense", "fc", ["x", matrix(builder, "w", 20, 10), bias], "y", trans_b=0)
-    assert packed(builder.finish(["y"])) == (
-        ["packed_matmul", "add", "slice"] if constant else ["packed_matmul", "slice", "add"])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 10), (3, 17), (4, 1000)])
+def test_columns_of_any_number(rows: int, columns: int) -> None:
+    builder = net(rows, 20)
+    bias = builder.add_input("b", TensorType((1, columns), "float32"))
+    builder.emit("dense", "fc", ["x", matrix(builder, "w", 20, columns), bias], "y", trans_b=0)
+    assert packed(builder.finish(["y"])) == ["packed_matmul", "add"]
+
+
+@pytest.mark.parametrize(("a", "b"), [((8, 20), (20, 16)), ((2, 3, 9, 5), (2, 3, 5, 40))])
+def test_computed_matrices_are_packed_when_they_are_there(a, b) -> None:
+    builder = net(*a)
+    z = builder.emit("tanh", "tanh", [builder.add_input("z", TensorType(b, "float32"))], "t")
+    builder.emit("matmul", "product", ["x", z], "y")
+    assert packed(builder.finish(["y"])) == ["tanh", "block_columns", "packed_matmul"]
 
 
 @pytest.mark.parametrize(("used", "products"), [((2, 0, 1), 1), ((3, 4), 2)])
@@ -70,12 +76,14 @@ def test_rows_of_one_tensor_are_multiplied_together(used: tuple[int, ...], produ
     assert packed(builder.finish(ends)).count("packed_matmul") == products
 
 
-def test_what_has_no_whole_blocks_or_is_computed_stays() -> None:
-    builder = net(4, 16)
+def test_few_rows_or_columns_stay() -> None:
+    builder = net(7, 16)
     builder.add_input("w", TensorType((16, 16), "float32"))
+    builder.add_input("z", TensorType((2, 7, 16), "float32"))
     builder.emit("matmul", "computed", ["x", "w"], "a")
-    builder.emit("matmul", "ragged", ["x", matrix(builder, "k", 16, 20)], "b")
-    graph = builder.finish(["a", "b"])
+    builder.emit("matmul", "narrow", ["x", matrix(builder, "k", 16, 15)], "b")
+    builder.emit("matmul", "shared", ["z", "w"], "c")
+    graph = builder.finish(["a", "b", "c"])
     assert with_packed_products(graph) is graph
 
 

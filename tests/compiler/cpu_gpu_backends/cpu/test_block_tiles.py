@@ -75,16 +75,19 @@ def test_tiles_fill_registers_and_leave_no_guard() -> None:
         assert {"vectorize", "unroll"} <= kinds
 
 
-@pytest.mark.parametrize(("rows", "blocks", "vectors"), [
-    ((1,), 6, AVX512), ((197,), 2, AVX512), ((2, 13), 3, AVX2), ((5,), 1, SSE)])
-def test_products_of_any_number_of_rows(rows: tuple[int, ...], blocks: int, vectors: Vectors
-                                        ) -> None:
-    shapes = (*rows, 300), (blocks, 300, 16)
+@pytest.mark.parametrize(("rows", "blocks", "columns", "vectors"), [
+    ((1,), (6,), 96, AVX512), ((197,), (2,), 32, AVX512), ((2, 13), (3,), 48, AVX2),
+    ((5,), (1,), 16, SSE), ((2, 13), (2, 3), 37, AVX2), ((29,), (2,), 17, AVX512),
+    ((1,), (63,), 1000, AVX2), ((3, 7), (3, 1), 5, AVX512)])
+def test_products_of_any_number_of_rows_and_columns(
+        rows: tuple[int, ...], blocks: tuple[int, ...], columns: int, vectors: Vectors) -> None:
+    shapes, attrs = ((*rows, 300), (*blocks, 300, 16)), {"columns": columns}
     given = arrays(*shapes)
-    made = program("packed_matmul", {}, *shapes, vectors=vectors)
+    made = program("packed_matmul", attrs, *shapes, vectors=vectors)
     assert "if " not in str(made.body)
     found = build(made).compute({"x0": given[0], "x1": given[1]})["y"]
-    assert_near(found, evaluate_node(Node("packed_matmul", "n", ("x0", "x1"), ("y",), {}), given))
+    assert_near(found, evaluate_node(Node("packed_matmul", "n", ("x0", "x1"), ("y",), attrs),
+                                     given))
 
 
 # Bytes
