@@ -204,7 +204,7 @@ def _together(graph: Graph) -> dict[str, _Rows]:
         rows = found.setdefault(key, _Rows(source, size // depth, depth))
         rows.numbers[node.name] = begin // depth
     return {name: rows for rows in found.values() for name in rows.numbers
-            if len(set(rows.numbers.values())) > rows.count // 2}
+            if len(set(rows.numbers.values())) > max(rows.count // 2, 1)}
 
 
 def _shown(graph: Graph, producers: Mapping[str, Node], value: str) -> tuple[str, int]:

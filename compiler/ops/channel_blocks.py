@@ -9,12 +9,13 @@ The order in which products are added is that of the weights' dimensions, whatev
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from compiler import te
 from compiler.ops.blocks import LANES, blocks_of
-from compiler.ops.convolutions import convolved_sums
+from compiler.ops.convolutions import convolved_sums, is_pointwise
 from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator
 from compiler.ops.windows import image_axes, reach_of, windowed
 from compiler.te import Expr, Tensor
@@ -188,9 +189,10 @@ def _operator(name: str, summary: str, inputs: str, attributes: str, define, mea
 
 
 OPERATORS = (
-    _operator("conv2d_blocks", "convolution of images in blocks of 16 channels",
-              "x [N,Ci/16,H,W,16], w [Co/16,Ci/group/16,kh,kw,16,16], bias [Co/16,16]?",
-              f"{_WINDOW}, group (1)", _conv2d_blocks, _conv2d_blocks_meaning),
+    replace(_operator("conv2d_blocks", "convolution of images in blocks of 16 channels",
+                      "x [N,Ci/16,H,W,16], w [Co/16,Ci/group/16,kh,kw,16,16], bias [Co/16,16]?",
+                      f"{_WINDOW}, group (1)", _conv2d_blocks, _conv2d_blocks_meaning),
+            pixelwise=is_pointwise),
     _operator("depthwise_blocks", "convolution of each channel of such images by itself",
               "x [N,C/16,H,W,16], w [C/16,kh,kw,16], bias [C/16,16]?", _WINDOW,
               _depthwise_blocks, _depthwise_blocks_meaning),

@@ -26,7 +26,7 @@ from compiler.ops.windows import (check_dilations, check_numbers, check_steps, c
                                   reach_of, views_of, windowed)
 from compiler.te import Expr, Tensor
 
-__all__ = ["OPERATORS", "convolved_sums", "pixel_convolution"]
+__all__ = ["OPERATORS", "convolved_sums", "is_pointwise", "pixel_convolution"]
 
 CHUNK_ELEMENTS = 1 << 24
 
@@ -386,7 +386,7 @@ def _conv2d_integer(view: QuantizedInputs, node: Node, out: Stored, bounds: Boun
 
 def _is_of_elements(attrs: Attributes, weight: tuple[int, ...]) -> bool:
     """Whether each element is computed from the one in its place, by a factor of its channel."""
-    return _is_pointwise(attrs, (None, weight)) and (
+    return is_pointwise(attrs, (None, weight)) and (
         weight[1] == 1 and attrs.get("group", 1) == weight[0])
 
 
@@ -412,10 +412,10 @@ def pixel_convolution(name: str, inputs: Sequence[str], outputs: Sequence[str],
                 {"strides": (1, 1), "pads": (0, 0, 0, 0), **groups})
 
 
-def _is_pointwise(attrs: Attributes, shapes: Shapes) -> bool:
+def is_pointwise(attrs: Attributes, shapes: Shapes) -> bool:
     """Whether every pixel is computed from the one in its place."""
     weight = shapes[1]
-    return (weight is not None and weight[2:] == (1, 1) and attrs["strides"] == (1, 1)
+    return (weight is not None and weight[2:4] == (1, 1) and attrs["strides"] == (1, 1)
             and attrs["pads"] == (0, 0, 0, 0))
 
 
@@ -426,7 +426,7 @@ OPERATORS = (
         name="conv2d", summary="convolution of images",
         inputs="x, w [Co,Ci/group,kh,kw], bias [Co]?", attributes=_WINDOW,
         define=_conv2d, meaning=_conv2d_meaning, type=_conv2d_type, numbers=Numbers.FLOAT,
-        kind=Kind.COMPLEX, pixelwise=_is_pointwise, contracts=True, integer=_conv2d_integer,
+        kind=Kind.COMPLEX, pixelwise=is_pointwise, contracts=True, integer=_conv2d_integer,
         weights=CONVOLVED),
     Operator(
         name="convtranspose2d", summary="transposed convolution of images",
@@ -440,7 +440,7 @@ OPERATORS = (
         inputs="x, w [Co,Ci/group,kh,kw], bias, mult, shift [Co]",
         attributes="as conv2d, pad_value, zp, lo, hi, sums (int32)",
         define=_qconv2d, meaning=_qconv2d_meaning, type=_qconv2d_type, numbers=Numbers.INTEGER,
-        kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers, pixelwise=_is_pointwise,
+        kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers, pixelwise=is_pointwise,
         pads=lambda attrs: attrs["pad_value"]),
     Operator(
         name="qconvtranspose2d", summary="transposed convolution of int8 images",

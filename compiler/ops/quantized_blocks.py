@@ -19,7 +19,7 @@ from compiler import te
 from compiler.ops.arithmetic import requantize
 from compiler.ops.blocks import LANES, blocks_of
 from compiler.ops.channel_blocks import from_blocks, in_blocks, outputs_last
-from compiler.ops.convolutions import convolved_sums
+from compiler.ops.convolutions import convolved_sums, is_pointwise
 from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator
 from compiler.ops.requantization import rescaled_array
 from compiler.ops.windows import image_axes, reach_of, windowed
@@ -315,9 +315,11 @@ def _operator(name: str, summary: str, inputs: str, attributes: str,
 
 
 OPERATORS = (
-    _operator("qconv2d_blocks", "convolution of int8 images in blocks of 16 channels, requantized",
-              f"x [N,Ci/16,H,W,16], w [Co/16,Ci/group/16,kh,kw,4,16,4], {_CHANNELS}",
-              f"{_WINDOWS}, group (1)", _qconv2d_blocks, _qconv2d_blocks_meaning),
+    replace(_operator("qconv2d_blocks",
+                      "convolution of int8 images in blocks of 16 channels, requantized",
+                      f"x [N,Ci/16,H,W,16], w [Co/16,Ci/group/16,kh,kw,4,16,4], {_CHANNELS}",
+                      f"{_WINDOWS}, group (1)", _qconv2d_blocks, _qconv2d_blocks_meaning),
+            pixelwise=is_pointwise),
     _operator("qdepthwise_blocks", "convolution of each channel of such images by itself",
               f"x [N,C/16,H,W,16], w [C/16,kh,kw,16], {_CHANNELS}", _WINDOWS,
               _qdepthwise_blocks, _qdepthwise_blocks_meaning),

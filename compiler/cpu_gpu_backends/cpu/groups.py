@@ -152,13 +152,16 @@ def flat_pixels(recipe: Recipe) -> Recipe:
     """The recipe with all pixels of an image in one row, where every operator treats each pixel by
     itself: long rows fill vectors, short ones may not.
     """
-    pixels = recipe.result.shape[-2:]
-    images = [type_.shape for type_ in recipe.types if len(type_.shape) > 2]
-    if not (len(recipe.result.shape) == 4 and pixels[0] > 1
-            and all(shape[-2:] in (pixels, (1, 1)) for shape in images)
+    rank = len(recipe.result.shape)
+    place = slice(-2, rank) if rank == 4 else slice(-3, -1)         # of images in blocks
+    pixels = recipe.result.shape[place]
+    images = [type_.shape for type_ in recipe.types if 2 < len(type_.shape) <= rank]
+    if not (rank in (4, 5) and pixels[0] > 1
+            and all(shape[place] in (pixels, (1, 1)) for shape in images)
             and all(_is_pixelwise(operation, recipe.types) for operation in recipe.operations)):
         return recipe
-    types = [_flat(type_, pixels) for type_ in (*recipe.types, recipe.result)]
+    types = [_flat(type_, place, pixels) if len(type_.shape) <= rank else type_
+             for type_ in (*recipe.types, recipe.result)]
     return replace(recipe, types=tuple(types[:-1]), result=types[-1])
 
 
@@ -174,8 +177,9 @@ def _is_pixelwise(operation: GroupOperation, types: Sequence[TensorType]) -> boo
         shape is None or len(shape) not in (1, 2) for shape in shapes)
 
 
-def _flat(type_: TensorType, pixels: tuple[int, ...]) -> TensorType:
+def _flat(type_: TensorType, place: slice, pixels: tuple[int, ...]) -> TensorType:
     """The type with its pixels in one row, if it has all of them."""
-    if len(type_.shape) < 3 or type_.shape[-2:] != pixels:
-        return type_
-    return TensorType((*type_.shape[:-2], 1, prod(pixels)), type_.dtype)
+    shape = list(type_.shape)
+    if len(shape) > 2 and tuple(shape[place]) == pixels:
+        shape[place] = 1, prod(pixels)
+    return TensorType(tuple(shape), type_.dtype)

@@ -66,6 +66,26 @@ def test_pixels_that_do_not_know_their_place_are_one_row() -> None:
     assert flat_pixels(recipe_of(block((7, 9), 3), group)).types[0].shape == (1, 4, 7, 9)
 
 
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_pixels_of_blocks_too(kernel: int) -> None:
+    """With a residual sum and a factor for each channel."""
+    rng, window = np.random.default_rng(0), {"strides": (1, 1), "pads": (kernel // 2,) * 4}
+    net = Builder("net")
+    net.add_input("x", TensorType((2, 2, 7, 9, 16), "float32"))
+    net.add_input("z", TensorType((2, 3, 7, 9, 16), "float32"))
+    net.add_input("gate", TensorType((2, 3, 1, 1, 16), "float32"))
+    w = net.add_constant("w", rng.standard_normal(
+        (3, 2, kernel, kernel, 16, 16)).astype(np.float32))
+    x = net.emit("conv2d_blocks", "conv", ["x", w], "a", **window)
+    graph = net.finish([net.emit("mul", "mul", [net.emit("add", "add", [x, "z"], "b"), "gate"],
+                                 "y")])
+    group, = fuse(graph).groups
+    recipe = flat_pixels(recipe_of(graph, group))
+    assert recipe.result.shape == ((2, 3, 1, 63, 16) if kernel == 1 else (2, 3, 7, 9, 16))
+    inputs = inputs_of(graph)
+    assert_near(CpuTarget().compile(graph)(inputs)["y"], evaluate(graph, inputs)["y"])
+
+
 @pytest.mark.parametrize("shape", [(9,), (7, 9), (1, 1, 1, 9), (1, 1, 7, 1), (7, 1)])
 def test_rows_and_columns_stay_where_an_operand_tells_them_apart(shape) -> None:
     net = Builder("net")
