@@ -2,7 +2,8 @@
 
 ::
 
-    cpu                     this processor; cpu:THREADS with so many threads, by default one
+    cpu                     this processor; cpu:THREADS with so many threads, by default one;
+                            cpu:plain and cpu:THREADS:plain without Winograd's products
     accel:MACHINE           an accelerator, and this processor for what it does not take; MACHINE
                             is a preset or a file, as in `accel.machine.loading`
     accel                   the same, of the machine that is given beside the text, if any
@@ -42,6 +43,7 @@ __all__ = ["Placed", "Request", "TargetError", "Targets", "accelerator", "regist
            "target_machine"]
 
 CPU, AUTO = "cpu", "auto"
+PLAIN, THREADS = "plain", r"[1-9]\d{0,2}"
 
 
 class TargetError(Error, ValueError):
@@ -171,7 +173,7 @@ class Request:
         for name in self.names:
             kind, _, where = name.partition(":")
             if kind == CPU:
-                targets.append(Placed(CpuTarget(plans=plans, threads=int(where or 1))))
+                targets.append(Placed(_processor(where, plans)))
             elif kind == ACCEL:
                 device = on(machine := self._machine(name))
                 machine = device.machine if device else machine
@@ -213,14 +215,21 @@ def _is_name(name: str) -> bool:
     if kind == ACCEL:
         return bool(where)
     if kind == CPU:
-        return not colon or re.fullmatch(r"[1-9]\d{0,2}", where) is not None
+        return not colon or re.fullmatch(rf"{THREADS}|(?:{THREADS}:)?{PLAIN}", where) is not None
     return kind in _registered and bool(where or not colon)
+
+
+def _processor(how: str, plans: Plans) -> CpuTarget:
+    """This processor, as what stands behind its name says."""
+    plain, threads = how.endswith(PLAIN), how.removesuffix(PLAIN).rstrip(":")
+    return CpuTarget(plans=plans, threads=int(threads or 1), plain=plain)
 
 
 def _no_target(text: Any) -> TargetError:
     own = "".join(f", {kind}" for kind in _registered)
-    return TargetError(f"Target must be accel:MACHINE, auto:MACHINE, cpu or cpu:THREADS{own}, "
-                       f"or a list of targets, not {text!r}; a machine is a preset or a file")
+    return TargetError(f"Target must be accel:MACHINE, auto:MACHINE, cpu, cpu:THREADS, "
+                       f"cpu:plain{own}, or a list of targets, not {text!r}; a machine is a "
+                       "preset or a file")
 
 
 def target_machine(target: str, machine: Machine | str | Path | None = None) -> Machine | None:

@@ -16,11 +16,13 @@ import numpy as np
 from compiler.graph.graph import Graph, Node
 from compiler.graph.reference import evaluate_node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
+from compiler.graph.winograd import best_size
 from compiler.ops import channel_blocks as blocks
 from compiler.ops.blocks import LANES, blocks_of
 from compiler.ops.operator import Kind
 from compiler.ops.quantized_blocks import for_bytes, grouped_inputs, grouped_stem
 from compiler.ops.registry import find
+from compiler.ops.winograd import KERNEL, winograd_weight
 
 __all__ = ["with_channel_blocks"]
 
@@ -28,13 +30,14 @@ FEW = 4                 # channels of an image that are convolved as they lie
 STORED = ("float32", "int8")
 
 
-def with_channel_blocks(graph: Graph) -> Graph:
+def with_channel_blocks(graph: Graph, winograd: bool = True) -> Graph:
     """Before: any graph. After: the same values of inputs and outputs; convolutions of images, of
-    float32 and of int8, compute on blocks. The graph itself where there are none.
+    float32 and of int8, compute on blocks, of float32 by Winograd's products where these pay,
+    unless told otherwise. The graph itself where there are none.
     """
     if not any(_is_convolution(graph, node) or _is_spread(graph, node) for node in graph.nodes):
         return graph
-    return _Blocking(graph).run()
+    return _Blocking(graph, winograd).run()
 
 
 def _is_convolution(graph: Graph, node: Node) -> bool:
@@ -69,6 +72,7 @@ def _is_spread(graph: Graph, node: Node) -> bool:
 @dataclass(slots=True)
 class _Blocking:
     graph: Graph
+    winograd: bool
     builder: Builder = field(init=False)
     blocked: dict[str, str] = field(default_factory=dict)
     """The value in blocks, of each that has such a form."""
@@ -103,6 +107,11 @@ class _Blocking:
         if vectors is None:
             return False
         x, group, attrs = node.inputs[0], node.attrs.get("group", 1), _window(node.attrs)
+        size = self.winograd and weight.dtype == np.float32 and best_size(
+            attrs, weight.shape, self.graph.values[node.outputs[0]].shape)
+        if size:
+            self._by_tiles(node, size, weight, vectors)
+            return True
         packing = _PACKINGS[weight.dtype.name]
         if group == len(weight) and weight.shape[1] == 1 and group > 1:
             op, packed, source = packing.depthwise, blocks.packed_depthwise(weight), self._in(x)
@@ -115,6 +124,32 @@ class _Blocking:
             node.inputs[1:], [packed, *map(_vector, vectors)], strict=False)]
         self._define(node, op, [source, *constants], attrs, _outside(attrs))
         return True
+
+    def _by_tiles(self, node: Node, size: int, weight: np.ndarray,
+                  bias: Sequence[np.ndarray]) -> None:
+        """A convolution by Winograd's products: a group for each element of a tile."""
+        value, x, pads = node.outputs[0], self._in(node.inputs[0]), node.attrs["pads"]
+        outputs, inputs, *_ = weight.shape
+        n, _, height, width = self.graph.values[value].shape
+        count, depth, square = blocks_of(outputs), blocks_of(inputs), (size + KERNEL - 1) ** 2
+        wide = np.zeros((count * LANES, *weight.shape[1:]), np.float32)
+        wide[:outputs] = weight
+        packed = self._constant(node.inputs[1], blocks.packed_weight(winograd_weight(wide, size)))
+        tiles = self._emit("winograd_tiles", value, [x], size=size, pads=pads)
+        rows, columns = -(-height // size), -(-width // size)
+        grouped = self._emit("reshape", value, [tiles],
+                             shape=(n, square * depth, rows, columns, LANES))
+        sums = self.builder.add(Node(
+            "conv2d_blocks", node.name, (grouped, packed), (self.builder.fresh(f"{value}.sums"),),
+            {"strides": (1, 1), "pads": (0, 0, 0, 0), "group": square}))
+        apart = self._emit("reshape", value, [sums], shape=(
+            n, size + KERNEL - 1, size + KERNEL - 1, count, rows, columns, LANES))
+        self.blocked[value] = self._emit(
+            "winograd_image", value, [apart, *(self._constant(name, _vector(array)) for name, array
+                                               in zip(node.inputs[2:], bias, strict=True))],
+            size=size, shape=(height, width))
+        if outputs % LANES:
+            self.rest[value] = 0.0
 
     def _spread(self, node: Node) -> bool:
         """A convolution of each pixel into all of its kernel's places, which then come to lie

@@ -56,8 +56,10 @@ def kernel_of(entry: Mapping[str, Any], container: Container) -> Kernel:
 
 
 def host_json(segment: HostSegment, kernels: Kernels) -> dict[str, Any]:
-    """A segment as JSON: its groups, each with the number of its kernel; a view has none."""
-    return {"groups": [{"nodes": [node.name for node in step.group.nodes],
+    """A segment as JSON: its groups, each with the number of its kernel; a view has none; and
+    whether sums are plain.
+    """
+    return {"plain": segment.plain, "groups": [{"nodes": [node.name for node in step.group.nodes],
                         "kernel": step.kernel and kernels.number(step.kernel)}
                        for step in segment.steps]}
 
@@ -76,7 +78,7 @@ def host_of(entry: Mapping[str, Any], graph: Graph, kernels: list[Kernel]) -> Ho
         known.add(group.output)
     steps = (_step(graph, group, None if saved["kernel"] is None else kernels[saved["kernel"]])
              for group, saved in zip(groups, entry["groups"], strict=True))
-    return HostSegment(graph, tuple(steps), on_cache_lines(graph.constants))
+    return HostSegment(graph, tuple(steps), on_cache_lines(graph.constants), plain=entry["plain"])
 
 
 def _step(graph: Graph, group: Group, kernel: Kernel | None) -> GroupCode:

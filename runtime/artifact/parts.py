@@ -71,8 +71,8 @@ def _host_json(segment: HostSegment, number: int, shelf: Shelf) -> dict[str, Any
 def _host_of(entry: Mapping[str, Any], segment: Segment, stock: Stock) -> HostSegment:
     part = subgraph(stock.graph, segment)
     if stock.kernels is None:
-        return CpuTarget().compile(part)
-    return host_of(entry, lowered(part), stock.kernels)
+        return CpuTarget(plain=entry["plain"]).compile(part)
+    return host_of(entry, lowered(part, entry["plain"]), stock.kernels)
 
 
 @dataclass(frozen=True)

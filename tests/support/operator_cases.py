@@ -15,7 +15,7 @@ CLAMP = {"zp": -7, "lo": -120, "hi": 110}
 # Sums of float32 products may be added up in any order.
 SUMS = ("conv2d", "convtranspose2d", "dense", "matmul", "avgpool", "globalavgpool",
         "conv2d_blocks", "depthwise_blocks", "conv2d_into_blocks", "packed_matmul",
-        "block_columns")
+        "block_columns", "winograd_tiles", "winograd_image")
 
 _rng = np.random.default_rng(20260)
 
@@ -363,6 +363,12 @@ BLOCKS = [
                    (_normal(*rows, 5), _normal(*blocks, 5, 16)))
       for rows, blocks, columns in (((1,), (3,), 48), ((2, 7), (1,), 16), ((2, 1, 3), (2,), 17),
                                     ((2, 3, 4), (2, 3, 2), 31))),
+    *(OperatorCase("winograd_tiles", {"size": size, "pads": pads}, (_normal(2, 2, 5, 6, 16),))
+      for size, pads in ((2, (1, 1, 1, 1)), (4, (0, 2, 1, 0)))),
+    *(OperatorCase("winograd_image", {"size": size, "shape": shape},
+                   (_normal(2, reach, reach, 2, *tiles, 16), *bias))
+      for size, reach, shape, tiles, bias in (
+          (2, 4, (4, 3), (2, 2), (_normal(2, 16),)), (4, 6, (5, 8), (2, 2), ()))),
     *(OperatorCase("block_columns", {}, (_normal(*shape),))
       for shape in ((5, 32), (2, 1, 3, 19), (4, 1))),
     OperatorCase("conv2d_into_blocks", _window((1, 1), (2, 2, 2, 2), dilations=(2, 2)),

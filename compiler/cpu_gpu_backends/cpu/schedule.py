@@ -10,6 +10,7 @@ from compiler.cpu_gpu_backends.cpu.row_stages import along_rows, stages_by_rows
 from compiler.cpu_gpu_backends.cpu.sums import ordered_sums
 from compiler.cpu_gpu_backends.cpu.threads import share_out
 from compiler.cpu_gpu_backends.cpu.tiles import SHORTEST_ROW, Vectors, tile_sums
+from compiler.cpu_gpu_backends.cpu.winograd import tile_winograd
 from compiler.cpu_gpu_backends.intrinsics.cpu import TRANSPOSES
 from compiler.ir import For, Program, Store, Update, Write, path_to, reads, walk_stmts
 from compiler.schedule import (Schedule, ScheduleError, peel, reorder, split, tensorize)
@@ -38,7 +39,9 @@ def schedule(program: Program, vectors: Vectors, plan: str | None = None) -> Pro
 
 def own_schedule(program: Program, vectors: Vectors) -> Schedule:
     """The schedule that we choose where nobody gives one."""
-    if all(not isinstance(s, Write) or isinstance(s, Store) for s in walk_stmts(program.body)):
+    if tiles := tile_winograd(program, vectors):
+        chosen = tiles
+    elif all(not isinstance(s, Write) or isinstance(s, Store) for s in walk_stmts(program.body)):
         chosen = map_by_vectors(program, vectors)
     else:
         chosen = (stages_by_rows(program, vectors) or tile_blocks(program, vectors)

@@ -57,13 +57,15 @@ class HostSegment:
 
     Called with an array for every input of the graph, of its declared type, it returns the
     graph's outputs, arrays of the caller's. Anything else is refused with ValueError. What is
-    computed on the way lies in a block of `arenas`, where the `plan` says.
+    computed on the way lies in a block of `arenas`, where the `plan` says. The graph is lowered,
+    with `plain` sums or without.
     """
 
     graph: Graph
     steps: tuple[GroupCode, ...]
     constants: Mapping[str, Array]
     arenas: Arenas = field(default_factory=Arenas)
+    plain: bool = False
     kind: ClassVar[str | None] = "kernels"
 
     @property

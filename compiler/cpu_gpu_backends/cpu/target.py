@@ -33,19 +33,24 @@ class CpuTarget:
     share memory.
 
     Without `fusion` every operator is a group of its own. Schedules of groups come from `plans`.
-    `threads` share what takes long enough; results are the same for any number.
+    `threads` share what takes long enough; results are the same for any number. With `plain` sums
+    of floats no convolution takes Winograd's products.
     """
 
     name: str = HOST
     fusion: bool = True
     threads: int = 1
+    plain: bool = False
     plans: Plans = OWN
     arenas: Arenas = field(default_factory=Arenas, compare=False)
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the processor and its features, and the number of threads."""
-        return digest([processor(), *([str(self.threads)] if self.threads > 1 else [])])
+        """A hash of the processor and its features, the number of threads, and whether sums are
+        plain.
+        """
+        return digest([processor(), *([str(self.threads)] if self.threads > 1 else []),
+                       *(["plain"] if self.plain else [])])
 
     def refusal(self, graph: Graph, node: Node) -> str | None:
         """None when the CPU takes the node, else the reason why not."""
@@ -63,9 +68,9 @@ class CpuTarget:
         for node in graph.nodes:
             if reason := self.refusal(graph, node):
                 raise ValueError(f"{node.name}: {reason}")
-        graph = lowered(graph)
+        graph = lowered(graph, self.plain)
         steps = tuple(self._step(graph, group) for group in self.groups(graph).groups)
-        host = HostSegment(graph, steps, on_cache_lines(graph.constants), self.arenas)
+        host = HostSegment(graph, steps, on_cache_lines(graph.constants), self.arenas, self.plain)
         require_bytes(host.plan.size, f"{graph.name}: what the host computes in between")
         return host
 
@@ -87,12 +92,12 @@ class CpuTarget:
         return self.plans.find(task, lambda: own_plan(recipe, _vectors(self.threads)))
 
 
-def lowered(graph: Graph) -> Graph:
+def lowered(graph: Graph, plain: bool = False) -> Graph:
     """The graph as it is computed: its images in blocks of channels, constants packed, equal ones
-    once.
+    once; without Winograd's products where sums are to be `plain`.
     """
     graph = with_shared_constants(graph)
-    return with_packed_products(with_channel_blocks(graph))
+    return with_packed_products(with_channel_blocks(graph, winograd=not plain))
 
 
 def kernel_program(graph: Graph, group: Group) -> Program | None:

@@ -1,0 +1,93 @@
+"""Convolutions by Winograd's products: where they are taken, what they compute, and how exactly."""
+
+import numpy as np
+import pytest
+
+import lockstep
+from compiler.cpu_gpu_backends.cpu.segment import HostExecutable
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget
+from compiler.graph import Builder, Graph, TensorType, channel_blocks, evaluate
+from compiler.graph.winograd import best_size
+from compiler.ops.convolutions import convolved_sums
+from tests.support.float_graphs import assert_near, inputs_of
+
+MOST = {2: 8, 4: 64}
+"""The bounds of docs/cpu.md, in roundings of the largest sum of sizes of products."""
+
+
+def convolution(shape: tuple[int, ...], outputs: int, pads=(1, 1, 1, 1), seed: int = 0) -> Graph:
+    """With a bias, a residual sum where shapes agree, and a relu."""
+    rng = np.random.default_rng(seed)
+    net = Builder("net")
+    net.add_input("x", TensorType(shape, "float32"))
+    w = net.add_constant("w", rng.standard_normal((outputs, shape[1], 3, 3)).astype(np.float32))
+    b = net.add_constant("b", rng.standard_normal(outputs).astype(np.float32))
+    y = net.emit("conv2d", "conv", ["x", w, b], "c", strides=(1, 1), pads=pads)
+    if net.values[y] == net.values["x"]:
+        y = net.emit("add", "add", [y, "x"], "s")
+    return net.finish([net.emit("relu", "relu", [y], "y")])
+
+
+def ops(segment) -> list[str]:
+    return [node.op for node in segment.graph.nodes if "winograd" in node.op]
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize(("shape", "outputs", "pads"), [
+    ((1, 16, 8, 8), 16, (1, 1, 1, 1)), ((2, 5, 7, 13), 33, (0, 2, 1, 0)),
+    ((3, 20, 3, 3), 20, (1, 1, 1, 1)), ((1, 33, 9, 4), 5, (2, 0, 0, 1))])
+def test_images_of_any_size(monkeypatch, size: int, shape, outputs: int, pads) -> None:
+    monkeypatch.setattr(channel_blocks, "best_size", lambda *_: size)
+    graph = convolution(shape, outputs, pads)
+    segment, inputs = CpuTarget().compile(graph), inputs_of(graph)
+    assert ops(segment) == ["winograd_tiles", "winograd_image"]
+    found = segment(inputs)["y"]
+    assert_near(found, evaluate(graph, inputs)["y"])
+    assert CpuTarget(threads=3).compile(graph)(inputs)["y"].tobytes() == found.tobytes()
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("channels", [16, 64, 256])
+@pytest.mark.parametrize("sign", [0, 1])
+def test_errors_are_within_the_bound(monkeypatch, size: int, channels: int, sign: int) -> None:
+    """Of numbers of both signs, and of positive ones; and the bound is no more than it needs be."""
+    monkeypatch.setattr(channel_blocks, "best_size", lambda *_: size)
+    rng, window = np.random.default_rng(channels), {"strides": (1, 1), "pads": (1, 1, 1, 1)}
+    net = Builder("net")
+    net.add_input("x", TensorType((1, channels, 20, 20), "float32"))
+    w = rng.standard_normal((32, channels, 3, 3)).astype(np.float32)
+    net.add_constant("w", w)
+    graph = net.finish([net.emit("conv2d", "conv", ["x", "w"], "y", **window)])
+    x = inputs_of(graph)["x"]
+    x = np.abs(x) + 1 if sign else x
+    exact, largest = (convolved_sums(window, a.astype(np.float64), b.astype(np.float64), 0)
+                      for a, b in ((x, w), (np.abs(x), np.abs(w))))
+    error = np.abs(CpuTarget().compile(graph)({"x": x})["y"] - exact).max()
+    rounding = largest.max() * 2.0 ** -24
+    assert rounding * MOST[size] / 100 < error < rounding * MOST[size]
+
+
+@pytest.mark.parametrize(("weight", "image", "attrs", "wanted"), [
+    ((64, 64, 3, 3), (56, 56), {}, 4), ((128, 128, 3, 3), (28, 28), {}, 4),
+    ((256, 256, 3, 3), (14, 14), {}, 2), ((512, 512, 3, 3), (7, 7), {}, 2),
+    ((512, 512, 3, 3), (2, 2), {}, 0), ((64, 3, 3, 3), (224, 224), {}, 0),
+    ((64, 64, 1, 1), (56, 56), {}, 0), ((64, 64, 3, 1), (56, 56), {}, 0),
+    ((64, 64, 3, 3), (28, 28), {"strides": (2, 2)}, 0),
+    ((64, 64, 3, 3), (56, 56), {"dilations": (1, 2)}, 0),
+    ((64, 1, 3, 3), (56, 56), {"group": 64}, 0)])
+def test_they_are_taken_where_they_pay(weight, image, attrs, wanted: int) -> None:
+    assert best_size({"strides": (1, 1), **attrs}, weight, (1, weight[0], *image)) == wanted
+
+
+def test_plain_sums_do_without_and_a_file_remembers(tmp_path) -> None:
+    graph = convolution((1, 64, 24, 24), 64)
+    inputs = inputs_of(graph)
+    for target, wanted in (("cpu", 2), ("cpu:plain", 0), ("cpu:2:plain", 0)):
+        module = lockstep.compile(graph, target)
+        module.save(tmp_path / "net.lockstep")
+        loaded = lockstep.load(tmp_path / "net.lockstep")
+        assert loaded(inputs)["y"].tobytes() == module(inputs)["y"].tobytes()
+        for one in (module, loaded):
+            step, = one.steps
+            assert isinstance(step.execute, HostExecutable)
+            assert len(ops(step.execute.segment)) == wanted
