@@ -17,6 +17,7 @@ from compiler.frontend.binding import Bindings
 from compiler.frontend.onnx_export import Variant, exported_model
 from compiler.frontend.onnx_import import convert
 from compiler.graph.graph import Graph
+from compiler.graph.room import require_room
 from compiler.ops.patterns import Pattern
 from compiler.quantize.bias_correction import correct_biases
 from compiler.quantize.budget import Budget
@@ -322,6 +323,7 @@ class _Quantizer:
         if self.options.equalize:
             self.equalized = equalize(self.network)
         self.graph = self.network.float_graph()
+        require_room(self.graph)
         plan = make_plan(self.network, self.kept)
         self.ranges = self._calibrate([value for value in plan.groups
                                        if value not in plan.constants])

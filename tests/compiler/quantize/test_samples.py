@@ -6,6 +6,7 @@ import pytest
 from onnx import TensorProto
 
 from compiler.frontend import convert
+from compiler.graph.room import RoomRefused
 from compiler.quantize import QuantizeRefused, quantize
 
 RUNS, LAYERS, WIDTH = 6, 2, 4
@@ -130,3 +131,11 @@ def test_samples_wrong(float_model, shapes, message) -> None:
     with pytest.raises(QuantizeRefused) as refused:
         quantize(recurrent(float_model), given | {"rate": np.array(1)})
     assert str(refused.value).endswith(message)
+
+
+def test_results_that_no_memory_holds_are_refused(float_model) -> None:
+    one = float_model()
+    flat = one.dense(one.input("x", "n", 4), 4, 1)
+    y = one.add("Expand", flat, one.constant(np.array([4, 1 << 40], np.int64)))
+    with pytest.raises(RoomRefused, match="all inputs and outputs.* takes 16,384.0 GiB of memory"):
+        quantize(one.model(y), np.ones((4, 4), np.float32))
