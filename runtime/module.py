@@ -95,7 +95,7 @@ class Module:
             raise InputError(f"Input {name} must be an array in the host's memory: "
                              f"{error}") from None
         self.require_input(name, array.shape, array.dtype)
-        return np.require(array, requirements="C")
+        return array if array.flags.c_contiguous else np.require(array, requirements="C")
 
     def require_input(self, name: str, shape: Sequence[int] | None = None,
                       dtype: np.dtype | None = None) -> None:
@@ -173,7 +173,7 @@ class Module:
     def _execute(self, inputs: Sequence[Mapping[str, Any]]) -> list[tuple[Values, tuple[Run, ...]]]:
         """Returns the outputs, and the accelerator's runs, for each of the inputs."""
         segments = [step.segment for step in self.steps]
-        if len(inputs) > 1 or overlaps(segments):
+        if len(inputs) > 1 or len(segments) > 1 and overlaps(segments):
             inferences = run_all(segments, self._performed,
                                  [self._complete(values) for values in inputs],
                                  self.graph.outputs)

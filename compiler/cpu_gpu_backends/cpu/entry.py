@@ -61,6 +61,9 @@ class Entry:
         self._constants = constants
         addresses = [array.ctypes.data for array in constants.values()]
         self._addresses = (ctypes.c_void_p * len(addresses))(*addresses)
+        self._made = {value: (graph.values[value].shape, numpy_dtype(graph.values[value].dtype))
+                      for value in self._results}
+        self._pointers = ctypes.c_void_p * (len(graph.inputs) + len(self._results))
         self._kernels: list[Kernel] = []
         calls: list[list[_Place]] = []
         for number, step in enumerate(steps):
@@ -77,12 +80,11 @@ class Entry:
 
     def __call__(self, given: Mapping[str, Array], block: Array) -> dict[str, Array]:
         """Raises what a kernel raises that cannot run."""
-        results = {value: _empty(self._graph.values[value]) for value in self._results}
+        results = {value: np.empty(shape, dtype) for value, (shape, dtype) in self._made.items()}
         arrays = [*(given[name] for name in self._graph.inputs), *results.values()]
         if self._function is not None:
-            addresses = [array.ctypes.data for array in arrays]
-            status = self._function(block.ctypes.data, self._addresses,
-                                    (ctypes.c_void_p * len(addresses))(*addresses))
+            status = self._function(_address(block), self._addresses,
+                                    self._pointers(*map(_address, arrays)))
             if status:
                 raise refusal(status, self._graph.name)
         return {name: results[name] if name in results else self._seen(name, arrays)
@@ -147,6 +149,10 @@ def _shown(graph: Graph, step: GroupCode) -> int:
     if not seen.size or not np.may_share_memory(seen, source):
         return 0                    # all of its elements, in their order
     return seen.ctypes.data - source.ctypes.data
+
+
+def _address(array: Array) -> int:
+    return array.__array_interface__["data"][0]
 
 
 def _empty(type_: TensorType) -> Array:

@@ -166,7 +166,8 @@ def _placed(block: Array, offset: int, shape: Sequence[int], dtype: str) -> Arra
 
 def dense(arrays: Mapping[str, Array]) -> dict[str, Array]:
     """The arrays as kernels read them: in row-major order, aligned."""
-    return {name: np.require(array, requirements=("C", "A")) for name, array in arrays.items()}
+    return {name: array if array.flags.c_contiguous and array.flags.aligned
+            else np.require(array, requirements=("C", "A")) for name, array in arrays.items()}
 
 
 def plan_groups(graph: Graph, groups: Sequence[Group],
