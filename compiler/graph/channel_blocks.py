@@ -26,7 +26,7 @@ from compiler.ops.winograd import KERNEL, winograd_weight
 
 __all__ = ["with_channel_blocks"]
 
-FEW = 4                 # channels of an image that are convolved as they lie
+FEW = 4                 # channels of an image that are convolved as they lie, and of joined groups
 STORED = ("float32", "int8")
 
 
@@ -41,14 +41,18 @@ def with_channel_blocks(graph: Graph, winograd: bool = True) -> Graph:
 
 
 def _is_convolution(graph: Graph, node: Node) -> bool:
-    """Whether it computes on blocks: groups are of whole blocks, or of one channel each."""
+    """Whether it computes on blocks: groups are of whole blocks, of one channel each, or so many
+    make up a block.
+    """
     if node.op not in ("conv2d", "qconv2d") or not _is_packable(graph, node):
         return False
     outputs, depth, *_ = graph.values[node.inputs[1]].shape
     group = node.attrs.get("group", 1)
     if group == 1 or group == outputs and depth == 1:
         return True
-    return depth % LANES == 0 and outputs // group % LANES == 0
+    count = max(LANES // depth, 1)
+    return (depth * count % LANES == 0 and outputs // group * count % LANES == 0
+            and group % count == 0 and depth >= FEW)
 
 
 def _is_packable(graph: Graph, node: Node) -> bool:
@@ -107,6 +111,9 @@ class _Blocking:
         if vectors is None:
             return False
         x, group, attrs = node.inputs[0], node.attrs.get("group", 1), _window(node.attrs)
+        if group > 1 and FEW <= weight.shape[1] < LANES:
+            weight, group = _joined(weight, group)
+            attrs["group"] = group
         size = self.winograd and weight.dtype == np.float32 and best_size(
             attrs, weight.shape, self.graph.values[node.outputs[0]].shape)
         if size:
@@ -330,6 +337,19 @@ def _for_channels(weight: np.ndarray, vectors: Sequence[np.ndarray]) -> Sequence
     may not fit.
     """
     return vectors if weight.dtype != np.int8 else for_bytes(weight, *vectors)
+
+
+def _joined(weight: np.ndarray, group: int) -> tuple[np.ndarray, int]:
+    """The weight [Co,Ci/group,kh,kw] with as many groups as make up a block in one, and zeros where
+    an output does not see an input; and how many groups that are.
+    """
+    outputs, depth, *kernel = weight.shape
+    count, each = LANES // depth, outputs // group
+    wide = np.zeros((group // count, count, each, count, depth, *kernel), weight.dtype)
+    cut = weight.reshape(group // count, count, each, depth, *kernel)
+    for place in range(count):
+        wide[:, place, :, place] = cut[:, place]
+    return wide.reshape(outputs, count * depth, *kernel), group // count
 
 
 def _window(attrs: Mapping) -> dict:

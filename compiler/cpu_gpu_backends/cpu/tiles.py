@@ -181,8 +181,8 @@ def _tiled(s: Schedule, matched: _Sum, total: str, out: str, vectors: Vectors) -
     rows = 1 if matched.shared is None else vectors.rows(extent[matched.shared], columns)
     loaded = _widened(s, matched, total, columns, prod(extent))
     order = list(axes)
-    order[matched.row], inner = s[out].split(axes[matched.row], columns)
-    tile = [inner]
+    row, inner = s[out].split(axes[matched.row], columns)
+    order[matched.row], tile = row, [inner]
     if matched.shared is not None:
         order[matched.shared], shared = s[out].split(axes[matched.shared], rows)
         tile.insert(0, shared)
@@ -198,6 +198,8 @@ def _tiled(s: Schedule, matched: _Sum, total: str, out: str, vectors: Vectors) -
     for loop in tile[:-1]:
         s[out].unroll(loop)
     s[out].vectorize(inner)
+    if columns < extent[matched.row] and extent[matched.row] % columns:
+        s[out].peel(row)
     return s
 
 

@@ -102,8 +102,18 @@ def test_whole_blocks_are_joined_as_they_are() -> None:
 def test_groups_of_whole_blocks() -> None:
     net = Net(1, 64, 6, 7)
     assert "conv2d_blocks" in blocked(net.finish([net.conv("x", 32, group=2)]))
-    net = Net(1, 16, 6, 7)
-    assert blocked(net.finish([net.conv("x", 32, group=2)])) == ["conv2d"]
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "groups", "joined"), [
+    (16, 32, 2, 1), (64, 64, 8, 4), (32, 64, 8, 2), (64, 64, 16, 4), (64, 32, 16, 0),
+    (24, 48, 3, 0), (48, 24, 3, 0), (24, 24, 3, 0), (32, 32, 16, 0), (16, 32, 16, 0)])
+def test_groups_that_make_up_blocks_are_joined(inputs, outputs, groups: int, joined: int) -> None:
+    net = Net(2, inputs, 6, 7)
+    graph = net.finish([net.conv("x", outputs, group=groups)])
+    ops = blocked(graph)
+    assert ("conv2d_blocks" in ops) == (joined > 0)
+    assert [node.attrs.get("group") for node in with_channel_blocks(graph, winograd=False).nodes
+            if node.op == "conv2d_blocks"] == [joined] * (joined > 0)
 
 
 @pytest.mark.parametrize(("inputs", "outputs", "kernel"), [(16, 32, (2, 2)), (20, 12, (3, 1))])

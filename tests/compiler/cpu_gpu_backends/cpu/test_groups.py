@@ -44,11 +44,13 @@ def program(graph: Graph, vectors: Vectors = VECTORS) -> Program:
 
 
 def test_a_fused_block_stores_its_result_alone() -> None:
-    """The sum is a tile of registers, 4 rows by a vector; the rows are copied, once."""
+    """The sum is a tile of registers, 4 rows by a vector, and another behind whole vectors; the
+    rows are copied, once.
+    """
     made = program(block((7, 9), 3))
     local = [s.buffer.shape for s in walk_stmts(made.body) if isinstance(s, Alloc)]
     assert [b.name for b in made.outputs] == ["y"]
-    assert sorted(local) == [(1, 4, 1, 8), (1, 4, 9, 18)]
+    assert sorted(local) == [(1, 4, 1, 8), (1, 4, 1, 8), (1, 4, 9, 18)]
 
 
 def test_large_copies_are_workspaces_of_the_caller() -> None:
