@@ -44,10 +44,9 @@ def winograd_weight(weight: Array, size: int) -> Array:
     another; transformed in float64.
     """
     g = np.array(_G[size], np.float64)
-    outputs, inputs, *_ = weight.shape
-    made = np.einsum("ak,oikl,bl->aboi", g, weight.astype(np.float64), g).astype(weight.dtype)
-    return np.ascontiguousarray(made.reshape(-1, inputs, 1, 1).reshape(
-        len(g) ** 2 * outputs, inputs, 1, 1))
+    kernels = weight.reshape(-1, KERNEL ** 2).astype(np.float64)
+    made = (np.kron(g, g) @ kernels.T).astype(weight.dtype)         # of G g G^T, row by row
+    return made.reshape(-1, weight.shape[1], 1, 1)
 
 
 # Expressions

@@ -117,6 +117,8 @@ class Expressions:
 
     def _select(self, expr: Select) -> LlvmValue:
         condition, sides = self.value(expr.condition), (expr.a, expr.b)
+        if condition.text in ("true", "false"):         # of numbers of loops that are written out
+            return self.value(sides[condition.text == "false"])
         if not any(isinstance(n, Read) for side in sides for n in walk(side)):
             return self._chosen(condition, self.value(expr.a), self.value(expr.b))
         if not condition.kind.lanes:

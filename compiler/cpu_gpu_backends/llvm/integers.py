@@ -16,6 +16,8 @@ _COMPARISONS = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 
 def integer_compare(w: Writer, op: str, kind: LlvmType, a: str, b: str) -> str:
     sign = "s" if is_signed(kind.dtype) else "u"
+    if op in ("eq", "ne") and a.isdecimal() and b.isdecimal():
+        return str((int(a) == int(b)) == (op == "eq")).lower()
     condition = op if op in ("eq", "ne") else f"{sign}{_COMPARISONS[op]}"
     return w.op(f"icmp {condition} {kind} {a}, {b}")
 
