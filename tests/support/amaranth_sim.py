@@ -11,7 +11,7 @@ from typing import Any
 
 from amaranth.sim import Simulator
 
-__all__ = ["collect", "feed", "get", "put", "simulate", "stalls"]
+__all__ = ["Simulation", "collect", "feed", "get", "put", "simulate", "stalls"]
 
 
 def stalls(seed: int, probability: float) -> Callable[[], bool]:
@@ -60,27 +60,59 @@ def collect(stream, count: int, into: list, stall: Callable[[], bool] = lambda: 
     return testbench
 
 
-def simulate(dut, *testbenches, processes=(), max_cycles=10_000, vcd=None):
-    """Run until every testbench returns; fail instead of hanging.
-
-    `processes` are background testbenches: they stand for what surrounds the component and need
-    not end.
+class Simulation:
+    """A component made ready once, which is most of the time of a short run, and run any number of
+    times: each run begins anew.
     """
-    async def watchdog(ctx):
-        for _ in range(max_cycles):
-            await ctx.tick()
-        raise TimeoutError(f"Simulation must finish in {max_cycles} cycles")
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        sim = Simulator(dut)
-        sim.add_clock(1e-6)
-        for testbench in testbenches:
-            sim.add_testbench(testbench)
-        for process in (*processes, watchdog):
-            sim.add_testbench(process, background=True)
-        if vcd is None:
-            sim.run()
-        else:
-            with sim.write_vcd(str(vcd)):
-                sim.run()
+    def __init__(self, dut):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self._sim = Simulator(dut)
+        self._sim.add_clock(1e-6)
+        self._sim.add_testbench(self._watch, background=True)
+        self._benches: list[Callable[[Any], Any]] = []
+        self._processes: list[Callable[[Any], Any]] = []
+        self._added = {False: 0, True: 0}
+        self._max_cycles, self._ran = 0, False
+
+    async def _watch(self, ctx):
+        for _ in range(self._max_cycles):
+            await ctx.tick()
+        raise TimeoutError(f"Simulation must finish in {self._max_cycles} cycles")
+
+    def _add(self, background: bool, wanted: int):
+        """A place for each testbench: in a later run it may be another's, or nobody's."""
+        for place in range(self._added[background], wanted):
+            async def bench(ctx, place=place):
+                given = self._processes if background else self._benches
+                if place < len(given):
+                    await given[place](ctx)
+            self._sim.add_testbench(bench, background=background)
+        self._added[background] = max(self._added[background], wanted)
+
+    def run(self, *testbenches, processes=(), max_cycles=10_000, vcd=None):
+        """Run until every testbench returns; fail instead of hanging.
+
+        `processes` are background testbenches: they stand for what surrounds the component and need
+        not end.
+        """
+        self._benches, self._processes = list(testbenches), list(processes)
+        self._max_cycles = max_cycles
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            if self._ran:                   # not before: nobody would await the first coroutines
+                self._sim.reset()
+            self._ran = True
+            self._add(False, len(testbenches))
+            self._add(True, len(processes))
+            if vcd is None:
+                self._sim.run()
+            else:
+                with self._sim.write_vcd(str(vcd)):
+                    self._sim.run()
+
+
+def simulate(dut, *testbenches, processes=(), max_cycles=10_000, vcd=None):
+    """One run of a component: see `Simulation.run`."""
+    Simulation(dut).run(*testbenches, processes=processes, max_cycles=max_cycles, vcd=vcd)

@@ -7,6 +7,7 @@
 import random
 from collections import deque
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -22,7 +23,7 @@ from accel.machine.program import Instruction
 from accel.machine.status import ACTIVITIES, Status
 from accel.sim.floats import apply_fold
 from compiler import te
-from tests.support.amaranth_sim import simulate
+from tests.support.amaranth_sim import Simulation
 from tests.support.bodies import body_value
 
 TINY = replace(preset("tiny-1x4x4"), acc_bytes=1024, inp_bytes=64, wgt_bytes=256, res_bytes=64,
@@ -212,8 +213,15 @@ class Outcome:
     blocked: list[int | None] = field(default_factory=list)
 
 
+@cache
+def ready(make, machine):
+    """A unit of a machine, and its simulation."""
+    dut = make(machine)
+    return dut, Simulation(dut)
+
+
 class Bench:
-    """Plays what surrounds a unit, cycle by cycle.
+    """Plays what surrounds a unit, cycle by cycle; `make` makes the unit of a machine.
 
     `refuse` is the probability that a token, a bank, a signal or the next command does not come in
     a cycle; commands and tokens that are there stay until they are taken. The next command comes
@@ -222,9 +230,11 @@ class Bench:
     input. Checked in every cycle: acc is used only in banks that are held.
     """
 
-    def __init__(self, dut, machine, buffers, instructions, *, refuse=0.0, seed=0, tokens=None,
+    def __init__(self, make, machine, buffers, instructions, *, refuse=0.0, seed=0, tokens=None,
                  signalled=None, granted=None, halt=None, cycles=None):
-        self.dut, self.machine, self.config = dut, machine, machine.config
+        dut, self.simulation = ready(make, machine)
+        self.dut = dut
+        self.machine, self.config = machine, machine.config
         self.buffers = buffers
         self.queue = deque((7 * number, one.encode(machine))
                            for number, one in enumerate(instructions))
@@ -244,7 +254,7 @@ class Bench:
         self.looked_up = deque([[0] * self.lookups] * READ_LATENCY)
 
     def run(self):
-        simulate(self.dut, self._run, max_cycles=(self.cycles or 40_000) + 10)
+        self.simulation.run(self._run, max_cycles=(self.cycles or 40_000) + 10)
         return self.out
 
     async def _run(self, ctx):
@@ -357,7 +367,7 @@ def assert_means_program(make, machine, instructions, *, refuse, seed):
     expected = {name: buffer.copy() for name, buffer in buffers.items()}
     for one in instructions:
         interpret(machine, expected, one)
-    out = Bench(make(machine), machine, buffers, instructions, refuse=refuse, seed=seed).run()
+    out = Bench(make, machine, buffers, instructions, refuse=refuse, seed=seed).run()
     for name in expected:
         assert (buffers[name] == expected[name]).all(), name
     assert list(out.started) == list(out.retired) == list(range(len(instructions)))

@@ -27,7 +27,7 @@ def multiply(iterations=1, dst=0, dst_stride=0, **fields):
 
 
 def run(instructions, machine=TINY, **stage):
-    return Bench(Gemm(machine), machine, random_buffers(machine.config, 0), instructions,
+    return Bench(Gemm, machine, random_buffers(machine.config, 0), instructions,
                  **stage).run()
 
 

@@ -8,9 +8,9 @@ from accel.hw.unpack import unpacked
 from accel.machine.config import BUFFERS, WEIGHT_BITS, preset
 from accel.machine.isa import DMA, encode
 from accel.machine.status import ACTIVITIES, Status
-from tests.support.amaranth_sim import put, simulate, stalls
-from tests.support.dma_bench import (BASE, Bench, Events, feed_commands, grant, instruction,
-                                     iterations, random_instruction, watch)
+from tests.support.amaranth_sim import put, stalls
+from tests.support.dma_bench import (BASE, Events, feed_commands, grant, instruction,
+                                     iterations, random_instruction, ready, watch)
 from tests.support.memory_model import Memory
 
 TINY = preset("tiny-1x4x4")
@@ -67,10 +67,10 @@ def meaning(config, memory: bytes, programs: list[dict]) -> dict[str, bytearray]
 
 def run(config, programs, latency=4, memory_stall=0.0, token_stall=0.0, cycles=30_000):
     """Run until all instructions have retired."""
-    bench = Bench(config, Load(config), "load")
+    bench, simulation = ready(Load, config, "load")
     memory = Memory(contents(), config.bus_bytes, latency, stalls(3, memory_stall))
     buffers, events = Buffers(config, bench.unit), Events()
-    simulate(bench, bench.retired(len(programs), events, memory), processes=[
+    simulation.run(bench.retired(len(programs), events, memory), processes=[
         memory.serve(bench.arbiter.mem), buffers.record, watch(bench.unit, events),
         grant(bench.unit, stalls(4, token_stall)), feed_commands(bench.unit, programs)],
         max_cycles=cycles)
@@ -201,7 +201,7 @@ def test_dram_addresses_wrap():
 
 
 def test_nothing_starts_without_tokens():
-    bench = Bench(NARROW, Load(NARROW), "load")
+    bench, simulation = ready(Load, NARROW, "load")
     unit = bench.unit
 
     async def testbench(ctx):
@@ -226,11 +226,11 @@ def test_nothing_starts_without_tokens():
         await ctx.tick()
         assert ctx.get(unit.started) and ctx.get(unit.started_index) == 7
         assert not ctx.get(unit.idle)
-    simulate(bench, testbench)
+    simulation.run(testbench)
 
 
 def test_blocked_by_a_signal():
-    bench = Bench(NARROW, Load(NARROW), "load")
+    bench, simulation = ready(Load, NARROW, "load")
     unit, memory = bench.unit, Memory(contents(), 4)
     word = encode(DMA, {"signals": 0b0110, "run": 4})
 
@@ -254,11 +254,11 @@ def test_blocked_by_a_signal():
         assert not ctx.get(unit.blocked)
         await ctx.tick()
         assert ctx.get(unit.idle) and ctx.get(unit.blocked) and ctx.get(unit.blocked_index) == 4
-    simulate(bench, testbench, processes=[memory.serve(bench.arbiter.mem)])
+    simulation.run(testbench, processes=[memory.serve(bench.arbiter.mem)])
 
 
 def test_a_request_that_waits_keeps_the_unit_from_being_idle():
-    bench = Bench(NARROW, Load(NARROW), "load")
+    bench, simulation = ready(Load, NARROW, "load")
     unit = bench.unit
     outside = encode(DMA, {"run": 4, "loops": [{"extent": 2, "buffer": 4096}]})
 
@@ -271,4 +271,4 @@ def test_a_request_that_waits_keeps_the_unit_from_being_idle():
             assert not ctx.get(unit.idle)
             await ctx.tick()
         assert failed
-    simulate(bench, testbench)
+    simulation.run(testbench)

@@ -7,9 +7,9 @@ from accel.hw.queue import QUEUE_CYCLES
 from accel.hw.store import CHUNK_CYCLES, Store
 from accel.machine.config import BUFFERS, preset
 from accel.machine.status import Status
-from tests.support.amaranth_sim import simulate, stalls
-from tests.support.dma_bench import (Bench, Events, feed_commands, grant, instruction, iterations,
-                                     random_instruction, watch)
+from tests.support.amaranth_sim import stalls
+from tests.support.dma_bench import (Events, feed_commands, grant, instruction, iterations,
+                                     random_instruction, ready, watch)
 from tests.support.memory_model import Memory
 
 TINY = preset("tiny-1x4x4")
@@ -45,10 +45,10 @@ def meaning(config, programs: list[dict]) -> bytearray:
 
 def run(config, programs, latency=4, memory_stall=0.0, token_stall=0.0, cycles=30_000):
     """Run until all instructions have retired."""
-    bench = Bench(config, Store(config), "store")
+    bench, simulation = ready(Store, config, "store")
     memory = Memory(bytearray(SIZE), config.bus_bytes, latency, stalls(3, memory_stall))
     events = Events()
-    simulate(bench, bench.retired(len(programs), events, memory), processes=[
+    simulation.run(bench.retired(len(programs), events, memory), processes=[
         memory.serve(bench.arbiter.mem), serve_out(config, bench.unit.out),
         watch(bench.unit, events), grant(bench.unit, stalls(4, token_stall)),
         feed_commands(bench.unit, programs)], max_cycles=cycles)
