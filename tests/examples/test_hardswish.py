@@ -86,7 +86,7 @@ def test_a_layer_runs_in_rtl() -> None:
 @pytest.mark.parametrize("below", [0.0, 0.1, 0.3, 0.5, 0.9, 1.0])
 @pytest.mark.parametrize("reach", [0.3, 1.0, 2.9, 6.0, 17.0, 60.0])
 def test_it_is_within_a_step_whatever_the_range(reach: float, below: float) -> None:
-    """Of x that reaches so far, so much of it below zero."""
+    """The range of x has the length `reach`, and the share `below` of it is negative."""
     pattern = of("int8").pattern
     assert pattern is not None
     low, high = -below * reach, (1 - below) * reach

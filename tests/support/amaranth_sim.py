@@ -7,11 +7,12 @@ generator behind in a testbench that is abandoned, and Python warns.
 import random
 import warnings
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 from amaranth.sim import Simulator
 
-__all__ = ["Simulation", "collect", "feed", "get", "put", "simulate", "stalls"]
+__all__ = ["Simulation", "collect", "feed", "get", "put", "ready", "simulate", "stalls"]
 
 
 def stalls(seed: int, probability: float) -> Callable[[], bool]:
@@ -111,6 +112,13 @@ class Simulation:
             else:
                 with self._sim.write_vcd(str(vcd)):
                     self._sim.run()
+
+
+@cache
+def ready(make, *arguments):
+    """What ``make(*arguments)`` gives and its simulation, the same ones for whoever asks again."""
+    dut = make(*arguments)
+    return dut, Simulation(dut)
 
 
 def simulate(dut, *testbenches, processes=(), max_cycles=10_000, vcd=None):

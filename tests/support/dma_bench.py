@@ -3,7 +3,6 @@
 import itertools
 import random
 from dataclasses import dataclass, field
-from functools import cache
 
 from amaranth.hdl import Elaboratable, Module
 from amaranth.lib import wiring
@@ -12,28 +11,21 @@ from accel.hw.arbiter import Arbiter
 from accel.hw.interface import COMMAND
 from accel.machine.config import BUFFERS, WEIGHT_BITS, AccelConfig
 from accel.machine.isa import BASES, DMA, FULL_DMA, PACKED, encode, formats
-from tests.support.amaranth_sim import Simulation, put
+from tests.support.amaranth_sim import put
 from tests.support.memory_model import Memory
 
 __all__ = ["BASE", "Bench", "Events", "feed_commands", "grant", "instruction", "iterations",
-           "random_instruction", "ready", "watch"]
+           "random_instruction", "watch"]
 
 BASE = {"program": 0, "weights": 0x400, "activations": 0x800, "io": 0x1000}
 """Base registers of the bench."""
 
 
-@cache
-def ready(make, config: AccelConfig, client: str) -> "tuple[Bench, Simulation]":
-    """A unit in its bench, and their simulation."""
-    bench = Bench(config, make(config), client)
-    return bench, Simulation(bench)
-
-
 class Bench(Elaboratable):
     """A DMA unit whose memory port goes through the arbiter."""
 
-    def __init__(self, config: AccelConfig, unit, client: str):
-        self.unit, self.client = unit, client
+    def __init__(self, config: AccelConfig, make, client: str):
+        self.unit, self.client = make(config), client
         self.arbiter = Arbiter(config)
         self.mem = wiring.flipped(self.arbiter.mem)
 

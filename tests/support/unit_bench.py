@@ -7,7 +7,6 @@
 import random
 from collections import deque
 from dataclasses import dataclass, field, replace
-from functools import cache
 from itertools import product
 
 import numpy as np
@@ -23,7 +22,7 @@ from accel.machine.program import Instruction
 from accel.machine.status import ACTIVITIES, Status
 from accel.sim.floats import apply_fold
 from compiler import te
-from tests.support.amaranth_sim import Simulation
+from tests.support.amaranth_sim import ready
 from tests.support.bodies import body_value
 
 TINY = replace(preset("tiny-1x4x4"), acc_bytes=1024, inp_bytes=64, wgt_bytes=256, res_bytes=64,
@@ -213,13 +212,6 @@ class Outcome:
     blocked: list[int | None] = field(default_factory=list)
 
 
-@cache
-def ready(make, machine):
-    """A unit of a machine, and its simulation."""
-    dut = make(machine)
-    return dut, Simulation(dut)
-
-
 class Bench:
     """Plays what surrounds a unit, cycle by cycle; `make` makes the unit of a machine.
 
@@ -232,8 +224,8 @@ class Bench:
 
     def __init__(self, make, machine, buffers, instructions, *, refuse=0.0, seed=0, tokens=None,
                  signalled=None, granted=None, halt=None, cycles=None):
-        dut, self.simulation = ready(make, machine)
-        self.dut = dut
+        self.dut, self.simulation = ready(make, machine)
+        dut = self.dut
         self.machine, self.config = machine, machine.config
         self.buffers = buffers
         self.queue = deque((7 * number, one.encode(machine))

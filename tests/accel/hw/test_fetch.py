@@ -1,7 +1,6 @@
 # amaranth: UnusedElaboratable=no
 import random
 from dataclasses import replace
-from functools import cache
 
 import pytest
 from amaranth.hdl import Elaboratable, Module
@@ -14,17 +13,11 @@ from accel.machine.config import UNITS, preset
 from accel.machine.machine import FINISH, Machine
 from accel.machine.status import Status
 from tests.accel.hw.test_parts import Platformed
-from tests.support.amaranth_sim import Simulation, stalls
+from tests.support.amaranth_sim import ready, stalls
 from tests.support.memory_model import Memory
 
 MACHINES = {n: Machine(replace(preset("tiny-1x4x4"), bus_bytes=n)) for n in (4, 16, 64)}
 BASE = 128
-
-
-@cache
-def ready(machine, platform):
-    bench = Bench(machine, platform)
-    return bench, Simulation(bench)
 
 
 class Bench(Elaboratable):
@@ -59,7 +52,7 @@ def run(machine, program, latency=3, stall=0.0, quiet_after=0, tokens_empty=1, d
     """Serve until FINISH retires or an error; what each unit got, with the cycles, and events.
     Before `full_until` the queues take nothing.
     """
-    bench, simulation = ready(machine, platform)
+    bench, simulation = ready(Bench, machine, platform)
     fetch = bench.fetch
     memory = Memory(data or image(program), machine.config.bus_bytes, latency, stalls(1, stall))
     got, events, hold = [], {}, stalls(2, stall)

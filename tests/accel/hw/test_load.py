@@ -8,9 +8,9 @@ from accel.hw.unpack import unpacked
 from accel.machine.config import BUFFERS, WEIGHT_BITS, preset
 from accel.machine.isa import DMA, encode
 from accel.machine.status import ACTIVITIES, Status
-from tests.support.amaranth_sim import put, stalls
-from tests.support.dma_bench import (BASE, Events, feed_commands, grant, instruction,
-                                     iterations, random_instruction, ready, watch)
+from tests.support.amaranth_sim import put, ready, stalls
+from tests.support.dma_bench import (BASE, Bench, Events, feed_commands, grant, instruction,
+                                     iterations, random_instruction, watch)
 from tests.support.memory_model import Memory
 
 TINY = preset("tiny-1x4x4")
@@ -67,7 +67,7 @@ def meaning(config, memory: bytes, programs: list[dict]) -> dict[str, bytearray]
 
 def run(config, programs, latency=4, memory_stall=0.0, token_stall=0.0, cycles=30_000):
     """Run until all instructions have retired."""
-    bench, simulation = ready(Load, config, "load")
+    bench, simulation = ready(Bench, config, Load, "load")
     memory = Memory(contents(), config.bus_bytes, latency, stalls(3, memory_stall))
     buffers, events = Buffers(config, bench.unit), Events()
     simulation.run(bench.retired(len(programs), events, memory), processes=[
@@ -201,7 +201,7 @@ def test_dram_addresses_wrap():
 
 
 def test_nothing_starts_without_tokens():
-    bench, simulation = ready(Load, NARROW, "load")
+    bench, simulation = ready(Bench, NARROW, Load, "load")
     unit = bench.unit
 
     async def testbench(ctx):
@@ -230,7 +230,7 @@ def test_nothing_starts_without_tokens():
 
 
 def test_blocked_by_a_signal():
-    bench, simulation = ready(Load, NARROW, "load")
+    bench, simulation = ready(Bench, NARROW, Load, "load")
     unit, memory = bench.unit, Memory(contents(), 4)
     word = encode(DMA, {"signals": 0b0110, "run": 4})
 
@@ -258,7 +258,7 @@ def test_blocked_by_a_signal():
 
 
 def test_a_request_that_waits_keeps_the_unit_from_being_idle():
-    bench, simulation = ready(Load, NARROW, "load")
+    bench, simulation = ready(Bench, NARROW, Load, "load")
     unit = bench.unit
     outside = encode(DMA, {"run": 4, "loops": [{"extent": 2, "buffer": 4096}]})
 

@@ -7,9 +7,9 @@ from accel.hw.queue import QUEUE_CYCLES
 from accel.hw.store import CHUNK_CYCLES, Store
 from accel.machine.config import BUFFERS, preset
 from accel.machine.status import Status
-from tests.support.amaranth_sim import stalls
-from tests.support.dma_bench import (Events, feed_commands, grant, instruction, iterations,
-                                     random_instruction, ready, watch)
+from tests.support.amaranth_sim import ready, stalls
+from tests.support.dma_bench import (Bench, Events, feed_commands, grant, instruction, iterations,
+                                     random_instruction, watch)
 from tests.support.memory_model import Memory
 
 TINY = preset("tiny-1x4x4")
@@ -45,7 +45,7 @@ def meaning(config, programs: list[dict]) -> bytearray:
 
 def run(config, programs, latency=4, memory_stall=0.0, token_stall=0.0, cycles=30_000):
     """Run until all instructions have retired."""
-    bench, simulation = ready(Store, config, "store")
+    bench, simulation = ready(Bench, config, Store, "store")
     memory = Memory(bytearray(SIZE), config.bus_bytes, latency, stalls(3, memory_stall))
     events = Events()
     simulation.run(bench.retired(len(programs), events, memory), processes=[

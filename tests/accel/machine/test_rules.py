@@ -314,7 +314,7 @@ def test_what_can_be_computed_is_not_refused():
 
 
 def test_floats_that_are_not_rounded_do_not_live_in_out() -> None:
-    """Of bfloat16 in out nothing is rounded that does not say so."""
+    """A value that lives in out as bfloat16 says itself that it is rounded."""
     dst = Operand("dst", TILE, "float32", (("acc", "float32"), ("out", "bfloat16")))
     source = a(dtype="float32", storage=(("acc", "float32"),))
     own = vector(lambda a: a + a, source, dst=dst)

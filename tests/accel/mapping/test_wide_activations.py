@@ -59,7 +59,7 @@ def test_convolutions_are_right(seed, machine, inward, outward, kernel, pad_valu
 
 
 def test_weights_of_16_bits() -> None:
-    """Of their own, and int8 in the machine's entries."""
+    """Weights of 16 bits are right with int8 activations and with int16 ones."""
     for bits in (8, 11):
         for target, element in ((LONG_WEIGHTS, "int8"), (WIDE, "int16")):
             net = Net(3, bits, element)

@@ -50,7 +50,8 @@ def test_images_of_any_size(monkeypatch, size: int, shape, outputs: int, pads) -
 @pytest.mark.parametrize("channels", [16, 64, 256])
 @pytest.mark.parametrize("sign", [0, 1])
 def test_errors_are_within_the_bound(monkeypatch, size: int, channels: int, sign: int) -> None:
-    """Of numbers of both signs, and of positive ones; and the bound is no more than it needs be."""
+    """The bound holds for numbers of both signs and for positive ones, and is at most 100 times
+    the error."""
     monkeypatch.setattr(channel_blocks, "best_size", lambda *_: size)
     rng, window = np.random.default_rng(channels), {"strides": (1, 1), "pads": (1, 1, 1, 1)}
     net = Builder("net")
