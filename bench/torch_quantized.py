@@ -11,22 +11,24 @@ small. It prints the network's layers in int8, products (convolutions, dense lay
 computed matrices) on the accelerator and in all, segments (on the accelerator, and on all targets),
 copies between targets, and the signal to quantization noise ratio of the output against torch in
 float; with `--price`, also the milliseconds of an inference by the prices that `auto` decides by.
-The exit status is 1 where a network is refused, or where nothing runs on the accelerator. Random
-weights say nothing about accuracy; the ratio shows that the values are right.
+The exit status is 1 where a network is refused, or where nothing runs on the accelerator, 2 where
+torch or transformers is not installed. Random weights say nothing about accuracy; the ratio shows
+that the values are right.
 """
 
 import argparse
+import importlib.util
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-__all__ = ["NETWORKS", "Figures", "measure"]
+__all__ = ["NETWORKS", "OF_TRANSFORMERS", "Figures", "main", "measure"]
 
 TARGET = "accel:pynq-1x16x16"
 SAMPLES = 8
@@ -315,6 +317,7 @@ def mobilenet_v3_small(small: bool) -> Network:
 NETWORKS: dict[str, Callable[[bool], Network]] = {
     "gpt2": gpt2, "llama": llama, "bert": bert, "yolo": yolo, "efficientnet_b0": efficientnet_b0,
     "mobilenet_v3_small": mobilenet_v3_small}
+OF_TRANSFORMERS = ("gpt2", "llama", "bert")
 
 
 # ---- figures -----------------------------------------------------------------------------------
@@ -376,7 +379,7 @@ def _auto_ms(graph: Any) -> float:
     return 1e3 * decided["seconds"]
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NETWORKS)}")
@@ -385,14 +388,19 @@ def main() -> int:
     parser.add_argument("--price", action="store_true",
                         help="milliseconds by the prices of `auto`, too (takes minutes)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures as JSON")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     unknown = [name for name in args.names if name not in NETWORKS]
     if unknown:
         parser.error(f"NAME must be one of {', '.join(NETWORKS)}, not {unknown[0]!r}")
+    chosen = args.names or list(NETWORKS)
+    needed = ("torch", "transformers") if set(chosen) & set(OF_TRANSFORMERS) else ("torch",)
+    if absent := [name for name in needed if importlib.util.find_spec(name) is None]:
+        parser.error(f"package {', '.join(absent)} must be installed: "
+                     "pip install -e '.[dev]' -c constraints.txt")
     print(f"{'network':19}{'int8':>10}{'products':>10}{'segments':>10}{'copies':>8}"
           f"{'auto ms':>9}{'dB':>7}{'s':>7}")
     found = []
-    for name in args.names or NETWORKS:
+    for name in chosen:
         found.append(measure(name, args.size == "small", args.sim, args.price))
         _show(found[-1])
     if args.json:

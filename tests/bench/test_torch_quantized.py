@@ -2,9 +2,8 @@
 
 import pytest
 
-from bench.torch_quantized import NETWORKS, measure
+from bench.torch_quantized import NETWORKS, OF_TRANSFORMERS, main, measure
 
-OF_TRANSFORMERS = ("gpt2", "llama", "bert")
 LEAST_DB = {"gpt2": 25, "llama": 25, "bert": 25, "yolo": 30, "efficientnet_b0": 0,
             "mobilenet_v3_small": 0}
 
@@ -18,3 +17,16 @@ def test_it_runs_on_the_accelerator(name) -> None:
     figures = measure(name)
     assert figures.holds, figures
     assert figures.decibels > LEAST_DB[name], figures
+
+
+@pytest.mark.parametrize(("names", "lacking", "told"), [
+    ([], "transformers", "transformers"), (["llama"], "transformers", "transformers"),
+    (["yolo"], "torch", "torch"), (["bert"], "t", "torch, transformers")])
+def test_missing_packages_are_told(monkeypatch, capsys, names, lacking: str, told: str) -> None:
+    monkeypatch.setattr("importlib.util.find_spec",
+                        lambda name: None if name.startswith(lacking) else name)
+    with pytest.raises(SystemExit) as refused:
+        main(names)
+    assert refused.value.code == 2
+    assert (f"package {told} must be installed: pip install -e '.[dev]' -c constraints.txt"
+            ) in capsys.readouterr().err
