@@ -19,7 +19,7 @@ counts from the address that iteration (0, 0, 0, 0) would have, padding or not.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -172,10 +172,6 @@ class _Number:
     signed: bool
     minus: int
 
-    @property
-    def default(self) -> int:
-        return self.minus
-
 
 @dataclass(frozen=True, slots=True)
 class _Record:
@@ -183,7 +179,6 @@ class _Record:
 
     width: int
     fields: Mapping[str, "tuple[int, _Field]"]
-    default: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +188,6 @@ class _List:
     width: int
     offsets: tuple[int, ...]
     element: "_Field"
-    default: tuple = ()
 
 
 _Field = _Number | _Record | _List
@@ -220,6 +214,7 @@ def _field(layout: ShapeCastable | Shape | Any, key: str) -> _Field:
 
 
 def _pack(tree: _Field, value: Any, path: str) -> int:
+    """The bits of a value. What it leaves out is stored as 0 everywhere."""
     match tree:
         case _Number(width, signed, minus):
             stored = int(value) - minus
@@ -231,15 +226,14 @@ def _pack(tree: _Field, value: Any, path: str) -> int:
             if unknown := value.keys() - fields.keys():
                 raise InstructionError(f"Field must be one of the word's, not "
                                        f"{sorted(unknown)[0]!r}")
-            return sum(_pack(field, value.get(key, field.default), f"{path}.{key}") << offset
-                       for key, (offset, field) in fields.items())
+            return sum(_pack(fields[key][1], item, f"{path}.{key}") << fields[key][0]
+                       for key, item in value.items())
         case _List(_, offsets, element):
             if len(value) > len(offsets):
                 raise InstructionError(f"{path[1:]} must have at most {len(offsets)} elements, "
                                        f"not {len(value)}")
-            filled = [*value, *[element.default] * (len(offsets) - len(value))]
             return sum(_pack(element, item, f"{path}[{index}]") << offset
-                       for index, (item, offset) in enumerate(zip(filled, offsets, strict=True)))
+                       for index, (item, offset) in enumerate(zip(value, offsets, strict=False)))
 
 
 def _unpack(tree: _Field, bits: int) -> Any:

@@ -25,10 +25,14 @@ def decode_words(machine: Machine, words: np.ndarray,
     """
     origins = ([provenance.origin(index) for index in range(len(words))] if provenance
                else [UNKNOWN] * len(words))
-    layouts = [isa.HEADER, *machine.layouts.values()]
-    layout_of = np.zeros(256, int)                  # where several have one, the first
+    layouts = [isa.HEADER]
+    layout_of, places = np.zeros(256, int), {}      # by identity: equality of layouts takes long
     for opcode, name in machine.names.items():
-        layout_of[opcode] = layouts.index(machine.layouts[name])
+        layout = machine.layouts[name]
+        if id(layout) not in places:
+            places[id(layout)] = len(layouts)
+            layouts.append(layout)
+        layout_of[opcode] = places[id(layout)]
     numbers = layout_of[words[:, 0]]
     result: list[Any] = [None] * len(words)
     for number in set(numbers.tolist()):

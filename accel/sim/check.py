@@ -9,6 +9,7 @@ programs too if it is a form of an instruction: what did not run was not compare
 programs with one or two planted faults each, and some that fail late: their memory is undefined.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -114,8 +115,9 @@ def check(machine: Machine, count: int = COUNT, seed: int = 0,
     """
     chosen = dict(simulators or default_simulators())
     coverage, cycles, instructions = Coverage(machine), 0, 0
-    total = len(directed(machine)) + count + faults_of(count) + len(late(machine))
-    for number, case in enumerate(cases(machine, count, seed)):
+    first, last = directed(machine), late(machine)
+    total = len(first) + count + faults_of(count) + len(last)
+    for number, case in enumerate(itertools.chain(first, _random(machine, count, seed), last)):
         progress(number, total)
         instructions += case.program.count
         runs, difference = _run(machine, case, chosen)
@@ -145,11 +147,15 @@ def ran(reports: Sequence[Report]) -> str:
 def cases(machine: Machine, count: int = COUNT, seed: int = 0) -> Iterator[Case]:
     """The programs of a check, in order: directed ones, random ones, those with a fault, and
     those that fail late."""
-    first = seed * 1_000_000
     yield from directed(machine)
+    yield from _random(machine, count, seed)
+    yield from late(machine)
+
+
+def _random(machine: Machine, count: int, seed: int) -> Iterator[Case]:
+    first = seed * 1_000_000
     yield from (generate(machine, first + number) for number in range(count))
     yield from (plant(machine, first + number) for number in range(faults_of(count)))
-    yield from late(machine)
 
 
 def faults_of(count: int) -> int:

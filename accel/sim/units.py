@@ -129,14 +129,15 @@ def _load_runs(raw: np.ndarray, memory: np.ndarray, outside: Walk, valid, pads: 
                walk: Walk, run: int) -> None:
     """Load one run after the other: later runs may overwrite what earlier ones wrote."""
     sources = iter(outside.addresses().reshape(-1).tolist() if outside.count else ())
-    targets = walk.addresses()
-    for index in np.ndindex(targets.shape):
-        here = int(targets[index])
-        if all(low <= i < high for i, (low, high) in zip(index, valid)):
+    padding = [_padding(pads, address, run) for address in range(2)]
+    inside = np.zeros(walk.extents, bool)
+    inside[tuple(slice(low, max(low, high)) for low, high in valid)] = True
+    for here, valued in zip(walk.addresses().reshape(-1).tolist(), inside.reshape(-1).tolist()):
+        if valued:
             there = next(sources)
             raw[here:here + run] = memory[there:there + run]
         else:
-            raw[here:here + run] = _padding(pads, here, run)
+            raw[here:here + run] = padding[here & 1]
 
 
 def _spread(walk: Walk, run: int) -> bool:

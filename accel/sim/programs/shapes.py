@@ -16,8 +16,14 @@ def offset(index: tuple[int, ...], loops: list[dict[str, int]], key: str) -> int
 
 def offsets(loops: list[dict[str, int]]) -> dict[str, list[int]]:
     """For each operand of a computation, the entries of its iterations, from the base."""
-    return {key: [offset(index, loops, key) for index in indices(loops)]
-            for key in ("dst", "a", "b", "c")}
+    result = {}
+    for key in ("dst", "a", "b", "c"):
+        found = [0]
+        for loop in loops:
+            steps = [i * loop.get(key, 0) for i in range(loop["extent"])]
+            found = [one + step for one in found for step in steps]
+        result[key] = found
+    return result
 
 
 def padding(index: tuple[int, ...], loops: list[dict[str, int]]) -> bool:

@@ -1,5 +1,6 @@
 """Programs with a planted fault: what they hold, and that nothing takes them for good."""
 
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -16,11 +17,17 @@ from accel.sim.locate import differ
 from accel.sim.programs.faults import FAULTS, plant
 
 MACHINE = Machine(preset("tiny-1x4x4"))
-CASES = [plant(MACHINE, seed) for seed in range(4 * len(FAULTS))]
+SEEDS = range(4 * len(FAULTS))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.fault.split(":")[0])
-def test_the_proof_refuses_it_and_both_simulators_stop_alike(case):
+@functools.cache
+def planted(seed):
+    return plant(MACHINE, seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_proof_refuses_it_and_both_simulators_stop_alike(seed):
+    case = planted(seed)
     with pytest.raises(IllegalProgram):
         prove(MACHINE, case.program)
     expected = functional.simulate(MACHINE, case.program, case.memory)
@@ -34,7 +41,7 @@ TIMINGS = [{"latency": 0}, {"latency": 200, "outstanding": 1},
 
 
 def test_two_faults_end_alike_under_every_timing():
-    cases = [plant(MACHINE, seed) for seed in range(90) if seed // len(FAULTS) % 2]
+    cases = [planted(seed) for seed in range(90) if seed // len(FAULTS) % 2]
     assert all(", " in case.fault.split(":")[0] for case in cases)
     for case in cases:
         expected = functional.simulate(MACHINE, case.program, case.memory)
@@ -86,12 +93,12 @@ def test_an_error_behind_a_signal_that_is_refused(unit, wrong, behind, status, i
 
 
 def test_the_memory_holds_the_program_with_the_fault():
-    for case in CASES:
+    for case in map(planted, SEEDS):
         first, words = case.program.bases["program"], case.program.words.reshape(-1)
         np.testing.assert_array_equal(case.memory[first:first + words.size], words)
 
 
 def test_a_seed_repeats_itself():
-    again = plant(MACHINE, 5)
-    assert (again.fault, again.timing) == (CASES[5].fault, CASES[5].timing)
-    np.testing.assert_array_equal(again.memory, CASES[5].memory)
+    case, again = planted(5), plant(MACHINE, 5)
+    assert (again.fault, again.timing) == (case.fault, case.timing)
+    np.testing.assert_array_equal(again.memory, case.memory)
