@@ -25,7 +25,7 @@ def decode_words(machine: Machine, words: np.ndarray,
     """
     origins = ([provenance.origin(index) for index in range(len(words))] if provenance
                else [UNKNOWN] * len(words))
-    layouts = [isa.HEADER]
+    layouts: list[data.Layout] = [isa.HEADER]
     layout_of, places = np.zeros(256, int), {}      # by identity: equality of layouts takes long
     for opcode, name in machine.names.items():
         layout = machine.layouts[name]
