@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.effort import Effort
+
 GOLDEN = Path(__file__).with_name("golden")
 SEED = 20260
 
@@ -21,8 +23,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                      help="write the texts of tests/golden/ instead of comparing with them")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """A shell's background job ignores SIGINT, and so would the commands that tests interrupt."""
+    Effort.quick = "not slow" in config.getoption("markexpr")
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -204,7 +204,7 @@ def test_ties_join_the_section_of_their_tile():
         ".bram_init 1\n000 000\n\n.tile B:CIB\nenum: CIB.JC0MUX 0\n")
 
 
-@pytest.mark.parametrize("enough", [50.0, 5000.0])
+@pytest.mark.parametrize("enough", [50.0, pytest.param(5000.0, marks=pytest.mark.slow)])
 def test_both_ways_to_route_configure_the_same(monkeypatch, tmp_path, enough):
     """With real tools: but for what the router chooses, two or three runs of nextpnr write what one
     does."""

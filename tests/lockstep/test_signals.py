@@ -14,8 +14,10 @@ HOUSE = Path(__file__).parents[2]
 DIGITS = HOUSE / "examples" / "digits" / "digits-int8.onnx"
 
 
-@pytest.mark.parametrize("group", [False, True], ids=["alone", "group"])
-@pytest.mark.parametrize(("number", "status"), SIGNALS)
+@pytest.mark.parametrize(("group", "number", "status"), [
+    (False, *SIGNALS[0]), (True, *SIGNALS[1]),
+    pytest.param(True, *SIGNALS[0], marks=pytest.mark.slow),
+    pytest.param(False, *SIGNALS[1], marks=pytest.mark.slow)])
 def test_a_command_that_waits_for_the_compiler(tmp_path, number, status, group):
     compiler = tmp_path / "c++"
     compiler.write_text(TOOL.replace("#!/bin/sh", '#!/bin/sh\n[ "$1" = --version ] && exit 0\n'

@@ -68,9 +68,10 @@ print(statuses)
 
 
 @pytest.mark.parametrize(("code", "arguments"), [
-    (RUN, ("cpu", "cycle")), (RUN, ("accel:tiny-1x4x4", "functional")),
-    (RUN, ("accel:tiny-1x4x4", "cycle")), (COMPILE, ())],
-    ids=["host", "functional", "cycle", "compile"])
+    pytest.param(RUN, ("cpu", "cycle"), id="host", marks=pytest.mark.slow),
+    pytest.param(RUN, ("accel:tiny-1x4x4", "functional"), id="functional", marks=pytest.mark.slow),
+    pytest.param(RUN, ("accel:tiny-1x4x4", "cycle"), id="cycle"),
+    pytest.param(COMPILE, (), id="compile")])
 def test_a_child_does_not_wait_for_threads_that_it_lacks(tmp_path, code, arguments):
     """What is to be compiled is in no cache; the simulators, which are not, may be."""
     own_cache = {"LOCKSTEP_CACHE": str(tmp_path)} if code == COMPILE else {}

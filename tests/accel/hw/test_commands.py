@@ -42,7 +42,7 @@ def play(config, platform, *testbenches):
 
 @pytest.mark.parametrize("platform", [None, ECP5(), Scarce()], ids=["generic", "ecp5", "scarce"])
 @pytest.mark.parametrize("bus_bytes", CONFIGS)
-@pytest.mark.parametrize("depth", [1, 2, 8])
+@pytest.mark.parametrize("depth", [1, pytest.param(2, marks=pytest.mark.slow), 8])
 @pytest.mark.parametrize("slow", [0.0, 0.98])
 def test_keeps_its_own_in_order(platform, bus_bytes, depth, slow):
     config, rng = replace(CONFIGS[bus_bytes], queue_depth=depth), random.Random(depth)

@@ -9,6 +9,7 @@ from accel.mapping.operators.blocked import Activation, Blocks
 from accel.mapping.target import AccelTarget
 from accel.mapping.views import View
 from compiler.graph import Graph
+from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right
 from tests.support.machines import MACHINES, TINY
 
@@ -29,7 +30,7 @@ def attention(net: Net, x: str, count: int, width: int) -> str:
     return net.add(x, net.dense(net.reshape(y, batch, tokens, width), channels))
 
 
-@settings(max_examples=6)
+@settings(max_examples=tries(6))
 @given(names, st.integers(1, 2), st.integers(1, 9), st.integers(1, 3), st.integers(1, 9))
 def test_attention(machine, batch, tokens, count, depth) -> None:
     """Heads of any depth, written as channels and read as heads."""
@@ -56,7 +57,7 @@ def test_images_become_tokens_and_images_again() -> None:
     assert len(program.layers) == 4
 
 
-@settings(max_examples=12)
+@settings(max_examples=tries(12))
 @given(names, st.lists(st.integers(1, 4), min_size=2, max_size=4), st.booleans(), st.data())
 def test_random_views(machine, shape, made, data) -> None:
     """Views of an input or of a result are right, or refused beforehand."""

@@ -9,6 +9,7 @@ from accel.mapping.interleave import _tiles, interleave
 from accel.mapping.target import AccelTarget
 from accel.proof.access import touches
 from accel.sim import cycle
+from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right
 from tests.support.machines import MACHINES, TINY
 
@@ -46,14 +47,14 @@ pairs = given(st.sampled_from(sorted(MACHINES)), st.sampled_from(["add", "pool",
               st.integers(1, 20), st.integers(3, 13), st.integers(0, 1 << 16))
 
 
-@settings(max_examples=12)
+@settings(max_examples=tries(12))
 @pairs
 def test_any_pair_is_right(machine: str, kind: str, channels: int, size: int, seed: int) -> None:
     pair_is_right(machine, kind, channels, size, seed)
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=tries(40))
 @pairs
 def test_many_pairs_are_right(machine: str, kind: str, channels: int, size: int, seed: int) -> None:
     pair_is_right(machine, kind, channels, size, seed)

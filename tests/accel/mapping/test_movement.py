@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from accel.mapping.target import AccelTarget
 from compiler.graph import Graph
+from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right
 from tests.support.machines import MACHINES, TINY
 from tests.support.slow_cases import some_fast
@@ -24,7 +25,7 @@ def begun(machine: str, channels: int, size: tuple[int, int], images: int,
     return net, x if plain else net.rescale(x)
 
 
-@settings(max_examples=10)
+@settings(max_examples=tries(10))
 @given(names, channels, size, st.integers(1, 2), st.booleans(), st.integers(1, 3),
        st.integers(1, 3))
 def test_upsample(machine, channels, size, images, plain, rows, columns) -> None:
@@ -47,7 +48,7 @@ def test_a_repeated_pixel_is_loaded_once() -> None:
     assert moved == {"load": 4 * 4 * 8, "store": 8 * 8 * 8}
 
 
-@settings(max_examples=15)
+@settings(max_examples=tries(15))
 @given(names, channels, size, st.integers(1, 2), st.booleans(), st.data())
 def test_slices(machine, channels, size, images, plain, data) -> None:
     """A convolution reads what lies in the lanes of padding, where it fits."""

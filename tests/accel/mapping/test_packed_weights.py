@@ -22,6 +22,7 @@ from accel.mapping.target import AccelTarget
 from accel.sim import cycle
 from accel.sim.units import unpacked
 from compiler.graph import evaluate
+from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right
 from tests.support.machines import PACKED, TINY
 
@@ -53,7 +54,7 @@ def test_packing_is_the_inverse_of_unpacking(bits, rng):
     np.testing.assert_array_equal(unpacked(packed, bits).reshape(-1), elements.reshape(-1))
 
 
-@settings(max_examples=15)
+@settings(max_examples=tries(15))
 @given(st.integers(0, 1 << 16), st.sampled_from((2, 4)), st.sampled_from((PACKED, BOTH)),
        st.sampled_from((1, 1, 2, 5)), st.integers(1, 9), st.integers(1, 9),
        st.sampled_from(((1, 1), (3, 3), (2, 5))), st.sampled_from((1, 2)))

@@ -13,6 +13,7 @@ from accel.machine.intrinsics import instructions
 from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
 from compiler.graph import evaluate
+from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree
 from tests.support.machines import LONG, TINY, machine
 
@@ -45,7 +46,7 @@ def test_every_layer_is_right(name) -> None:
     assert {slot.dtype for slot in (*program.inputs, *program.outputs)} == {"int16"}
 
 
-@settings(max_examples=6)
+@settings(max_examples=tries(6))
 @given(st.integers(0, 1 << 16), st.sampled_from((LONG, BATCHED, WIDE)), st.integers(1, 9),
        st.integers(1, 9), st.sampled_from(((1, 1), (3, 3), (2, 5))),
        st.integers(-2**15, 2**15 - 1), st.sampled_from((1, 2)))

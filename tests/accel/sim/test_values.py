@@ -17,6 +17,7 @@ from accel.sim.programs.generate import generate
 from bench.networks import convolution_graph
 from compiler import te
 from compiler.tensorize import Intrinsic, Operand
+from tests.support.effort import tries
 from tests.support.random_vectors import vector_fields
 
 TINY = replace(preset("tiny-1x4x4"), tab_bytes=1 << 14)
@@ -127,14 +128,14 @@ def vector(machine, rng, name):
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 def test_vector_instructions(machine, rng):
     native = [same(machine, rng, vector(machine, rng, intrinsic.name))
-              for intrinsic in machine.of_unit("vector") for _ in range(12)]
+              for intrinsic in machine.of_unit("vector") for _ in range(tries(12))]
     assert np.mean(native) > 0.8            # the others walk out of a buffer
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 def test_gemm_instructions(machine, rng):
     native = [same(machine, rng, Instruction("gemm", "gemm", compute_fields(rng, 6)))
-              for _ in range(30)]
+              for _ in range(tries(30))]
     assert np.mean(native) > 0.8
 
 
@@ -157,7 +158,7 @@ def dma_fields(rng, unit, machine):
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 def test_dma_instructions(machine, unit, rng):
     native = [same(machine, rng, Instruction(unit, unit, dma_fields(rng, unit, machine)))
-              for _ in range(40)]
+              for _ in range(tries(40))]
     assert np.mean(native) > 0.8
 
 
@@ -171,7 +172,7 @@ def test_padding_may_begin_before_the_memory(rng):
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 def test_random_programs(machine):
-    for seed in range(15):
+    for seed in range(tries(15)):
         case = generate(machine, seed)
         given = case.memory.copy()
         run = values.simulate(machine, case.program, case.memory)

@@ -15,6 +15,7 @@ from compiler.cpu_gpu_backends.llvm import build
 from compiler.ir import Combine, Program, interpret, map_exprs, walk_stmts
 from compiler.te import Binary, Const, Expr, numpy_dtype, rewrite
 from tests.compiler.schedule.strategies import Scheduled, scheduled
+from tests.support.effort import tries
 
 TERMS = 1 << 12         # more than any element of these programs is made of
 
@@ -55,13 +56,13 @@ def check(case: Scheduled) -> None:
 
 
 @given(scheduled(most=8))
-@settings(max_examples=120)
+@settings(max_examples=tries(120))
 def test_floats(case: Scheduled):
     check(case)
 
 
 @pytest.mark.slow
 @given(scheduled())
-@settings(max_examples=1500)
+@settings(max_examples=tries(1500))
 def test_many_floats(case: Scheduled):
     check(case)

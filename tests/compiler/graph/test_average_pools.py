@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from compiler.frontend import convert
 from compiler.graph import evaluate, optimize, standard_passes
+from tests.support.effort import tries
 
 
 @st.composite
@@ -21,7 +22,7 @@ def size(window: dict) -> tuple[int, int]:
     return window["kernel_shape"][0] + 3, window["kernel_shape"][1] + 2
 
 
-@settings(max_examples=25)
+@settings(max_examples=tries(25))
 @given(windows())
 def test_float(qdq, onnx_values, window: dict) -> None:
     one = qdq()
@@ -46,7 +47,7 @@ def test_automatic_pads(qdq, onnx_values, rng, include: int, place: str) -> None
 
 
 # Scales are no small fractions of each other, so that ties are rare: see test_integerize.py.
-@settings(max_examples=40)
+@settings(max_examples=tries(40))
 @given(windows(), st.sampled_from(("int8", "uint8")), st.booleans(), st.integers(0, 1 << 16))
 def test_integers(qdq, layer_differences, window: dict, dtype: str, relu: bool, seed: int) -> None:
     one = qdq(seed=seed)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from compiler.frontend import convert
 from compiler.graph import evaluate, optimize, standard_passes
+from tests.support.effort import tries
 
 BOTH = ["int8", "uint8"]
 
@@ -33,7 +34,7 @@ def test_bounds_were_attributes_before_opset_11(qdq, onnx_values, rng) -> None:
     np.testing.assert_array_equal(evaluate(graph, feeds)[y], onnx_values(model, feeds)[y])
 
 
-@settings(max_examples=40)
+@settings(max_examples=tries(40))
 @given(st.sampled_from(BOTH), st.integers(0, 1 << 16), st.booleans(), st.booleans())
 def test_alone(qdq, layer_differences, dtype: str, seed: int, rescaled: bool, relu: bool) -> None:
     """Bounds anywhere, outside of what the scale can express too."""

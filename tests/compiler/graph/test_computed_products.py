@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from compiler.frontend import convert
 from compiler.graph import evaluate, optimize
+from tests.support.effort import tries
 
 SHAPES = {
     "matrices": ((60, 17), (17, 9)),
@@ -21,7 +22,7 @@ def product(one, shapes, zeros, dtype="int8", op="MatMul", out=0.3, **attrs) -> 
     return one.requantized(one.add(op, a, b, name="product", **attrs), out, 9, dtype)
 
 
-@settings(max_examples=20)
+@settings(max_examples=tries(20))
 @given(st.sampled_from(sorted(SHAPES)), st.sampled_from(("int8", "uint8")),
        st.tuples(*[st.sampled_from((0, 3, -20))] * 2), st.integers(0, 1 << 16))
 def test_products(qdq, layer_differences, shapes: str, dtype: str, zeros, seed: int) -> None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from compiler.frontend import convert
 from compiler.graph import evaluate, optimize, standard_passes
+from tests.support.effort import tries
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
@@ -21,7 +22,7 @@ def test_float(qdq, onnx_values, rng, axis: int) -> None:
     np.testing.assert_array_equal(evaluate(graph, feeds)[y], onnx_values(model, feeds)[y])
 
 
-@settings(max_examples=30)
+@settings(max_examples=tries(30))
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.sampled_from(("int8", "uint8")),
        st.booleans(), st.booleans(), st.integers(0, 1 << 16))
 def test_integers(qdq, layer_differences, channels, dtype: str, image: bool, relu: bool,

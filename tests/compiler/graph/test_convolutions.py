@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from compiler.frontend import convert
 from compiler.graph import Node, evaluate, evaluate_node, optimize, standard_passes
 from runtime import compile
+from tests.support.effort import tries
 
 CLAMP = {"zp": -7, "lo": -120, "hi": 110}
 
@@ -85,7 +86,7 @@ def layers(draw: st.DrawFn) -> dict:
             "size": [draw(st.integers(3, 9)) for _ in range(2)]}
 
 
-@settings(max_examples=40)
+@settings(max_examples=tries(40))
 @given(layers())
 def test_integer_layers_against_onnx(qdq, layer_differences, case) -> None:
     """Calibrated as a quantizer would, on images enough for shares of elements to mean something.

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from compiler.frontend import convert
 from compiler.graph import Graph, evaluate, optimize
 from compiler.ops.registry import OPERATORS
+from tests.support.effort import tries
 
 BOTH = ["int8", "uint8"]
 PAIRS = pytest.mark.parametrize("dtype", BOTH)
@@ -91,7 +92,7 @@ def conv_cases(draw: st.DrawFn) -> dict:
             "size": [draw(st.integers(4, 9)) for _ in range(2)]}
 
 
-@settings(max_examples=40)
+@settings(max_examples=tries(40))
 @given(conv_cases())
 def test_random_conv_against_onnx(qdq, layer_differences, case) -> None:
     """Calibrated as a quantizer would: the output's range decides its scale. Enough images for

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from compiler.frontend import convert
 from compiler.graph import evaluate, optimize, standard_passes
+from tests.support.effort import tries
 
 
 @pytest.mark.parametrize("attrs", [{}, {"alpha": 0.3}, {"alpha": -2.0}])
@@ -18,7 +19,7 @@ def test_float(qdq, onnx_values, rng, attrs: dict) -> None:
     np.testing.assert_array_equal(evaluate(graph, feeds)[y], onnx_values(one.model(y), feeds)[y])
 
 
-@settings(max_examples=30)
+@settings(max_examples=tries(30))
 @given(st.sampled_from(("int8", "uint8")), st.sampled_from((0.0, 0.01, 0.0937, 0.7123, 1.0)),
        st.booleans(), st.integers(0, 1 << 16))
 def test_integers(qdq, layer_differences, dtype: str, alpha: float, clip: bool, seed: int) -> None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from compiler.frontend import ImportRefused, convert
 from compiler.graph import evaluate, optimize, standard_passes
+from tests.support.effort import tries
 
 PLACES = ["asymmetric", "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel"]
 ROUNDINGS = ["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"]
@@ -81,7 +82,7 @@ def test_slices(qdq, onnx_values, rng, sides) -> None:
     np.testing.assert_array_equal(evaluate(graph, feeds)[y], onnx_values(one.model(y), feeds)[y])
 
 
-@settings(max_examples=20)
+@settings(max_examples=tries(20))
 @given(st.sampled_from(("int8", "uint8")), st.booleans(), st.booleans(), st.integers(0, 1 << 16))
 def test_integers(qdq, layer_differences, dtype: str, slices: bool, rescaled: bool,
                   seed: int) -> None:

@@ -15,6 +15,7 @@ from compiler.ir import interpret, lower, verify
 from compiler.schedule import reorder, rfactor, split
 from tests.compiler.ir.samples import arrays, matmul
 from tests.compiler.schedule.strategies import Scheduled, scheduled
+from tests.support.effort import tries
 
 
 def check(case: Scheduled):
@@ -29,20 +30,20 @@ def check(case: Scheduled):
 
 
 @given(scheduled())
-@settings(max_examples=100)
+@settings(max_examples=tries(100))
 def test_legal_schedules_keep_the_meaning(case):
     check(case)
 
 
 @pytest.mark.slow
 @given(scheduled())
-@settings(max_examples=2000)
+@settings(max_examples=tries(2000))
 def test_many_legal_schedules_keep_the_meaning(case):
     check(case)
 
 
 @given(st.integers(2, 40), st.integers(1, 8), st.integers(0, 9), st.booleans())
-@settings(max_examples=30)
+@settings(max_examples=tries(30))
 def test_rounding_is_that_of_summation(terms, factor, seed, partial):
     program = lower([matmul(3, 4, terms, "float32")], "main")
     cut = split(program, "k", min(factor, terms))

@@ -14,8 +14,9 @@ SPACE = 4 << 12
 
 
 @pytest.mark.parametrize("config", [TINY.config, machine("2x8x8").config], ids=lambda c: c.name)
-@pytest.mark.parametrize("eager", [1.0, 0.4])
-@pytest.mark.parametrize("banks", [1, 4])
+@pytest.mark.parametrize("eager, banks", [
+    (1.0, 1), (0.4, 4), *(pytest.param(*one, marks=pytest.mark.slow)
+                          for one in ((1.0, 4), (0.4, 1)))])
 def test_random_requests(config, eager, banks, monkeypatch):
     monkeypatch.setattr(block_memory, "BANK_ROWS", SPACE // config.bus_bytes // banks)
     requests, expected = requests_of(config, 150, seed=2, space=SPACE)

@@ -9,6 +9,7 @@ from fpga.link.frames import (ANSWER, READ, READ_REGISTERS, REFUSED, WRITE, WRIT
                               Frame, Unframe, framed)
 from fpga.registers import ADDRESSES, WORDS
 from tests.support.amaranth_sim import simulate
+from tests.support.effort import Effort
 from tests.support.machines import TINY, machine
 from tests.support.memory_model import Memory
 
@@ -74,7 +75,7 @@ def test_memory_is_written_and_read(machine):
     rng = random.Random(0)
     memory = Memory(bytearray(1024), machine.config.bus_bytes)
     requests, expected, model = [], [], bytearray(1024)
-    for number in range(8):
+    for number in range(4 if Effort.quick else 8):
         size = 64 * rng.randint(1, 4)
         at = 64 * rng.randrange((1024 - size) // 64 + 1)
         if rng.random() < 0.5:

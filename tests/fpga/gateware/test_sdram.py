@@ -12,6 +12,7 @@ from fpga.gateware.pads import simulated_pads
 from fpga.gateware.sdram import SdramController
 from fpga.sdram import ULX3S, SdramTiming
 from tests.support import memory_port
+from tests.support.effort import tries
 from tests.support.machines import TINY, machine
 from tests.support.memory_port import agree, requests_of
 
@@ -45,7 +46,7 @@ def transfer(board, requests, **options):
 @pytest.mark.parametrize("config", [TINY.config, machine("2x8x8").config], ids=lambda c: c.name)
 @pytest.mark.parametrize("eager", [1.0, 0.4])
 def test_random_requests(config, eager):
-    requests, expected = requests_of(config, 150, seed=1)
+    requests, expected = requests_of(config, tries(150), seed=1)
     read, acks, _ = transfer(Board(config), requests, eager=eager)
     assert not any(acks)
     agree(read, expected)

@@ -5,6 +5,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from compiler.graph import evaluate
+from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right
 from tests.support.machines import MACHINES, SHORT, TINY
 
@@ -13,7 +14,7 @@ strides = st.tuples(st.integers(1, 3), st.integers(1, 3))
 pads = st.tuples(*[st.integers(0, 3)] * 4)
 
 
-@settings(max_examples=15)
+@settings(max_examples=tries(15))
 @given(st.sampled_from(("tiny-1x4x4", "2x8x8", "short")), st.integers(1, 40), pairs, pairs,
        strides, pads, st.integers(-128, 127), st.booleans(), st.booleans())
 def test_average_pools(machine, channels, size, kernel, strides, pads, pad_value, pixelwise,

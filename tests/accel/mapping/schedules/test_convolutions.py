@@ -11,6 +11,7 @@ from accel.mapping.target import AccelTarget
 from accel.mapping.work import block_products
 from accel.sim.cycle import simulate
 from compiler.graph import evaluate
+from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right, run_program
 from tests.support.machines import MACHINES, SHORT, TINY
 
@@ -51,7 +52,7 @@ def right_or_refused(machine, net: Net, y: str, threads: int) -> None:
         assert reason.startswith("Tile of one pixel must fit the buffers of")
 
 
-@settings(max_examples=20)
+@settings(max_examples=tries(20))
 @given(st.integers(0, 1 << 16), st.booleans(), groups(), pairs, threes, threes, pads,
        st.tuples(st.integers(1, 11), st.integers(1, 11)), st.integers(-128, 127),
        st.sampled_from((1, 2)))
@@ -65,7 +66,7 @@ def test_convolutions(seed, blocked, group, kernel, strides, dilations, pads, si
     right_or_refused(TINY, net, y, threads)
 
 
-@settings(max_examples=12)
+@settings(max_examples=tries(12))
 @given(st.integers(0, 1 << 16), st.booleans(), groups(), pairs, threes, threes, pads,
        st.tuples(st.integers(0, 2), st.integers(0, 2)),
        st.tuples(st.integers(1, 5), st.integers(1, 5)), st.integers(-128, 127),

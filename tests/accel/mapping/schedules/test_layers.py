@@ -13,6 +13,7 @@ from accel.machine.program import AccelProgram
 from accel.mapping.lowering import LoweringError
 from accel.mapping.target import AccelTarget
 from compiler.graph import Graph
+from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right
 from tests.support.machines import MACHINES, SHORT, TINY
 
@@ -52,7 +53,7 @@ def assert_right_or_refused(machine: Machine, net: Net, graph: Graph, threads: i
     assert str(refusal.value) == f"{name}: {reason}"
 
 
-@settings(max_examples=30)
+@settings(max_examples=tries(30))
 @given(nets(), st.integers(1, 40), pairs, strides, pads, st.integers(-128, 127), threads)
 def test_convolutions(net, channels, kernel, strides, pads, pad_value, threads) -> None:
     machine, net, x = net
@@ -63,7 +64,7 @@ def test_convolutions(net, channels, kernel, strides, pads, pad_value, threads) 
     assert_right_or_refused(machine, net, net.graph(y), threads)
 
 
-@settings(max_examples=12)
+@settings(max_examples=tries(12))
 @given(nets(), pairs, strides, pads, threads)
 def test_max_pools(net, kernel, strides, pads, threads) -> None:
     machine, net, x = net
@@ -74,14 +75,14 @@ def test_max_pools(net, kernel, strides, pads, threads) -> None:
     assert_right_or_refused(machine, net, net.graph(y), threads)
 
 
-@settings(max_examples=8)
+@settings(max_examples=tries(8))
 @given(nets(), threads)
 def test_global_averages(net, threads) -> None:
     machine, net, x = net
     assert_right_or_refused(machine, net, net.graph(net.average(x)), threads)
 
 
-@settings(max_examples=10)
+@settings(max_examples=tries(10))
 @given(nets(), st.sampled_from(("other", "itself", "input", "rescaled")), threads)
 def test_sums(net, which, threads) -> None:
     machine, net, x = net
@@ -92,7 +93,7 @@ def test_sums(net, which, threads) -> None:
     assert_right_or_refused(machine, net, net.graph(net.add(*pair)), threads)
 
 
-@settings(max_examples=15)
+@settings(max_examples=tries(15))
 @given(nets(), st.integers(1, 40), st.sampled_from(("matrix", "image", "pooled")), threads)
 def test_dense_layers(net, channels, kind, threads) -> None:
     machine, net, x = net

@@ -5,11 +5,12 @@ from hypothesis import strategies as st
 
 from accel.mapping.schedules.tiles import choose, shape_of
 from accel.mapping.target import AccelTarget
+from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right
 from tests.support.machines import MACHINES, TINY
 
 
-@settings(max_examples=8)
+@settings(max_examples=tries(8))
 @given(st.sampled_from(("tiny-1x4x4", "2x8x8", "1x32x16", "short", "short-batch")),
        st.integers(1, 40), st.integers(1, 5), st.integers(1, 2), st.booleans(),
        st.sampled_from((1, 2)))

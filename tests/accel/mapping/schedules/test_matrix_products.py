@@ -7,13 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accel.mapping.target import AccelTarget
+from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right
 from tests.support.machines import MACHINES, TINY
 
 extent = st.integers(1, 40)
 
 
-@settings(max_examples=12)
+@settings(max_examples=tries(12))
 @given(st.sampled_from(("tiny-1x4x4", "2x8x8", "1x32x16", "short", "short-batch")), extent, extent,
        extent, st.booleans(), st.booleans(), st.sampled_from((1, 2)))
 def test_products(machine, rows, depth, columns, trans_b, plain, threads) -> None:
@@ -49,7 +50,7 @@ leading = st.sampled_from((((2,), (2,)), ((3,), ()), ((), (3,)), ((2, 3), (2, 3)
 zero = st.sampled_from((0, 0, 3, -20, 127, -128))
 
 
-@settings(max_examples=14)
+@settings(max_examples=tries(14))
 @given(st.sampled_from(("tiny-1x4x4", "2x8x8", "1x32x16", "short", "short-batch")), leading,
        st.tuples(*[st.integers(1, 12)] * 3), st.booleans(), st.booleans(), st.tuples(zero, zero))
 def test_any_rank_and_any_zero_points(machine, leading, sizes, trans_b, plain, zeros) -> None:

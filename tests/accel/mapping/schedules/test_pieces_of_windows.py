@@ -14,6 +14,7 @@ from accel.mapping.schedules.tiles import Shape, Tiles, piece_of
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle
 from compiler.plans import PlanRefused
+from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree
 from tests.support.machines import MACHINES, SHORT, TINY
 
@@ -21,7 +22,7 @@ POOL = Shape(2, 3, 2, 1, (7, 5), (1, 1), False, 1, 1, 1)
 kernels = st.tuples(st.integers(1, 9), st.integers(1, 24))
 
 
-@settings(max_examples=25)
+@settings(max_examples=tries(25))
 @given(st.sampled_from(("short", "short-batch")), st.integers(1, 3), st.integers(1, 11), kernels,
        st.tuples(st.integers(0, 2), st.integers(0, 2)), st.booleans(), st.booleans(),
        st.sampled_from((1, 2)))

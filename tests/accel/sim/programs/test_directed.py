@@ -21,8 +21,10 @@ LEAST = Machine(AccelConfig("least", 1, 16, 4, inp_bytes=64, wgt_bytes=256, res_
 """The fewest entries that buffers can have; an entry of wgt is longer than all of res."""
 
 
-@pytest.mark.parametrize("machine", [MACHINE, WIDE, SMALL, LEAST],
-                         ids=["tiny", "wide", "small", "least"])
+@pytest.mark.parametrize("machine", [
+    pytest.param(MACHINE, id="tiny"), pytest.param(LEAST, id="least"),
+    pytest.param(WIDE, id="wide", marks=pytest.mark.slow),
+    pytest.param(SMALL, id="small", marks=pytest.mark.slow)])
 def test_directed_programs_are_legal(machine):
     for case in directed(machine):
         prove(machine, case.program)

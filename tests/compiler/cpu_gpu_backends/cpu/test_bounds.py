@@ -15,7 +15,7 @@ def flush(*arguments: str, cache) -> subprocess.CompletedProcess:
                           env={**os.environ, "LOCKSTEP_CACHE": str(cache)})
 
 
-@pytest.mark.parametrize("side", ["end", "start"])
+@pytest.mark.parametrize("side", ["end", pytest.param("start", marks=pytest.mark.slow)])
 def test_buffers_flush_against_pages_without_access(side, tmp_path):
     done = flush(side, cache=tmp_path)
     assert done.returncode == 0, f"{done.stdout[-100:]}{done.stderr[-1000:]}"
@@ -23,7 +23,8 @@ def test_buffers_flush_against_pages_without_access(side, tmp_path):
     assert cases[-1] == "all" and len(cases) > 80
 
 
-@pytest.mark.parametrize(("side", "change"), [("end", "no masks"), ("start", "no masks"),
-                                              ("start", "one scratch element less")])
+@pytest.mark.parametrize(("side", "change"), [
+    ("end", "no masks"), pytest.param("start", "no masks", marks=pytest.mark.slow),
+    ("start", "one scratch element less")])
 def test_a_planted_mistake_is_found(side, change, tmp_path):
     assert flush(side, change, cache=tmp_path).returncode == -signal.SIGSEGV

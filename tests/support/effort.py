@@ -1,0 +1,14 @@
+"""How much random tests try: all of it where the slow tests run too, a part of it otherwise."""
+
+__all__ = ["Effort", "tries"]
+
+
+class Effort:
+    """Set by tests/conftest.py before any test is imported."""
+
+    quick = False
+
+
+def tries(count: int) -> int:
+    """`count` in the slow run, a third of it, and two at least, in the quick one."""
+    return max(2, count // 3) if Effort.quick else count
