@@ -17,8 +17,8 @@ import argparse
 import sys
 
 from bench.float_networks import NAMES, float_graph
-from compiler.cpu_gpu_backends.cpu.segment import plan_groups
 from compiler.cpu_gpu_backends.cpu.target import kernel_program, lowered
+from compiler.cpu_gpu_backends.memory import plan_groups
 from compiler.graph.fusion import fuse
 from compiler.graph.graph import Graph
 from compiler.graph.memory import MemoryPlan
@@ -30,7 +30,8 @@ def plan_of(graph: Graph) -> MemoryPlan:
     """The memory plan of the whole graph on the host."""
     graph = lowered(graph)
     groups = fuse(graph).groups
-    return plan_groups(graph, groups, [kernel_program(graph, group) for group in groups])
+    programs = [kernel_program(graph, group) for group in groups]
+    return plan_groups(graph, groups, [program and program.outputs[1:] for program in programs])
 
 
 def main() -> int:

@@ -1,5 +1,6 @@
 """The device `cuda`: kernels through NVRTC and cuda-core, on the GPU of this machine."""
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -56,15 +57,18 @@ class CudaDevice:
         self._stream.sync()
         return data
 
-    def launch(self, code: Code, *addresses: int) -> None:
+    def record(self, code: Code, *addresses: int) -> Callable[[], None]:
         code.require("cuda")
         module = self._module(code)
         at = dict(zip((*code.inputs, *code.outputs, *code.temporaries), addresses, strict=True))
-        for launch in code.launches:
-            config = self._core.LaunchConfig(grid=launch.grid, block=launch.block)
-            self._core.launch(self._stream, config, module.get_kernel(launch.kernel),
-                              *(at[buffer] for buffer in launch.arguments),
-                              *map(np.int32, launch.numbers))
+        calls = [(self._core.LaunchConfig(grid=launch.grid, block=launch.block),
+                  module.get_kernel(launch.kernel), *map(at.__getitem__, launch.arguments),
+                  *map(np.int32, launch.numbers)) for launch in code.launches]
+
+        def start() -> None:
+            for call in calls:
+                self._core.launch(self._stream, *call)
+        return start
 
     def wait(self) -> None:
         self._stream.sync()

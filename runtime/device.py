@@ -45,8 +45,10 @@ class KernelDevice(Memory, Protocol):
         """Give back what `allocate` returned."""
         ...
 
-    def launch(self, code: Code, *addresses: int) -> None:
-        """Start the kernels of `code`, in order; addresses of inputs, outputs, temporaries."""
+    def record(self, code: Code, *addresses: int) -> Callable[[], None]:
+        """A function that starts the kernels of `code`, in order; addresses of inputs, outputs,
+        temporaries.
+        """
         ...
 
     def wait(self) -> None:

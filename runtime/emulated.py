@@ -1,5 +1,7 @@
 """The device `cuda` without a GPU: kernels through the C++ emulation, in the host's memory."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from compiler.cpu_gpu_backends.gpu.emulate import emulation
@@ -35,13 +37,17 @@ class EmulatedDevice:
     def copy_out(self, address: int, size_bytes: int) -> np.ndarray:
         return self._bytes(address, size_bytes).copy()
 
-    def launch(self, code: Code, *addresses: int) -> None:
+    def record(self, code: Code, *addresses: int) -> Callable[[], None]:
         code.require("cuda")
         at = dict(zip((*code.inputs, *code.outputs, *code.temporaries), addresses, strict=True))
         library = emulation(code.text)
-        for launch in code.launches:
-            library.launch(launch.kernel, launch.grid, launch.block,
-                           *(at[buffer] for buffer in launch.arguments), *launch.numbers)
+        calls = [(one.kernel, one.grid, one.block, *map(at.__getitem__, one.arguments),
+                  *one.numbers) for one in code.launches]
+
+        def launch() -> None:
+            for call in calls:
+                library.launch(*call)
+        return launch
 
     def wait(self) -> None:
         pass

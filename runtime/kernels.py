@@ -27,7 +27,7 @@ def compute(device: KernelDevice, code: Code, inputs: Mapping[str, np.ndarray],
             device.copy_in(places[buffer.name], array.reshape(-1).view(np.uint8))
         for buffer in (*code.outputs, *code.temporaries):
             device.copy_in(places[buffer.name], np.full(buffer.size_bytes, 0xA5, np.uint8))
-        device.launch(code, *(places[buffer.name] for buffer in buffers))
+        device.record(code, *(places[buffer.name] for buffer in buffers))()
         device.wait()
         return {b.name: device.copy_out(places[b.name], b.size_bytes)
                 .view(numpy_dtype(b.dtype)).reshape(b.shape) for b in code.outputs}

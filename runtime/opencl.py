@@ -2,6 +2,7 @@
 
 import warnings
 from bisect import bisect_right
+from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -60,15 +61,22 @@ class OpenClDevice:
             self._cl.enqueue_copy(self._queue, data, buffer, src_offset=offset)
         return data
 
-    def launch(self, code: Code, *addresses: int) -> None:
+    def record(self, code: Code, *addresses: int) -> Callable[[], None]:
         code.require("opencl")
         program = self._program(code)
         at = dict(zip((*code.inputs, *code.outputs, *code.temporaries), addresses, strict=True))
+        calls = []
         for launch in code.launches:
-            buffers = [self._place(at[buffer])[0] for buffer in launch.arguments]
+            kernel = self._cl.Kernel(program, launch.kernel)        # it holds its arguments
+            kernel.set_args(*(self._part(at[buffer], buffer.size_bytes)
+                              for buffer in launch.arguments), *map(np.int32, launch.numbers))
             threads = tuple(g * b for g, b in zip(launch.grid, launch.block))
-            program[launch.kernel](self._queue, threads, launch.block, *buffers,
-                                   *map(np.int32, launch.numbers))
+            calls.append((kernel, threads, launch.block))
+
+        def start() -> None:
+            for kernel, threads, block in calls:
+                self._cl.enqueue_nd_range_kernel(self._queue, kernel, threads, block)
+        return start
 
     def wait(self) -> None:
         self._queue.finish()
@@ -77,12 +85,17 @@ class OpenClDevice:
         place = bisect_right(self._bases, address) - 1
         return self._buffers[place], address - self._bases[place]
 
-    def _program(self, code: Code) -> dict[str, Any]:
+    def _part(self, address: int, size_bytes: int) -> Any:
+        """What a kernel takes for these bytes: a buffer, or a region of one."""
+        buffer, offset = self._place(address)
+        return buffer.get_sub_region(offset, max(size_bytes, 1)) if offset else buffer
+
+    def _program(self, code: Code) -> Any:
         if code.text not in self._programs:
             with warnings.catch_warnings():         # the compiler's remarks are not failures
                 warnings.simplefilter("ignore")
-                built = self._cl.Program(self._context, code.text).build(self._options)
-            self._programs[code.text] = {k.function_name: k for k in built.all_kernels()}
+                self._programs[code.text] = self._cl.Program(self._context, code.text).build(
+                    self._options)
         return self._programs[code.text]
 
 

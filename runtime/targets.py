@@ -4,6 +4,10 @@
 
     cpu                     this processor; cpu:THREADS with so many threads, by default one;
                             cpu:plain and cpu:THREADS:plain without Winograd's products
+    opencl                  the first device of OpenCL; opencl:PLATFORM one of a platform whose name
+                            holds this; on the processor by PoCL where there is no other
+    cuda                    the first GPU that CUDA has; cuda:N GPU number N; cuda:emulated the same
+                            kernels on the processor, to try them
     accel:MACHINE           an accelerator, and this processor for what it does not take; MACHINE
                             is a preset or a file, as in `accel.machine.loading`
     accel                   the same, of the machine that is given beside the text, if any
@@ -28,6 +32,8 @@ from accel.machine.config import MACHINE
 from accel.mapping.target import AccelTarget
 from accel.sim.dram import DRAM, Dram
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
+from compiler.cpu_gpu_backends.gpu.target import GpuTarget
+from compiler.cpu_gpu_backends.simt.code import DIALECTS
 from compiler.errors import Error
 from compiler.graph.graph import Graph
 from compiler.graph.layout import Borders
@@ -36,14 +42,21 @@ from compiler.ops.integer_forms import ACCUMULATOR_BITS
 from compiler.plans import OWN, Plans
 from compiler.target import ACCEL, HOST, Measure, Prices, Target
 from compiler.te import bits
+from runtime.cuda import CudaDevice
+from runtime.device import KernelDevice
+from runtime.emulated import EmulatedDevice
 from runtime.link import LINK, Link
+from runtime.opencl import OpenClDevice
 from runtime.prices import AccelPrices, MeasuredPrices
 
 __all__ = ["Placed", "Request", "TargetError", "Targets", "accelerator", "register", "request",
            "target_machine"]
 
 CPU, AUTO = "cpu", "auto"
-PLAIN, THREADS = "plain", r"[1-9]\d{0,2}"
+CUDA, OPENCL = DIALECTS
+PLAIN, THREADS, EMULATED = "plain", r"[1-9]\d{0,2}", "emulated"
+WHERE = {CPU: rf"{THREADS}|(?:{THREADS}:)?{PLAIN}", CUDA: rf"\d{{1,3}}|{EMULATED}", OPENCL: r".+"}
+"""What may stand behind the colon, where that is not a machine."""
 
 
 class TargetError(Error, ValueError):
@@ -180,6 +193,8 @@ class Request:
                 targets.append(accelerator(machine, device, threads, link, dram,
                                            name if accelerators else ACCEL, plans))
                 accelerators += 1
+            elif kind in DIALECTS:
+                targets.append(Placed(GpuTarget(name, kind, plans=plans), _gpu(kind, where)))
             else:
                 targets.append(_registered[kind](where))
         return Targets(targets, plans)
@@ -192,7 +207,7 @@ def request(text: Any, machine: Machine | str | Path | None = None) -> Request:
     if not isinstance(text, str):
         raise _no_target(text)
     auto = text.startswith(f"{AUTO}:")
-    kinds = "|".join(map(re.escape, (CPU, ACCEL, *_registered)))
+    kinds = "|".join(map(re.escape, (ACCEL, *WHERE, *_registered)))
     names = re.split(rf",(?=(?:{kinds})(?:[:,]|$))", text.removeprefix(f"{AUTO}:" * auto))
     if auto and len(names) == 1 and names[0] and names[0] != ACCEL and not _is_name(names[0]):
         names = [f"{ACCEL}:{names[0]}"]
@@ -214,8 +229,8 @@ def _is_name(name: str) -> bool:
     kind, colon, where = name.partition(":")
     if kind == ACCEL:
         return bool(where)
-    if kind == CPU:
-        return not colon or re.fullmatch(rf"{THREADS}|(?:{THREADS}:)?{PLAIN}", where) is not None
+    if kind in WHERE:
+        return not colon or re.fullmatch(WHERE[kind], where) is not None
     return kind in _registered and bool(where or not colon)
 
 
@@ -225,11 +240,18 @@ def _processor(how: str, plans: Plans) -> CpuTarget:
     return CpuTarget(plans=plans, threads=int(threads or 1), plain=plain)
 
 
+def _gpu(kind: str, where: str) -> KernelDevice:
+    """The device; raises DeviceMissing where there is none."""
+    if where == EMULATED and kind == CUDA:
+        return EmulatedDevice()
+    return CudaDevice(int(where or 0)) if kind == CUDA else OpenClDevice(where)
+
+
 def _no_target(text: Any) -> TargetError:
     own = "".join(f", {kind}" for kind in _registered)
     return TargetError(f"Target must be accel:MACHINE, auto:MACHINE, cpu, cpu:THREADS, "
-                       f"cpu:plain{own}, or a list of targets, not {text!r}; a machine is a "
-                       "preset or a file")
+                       f"cpu:plain, cuda, opencl{own}, or a list of targets, not {text!r}; "
+                       "a machine is a preset or a file")
 
 
 def target_machine(target: str, machine: Machine | str | Path | None = None) -> Machine | None:

@@ -69,17 +69,19 @@ class MemoryPlan:
                           f"without sharing {self.unshared}", head, *lines]) + "\n"
 
 
-def plan_memory(tasks: Sequence[MemoryTask], sizes: Mapping[str, int]) -> MemoryPlan:
+def plan_memory(tasks: Sequence[MemoryTask], sizes: Mapping[str, int],
+                alignment: int = LINE) -> MemoryPlan:
     """Before: tasks in the order of execution, and the bytes of each value that is to be placed;
     what they do not name lies elsewhere. After: spans that meet in time are apart in space, at
-    multiples of `LINE`. Equal computations get equal plans.
+    multiples of `alignment`. Equal computations get equal plans.
 
     The largest spans are placed first, each in the smallest gap that holds it; of several orders
     among them the one that needs least memory is taken.
     """
-    values = _value_spans(tasks, sizes)
+    values = _value_spans(tasks, sizes, alignment)
     scratch = tuple(
-        tuple(Span((f"workspace {place} of {task.writes}",), _lines(size), number, number)
+        tuple(Span((f"workspace {place} of {task.writes}",), _rounded(size, alignment), number,
+                   number)
               for place, size in enumerate(task.workspaces))
         for number, task in enumerate(tasks))
     spans = [*values, *(span for group in scratch for span in group)]
@@ -99,11 +101,12 @@ _ORDERS = (
 )
 
 
-def _lines(size: int) -> int:
-    return -(-size // LINE) * LINE
+def _rounded(size: int, alignment: int) -> int:
+    return -(-size // alignment) * alignment
 
 
-def _value_spans(tasks: Sequence[MemoryTask], sizes: Mapping[str, int]) -> list[Span]:
+def _value_spans(tasks: Sequence[MemoryTask], sizes: Mapping[str, int],
+                 alignment: int) -> list[Span]:
     """One span for each value, or for a chain of values that take each other's place."""
     last = {value: number for number, task in enumerate(tasks) for value in task.reads}
     spans: dict[str, Span] = {}
@@ -111,7 +114,8 @@ def _value_spans(tasks: Sequence[MemoryTask], sizes: Mapping[str, int]) -> list[
         value = task.writes
         if value not in sizes:
             continue
-        end, size = max(last.get(value, number), number), _lines(sizes[value])
+        end = max(last.get(value, number), number)
+        size = _rounded(sizes[value], alignment)
         before = next((spans[read] for read in task.overwritable if read in spans
                        and spans[read].last == number and spans[read].size >= size), None)
         if before is None:

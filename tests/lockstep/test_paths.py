@@ -210,7 +210,8 @@ def test_a_file_that_cannot_be_read_is_one_line(there, capsys, line: list[str]) 
 def test_a_target_that_is_none(there, capsys, command: list[str], target: str) -> None:
     assert cli.main([*command, "--target", target]) == 2
     assert capsys.readouterr() == ("", f"lockstep: error: Target must be accel:MACHINE, "
-                                       f"auto:MACHINE, cpu, cpu:THREADS, cpu:plain, or "
+                                       f"auto:MACHINE, cpu, cpu:THREADS, cpu:plain, "
+                                       f"cuda, opencl, or "
                                        "a list of "
                                        f"targets, not {target!r}; a machine is a preset "
                                        f"or a file\n")

@@ -93,7 +93,8 @@ def test_an_option_that_nobody_takes(target: str, options, message: str) -> None
 @pytest.mark.parametrize("target", [None, 5, b"cpu", "", "cpu:", "cpu:0", "accel:", "accelerator"])
 def test_a_target_that_is_none(target) -> None:
     refused(lambda: lockstep.compile(DIGITS, target), TargetError,
-            f"Target must be accel:MACHINE, auto:MACHINE, cpu, cpu:THREADS, cpu:plain, or "
+            f"Target must be accel:MACHINE, auto:MACHINE, cpu, cpu:THREADS, cpu:plain, "
+            f"cuda, opencl, or "
             "a list of "
             f"targets, not {target!r}; a machine is a preset or a file")
 

@@ -193,6 +193,9 @@ def test_two_accelerators() -> None:
     ("accel:a,accel,cpu", ["accel:a", "accel:pynq-1x16x16", "cpu"], False),
     ("accel,cpu:12", ["accel:pynq-1x16x16", "cpu:12"], False),
     ("accel:a,cpu:2:plain", ["accel:a", "cpu:2:plain"], False), ("cpu:plain", ["cpu:plain"], False),
+    ("cuda", ["cuda"], False), ("cuda:1,cpu", ["cuda:1", "cpu"], False),
+    ("accel:a,cuda:emulated,opencl:Portable,cpu",
+     ["accel:a", "cuda:emulated", "opencl:Portable", "cpu"], False),
 ])
 def test_texts_name_targets(text: str, names: list[str], auto: bool) -> None:
     found = request(text)
@@ -202,14 +205,15 @@ def test_texts_name_targets(text: str, names: list[str], auto: bool) -> None:
 @pytest.mark.parametrize("text", [
     "", "cpu:", "cpu:0", "cpu:1.5", "cpu:-1", "cpu:1000",
     "cpu:plain:2", "cpu:0:plain", "cpu:2plain", "cpu::plain",
+    "cuda:", "cuda:x", "cuda:-1", "opencl:",
     "accel:", "auto:", "auto", "gpu", "cpu,", ",cpu", "cpu,gpu", "numpy:",
     None, 3, b"cpu"])
 def test_other_texts_are_refused(text: Any) -> None:
     with pytest.raises(TargetError) as refusal:
         request(text)
     assert str(refusal.value) == (
-        f"Target must be accel:MACHINE, auto:MACHINE, cpu, cpu:THREADS, cpu:plain, numpy, or a "
-        f"list of targets, not {text!r}; a machine is a preset or a file")
+        f"Target must be accel:MACHINE, auto:MACHINE, cpu, cpu:THREADS, cpu:plain, cuda, "
+        f"opencl, numpy, or a list of targets, not {text!r}; a machine is a preset or a file")
 
 
 def test_the_processor_is_named_once() -> None:

@@ -17,14 +17,14 @@ from math import prod
 
 import numpy as np
 
-from compiler.cpu_gpu_backends.cpu.steps import GroupCode, storage
+from compiler.cpu_gpu_backends.cpu.steps import GroupCode
 from compiler.cpu_gpu_backends.llvm import Kernel, host, object_code
 from compiler.cpu_gpu_backends.llvm.emit import FUNCTION
 from compiler.cpu_gpu_backends.llvm.jit import Library
 from compiler.cpu_gpu_backends.llvm.kernel import refusal
-from compiler.graph.graph import Graph, TensorType
+from compiler.cpu_gpu_backends.memory import shown, storage
+from compiler.graph.graph import Graph
 from compiler.graph.memory import MemoryPlan
-from compiler.graph.reference import evaluate_node
 from compiler.te import numpy_dtype
 
 __all__ = ["Entry"]
@@ -69,8 +69,8 @@ class Entry:
         for number, step in enumerate(steps):
             given = [places[value] for value in step.group.inputs]
             if step.kernel is None:
-                places[step.group.output] = _Place(given[0].slot, given[0].offset + _shown(
-                    graph, step))
+                places[step.group.output] = _Place(given[0].slot, given[0].offset + shown(
+                    graph, step.group))
                 continue
             workspaces = (_Place(None, offset) for offset in plan.workspaces[number])
             calls.append([*given, places[step.group.output], *workspaces])
@@ -141,19 +141,5 @@ def _lines(names: Sequence[str], calls: Sequence[Sequence[_Place]], constants: i
     yield "}"
 
 
-def _shown(graph: Graph, step: GroupCode) -> int:
-    """Where in what it shows a view begins, in bytes."""
-    node, = step.group.nodes
-    source = _empty(graph.values[step.group.inputs[0]])
-    seen = evaluate_node(node, [source])
-    if not seen.size or not np.may_share_memory(seen, source):
-        return 0                    # all of its elements, in their order
-    return seen.ctypes.data - source.ctypes.data
-
-
 def _address(array: Array) -> int:
     return array.__array_interface__["data"][0]
-
-
-def _empty(type_: TensorType) -> Array:
-    return np.empty(type_.shape, numpy_dtype(type_.dtype))

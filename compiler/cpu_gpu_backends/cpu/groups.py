@@ -1,82 +1,26 @@
-"""Groups of operators as programs: the expressions composed, and what of them is inlined.
+"""Programs of groups for this processor: scheduled, and where what they need meanwhile lies."""
 
-A group's program reads ``x0, x1, ...``, the group's inputs in order, and writes ``y``. The result
-of its n-th operator is called ``t<n>``, but the last one's ``y``; what an operator computes on the
-way is called after its result. Expressions of injective operators are inlined; so is everything
-between a sum and the result. What stays is scheduled by `cpu.schedule`.
-"""
+from dataclasses import replace
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import prod
-
-from compiler import te
 from compiler.cpu_gpu_backends.cpu.roundings import in_float64
 from compiler.cpu_gpu_backends.cpu.schedule import own_schedule, schedule
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
-from compiler.graph.fusion import Group, overwritable
-from compiler.graph.graph import Attrs, Graph, TensorType
-from compiler.ir import (Alloc, For, Program, Store, Write, lower, reads, rewrite_stmts,
-                         walk_stmts)
-from compiler.ops.operator import Kind
-from compiler.ops.registry import expression, find
+from compiler.cpu_gpu_backends.groups import Recipe, unscheduled
+from compiler.ir import Alloc, For, Program, rewrite_stmts, walk_stmts
 from compiler.plans import PlanRefused
-from compiler.schedule import compute_inline
-from compiler.te import Tensor
 
-__all__ = ["Recipe", "flat_pixels", "group_program", "own_plan", "recipe_of", "unscheduled"]
+__all__ = ["group_program", "own_plan"]
 
 SMALL = 1 << 12         # bytes of a local buffer that stays the kernel's own
 
 
-@dataclass(frozen=True, slots=True)
-class GroupOperation:
-    """`inputs` number the group's inputs from 0 up, its results from -1 down."""
-
-    op: str
-    attrs: Attrs
-    inputs: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """What a group computes, whatever its values are called: groups with one recipe share code.
-
-    `types` are those of the inputs; `overwritable` numbers those that may lie where the result
-    does.
-    """
-
-    operations: tuple[GroupOperation, ...]
-    types: tuple[TensorType, ...]
-    result: TensorType
-    overwritable: tuple[int, ...] = ()
-
-    def __str__(self) -> str:
-        return f"{self.name} of {', '.join(map(str, self.types))}"
-
-    @property
-    def name(self) -> str:
-        return "_".join(operation.op for operation in self.operations)
-
-
-def recipe_of(graph: Graph, group: Group) -> Recipe:
-    numbers = {value: place for place, value in enumerate(group.inputs)}
-    numbers |= {node.outputs[0]: -1 - place for place, node in enumerate(group.nodes)}
-    operations = tuple(GroupOperation(node.op, Attrs(node.attrs),
-                                      tuple(numbers[value] for value in node.inputs))
-                       for node in group.nodes)
-    return Recipe(operations, tuple(graph.values[value] for value in group.inputs),
-                  graph.values[group.output],
-                  tuple(map(group.inputs.index, overwritable(graph, group))))
-
-
 def group_program(recipe: Recipe, vectors: Vectors, plan: str | None = None) -> Program:
     """The program, scheduled by the plan or by our own choice. Its arrays may be those of the group
-    in other shapes (see `flat_pixels`); its outputs are the result and then what it needs memory
+    in other shapes, as in `unscheduled`; its outputs are the result and then what it needs memory
     for meanwhile. Raises PlanRefused for a plan that the program does not allow.
     """
     try:
-        return _with_workspaces(schedule(unscheduled(recipe), vectors, plan))
+        return _with_workspaces(schedule(in_float64(unscheduled(recipe)), vectors, plan))
     except ValueError as error:
         if plan is None:
             raise
@@ -85,53 +29,7 @@ def group_program(recipe: Recipe, vectors: Vectors, plan: str | None = None) -> 
 
 def own_plan(recipe: Recipe, vectors: Vectors) -> str:
     """The plan that says our own choice."""
-    return own_schedule(unscheduled(recipe), vectors).text()
-
-
-def unscheduled(recipe: Recipe) -> Program:
-    """The program that plans schedule."""
-    recipe = flat_pixels(recipe)
-    inputs = [te.placeholder(type_.shape, type_.dtype, f"x{place}")
-              for place, type_ in enumerate(recipe.types)]
-    program = replace(lower([_composed(recipe, inputs)], recipe.name),
-                      inputs=tuple(tensor.buffer for tensor in inputs))
-    return in_float64(_inlined(program))
-
-
-def _composed(recipe: Recipe, inputs: Sequence[Tensor]) -> Tensor:
-    results: list[Tensor] = []
-    for place, operation in enumerate(recipe.operations):
-        operands = [inputs[number] if number >= 0 else results[-1 - number]
-                        for number in operation.inputs]
-        last = place == len(recipe.operations) - 1
-        results.append(expression(operation.op, operation.attrs, operands,
-                                      "y" if last else f"t{place}"))
-    return results[-1]
-
-
-def _inlined(program: Program) -> Program:
-    """Inlines the stages that are an operator's result, except sums, and except what would be
-    computed again beside them: for several stages, or for every element of a row. What an operator
-    computes on the way to its result stays.
-    """
-    writes = [s for s in walk_stmts(program.body) if isinstance(s, Write)]
-    mapped = {s.buffer for s in writes if isinstance(s, Store)}
-    stages = [s.buffer for s in walk_stmts(program.body) if isinstance(s, Alloc)]
-    readers = {stage: {write.buffers[0] for write in writes
-                       if any(read.buffer == stage for read in reads(write))} for stage in stages}
-    for stage in reversed(stages):
-        if stage not in mapped or "_" in stage.name:
-            continue
-        seen = readers[stage]
-        if len(mapped) < len(writes) and (len(seen) > 1 or any(
-                prod(one.shape) > prod(stage.shape) for one in seen)):
-            continue
-        program = compute_inline(program, stage.name)
-        for of in readers.values():
-            if stage in of:
-                of.remove(stage)
-                of |= seen
-    return program
+    return own_schedule(in_float64(unscheduled(recipe)), vectors).text()
 
 
 def _with_workspaces(program: Program) -> Program:
@@ -146,40 +44,3 @@ def _with_workspaces(program: Program) -> Program:
     body = rewrite_stmts(program.body, lambda s: s.body if isinstance(s, Alloc)
                          and s.buffer in large else None)
     return replace(program, outputs=(*program.outputs, *large), body=body)
-
-
-def flat_pixels(recipe: Recipe) -> Recipe:
-    """The recipe with all pixels of an image in one row, where every operator treats each pixel by
-    itself: long rows fill vectors, short ones may not.
-    """
-    rank = len(recipe.result.shape)
-    place = slice(-2, rank) if rank == 4 else slice(-3, -1)         # of images in blocks
-    pixels = recipe.result.shape[place]
-    images = [type_.shape for type_ in recipe.types if 2 < len(type_.shape) <= rank]
-    if not (rank in (4, 5) and pixels[0] > 1
-            and all(shape[place] in (pixels, (1, 1)) for shape in images)
-            and all(_is_pixelwise(operation, recipe.types) for operation in recipe.operations)):
-        return recipe
-    types = [_flat(type_, place, pixels) if len(type_.shape) <= rank else type_
-             for type_ in (*recipe.types, recipe.result)]
-    return replace(recipe, types=tuple(types[:-1]), result=types[-1])
-
-
-def _is_pixelwise(operation: GroupOperation, types: Sequence[TensorType]) -> bool:
-    """Whether the operator does the same to every pixel, wherever it is. Vectors are allowed where
-    they are parameters of channels.
-    """
-    operator = find(operation.op)
-    shapes = [types[number].shape if number >= 0 else None for number in operation.inputs]
-    if operator.pixelwise is not None:
-        return operator.pixelwise(operation.attrs, shapes)
-    return operator.kind is Kind.ELEMENTWISE and all(
-        shape is None or len(shape) not in (1, 2) for shape in shapes)
-
-
-def _flat(type_: TensorType, place: slice, pixels: tuple[int, ...]) -> TensorType:
-    """The type with its pixels in one row, if it has all of them."""
-    shape = list(type_.shape)
-    if len(shape) > 2 and tuple(shape[place]) == pixels:
-        shape[place] = 1, prod(pixels)
-    return TensorType(tuple(shape), type_.dtype)

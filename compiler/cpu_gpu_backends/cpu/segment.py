@@ -12,18 +12,17 @@ import numpy as np
 
 from compiler.cpu_gpu_backends.cpu.arrays import aligned
 from compiler.cpu_gpu_backends.cpu.entry import Entry
-from compiler.cpu_gpu_backends.cpu.steps import GroupCode, storage
-from compiler.graph.fusion import Group, Groups, overwritable
+from compiler.cpu_gpu_backends.cpu.steps import GroupCode
+from compiler.cpu_gpu_backends.memory import plan_groups
+from compiler.graph.fusion import Groups
 from compiler.graph.graph import Graph
-from compiler.graph.memory import MemoryPlan, MemoryTask, plan_memory
+from compiler.graph.memory import MemoryPlan
 from compiler.graph.reference import check_inputs, evaluate_node
-from compiler.graph.room import bytes_of
-from compiler.ir import Program
 from compiler.lazy import cached_property
 from compiler.target import Outcome, Row, Values
 from compiler.te import numpy_dtype
 
-__all__ = ["Arenas", "HostExecutable", "HostSegment", "GroupCode", "dense", "plan_groups"]
+__all__ = ["Arenas", "HostExecutable", "HostSegment", "GroupCode", "dense"]
 
 Array = np.ndarray
 
@@ -87,8 +86,9 @@ class HostSegment:
 
     @cached_property
     def plan(self) -> MemoryPlan:
+        kernels = [step.kernel for step in self.steps]
         return plan_groups(self.graph, [step.group for step in self.steps],
-                           [step.kernel and step.kernel.program for step in self.steps])
+                           [kernel and kernel.program.outputs[1:] for kernel in kernels])
 
     @cached_property
     def entry(self) -> Entry:
@@ -168,29 +168,3 @@ def dense(arrays: Mapping[str, Array]) -> dict[str, Array]:
     """The arrays as kernels read them: in row-major order, aligned."""
     return {name: array if array.flags.c_contiguous and array.flags.aligned
             else np.require(array, requirements=("C", "A")) for name, array in arrays.items()}
-
-
-def plan_groups(graph: Graph, groups: Sequence[Group],
-                programs: Sequence[Program | None]) -> MemoryPlan:
-    """Plans where the groups' results and their programs' workspaces lie. A view lies where
-    what it shows does. Inputs, constants and outputs of the graph lie elsewhere.
-    """
-    root = storage(groups)
-    tasks = [_task(graph, group, program, root)
-             for group, program in zip(groups, programs, strict=True)]
-    outside = set(map(root, graph.outputs))
-    sizes = {group.output: bytes_of(graph.values[group.output]) for group in groups
-             if not group.is_view and group.output not in outside}
-    return plan_memory(tasks, sizes)
-
-
-def _task(graph: Graph, group: Group, program: Program | None,
-          root: Callable[[str], str]) -> MemoryTask:
-    if program is None:
-        return MemoryTask((), group.output)
-    reads = tuple(map(root, group.inputs))
-    free = (root(value) for value in overwritable(graph, group)
-            if bytes_of(graph.values[value]) == bytes_of(graph.values[root(value)]))
-    return MemoryTask(reads, group.output,
-                      tuple(int(buffer.size_bytes) for buffer in program.outputs[1:]),
-                      tuple(value for value in free if reads.count(value) == 1))

@@ -4,9 +4,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from compiler.cpu_gpu_backends.cpu.arrays import on_cache_lines
-from compiler.cpu_gpu_backends.cpu.groups import Recipe, group_program, own_plan, recipe_of
+from compiler.cpu_gpu_backends.cpu.groups import group_program, own_plan
 from compiler.cpu_gpu_backends.cpu.segment import Arenas, GroupCode, HostSegment
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.cpu_gpu_backends.groups import Recipe, recipe_of
 from compiler.cpu_gpu_backends.llvm import Kernel, build, host
 from compiler.graph.channel_blocks import with_channel_blocks
 from compiler.graph.fusion import Group, Groups, fuse, separate

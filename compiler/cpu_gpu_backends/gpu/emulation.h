@@ -10,6 +10,7 @@
 
 #pragma once
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <algorithm>
@@ -61,7 +62,7 @@ struct Copy {
 };
 
 struct Fiber {
-  ucontext_t context;
+  jmp_buf context;  // where it goes on; what begins it is a ucontext, which asks the system
   std::unique_ptr<char[]> stack;
   dim3 index;
   bool done;
@@ -84,13 +85,16 @@ struct Warp {
 static std::vector<std::unique_ptr<Fiber>> fibers;  // kept between launches
 static std::vector<Warp> warps;
 static Meeting block;
-static ucontext_t scheduler;
+static ucontext_t beginning;
+static jmp_buf scheduler;
 static unsigned current, progress;
 static char failure[200];
 static void (*body)(void*);
 static void* body_argument;
 
-inline void yield() { swapcontext(&fibers[current]->context, &scheduler); }
+inline void yield() {
+  if (!_setjmp(fibers[current]->context)) _longjmp(scheduler, 1);
+}
 
 template <class... Args>
 inline void fail(const char* format, Args... args) {
@@ -131,25 +135,35 @@ inline T exchange(unsigned mask, T value, unsigned source) {
   return value;
 }
 
+// A fiber's life: a thread of one block after the other.
 inline void enter() {
-  body(body_argument);
-  fibers[current]->done = true;
-  ++progress;
-  while (true) yield();
+  yield();
+  while (true) {
+    body(body_argument);
+    fibers[current]->done = true;
+    ++progress;
+    yield();
+  }
+}
+
+inline void begin(Fiber& fiber) {
+  fiber.stack.reset(new char[STACK_BYTES]);
+  getcontext(&beginning);
+  beginning.uc_stack.ss_sp = fiber.stack.get();
+  beginning.uc_stack.ss_size = STACK_BYTES;
+  beginning.uc_link = nullptr;
+  makecontext(&beginning, enter, 0);
+  if (!_setjmp(scheduler)) setcontext(&beginning);
 }
 
 inline void prepare(unsigned threads) {
   while (fibers.size() < threads) {
+    current = fibers.size();
     fibers.push_back(std::make_unique<Fiber>());
-    fibers.back()->stack.reset(new char[STACK_BYTES]);
+    begin(*fibers.back());
   }
   for (unsigned i = 0; i < threads; ++i) {
     Fiber& fiber = *fibers[i];
-    getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = fiber.stack.get();
-    fiber.context.uc_stack.ss_size = STACK_BYTES;
-    fiber.context.uc_link = nullptr;
-    makecontext(&fiber.context, enter, 0);
     fiber.done = false;
     fiber.groups.clear();
     fiber.open.clear();
@@ -169,7 +183,7 @@ inline void run_block(unsigned threads) {
     for (current = 0; current < threads; ++current) {
       if (fibers[current]->done) continue;
       threadIdx = fibers[current]->index;
-      swapcontext(&scheduler, &fibers[current]->context);
+      if (!_setjmp(scheduler)) _longjmp(fibers[current]->context, 1);
       live -= fibers[current]->done;
     }
     if (!progress && !failure[0])
@@ -199,7 +213,10 @@ inline int launch(void (*kernel)(P...), const unsigned* grid, const unsigned* bl
       for (unsigned x = 0; x < grid[0]; ++x) {
         blockIdx = {x, y, z};
         run_block(blockDim.x * blockDim.y * blockDim.z);
-        if (failure[0]) return 1;
+        if (failure[0]) {
+          fibers.clear();  // they stand in the middle of the kernel
+          return 1;
+        }
       }
   return 0;
 }

@@ -182,6 +182,8 @@ class Expressions:
         if op in ("and", "or", "xor"):
             return self._infix(*_SYMBOLS[op], a, b)
         if op in ("min", "max"):
+            if is_index(expr):                              # both are of 32 bits here
+                return f"{op}({self.value(a)}, {self.value(b)})", _ATOM
             return f"{op}({self._same(a)}, {self._same(b)})", _ATOM
         if op in ("floordiv", "mod", "div"):
             return self._division(expr)
@@ -193,11 +195,10 @@ class Expressions:
     def _same(self, expr: Expr) -> str:
         """The expression as an argument of `min` and `max`, which take two of one type."""
         text = self.value(expr)
-        if is_index(expr):
-            return text
         wanted = "int" if numpy_dtype(expr.dtype).itemsize < 4 else self.dialect.types[expr.dtype]
-        return f"({wanted}){self.value(expr, _CAST)}" if isinstance(expr, Const | Var) or (
-            wanted == "int" and expr.dtype != "int32") else text
+        other = isinstance(expr, Const | Var) or is_index(expr) or (
+            wanted == "int" and expr.dtype != "int32")
+        return f"({wanted}){self.value(expr, _CAST)}" if other else text
 
     def _wrapping(self, expr: Binary) -> tuple[str, int]:
         op, dtype = expr.op, expr.dtype

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from compiler.cpu_gpu_backends.cpu.groups import flat_pixels, group_program, recipe_of
+from compiler.cpu_gpu_backends.cpu.groups import group_program
+from compiler.cpu_gpu_backends.groups import flat_pixels, recipe_of
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.graph import Builder, Graph, TensorType, evaluate

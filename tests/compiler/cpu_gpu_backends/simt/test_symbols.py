@@ -206,7 +206,7 @@ def test_a_launch_without_values_wrong(programs) -> None:
     code = generate(programs["product_both"])
     with pytest.raises(ValueError, match="^Code of product_both must be launched at values of its "
                                          "parameters, n, m$"):
-        EmulatedDevice().launch(code, 0, 0, 0)
+        EmulatedDevice().record(code, 0, 0, 0)
 
 
 def test_arrays_that_do_not_agree_wrong(programs) -> None:

@@ -1,0 +1,160 @@
+"""Parts of graphs as kernels of a GPU, and their memory there."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from compiler.cpu_gpu_backends.memory import plan_groups, storage
+from compiler.cpu_gpu_backends.simt.code import Code
+from compiler.graph.fusion import Group, Groups
+from compiler.graph.graph import Graph
+from compiler.graph.memory import MemoryPlan
+from compiler.graph.reference import check_inputs
+from compiler.graph.room import bytes_of
+from compiler.lazy import cached_property
+from compiler.processes import OwnLock
+from compiler.target import Outcome, Row, Values
+from compiler.te import numpy_dtype
+
+__all__ = ["ALIGNMENT", "GpuExecutable", "GpuSegment", "GpuStep"]
+
+ALIGNMENT = 512         # bytes; parts of a buffer of OpenCL begin at such, on every device known
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class GpuStep:
+    """One group and its kernels, which take the group's inputs in order, then its result; a group
+    that is only a view has none.
+    """
+
+    group: Group
+    code: Code | None
+
+
+@dataclass(frozen=True, eq=False)
+class GpuSegment:
+    """A graph as kernels in one text. On a device it is called as `HostSegment` is."""
+
+    graph: Graph
+    steps: tuple[GpuStep, ...]
+    constants: Mapping[str, Array]
+    kind: ClassVar[str | None] = None
+
+    @property
+    def text(self) -> list[str]:
+        """The kernels' text, and what is launched of it."""
+        texts = dict.fromkeys(step.code.text for step in self.steps if step.code)
+        return [*texts, *(str(launch) for step in self.steps if step.code
+                          for launch in step.code.launches)]
+
+    @property
+    def stages(self) -> dict[str, object]:
+        return {"fuse": Groups(self.graph, tuple(step.group for step in self.steps)),
+                "plan-memory": self.plan}
+
+    @cached_property
+    def plan(self) -> MemoryPlan:
+        """Where results lie on the device. Arguments of a kernel never overlap."""
+        return plan_groups(self.graph, [step.group for step in self.steps],
+                           [step.code and step.code.temporaries for step in self.steps],
+                           in_place=False, alignment=ALIGNMENT)
+
+    def on(self, device: Any) -> "GpuExecutable":
+        """On a `runtime.device.KernelDevice` that speaks the dialect of its text."""
+        return GpuExecutable(self, device)
+
+
+class GpuExecutable:
+    """A segment on a device, where its constants, its results and its launches stay from call to
+    call. Calls at one time wait for each other.
+    """
+
+    program = None
+    work = ()
+
+    def __init__(self, segment: GpuSegment, device: Any):
+        self.segment, self.device = segment, device
+        self._lock = OwnLock()
+        self._places: dict[str, int] | None = None
+        self._launches: list[Callable[[], None]] = []
+
+    def __call__(self, values: Values) -> Outcome:
+        return self._run(values, lambda: None)
+
+    def rows(self, run: object) -> list[Row]:
+        return []
+
+    def profile(self, values: Values) -> tuple[Outcome, list[Row]]:
+        """Seconds were measured, in this call, the device waited for after every group."""
+        moments: list[float] = []
+
+        def after() -> None:
+            self.device.wait()
+            moments.append(time.perf_counter())
+        outcome = self._run(values, after)
+        rows = [{"name": " + ".join(node.name for node in step.group.nodes),
+                 "op": step.group.name.replace("+", " + "), "seconds": end - begin, "cycles": 0}
+                for step, begin, end in zip(self.segment.steps, moments, moments[1:], strict=False)]
+        return outcome, rows
+
+    def _run(self, values: Values, after: Callable[[], None]) -> Outcome:
+        """`after` is called before the first group and after each."""
+        graph = self.segment.graph
+        given = check_inputs(graph, values)
+        with self._lock:
+            places = self._prepared()
+            for name in graph.inputs:
+                self.device.copy_in(places[name], _bytes(given[name]))
+            after()
+            for launch in self._launches:
+                launch()
+                after()
+            self.device.wait()
+            return Outcome({name: self._read(name, places) for name in graph.outputs})
+
+    def _read(self, name: str, places: Mapping[str, int]) -> Array:
+        type_ = self.segment.graph.values[name]
+        if name in self.segment.constants:
+            return np.array(self.segment.constants[name])
+        data = self.device.copy_out(places[name], bytes_of(type_))
+        return data.view(numpy_dtype(type_.dtype)).reshape(type_.shape)
+
+    def _prepared(self) -> Mapping[str, int]:
+        """The addresses of all values. The first time it takes the memory, copies the constants and
+        records the launches.
+        """
+        if self._places is None:
+            segment = self.segment
+            root, plan = storage([step.group for step in segment.steps]), segment.plan
+            arena = self.device.allocate(plan.size)
+            places = {value: arena + offset for value, offset in plan.offsets.items()}
+            own = dict.fromkeys((*segment.graph.inputs, *segment.constants,
+                                 *map(root, segment.graph.outputs)))
+            for value in own:
+                places[value] = self.device.allocate(bytes_of(segment.graph.values[value]))
+            for value, array in segment.constants.items():
+                self.device.copy_in(places[value], _bytes(array))
+            for value in segment.graph.values:
+                if root(value) in places:
+                    places[value] = places[root(value)]
+            self._launches = [self._recorded(number, step, places, arena)
+                              for number, step in enumerate(segment.steps)]
+            self._places = places
+        return self._places
+
+    def _recorded(self, number: int, step: GpuStep, places: Mapping[str, int],
+                  arena: int) -> Callable[[], None]:
+        if step.code is None:
+            return lambda: None
+        workspaces = (arena + offset for offset in self.segment.plan.workspaces[number])
+        return self.device.record(step.code, *(places[value] for value in step.group.inputs),
+                                  places[step.group.output], *workspaces)
+
+
+def _bytes(array: Array) -> Array:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

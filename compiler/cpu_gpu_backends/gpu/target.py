@@ -1,0 +1,120 @@
+"""GPUs as targets: every group of operators becomes kernels in CUDA or OpenCL C."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+
+from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
+from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, GpuStep
+from compiler.cpu_gpu_backends.groups import Recipe, recipe_of, unscheduled
+from compiler.cpu_gpu_backends.memory import shown
+from compiler.cpu_gpu_backends.simt.code import Code
+from compiler.cpu_gpu_backends.simt.dialects import DIALECT
+from compiler.cpu_gpu_backends.simt.generate import generate_all
+from compiler.cpu_gpu_backends.simt.kernels import SimtError
+from compiler.graph.cheapest_orders import Order
+from compiler.graph.fusion import Group, Groups, fuse, separate
+from compiler.graph.graph import Graph, Node
+from compiler.graph.shared_constants import with_shared_constants
+from compiler.ir import Program
+from compiler.native import digest
+from compiler.ops.registry import OPERATORS
+from compiler.plans import OWN, PlanRefused, Plans, Task
+from compiler.schedule import Schedule
+from compiler.target import CannotCompile, plain
+
+__all__ = ["GpuTarget"]
+
+KERNELS = 1024              # how many scheduled programs are kept
+MOST = 1 << 31              # elements of an array: indices have 32 bits
+LONGEST = 40                # characters of a group's name in that of its kernel
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTarget:
+    """Compiles for devices that speak a `dialect`, ``cuda`` or ``opencl``. All kernels of a segment
+    are one text.
+
+    Without `fusion` every operator is a group of its own. Schedules of groups come from `plans`.
+    """
+
+    name: str
+    dialect: str
+    fusion: bool = True
+    plans: Plans = OWN
+
+    @property
+    def fingerprint(self) -> str:
+        return digest([self.dialect])
+
+    def refusal(self, graph: Graph, node: Node) -> str | None:
+        """None when kernels can compute the node, else the reason why not."""
+        if node.op not in OPERATORS:
+            return f"operator must be one of {', '.join(OPERATORS)}, not {node.op!r}"
+        for value in (*node.inputs, *node.outputs):
+            type_ = graph.values[value]
+            if type_.dtype not in DIALECT[self.dialect].types:
+                return f"type of {value} must be one that {self.dialect} has, not {type_.dtype}"
+            if prod(type_.shape) >= MOST:
+                return f"{value} must have fewer than 2^31 elements, not {prod(type_.shape):,}"
+        return None
+
+    def borders(self, graph: Graph) -> Mapping[str, Order | None]:
+        """Images are NCHW."""
+        return plain(graph)
+
+    def compile(self, graph: Graph) -> GpuSegment:
+        """Refuses with ValueError a node that `refusal` has a reason against, and with
+        CannotCompile what no kernel can compute.
+        """
+        for node in graph.nodes:
+            if reason := self.refusal(graph, node):
+                raise ValueError(f"{node.name}: {reason}")
+        graph = with_shared_constants(graph)
+        groups = [_without_offset(graph, group) for group in self.groups(graph).groups]
+        recipes = {group: recipe_of(graph, group) for group in groups if not group.is_view}
+        codes = self._codes(list(dict.fromkeys(recipes.values())))
+        return GpuSegment(graph, tuple(GpuStep(group, codes[recipes[group]] if group in recipes
+                                               else None) for group in groups), graph.constants)
+
+    def groups(self, graph: Graph) -> Groups:
+        """The groups of nodes that are computed together, in order."""
+        return fuse(graph) if self.fusion else separate(graph)
+
+    def _codes(self, recipes: list[Recipe]) -> dict[Recipe, Code]:
+        programs = [replace(_program(recipe, self._plan(recipe)),
+                            name=f"k{number}_{recipe.name[:LONGEST].rstrip('_')}")
+                    for number, recipe in enumerate(recipes)]
+        try:
+            codes = generate_all(programs, self.dialect)
+        except SimtError as error:
+            raise CannotCompile(str(error)) from None
+        return dict(zip(recipes, codes, strict=True))
+
+    def _plan(self, recipe: Recipe) -> str | None:
+        if self.plans is OWN:
+            return None
+        task = Task(self.fingerprint, digest(["group of a GPU", repr(recipe)]), str(recipe))
+        return self.plans.find(task, lambda: own_schedule(unscheduled(recipe)).text())
+
+
+def _without_offset(graph: Graph, group: Group) -> Group:
+    """A view that begins further in than what it shows is copied: parts of a buffer of OpenCL begin
+    at certain addresses alone.
+    """
+    if group.is_view and shown(graph, group):
+        return replace(group, is_view=False)
+    return group
+
+
+@lru_cache(KERNELS)
+def _program(recipe: Recipe, plan: str | None) -> Program:
+    """The scheduled program of a group. Raises PlanRefused."""
+    program = unscheduled(recipe)
+    if plan is None:
+        return own_schedule(program).program
+    try:
+        return Schedule.replay(program, plan).program
+    except ValueError as error:
+        raise PlanRefused(f"Plan of {recipe.name}: {error}") from None
