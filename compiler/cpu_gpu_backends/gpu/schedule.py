@@ -174,10 +174,6 @@ def _share(s: Schedule, place: int, lead: int) -> None:
     """Gives the loops inside of rows to threads: those of a map, or those that reduce."""
     write = _writes(s.program)[place]
     nest = _loops(s.program, write)
-    if isinstance(write, Store):
-        names = [loop.var.name for loop in nest if loop.var in write.indices[lead:]
-                 or loop.extent == 1]
-        names = [loop.var.name for loop in nest[lead:]] if not names else names
     reduces = not isinstance(write, Store)
     axes = write.axes if reduces else tuple(loop.var for loop in nest[lead:])
     chosen = [loop.var.name for loop in nest if loop.var in axes]
@@ -208,7 +204,7 @@ def _by_elements(s: Schedule) -> bool:
     """A thread for each element of the result, and kernels before for what several need."""
     for buffer in s.program.outputs:
         write = next(w for w in _writes(s.program) if buffer in w.buffers)
-        if isinstance(write, Update):
+        if isinstance(write, Update) and _maps(s.program, write):
             s[buffer.name].cache_write("local", name=f"{buffer.name}_sum")
     for stage in reversed(_stages(s.program)):
         readers = _readers(s.program, stage)
@@ -220,7 +216,7 @@ def _by_elements(s: Schedule) -> bool:
                 s[stage.buffer.name].compute_at(loops[-1])
                 continue
         write = next(w for w in _writes(s.program) if stage.buffer in w.buffers)
-        if isinstance(write, Update):
+        if isinstance(write, Update) and _maps(s.program, write):
             name = stage.buffer.name
             s[name].cache_write("local", name=f"{name}_sum")
             write = next(w for w in _writes(s.program) if w.buffers[0].name == name)
@@ -240,6 +236,7 @@ def _bind(s: Schedule, stage: str) -> None:
     write = next(w for w in _writes(s.program) if w.buffers[0].name == stage)
     names = _maps(s.program, write)
     if not names:
+        _share(s, _writes(s.program).index(write), 0)
         return
     loop = _fused(s, stage, names)
     size = next(one.extent for one in _loops(s.program, next(

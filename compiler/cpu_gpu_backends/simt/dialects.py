@@ -154,6 +154,28 @@ def _extremum(name: str, sign: str, kind: str, suffix: str) -> Helper:
                   f"  return a {sign} b || a != a ? a : b;\n}}\n")
 
 
+def _division(kind: str, suffix: str) -> tuple[Helper, Helper]:
+    """Python's ``%`` and ``//`` of floats, as NumPy computes them."""
+    mod, zero = f"float_mod{suffix}", f"({kind})0"
+    return (Helper(mod, f"""\
+%fn%{kind} {mod}({kind} a, {kind} b) {{  // has the sign of b
+  const {kind} rest = fmod(a, b);
+  if (rest == 0) return copysign({zero}, b);
+  return rest < 0 != b < 0 ? rest + b : rest;
+}}
+"""), Helper(f"float_floordiv{suffix}", f"""\
+%fn%{kind} float_floordiv{suffix}({kind} a, {kind} b) {{
+  const {kind} rest = fmod(a, b);
+  {kind} quotient = (a - rest) / b;
+  if (rest != 0 && rest < 0 != b < 0) quotient -= 1;
+  if (b == 0) return a / b;
+  if (quotient == 0) return copysign({zero}, a / b);
+  const {kind} whole = floor(quotient);
+  return quotient - whole > ({kind})0.5 ? whole + 1 : whole;
+}}
+"""))
+
+
 _ASYNC_COPY = """\
 template <unsigned bytes>
 %fn%void async_copy(void* shared, const void* global) {
@@ -277,8 +299,17 @@ HELPERS = {helper.name: helper for helper in (
     *_wrapping("add", "+"), *_wrapping("sub", "-"), *_wrapping("mul", "*"),
     _extremum("max", ">", "float", ""), _extremum("min", "<", "float", ""),
     _extremum("max", ">", "double", "64"), _extremum("min", "<", "double", "64"),
+    *_division("float", ""), *_division("double", "64"),
+    Helper("whole_div", "%fn%%long% whole_div(%long% a, %long% b) {  // never traps\n"
+                        "  return b == -1 ? (%long%)(0 - (%ulong%)a) : a / (b ? b : 1);\n}\n"),
     Helper("floor_div", "%fn%%long% floor_div(%long% a, %long% b) {\n"
-                        "  return a / b - (a % b != 0 && (a ^ b) < 0);\n}\n"),
+                        "  const %long% whole = whole_div(a, b);\n"
+                        "  return whole - ((a ^ b) < 0 && whole * b != a && b);\n}\n",
+           ("whole_div",)),
+    Helper("unsigned_div", "%fn%%ulong% unsigned_div(%ulong% a, %ulong% b) {\n"
+                           "  return a / (b ? b : 1);\n}\n"),
+    Helper("unsigned_mod", "%fn%%ulong% unsigned_mod(%ulong% a, %ulong% b) {\n"
+                           "  return a % (b ? b : 1);\n}\n"),
     Helper("floor_mod", "%fn%%long% floor_mod(%long% a, %long% b) {\n"
                         "  return a - floor_div(a, b) * b;\n}\n", ("floor_div",)),
     Helper("shift_left", "%fn%%long% shift_left(%long% a, %ulong% n) {\n"

@@ -169,6 +169,8 @@ class Expressions:
             text = self.call(f"nan_{op}{wide}", self.value(a), self.value(b)), _ATOM
         elif op in _SYMBOLS:
             text = self._infix(*_SYMBOLS[op], a, b)
+        elif op in ("mod", "floordiv"):
+            text = self.call(f"float_{op}{wide}", self.value(a), self.value(b)), _ATOM
         else:
             raise ValueError(f"Operands of {op} must be integers, not {dtype}")
         if dtype in ("float16", "bfloat16"):            # computed in float, rounded once
@@ -234,11 +236,11 @@ class Expressions:
         a, b, dtype = expr.a, expr.b, expr.dtype
         first, second = self.range(a), self.range(b)
         symbol = "%" if expr.op == "mod" else "/"
-        if not is_signed(dtype) or (first and second and first[0] >= 0 and second[0] > 0):
+        if second and second[0] > 0 and (not is_signed(dtype) or first and first[0] >= 0):
             return self._infix(symbol, 13, a, b)
-        name = "floor_mod" if expr.op == "mod" else "floor_div"
-        if expr.op == "div":
-            raise ValueError(f"Division of {dtype} must be floordiv")
+        name = {"mod": "floor_mod", "floordiv": "floor_div", "div": "whole_div"}[expr.op]
+        if not is_signed(dtype):
+            name = "unsigned_mod" if expr.op == "mod" else "unsigned_div"
         return f"({self._index_type(expr)}){self.call(name, self.value(a), self.value(b))}", _CAST
 
     def _index_type(self, expr: Expr) -> str:

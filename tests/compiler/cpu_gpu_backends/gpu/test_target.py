@@ -1,0 +1,188 @@
+"""Operators and networks as kernels of GPUs: what they compute equals the reference."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
+from compiler.cpu_gpu_backends.gpu.target import GpuTarget
+from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
+from compiler.cpu_gpu_backends.simt.generate import generate_all
+from compiler.cpu_gpu_backends.simt.lowering import lower
+from compiler.cpu_gpu_backends.simt.races import find_races
+from compiler.graph import Builder, Graph, TensorType, evaluate
+from compiler.graph.fusion import Group, fuse
+from compiler.ir import Program
+from compiler.plans import PlanRefused, Recorder, Table
+from compiler.target import Values
+from runtime.device import KernelDevice
+from runtime.emulated import EmulatedDevice
+from runtime.kernels import compute
+from runtime.opencl import OpenClDevice
+from tests.compiler.cpu_gpu_backends.cpu.test_target import graph_of
+from tests.support.float_graphs import assert_near, inputs_of, random_graph
+from tests.support.operator_cases import CASES, OperatorCase
+
+DEVICES = {"cuda": EmulatedDevice, "opencl": OpenClDevice}
+dialects = pytest.mark.parametrize("dialect", DEVICES)
+
+
+def computed(dialect: str, graph: Graph, inputs: Values, **options) -> Mapping[str, np.ndarray]:
+    device: KernelDevice = DEVICES[dialect]()
+    return GpuTarget(dialect, dialect, **options).compile(graph).on(device)(inputs).values
+
+
+def kernels(graph: Graph) -> tuple[Program, Group]:
+    """The only group of a graph, scheduled."""
+    group, = fuse(graph).groups
+    return own_schedule(unscheduled(recipe_of(graph, group))).program, group
+
+
+def check(dialect: str, cases: list[OperatorCase]) -> None:
+    """Computes all cases with kernels of one text, on outputs that are poisoned first."""
+    target, made = GpuTarget(dialect, dialect), []
+    for case in cases:
+        graph, inputs = graph_of(case)
+        if not fuse(graph).groups[0].is_view and not target.refusal(graph, graph.nodes[0]):
+            program, group = kernels(graph)
+            made.append((case, graph, inputs, group, replace(program, name=f"p{len(made)}")))
+    assert len(made) > len(cases) * 2 // 3
+    device, codes = DEVICES[dialect](), generate_all([one[-1] for one in made], dialect)
+    for (case, graph, inputs, group, _), code in zip(made, codes, strict=True):
+        given = {**graph.constants, **inputs}
+        arrays = {buffer.name: given[value].reshape(buffer.shape)
+                  for buffer, value in zip(code.inputs, group.inputs, strict=True)}
+        found, wanted = compute(device, code, arrays)["y"], evaluate(graph, inputs)["y"]
+        assert found.dtype == wanted.dtype, case
+        if found.dtype.kind == "f":
+            np.testing.assert_allclose(found.reshape(wanted.shape), wanted, 1e-5, 1e-5, str(case))
+        else:
+            np.testing.assert_array_equal(found.reshape(wanted.shape), wanted, str(case))
+
+
+@pytest.mark.parametrize("dialect, step", [("opencl", 9), ("cuda", 16)])
+def test_operators_equal_the_reference(dialect: str, step: int) -> None:
+    check(dialect, CASES[::step])
+
+
+@pytest.mark.slow
+@dialects
+def test_every_operator_equals_the_reference(dialect: str) -> None:
+    check(dialect, CASES)
+
+
+def softmax(shape: tuple[int, ...] = (3, 5, 70)) -> Graph:
+    net, last = Builder("softmax"), {"axes": (len(shape) - 1,), "keepdims": 1}
+    net.add_input("x", TensorType(shape, "float32"))
+    net.emit("reduce_max", "max", ["x"], "m", **last)
+    net.emit("sub", "sub", ["x", "m"], "d")
+    net.emit("exp", "exp", ["d"], "e")
+    net.emit("reduce_sum", "sum", ["e"], "s", **last)
+    net.emit("div", "div", ["e", "s"], "y")
+    return net.finish(["y"])
+
+
+def block(size: int = 9, channels: int = 6) -> Graph:
+    """relu(conv(x) + x)."""
+    net, rng = Builder("block"), np.random.default_rng(0)
+    net.add_input("x", TensorType((2, channels, size, size), "float32"))
+    net.add_constant("w", rng.standard_normal((channels, channels, 3, 3)).astype(np.float32))
+    net.add_constant("b", rng.standard_normal(channels).astype(np.float32))
+    net.emit("conv2d", "conv", ["x", "w", "b"], "c", strides=(1, 1), pads=(1,) * 4)
+    net.emit("add", "sum", ["c", "x"], "s")
+    net.emit("relu", "relu", ["s"], "y")
+    return net.finish(["y"])
+
+
+def halves() -> Graph:
+    """relu(x)[:, 4:] + 1 and relu(x)[:, :4], x [1,8,3]: parts of one array."""
+    net = Builder("halves")
+    net.add_input("x", TensorType((1, 8, 3), "float32"))
+    net.add_constant("one", np.float32(1))
+    net.emit("relu", "relu", ["x"], "r")
+    net.emit("slice", "last", ["r"], "l", begin=(0, 4, 0), end=(1, 8, 3), step=(1, 1, 1))
+    net.emit("slice", "first", ["r"], "f", begin=(0, 0, 0), end=(1, 4, 3), step=(1, 1, 1))
+    net.emit("reshape", "flat", ["l"], "flat", shape=(12,))
+    net.emit("add", "add", ["flat", "one"], "y")
+    return net.finish(["y", "f"])
+
+
+@dialects
+@pytest.mark.parametrize("graph", [softmax(), softmax((1, 300)), softmax((2, 1)), block(),
+                                   halves()], ids=["rows", "long", "short", "block", "views"])
+def test_a_network_equals_the_reference(dialect: str, graph: Graph) -> None:
+    inputs = inputs_of(graph)
+    wanted, found = evaluate(graph, inputs), computed(dialect, graph, inputs)
+    assert list(found) == list(graph.outputs)
+    for name, array in wanted.items():
+        assert_near(found[name], array)
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow)
+                                       for seed in range(1, 8))])
+def test_random_networks_fused_unfused_and_by_numpy(seed: int) -> None:
+    graph = random_graph(seed, 8 if not seed else 12)
+    inputs = inputs_of(graph, seed)
+    for name, array in evaluate(graph, inputs).items():
+        for fusion in (True, False):
+            assert_near(computed("opencl", graph, inputs, fusion=fusion)[name], array)
+
+
+@pytest.mark.parametrize("graph, launches, shared", [(softmax(), 1, 3), (block(), 1, 0)],
+                         ids=["a row", "a sum"])
+def test_a_group_is_one_kernel_without_races(graph: Graph, launches: int, shared: int) -> None:
+    """Rows keep in shared memory what all elements need, and sums stay in registers."""
+    program, group = kernels(graph)
+    made = lower(program)
+    assert len(made.kernels) == launches and not made.temporaries
+    assert sum("tree" not in buffer.name for buffer in made.kernels[0].shared) == shared
+    given = {**graph.constants, **inputs_of(graph)}
+    assert not find_races(made, {buffer.name: given[value].reshape(buffer.shape) for buffer, value
+                                 in zip(program.inputs, group.inputs, strict=True)})
+
+
+def test_a_segment_keeps_its_memory_and_launches() -> None:
+    """The second call allocates nothing, and sees its own inputs."""
+    device = EmulatedDevice()
+    graph, memory = halves(), {}
+    run = GpuTarget("cuda", "cuda").compile(graph).on(device)
+    for seed in range(2):
+        inputs = inputs_of(graph, seed)
+        for name, array in run(inputs).values.items():
+            assert_near(array, evaluate(graph, inputs)[name])
+        memory = memory or dict(device._memory)
+        assert device._memory.keys() == memory.keys()
+
+
+def test_a_profile_has_a_row_for_each_group() -> None:
+    graph = block()
+    outcome, rows = GpuTarget("cuda", "cuda").compile(graph).on(EmulatedDevice()).profile(
+        inputs_of(graph))
+    assert [row["op"] for row in rows] == ["conv2d + add + relu"]
+    assert all(row["seconds"] > 0 for row in rows) and list(outcome.values) == ["y"]
+
+
+def test_what_a_dialect_has_no_type_for_is_refused() -> None:
+    net = Builder("half")
+    net.add_input("x", TensorType((4,), "float16"))
+    net.emit("neg", "neg", ["x"], "y")
+    graph = net.finish(["y"])
+    assert GpuTarget("cuda", "cuda").refusal(graph, graph.nodes[0]) is None
+    reason = GpuTarget("opencl", "opencl").refusal(graph, graph.nodes[0])
+    assert reason == "type of x must be one that opencl has, not float16"
+    with pytest.raises(ValueError, match="neg: type of x must be"):
+        GpuTarget("opencl", "opencl").compile(graph)
+
+
+def test_plans_are_recorded_replayed_and_refused() -> None:
+    """A recorded plan gives the same text; one that is not legal is refused."""
+    recorder = Recorder()
+    text = GpuTarget("opencl", "opencl", plans=recorder).compile(block()).text
+    (task, plan), = recorder.recorded.items()
+    again = GpuTarget("opencl", "opencl", plans=Table({task.digest: plan})).compile(block())
+    assert again.text == text and "bind" in plan
+    with pytest.raises(PlanRefused, match="conv2d_add_relu"):
+        GpuTarget("opencl", "opencl", plans=Table({task.digest: "split(no_loop, 4)"})).compile(
+            block())
