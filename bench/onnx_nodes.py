@@ -69,15 +69,17 @@ def operator_of(case) -> str:
     return f"{prefix.split('_')[0]}{EXPANDED}" if EXPANDED in case.name else found[-1]
 
 
-def judge(case) -> Outcome:
-    """Runs the case. Any error of the backend becomes the reason of the failure."""
+def judge(case, device: str = "CPU") -> Outcome:
+    """Runs the case on a device, as `runtime.onnx_backend` names them. Any error of the backend
+    becomes the reason of the failure.
+    """
     from onnx.backend.test.runner import Runner, _normalize_tensor
 
     reason = ""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            prepared = onnx_backend.prepare(case.model, "CPU")
+            prepared = onnx_backend.prepare(case.model, device)
             for inputs, wanted in case.data_sets:
                 found = prepared.run([_normalize_tensor(one) for one in inputs])
                 Runner.assert_similar_outputs([_normalize_tensor(one) for one in wanted],
@@ -109,10 +111,10 @@ def sample(found: Sequence, count: int = 100) -> list:
 
 
 def run(found: Sequence, progress: Callable[[int, int], None] = lambda done, total: None,
-        ) -> list[Outcome]:
+        device: str = "CPU") -> list[Outcome]:
     outcomes = []
     for number, case in enumerate(found, start=1):
-        outcomes.append(judge(case))
+        outcomes.append(judge(case, device))
         progress(number, len(found))
     return outcomes
 
@@ -201,6 +203,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench.onnx_nodes", description=__doc__)
     parser.add_argument("--only", metavar="TEXT", default="",
                         help="the cases whose names hold this text")
+    parser.add_argument("--device", metavar="D", default="CPU",
+                        help="CPU, OPENCL, CUDA or CUDA:EMULATED; the processor computes what a "
+                             "GPU has no type for (default CPU)")
     parser.add_argument("--failures", action="store_true", help="show only what does not pass")
     parser.add_argument("--write", action="store_true", help="write docs/onnx.md")
     parser.add_argument("--json", type=Path, metavar="R.json", help="write every outcome")
@@ -212,10 +217,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = [case for case in cases() if args.only in case.name]
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("node tests", total=len(found))
-        outcomes = run(found, lambda done, total: progress.update(task, completed=done))
+        outcomes = run(found, lambda done, total: progress.update(task, completed=done),
+                       args.device)
     passed = sum(one.passed for one in outcomes)
     _show(outcomes, args.failures)
-    if args.write and not args.only:
+    if args.write and not args.only and args.device == "CPU":
         PAGE.write_text(page(outcomes))
     if args.json:
         args.json.write_text(json.dumps({

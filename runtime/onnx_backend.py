@@ -1,4 +1,4 @@
-"""ONNX's own backend interface, on this computer's processor, with ONNX's float semantics.
+"""ONNX's own backend interface, on this computer's processor or GPU, with ONNX's float semantics.
 
 >>> import numpy as np
 >>> from onnx import helper
@@ -17,25 +17,49 @@ graph is cut: the part before is run to build the part after.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
 
-from compiler.cpu_gpu_backends.cpu.target import CpuTarget, HostSegment
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.frontend.importer import Importer, Item
 from compiler.frontend.onnx_import import ImportRefused, check_model
 from compiler.frontend.values import Value, dtype_name
 from compiler.graph.graph import DTYPES, Graph, TensorType
 from compiler.graph.pipeline import optimize, standard_passes
+from compiler.target import HOST
+from runtime.compilation import compile_on
+from runtime.device import DeviceMissing
+from runtime.targets import TargetError, Targets, request
 
 __all__ = ["Prepared", "is_compatible", "prepare", "run_model", "supports_device"]
 
 Inputs = Mapping[str, Any]
 
 
+
 def supports_device(device: str) -> bool:
-    return device.partition(":")[0].upper() == "CPU"
+    """CPU, and where this machine has them CUDA and OPENCL; :N behind a name is a GPU's number, and
+    CUDA:EMULATED is CUDA on the processor.
+    """
+    try:
+        return _target(device) is not None
+    except (DeviceMissing, TargetError):
+        return False
+
+
+def _target(device: str) -> Targets | None:
+    """The target of a device, before the processor, which computes what the device cannot; None for
+    a name that is no device.
+    """
+    kind, _, where = device.partition(":")
+    if kind.upper() == "CPU":
+        return Targets([])
+    if kind.upper() not in ("CUDA", "OPENCL"):
+        return None
+    text = f"{kind.lower()}:{where}" if where else kind.lower()
+    return request(f"{text.lower()},cpu").placed(lambda machine: None)
 
 
 def is_compatible(model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
@@ -49,10 +73,11 @@ def is_compatible(model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) ->
 
 def prepare(model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> "Prepared":
     """Prepares a model to be run. Raises ImportRefused, which says what is wrong with it."""
-    if not supports_device(device):
-        raise ImportRefused(f"device must be CPU, not {device}")
+    targets = _target(device)
+    if targets is None:
+        raise ImportRefused(f"device must be CPU, CUDA or OPENCL, not {device}")
     check_model(model, model.graph.name or "model")
-    return Prepared(model)
+    return Prepared(model, targets)
 
 
 def run_model(model: onnx.ModelProto, inputs: Sequence[Any], device: str = "CPU",
@@ -69,7 +94,7 @@ class _Specialized:
 
     types: Mapping[str, Any]
     bound: Mapping[str, np.ndarray]
-    segment: HostSegment | None
+    segment: "_Code | None"
     feeds: Mapping[str, np.ndarray]
     results: tuple[Any, ...]
 
@@ -87,8 +112,8 @@ class _Specialized:
 class Prepared:
     """A model that can run any number of times. Inputs and results are in the model's order."""
 
-    def __init__(self, model: onnx.ModelProto):
-        self.model = model
+    def __init__(self, model: onnx.ModelProto, targets: Targets):
+        self.model, self.targets = model, targets
         known = {tensor.name for tensor in model.graph.initializer}
         self.names = [value.name for value in model.graph.input if value.name not in known]
         self._made: list[_Specialized] = []
@@ -114,7 +139,7 @@ class Prepared:
         """Compiles code for these inputs; also returns whether it is valid for others of the same
         types.
         """
-        importer = Importer(self.model, self.model.graph.name or "model", _run)
+        importer = Importer(self.model, self.model.graph.name or "model", self._run)
         importer.define_initializers(self.model.graph)
         for name, given in inputs.items():
             importer.names[name] = _item(importer, name, given)
@@ -129,15 +154,28 @@ class Prepared:
         segment = None
         if outputs:
             graph = optimize(importer.builder.finish(outputs), standard_passes(integerize=False))
-            segment = CpuTarget().compile(graph)
+            segment = self._compiled(graph)
         given = _flat(inputs)
         feeds = {name: array for name, array in importer.feeds.items() if name not in given}
         return (_Specialized(_types(inputs), importer.bound, segment, feeds, results),
                 not importer.staged)
 
+    def _run(self, graph: Graph, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return dict(self._compiled(graph)(feeds))
 
-def _run(graph: Graph, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return CpuTarget().compile(graph)(feeds)
+    def _compiled(self, graph: Graph) -> "_Code":
+        if self.targets.names == (HOST,):
+            return CpuTarget().compile(graph)
+        return compile_on(graph, self.targets, integerize=False, cache=False)
+
+
+class _Code(Protocol):
+    """A graph, ready to be computed."""
+
+    @property
+    def graph(self) -> Graph: ...
+
+    def __call__(self, inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]: ...
 
 
 def _array(given: Any) -> Any:

@@ -40,7 +40,7 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
         "wall_seconds": wall_seconds,
         "machine_hash": machine.hash if machine else "",
         "layers": layers,
-        "host": dict(module.partition.reasons),
+        "host": module.partition.stay,
         "segments": _segments(module, runs),
         "copies": [{"value": copy.value, "source": copy.source, "target": copy.target}
                    for copy in module.partition.copies],

@@ -71,6 +71,13 @@ class Partition:
         return tuple(step for step in self.steps if isinstance(step, Segment))
 
     @property
+    def stay(self) -> dict[str, str]:
+        """The nodes that stay at home, and why no target that comes before has them."""
+        home = {node.name for segment in self.segments if segment.target == self.home
+                for node in segment.nodes}
+        return {name: reason for name, reason in self.reasons.items() if name in home}
+
+    @property
     def copies(self) -> tuple[Copy, ...]:
         return tuple(step for step in self.steps if isinstance(step, Copy))
 

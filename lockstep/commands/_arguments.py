@@ -24,8 +24,8 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
     """Adds the options of compilation. An option that is not given is None, False or empty."""
     add = parser.add_argument
     add("--target", type=MachineName, metavar="T",
-        help="accel:MACHINE, cpu, cpu:THREADS or cpu:plain; a list of them in order of "
-             "preference, such as accel:MACHINE,cpu; or auto:MACHINE, or auto: before a list, "
+        help="accel:MACHINE, cpu, cpu:THREADS, cpu:plain, cuda or opencl; a list of them in order "
+             "of preference, such as accel:MACHINE,cpu; or auto:MACHINE, or auto: before a list, "
              "which gives each part of the network to the target where it costs least (default "
              "accel)")
     add_machine(parser, f"that a target means by accel alone (default {MACHINE})", None)

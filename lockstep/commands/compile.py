@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
             say(note)
         say(_summary(args, module))
         if args.verbose:
-            for name, reason in module.partition.reasons.items():
+            for name, reason in module.partition.stay.items():
                 say(f"on the host: {name} ({reason})")
     return 0
 

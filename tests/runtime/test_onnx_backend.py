@@ -130,8 +130,29 @@ def test_refusals() -> None:
     with pytest.raises(ImportRefused) as refused:
         onnx_backend.prepare(made).run([array(1)])
     assert str(refused.value) == "g: cannot run Mystery_0 (Mystery): operator is not supported"
-    with pytest.raises(ImportRefused, match="^device must be CPU, not CUDA$"):
-        onnx_backend.prepare(made, "CUDA")
+    with pytest.raises(ImportRefused, match="^device must be CPU, CUDA or OPENCL, not TPU$"):
+        onnx_backend.prepare(made, "TPU")
     with pytest.raises(ImportRefused, match="^inputs must be 1, not 2$"):
         onnx_backend.prepare(made).run([array(1), array(1)])
-    assert onnx_backend.supports_device("CPU") and not onnx_backend.supports_device("CUDA:0")
+    assert not onnx_backend.supports_device("OPENCL:no such platform")
+    assert not onnx_backend.supports_device("TPU:0")
+
+
+@pytest.mark.parametrize("device", ["CPU", "OPENCL", "CUDA:EMULATED"])
+def test_devices(device: str) -> None:
+    """`LogSoftmax` in float32, and what OpenCL leaves to the processor, a sum of float16."""
+    assert onnx_backend.supports_device(device)
+    for dtype, op in (("float32", "LogSoftmax"), ("float16", "ReduceSum")):
+        made = _one(op, dtype)
+        x = np.arange(6, dtype=dtype).reshape(2, 3)
+        found, = onnx_backend.prepare(made, device).run([x])
+        wanted = x.sum(keepdims=True) if op == "ReduceSum" else x - np.log(
+            np.exp(x).sum(1, keepdims=True))
+        np.testing.assert_allclose(found, wanted, 1e-5)
+
+
+def _one(op: str, dtype: str) -> onnx.ModelProto:
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    x, y = (helper.make_tensor_value_info(name, kind, None) for name in "xy")
+    graph = helper.make_graph([helper.make_node(op, ["x"], ["y"])], "one", [x], [y])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])

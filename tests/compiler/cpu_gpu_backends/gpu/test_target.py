@@ -57,7 +57,8 @@ def check(dialect: str, cases: list[OperatorCase]) -> None:
         found, wanted = compute(device, code, arrays)["y"], evaluate(graph, inputs)["y"]
         assert found.dtype == wanted.dtype, case
         if found.dtype.kind == "f":
-            np.testing.assert_allclose(found.reshape(wanted.shape), wanted, 1e-5, 1e-5, str(case))
+            np.testing.assert_allclose(found.reshape(wanted.shape), wanted, 1e-5, 1e-5,
+                                       err_msg=str(case))
         else:
             np.testing.assert_array_equal(found.reshape(wanted.shape), wanted, str(case))
 
@@ -100,7 +101,7 @@ def halves() -> Graph:
     """relu(x)[:, 4:] + 1 and relu(x)[:, :4], x [1,8,3]: parts of one array."""
     net = Builder("halves")
     net.add_input("x", TensorType((1, 8, 3), "float32"))
-    net.add_constant("one", np.float32(1))
+    net.add_constant("one", np.array(1, np.float32))
     net.emit("relu", "relu", ["x"], "r")
     net.emit("slice", "last", ["r"], "l", begin=(0, 4, 0), end=(1, 8, 3), step=(1, 1, 1))
     net.emit("slice", "first", ["r"], "f", begin=(0, 0, 0), end=(1, 4, 3), step=(1, 1, 1))
