@@ -1,12 +1,13 @@
 """Lowers loop programs to kernels, as one list of steps.
 
-A loop bound to an axis of threads is executed by all of them at once, each doing one iteration;
+A loop bound to an axis of threads is executed by all of them at once, each doing one iteration, and
+where it has fewer iterations the others wait; loops over the axis inside of it are for all again;
 statements outside of such loops are executed by the first thread, or, when they fill what is a
 thread's own, by every thread. So a program that is right in order is right on threads, given
 barriers where one thread needs what another has done.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from compiler import te
@@ -189,21 +190,32 @@ def _on_threads(stmt: Stmt, grid: Grid, threads: Extent3) -> Stmt:
     bound: dict[Var, Expr] = {s.var: AXES[s.kind] if sizes[s.kind] != 1 else ZERO
                               for s in walk_stmts(stmt) if isinstance(s, For) and s.kind in AXES}
 
-    def go(node: Stmt, around: frozenset[str]) -> Stmt:
+    def go(node: Stmt, around: frozenset[str], limits: dict[str, Expr]) -> Stmt:
+        """`limits` are conditions on axes of loops around, some of which loops inside are bound to
+        as well: these are not for them.
+        """
+        if limits and not _has_loops(node, limits.keys()):
+            return If(te.all_of(*limits.values()), go(node, around, {}))
         match node:
             case For(_, extent, body, kind) if kind in AXES:
-                inner = go(body, around | {kind})
-                return inner if extent == sizes[kind] else If(AXES[kind] < extent, inner)
-            case For(): return replace(node, body=go(node.body, around))
-            case If(condition, body): return If(condition, go(body, around))
-            case Alloc(buffer, body): return Alloc(buffer, go(body, around))
-            case Seq(stmts): return Seq(tuple(go(child, around) for child in stmts))
+                limits = {axis: limit for axis, limit in limits.items() if axis != kind}
+                if extent != sizes[kind]:
+                    limits[kind] = AXES[kind] < extent
+                return go(body, around | {kind}, limits)
+            case For(): return replace(node, body=go(node.body, around, limits))
+            case If(condition, body): return If(condition, go(body, around, limits))
+            case Alloc(buffer, body): return Alloc(buffer, go(body, around, limits))
+            case Seq(stmts): return Seq(tuple(go(child, around, limits) for child in stmts))
             case Store() | Update() | Combine(): return _once(node, around, sizes)
             case Tensorized(): return _once(node, around, sizes)
             case _: return node
 
     axes = {old: (new,) if isinstance(new, Var) else () for old, new in bound.items()}
-    return go(substitute_stmt(replace_axes(stmt, axes), bound), frozenset())
+    return go(substitute_stmt(replace_axes(stmt, axes), bound), frozenset(), {})
+
+
+def _has_loops(stmt: Stmt, kinds: Collection[str]) -> bool:
+    return any(isinstance(s, For) and s.kind in kinds for s in walk_stmts(stmt))
 
 
 def _once(stmt: Stmt, around: frozenset[str], sizes: dict[str, Extent]) -> Stmt:

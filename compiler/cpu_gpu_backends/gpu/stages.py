@@ -1,0 +1,50 @@
+"""What the programs of groups consist of, and steps that several schedules share."""
+
+from collections.abc import Sequence
+
+from compiler.ir import Alloc, For, Program, Store, Write, loops, path_to, reads, walk_stmts
+from compiler.schedule import Schedule
+
+__all__ = ["extent_of", "fused", "loops_around", "maps", "readers", "stages", "write_of",
+           "writes_in"]
+
+
+def writes_in(program: Program) -> list[Write]:
+    return [s for s in walk_stmts(program.body) if isinstance(s, Write)]
+
+
+def stages(program: Program) -> list[Alloc]:
+    return [s for s in walk_stmts(program.body) if isinstance(s, Alloc)]
+
+
+def write_of(program: Program, stage: str) -> Write:
+    return next(write for write in writes_in(program)
+                if stage in (buffer.name for buffer in write.buffers))
+
+
+def loops_around(program: Program, write: Write) -> list[For]:
+    """Outermost first."""
+    return [s for s in path_to(program.body, lambda one: one is write) if isinstance(s, For)]
+
+
+def maps(program: Program, write: Write) -> list[str]:
+    """The loops that do not reduce."""
+    axes = () if isinstance(write, Store) else write.axes
+    return [loop.var.name for loop in loops_around(program, write) if loop.var not in axes]
+
+
+def readers(program: Program, stage: Alloc) -> list[Write]:
+    return [write for write in writes_in(program)
+            if any(read.buffer == stage.buffer for read in reads(write))]
+
+
+def extent_of(s: Schedule, loop: str) -> int:
+    return next(one.extent for one in loops(s.program.body) if one.var.name == loop)
+
+
+def fused(s: Schedule, stage: str, names: Sequence[str], name: str = "") -> str:
+    """The loops as one, which is called `name` where it is new and there is one."""
+    loop, *rest = names
+    for place, other in enumerate(rest, start=2):
+        loop = s[stage].fuse(loop, other, name if place == len(names) and name else None)
+    return loop

@@ -1,0 +1,221 @@
+"""Products in tiles: operands in shared memory, a tile of sums in the registers of each thread.
+
+::
+
+    for rows (blockIdx.y), columns (blockIdx.x):
+      for ty (threadIdx.y), tx (threadIdx.x):
+        alloc local acc[4, 4]
+        for k_o:                                    a chunk of the terms
+          alloc shared w[32, 8, ...], x[8, ...]     which all threads of the block copy
+          for k_i, kh, kw: acc[r, p] += w[r, k] * x[k, p]
+        y[r, p] = max(acc[r, p] + bias[r], 0)
+
+A product sums terms of two operands. One axis of the result, the rows, moves along one of them; its
+last axis, the columns, along the other. Where the axis before the columns does so too, as in an
+image, the pixels of a thread lie below each other, else beside each other. What is padded on its
+way is padded in shared memory.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, readers,
+                                                  stages, write_of, writes_in)
+from compiler.ir import Program, Store, Update, free_variables, reads
+from compiler.schedule import Schedule, ScheduleError
+from compiler.te import Const, Read, Var
+
+__all__ = ["SHARED", "Product", "Tiles", "product_of", "tile_product"]
+
+SHARED = 48 << 10           # bytes that the blocks of every GPU have
+LEAST = 8                   # rows, and columns, that are worth a tile
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """Threads of a block along rows and columns; rows and pixels of each thread; terms of the axis
+    that is cut that are in shared memory at once.
+    """
+
+    rows: int = 8
+    columns: int = 16
+    thread_rows: int = 4
+    thread_pixels: int = 4
+    terms: int = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The sum of a program, and its axes by their place among those of the result: `rows`, and
+    `pixels`, one or two. `chunk` is the place of the reduction axis that is cut.
+    """
+
+    sum: Update
+    extents: tuple[int, ...]
+    rows: int
+    pixels: tuple[int, ...]
+    chunk: int
+    operands: tuple[Read, Read]
+
+
+def product_of(program: Program) -> Product | None:
+    """The product that the program computes, with maps behind it; None where it is another."""
+    sums = [write for write in writes_in(program) if not isinstance(write, Store)]
+    if len(sums) != 1 or len(program.outputs) != 1 or not isinstance(sums[0], Update):
+        return None
+    total, out = sums[0], write_of(program, program.outputs[0].name)
+    operands = list(dict.fromkeys(reads(total)))
+    extents = {loop.var: loop.extent for loop in loops_around(program, total)}
+    if (total.op != "sum" or len(operands) != 2 or operands[0].buffer == operands[1].buffer
+            or not all(isinstance(extent, int) for extent in extents.values())
+            or not all(isinstance(index, Var) for index in total.indices)
+            or not _is_simple(program, total, out, operands)):
+        return None
+    moving = [frozenset[Var]().union(*map(free_variables, read.indices)) for read in operands]
+    axes = total.indices
+    if not axes or axes[-1] in moving[0] & moving[1]:
+        return None
+    pixels, rows = (moving if axes[-1] in moving[0] else moving[::-1])
+    candidates = [place for place, axis in enumerate(axes) if axis in rows - pixels]
+    if axes[-1] not in pixels or not candidates:
+        return None
+    row = max(candidates, key=lambda place: extents[axes[place]])
+    above = len(axes) > 2 and axes[-2] in pixels - rows and extents[axes[-2]] > 1
+    columns = (len(axes) - 2, len(axes) - 1) if above else (len(axes) - 1,)
+    chunks = [place for place, axis in enumerate(total.axes) if extents[axis] > 1]
+    if not chunks or extents[axes[row]] < LEAST or prod(extents[axes[c]] for c in columns) < LEAST:
+        return None
+    return Product(total, tuple(extents[axis] for axis in axes), row, columns, chunks[0],
+                   (operands[0], operands[1]))
+
+
+def _is_simple(program: Program, total: Update, out: Store | Update, operands: list[Read]) -> bool:
+    """Whether the program has no stages but the sum and what pads its operands, and the result is
+    computed from the sum element by element.
+    """
+    own = {stage.buffer for stage in stages(program)}
+    if own - {total.buffers[0]} - {read.buffer for read in operands}:
+        return False
+    if any(isinstance(write_of(program, read.buffer.name), Update) or len(readers(
+            program, next(s for s in stages(program) if s.buffer == read.buffer))) > 1
+            for read in operands if read.buffer in own):
+        return False
+    if out is total:
+        return True
+    found = {read for read in reads(out) if read.buffer == total.buffers[0]}
+    return len(found) == 1 and len(maps(program, out)) == len(total.indices) and all(
+        index == own_index or index == Const(0, index.dtype) and extent == 1
+        for index, own_index, extent in zip(found.pop().indices, out.indices,
+                                            total.buffers[0].shape, strict=True))
+
+
+def tile_product(s: Schedule, product: Product, tiles: Tiles = Tiles()) -> None:
+    """Applies the schedule above. Raises ScheduleError for tiles that the program does not allow.
+    """
+    out, total = s.program.outputs[0].name, product.sum.buffers[0].name
+    if out == total:
+        total = s[out].cache_write("local", name="acc").name
+    else:
+        s[total].set_scope("local")
+    operands = [read.buffer for read in product.operands]
+    tx, inside = _cut_result(s, out, product, tiles)
+    s[total].compute_at(tx)
+    _bind_result(s, out, product, tx)
+    update = write_of(s.program, total)
+    assert isinstance(update, Update)
+    chunk, axes = _cut_terms(s, total, update, product.chunk, tiles.terms)
+    elements = [index.name for index in update.indices if isinstance(index, Var)]
+    s[total].reorder(chunk, *axes, *elements)
+    for buffer in operands:
+        name = buffer.name
+        if buffer in s.program.inputs:
+            name = s[name].cache_read("shared", name=f"{name}_shared").name
+        else:
+            s[name].set_scope("shared")
+        s[name].compute_at(chunk)
+        _copy_together(s, name, tiles)
+    for loop in (*elements, *inside, *(axis for axis in axes if extent_of(s, axis) <= tiles.terms)):
+        s[total].unroll(loop)
+
+
+def shared_bytes(s: Schedule) -> int:
+    return sum(stage.buffer.size_bytes for stage in stages(s.program)
+               if stage.buffer.scope == "shared")
+
+
+def _cut_result(s: Schedule, out: str, product: Product, tiles: Tiles) -> tuple[str, list[str]]:
+    """Cuts rows and columns; returns the loop of threads along columns and the loops inside."""
+    stage, names = s[out], maps(s.program, write_of(s.program, out))
+    row, column = names[product.rows], names[product.pixels[-1]]
+    outer, inner = stage.split(row, min(tiles.rows * tiles.thread_rows, extent_of(s, row)),
+                               "row_block", "row")
+    _, each = stage.split(inner, min(tiles.thread_rows, extent_of(s, inner)), "ty_", "row_in")
+    blocks = [outer]
+    if len(product.pixels) == 2:
+        above = names[product.pixels[0]]
+        over, pixel = stage.split(above, _part(extent_of(s, above), tiles.thread_pixels),
+                                  "line_block", "pixel")
+        across, tx = stage.split(column, _part(extent_of(s, column), tiles.columns),
+                                 "column_block", "tx_")
+        blocks += [over, across]
+    else:
+        width = min(tiles.columns * tiles.thread_pixels, extent_of(s, column))
+        across, inner = stage.split(column, width, "column_block", "column")
+        tx, pixel = stage.split(inner, min(tiles.thread_pixels, width), "tx_", "pixel")
+        blocks.append(across)
+    others = [name for place, name in enumerate(names)
+              if place != product.rows and place not in product.pixels]
+    stage.reorder(*others, *blocks, "ty_", tx, each, pixel)
+    return tx, [each, pixel]
+
+
+def _bind_result(s: Schedule, out: str, product: Product, tx: str) -> None:
+    names = maps(s.program, write_of(s.program, out))
+    first = names.index("row_block")
+    rows = fused(s, out, names[:first + 1], "rows_block")
+    columns = fused(s, out, names[first + 1:names.index("ty_")], "pixels_block")
+    for loop, axis in ((rows, "blockIdx.y"), (columns, "blockIdx.x"), ("ty_", "threadIdx.y"),
+                       (tx, "threadIdx.x")):
+        s[out].bind(loop, axis)
+
+
+def _cut_terms(s: Schedule, total: str, update: Update, chunk: int, terms: int
+               ) -> tuple[str, list[str]]:
+    """The loop over chunks, and the reduction loops inside."""
+    axes = [axis.name for axis in update.axes]
+    name = axes[chunk]
+    if extent_of(s, name) <= terms:                 # a chunk is one of its terms
+        return name, [*axes[:chunk], *axes[chunk + 1:]]
+    outer, axes[chunk] = s[total].split(name, terms, "k_block", "k_in")
+    return outer, axes
+
+
+def _copy_together(s: Schedule, stage: str, tiles: Tiles) -> None:
+    """All threads of a block fill the stage, each an element in turns: all of its loops as one, or
+    where guards lie between them its two longest.
+    """
+    write = write_of(s.program, stage)
+    names = [loop.var.name for loop in loops_around(s.program, write) if loop.var in write.indices]
+    program, count = s.program, len(s.steps)
+    try:
+        loop = fused(s, stage, names, f"{stage}_copy")
+        rows = ""
+        if extent_of(s, loop) > tiles.columns:
+            rows, loop = s[stage].split(loop, tiles.columns)
+    except ScheduleError:
+        s.program = program
+        del s.steps[count:]
+        rows, loop = sorted(sorted(names, key=lambda name: -extent_of(s, name))[:2],
+                            key=names.index)
+        if extent_of(s, loop) > tiles.columns:
+            loop = s[stage].split(loop, tiles.columns)[1]
+    if rows:
+        if extent_of(s, rows) > tiles.rows:
+            rows = s[stage].split(rows, tiles.rows)[1]
+        s[stage].bind(rows, "threadIdx.y")
+    s[stage].bind(loop, "threadIdx.x")
+
+
+def _part(extent: int, most: int) -> int:
+    """How many of them a tile has: `most`, or fewer so that tiles are of one size."""
+    return -(-extent // -(-extent // most))
