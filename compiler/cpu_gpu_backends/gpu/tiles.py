@@ -199,9 +199,7 @@ def _copy_together(s: Schedule, stage: str, tiles: Tiles) -> None:
     program, count = s.program, len(s.steps)
     try:
         loop = fused(s, stage, names, f"{stage}_copy")
-        rows = ""
-        if extent_of(s, loop) > tiles.columns:
-            rows, loop = s[stage].split(loop, tiles.columns)
+        rows, loop = s[stage].split(loop, min(tiles.columns, extent_of(s, loop)))
     except ScheduleError:
         s.program = program
         del s.steps[count:]
@@ -209,10 +207,9 @@ def _copy_together(s: Schedule, stage: str, tiles: Tiles) -> None:
                             key=names.index)
         if extent_of(s, loop) > tiles.columns:
             loop = s[stage].split(loop, tiles.columns)[1]
-    if rows:
-        if extent_of(s, rows) > tiles.rows:
-            rows = s[stage].split(rows, tiles.rows)[1]
-        s[stage].bind(rows, "threadIdx.y")
+    if extent_of(s, rows) > tiles.rows:
+        rows = s[stage].split(rows, tiles.rows)[1]
+    s[stage].bind(rows, "threadIdx.y")
     s[stage].bind(loop, "threadIdx.x")
 
 

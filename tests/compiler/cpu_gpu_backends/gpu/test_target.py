@@ -14,7 +14,7 @@ from compiler.cpu_gpu_backends.simt.lowering import lower
 from compiler.cpu_gpu_backends.simt.races import find_races
 from compiler.graph import Builder, Graph, TensorType, evaluate
 from compiler.graph.fusion import Group, fuse
-from compiler.ir import Program
+from compiler.ir import Program, interpret
 from compiler.plans import PlanRefused, Recorder, Table
 from compiler.target import Values
 from runtime.device import KernelDevice
@@ -38,6 +38,11 @@ def kernels(graph: Graph) -> tuple[Program, Group]:
     """The only group of a graph, scheduled."""
     group, = fuse(graph).groups
     return own_schedule(unscheduled(recipe_of(graph, group))).program, group
+
+
+def algorithm(graph: Graph) -> Program:
+    group, = fuse(graph).groups
+    return unscheduled(recipe_of(graph, group))
 
 
 def check(dialect: str, cases: list[OperatorCase]) -> None:
@@ -119,6 +124,55 @@ def test_a_network_equals_the_reference(dialect: str, graph: Graph) -> None:
     assert list(found) == list(graph.outputs)
     for name, array in wanted.items():
         assert_near(found[name], array)
+
+
+def product(kind: str, *sizes: int) -> Graph:
+    """A matrix product with a rectifier, or a convolution, of these sizes."""
+    net = Builder(kind)
+    if kind == "product":
+        batch, rows, terms, columns = sizes
+        net.add_input("x", TensorType((batch, rows, terms), "float32"))
+        net.add_input("w", TensorType((batch, terms, columns), "float32"))
+        net.emit("matmul", "product", ["x", "w"], "p")
+        net.emit("relu", "relu", ["p"], "y")
+    else:
+        channels, outputs, size, kernel, stride, pad = sizes
+        net.add_input("x", TensorType((2, channels, size, size + 3), "float32"))
+        net.add_input("w", TensorType((outputs, channels, kernel, kernel), "float32"))
+        net.add_input("b", TensorType((outputs,), "float32"))
+        net.emit("conv2d", "conv", ["x", "w", "b"], "y", strides=(stride,) * 2,
+                 pads=(pad, 0, 0, pad))
+    return net.finish(["y"])
+
+
+PRODUCTS = {
+    "whole": product("product", 1, 64, 16, 128), "ragged": product("product", 2, 35, 19, 77),
+    "short": product("product", 1, 40, 3, 130), "padded": product("conv", 16, 40, 9, 3, 1, 1),
+    "few threads in rows": product("conv", 16, 40, 16, 1, 2, 0),
+    "stem": product("conv", 3, 33, 20, 5, 2, 2)}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_are_computed_in_tiles(name: str, rng) -> None:
+    """Of any size; with whole chunks of terms and without, and padded in shared memory."""
+    program, _ = kernels(PRODUCTS[name])
+    made = lower(program)
+    assert len(made.kernels) == 1 and len(made.kernels[0].shared) == 2
+    inputs = {buffer.name: rng.standard_normal(buffer.shape).astype(np.float32)
+              for buffer in program.inputs}
+    wanted = interpret(algorithm(PRODUCTS[name]), inputs)["y"]
+    for dialect in DEVICES:
+        code, = generate_all([program], dialect)
+        assert_near(compute(DEVICES[dialect](), code, inputs)["y"], wanted)
+    assert not find_races(made, inputs)
+
+
+def test_tiles_take_what_fits_in_shared_memory() -> None:
+    """Weights of 7 x 7 leave room for fewer terms at once."""
+    program, _ = kernels(product("conv", 16, 64, 40, 7, 1, 3))
+    shared = lower(program).kernels[0].shared
+    assert sum(buffer.size_bytes for buffer in shared) <= 48 << 10
+    assert {buffer.shape[1] for buffer in shared} == {4}
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow)
