@@ -29,6 +29,7 @@ __all__ = ["SHARED", "Product", "Tiles", "product_of", "tile_product"]
 
 SHARED = 48 << 10           # bytes that the blocks of every GPU have
 LEAST = 8                   # rows, and columns, that are worth a tile
+UNROLLED = 256              # products that are written out
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +135,14 @@ def tile_product(s: Schedule, product: Product, tiles: Tiles = Tiles()) -> None:
             s[name].set_scope("shared")
         s[name].compute_at(chunk)
         _copy_together(s, name, tiles)
-    for loop in (*elements, *inside, *(axis for axis in axes if extent_of(s, axis) <= tiles.terms)):
+    count = prod(extent_of(s, loop) for loop in elements)
+    for loop in (*elements, *inside):
         s[total].unroll(loop)
+    for axis in reversed(axes):
+        count *= extent_of(s, axis)
+        if count > UNROLLED:
+            break
+        s[total].unroll(axis)
 
 
 def shared_bytes(s: Schedule) -> int:
