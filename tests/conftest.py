@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """A shell's background job ignores SIGINT, and so would the commands that tests interrupt."""
-    Effort.quick = "not slow" in config.getoption("markexpr")
+    Effort.quick = "not slow" in str(config.getoption("markexpr"))
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -21,7 +21,7 @@ from math import prod
 
 from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, readers,
                                                   stages, write_of, writes_in)
-from compiler.ir import Program, Store, Update, free_variables, reads
+from compiler.ir import Program, Store, Update, Write, free_variables, reads
 from compiler.schedule import Schedule, ScheduleError
 from compiler.te import Const, Read, Var
 
@@ -72,8 +72,8 @@ def product_of(program: Program) -> Product | None:
             or not all(isinstance(index, Var) for index in total.indices)
             or not _is_simple(program, total, out, operands)):
         return None
+    axes = [index for index in total.indices if isinstance(index, Var)]
     moving = [frozenset[Var]().union(*map(free_variables, read.indices)) for read in operands]
-    axes = total.indices
     if not axes or axes[-1] in moving[0] & moving[1]:
         return None
     pixels, rows = (moving if axes[-1] in moving[0] else moving[::-1])
@@ -90,7 +90,7 @@ def product_of(program: Program) -> Product | None:
                    (operands[0], operands[1]))
 
 
-def _is_simple(program: Program, total: Update, out: Store | Update, operands: list[Read]) -> bool:
+def _is_simple(program: Program, total: Update, out: Write, operands: list[Read]) -> bool:
     """Whether the program has no stages but the sum and what pads its operands, and the result is
     computed from the sum element by element.
     """
