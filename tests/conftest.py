@@ -7,15 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.effort import Effort
+from tests.support.effort import Effort, tries
 
 GOLDEN = Path(__file__).with_name("golden")
 SEED = 20260
-
-# Derandomized: a red test is red again. No deadline: a busy machine is not a failure.
-settings.register_profile("lockstep", derandomize=True, deadline=None, database=None,
-                          suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("lockstep")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,8 +19,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A shell's background job ignores SIGINT, and so would the commands that tests interrupt."""
     Effort.quick = "not slow" in str(config.getoption("markexpr"))
+    # Derandomized: a red test is red again. No deadline: a busy machine is not a failure.
+    settings.register_profile("lockstep", max_examples=tries(100), derandomize=True, deadline=None,
+                              database=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("lockstep")
+    # A shell's background job ignores SIGINT, and so would the commands that tests interrupt.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -9,7 +9,7 @@ from accel.machine.config import UNITS
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction
 from accel.machine.status import COUNTERS, REPORTERS, Counters, Run, Status
-from tests.support.amaranth_sim import simulate
+from tests.support.amaranth_sim import ready
 from tests.support.memory_model import Memory
 
 __all__ = ["Observed", "run_program", "word"]
@@ -57,7 +57,7 @@ def run_program(machine: Machine, programs: list[AccelProgram], latency=4, stall
 
     Every program has its own memory image at address 0.
     """
-    core, results = Core(machine), []
+    (core, simulation), results = ready(Core, machine), []
     memory = Memory(bytearray(), machine.config.bus_bytes, latency, stall)
 
     async def testbench(ctx):
@@ -82,5 +82,5 @@ def run_program(machine: Machine, programs: list[AccelProgram], latency=4, stall
                       cycles=cycle, counters=counters(ctx, core), waiting=waiting)
             results.append((run, observed, bytes(memory.data)))
 
-    simulate(core, testbench, processes=[memory.serve(core.mem)], max_cycles=max_cycles)
+    simulation.run(testbench, processes=[memory.serve(core.mem)], max_cycles=max_cycles)
     return results

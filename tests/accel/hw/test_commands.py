@@ -10,7 +10,8 @@ from accel.hw.parts import ECP5
 from accel.hw.queue import QUEUE_CYCLES
 from accel.machine.config import preset
 from tests.accel.hw.test_parts import Platformed, Scarce, dp16kd
-from tests.support.amaranth_sim import simulate, stalls
+from tests.support.amaranth_sim import ready, stalls
+from tests.support.effort import tries
 
 CONFIGS = {n: replace(preset("tiny-1x4x4"), bus_bytes=n) for n in (4, 16, 64)}
 
@@ -35,18 +36,25 @@ async def give(ctx, port, word, index, config, pause=lambda: False):
     ctx.set(port.index, ~index)
 
 
+PLATFORMS = {"generic": None, "ecp5": ECP5(), "scarce": Scarce()}
+
+
+def made(config, platform):
+    return Platformed(CommandQueue(config), PLATFORMS[platform])
+
+
 def play(config, platform, *testbenches):
-    dut = CommandQueue(config)
-    simulate(Platformed(dut, platform), *(bench(dut) for bench in testbenches), max_cycles=9000)
+    dut, simulation = ready(made, config, platform)
+    simulation.run(*(bench(dut.part) for bench in testbenches), max_cycles=9000)
 
 
-@pytest.mark.parametrize("platform", [None, ECP5(), Scarce()], ids=["generic", "ecp5", "scarce"])
+@pytest.mark.parametrize("platform", PLATFORMS)
 @pytest.mark.parametrize("bus_bytes", CONFIGS)
 @pytest.mark.parametrize("depth", [1, pytest.param(2, marks=pytest.mark.slow), 8])
 @pytest.mark.parametrize("slow", [0.0, 0.98])
 def test_keeps_its_own_in_order(platform, bus_bytes, depth, slow):
     config, rng = replace(CONFIGS[bus_bytes], queue_depth=depth), random.Random(depth)
-    words = [rng.getrandbits(512) for _ in range(40)]
+    words = [rng.getrandbits(512) for _ in range(tries(60))]
     own = [rng.random() < 0.6 for _ in words]
     seen = []
 
@@ -78,7 +86,7 @@ def test_keeps_its_own_in_order(platform, bus_bytes, depth, slow):
     assert seen == [(index, word) for index, word in enumerate(words) if own[index]]
 
 
-@pytest.mark.parametrize("platform", [None, ECP5(), Scarce()], ids=["generic", "ecp5", "scarce"])
+@pytest.mark.parametrize("platform", PLATFORMS)
 def test_latency_room_and_pause(platform):
     config, seen = replace(CONFIGS[16], queue_depth=4), []
 

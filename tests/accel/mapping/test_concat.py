@@ -1,7 +1,6 @@
 """Concatenation along channels, at any channel: right to the bit, or refused."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +10,7 @@ from compiler.graph import Graph, evaluate
 from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right
 from tests.support.machines import MACHINES, TINY, machine
-from tests.support.slow_cases import some_fast
+from tests.support.slow_cases import each_once, some_fast
 
 TWO = machine("2x8x8")
 
@@ -128,9 +127,8 @@ def together(net: Net, *parts: str) -> str:
                         shift=[15] * count, zp=3, lo=-128, hi=127)
 
 
-@pytest.mark.parametrize("machine", ["2x8x8", *(pytest.param(one, marks=pytest.mark.slow)
-                                                for one in ("tiny-1x4x4", "1x32x16"))])
-@pytest.mark.parametrize("channels", [(8, 16), (5, 8), (8, 5), (3, 2)])
+@each_once("machine, channels", ["tiny-1x4x4", "2x8x8", "1x32x16"],
+           [(8, 16), (5, 8), (8, 5), (3, 2)])
 def test_parts_are_written_and_read_in_place(machine: str, channels: tuple[int, int]) -> None:
     """Within another one, by transposed convolutions, beside other readers, and sliced."""
     net = Net(2)

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import numpy as np
-import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from accel.machine.config import preset
@@ -13,6 +12,7 @@ from compiler.frontend import convert
 from compiler.graph import Graph, evaluate, optimize, partition, subgraph
 from tests.support.integer_graphs import Net, assert_right, run_program
 from tests.support.machines import TINY
+from tests.support.slow_cases import each_once
 
 PYNQ = Machine(preset("pynq-1x16x16"))
 
@@ -27,13 +27,12 @@ AFTER: dict[str, Callable[[Net, str], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", AFTER)
-def test_beside_a_convolution(name: str) -> None:
-    for machine in (TINY, PYNQ):
-        net = Net(5)
-        x = net.conv(net.input(1, 8, 12, 12), 20, (3, 3), pads=(1, 1, 1, 1))
-        y = AFTER[name](net, x)
-        assert_right(machine, net.graph(net.conv(y, 5, (1, 1))), net.samples())
+@each_once("name, machine", [*AFTER], [TINY, PYNQ])
+def test_beside_a_convolution(name: str, machine: Machine) -> None:
+    net = Net(5)
+    x = net.conv(net.input(1, 8, 12, 12), 20, (3, 3), pads=(1, 1, 1, 1))
+    y = AFTER[name](net, x)
+    assert_right(machine, net.graph(net.conv(y, 5, (1, 1))), net.samples())
 
 
 class Writer:

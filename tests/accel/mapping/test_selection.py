@@ -22,6 +22,7 @@ from compiler.te import Expr
 from compiler.tensorize import cover
 from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree
 from tests.support.machines import TINY, machine
+from tests.support.slow_cases import each_once
 
 ABSDIFF = vector_op("absdiff", lambda a, b: te.abs(a - b))
 MACHINES = {"tiny": TINY, "pynq": Machine(preset("pynq-1x16x16")),
@@ -142,8 +143,7 @@ SAME = {"own_max": 2, "own_min_of_three": 3, "own_sum": 2, "own_difference": 2, 
         "own_other_distance": 2, "own_product": 2, "own_square": 1}
 
 
-@pytest.mark.parametrize("name", MACHINES)
-@pytest.mark.parametrize("op", SAME)
+@each_once("op, name", [*SAME], [*MACHINES])
 def test_inputs_of_one_shape(op: str, name: str) -> None:
     for shape, between in ((IMAGE, True), (ROWS, False), (HIGH, True)):
         net, graph = graph_of(op, *[shape] * SAME[op], between=between)
@@ -161,8 +161,7 @@ BROADCAST = {
 }
 
 
-@pytest.mark.parametrize("name", ["tiny", "batches of two"])
-@pytest.mark.parametrize("shapes", BROADCAST)
+@each_once("shapes, name", [*BROADCAST], ["tiny", "batches of two"])
 def test_inputs_that_broadcast(shapes: str, name: str) -> None:
     for op, between in (("own_product", False), ("own_difference", True)):
         net, graph = graph_of(op, *BROADCAST[shapes], between=between)
@@ -210,8 +209,7 @@ def table_of(net: Net, size: int = 256) -> str:
     return net.constant(net.rng.integers(-128, 128, size).astype(np.int8))
 
 
-@pytest.mark.parametrize("name", MACHINES)
-@pytest.mark.parametrize("shape", [IMAGE, ROWS, HIGH, (1, 3, 40, 50)])
+@each_once("shape, name", [IMAGE, ROWS, HIGH, (1, 3, 40, 50)], [*MACHINES])
 def test_functions_as_tables(shape: tuple[int, ...], name: str) -> None:
     net = Net(3)
     x = net.add_node("qtable", net.input(*shape), table_of(net))

@@ -11,6 +11,7 @@ from compiler.graph import Graph, evaluate, optimize, partition, subgraph
 from compiler.quantize import quantize
 from tests.support.integer_graphs import Net, run_program
 from tests.support.machines import MACHINES, TINY
+from tests.support.slow_cases import each_once
 
 SHAPES = ((1, 3, 31, 8), (2, 6, 17, 9), (1, 1, 40, 5))
 """Images, channels, length, and channels of the layers."""
@@ -64,8 +65,7 @@ def assert_equal(graph: Graph, machine: Machine, simulators) -> None:
             np.testing.assert_array_equal(found[name], wanted)
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("name", ["tiny-1x4x4", "2x8x8"])
+@each_once("name, shape", ["tiny-1x4x4", "2x8x8"], SHAPES)
 def test_one_segment_has_all_layers(name: str, shape) -> None:
     graph = on_accelerator(network(*shape), MACHINES[name])
     ops = [node.op for node in graph.nodes]

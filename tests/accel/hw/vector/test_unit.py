@@ -9,6 +9,7 @@ from accel.hw.vector import ISSUE_CYCLES, Vector
 from accel.machine import isa
 from accel.machine.program import Instruction
 from tests.accel.machine.test_immediates import MACHINE as OWN
+from tests.support.effort import tries
 from tests.support.unit_bench import (MACHINES, SHORT_SUMS, Bench, assert_means_program,
                                       random_buffers, random_vector)
 
@@ -47,14 +48,14 @@ def issued(out, machine=TINY):
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.config.name)
 def test_matches_meaning(machine, refuse):
     rng = random.Random(int(refuse * 10))
-    instructions = [random_vector(machine, rng) for _ in range(45)]
+    instructions = [random_vector(machine, rng) for _ in range(tries(45))]
     assert_means_program(Vector, machine, instructions, refuse=refuse, seed=1)
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_operation_matches_meaning(name):
     rng = random.Random(EVERY.index(name))
-    instructions = [random_vector(TINY, rng, name) for _ in range(12)]
+    instructions = [random_vector(TINY, rng, name) for _ in range(tries(18))]
     assert_means_program(Vector, TINY, instructions, refuse=0.1, seed=2)
 
 
@@ -62,7 +63,7 @@ def test_operation_matches_meaning(name):
 def test_other_words_and_lanes_match_meaning(machine):
     rng = random.Random(5)
     own = [name for name in ("scaled", "mixed", "wider") if name in machine.forms] or [None]
-    instructions = [random_vector(machine, rng, rng.choice(own)) for _ in range(30)]
+    instructions = [random_vector(machine, rng, rng.choice(own)) for _ in range(tries(30))]
     assert_means_program(Vector, machine, instructions, refuse=0.1, seed=1)
 
 

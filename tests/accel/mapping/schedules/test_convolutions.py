@@ -14,6 +14,7 @@ from compiler.graph import evaluate
 from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right, run_program
 from tests.support.machines import MACHINES, SHORT, TINY
+from tests.support.slow_cases import each_once
 
 pairs = st.tuples(st.integers(1, 7), st.integers(1, 7))
 threes = st.tuples(st.integers(1, 3), st.integers(1, 3))
@@ -104,14 +105,13 @@ def test_in_the_cycle_simulator(name: str) -> None:
         np.testing.assert_array_equal(found[value], array)
 
 
-@pytest.mark.parametrize("machine", [one for one in MACHINES.values() if one != TINY],
-                         ids=lambda machine: machine.config.name)
-@pytest.mark.parametrize("name", ["depthwise", "two groups", "phases apart"])
-def test_other_geometries(machine, name: str) -> None:
+@each_once("name, machine", ["depthwise", "two groups", "phases apart"],
+           [name for name, one in MACHINES.items() if one != TINY])
+def test_other_geometries(name: str, machine: str) -> None:
     """Batches of two, blocks in and out of different size, buffers of a few entries."""
     channels, build = LAYERS[name]
     net, x = network(2, True, channels, (5, 4), images=3)
-    right_or_refused(machine, net, build(net, x), 2)
+    right_or_refused(MACHINES[machine], net, build(net, x), 2)
 
 
 def products(build, channels: int, size: tuple[int, int] = (6, 6)) -> list[int]:

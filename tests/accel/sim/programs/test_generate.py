@@ -12,6 +12,7 @@ from accel.machine.program import AccelProgram
 from accel.proof.access import IllegalProgram, prove
 from accel.sim import functional
 from accel.sim.programs.generate import generate
+from tests.support.effort import tries
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 WIDE = Machine(replace(preset("tiny-1x4x4"), name="wide", batch=2, block_in=8, block_out=16,
@@ -27,7 +28,7 @@ def test_a_seed_gives_one_program():
 
 @pytest.mark.parametrize("machine", [MACHINE, WIDE], ids=["tiny", "wide"])
 def test_programs_are_proved_legal_and_end(machine):
-    for seed in range(40):
+    for seed in range(tries(40)):
         case = generate(machine, seed)
         prove(machine, case.program)
         assert functional.simulate(machine, case.program, case.memory).ok
@@ -49,7 +50,7 @@ def without(case, source, target, number):
 def test_the_proof_refuses_programs_that_lack_a_token():
     """Most tokens are needed; those that are not were added at random."""
     refused = kept = 0
-    for seed in range(4):
+    for seed in range(tries(6)):
         case = generate(MACHINE, seed)
         pairs = [(s, one.unit) for one in case.program.instructions(MACHINE) for s in one.waits]
         for pair in sorted(set(pairs)):
