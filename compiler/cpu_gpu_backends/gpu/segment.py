@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
+from weakref import finalize
 
 import numpy as np
 
@@ -71,7 +72,7 @@ class GpuSegment:
 
 class GpuExecutable:
     """A segment on a device, where its constants, its results and its launches stay from call to
-    call. Calls at one time wait for each other.
+    call, as long as the executable is used. Calls at one time wait for each other.
     """
 
     program = None
@@ -131,12 +132,12 @@ class GpuExecutable:
         if self._places is None:
             segment = self.segment
             root, plan = storage([step.group for step in segment.steps]), segment.plan
-            arena = self.device.allocate(plan.size)
+            arena = self._allocated(plan.size)
             places = {value: arena + offset for value, offset in plan.offsets.items()}
             own = dict.fromkeys((*segment.graph.inputs, *segment.constants,
                                  *map(root, segment.graph.outputs)))
             for value in own:
-                places[value] = self.device.allocate(bytes_of(segment.graph.values[value]))
+                places[value] = self._allocated(bytes_of(segment.graph.values[value]))
             for value, array in segment.constants.items():
                 self.device.copy_in(places[value], _bytes(array))
             for value in segment.graph.values:
@@ -146,6 +147,12 @@ class GpuExecutable:
                               for number, step in enumerate(segment.steps)]
             self._places = places
         return self._places
+
+    def _allocated(self, size_bytes: int) -> int:
+        """Memory that is given back when nobody has the executable any more."""
+        address = self.device.allocate(size_bytes)
+        finalize(self, self.device.free, address).atexit = False    # the device ends with us
+        return address
 
     def _recorded(self, number: int, step: GpuStep, places: Mapping[str, int],
                   arena: int) -> Callable[[], None]:

@@ -199,7 +199,7 @@ def test_a_group_is_one_kernel_without_races(graph: Graph, launches: int, shared
 
 
 def test_a_segment_keeps_its_memory_and_launches() -> None:
-    """The second call allocates nothing, and sees its own inputs."""
+    """The second call allocates nothing, and sees its own inputs; memory is given back."""
     device = EmulatedDevice()
     graph, memory = halves(), {}
     run = GpuTarget("cuda", "cuda").compile(graph).on(device)
@@ -209,6 +209,8 @@ def test_a_segment_keeps_its_memory_and_launches() -> None:
             assert_near(array, evaluate(graph, inputs)[name])
         memory = memory or dict(device._memory)
         assert device._memory.keys() == memory.keys()
+    del run
+    assert memory and not device._memory
 
 
 def test_a_profile_has_a_row_for_each_group() -> None:
