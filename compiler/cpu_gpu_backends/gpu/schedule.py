@@ -28,7 +28,7 @@ from math import prod
 
 from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, readers,
                                                   stages, write_of, writes_in)
-from compiler.cpu_gpu_backends.gpu.tiles import (SHARED, Tiles, product_of, shared_bytes,
+from compiler.cpu_gpu_backends.gpu.tiles import (SHARED, GpuTiles, product_of, shared_bytes,
                                                  tile_product)
 from compiler.ir import Program, Store, Update, Write, reads
 from compiler.schedule import Schedule, ScheduleError
@@ -72,7 +72,7 @@ def _by_tiles(s: Schedule, terms: int) -> bool:
     product = product_of(s.program)
     if product is None or _is_few(s.program, [product.sum]):
         return False
-    tile_product(s, product, Tiles(terms=terms))
+    tile_product(s, product, GpuTiles(terms=terms))
     return shared_bytes(s) <= SHARED
 
 

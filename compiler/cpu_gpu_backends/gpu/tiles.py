@@ -25,7 +25,7 @@ from compiler.ir import Program, Store, Update, Write, free_variables, reads
 from compiler.schedule import Schedule, ScheduleError
 from compiler.te import Const, Read, Var
 
-__all__ = ["SHARED", "Product", "Tiles", "product_of", "tile_product"]
+__all__ = ["SHARED", "TiledProduct", "GpuTiles", "product_of", "tile_product"]
 
 SHARED = 48 << 10           # bytes that the blocks of every GPU have
 LEAST = 8                   # rows, and columns, that are worth a tile
@@ -33,7 +33,7 @@ UNROLLED = 256              # products that are written out
 
 
 @dataclass(frozen=True, slots=True)
-class Tiles:
+class GpuTiles:
     """Threads of a block along rows and columns; rows and pixels of each thread; terms of the axis
     that is cut that are in shared memory at once.
     """
@@ -46,7 +46,7 @@ class Tiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class TiledProduct:
     """The sum of a program, and its axes by their place among those of the result: `rows`, and
     `pixels`, one or two. `chunk` is the place of the reduction axis that is cut.
     """
@@ -59,7 +59,7 @@ class Product:
     operands: tuple[Read, Read]
 
 
-def product_of(program: Program) -> Product | None:
+def product_of(program: Program) -> TiledProduct | None:
     """The product that the program computes, with maps behind it; None where it is another."""
     sums = [write for write in writes_in(program) if not isinstance(write, Store)]
     if len(sums) != 1 or len(program.outputs) != 1 or not isinstance(sums[0], Update):
@@ -86,8 +86,8 @@ def product_of(program: Program) -> Product | None:
     chunks = [place for place, axis in enumerate(total.axes) if extents[axis] > 1]
     if not chunks or extents[axes[row]] < LEAST or prod(extents[axes[c]] for c in columns) < LEAST:
         return None
-    return Product(total, tuple(extents[axis] for axis in axes), row, columns, chunks[0],
-                   (operands[0], operands[1]))
+    return TiledProduct(total, tuple(extents[axis] for axis in axes), row, columns, chunks[0],
+                        (operands[0], operands[1]))
 
 
 def _is_simple(program: Program, total: Update, out: Write, operands: list[Read]) -> bool:
@@ -110,7 +110,7 @@ def _is_simple(program: Program, total: Update, out: Write, operands: list[Read]
                                             total.buffers[0].shape, strict=True))
 
 
-def tile_product(s: Schedule, product: Product, tiles: Tiles = Tiles()) -> None:
+def tile_product(s: Schedule, product: TiledProduct, tiles: GpuTiles = GpuTiles()) -> None:
     """Applies the schedule above. Raises ScheduleError for tiles that the program does not allow.
     """
     out, total = s.program.outputs[0].name, product.sum.buffers[0].name
@@ -150,7 +150,8 @@ def shared_bytes(s: Schedule) -> int:
                if stage.buffer.scope == "shared")
 
 
-def _cut_result(s: Schedule, out: str, product: Product, tiles: Tiles) -> tuple[str, list[str]]:
+def _cut_result(s: Schedule, out: str, product: TiledProduct, tiles: GpuTiles
+                ) -> tuple[str, list[str]]:
     """Cuts rows and columns; returns the loop of threads along columns and the loops inside."""
     stage, names = s[out], maps(s.program, write_of(s.program, out))
     row, column = names[product.rows], names[product.pixels[-1]]
@@ -176,7 +177,7 @@ def _cut_result(s: Schedule, out: str, product: Product, tiles: Tiles) -> tuple[
     return tx, [each, pixel]
 
 
-def _bind_result(s: Schedule, out: str, product: Product, tx: str) -> None:
+def _bind_result(s: Schedule, out: str, product: TiledProduct, tx: str) -> None:
     names = maps(s.program, write_of(s.program, out))
     first = names.index("row_block")
     rows = fused(s, out, names[:first + 1], "rows_block")
@@ -197,7 +198,7 @@ def _cut_terms(s: Schedule, total: str, update: Update, chunk: int, terms: int
     return outer, axes
 
 
-def _copy_together(s: Schedule, stage: str, tiles: Tiles) -> None:
+def _copy_together(s: Schedule, stage: str, tiles: GpuTiles) -> None:
     """All threads of a block fill the stage, each an element in turns: all of its loops as one, or
     where guards lie between them its two longest.
     """
