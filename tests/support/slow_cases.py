@@ -1,12 +1,13 @@
 """Many cases of one test, of which the fast tests take some."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from itertools import product
 from typing import Any
 
 import pytest
 
-__all__ = ["each_once", "some_fast"]
+__all__ = ["each_once", "some_fast", "some_of_each"]
 
 
 def some_fast(step: int, names: str, cases: Sequence[tuple]) -> Any:
@@ -25,3 +26,17 @@ def each_once(names: str, *axes: Sequence[Any], ids: Any = None) -> Any:
         pytest.param(*(axis[place] for axis, place in zip(axes, places, strict=True)),
                      marks=() if places in fast else pytest.mark.slow)
         for places in product(*(range(len(axis)) for axis in axes))], ids=ids)
+
+
+def some_of_each(step: int, name: str, cases: Sequence[Any], kind: Callable[[Any], Hashable],
+                 ids: Any = str) -> Any:
+    """Parametrizes a test with all cases; of each kind all but each `step`-th, from the first on,
+    are slow.
+    """
+    met: Counter[Hashable] = Counter()
+    params = []
+    for case in cases:
+        place = met[kind(case)]
+        params.append(pytest.param(case, marks=() if place % step == 0 else pytest.mark.slow))
+        met[kind(case)] += 1
+    return pytest.mark.parametrize(name, params, ids=ids)

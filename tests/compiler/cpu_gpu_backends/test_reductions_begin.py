@@ -19,6 +19,7 @@ from runtime.device import DeviceMissing
 from runtime.emulated import EmulatedDevice
 from runtime.kernels import compute
 from runtime.opencl import OpenClDevice
+from tests.support.slow_cases import some_of_each
 
 ROWS, COLUMNS, DEPTH, STEPS = 5, 6, 10, 7
 Arrays = dict[str, np.ndarray]
@@ -186,7 +187,8 @@ def test_on_processors(rng, name: str) -> None:
     assert_equal(build(program(name)).compute(inputs), expected)
 
 
-@pytest.mark.parametrize("name", [n for n in (*PRODUCTS, *FIRSTS) if "on_threads" in n])
+@some_of_each(3, "name", [n for n in (*PRODUCTS, *FIRSTS) if "on_threads" in n],
+              kind=lambda name: name.rpartition("_on_threads")[0])
 def test_on_threads(rng, name: str) -> None:
     inputs, expected = case(name, rng)
     for shuffles in (False, True):

@@ -190,7 +190,8 @@ def test_a_bomb_is_refused(name: str) -> None:
         convert(made(), "m")
 
 
-@pytest.mark.parametrize("name", ["range", "concat", "inferred", "calls", "recursion"])
+@pytest.mark.parametrize("name", ["inferred", "calls", *(
+    pytest.param(name, marks=pytest.mark.slow) for name in ("range", "concat", "recursion"))])
 def test_little_is_taken_before(name: str, tmp_path: Path) -> None:
     """In a process of its own, whose peak is measured, with the imports."""
     path = tmp_path / "m.onnx"

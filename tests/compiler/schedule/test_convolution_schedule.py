@@ -11,6 +11,7 @@ from compiler.schedule import Schedule
 from compiler.te import Axis, Var
 from compiler.tensorize import ANY, Immediate, Intrinsic, Operand
 from tests.compiler.ir.samples import assert_same_meaning, convolution
+from tests.support.slow_cases import each_once
 
 
 def place(out, rows=2, columns=2, depth=1, pad_at="ci_o") -> Schedule:
@@ -79,11 +80,11 @@ def tensorized(s: Schedule) -> Program:
     return s.program
 
 
-@pytest.mark.parametrize("kernel, stride, padding", [*product((1, 3), (1, 2), (0, 1))])
-@pytest.mark.parametrize("rows, columns, depth, pad_at", [
+@each_once("window, tiles", [*product((1, 3), (1, 2), (0, 1))], [
     (2, 2, 1, "ci_o"), (3, 2, 2, "ci_o"), (3, 3, 1, "out_ow_o"), (5, 1, 2, "out_ow_o"),
     (4, 3, 1, "ci_o")])
-def test_schedule_keeps_the_meaning(kernel, stride, padding, rows, columns, depth, pad_at):
+def test_schedule_keeps_the_meaning(window, tiles):
+    (kernel, stride, padding), (rows, columns, depth, pad_at) = window, tiles
     out = convolution(kernel=kernel, stride=stride, padding=padding)
     s = place(out, rows, columns, depth, pad_at)
     assert_same_meaning(lower([out], "conv"), s.program)

@@ -12,6 +12,7 @@ from compiler.tensorize import Immediate, Intrinsic, Operand
 from compiler.tensorize.cover import CoverStep, Uncovered, cover, leaf, name_of, plain_text
 from compiler.tensorize.normal import normal
 from compiler.tensorize.ranges import fits, limits, narrowed, widened
+from tests.support.effort import tries
 
 X, Y = (leaf(name, "int8", "res").astype("int32") for name in ("x", "y"))
 IMM = Immediate("lo", "int8", -128, 127)
@@ -128,7 +129,7 @@ def grown(rng: random.Random, depth: int, dtype: str) -> Expr:
     return te.Binary(kind, a, b)
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", range(tries(300)))
 def test_every_form_has_the_same_value_within_the_limits(seed: int) -> None:
     rng = random.Random(seed)
     expr = grown(rng, 3, rng.choice(["int8", "int32", "int64"])).astype("int32")

@@ -9,10 +9,11 @@ import pytest
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.llvm import Kernel
 from compiler.graph import Builder, Graph, TensorType, evaluate
+from tests.support.effort import tries
 from tests.support.float_graphs import assert_near, inputs_of, random_graph
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(tries(6)))
 def test_the_function_does_what_the_steps_do(seed: int) -> None:
     segment = CpuTarget().compile(random_graph(seed, 14))
     inputs = inputs_of(segment.graph)

@@ -10,12 +10,13 @@ from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.graph import Builder, Graph, TensorType, evaluate
 from compiler.graph.fusion import fuse, overwritable
 from compiler.ir import Alloc, For, Program, walk_stmts
+from tests.support.effort import tries
 from tests.support.float_graphs import assert_near, inputs_of, random_graph
 
 VECTORS = Vectors(16, 16)
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(tries(16)))
 def test_random_networks_fused_unfused_and_by_numpy(seed: int) -> None:
     graph = random_graph(seed)
     inputs = inputs_of(graph, seed)

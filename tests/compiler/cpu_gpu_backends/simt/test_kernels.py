@@ -1,12 +1,15 @@
 """Shipped schedules on devices: PoCL, the emulation of CUDA, NVRTC for what it takes."""
 
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from bench import gpu_resources
-from compiler.cpu_gpu_backends.gpu.nvrtc import nvrtc_version
+from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda, nvrtc_version
 from compiler.cpu_gpu_backends.simt.code import Code
 from compiler.cpu_gpu_backends.simt.generate import generate, generate_all
 from compiler.native import BuildError
@@ -14,7 +17,9 @@ from runtime.device import DeviceMissing
 from runtime.emulated import EmulatedDevice
 from runtime.kernels import compute
 from runtime.opencl import OpenClDevice
+from tests.support.effort import Effort
 from tests.support.gpu_cases import CASES, CUDA_CASES, DTYPES, GpuCase, random_inputs
+from tests.support.slow_cases import some_of_each
 
 
 def test_there_are_enough_combinations() -> None:
@@ -28,28 +33,33 @@ def codes(dialect: str, cases: tuple[GpuCase, ...]) -> dict[str, Code]:
     return dict(zip(map(str, cases), generate_all([case.program for case in cases], dialect)))
 
 
+def compiled(cases: tuple[GpuCase, ...]) -> tuple[GpuCase, ...]:
+    """Those that run: compiling the others' kernels takes as long as theirs."""
+    return cases[::3] if Effort.quick else cases
+
+
 @pytest.fixture(scope="module")
 def opencl():
     try:
         device = OpenClDevice()
     except DeviceMissing as error:
         pytest.skip(str(error))
-    return device, codes("opencl", CASES)
+    return device, codes("opencl", compiled(CASES))
 
 
 @pytest.fixture(scope="module")
 def cuda():
-    return EmulatedDevice(), codes("cuda", CASES + CUDA_CASES)
+    return EmulatedDevice(), codes("cuda", compiled(CASES + CUDA_CASES))
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@some_of_each(3, "case", CASES, kind=lambda case: "any")
 def test_opencl(opencl, rng: np.random.Generator, case: GpuCase) -> None:
     device, codes = opencl
     inputs = random_inputs(case.program, rng)
     case.check(inputs, compute(device, codes[str(case)], inputs))
 
 
-@pytest.mark.parametrize("case", CASES + CUDA_CASES, ids=str)
+@some_of_each(3, "case", CASES + CUDA_CASES, kind=lambda case: "any")
 def test_cuda_without_a_gpu(cuda, rng: np.random.Generator, case: GpuCase) -> None:
     device, codes = cuda
     inputs = random_inputs(case.program, rng)
@@ -66,27 +76,45 @@ def test_intrinsics_that_opencl_lacks_are_run_as_their_nests(rng: np.random.Gene
     case.check(inputs, compute(device, generate(case.program, "opencl"), inputs))
 
 
-@pytest.fixture(scope="module")
-def taken(cuda):
+def kernels() -> str:
+    """The text of all kernels; in the quick run, of those that run."""
+    cases = compiled(CASES + CUDA_CASES)
+    return codes("cuda", cases)[str(cases[0])].text
+
+
+def or_skip(compile_all: Callable[..., Any], *arguments: str) -> Any:
+    """What NVRTC makes of a text."""
     try:
-        return gpu_resources.resources(next(iter(cuda[1].values())).text)
+        return compile_all(*arguments)
     except BuildError as error:
         if "must be installed" not in str(error):
             raise
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize("arch", gpu_resources.ARCHITECTURES)
-def test_cuda_is_compiled_without_spills(cuda, taken, arch: str) -> None:
-    assert set(taken[arch]) == set(cuda[1])
-    for kernel, resources in taken[arch].items():
+@pytest.mark.parametrize("arch", [
+    one if one == gpu_resources.ARCHITECTURES[-1] else pytest.param(one, marks=pytest.mark.slow)
+    for one in gpu_resources.ARCHITECTURES])
+def test_cuda_is_compiled_without_spills(arch: str) -> None:
+    taken = or_skip(compile_cuda, kernels(), arch).resources
+    assert set(taken) == set(map(str, compiled(CASES + CUDA_CASES)))
+    for kernel, resources in taken.items():
         assert resources.spill_bytes == resources.local_bytes == 0, kernel
         assert 0 < resources.registers <= 128 and resources.shared_bytes <= 48 * 1024, kernel
 
 
-def test_what_kernels_take_is_on_the_page(taken) -> None:
-    page = (Path(__file__).parents[4] / "docs" / "gpu.md").read_text()
+PAGE = (Path(__file__).parents[4] / "docs" / "gpu.md").read_text()
+
+
+def test_every_kernel_is_on_the_page() -> None:
+    kinds = Counter(" ".join(str(case).split("_")[:2]) for case in CASES + CUDA_CASES)
+    assert [kind for kind, count in kinds.items() if f"| {kind} | {count} |" not in PAGE] == []
+
+
+@pytest.mark.slow
+def test_what_kernels_take_is_on_the_page() -> None:
+    taken = or_skip(gpu_resources.resources, kernels())
     version = nvrtc_version()
-    if f"NVRTC {version};" not in page:
+    if f"NVRTC {version};" not in PAGE:
         pytest.skip(f"docs/gpu.md is of another NVRTC than {version}, which may take more or less")
-    assert gpu_resources.table(taken, version) in page, "as python -m bench.gpu_resources prints it"
+    assert gpu_resources.table(taken, version) in PAGE, "as python -m bench.gpu_resources prints it"

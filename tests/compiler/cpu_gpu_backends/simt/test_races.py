@@ -9,6 +9,7 @@ from compiler.cpu_gpu_backends.simt.kernels import SimtProgram
 from compiler.cpu_gpu_backends.simt.lowering import lower
 from compiler.cpu_gpu_backends.simt.races import find_races, run_kernels
 from compiler.ir import Barrier, Seq, replace_stmt, walk_stmts
+from tests.support.effort import Effort
 from tests.support.gpu_cases import CASES, CUDA_CASES, random_inputs
 
 BY_NAME = {str(case): case for case in CASES + CUDA_CASES}
@@ -25,9 +26,11 @@ SMALL = ["relu_int8_3_7_5_4", "relu_float32_256_4", "transpose_float32_50_37",
 
 WARPS = [name for name in map(str, CUDA_CASES) if not name.endswith("_0")]
 PLANTED = [(name, mode) for name in SMALL for mode in MODES] + [(name, "cuda") for name in WARPS]
+FAST = [(name, [*MODES][place % 2]) for place, name in enumerate(SMALL)]
 
 
-@pytest.mark.parametrize(("name", "mode"), PLANTED)
+@pytest.mark.parametrize(("name", "mode"), [
+    pytest.param(*one, marks=() if one in FAST else pytest.mark.slow) for one in PLANTED])
 def test_no_shipped_schedule_has_a_race(rng, name: str, mode: str) -> None:
     case = BY_NAME[name]
     kernels = lower(case.program, **MODES[mode])
@@ -49,7 +52,7 @@ def without(kernels: SimtProgram) -> Iterator[SimtProgram]:
 def test_every_missing_barrier_is_found_and_no_barrier_is_idle(rng) -> None:
     """Which says both that the checker sees and that barriers stand only where they must."""
     planted = found = 0
-    for name, mode in PLANTED:
+    for name, mode in FAST if Effort.quick else PLANTED:
         case = BY_NAME[name]
         inputs = random_inputs(case.program, rng)
         for fewer in without(lower(case.program, **MODES[mode])):
