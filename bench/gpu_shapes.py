@@ -232,6 +232,7 @@ def main() -> int:
         print(f"{number + len(chosen)} of {args.count}", file=sys.stderr, flush=True)
     for name, count in sorted(kinds.items()):
         print(f"gpu_shapes_{name} {count}")
+    print(f"gpu_shapes_seed {args.seed}")
     print(f"gpu_shapes {args.count}")
     print(f"gpu_shapes_wrong {wrong}")
     print(f"gpu_shapes_spilled_bytes {spilled}")

@@ -1,7 +1,6 @@
 # amaranth: UnusedElaboratable=no
 """What Vivado gets, as far as it can be checked without Vivado."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -9,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from accel.sim.verilated import verilator_root
 from fpga.zynq import __main__ as command
 from fpga.zynq.export import export
 from tests.support.machines import TINY
+from tests.support.verilator_lint import assert_clean
 
 TCLSH = shutil.which("tclsh")
 needs_tcl = pytest.mark.skipif(TCLSH is None, reason="needs tclsh")
@@ -34,14 +33,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 def test_verilog_has_no_errors(folder):
-    """Verilator's lint: no error, no latch, no combinational loop."""
-    root = verilator_root()
-    lint = subprocess.run([root / "bin" / "verilator_bin", "--lint-only", "-Wno-fatal",
-                           "--top-module", "lockstep", folder / "lockstep.v"], text=True,
-                          env=os.environ | {"VERILATOR_ROOT": str(root)}, capture_output=True)
-    assert lint.returncode == 0, lint.stderr
-    for bad in ("%Error", "LATCH", "UNOPT", "MULTIDRIVEN"):
-        assert bad not in lint.stderr
+    assert_clean(folder / "lockstep.v", "lockstep")
 
 
 def test_ports_are_what_vivado_takes_for_interfaces(folder):

@@ -154,7 +154,9 @@ PRODUCTS = {
 
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_are_computed_in_tiles(name: str, rng) -> None:
-    """Of any size; with whole chunks of terms and without, and padded in shared memory."""
+    """Products of any size equal the reference, without races: in whole chunks of terms and others,
+    padded in shared memory, with blocks of few threads.
+    """
     program, _ = kernels(PRODUCTS[name])
     made = lower(program)
     assert len(made.kernels) == 1 and len(made.kernels[0].shared) == 2
