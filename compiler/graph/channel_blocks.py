@@ -120,13 +120,14 @@ class _Blocking:
             self._by_tiles(node, size, weight, vectors)
             return True
         packing = _PACKINGS[weight.dtype.name]
+        apart = group > 1 or attrs.get("dilations", (1, 1))[1] > 1
         if group == len(weight) and weight.shape[1] == 1 and group > 1:
             op, packed, source = packing.depthwise, blocks.packed_depthwise(weight), self._in(x)
             del attrs["group"]
         elif weight.shape[1] <= FEW and x not in self.blocked:
-            op, packed, source = packing.stem, packing.few(weight), x
+            op, packed, source = packing.stem, packing.few(weight, apart), x
         else:
-            op, packed, source = packing.plain, packing.many(weight), self._in(x)
+            op, packed, source = packing.plain, packing.many(weight, apart), self._in(x)
         constants = [self._constant(value, array) for value, array in zip(
             node.inputs[1:], [packed, *map(_vector, vectors)], strict=False)]
         self._define(node, op, [source, *constants], attrs, _outside(attrs))
@@ -180,7 +181,7 @@ class _Blocking:
         if vectors is None:
             return False
         constants = [self._constant(name, array) for name, array in zip(
-            node.inputs[1:], [packing.many(packed), *map(_vector, vectors)], strict=False)]
+            node.inputs[1:], [packing.many(packed, False), *map(_vector, vectors)], strict=False)]
         n, _, h, w = self.graph.values[node.inputs[0]].shape
         attrs = {**{name: number for name, number in attrs.items()
                     if name not in ("output_padding", "dilations", "group")},
@@ -316,18 +317,21 @@ class _Blocking:
 
 @dataclass(frozen=True, slots=True)
 class _Packing:
-    """The operators of a type, and the layouts of their weights."""
+    """The operators of a type, and the layouts of their weights, for windows whose neighbouring
+    pixels lie side by side in the image, all channels of each, or apart.
+    """
 
     plain: str
-    many: Callable[[np.ndarray], np.ndarray]
+    many: Callable[[np.ndarray, bool], np.ndarray]
     stem: str
-    few: Callable[[np.ndarray], np.ndarray]
+    few: Callable[[np.ndarray, bool], np.ndarray]
     depthwise: str
 
 
 _PACKINGS = {
-    "float32": _Packing("conv2d_blocks", blocks.packed_weight, "conv2d_into_blocks",
-                        blocks.packed_stem, "depthwise_blocks"),
+    "float32": _Packing("conv2d_blocks", lambda weight, _: blocks.packed_weight(weight),
+                        "conv2d_into_blocks", lambda weight, _: blocks.packed_stem(weight),
+                        "depthwise_blocks"),
     "int8": _Packing("qconv2d_blocks", grouped_inputs, "qconv2d_into_blocks", grouped_stem,
                      "qdepthwise_blocks")}
 

@@ -7,7 +7,7 @@ read as the byte ``x + 128`` and four inputs of a weight lie side by side. ``bia
     clamp(zp + rhe((sum((x + 128) * w) + bias) * scale), lo, hi)
 
 with a sum of int32 and one multiplication in float64. That is exact, and what `qconv2d` computes,
-where ``scale = mult / 2**shift`` and no sum of a channel can wrap (see `for_bytes`).
+where ``scale = mult / 2**shift``, at most 1, and no sum of a channel can wrap (see `for_bytes`).
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ from compiler.ops.channel_blocks import from_blocks, in_blocks, outputs_last
 from compiler.ops.convolutions import convolved_sums, is_pointwise
 from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator
 from compiler.ops.requantization import rescaled_array
-from compiler.ops.windows import image_axes, reach_of, windowed
+from compiler.ops.windows import image_axes, pixel_rows, reach_of, windowed
 from compiler.te import Expr, Tensor
 
 __all__ = ["GROUPED", "OFFSET", "OPERATORS", "for_bytes", "grouped_columns", "grouped_inputs",
@@ -40,28 +40,43 @@ OFFSET = 128
 def for_bytes(weight: Array, bias: Array, mult: Array,
               shift: Array) -> tuple[Array, Array] | None:
     """``bias`` int32 and ``scale`` float64 of each channel, the first dimension of the weight;
-    None where a sum may not fit int32.
+    None where a sum may not fit int32, with a zero point of 16 bits, or a scale is above 1.
     """
     rows = weight.reshape(len(weight), -1).astype(np.int64)
     total = bias.astype(np.int64) - OFFSET * rows.sum(axis=1)
     most = 255 * np.abs(rows).sum(axis=1) + np.abs(total)
-    if most.size and most.max() >= 2**31:
+    scale = np.ldexp(mult.astype(np.float64), -shift.astype(np.int64))
+    if most.size and (most.max() >= 2**31 - 2**15 or scale.max() > 1):
         return None
-    return total.astype(np.int32), np.ldexp(mult.astype(np.float64), -shift.astype(np.int64))
+    return total.astype(np.int32), scale
 
 
-def grouped_inputs(weight: Array) -> Array:
-    """[Co,Ci,kh,kw] as [Co/16,Ci/16,kh,kw,4,16,4], zeros where there are no channels."""
-    wide = _filled(weight, blocks_of(weight.shape[1]) * LANES)
-    cut = outputs_last(wide)                                    # [Co/16,Ci,kh,kw,16]
-    blocks, _, kh, kw, lanes = cut.shape
-    cut = cut.reshape(blocks, -1, LANES // GROUPED, GROUPED, kh, kw, lanes)
-    return np.ascontiguousarray(cut.transpose(0, 1, 4, 5, 2, 6, 3))
+def grouped_inputs(weight: Array, apart: bool) -> Array:
+    """[Co,Ci,kh,kw] as [Co/16,kh,1,kw*Ci/4,16,4], all inputs of a row of a window side by side, or
+    as [Co/16,kh,kw,Ci/4,16,4] where the pixels of a row are `apart`; zeros where there are no
+    channels.
+    """
+    return _window_last(_filled(weight, blocks_of(weight.shape[1]) * LANES), apart)
 
 
-def grouped_stem(weight: Array) -> Array:
-    """[Co,Ci,kh,kw] with at most four inputs as [Co/16,kh,kw,16,4]."""
-    return np.ascontiguousarray(outputs_last(_filled(weight, GROUPED)).transpose(0, 2, 3, 4, 1))
+def grouped_stem(weight: Array, apart: bool) -> Array:
+    """As `grouped_inputs`, of at most four inputs, which are filled up to four."""
+    return _window_last(_filled(weight, GROUPED), apart)
+
+
+def _window_last(weight: Array, apart: bool) -> Array:
+    cut = outputs_last(weight).transpose(0, 2, 3, 1, 4)         # [Co/16,kh,kw,Ci,16]
+    blocks, kh, kw, depth, lanes = cut.shape
+    taps, depth = (kw, depth) if apart else (1, kw * depth)
+    cut = cut.reshape(blocks, kh, taps, depth // GROUPED, GROUPED, lanes)
+    return np.ascontiguousarray(cut.swapaxes(-1, -2))
+
+
+def _weight_of(w: Array, channels: int) -> Array:
+    """The weight [Co,Ci,kh,kw] of `grouped_inputs`, or of `grouped_stem`."""
+    cut = np.moveaxis(w, -2, 1)                                 # [Co/16,16,kh,taps,K/4,4]
+    weight = cut.reshape(w.shape[0] * LANES, w.shape[1], -1, channels)
+    return weight.transpose(0, 3, 1, 2)
 
 
 def grouped_columns(weight: Array) -> Array:
@@ -86,44 +101,60 @@ def _raised(x: Expr) -> Expr:
 
 
 def _qconv2d_blocks(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
-    x, w, *parameters = inputs
+    x, w, *_ = inputs
     group = attrs.get("group", 1)
-    outputs, depth = w.shape[:2]
-    if len(x.shape) != 5 or len(w.shape) != 7 or x.shape[1] != depth * group or outputs % group:
+    if len(x.shape) != 5 or len(w.shape) != 6 or w.shape[0] % group or x.shape[1] % group or (
+            w.shape[3] * GROUPED % (x.shape[1] // group * LANES)):
         raise ValueError(f"weight must be of the {x.shape[1]} blocks of channels in {group} "
                          f"groups, not {w.shape}")
-    each, acc = outputs // group, f"{name}_acc"
-    window = _Window(attrs, x, w.shape[2:4], acc)
-    cb, q, t = (te.reduce_axis(extent, f"{acc}_{axis}") for axis, extent in
-                (("cb", depth), ("q", LANES // GROUPED), ("t", GROUPED)))
-
-    def products(n, b, h, v, c):
-        block = cb.var if group == 1 else b // each * depth + cb.var
-        pixel = window.pixel(n, block, h, v, GROUPED * q.var + t.var)
-        return te.sum(pixel * w[b, cb, *window.taps, q, c, t].astype("int32"),
-                      (cb, *window.axes, q, t))
-
-    return _requantized(attrs, te.compute(window.shape(outputs), products, acc), parameters, name)
+    images, blocks, *size, _ = x.shape
+    return _convolved(attrs, inputs, (images, blocks * LANES, *size), group, lambda n, c, h, v: x[
+        n, c // LANES, h, v, c % LANES], name)
 
 
 def _qconv2d_into_blocks(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
-    x, w, *parameters = inputs
-    if len(x.shape) != 4 or len(w.shape) != 5 or x.shape[1] > GROUPED:
+    x, w, *_ = inputs
+    if len(x.shape) != 4 or len(w.shape) != 6 or x.shape[1] > GROUPED:
         raise ValueError(f"image must be [N,Ci,H,W] with at most {GROUPED} channels, and weight "
-                         f"[Co/{LANES},kh,kw,{LANES},{GROUPED}], not {x.shape} and {w.shape}")
-    acc, channels = f"{name}_acc", x.shape[1]
-    images, _, rows, columns = x.shape
-    pixels = te.compute((images, 1, rows, columns, GROUPED), lambda n, b, h, v, t: te.select(
-        t < channels, x[n, t, h, v], 0) if channels < GROUPED else x[n, t, h, v], f"{acc}_pixels")
-    window = _Window(attrs, pixels, w.shape[1:3], acc)
-    t = te.reduce_axis(GROUPED, f"{acc}_t")
+                         f"[Co/{LANES},kh,taps,K/{GROUPED},{LANES},{GROUPED}], not {x.shape} and "
+                         f"{w.shape}")
+    images, channels, *size = x.shape
 
-    def products(n, b, h, v, c):
-        pixel = window.pixel(n, te.const(0, te.INDEX), h, v, t.var)
-        return te.sum(pixel * w[b, *window.taps, c, t].astype("int32"), (*window.axes, t))
+    def pixel(n, c, h, v):
+        return te.select(c < channels, x[n, c, h, v], 0) if channels < GROUPED else x[n, c, h, v]
 
-    return _requantized(attrs, te.compute(window.shape(w.shape[0]), products, acc), parameters,
-                        name)
+    return _convolved(attrs, inputs, (images, GROUPED, *size), 1, pixel, name)
+
+
+def _convolved(attrs: Attributes, inputs: Inputs, shape: Sequence[int], group: int,
+               pixel: Callable[..., Expr], name: str) -> Tensor:
+    """The convolution of the image [N,C,H,W] that ``pixel(n, c, h, w)`` gives, of which it makes
+    rows [N,H,W*C] as the windows see them, + 128.
+    """
+    _, w, *parameters = inputs
+    images, channels, *size = shape
+    outputs, kh, taps, steps = w.shape[:4]
+    depth, each, acc = channels // group, outputs // group, f"{name}_acc"
+    kernel = kh, taps * steps * GROUPED // depth
+    if taps not in (1, kernel[1]) or taps == 1 < kernel[1] and group > 1:
+        raise ValueError(f"weight must have one tap, or all, of a row, not {w.shape}")
+    strides, dilations = attrs["strides"], attrs.get("dilations", (1, 1))
+    (_, _, *windows), rows = pixel_rows(attrs, shape, kernel, attrs["pad_value"] + OFFSET, acc,
+                                        lambda *place: _raised(pixel(*place)))
+    y, v, k, t = (te.reduce_axis(extent, f"{acc}_{axis}") for axis, extent in
+                  (("kh", kh), ("kw", taps), ("k", steps), ("t", GROUPED)))
+
+    def products(n, b, h, column, c):
+        first = (column * strides[1] + v.var * dilations[1]) * channels
+        if group > 1:
+            first = first + b // each * depth
+        element = rows[n, h * strides[0] + y.var * dilations[0],
+                       first + (GROUPED * k.var + t.var)]
+        return te.sum(element.astype("int32") * w[b, y.var, v.var, k.var, c, t].astype("int32"),
+                      (y, v, k, t))
+
+    sums = te.compute((images, outputs, *windows, LANES), products, acc)
+    return _requantized(attrs, sums, parameters, name)
 
 
 def _qdepthwise_blocks(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
@@ -234,17 +265,22 @@ def _qproducts(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 def _requantized(attrs: Attributes, sums: Tensor, parameters: Inputs, name: str) -> Tensor:
     bias, scale = parameters
-    zp = attrs["zp"]
-    low, high = (float(attrs[bound] - zp) for bound in ("lo", "hi"))
+    zp, low, high = (attrs[name] for name in ("zp", "lo", "hi"))
 
     def element(*place):
         channel = (place[1], place[-1]) if len(sums.shape) == 5 and len(bias.shape) == 2 else (
             place[-1],)
-        value = (sums[place] + bias[channel]).astype("float64") * scale[channel]
-        value = te.minimum(te.select(value > low, value, low), high)        # a number, never NaN
-        return (te.rint(value).astype("int32") + zp).astype("int8")
+        value = (sums[place] + bias[channel]).astype("float64") * _share(scale[channel])
+        return te.clamp(te.rint(value).astype("int32") + zp, low, high).astype("int8")
 
     return te.compute(sums.shape, element, name)
+
+
+def _share(scale: Expr) -> Expr:
+    """The scale, which is from 0 to 1: said so that what it multiplies is seen to stay in 32 bits.
+    """
+    some = te.select(scale > 0.0, scale, te.const(0.0, "float64"))
+    return te.select(some < 1.0, some, te.const(1.0, "float64"))
 
 
 # Meanings
@@ -264,14 +300,12 @@ def _image_meaning(attrs, image: Array, weight: Array, bias: Array, scale: Array
 
 
 def _qconv2d_blocks_meaning(attrs, x: Array, w: Array, bias: Array, scale: Array) -> Array:
-    blocks, depth, kh, kw, *_ = w.shape
-    weight = w.transpose(0, 5, 1, 4, 6, 2, 3).reshape(blocks * LANES, depth * LANES, kh, kw)
-    return _image_meaning(attrs, from_blocks(x), weight, bias, scale)
+    depth = x.shape[1] * LANES // attrs.get("group", 1)
+    return _image_meaning(attrs, from_blocks(x), _weight_of(w, depth), bias, scale)
 
 
 def _qconv2d_into_blocks_meaning(attrs, x: Array, w: Array, bias: Array, scale: Array) -> Array:
-    weight = w.transpose(0, 3, 4, 1, 2).reshape(-1, GROUPED, *w.shape[1:3])[:, :x.shape[1]]
-    return _image_meaning(attrs, x, weight, bias, scale)
+    return _image_meaning(attrs, x, _weight_of(w, GROUPED)[:, :x.shape[1]], bias, scale)
 
 
 def _qdepthwise_blocks_meaning(attrs, x: Array, w: Array, bias: Array, scale: Array) -> Array:
@@ -305,7 +339,7 @@ def _qproducts_meaning(attrs, sums: Array, columns: Array) -> Array:
 
 _RESULT = "pad_value, zp, lo, hi"
 _WINDOWS = f"strides, pads (top, left, bottom, right), dilations (1), {_RESULT}"
-_CHANNELS = "bias int32 [Co/16,16], scale float64 [Co/16,16]"
+_CHANNELS = "bias int32 [Co/16,16], scale float64 [Co/16,16], from 0 to 1"
 
 
 def _operator(name: str, summary: str, inputs: str, attributes: str,
@@ -317,17 +351,18 @@ def _operator(name: str, summary: str, inputs: str, attributes: str,
 OPERATORS = (
     replace(_operator("qconv2d_blocks",
                       "convolution of int8 images in blocks of 16 channels, requantized",
-                      f"x [N,Ci/16,H,W,16], w [Co/16,Ci/group/16,kh,kw,4,16,4], {_CHANNELS}",
+                      f"x [N,Ci/16,H,W,16], w [Co/16,kh,taps,K/4,16,4], {_CHANNELS}",
                       f"{_WINDOWS}, group (1)", _qconv2d_blocks, _qconv2d_blocks_meaning),
             pixelwise=is_pointwise),
     _operator("qdepthwise_blocks", "convolution of each channel of such images by itself",
               f"x [N,C/16,H,W,16], w [C/16,kh,kw,16], {_CHANNELS}", _WINDOWS,
               _qdepthwise_blocks, _qdepthwise_blocks_meaning),
     _operator("qconv2d_into_blocks", "convolution of int8 images of few channels into such blocks",
-              f"x [N,Ci,H,W], w [Co/16,kh,kw,16,4] with zeros beyond Ci, {_CHANNELS}", _WINDOWS,
+              f"x [N,Ci,H,W], w [Co/16,kh,taps,K/4,16,4], {_CHANNELS}", _WINDOWS,
               _qconv2d_into_blocks, _qconv2d_into_blocks_meaning),
     _operator("qpacked_matmul", "product of int8 with columns in blocks of 16, requantized",
-              "x [...,K], w [N/16,K/4,16,4], bias int32 [N], scale float64 [N]", "zp, lo, hi",
+              "x [...,K], w [N/16,K/4,16,4], bias int32 [N], scale float64 [N], from 0 to 1",
+              "zp, lo, hi",
               _qpacked_matmul, _qpacked_matmul_meaning),
     _operator("grouped_matmul", "product of int8 + 128 with columns in blocks of 16, in int32",
               "x [...,M,K], w [...,N/16,K/4,16,4]", "", _grouped_matmul, _grouped_meaning),

@@ -17,8 +17,8 @@ from compiler.ops.rules import need
 from compiler.te import Axis, Expr, Tensor
 
 __all__ = ["MOST_STEPS", "check_dilations", "check_numbers", "check_steps", "check_windows",
-           "image_axes", "image_views", "image_windows", "kernel_axes", "pixel_of", "reach_of",
-           "views_of", "window_shape", "windowed", "windows_shape"]
+           "image_axes", "image_views", "image_windows", "kernel_axes", "pixel_of", "pixel_rows",
+           "reach_of", "views_of", "window_shape", "windowed", "windows_shape"]
 
 MOST_STEPS = (1 << 31) - 1
 """Kernels, strides, dilations and pads: places in memory are computed with them."""
@@ -79,12 +79,9 @@ def windowed(attrs: Attributes, x: Tensor, kernel: Sequence[int], value, name: s
     """
     images, channels, *size = x.shape[:4]
     within = x.shape[4:]
-    strides, (top, left, bottom, right) = attrs["strides"], attrs["pads"]
-    rows, columns = ((extent + before + after - window) // stride + 1
-                     for extent, before, after, window, stride
-                     in zip(size, (top, left), (bottom, right), kernel, strides, strict=True))
-    shape = (images, channels, rows, columns, *within)
-    height, width = (rows - 1) * strides[0] + kernel[0], (columns - 1) * strides[1] + kernel[1]
+    top, left, *_ = attrs["pads"]
+    counts, (height, width) = _seen(attrs, size, kernel)
+    shape = (images, channels, *counts, *within)
     if seen is None and not (top or left) and height <= size[0] and width <= size[1]:
         return shape, x
 
@@ -97,6 +94,35 @@ def windowed(attrs: Attributes, x: Tensor, kernel: Sequence[int], value, name: s
     whole = (images, channels, height, width, *within)
     return shape, te.compute(whole, (lambda n, c, h, w, lane: pixel(n, c, h, w, lane)) if within
                              else lambda n, c, h, w: pixel(n, c, h, w), f"{name}_padded")
+
+
+def pixel_rows(attrs: Attributes, shape: Sequence[int], kernel: Sequence[int], value, name: str,
+               seen: Callable[[Expr, Expr, Expr, Expr], Expr]) -> tuple[tuple[int, ...], Tensor]:
+    """Shape [N,C,H,W] of a result with the channels of an image of that `shape`, and the image as
+    windows see it, padded and as large as they reach, in rows [N,H,W*C]: all channels of a pixel
+    side by side. ``seen(n, c, h, w)`` is an element of the image.
+    """
+    images, channels, *size = shape
+    top, left, *_ = attrs["pads"]
+    counts, (height, width) = _seen(attrs, size, reach_of(attrs, kernel))
+
+    def element(n, h, place):
+        w, c = place // channels, place % channels
+        inside = _inside(h, top, height, size[0]) + _inside(w, left, width, size[1])
+        found = seen(n, c, h - top, w - left)
+        return te.select(te.all_of(*inside), found, value) if inside else found
+
+    return (images, channels, *counts), te.compute((images, height, width * channels), element,
+                                                   f"{name}_padded")
+
+
+def _seen(attrs: Attributes, size: Sequence[int],
+          reach: Sequence[int]) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Windows in a column and in a row, and the rows and columns that they see."""
+    strides = attrs["strides"]
+    rows, columns = window_shape(size, reach, strides, attrs["pads"])
+    return (rows, columns), ((rows - 1) * strides[0] + reach[0],
+                             (columns - 1) * strides[1] + reach[1])
 
 
 def _inside(index: Expr, before: int, reach: int, size: int) -> list[Expr]:

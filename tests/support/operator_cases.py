@@ -390,19 +390,20 @@ def _int8_window(*args, **attrs) -> dict:
 INT8_BLOCKS = [
     case for size, kernel, strides, pads in WINDOWS for case in (
         OperatorCase("qconv2d_blocks", _int8_window(strides, pads),
-                     (_int8(1, 2, *size, 16), _int8(3, 2, *kernel, 4, 16, 4), *_for_blocks(3, 99))),
+                     (_int8(1, 2, *size, 16), _int8(3, kernel[0], 1, 8 * kernel[1], 16, 4),
+                      *_for_blocks(3, 99))),
         OperatorCase("qdepthwise_blocks", _int8_window(strides, pads),
                      (_int8(2, 3, *size, 16), _int8(3, *kernel, 16), *_for_blocks(3, 9))),
         OperatorCase("qconv2d_into_blocks", _int8_window(strides, pads),
-                     (_int8(2, 3, *size), _int8(2, *kernel, 16, 4) * np.int8([1, 1, 1, 0]),
-                      *_for_blocks(2, 30))))
+                     (_int8(2, 3, *size), _int8(2, kernel[0], 1, kernel[1], 16, 4)
+                      * np.int8([1, 1, 1, 0]), *_for_blocks(2, 30))))
 ] + [
     OperatorCase("qconv2d_blocks", _int8_window((1, 2), (1, 0, 2, 1), dilations=(2, 1), group=2),
-                 (_int8(1, 2, 5, 6, 16), _int8(4, 1, 3, 2, 4, 16, 4), *_for_blocks(4, 99))),
+                 (_int8(1, 2, 5, 6, 16), _int8(4, 3, 2, 4, 16, 4), *_for_blocks(4, 99))),
     OperatorCase("qdepthwise_blocks", _int8_window((2, 1), (1, 2, 0, 1), dilations=(1, 2)),
                  (_int8(1, 2, 5, 6, 16), _int8(2, 3, 2, 16), *_for_blocks(2, 9))),
     OperatorCase("qconv2d_into_blocks", _int8_window((1, 1), (2, 2, 2, 2), dilations=(2, 2)),
-                 (_int8(1, 4, 5, 6), _int8(1, 3, 3, 16, 4), *_for_blocks(1, 30))),
+                 (_int8(1, 4, 5, 6), _int8(1, 3, 3, 1, 16, 4), *_for_blocks(1, 30))),
     *(OperatorCase("qpacked_matmul", CLAMP,
                    (_int8(*rows, depth), _int8(blocks, -(-depth // 4), 16, 4),
                     *(array.reshape(-1) for array in _for_blocks(blocks, depth))))

@@ -18,7 +18,8 @@ instruction adds the products of four inputs at once (`cpu.byte_groups`).
 from dataclasses import dataclass
 from math import prod
 
-from compiler.cpu_gpu_backends.cpu.byte_groups import add_groups, is_grouped, order_groups
+from compiler.cpu_gpu_backends.cpu.byte_groups import (add_groups, copy_pixels, is_grouped,
+                                                        order_groups)
 from compiler.cpu_gpu_backends.cpu.tiles import (Vectors, axes_of, copy_by_vectors, extents_of,
                                                  sum_apart, the_sum)
 from compiler.ir import Program, Update, free_variables, linear, reads
@@ -130,7 +131,10 @@ def _tiled(program: Program, update: Update, axes: list[Var], block: Var | None,
         _accumulate(s, total, reduced, tile)
     for copy in {read.buffer.name for read in reads(update)}:
         if copy not in {buffer.name for buffer in program.inputs}:
-            copy_by_vectors(s, copy, 1, vectors.lanes)
+            if lane:
+                copy_pixels(s, copy)
+            else:
+                copy_by_vectors(s, copy, 1, vectors.lanes)
     for loop in inside:
         s[out].unroll(loop)
     s[out].vectorize(own[-1])

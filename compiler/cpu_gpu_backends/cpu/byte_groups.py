@@ -6,19 +6,22 @@ lie side by side (`compiler.ops.quantized_blocks`).
     for q, b_i, w_i (unroll):                      acc[b_i, w_i, :] += dot(x[.., 4 q : 4 q + 4],
       for c, t:                            ->                              w[.., q, :, :])
         acc[b_i, w_i, c] += x[.., 4 q + t] * w[.., q, c, t]
+
+The image is read as a copy whose channels lie side by side (`compiler.ops.windows.pixel_rows`).
 """
 
 from compiler.cpu_gpu_backends.intrinsics.cpu import dot, dot_of_words
-from compiler.ir import Update, linear, loops, reads
+from compiler.ir import Store, Update, linear, loops, reads, walk_stmts
 from compiler.ops.blocks import LANES
 from compiler.schedule import Schedule, tensorize
-from compiler.te import Binary, Cast, Read, Var
+from compiler.te import INDEX, Binary, Cast, Const, Read, Var, walk
 from compiler.tensorize import Intrinsic
 
-__all__ = ["DOTS", "add_groups", "is_grouped", "order_groups",
+__all__ = ["DOTS", "add_groups", "copy_pixels", "is_grouped", "order_groups",
            "sums_bytes"]
 
 GROUP = 4
+NEAR = 1 << 14          # bytes of pixels that stay in the nearest cache
 DOTS: dict[tuple[int, bool], Intrinsic] = {
     **{(lanes, True): dot(1, LANES, GROUP, "uint8", lanes) for lanes in (16, 8)},
     **{(lanes, False): dot_of_words(1, LANES, GROUP, lanes) for lanes in (16, 8, 4)}}
@@ -47,16 +50,55 @@ def is_grouped(update: Update, lane: Var) -> bool:
 
 
 def order_groups(s: Schedule, total: str, update: Update, own: list[str]) -> None:
-    """The reduction outside of the tile `own`, lanes last, and its beginning before it. Groups of
-    the same pixel are unrolled. Windows are not: pixels that they share would not fit registers.
+    """The reduction outside of the tile `own`, lanes last, and its beginning before it. Some groups
+    of a window's row are unrolled. Windows are not: pixels that they share would not fit registers.
     """
     *steps, within = (var.name for var in update.axes)
-    s[total].reorder(*steps, *own, within)
-    together = [var.name for var in update.axes[:-1] if len(steps) > 1 and any(
-        dict(linear(read.indices[-1]).terms).get(var) == GROUP for read in reads(update))]
+    together: list[str] = []
+    if len(steps) > 1:
+        *pieces, inner = _cut(s, total, steps.pop())
+        steps, together = [*steps, *pieces], [inner]
+    s[total].reorder(*steps, *together, *own, within)
     for loop in (*together, *own[:-1]):
         s[total].unroll(loop)
     s[total].decompose_reduction(steps[0])
+
+
+def copy_pixels(s: Schedule, copy: str) -> None:
+    """Makes rows of pixels: of so many pixels that they stay in the nearest cache, a block of
+    channels after the other.
+    """
+    store = next(stmt for stmt in walk_stmts(s.program.body)
+                 if isinstance(stmt, Store) and stmt.buffer.name == copy)
+    *outer, place = (index.name for index in store.indices if isinstance(index, Var))
+    channels = next((int(node.b.value) for node in walk(store.value) if isinstance(node, Binary)
+                     and (node.op, node.a) == ("floordiv", Var(place, INDEX))
+                     and isinstance(node.b, Const)), _extent(s, place))    # else a row is a pixel
+    pixel, channel = s[copy].split(place, channels)
+    if channels > LANES:
+        block, channel = s[copy].split(channel, LANES)
+        near, count = [], _extent(s, pixel)
+        if count * channels > NEAR:
+            *near, pixel = s[copy].split(pixel, _divisor(count, max(1, NEAR // channels)))
+        s[copy].reorder(*outer, *near, block, pixel, channel)
+    s[copy].vectorize(channel)
+
+
+def _cut(s: Schedule, total: str, groups: str) -> tuple[str, ...]:
+    """The loops over groups, of which the last is unrolled: short rows, or pieces of a longer one.
+    """
+    extent = _extent(s, groups)
+    return (groups,) if extent <= 2 * GROUP else s[total].split(groups, _divisor(extent, GROUP))
+
+
+def _extent(s: Schedule, name: str) -> int:
+    extent = next(loop.extent for loop in loops(s.program.body) if loop.var.name == name)
+    assert isinstance(extent, int)
+    return extent
+
+
+def _divisor(number: int, most: int) -> int:
+    return max(n for n in range(1, most + 1) if number % n == 0)
 
 
 def add_groups(s: Schedule, lane: str, dot: Intrinsic) -> None:

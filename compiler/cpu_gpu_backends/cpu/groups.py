@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from compiler.cpu_gpu_backends.cpu.roundings import in_float64
+from compiler.cpu_gpu_backends.cpu.roundings import in_floats
 from compiler.cpu_gpu_backends.cpu.schedule import own_schedule, schedule
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.cpu_gpu_backends.groups import Recipe, unscheduled
@@ -20,7 +20,7 @@ def group_program(recipe: Recipe, vectors: Vectors, plan: str | None = None) -> 
     for meanwhile. Raises PlanRefused for a plan that the program does not allow.
     """
     try:
-        return _with_workspaces(schedule(in_float64(unscheduled(recipe)), vectors, plan))
+        return _with_workspaces(schedule(in_floats(unscheduled(recipe)), vectors, plan))
     except ValueError as error:
         if plan is None:
             raise
@@ -29,7 +29,7 @@ def group_program(recipe: Recipe, vectors: Vectors, plan: str | None = None) -> 
 
 def own_plan(recipe: Recipe, vectors: Vectors) -> str:
     """The plan that says our own choice."""
-    return own_schedule(in_float64(unscheduled(recipe)), vectors).text()
+    return own_schedule(in_floats(unscheduled(recipe)), vectors).text()
 
 
 def _with_workspaces(program: Program) -> Program:

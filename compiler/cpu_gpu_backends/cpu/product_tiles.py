@@ -27,7 +27,7 @@ from compiler.ops.blocks import LANES, blocks_of
 from compiler.schedule import Schedule
 from compiler.te import Read, Var
 
-__all__ = ["tile_products"]
+__all__ = ["packed_weight_of", "tile_products"]
 
 
 def tile_products(program: Program, vectors: Vectors) -> Schedule | None:
@@ -41,7 +41,7 @@ def tile_products(program: Program, vectors: Vectors) -> Schedule | None:
     update, axes = found
     if len(axes) < 2 or len(update.axes) != 1 + sums_bytes(update):
         return None
-    weight = next((read for read in reads(update) if _is_packed(read, axes[-1], update.axes)), None)
+    weight = packed_weight_of(update, axes[-1])
     if weight is None:
         return None
     rows, columns = (extents[axis] for axis in axes[-2:])
@@ -49,6 +49,11 @@ def tile_products(program: Program, vectors: Vectors) -> Schedule | None:
     if tile.blocks * LANES > columns:
         tile = best_tile(rows, 1, vectors, len(update.axes) == 2)
     return _tiled(program, update, weight, tile, vectors)
+
+
+def packed_weight_of(update: Update, column: Var) -> Read | None:
+    """The operand with columns in blocks."""
+    return next((read for read in reads(update) if _is_packed(read, column, update.axes)), None)
 
 
 def _is_packed(read: Read, column: Var, over: Sequence[Var]) -> bool:

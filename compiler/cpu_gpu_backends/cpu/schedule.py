@@ -1,17 +1,19 @@
 """The schedule of host kernels: tiles where there are, else an order that LLVM can make vectors of.
 """
 
+import re
 from collections.abc import Sequence
 
 from compiler.cpu_gpu_backends.cpu.block_tiles import tile_blocks
 from compiler.cpu_gpu_backends.cpu.byte_groups import DOTS
+from compiler.cpu_gpu_backends.cpu.byte_tiles import tile_bytes
 from compiler.cpu_gpu_backends.cpu.product_tiles import tile_products
 from compiler.cpu_gpu_backends.cpu.row_stages import along_rows, stages_by_rows
 from compiler.cpu_gpu_backends.cpu.sums import ordered_sums
 from compiler.cpu_gpu_backends.cpu.threads import share_out
 from compiler.cpu_gpu_backends.cpu.tiles import SHORTEST_ROW, Vectors, tile_sums
 from compiler.cpu_gpu_backends.cpu.winograd import tile_winograd
-from compiler.cpu_gpu_backends.intrinsics.cpu import TRANSPOSES
+from compiler.cpu_gpu_backends.intrinsics.cpu import TRANSPOSES, byte_tiles_named
 from compiler.ir import For, Program, Store, Update, Write, path_to, reads, walk_stmts
 from compiler.schedule import (Schedule, ScheduleError, peel, reorder, split, tensorize)
 from compiler.te import Expr, Read, Var, is_integer, walk
@@ -34,7 +36,8 @@ def schedule(program: Program, vectors: Vectors, plan: str | None = None) -> Pro
         return ordered_sums(own_schedule(program, vectors).program)
     if "reassociate" in plan:
         raise ValueError("steps must leave the order in which terms are added: no reassociate")
-    return ordered_sums(Schedule.replay(program, plan, INTRINSICS).program)
+    named = filter(None, map(byte_tiles_named, re.findall(r"byte_\w+", plan)))
+    return ordered_sums(Schedule.replay(program, plan, (*INTRINSICS, *named)).program)
 
 
 def own_schedule(program: Program, vectors: Vectors) -> Schedule:
@@ -44,9 +47,9 @@ def own_schedule(program: Program, vectors: Vectors) -> Schedule:
     elif all(not isinstance(s, Write) or isinstance(s, Store) for s in walk_stmts(program.body)):
         chosen = map_by_vectors(program, vectors)
     else:
-        chosen = (stages_by_rows(program, vectors) or tile_blocks(program, vectors)
-                  or tile_products(program, vectors) or tile_sums(program, vectors)
-                  or walk_rows(program))
+        chosen = (stages_by_rows(program, vectors) or tile_bytes(program, vectors)
+                  or tile_blocks(program, vectors) or tile_products(program, vectors)
+                  or tile_sums(program, vectors) or walk_rows(program))
     return share_out(chosen, vectors.threads)
 
 

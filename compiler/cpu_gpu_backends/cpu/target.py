@@ -9,6 +9,7 @@ from compiler.cpu_gpu_backends.cpu.segment import Arenas, GroupCode, HostSegment
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.cpu_gpu_backends.groups import Recipe, recipe_of
 from compiler.cpu_gpu_backends.llvm import Kernel, build, host
+from compiler.cpu_gpu_backends.llvm.amx import grants_tiles
 from compiler.graph.channel_blocks import with_channel_blocks
 from compiler.graph.fusion import Group, Groups, fuse, separate
 from compiler.graph.graph import Graph, Node
@@ -119,9 +120,10 @@ def _kernel(recipe: Recipe, plan: str | None, threads: int) -> Kernel:
 
 
 def _vectors(threads: int) -> Vectors:
-    """The vectors of this processor: AVX-512, AVX2, else what every processor has."""
+    """The vectors of this processor: AVX-512, AVX2, else what every processor has; and tiles."""
     if host().has("avx512f"):
-        return Vectors(16, 16, host().has("avx512vnni"), threads)
+        return Vectors(16, 16, host().has("avx512vnni"), threads,
+                       host().has("avx512vnni", "amx-int8", "amx-tile") and grants_tiles())
     if host().has("avx2"):
         return Vectors(8, 14, host().has("avxvnni"), threads)
     return Vectors(4, 8, threads=threads)

@@ -37,13 +37,15 @@ REUSE = 16              # times that an element is read which pay for copying it
 @dataclass(frozen=True, slots=True)
 class Vectors:
     """Float32 lanes of a vector register, how many registers hold a tile of a result, whether there
-    is an instruction for sums of products of bytes, and the threads that share a kernel.
+    is an instruction for sums of products of bytes, the threads that share a kernel, and whether
+    there are registers for tiles of bytes.
     """
 
     lanes: int
     registers: int
     sums_bytes: bool = False
     threads: int = 1
+    tiles: bool = False
 
     @property
     def dot(self) -> Intrinsic:

@@ -1,17 +1,18 @@
 """Expressions: values and the addresses of elements."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from compiler.ir import free_variables, is_index, linear, offset
 from compiler.te import (COMPARISONS, INDEX, Binary, Buffer, Call, Cast, Const, Expr, Field, Read,
-                         Select, Var, bits, is_float, is_integer, is_record, numpy_dtype, walk)
+                         Select, Var, bits, children, is_float, is_integer, is_record, numpy_dtype,
+                         rint, walk)
 
-from .floats import cast, float_binary, float_call, float_compare
+from .float_ranges import ANY, float_range, limits
+from .floats import cast, float_binary, float_call, float_compare, rounded
 from .integers import integer_abs, integer_binary, integer_compare
-from .float_ranges import float_range
 from .lanes import Lanes
 from .writer import LlvmType, LlvmValue, Writer, constant, memory_type
 
@@ -64,6 +65,9 @@ class Expressions:
                 return self.binary(op, self.value(a), self.value(b))
             case Call(function, args):
                 return self._call(function, *map(self.value, args))
+            case Cast(Call("rint", (value,)), "int32") if self._holds_rounded(value):
+                inner = self.value(value)
+                return LlvmValue(rounded(self.w, inner.kind, inner.text), inner.kind.of("int32"))
             case Cast(value, dtype):
                 inner = self.value(value)
                 text = cast(self.w, inner.kind, dtype, inner.text, float_range(value))
@@ -113,13 +117,20 @@ class Expressions:
             return LlvmValue(float_call(self.w, function, kind, *texts), kind)
         return LlvmValue(integer_abs(self.w, a.kind, a.text), a.kind)  # the only one of integers
 
-    # Choices: a side that reads memory runs only where it is chosen.
+    def _holds_rounded(self, value: Expr) -> bool:
+        """Whether it is a vector of float64 that rounds to integers of 32 bits."""
+        found = float_range(rint(value)) if value.dtype == "float64" else ANY
+        return bool(self._lanes_of(value)) and not found.nan and found.within(limits("int32"))
+
+    # Choices: a side that reads memory runs only where it is chosen, unless the condition reads the
+    # same in any case.
 
     def _select(self, expr: Select) -> LlvmValue:
         condition, sides = self.value(expr.condition), (expr.a, expr.b)
         if condition.text in ("true", "false"):         # of numbers of loops that are written out
             return self.value(sides[condition.text == "false"])
-        if not any(isinstance(n, Read) for side in sides for n in walk(side)):
+        known = set(_reads_always(expr.condition))
+        if all(n in known for side in sides for n in walk(side) if isinstance(n, Read)):
             return self._chosen(condition, self.value(expr.a), self.value(expr.b))
         if not condition.kind.lanes:
             return self._branched(condition.text, expr)
@@ -331,6 +342,14 @@ class Expressions:
         if member.name == "bool":
             value = self.w.op(f"trunc i8 {value} to i1")
         return LlvmValue(value, LlvmType(member.name))
+
+
+def _reads_always(expr: Expr) -> Iterator[Read]:
+    """What is read whichever sides of choices inside are taken."""
+    if isinstance(expr, Read):
+        yield expr
+    for child in (expr.condition,) if isinstance(expr, Select) else children(expr):
+        yield from _reads_always(child)
 
 
 def _step(where: Expr, var: Var) -> int | None:

@@ -8,6 +8,7 @@ from math import ceil, floor, inf, isfinite, isnan
 
 import numpy as np
 
+from compiler.tensorize import ranges
 from compiler.te import Binary, Call, Cast, Const, Expr, Select, is_float, is_integer, numpy_dtype
 
 __all__ = ["ANY", "FloatRange", "float_range", "limits"]
@@ -43,7 +44,8 @@ def float_range(expr: Expr) -> FloatRange:
         case Const(value) if is_float(expr.dtype):
             return ANY if isnan(value) else FloatRange(value, value, nan=False)
         case Cast(value) if is_integer(value.dtype) and is_float(expr.dtype):
-            return limits(value.dtype) if expr.dtype == "float64" else ANY
+            low, high = ranges.limits(value)
+            return _in_type(FloatRange(low, high, nan=False), expr.dtype)
         case Call("rint" | "floor" | "ceil" as function, (value,)):
             found, rounded = float_range(value), _ROUNDED[function]
             low, high = (bound if bound in (inf, -inf) else float(rounded(bound))
@@ -55,8 +57,8 @@ def float_range(expr: Expr) -> FloatRange:
         case Binary("max", a, b):
             a, b = float_range(a), float_range(b)
             return FloatRange(max(a.low, b.low), max(a.high, b.high), a.nan or b.nan)
-        case Binary("add" | "sub" | "mul" as op, a, b) if expr.dtype == "float64":
-            return _of_binary(op, float_range(a), float_range(b))
+        case Binary("add" | "sub" | "mul" as op, a, b):
+            return _in_type(_of_binary(op, float_range(a), float_range(b)), expr.dtype)
         case Select(Binary("gt" | "ge", x, bound), value, other) if x == value and bound == other:
             found, least = float_range(x), float_range(bound)     # NaN is not greater: other
             return FloatRange(max(found.low, least.low), max(found.high, least.high), least.nan)
@@ -76,3 +78,17 @@ def _of_binary(op: str, a: FloatRange, b: FloatRange) -> FloatRange:
     ends = [x + y if op == "add" else x - y if op == "sub" else x * y
             for x in (a.low, a.high) for y in (b.low, b.high)]
     return FloatRange(min(ends), max(ends), nan=False)
+
+
+def _in_type(found: FloatRange, dtype: str) -> FloatRange:
+    """What is rounded to the type. Ends that it does not hold move outwards."""
+    if dtype == "float64" or found == ANY:
+        return found
+    if dtype != "float32" or max(-found.low, found.high) > np.finfo(np.float32).max:
+        return ANY
+    return FloatRange(_outside(found.low, -inf), _outside(found.high, inf), found.nan)
+
+
+def _outside(end: float, beyond: float) -> float:
+    near = np.float32(end)
+    return float(near if near == end else np.nextafter(near, np.float32(beyond)))

@@ -19,7 +19,7 @@ from .functions import FUNCTIONS, function
 from .float_ranges import ANY, FloatRange, limits
 from .writer import LlvmType, Writer
 
-__all__ = ["cast", "float_binary", "float_call", "float_compare"]
+__all__ = ["cast", "float_binary", "float_call", "float_compare", "rounded"]
 
 _PLAIN = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _COMPARISONS = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
@@ -54,6 +54,18 @@ def float_call(w: Writer, name: str, kind: LlvmType, *args: str) -> str:
     if name == "tf32":
         return _tf32(w, kind, *args)
     return _intrinsic(w, _INTRINSICS[name], kind, *args)
+
+
+def rounded(w: Writer, kind: LlvmType, a: str) -> str:
+    """A vector of float64 as integers of 32 bits that hold it, rounded half to even: the last bits
+    of its sum with a number whose last bit is one.
+    """
+    total = w.op(f"fadd {kind} {a}, {kind.const(1.5 * 2.0**52)}")
+    halves = f"<{2 * kind.lanes} x i32>"
+    pairs = w.op(f"bitcast {kind} {total} to {halves}")
+    places = ", ".join(f"i32 {2 * lane}" for lane in range(kind.lanes))
+    return w.op(f"shufflevector {halves} {pairs}, {halves} poison, <{kind.lanes} x i32> "
+                f"<{places}>")
 
 
 def _calculated(w: Writer, kind: LlvmType, *args: str) -> tuple[Any, ...]:

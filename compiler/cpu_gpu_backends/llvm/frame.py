@@ -1,6 +1,8 @@
 """The frame around the statements of a function: local buffers, preparations, ways out."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from .amx import begin_amx, end_amx
 from .writer import Writer
@@ -9,7 +11,8 @@ __all__ = ["OUT_OF_MEMORY", "PREPARATIONS", "FunctionFrame"]
 
 OUT_OF_MEMORY = 1
 """The status of a function that cannot allocate its local buffers; 0 is success."""
-PREPARATIONS = {"amx": (begin_amx, end_amx)}
+PREPARATIONS: dict[str, tuple[Callable[[Writer, Any], str], Callable[[Writer], None]]] = {
+    "amx": (begin_amx, end_amx)}
 """Set-up that instructions need before a function's statements, and its undoing, by name."""
 
 
@@ -18,15 +21,19 @@ class FunctionFrame:
     """Wraps the statements in `w` into a function, with what they need before and after them.
 
     allocated : pointers to local buffers on the heap, which the function frees
-    prepared  : names of `PREPARATIONS`
+    prepared  : names of `PREPARATIONS` and what each is told
     leaves    : whether statements may end the function early, at the label ``leave`` with the
                 reason in ``%status``
     """
 
     w: Writer
     allocated: list[str] = field(default_factory=list)
-    prepared: set[str] = field(default_factory=set)
+    prepared: dict[str, object] = field(default_factory=dict)
     leaves: bool = False
+
+    def prepare(self, name: str, told: object) -> bool:
+        """Whether the function is prepared like this, as it is for all statements or none."""
+        return self.prepared.setdefault(name, told) == told
 
     def text(self, head: str) -> str:
         """The text of the function, which runs no statement unless all local buffers are allocated.
@@ -49,7 +56,7 @@ class FunctionFrame:
         """
         w = Writer(self.w.module)
         for name in sorted(self.prepared):
-            status = PREPARATIONS[name][0](w)
+            status = PREPARATIONS[name][0](w, self.prepared[name])
             fine, refused = w.name(name), w.name(f"no.{name}")
             w.branch(w.op(f"icmp eq i32 {status}, 0"), fine, refused)
             w.label(refused)

@@ -342,7 +342,7 @@ class Statements:
                                    tile.buffer.pitches[len(tile.indices) - rank:],
                                    tile.buffer.dtype)
         return IntrinsicCall(self.w, self.function.machine, self.function.contract, tiles,
-                             self._begins(binding), self.frame.prepared.add)
+                             self._begins(binding), self.frame.prepare)
 
     def _begins(self, binding: Binding) -> str:
         if not binding.begins:

@@ -36,7 +36,8 @@ class IntrinsicCall:
     contract : whether products may be fused with sums.
     tiles : by name of the operand, the destination among them.
     begins : whether the reduction begins here, as an ``i1``; ``true`` and ``false`` are literal.
-    prepare : ``prepare(name)``: see `frame.PREPARATIONS`.
+    prepare : ``prepare(name, told)``: see `frame.PREPARATIONS`; False where the function is
+        prepared otherwise already.
     """
 
     w: Writer
@@ -44,7 +45,7 @@ class IntrinsicCall:
     contract: bool
     tiles: Mapping[str, Tile]
     begins: str
-    prepare: Callable[[str], None]
+    prepare: Callable[[str, object], bool]
 
     def at(self, name: str, *indices: int | str) -> str:
         """Pointer to an element of a tile; texts among the indices are values of type ``i64``."""

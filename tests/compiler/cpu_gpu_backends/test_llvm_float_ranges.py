@@ -5,7 +5,7 @@ import pytest
 
 from compiler import te
 from compiler.cpu_gpu_backends.llvm import build
-from compiler.cpu_gpu_backends.llvm.float_ranges import FloatRange, float_range
+from compiler.cpu_gpu_backends.llvm.float_ranges import FloatRange, float_range, limits
 from compiler.schedule import Schedule
 
 INF = float("inf")
@@ -39,7 +39,18 @@ def test_what_an_expression_tells(expr, low: float, high: float, nan: bool) -> N
 
 def test_a_type_that_rounds_holds_no_more_than_itself() -> None:
     n = te.placeholder((16,), "int64", "n")
-    assert float_range(n[I].astype("float32")) == FloatRange()       # 2**63 - 1 rounds up
+    found = float_range(n[I].astype("float32"))
+    assert (found.low, found.high) == (-2.0**63, 2.0**63)           # 2**63 - 1 rounds up
+    assert not found.within(limits("int64"))
+
+
+def test_float32_rounds_ends_outwards() -> None:
+    near = te.clamp(k[I].astype("float32"), 0.0, 3.0) * te.const(0.1, "float32")
+    found = float_range(near)
+    assert found.low <= 0.0
+    assert found.high >= float(np.float32(3) * np.float32(0.1))
+    assert not found.nan
+    assert float_range(k[I].astype("float16")) == FloatRange()
 
 
 NUMBERS = np.array([np.nan, INF, -INF, -0.0, 0.5, 1.5, 2.5, -0.5, -1.5, 126.5, 127.5, 200.0,

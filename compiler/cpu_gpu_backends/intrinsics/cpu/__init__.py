@@ -14,5 +14,6 @@ are fused with sums only in kernels that are built with ``contract``.
 """
 
 from .amx import amx, amx_bf16
+from .byte_tiles import ByteRows, ByteWindows, byte_tiles_named, step_of
 from .transposes import TRANSPOSES, transpose
 from .vectors import dot, dot_of_words, fp32

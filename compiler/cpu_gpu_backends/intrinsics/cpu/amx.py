@@ -10,6 +10,7 @@ the product runs along its depth, 64 bytes a step::
 
 from collections.abc import Callable
 
+from compiler.cpu_gpu_backends.llvm.amx import WHOLE
 from compiler.cpu_gpu_backends.llvm.tiles import IntrinsicCall
 from compiler.cpu_gpu_backends.llvm.writer import LlvmType
 from compiler.te import bits, is_signed
@@ -79,7 +80,8 @@ def _rule(rows: int, columns: int, steps: int, product: str) -> Callable[[Intrin
                 or call.tiles["b"].pitches[1:] != (4 // size, 1)
                 or call.tiles["dst"].dtype == "float32" and not call.contract):
             return False
-        call.prepare("amx")
+        if not call.prepare("amx", WHOLE):
+            return False
         _begin(call, number)
 
         def step(k: str, _: list[str]) -> list[str]:

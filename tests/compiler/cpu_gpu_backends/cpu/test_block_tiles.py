@@ -105,10 +105,10 @@ def byte_arrays(*shapes: tuple[int, ...], extreme: bool = False) -> list[np.ndar
 
 
 BYTE_CASES = [
-    ("qconv2d_blocks", {**SAME, **QUANTIZED}, (1, 2, 3, 13, 16), (3, 2, 3, 3, 4, 16, 4)),
+    ("qconv2d_blocks", {**SAME, **QUANTIZED}, (1, 2, 3, 13, 16), (3, 3, 1, 24, 16, 4)),
     ("qconv2d_blocks", {**PLAIN, **QUANTIZED, "strides": (2, 2)}, (1, 2, 3, 5, 16),
-     (4, 2, 1, 1, 4, 16, 4)),
-    ("qconv2d_into_blocks", {**SAME, **QUANTIZED}, (1, 4, 3, 7), (2, 3, 3, 16, 4)),
+     (4, 1, 1, 8, 16, 4)),
+    ("qconv2d_into_blocks", {**SAME, **QUANTIZED}, (1, 4, 3, 7), (2, 3, 1, 3, 16, 4)),
     ("qpacked_matmul", QUANTIZED, (17, 10), (6, 3, 16, 4))]
 
 
@@ -157,7 +157,7 @@ def spelled() -> str:
 
 def test_the_instruction_for_bytes_on_any_processor() -> None:
     """The kernel as it is for AVX-512 VNNI, with that instruction spelled out."""
-    op, attrs, x, w = "qconv2d_blocks", BYTE_CASES[0][1], (1, 2, 2, 5, 16), (1, 2, 3, 3, 4, 16, 4)
+    op, attrs, x, w = "qconv2d_blocks", BYTE_CASES[0][1], (1, 2, 2, 5, 16), (1, 3, 1, 24, 16, 4)
     made = program(op, attrs, x, w, (1, 16), (1, 16), vectors=Vectors(16, 16, True), dtypes=BYTES)
     with_vnni = replace(host(), features=(*host().features, "avx512vnni"))
     text = emit(made, with_vnni, False, ())

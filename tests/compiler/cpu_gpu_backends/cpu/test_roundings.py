@@ -1,4 +1,4 @@
-"""Requantization in float64 gives the integers it stands for, or does not take place."""
+"""Requantization in floats gives the integers it stands for, or does not take place."""
 
 from functools import partial
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compiler import te
-from compiler.cpu_gpu_backends.cpu.roundings import in_float64
+from compiler.cpu_gpu_backends.cpu.roundings import in_floats
 from compiler.ir import interpret, lower
 from compiler.ops.arithmetic import add_scaled, requantize
 
@@ -15,7 +15,7 @@ EDGES = [-2**31, 2**31 - 1, -1, 0, 1, 2, 3, 5, 6, -2, -6, 2**30, -2**30 + 1, 983
 
 def both(element, count: int) -> tuple:
     program = lower([te.compute((count,), element, "y")], "f")
-    return program, in_float64(program)
+    return program, in_floats(program)
 
 
 @pytest.mark.parametrize("bits_to_drop", [0, 1, 16, 47, 63])
@@ -44,11 +44,28 @@ def test_scaled_sums_of_all_bytes() -> None:
         left, right = a[i].astype("int32"), b[i].astype("int32")
         return add_scaled(left, right, 32768, 65535, c, 16, -3, -128, 127).astype("int8")
 
-    for c in (-2**31, 32768, 2**31 - 1):        # halves at 32768
-        plain, floats = both(partial(scaled, c), 1 << 16)
-        assert "float64" in str(floats)
+    for c, dtype in ((-2**31, "float64"), (32768, "float32"), (2**24, "float32"),
+                     (-2**24, "float32"), (2**24 + 1, "float64"), (2**31 - 1, "float64")):
+        plain, floats = both(partial(scaled, c), 1 << 16)       # halves at 32768
+        assert dtype in str(floats)
+        assert ("float32" in str(floats)) == (dtype == "float32")
         np.testing.assert_array_equal(interpret(floats, inputs)["y"],
                                       interpret(plain, inputs)["y"])
+
+
+@pytest.mark.parametrize(("amount", "dtype"), [(15, "float32"), (16, "float32"), (17, "float64")])
+def test_what_is_rounded_in_float32_lies_beyond_the_bounds(amount: int, dtype: str) -> None:
+    """A product of 31 bits, of which the bounds keep the 24 that float32 has."""
+    x = np.arange(-2**15, 2**15).astype(np.int16)
+    given = te.placeholder(x.shape, "int16", "x")
+
+    def product(i):
+        total = given[i].astype("int64") * te.const(61111, "uint16").astype("int64")
+        return te.clamp(te.rshift_rne(total, amount), -255, 255).astype("int16")
+
+    plain, floats = both(product, len(x))
+    assert dtype in str(floats)
+    np.testing.assert_array_equal(interpret(floats, {"x": x})["y"], interpret(plain, {"x": x})["y"])
 
 
 def test_more_than_53_bits_stay_integers() -> None:
@@ -57,7 +74,7 @@ def test_more_than_53_bits_stay_integers() -> None:
         return x[i].astype("int32").astype("int64")
 
     for element in (lambda i: te.clamp(te.rshift_rne(x[i] * 3, 5), -128, 127),
-                    lambda i: te.clamp(te.rshift_rne(word(i) * word(i), 5), -128, 127),
+                    lambda i: te.clamp(te.rshift_rne(word(i) * word(i) + 1, 5), -128, 127),
                     lambda i: te.clamp(te.rshift_rne(x[i].astype("int32").astype("int64") << 30, 5),
                                        -128, 127),
                     lambda i: te.clamp(te.rshift_rne(x[i].astype("int32").astype("int64"),
