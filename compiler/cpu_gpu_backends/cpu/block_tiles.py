@@ -136,7 +136,9 @@ def _tiled(program: Program, update: Update, axes: list[Var], block: Var | None,
         order_groups(s, total, update, summed)
     else:
         _accumulate(s, total, reduced, tile, None if block is None else places[block])
-    for copy in {read.buffer for read in reads(update)} - {*program.inputs}:
+    for copy in dict.fromkeys(read.buffer for read in reads(update)):
+        if copy in program.inputs:
+            continue
         if (whole := _whole(program, update, copy, axes, vectors.threads)) is not None:
             s[copy.name].compute_at(own[places[whole]])
         copy_by_vectors(s, copy.name, 1, vectors.lanes)
