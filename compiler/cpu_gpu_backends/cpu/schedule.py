@@ -7,6 +7,7 @@ from compiler.cpu_gpu_backends.cpu.block_tiles import tile_blocks
 from compiler.cpu_gpu_backends.cpu.byte_groups import DOTS
 from compiler.cpu_gpu_backends.cpu.product_tiles import tile_products
 from compiler.cpu_gpu_backends.cpu.row_stages import along_rows, stages_by_rows
+from compiler.cpu_gpu_backends.cpu.streams import read_ahead
 from compiler.cpu_gpu_backends.cpu.sums import ordered_sums
 from compiler.cpu_gpu_backends.cpu.threads import share_out
 from compiler.cpu_gpu_backends.cpu.tiles import SHORTEST_ROW, Vectors, tile_sums
@@ -31,10 +32,10 @@ def schedule(program: Program, vectors: Vectors, plan: str | None = None) -> Pro
     added in the order that `cpu.sums` gives. Raises ValueError for a plan that is not legal.
     """
     if plan is None:
-        return ordered_sums(own_schedule(program, vectors).program)
+        return read_ahead(ordered_sums(own_schedule(program, vectors).program), vectors)
     if "reassociate" in plan:
         raise ValueError("steps must leave the order in which terms are added: no reassociate")
-    return ordered_sums(Schedule.replay(program, plan, INTRINSICS).program)
+    return read_ahead(ordered_sums(Schedule.replay(program, plan, INTRINSICS).program), vectors)
 
 
 def own_schedule(program: Program, vectors: Vectors) -> Schedule:

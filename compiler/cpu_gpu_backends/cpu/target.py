@@ -125,7 +125,7 @@ def _vectors(threads: int) -> Vectors:
     """The vectors of this processor: AVX-512, AVX2, else what every processor has."""
     if host().has("avx512f"):
         # A product for every load leaves no time for the lines that come into the nearest cache.
-        costs = TileCosts(3, 1.2, 32) if host().cpu in TWO_PRODUCTS else TileCosts()
+        costs = TileCosts(3, 1.2, 32, 2048) if host().cpu in TWO_PRODUCTS else TileCosts()
         return Vectors(16, 16, host().has("avx512vnni"), threads, costs)
     if host().has("avx2"):
         return Vectors(8, 14, host().has("avxvnni"), threads)

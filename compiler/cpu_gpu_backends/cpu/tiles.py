@@ -39,12 +39,13 @@ REUSE = 16              # times that an element is read which pay for copying it
 class TileCosts:
     """What a step of a tile of float32 sums waits for, in products of vectors: a vector of weights
     from an outer cache, and a pixel from the nearest one. `registers` hold a tile and what it reads
-    where these are not those of all results.
+    where these are not those of all results. Weights are fetched so many bytes `ahead`.
     """
 
     weight: float = 4
     pixel: float = 0.5
     registers: int = 0
+    ahead: int = 0
 
 
 @dataclass(frozen=True, slots=True)
