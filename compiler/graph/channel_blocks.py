@@ -128,10 +128,19 @@ class _Blocking:
             op, packed, source = packing.stem, packing.few(weight, apart), x
         else:
             op, packed, source = packing.plain, packing.many(weight, apart), self._in(x)
+            if weight.dtype == np.float32 and _skips(attrs, weight.shape):
+                source = self._kept(source, attrs)
+                attrs["strides"] = (1, 1)
         constants = [self._constant(value, array) for value, array in zip(
             node.inputs[1:], [packed, *map(_vector, vectors)], strict=False)]
         self._define(node, op, [source, *constants], attrs, _outside(attrs))
         return True
+
+    def _kept(self, source: str, attrs: Mapping) -> str:
+        """The pixels of an image in blocks that a convolution sees, side by side."""
+        shape = self.builder.values[source].shape
+        return self._emit("slice", source, [source], begin=(0,) * 5, end=shape,
+                          step=(1, 1, *attrs["strides"], 1))
 
     def _by_tiles(self, node: Node, size: int, weight: np.ndarray,
                   bias: Sequence[np.ndarray]) -> None:
@@ -354,6 +363,14 @@ def _joined(weight: np.ndarray, group: int) -> tuple[np.ndarray, int]:
     for place in range(count):
         wide[:, place, :, place] = cut[:, place]
     return wide.reshape(outputs, count * depth, *kernel), group // count
+
+
+def _skips(attrs: Mapping, weight: Sequence[int]) -> bool:
+    """Whether there are pixels that a convolution does not see: those that it sees are few, and
+    side by side they are one row.
+    """
+    return (tuple(weight[2:]) == (1, 1) and tuple(attrs["strides"]) != (1, 1)
+            and not any(attrs["pads"]))
 
 
 def _window(attrs: Mapping) -> dict:

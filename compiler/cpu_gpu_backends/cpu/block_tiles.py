@@ -21,11 +21,11 @@ from math import prod
 from compiler.cpu_gpu_backends.cpu.byte_groups import (add_groups, copy_pixels, is_grouped,
                                                         order_groups)
 from compiler.cpu_gpu_backends.cpu.tiles import (Vectors, axes_of, copy_by_vectors, extents_of,
-                                                 sum_apart, the_sum)
+                                                 keep_in_registers, sum_apart, the_sum)
 from compiler.ir import Program, Update, free_variables, linear, reads
 from compiler.ops.blocks import LANES
 from compiler.schedule import Schedule
-from compiler.te import Read, Var
+from compiler.te import Buffer, Read, Var
 
 __all__ = ["BlockTile", "best_tile", "tile_blocks"]
 
@@ -79,16 +79,23 @@ def _shares(operands: list[Read], pixel: Var, axis: Var) -> bool:
 
 
 def best_tile(pixels: int, blocks: int, vectors: Vectors, grouped: bool = False) -> BlockTile:
-    """The tile of least time by estimate: products wait for their loads, weights from an outer
-    cache, and a sum for the one before it. Where an instruction sums groups of bytes, it takes
-    weights from memory, and pixels from a register.
+    """The tile of least time by estimate, with the smaller one behind it: products wait for their
+    loads, weights from an outer cache, and a sum for the one before it. Where an instruction sums
+    groups of bytes, it takes weights from memory, and pixels from a register.
     """
+    costs = vectors.costs
+
+    def cycles(blocks: int, pixels: int) -> float:
+        loads = (blocks + pixels if grouped and vectors.sums_bytes
+                 else costs.weight * blocks + costs.pixel * pixels)
+        return max(blocks * pixels, loads, 8) + 1
+
     def time(tile: BlockTile) -> float:
-        sums = tile.blocks * tile.pixels
-        loads = (tile.blocks + tile.pixels if grouped and vectors.sums_bytes
-                 else 4 * tile.blocks + tile.pixels / 2)
-        cycles = max(sums, loads, 8)
-        return -(-pixels // tile.pixels) * tile.pixels / pixels * (cycles + 1) / sums
+        whole, rest = divmod(pixels, tile.pixels)
+        if grouped and rest:
+            whole, rest = whole + 1, 0
+        behind = cycles(tile.blocks, rest) if rest else 0
+        return (whole * cycles(tile.blocks, tile.pixels) + behind) / (tile.blocks * pixels)
 
     def fits(tile: BlockTile) -> bool:
         width = LANES / vectors.lanes
@@ -98,7 +105,8 @@ def best_tile(pixels: int, blocks: int, vectors: Vectors, grouped: bool = False)
             return sums <= 2 * vectors.registers - 8
         if grouped:         # words of bytes are widened in four more
             return sums <= vectors.registers - 6
-        # a pixel is in one more
+        if costs.registers:                                         # a pixel is in one more
+            return sums + weights < costs.registers
         return sums <= vectors.registers - 2 and sums + weights < vectors.registers + 2
 
     most = 2 * vectors.registers
@@ -128,13 +136,16 @@ def _tiled(program: Program, update: Update, axes: list[Var], block: Var | None,
         lane = summed[-1]
         order_groups(s, total, update, summed)
     else:
-        _accumulate(s, total, reduced, tile)
-    for copy in {read.buffer.name for read in reads(update)}:
-        if copy not in {buffer.name for buffer in program.inputs}:
-            if lane:
-                copy_pixels(s, copy)
-            else:
-                copy_by_vectors(s, copy, 1, vectors.lanes)
+        _accumulate(s, total, reduced, tile, None if block is None else places[block])
+    for copy in dict.fromkeys(read.buffer for read in reads(update)):
+        if copy in program.inputs:
+            continue
+        if (whole := _whole(program, update, copy, axes, vectors.threads)) is not None:
+            s[copy.name].compute_at(own[places[whole]])
+        if lane:
+            copy_pixels(s, copy.name)
+        else:
+            copy_by_vectors(s, copy.name, 1, vectors.lanes)
     for loop in inside:
         s[out].unroll(loop)
     s[out].vectorize(own[-1])
@@ -145,14 +156,28 @@ def _tiled(program: Program, update: Update, axes: list[Var], block: Var | None,
     return s
 
 
-def _accumulate(s: Schedule, total: str, reduced: list[str], tile: BlockTile) -> None:
-    """The reduction outside of the tile, its beginning before it; short windows are unrolled."""
+def _whole(program: Program, update: Update, copy: Buffer, axes: list[Var],
+           threads: int) -> Var | None:
+    """The axis of blocks that each see one block of a copy, which is then made when it is needed
+    and still near when it is read; None where there is none, or threads would not have as many
+    blocks each.
+    """
+    extents = extents_of(program)
+    seen = [read.indices for read in reads(update) if read.buffer == copy]
+    return next((axis for axis in reversed(axes[:-3])
+                 if extents[axis] > 1 and extents[axis] % threads == 0
+                 and all(axis in indices for indices in seen)), None)
+
+
+def _accumulate(s: Schedule, total: str, reduced: list[str], tile: BlockTile,
+                block: int | None) -> None:
+    """The reduction outside of the tile, its beginning before it; short windows are unrolled. A
+    pixel serves all blocks before the next one is read.
+    """
     own = axes_of(s.program, total)
-    s[total].reorder(*reduced, *own)
-    for loop in own[:-1]:
-        s[total].unroll(loop)
-    s[total].vectorize(own[-1])
-    s[total].decompose_reduction(reduced[0])
+    if block is not None:
+        own.insert(-1, own.pop(block))
+    keep_in_registers(s, total, reduced, own)
     extents = extents_of(s.program)
     terms = prod(extents[Var(name)] for name in reduced)
     if terms * tile.blocks * tile.pixels <= MOST_UNROLLED:

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from compiler.cpu_gpu_backends.cpu.block_tiles import BlockTile, best_tile
 from compiler.cpu_gpu_backends.cpu.byte_groups import add_groups, order_groups, sums_bytes
 from compiler.cpu_gpu_backends.cpu.tiles import (Vectors, axes_of, copy_by_vectors, extents_of,
-                                                 sum_apart, the_sum)
+                                                 keep_in_registers, sum_apart, the_sum)
 from compiler.ir import Program, Update, reads
 from compiler.ops.blocks import LANES, blocks_of
 from compiler.schedule import Schedule
@@ -87,11 +87,7 @@ def _tiled(program: Program, update: Update, weight: Read, size: BlockTile,
                 buffer.name for buffer in program.inputs}:
             copy_by_vectors(s, copy, 1, vectors.lanes)
     else:
-        s[total].reorder(*reduced, *tile, inner)
-        for loop in tile:
-            s[total].unroll(loop)
-        s[total].vectorize(inner)
-        s[total].decompose_reduction(*reduced)
+        keep_in_registers(s, total, reduced, [*tile, inner])
     for loop in (rows_i, block):
         s[out].unroll(loop)
     s[out].vectorize(lane)

@@ -9,6 +9,7 @@ from compiler.cpu_gpu_backends.cpu.byte_groups import DOTS
 from compiler.cpu_gpu_backends.cpu.byte_tiles import tile_bytes
 from compiler.cpu_gpu_backends.cpu.product_tiles import tile_products
 from compiler.cpu_gpu_backends.cpu.row_stages import along_rows, stages_by_rows
+from compiler.cpu_gpu_backends.cpu.streams import read_ahead
 from compiler.cpu_gpu_backends.cpu.sums import ordered_sums
 from compiler.cpu_gpu_backends.cpu.threads import share_out
 from compiler.cpu_gpu_backends.cpu.tiles import SHORTEST_ROW, Vectors, tile_sums
@@ -33,11 +34,12 @@ def schedule(program: Program, vectors: Vectors, plan: str | None = None) -> Pro
     added in the order that `cpu.sums` gives. Raises ValueError for a plan that is not legal.
     """
     if plan is None:
-        return ordered_sums(own_schedule(program, vectors).program)
+        return read_ahead(ordered_sums(own_schedule(program, vectors).program), vectors)
     if "reassociate" in plan:
         raise ValueError("steps must leave the order in which terms are added: no reassociate")
     named = filter(None, map(byte_tiles_named, re.findall(r"byte_\w+", plan)))
-    return ordered_sums(Schedule.replay(program, plan, (*INTRINSICS, *named)).program)
+    replayed = Schedule.replay(program, plan, (*INTRINSICS, *named)).program
+    return read_ahead(ordered_sums(replayed), vectors)
 
 
 def own_schedule(program: Program, vectors: Vectors) -> Schedule:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from compiler.cpu_gpu_backends.cpu.arrays import on_cache_lines
 from compiler.cpu_gpu_backends.cpu.groups import group_program, own_plan
 from compiler.cpu_gpu_backends.cpu.segment import Arenas, GroupCode, HostSegment
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.cpu_gpu_backends.cpu.tiles import TileCosts, Vectors
 from compiler.cpu_gpu_backends.groups import Recipe, recipe_of
 from compiler.cpu_gpu_backends.llvm import Kernel, build, host
 from compiler.cpu_gpu_backends.llvm.amx import grants_tiles
@@ -26,6 +26,9 @@ __all__ = ["CpuTarget", "HostSegment", "GroupCode", "kernel_program", "lowered",
            "on_cache_lines"]
 
 KERNELS = 1024              # how many compiled kernels are kept
+TWO_PRODUCTS = ("skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids",
+                "emeraldrapids", "graniterapids", "graniterapids-d", "znver5")
+"""Processors, in LLVM's words, that begin two products of 512 bits a cycle, as many as loads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +125,10 @@ def _kernel(recipe: Recipe, plan: str | None, threads: int) -> Kernel:
 def _vectors(threads: int) -> Vectors:
     """The vectors of this processor: AVX-512, AVX2, else what every processor has; and tiles."""
     if host().has("avx512f"):
-        return Vectors(16, 16, host().has("avx512vnni"), threads,
-                       host().has("avx512vnni", "amx-int8", "amx-tile") and grants_tiles())
+        # A product for every load leaves no time for the lines that come into the nearest cache.
+        costs = TileCosts(3, 1.2, 32, 2048) if host().cpu in TWO_PRODUCTS else TileCosts()
+        tiles = host().has("avx512vnni", "amx-int8", "amx-tile") and grants_tiles()
+        return Vectors(16, 16, host().has("avx512vnni"), threads, costs, tiles)
     if host().has("avx2"):
         return Vectors(8, 14, host().has("avxvnni"), threads)
     return Vectors(4, 8, threads=threads)

@@ -16,6 +16,7 @@ with longer rows lets every vector be whole; only what is stored has a mask. Whe
 columns read elements that are apart, the copy has them side by side.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -27,24 +28,38 @@ from compiler.schedule import Schedule
 from compiler.te import Expr, Read, Var
 from compiler.tensorize import Intrinsic
 
-__all__ = ["Vectors", "axes_of", "copy_by_vectors", "extents_of", "sum_apart", "the_sum",
-           "tile_sums"]
+__all__ = ["TileCosts", "Vectors", "axes_of", "copy_by_vectors", "extents_of",
+           "keep_in_registers", "sum_apart", "the_sum", "tile_sums"]
 
 SHORTEST_ROW = 4
 REUSE = 16              # times that an element is read which pay for copying it
 
 
 @dataclass(frozen=True, slots=True)
+class TileCosts:
+    """What a step of a tile of float32 sums waits for, in products of vectors: a vector of weights
+    from an outer cache, and a pixel from the nearest one. `registers` hold a tile and what it reads
+    where these are not those of all results. Weights are fetched so many bytes `ahead`.
+    """
+
+    weight: float = 4
+    pixel: float = 0.5
+    registers: int = 0
+    ahead: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Vectors:
     """Float32 lanes of a vector register, how many registers hold a tile of a result, whether there
-    is an instruction for sums of products of bytes, the threads that share a kernel, and whether
-    there are registers for tiles of bytes.
+    is an instruction for sums of products of bytes, the threads that share a kernel, what tiles in
+    blocks of channels cost, and whether there are registers for tiles of bytes.
     """
 
     lanes: int
     registers: int
     sums_bytes: bool = False
     threads: int = 1
+    costs: TileCosts = TileCosts()
     tiles: bool = False
 
     @property
@@ -119,6 +134,20 @@ def sum_apart(s: Schedule, update: Update) -> str:
         return total
     s[out].cache_write("global", f"{out}_sum")
     return f"{out}_sum"
+
+
+def keep_in_registers(s: Schedule, total: str, reduced: Sequence[str],
+                      tile: Sequence[str]) -> None:
+    """Moves the reduction outside of a tile of sums, the last loop of which is a vector, and the
+    sums' beginning before it. Each vector has statements of its own, or LLVM may leave it in
+    memory.
+    """
+    s[total].reorder(*reduced, *tile)
+    s[total].decompose_reduction(reduced[0])
+    for suffix in ("", "_init"):
+        for loop in tile[:-1]:
+            s[total].unroll(f"{loop}{suffix}")
+        s[total].vectorize(f"{tile[-1]}{suffix}")
 
 
 def _sum_of(program: Program) -> _Sum | None:

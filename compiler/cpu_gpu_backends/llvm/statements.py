@@ -23,6 +23,7 @@ from .expressions import Expressions
 from .frame import FunctionFrame
 from .lanes import Lanes, has_lanes, piece, pieces
 from .machine import Processor
+from .prefetch import NOTE, fetched
 from .reductions import first_iteration, outer_axes, update_begun_by
 from .tiles import IntrinsicCall, Tile
 from .writer import LlvmModule, LlvmType, LlvmValue, Writer
@@ -145,7 +146,17 @@ class Statements:
         """Runs the body from `begin` to `end`; at least once if `end` is a number."""
         with self._if_any(begin, end), self.counted(loop.var.name, begin, end, 1,
                                                     loop.kind == "unroll") as index:
+            if ahead := dict(loop.annotations).get(NOTE):
+                self._fetch(loop, self.w.op(f"add nsw i64 {index}, {ahead}"))
             self._once(loop, index)
+
+    def _fetch(self, loop: For, later: str) -> None:
+        """Fetches what the iteration `later` loads."""
+        self.variables[loop.var] = LlvmValue(later, _INDEX)
+        for buffer, place in fetched(loop):
+            pointer = self.exprs.pointer(buffer, self.exprs.scalar(place), "")
+            self.w.call_void("llvm.prefetch.p0", ("ptr", pointer), *(
+                ("i32", number) for number in ("0", "3", "1")))     # to read, nearest, data
 
     @contextmanager
     def _if_any(self, begin: str, end: str):

@@ -54,6 +54,17 @@ def test_a_residual_network_changes_its_order_twice() -> None:
         "pool_max", "mean", *BACK]
 
 
+def test_pixels_that_are_skipped_are_left_out_before() -> None:
+    """Where each result sees one pixel; none is left out between taps or beside pads."""
+    net = Net(2, 5, 7, 8)
+    x = net.conv("x", 24)
+    y = net.op("conv2d", x, net.constant(48, 24, 1, 1), strides=(2, 3), pads=(0, 0, 0, 0))
+    z = net.op("conv2d", x, net.constant(48, 24, 1, 1), strides=(2, 2), pads=(1, 1, 1, 1))
+    ops = blocked(net.finish([y, z, net.conv(x, 16, stride=2)]))
+    assert [op for op in ops if "blocks" in op or op == "slice"] == [
+        "conv2d_blocks", "slice", "conv2d_blocks", "conv2d_blocks", "conv2d_blocks"]
+
+
 @pytest.mark.parametrize("channels", [1, 8, 16, 24, 33])
 def test_channels_of_any_number(channels: int) -> None:
     net = Net(2, 5, 6, 7)

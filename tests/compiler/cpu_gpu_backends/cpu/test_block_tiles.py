@@ -7,8 +7,8 @@ import pytest
 
 from compiler import te
 from compiler.cpu_gpu_backends.cpu.schedule import schedule
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors
-from compiler.cpu_gpu_backends.llvm import Kernel, build, emit, host
+from compiler.cpu_gpu_backends.cpu.tiles import TileCosts, Vectors
+from compiler.cpu_gpu_backends.llvm import MACHINES, Kernel, assembly, build, emit, host
 from compiler.cpu_gpu_backends.llvm.jit import _object_code
 from compiler.graph.reference import evaluate_node
 from compiler.ir import Alloc, For, Program, Tensorized, Update, lower, verify, walk_stmts
@@ -17,6 +17,7 @@ from compiler.ops.registry import expression
 from tests.support.float_graphs import assert_near
 
 AVX512, AVX2, SSE = Vectors(16, 16), Vectors(8, 8), Vectors(4, 8)
+TWO_PRODUCTS = Vectors(16, 16, costs=TileCosts(3, 1.2, 32))
 PLAIN = {"strides": (1, 1), "pads": (0, 0, 0, 0)}
 SAME = {"strides": (1, 1), "pads": (1, 1, 1, 1)}
 
@@ -40,7 +41,8 @@ def tile(made: Program) -> tuple[int, ...]:
     return next((shape[1], shape[3]) for shape in shapes if len(shape) == 5)
 
 
-@pytest.mark.parametrize(("width", "vectors"), [(1, AVX512), (7, AVX2), (13, SSE), (17, AVX512)])
+@pytest.mark.parametrize(("width", "vectors"), [
+    (1, AVX512), (7, AVX2), (13, SSE), (17, AVX512), (31, TWO_PRODUCTS)])
 def test_rows_of_any_width(width: int, vectors: Vectors) -> None:
     cases = [("conv2d_blocks", SAME, (1, 2, 3, width, 16), (3, 2, 3, 3, 16, 16), (3, 16)),
              ("conv2d_blocks", PLAIN, (2, 1, 2, width, 16), (4, 1, 1, 1, 16, 16)),
@@ -59,26 +61,53 @@ def test_every_processor_adds_in_the_same_order() -> None:
     given = {f"x{place}": array for place, array in enumerate(arrays(*shapes))}
     found = {build(program("conv2d_blocks", PLAIN, (1, 3, 4, 15, 16), *shapes[1:], vectors=vectors)
                    ).compute({**given, "x0": arrays((1, 3, 4, 15, 16))[0]})["y"].tobytes()
-             for vectors in (AVX512, AVX2, SSE)}
+             for vectors in (AVX512, AVX2, SSE, TWO_PRODUCTS)}
     assert len(found) == 1
 
 
 def test_tiles_fill_registers_and_leave_no_guard() -> None:
     """They have pixels where rows are long, blocks where they are short; the rest is its own tile.
     """
-    for width, blocks, wanted in ((56, 4, (1, 14)), (7, 4, (2, 7)), (13, 1, (1, 13)),
-                                  (29, 1, (1, 10)), (1, 8, (8, 1))):
-        made = program("conv2d_blocks", PLAIN, (1, 1, 2, width, 16), (blocks, 1, 1, 1, 16, 16))
+    for width, blocks, vectors, wanted in (
+            (56, 4, AVX512, (1, 14)), (7, 4, AVX512, (2, 7)), (13, 1, AVX512, (1, 13)),
+            (29, 1, AVX512, (1, 10)), (1, 8, AVX512, (8, 1)), (56, 4, TWO_PRODUCTS, (2, 14)),
+            (4, 4, TWO_PRODUCTS, (4, 4)), (28, 1, TWO_PRODUCTS, (1, 28))):
+        made = program("conv2d_blocks", PLAIN, (1, 1, 2, width, 16), (blocks, 1, 1, 1, 16, 16),
+                       vectors=vectors)
         assert tile(made) == wanted
         assert "if " not in str(made.body)
         kinds = {s.kind for s in walk_stmts(made.body) if isinstance(s, For)}
         assert {"vectorize", "unroll"} <= kinds
 
 
+@pytest.mark.parametrize(("op", "weight", "attrs"), [
+    ("conv2d_blocks", (4, 8, 1, 1, 16, 16), PLAIN), ("packed_matmul", (4, 128, 16), {"columns": 64})
+])
+def test_sums_of_a_tile_never_leave_their_registers(op: str, weight, attrs: dict) -> None:
+    """Pixels are read one after the other, and each serves all blocks."""
+    x = (1, 8, 1, 56, 16) if op == "conv2d_blocks" else (56, 128)
+    made = program(op, attrs, x, weight, vectors=TWO_PRODUCTS)
+    machine = MACHINES["x86-64-v4"]
+    lines = assembly(emit(made, machine, True, ()), machine).splitlines()
+    assert sum("vfmadd" in line for line in lines) == 28
+    assert not [line for line in lines if "zmm" in line and "rsp" in line]
+
+
+@pytest.mark.parametrize(("blocks", "threads", "copied"), [(4, 1, 1), (4, 2, 1), (3, 2, 3)])
+def test_a_block_is_copied_when_it_is_needed(blocks: int, threads: int, copied: int) -> None:
+    """By the thread that needs it, where each has as many."""
+    made = program("depthwise_blocks", SAME, (1, blocks, 64, 64, 16), (blocks, 3, 3, 16),
+                   vectors=replace(AVX512, threads=threads))
+    shapes = [s.buffer.shape for s in walk_stmts(made.body) if isinstance(s, Alloc)]
+    assert [shape[:4] for shape in shapes if 66 in shape] == [(1, copied, 66, 66)]
+    shared = [s for s in walk_stmts(made.body) if isinstance(s, For) and s.kind == "parallel"]
+    assert bool(shared) == (threads > 1)
+
+
 @pytest.mark.parametrize(("rows", "blocks", "columns", "vectors"), [
     ((1,), (6,), 96, AVX512), ((197,), (2,), 32, AVX512), ((2, 13), (3,), 48, AVX2),
     ((5,), (1,), 16, SSE), ((2, 13), (2, 3), 37, AVX2), ((29,), (2,), 17, AVX512),
-    ((1,), (63,), 1000, AVX2), ((3, 7), (3, 1), 5, AVX512)])
+    ((1,), (63,), 1000, AVX2), ((31,), (7,), 112, TWO_PRODUCTS), ((3, 7), (3, 1), 5, AVX512)])
 def test_products_of_any_number_of_rows_and_columns(
         rows: tuple[int, ...], blocks: tuple[int, ...], columns: int, vectors: Vectors) -> None:
     shapes, attrs = ((*rows, 300), (*blocks, 300, 16)), {"columns": columns}
