@@ -19,8 +19,8 @@ from compiler import te
 from compiler.ops.arithmetic import requantize
 from compiler.ops.blocks import LANES, blocks_of
 from compiler.ops.channel_blocks import from_blocks, in_blocks, outputs_last
-from compiler.ops.convolutions import convolved_sums, is_pointwise
-from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator
+from compiler.ops.convolutions import convolved_sums
+from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator, Shapes
 from compiler.ops.requantization import rescaled_array
 from compiler.ops.windows import image_axes, pixel_rows, reach_of, windowed
 from compiler.te import Expr, Tensor
@@ -342,6 +342,14 @@ _WINDOWS = f"strides, pads (top, left, bottom, right), dilations (1), {_RESULT}"
 _CHANNELS = "bias int32 [Co/16,16], scale float64 [Co/16,16], from 0 to 1"
 
 
+def _is_pointwise(attrs: Attributes, shapes: Shapes) -> bool:
+    """Whether every pixel is computed from the one in its place."""
+    x, weight, *_ = shapes
+    return (x is not None and weight is not None and weight[1:3] == (1, 1)
+            and weight[3] * GROUPED == x[1] * LANES // attrs.get("group", 1)
+            and attrs["strides"] == (1, 1) and attrs["pads"] == (0, 0, 0, 0))
+
+
 def _operator(name: str, summary: str, inputs: str, attributes: str,
               define: Callable[[Attributes, Inputs, str], Tensor], meaning) -> Operator:
     return Operator(name=name, summary=summary, inputs=inputs, attributes=attributes,
@@ -353,7 +361,7 @@ OPERATORS = (
                       "convolution of int8 images in blocks of 16 channels, requantized",
                       f"x [N,Ci/16,H,W,16], w [Co/16,kh,taps,K/4,16,4], {_CHANNELS}",
                       f"{_WINDOWS}, group (1)", _qconv2d_blocks, _qconv2d_blocks_meaning),
-            pixelwise=is_pointwise),
+            pixelwise=_is_pointwise),
     _operator("qdepthwise_blocks", "convolution of each channel of such images by itself",
               f"x [N,C/16,H,W,16], w [C/16,kh,kw,16], {_CHANNELS}", _WINDOWS,
               _qdepthwise_blocks, _qdepthwise_blocks_meaning),

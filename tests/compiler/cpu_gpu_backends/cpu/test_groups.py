@@ -90,6 +90,25 @@ def test_pixels_of_blocks_too(kernel: int) -> None:
     assert_near(CpuTarget().compile(graph)(inputs)["y"], evaluate(graph, inputs)["y"])
 
 
+@pytest.mark.parametrize(("weight", "shape"), [((2, 1, 1, 8, 16, 4), (1, 2, 1, 63, 16)),
+                                               ((2, 1, 1, 24, 16, 4), (1, 2, 7, 7, 16)),   # 1 x 3
+                                               ((2, 1, 3, 8, 16, 4), (1, 2, 7, 7, 16))])
+def test_pixels_of_blocks_of_bytes_too(weight: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    net = Builder("net")
+    net.add_input("x", TensorType((1, 2, 7, 9, 16), "int8"))
+    constants = [net.add_constant(name, array) for name, array in (
+        ("w", rng.integers(-128, 128, weight).astype(np.int8)),
+        ("b", rng.integers(-99, 99, (2, 16)).astype(np.int32)), ("s", rng.random((2, 16)) / 500))]
+    graph = net.finish([net.emit("qconv2d_blocks", "conv", ["x", *constants], "y", strides=(1, 1),
+                                 pads=(0,) * 4, pad_value=3, zp=1, lo=-128, hi=127)])
+    group, = fuse(graph).groups
+    assert flat_pixels(recipe_of(graph, group)).result.shape == shape
+    inputs = {"x": rng.integers(-128, 128, (1, 2, 7, 9, 16)).astype(np.int8)}
+    np.testing.assert_array_equal(CpuTarget().compile(graph)(inputs)["y"],
+                                  evaluate(graph, inputs)["y"])
+
+
 @pytest.mark.parametrize("shape", [(9,), (7, 9), (1, 1, 1, 9), (1, 1, 7, 1), (7, 1)])
 def test_rows_and_columns_stay_where_an_operand_tells_them_apart(shape) -> None:
     net = Builder("net")
