@@ -29,7 +29,8 @@ def decompose_reduction(program: Program, stage: str, loop: str) -> Program:
                                        c[i] += x over(k)      decompose_reduction(p, "c", "i")
 
     The initialization has the loops from `loop` inwards that do not reduce, with ``_init`` after
-    their names. The neutral value of a sum of floats is -0.0, of `max` the least value.
+    their names, unrolled or vectorized where they are. The neutral value of a sum of floats is
+    -0.0, of `max` the least value.
 
     1. The stage is one reduction that begins; it is not inside an intrinsic.
     2. `loop` is around it, inside of what allocates the buffer, and no loop that reduces is
@@ -98,7 +99,9 @@ def _require_one_beginning(program: Program, write: Reduction, path: tuple[Stmt,
 
 
 def _beginning(write: Reduction, inside: tuple[Stmt, ...], names: dict[Var, Var]) -> Stmt:
-    """The loops `inside` that do not reduce around stores of neutral values."""
+    """The loops `inside` that do not reduce around stores of neutral values, at different places:
+    written out or vectors where they are.
+    """
     values: dict[Var, Expr] = {**dict.fromkeys(write.axes, Const(0, INDEX)), **names}
     indices = tuple(substitute(index, values) for index in write.indices)
     stores = tuple(Store(buffer, indices, value)
@@ -109,7 +112,8 @@ def _beginning(write: Reduction, inside: tuple[Stmt, ...], names: dict[Var, Var]
             case If(condition):
                 body = guarded([substitute(c, values) for c in conjuncts(condition)], body)
             case For(var, extent) if var in names:
-                body = For(names[var], extent, body)
+                kept = stmt.kind if stmt.kind in ("unroll", "vectorize") else "serial"
+                body = For(names[var], extent, body, kept)
     return body
 
 

@@ -143,11 +143,10 @@ def keep_in_registers(s: Schedule, total: str, reduced: Sequence[str],
     memory.
     """
     s[total].reorder(*reduced, *tile)
+    for loop in tile[:-1]:
+        s[total].unroll(loop)
+    s[total].vectorize(tile[-1])
     s[total].decompose_reduction(reduced[0])
-    for suffix in ("", "_init"):
-        for loop in tile[:-1]:
-            s[total].unroll(f"{loop}{suffix}")
-        s[total].vectorize(f"{tile[-1]}{suffix}")
 
 
 def _sum_of(program: Program) -> _Sum | None:

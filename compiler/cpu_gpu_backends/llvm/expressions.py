@@ -48,6 +48,7 @@ class Expressions:
         self.w, self.buffers, self.variables, self.contract = w, buffers, variables, contract
         self.lanes: Lanes | None = None
         self.own: set[str] = set()
+        self._subscripts: dict[tuple[int, int], _Subscript] = {}
 
     def value(self, expr: Expr) -> LlvmValue:
         match expr:
@@ -167,8 +168,10 @@ class Expressions:
         return self.lanes.count if self.lanes and self._differs(expr) else 0
 
     def _differs(self, expr: Expr) -> bool:
-        return any(var in self.variables and self.variables[var].kind.lanes
-                   for var in free_variables(expr))
+        return self._any_differs(free_variables(expr))
+
+    def _any_differs(self, variables: frozenset[Var]) -> bool:
+        return any(var in self.variables and self.variables[var].kind.lanes for var in variables)
 
     def _where(self, mask: str, side: Expr) -> LlvmValue:
         """The value in the lanes of `mask`; nothing else is read."""
@@ -270,13 +273,21 @@ class Expressions:
         w.jump(done)
         w.label(done)
 
+    def _subscript(self, buffer: Buffer, indices: tuple[Expr, ...]) -> "_Subscript":
+        """The same for every copy of a statement that is written out."""
+        key = id(buffer), id(indices)
+        if key not in self._subscripts:
+            self._subscripts[key] = _Subscript(buffer, indices)
+        return self._subscripts[key]
+
     def _place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> _Place:
-        where, lanes = offset(buffer, indices), self.lanes
+        subscript, lanes = self._subscript(buffer, indices), self.lanes
+        where = subscript.where
         if lanes is not None and buffer.name in self.own:
             return self._own_place(buffer, where, lanes)
-        if lanes is None or not self._differs(where):
+        if lanes is None or not self._any_differs(subscript.variables):
             return _Place(self.pointer(buffer, self._index(where)))
-        step = _step(where, lanes.var)
+        step = subscript.step(lanes.var)
         if step is None:
             numbers = self.value(where)
             return _Place(self._pointers(buffer, numbers.text, lanes.count), lanes.count)
@@ -324,9 +335,13 @@ class Expressions:
 
     def _index(self, expr: Expr) -> str:
         """A subscript. It stays within its buffer, so its arithmetic cannot wrap."""
-        if is_index(expr) and isinstance(expr, Binary) and expr.op in _NO_WRAP:
-            return self.w.op(f"{_NO_WRAP[expr.op]} i64 {self._index(expr.a)}, "
-                             f"{self._index(expr.b)}")
+        return self._without_wrap(expr) if is_index(expr) else self.scalar(expr)
+
+    def _without_wrap(self, expr: Expr) -> str:
+        if isinstance(expr, Binary) and expr.op in _NO_WRAP:
+            a, b = self._without_wrap(expr.a), self._without_wrap(expr.b)
+            folded = _folded(expr.op, a, b)
+            return self.w.op(f"{_NO_WRAP[expr.op]} i64 {a}, {b}") if folded is None else folded
         return self.scalar(expr)
 
     def address(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
@@ -350,6 +365,37 @@ def _reads_always(expr: Expr) -> Iterator[Read]:
         yield expr
     for child in (expr.condition,) if isinstance(expr, Select) else children(expr):
         yield from _reads_always(child)
+
+
+def _folded(op: str, a: str, b: str) -> str | None:
+    """The result where both are numbers, as those of loops that are written out, or one changes
+    nothing; None elsewhere.
+    """
+    x, y = (None if text.startswith("%") else int(text) for text in (a, b))
+    if x is not None and y is not None:
+        return str({"add": x + y, "sub": x - y, "mul": x * y}[op])
+    if y == (1 if op == "mul" else 0):
+        return a
+    return b if op != "sub" and x == (1 if op == "mul" else 0) else None
+
+
+class _Subscript:
+    """Where an element of a buffer lies, and what that depends on. It keeps the buffer and its
+    indices, so that no others come to lie where they are.
+    """
+
+    __slots__ = ("_of", "_steps", "variables", "where")
+
+    def __init__(self, buffer: Buffer, indices: tuple[Expr, ...]):
+        self._of = buffer, indices
+        self.where = offset(buffer, indices)
+        self.variables = free_variables(self.where)
+        self._steps: dict[Var, int | None] = {}
+
+    def step(self, var: Var) -> int | None:
+        if var not in self._steps:
+            self._steps[var] = _step(self.where, var)
+        return self._steps[var]
 
 
 def _step(where: Expr, var: Var) -> int | None:

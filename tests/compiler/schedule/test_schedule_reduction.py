@@ -3,9 +3,10 @@
 import numpy as np
 
 from compiler import te
-from compiler.ir import Combine, For, If, Program, Seq, Store, Update, interpret, lower, verify
+from compiler.ir import (Combine, For, If, Program, Seq, Store, Update, interpret, lower, verify,
+                         walk_stmts)
 from compiler.schedule import (cache_read, cache_write, compute_at, decompose_reduction, parallel,
-                               reorder, rfactor, split, vectorize)
+                               reorder, rfactor, split, unroll, vectorize)
 from compiler.te import Buffer, Const, Var
 from tests.compiler.ir.samples import arrays, assert_same_meaning, matmul, scaled
 from tests.compiler.schedule.checks import expect, refused
@@ -54,6 +55,15 @@ def test_decompose_takes_guards_along():
                   c[c_i, c_j_o*4 + c_j_i] += x[c_i, k] * y[k, c_j_o*4 + c_j_i] over(k)
         """)
     assert_same_meaning(FLOATS, program)
+
+
+def test_decompose_keeps_what_is_written_out_or_vectors():
+    program = unroll(vectorize(reorder(MATMUL, "k", "c_i", "c_j"), "c_j"), "c_i")
+    made = decompose_reduction(program, "c", "k")
+    assert {s.var.name: s.kind for s in walk_stmts(made.body) if isinstance(s, For)} == {
+        "c_i_init": "unroll", "c_j_init": "vectorize", "k": "serial", "c_i": "unroll",
+        "c_j": "vectorize"}
+    assert_same_meaning(program, made)
 
 
 def test_decompose_of_several_outputs():
