@@ -12,12 +12,13 @@ from typing import NoReturn
 
 from compiler.ir import (Access, Alloc, Combine, For, Program, Stmt, Update, Witness, accesses,
                          loop_domain, path_to, stmt_children, stmt_text, walk_stmts, witness)
+from compiler.ir.affine import linear
 from compiler.te import Var, is_float
 
 from .place import refuse
 
 __all__ = ["ROUNDS", "Dependence", "carried", "commutes", "earlier", "find_dependence",
-           "outside_accesses", "program_order", "refuse_dependence"]
+           "outside_accesses", "program_order", "refuse_dependence", "same_for_element"]
 
 ROUNDS = "is a sum of floats, which rounds differently in another order"
 _VERBS = {"read": "reads", "store": "stores", "update": "updates"}
@@ -82,12 +83,31 @@ def carried(path: tuple[Stmt, ...], exchange: bool = False,
     assert isinstance(loop, For)
     shared = loop_domain(path[:-1]).vars
     for a, b in combinations_with_replacement(outside_accesses(loop, path), 2):
-        if exchange and commutes(a, b, reassociate):
+        if a.buffer != b.buffer or exchange and commutes(a, b, reassociate) or (
+                loop.var in same_for_element(a, b)):
             continue
         for first, second in ((a, b), (b, a)):
             if dependence := find_dependence([first], [second], shared, earlier([loop.var])):
                 return dependence
     return None
+
+
+def same_for_element(a: Access, b: Access) -> frozenset[Var]:
+    """Loops that stand still between any two instances of accesses that touch one element, as far
+    as this is seen without isl: where both have one index, ``c*i + d*j`` say, of which c is larger
+    than d times all steps of j, the element tells i and j.
+    """
+    extents = a.domain.extents
+    found = {var for var, extent in extents.items() if extent == 1}
+    for left, right in zip(a.indices, b.indices, strict=True):
+        terms = sorted(linear(left).terms, key=lambda term: abs(term[1]))
+        span, told = 0, linear(left) == linear(right)
+        for atom, factor in terms:
+            told = told and isinstance(atom, Var) and atom in extents and abs(factor) > span
+            span += abs(factor) * (extents.get(atom, 1) - 1) if isinstance(atom, Var) else 0
+        if told:
+            found |= {atom for atom, _ in terms if isinstance(atom, Var)}
+    return frozenset(found)
 
 
 def commutes(a: Access, b: Access, reassociate: bool) -> bool:

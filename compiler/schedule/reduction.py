@@ -8,7 +8,7 @@ from compiler.ir import (Access, Alloc, Combine, For, If, Program, Seq, Stmt, St
                          substitute_stmt, unblock, walk_stmts, writes)
 from compiler.te import INDEX, Buffer, Const, Expr, Read, Var, neutral, substitute
 
-from .dependence import earlier, find_dependence, refuse_dependence
+from .dependence import earlier, find_dependence, refuse_dependence, same_for_element
 from .place import (find_buffer, find_loop, find_stage, finish, guarded, naive_nest, refuse,
                     require_free)
 
@@ -92,6 +92,9 @@ def _require_one_beginning(program: Program, write: Reduction, path: tuple[Stmt,
         domain = domain.where(var.equal(0))
     beginning = Access(write.buffers[0], write.indices, "update", domain, write)
     shared = loop_domain(path[:-1]).vars
+    same = same_for_element(beginning, beginning)
+    if all(var in same or var in shared or var in write.axes for var in domain.vars):
+        return
     order = [var for var in domain.vars if var not in shared]
     if conflict := find_dependence([beginning], [beginning], shared, earlier(order)):
         refuse_dependence("decompose_reduction", f"{name} must begin once inside of {loop}",

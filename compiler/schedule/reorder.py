@@ -4,11 +4,12 @@ from dataclasses import replace
 from itertools import combinations_with_replacement
 from typing import NoReturn
 
-from compiler.ir import (UNORDERED_KINDS, Alloc, For, If, Program, Stmt, accesses, conjuncts,
-                         loop_domain, walk_stmts)
+from compiler.ir import (UNORDERED_KINDS, Access, Alloc, For, If, Program, Stmt, accesses,
+                         conjuncts, loop_domain, walk_stmts)
 from compiler.te import Expr, Var
 
-from .dependence import ROUNDS, Dependence, commutes, earlier, find_dependence, refuse_dependence
+from .dependence import (ROUNDS, Dependence, commutes, earlier, find_dependence,
+                         refuse_dependence, same_for_element)
 from .parallel import require_marks
 from .place import find_loop, guarded, refuse, swap
 
@@ -88,11 +89,20 @@ def _require_order_kept(program: Program, old: list[For], new: list[For], leaf: 
     if moved is None:
         return
     for a, b in combinations_with_replacement(touched, 2):
-        if commutes(a, b, reassociate):
+        if a.buffer != b.buffer or commutes(a, b, reassociate) or _keeps(a, b, old, new):
             continue
         for first, second in ((a, b), (b, a)):
             if dependence := find_dependence([first], [second], outer, moved):
                 _refuse(program, old, dependence)
+
+
+def _keeps(a: Access, b: Access, old: list[For], new: list[For]) -> bool:
+    """Whether instances that touch one element stay in order, as far as this is plainly seen: they
+    differ in loops alone whose order stays.
+    """
+    same = same_for_element(a, b)
+    return [one for one in old if one.var not in same] == [
+        one for one in new if one.var not in same]
 
 
 def _refuse(program: Program, loops: list[For], dependence: Dependence) -> NoReturn:
