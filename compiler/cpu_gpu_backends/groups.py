@@ -111,12 +111,13 @@ def _inlined(program: Program) -> Program:
 
 def flat_pixels(recipe: Recipe) -> Recipe:
     """The recipe with all pixels of an image in one row, where every operator treats each pixel by
-    itself: long rows fill vectors, short ones may not.
+    itself, or sums up all of them: long rows fill vectors, short ones may not.
     """
     rank = len(recipe.result.shape)
     place = slice(-2, rank) if rank == 4 else slice(-3, -1)         # of images in blocks
-    pixels = recipe.result.shape[place]
-    images = [type_.shape for type_ in recipe.types if 2 < len(type_.shape) <= rank]
+    images = [type_.shape for type_ in (*recipe.types, recipe.result)
+              if 2 < len(type_.shape) <= rank]
+    pixels = max((shape[place] for shape in images), key=prod, default=(1, 1))
     if not (rank in (4, 5) and pixels[0] > 1
             and all(shape[place] in (pixels, (1, 1)) for shape in images)
             and all(_is_pixelwise(operation, recipe.types) for operation in recipe.operations)):

@@ -17,7 +17,7 @@ from compiler.ops.channels_last import ChannelsLast, with_channels
 from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, Stored,
                                         check_accumulator, clamp_to, multiplier_of, scaled)
 from compiler.ops.node import Node, TensorType
-from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator
+from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator, Shapes
 from compiler.ops.requantization import (check_clamp, check_requantized, check_stored, clamp_of,
                                          multipliers, rescaled_array, wrapped)
 from compiler.ops.rules import Types, need, need_arity, need_dtype, need_rank, of_stored
@@ -336,6 +336,10 @@ def _globalavgpool_integer(view: QuantizedInputs, node: Node, out: Stored,
     return scaled("qglobalavgpool", x, rows * columns, out, bounds)
 
 
+def _always(attrs: Attributes, shapes: Shapes) -> bool:
+    return True
+
+
 # Records
 _MANY = "kernel, strides, pads (before each axis, then after), dilations"
 _AS_PIXELS = ChannelsLast(with_channels, "pool_max")
@@ -357,6 +361,7 @@ OPERATORS = (
         name="globalavgpool", summary="mean of each channel", inputs="x",
         define=_globalavgpool, meaning=_globalavgpool_meaning, type=_globalavgpool_type,
         numbers=Numbers.FLOAT, kind=Kind.REDUCTION, integer=_globalavgpool_integer,
+        pixelwise=_always,
         blocks=BlockForm("mean", lambda attrs: {"axes": (2, 3), "keepdims": 1}),
         homogeneous=True),
     Operator(
@@ -378,6 +383,7 @@ OPERATORS = (
         attributes="bias, mult, shift, zp, lo, hi",
         define=_qglobalavgpool, meaning=_qglobalavgpool_meaning,
         type=of_stored(_qglobalavgpool_type), numbers=Numbers.INTEGER, kind=Kind.REDUCTION,
+        pixelwise=_always,
         blocks=BlockForm("qmean", lambda attrs: {**attrs, "axes": (2, 3), "keepdims": 1})),
     Operator(
         name="pool_max", summary="greatest element of each window, over any number of axes",

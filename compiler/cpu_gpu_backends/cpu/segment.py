@@ -96,9 +96,12 @@ class HostSegment:
         return Entry(self.graph, self.steps, self.plan, self.constants)
 
     def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        given = dense(check_inputs(self.graph, inputs))
+        return self.computed(check_inputs(self.graph, inputs))
+
+    def computed(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """The outputs of inputs that have been checked."""
         with self.arenas.block(self.plan.size) as block:
-            return self.entry(given, block)
+            return self.entry(dense(inputs), block)
 
     def run(self, given: Mapping[str, Array], block: Array,
             after: Callable[[int], None] = lambda number: None) -> dict[str, Array]:
@@ -139,7 +142,7 @@ class HostExecutable:
     work: tuple[()] = ()
 
     def __call__(self, values: Values) -> Outcome:
-        return Outcome(self.segment(values))
+        return Outcome(self.segment.computed(values))
 
     def rows(self, run: object) -> list[Row]:
         return []

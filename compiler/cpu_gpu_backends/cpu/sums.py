@@ -10,24 +10,21 @@ Maxima and minima of rows are taken in lanes as well, where no order changes mor
 zero. Integers wrap, so that their order does not matter: they stay as they are.
 """
 
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil, log2
 
 from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Store, Update, conjuncts,
                          free_variables, linear, path_to, reads, replace_stmt, walk_stmts)
 from compiler.schedule import split
-from compiler.te import (INDEX, Buffer, Const, Expr, Read, Var, all_of, is_float, maximum, minimum,
-                         neutral, substitute)
+from compiler.te import (INDEX, Buffer, Const, Expr, Read, Var, all_of, is_float, neutral,
+                         substitute)
 
 __all__ = ["MOST", "most_roundings", "ordered_sums"]
 
 MOST = 256              # values that are added one after the other
 LANES = 64              # eight registers of AVX2, so that additions do not wait for each other
 SHORTEST = 32           # rows that gain by lanes
-_COMBINED: dict[str, Callable[[Expr, Expr], Expr]] = {
-    "sum": operator.add, "max": maximum, "min": minimum}
 
 
 def most_roundings(terms: int) -> int:
@@ -83,7 +80,7 @@ def _in_lanes(program: Program, update: Update, loop: For) -> Program:
                                            for k_rest in 0..2 (vectorize):
                                              c_lanes[k_rest] += x[i, 128 + k_rest]
                                            for k_32 in 0..32 (vectorize):
-                                             c_lanes[k_32] = c_lanes[k_32] + c_lanes[k_32 + 32]
+                                             c_lanes[k_32] += c_lanes[k_32 + 32]
                                            ...
                                            c[i] = c_lanes[0]
     """
@@ -94,7 +91,7 @@ def _in_lanes(program: Program, update: Update, loop: For) -> Program:
     whole = loop.extent // count
 
     def put(lane: Var, value: Expr) -> Stmt:
-        return Store(lanes, (lane,), _COMBINED[update.op](Read(lanes, (lane,)), value))
+        return Update(lanes, (lane,), update.op, value, (), begins=False)
 
     row = For(inner, count, Update(lanes, (inner,), update.op, substitute(
         update.value, {loop.var: outer * count + inner}), (outer,), begins=False), "vectorize")

@@ -31,7 +31,8 @@ def emit(program: Program, machine: Processor | None = None, contract: bool = Fa
 def emit_all(programs: Mapping[str, Program], machine: Processor | None = None,
              contract: bool = False, in_place: Collection[str] = ()) -> str:
     """LLVM IR of several programs, each as the function of its name."""
-    module, machine = LlvmModule(), machine or host()
+    machine = machine or host()
+    module = LlvmModule(frozenset(machine.features))
     for name, program in programs.items():
         module.functions[name] = _function(module, name, program, machine, contract, in_place)
     if machine.architecture == "riscv64":           # else the object declares that it has no floats

@@ -11,7 +11,7 @@ from compiler.te import (COMPARISONS, INDEX, Binary, Buffer, Call, Cast, Const, 
                          rint, walk)
 
 from .float_ranges import ANY, float_range, limits
-from .floats import cast, float_binary, float_call, float_compare, rounded
+from .floats import cast, float_binary, float_call, float_compare, float_extreme, rounded
 from .integers import integer_abs, integer_binary, integer_compare
 from .lanes import Lanes
 from .writer import LlvmType, LlvmValue, Writer, constant, memory_type
@@ -109,6 +109,12 @@ class Expressions:
         if is_float(kind.dtype):
             return LlvmValue(float_binary(self.w, op, kind, left, right, self.contract), kind)
         return LlvmValue(integer_binary(self.w, op, kind, left, right), kind)
+
+    def extreme(self, op: str, old: LlvmValue, value: LlvmValue) -> LlvmValue:
+        """The larger or smaller of two floats, of two zeros any."""
+        lanes, (before, found) = self.together(old, value)
+        kind = LlvmType(old.kind.dtype, lanes)
+        return LlvmValue(float_extreme(self.w, op, kind, before, found), kind)
 
     def _call(self, function: str, *args: LlvmValue) -> LlvmValue:
         a = args[0]

@@ -19,7 +19,7 @@ from .functions import FUNCTIONS, function
 from .float_ranges import ANY, FloatRange, limits
 from .writer import LlvmType, Writer
 
-__all__ = ["cast", "float_binary", "float_call", "float_compare", "rounded"]
+__all__ = ["cast", "float_binary", "float_call", "float_compare", "float_extreme", "rounded"]
 
 _PLAIN = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _COMPARISONS = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
@@ -43,6 +43,17 @@ def float_binary(w: Writer, op: str, kind: LlvmType, a: str, b: str, contract: b
     if op in ("mod", "floordiv"):
         return _in_single(w, _mod if op == "mod" else _floordiv, kind, a, b)
     raise TypeError(f"Operands of {op} must be integers, not {kind.dtype}")
+
+
+def float_extreme(w: Writer, op: str, kind: LlvmType, old: str, new: str) -> str:
+    """As `float_binary`, but of two zeros it may give either: what follows the old value has to
+    wait for two instructions instead of five.
+    """
+    if kind.dtype == "bfloat16":
+        return float_binary(w, op, kind, old, new)
+    better = w.op(f"fcmp {'ogt' if op == 'max' else 'olt'} {kind} {new}, {old}")
+    number = w.op(f"fcmp ord {kind} {new}, {new}")
+    return _select(w, kind, number, _select(w, kind, better, new, old), new)
 
 
 def float_call(w: Writer, name: str, kind: LlvmType, *args: str) -> str:

@@ -34,6 +34,7 @@ _ERFC = (1.1284481, 0.636186, 0.10396233, -0.020987138, 0.00159195657, 0.0006146
 # log 2 in two parts: the first has so few digits that its product with an exponent is exact.
 _LN2_HIGH, _LN2_LOW = 355 / 512, math.log(2) - 355 / 512
 _SHIFTER = 1.5 * 2 ** 23        # adding it rounds a number to an integer, in the low bits
+_SCALED = 16                    # lanes of a vector that an instruction multiplies by powers of two
 _SHIFTER_BITS = int.from_bytes(struct.pack(">f", _SHIFTER), "big")
 
 
@@ -106,6 +107,11 @@ class _Floats:
         return self.w.call(f"llvm.{name}.{self.kind.suffix}", self.kind,
                            *((self.kind, arg) for arg in args))
 
+    def scaled(self, a: str, n: str) -> str:
+        """``a * 2^n``, rounded once, by an instruction of AVX-512."""
+        return self.w.call("llvm.x86.avx512.mask.scalef.ps.512", self.kind, (self.kind, a),
+                           (self.kind, n), (self.kind, self.const(0)), ("i16", "-1"), ("i32", "4"))
+
     def compare(self, how: str, a: str, b: str) -> str:
         return self.w.op(f"fcmp {how} {self.kind} {a}, {b}")
 
@@ -128,21 +134,31 @@ def _exp(f: _Floats, x: str) -> str:
     low, high = f.const(-104), f.const(89)
     inside = f.select(f.compare("ogt", x, high), high, x)
     inside = f.select(f.compare("olt", inside, low), low, inside)
-    power, exponent = _reduced_exp(f, inside)
+    power, n, shifted = _reduced_exp(f, inside)
+    if f.kind.lanes == _SCALED and "avx512f" in f.w.module.features:
+        return f.scaled(power, n)
+    exponent = _whole(f, shifted)
     half = f.integers("ashr", exponent, 1)
     for part in (half, f.integers("sub", exponent, half)):
         power = f.mul(power, _power_of_two(f, part))
     return power
 
 
-def _reduced_exp(f: _Floats, x: str) -> tuple[str, str]:
-    """``e^r`` and n, where ``x = n log(2) + r`` and ``|r| <= log(2) / 2``."""
+def _reduced_exp(f: _Floats, x: str) -> tuple[str, str, str]:
+    """``e^r`` and n, where ``x = n log(2) + r`` and ``|r| <= log(2) / 2``; and a number whose last
+    bits are n.
+    """
     shifted = f.fused(x, f.const(1 / math.log(2)), f.const(_SHIFTER))
     n = f.sub(shifted, f.const(_SHIFTER))
     r = f.fused(n, f.const(-_LN2_HIGH), x)
     r = f.fused(n, f.const(-_LN2_LOW), r)
     power = f.fused(f.mul(r, r), f.polynomial(r, _EXP), r)
-    return f.add(power, f.const(1)), f.integers("sub", f.bits(shifted), _SHIFTER_BITS)
+    return f.add(power, f.const(1)), n, shifted
+
+
+def _whole(f: _Floats, shifted: str) -> str:
+    """The integer that the last bits are."""
+    return f.integers("sub", f.bits(shifted), _SHIFTER_BITS)
 
 
 def _power_of_two(f: _Floats, exponent: str) -> str:
@@ -189,8 +205,8 @@ def _erf(f: _Floats, x: str) -> str:
     near = f.fused(x, f.polynomial(f.mul(x, x), _ERF), x)
     far = f.select(f.compare("ogt", size, f.const(3.95)), f.const(3.95), size)
     exponent = f.mul(f.sub(f.const(0), far), f.polynomial(far, _ERFC))
-    power, exponent = _reduced_exp(f, exponent)                 # of no less than -18
-    far = f.sub(f.const(1), f.mul(power, _power_of_two(f, exponent)))
+    power, _, shifted = _reduced_exp(f, exponent)               # of no less than -18
+    far = f.sub(f.const(1), f.mul(power, _power_of_two(f, _whole(f, shifted))))
     return f.select(f.compare("olt", size, f.const(0.9)), near, f.call("copysign", far, x))
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from compiler import te
 from compiler.ir import (Alloc, Barrier, Binding, Combine, For, If, Seq, Stmt, Store, Tensorized,
                          Update, walk_stmts)
-from compiler.te import INDEX, Buffer, Expr, Read, Var
+from compiler.te import INDEX, Buffer, Expr, Read, Var, is_float
 from compiler.te.expr import Extent
 from compiler.tensorize import Intrinsic
 
@@ -289,6 +289,8 @@ class Statements:
             self._reduce(stmt, (value,), lambda old: [self._fold(stmt.op, old[0], value)])
 
     def _fold(self, op: str, old: LlvmValue, value: LlvmValue) -> LlvmValue:
+        if op in ("max", "min") and is_float(old.kind.dtype):
+            return self.exprs.extreme(op, old, value)
         return self.exprs.binary("add" if op == "sum" else op, old, value)
 
     def _combine(self, stmt: Combine) -> None:

@@ -88,8 +88,11 @@ def literal(text: str) -> int | None:
 
 @dataclass(slots=True)
 class LlvmModule:
-    """A module: complete functions by name, declarations of external functions, metadata."""
+    """A module: complete functions by name, declarations of external functions, metadata; and what
+    its processor has.
+    """
 
+    features: frozenset[str] = frozenset()
     functions: dict[str, str] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)
     metadata: list[str] = field(default_factory=list)

@@ -9,6 +9,7 @@ from compiler import te
 from compiler.cpu_gpu_backends.llvm import build, emit, optimized
 from compiler.cpu_gpu_backends.llvm.machine import MACHINES, host
 from compiler.ir import Program, lower
+from compiler.schedule import Schedule
 from compiler.te import Call
 
 EXACT = {"exp": np.exp, "log": np.log, "tanh": np.tanh,
@@ -66,3 +67,20 @@ def test_doubles_are_those_of_the_c_library(name, rng):
     x = rng.normal(size=64) ** 2
     found = build(applied(name, "float64", 64)).compute({"x": x})["y"]
     np.testing.assert_allclose(found, [getattr(math, name)(v) for v in x], rtol=1e-15)
+
+
+def test_exponentials_are_the_same_with_and_without_an_instruction_for_powers_of_two():
+    """Also where results are subnormal, overflow, or are no numbers."""
+    if not host().has("avx512f"):
+        pytest.skip("needs a processor with avx512f")
+    x = te.placeholder((SIZE,), "float32", "x")
+    s = Schedule([te.compute((SIZE,), lambda i: te.exp(x[i]), "y")])
+    s["y"].vectorize(s["y"].split("i", 16)[1])
+    patterns = np.arange(0, 1 << 32, 65537, dtype=np.uint64).astype(np.uint32)[:SIZE // 2]
+    near = np.linspace(-106, 90, SIZE - len(patterns)).astype(np.float32)
+    given = np.concatenate([patterns.view(np.float32), near])
+    kernels = [build(s.program, machine) for machine in (host(), host().without("avx512f"))]
+    assert ["scalef" in kernel.text for kernel in kernels] == [True, False]
+    found, wanted = (kernel.compute({"x": given})["y"] for kernel in kernels)
+    np.testing.assert_array_equal(found, wanted)
+    assert (wanted[wanted > 0] < np.finfo(np.float32).tiny).sum() > 100

@@ -198,13 +198,13 @@ for y_i0 in 0..3:
     for y_r1_i in 0..8 (vectorize):
       y_r1_lanes[y_r1_i] += x0[y_i0, y_r1_o*8 + y_r1_i] over(y_r1_o)
   for y_r1_rest in 0..3 (vectorize):
-    y_r1_lanes[y_r1_rest] = y_r1_lanes[y_r1_rest] + x0[y_i0, y_r1_rest + 32]
+    y_r1_lanes[y_r1_rest] += x0[y_i0, y_r1_rest + 32]
   for y_r1_4 in 0..4 (vectorize):
-    y_r1_lanes[y_r1_4] = y_r1_lanes[y_r1_4] + y_r1_lanes[y_r1_4 + 4]
+    y_r1_lanes[y_r1_4] += y_r1_lanes[y_r1_4 + 4]
   for y_r1_2 in 0..2 (vectorize):
-    y_r1_lanes[y_r1_2] = y_r1_lanes[y_r1_2] + y_r1_lanes[y_r1_2 + 2]
+    y_r1_lanes[y_r1_2] += y_r1_lanes[y_r1_2 + 2]
   for y_r1_1 in 0..1 (vectorize):
-    y_r1_lanes[y_r1_1] = y_r1_lanes[y_r1_1] + y_r1_lanes[y_r1_1 + 1]
+    y_r1_lanes[y_r1_1] += y_r1_lanes[y_r1_1 + 1]
   y[y_i0] = y_r1_lanes[0]
 """
 
