@@ -5,15 +5,16 @@
 
 Each network of `examples.zoo` (all but ResNet-34 unless told; images of 224 x 224) runs in turns
 with the peers that are installed (ONNX Runtime by the extra `test`, OpenVINO by the extra `peers`),
-so that other load on the machine affects all alike; a sample takes at least 2 ms. Medians of the
-process's processor time and of wall time. Prints a line for each network and type, and ``name
-value`` lines: ``cpu_NETWORK_DTYPE_over_PEER``, the ratio of processor times, and
-``cpu_DTYPE_over_PEER``, the geometric mean over the networks. With ``--operators`` the names are
-those of `bench.cpu_operators`, all of them unless told, and ``cpu_operators_DTYPE_over_PEER`` is
-the largest ratio. ``--json`` writes rows of network,
-dtype, threads, ours_ms, peer, peer_ms, ratio (of processor time), ours_wall_ms, peer_wall_ms, and
-`share`, the share of the multiply-accumulates' time at the peak rate that is measured in the same
-run.
+so that other load on the machine affects all alike; a sample takes at least 2 ms. Where several
+threads compute, turns are 20 ms apart, since threads that wait for more work disturb others, and
+begin with a run that does not count. Medians of the process's processor time and of wall time.
+
+Prints a line for each network and type, and ``name value`` lines: ``cpu_NETWORK_DTYPE_over_PEER``,
+the ratio of processor times, and ``cpu_DTYPE_over_PEER``, the geometric mean over the networks.
+With ``--operators`` the names are those of `bench.cpu_operators`, all of them unless told, and
+``cpu_operators_DTYPE_over_PEER`` is the largest ratio. ``--json`` writes rows of network, dtype,
+threads, ours_ms, peer, peer_ms, ratio (of processor time), ours_wall_ms, peer_wall_ms, and `share`,
+the share of the multiply-accumulates' time at the peak rate that is measured in the same run.
 
 Outputs must agree with ONNX Runtime (2e-5 of the largest element in float32), else the exit status
 is 1. `int8` is the quantized network, which peers round in their own ways: there only the
@@ -48,6 +49,7 @@ from examples import zoo
 NAMES = tuple(name for name in zoo.NETWORKS if name != "resnet34")
 OF_ITS_OWN = ("keywords", "lstm")
 SAMPLE_SECONDS = 2e-3
+PAUSE_SECONDS = 20e-3
 
 Arrays = Mapping[str, np.ndarray]
 Run = Callable[[], object]
@@ -147,7 +149,7 @@ def _measured(name: str, dtype: str, model: onnx.ModelProto, macs: int, threads:
     agrees = all(_agree(ours[value], array, dtype) for value, array in wanted.items())
     runs: dict[str, Run] = {"ours": lambda: module(inputs)}
     runs |= {peer: lambda run=run: run(inputs) for peer, run in peers.items()}
-    cpu, wall = _medians(runs, rounds)
+    cpu, wall = _medians(runs, rounds, PAUSE_SECONDS if threads > 1 else 0.0)
     return [CpuRow(name, dtype, threads, cpu["ours"] * 1e3, peer, cpu[peer] * 1e3,
                    cpu["ours"] / cpu[peer], wall["ours"] * 1e3, wall[peer] * 1e3,
                    2e-9 * macs / peak_gflops() / cpu["ours"]) for peer in peers], agrees
@@ -159,7 +161,8 @@ def _agree(ours: np.ndarray, wanted: np.ndarray, dtype: str) -> bool:
     return float(np.abs(ours - wanted).max()) <= 2e-5 * max(1.0, float(np.abs(wanted).max()))
 
 
-def _medians(runs: Mapping[str, Run], rounds: int) -> tuple[dict[str, float], dict[str, float]]:
+def _medians(runs: Mapping[str, Run], rounds: int,
+             pause: float) -> tuple[dict[str, float], dict[str, float]]:
     """Seconds of the processor and of the clock on the wall, of functions that take turns."""
     often = {}
     for name, run in runs.items():
@@ -171,6 +174,9 @@ def _medians(runs: Mapping[str, Run], rounds: int) -> tuple[dict[str, float], di
     wall: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
+            if pause:
+                time.sleep(pause)
+                run()
             begun, begin = time.process_time(), time.perf_counter()
             for _ in range(often[name]):
                 run()
@@ -217,7 +223,8 @@ def peak_gflops() -> float:
     """Products and sums of float32 a second, in vectors that stay in registers: of a small product
     of matrices that is added to itself many times, the best of many runs.
     """
-    rows, columns, depth, times = 14 if host().has("avx512f") else 6, 16, 64, 500
+    rows, columns = (14, 32) if host().has("avx512f") else (6, 16)
+    depth, times = 64, 250
     a, b = te.placeholder((depth, rows), "float32", "a"), te.placeholder((depth, columns),
                                                                         "float32", "b")
     r, k = te.reduce_axis(times, "r"), te.reduce_axis(depth, "k")
