@@ -87,13 +87,14 @@ class Module:
         """The array itself, or memory that another library shares through DLPack, if it is dense;
         else a copy.
         """
-        self.require_input(name)
-        try:
-            foreign = hasattr(array, "__dlpack__") and not isinstance(array, np.ndarray)
-            array = np.from_dlpack(array) if foreign else np.asarray(array)
-        except (BufferError, RuntimeError, ValueError) as error:
-            raise InputError(f"Input {name} must be an array in the host's memory: "
-                             f"{error}") from None
+        if type(array) is not np.ndarray:
+            self.require_input(name)
+            try:
+                foreign = hasattr(array, "__dlpack__") and not isinstance(array, np.ndarray)
+                array = np.from_dlpack(array) if foreign else np.asarray(array)
+            except (BufferError, RuntimeError, ValueError) as error:
+                raise InputError(f"Input {name} must be an array in the host's memory: "
+                                 f"{error}") from None
         self.require_input(name, array.shape, array.dtype)
         return array if array.flags.c_contiguous else np.require(array, requirements="C")
 

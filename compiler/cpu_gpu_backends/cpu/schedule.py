@@ -17,7 +17,7 @@ from compiler.cpu_gpu_backends.cpu.winograd import tile_winograd
 from compiler.cpu_gpu_backends.intrinsics.cpu import TRANSPOSES, byte_tiles_named
 from compiler.ir import For, Program, Store, Update, Write, path_to, reads, walk_stmts
 from compiler.schedule import (Schedule, ScheduleError, peel, reorder, split, tensorize)
-from compiler.te import Expr, Read, Var, is_integer, walk
+from compiler.te import Binary, Buffer, Const, Expr, Read, Var, is_integer, walk
 
 __all__ = ["own_schedule", "schedule", "walk_rows"]
 
@@ -58,7 +58,8 @@ def own_schedule(program: Program, vectors: Vectors) -> Schedule:
 def map_by_vectors(program: Program, vectors: Vectors) -> Schedule:
     """Computes maps a vector at a time where rows are long enough, transpositions by squares."""
     s = Schedule(program)
-    for store in [stmt for stmt in walk_stmts(program.body) if isinstance(stmt, Store)]:
+    for stage in [stmt.buffer for stmt in walk_stmts(program.body) if isinstance(stmt, Store)]:
+        store = _without_quotients(s, stage)
         nest = _loops_around(s.program, store)
         if row := _row_across(store, nest):
             if not _in_registers(s, store, nest, row, vectors):
@@ -66,6 +67,35 @@ def map_by_vectors(program: Program, vectors: Vectors) -> Schedule:
         else:
             along_rows(s, store, vectors)
     return s
+
+
+def _without_quotients(s: Schedule, stage: Buffer) -> Store:
+    """Splits loops whose numbers are divided into places in what is read, so that nothing divides.
+
+    ::
+
+        for p in 0..784:                     for p_o in 0..28:
+          y[p] = x[p % 28, p // 28]   ->       for p_i in 0..28:
+                                                 y[p_o*28 + p_i] = x[p_i, p_o]
+    """
+    while True:
+        store = next(stmt for stmt in walk_stmts(s.program.body)
+                     if isinstance(stmt, Store) and stmt.buffer == stage)
+        nest = {loop.var: loop for loop in _loops_around(s.program, store)}
+        divided = next(((nest[node.a], int(node.b.value)) for read in reads(store)
+                        for index in read.indices for node in walk(index)
+                        if isinstance(node, Binary) and node.op in ("floordiv", "mod")
+                        and isinstance(node.b, Const) and isinstance(node.a, Var)
+                        and node.a in nest and _parts(nest[node.a], int(node.b.value))), None)
+        if divided is None:
+            return store
+        s.apply(split, divided[0].var.name, divided[1])
+
+
+def _parts(loop: For, size: int) -> bool:
+    """Whether the loop is several pieces of that size, and serial."""
+    return (isinstance(loop.extent, int) and 1 < size < loop.extent and loop.extent % size == 0
+            and loop.kind == "serial")
 
 
 def _row_across(store: Store, nest: Sequence[For]) -> For | None:

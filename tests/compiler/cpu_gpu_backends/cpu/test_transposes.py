@@ -10,7 +10,7 @@ from compiler.cpu_gpu_backends.cpu.schedule import map_by_vectors, schedule
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors, axes_of
 from compiler.cpu_gpu_backends.intrinsics.cpu import transpose
 from compiler.cpu_gpu_backends.llvm import build, emit
-from compiler.ir import Program, Tensorized, lower, verify, walk_stmts
+from compiler.ir import Program, Tensorized, lower, program_text, verify, walk_stmts
 from compiler.schedule import Schedule, tensorize
 
 SQUARES = [("float32", 4), ("float32", 8), ("float32", 16), ("int32", 8), ("int8", 16),
@@ -66,6 +66,27 @@ def test_axes_in_between() -> None:
         s = map_by_vectors(lower([made], "f"), Vectors(8, 14))
         found = build(verify(s.program)).compute({"x": array})["y"]
         np.testing.assert_array_equal(found, array.transpose(0, 3, 1, 2) + added)
+
+
+def test_quotients_become_loops() -> None:
+    """Pixels of four images that lie between each other, as after a transposed convolution."""
+    x = te.placeholder((2, 2, 5, 7, 16), "float32", "x")
+    y = te.compute((16, 140), lambda c, p: x[p // 14 % 2, p % 14 % 2, p // 14 // 2, p % 14 // 2, c],
+                   "y")
+    made = map_by_vectors(lower([y], "f"), Vectors(16, 16)).program
+    assert "//" not in program_text(made)
+    assert "%" not in program_text(made)
+    array = np.arange(2240, dtype=np.float32).reshape(x.shape)
+    assert_copies(made, array, array.transpose(4, 2, 0, 3, 1).reshape(16, 140))
+
+
+def test_quotients_that_split_no_loop_stay() -> None:
+    x = te.placeholder((4, 7), "float32", "x")
+    y = te.compute((25,), lambda p: x[p // 7, p % 7], "y")
+    made = map_by_vectors(lower([y], "f"), Vectors(16, 16)).program
+    assert "//" in program_text(made)
+    array = np.arange(28, dtype=np.float32).reshape(x.shape)
+    assert_copies(made, array, array.reshape(-1)[:25])
 
 
 @pytest.mark.parametrize(("dtype", "lanes"), [("float32", 2), ("int8", 8), ("int16", 8)])
