@@ -104,12 +104,13 @@ class StageSchedule:
 
     # Loops
 
-    def split(self, loop: Loop, factor: int, outer: str | None = None,
-              inner: str | None = None) -> tuple[str, str]:
+    def split(self, loop: Loop, factor: int | None = None, outer: str | None = None,
+              inner: str | None = None, nparts: int | None = None) -> tuple[str, str]:
         name = self._loop(loop)
         names = outer or f"{name}_o", inner or f"{name}_i"
-        given = {k: v for k, v in (("outer", outer), ("inner", inner)) if v}
-        self.schedule.apply(split, name, factor, **given)
+        given: dict[str, str | int] = {k: v for k, v in (("outer", outer), ("inner", inner)) if v}
+        given |= {} if nparts is None else {"nparts": nparts}
+        self.schedule.apply(split, name, *([] if factor is None else [factor]), **given)
         return names
 
     def fuse(self, outer: Loop, inner: Loop, fused: str | None = None) -> str:

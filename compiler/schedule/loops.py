@@ -13,9 +13,10 @@ from .reorder import reorder
 __all__ = ["fuse", "split", "tile", "unroll"]
 
 
-def split(program: Program, loop: str, factor: Extent, outer: str | None = None,
-          inner: str | None = None) -> Program:
-    """Splits a loop into two; the inner one runs `factor` iterations.
+def split(program: Program, loop: str, factor: Extent | None = None, outer: str | None = None,
+          inner: str | None = None, nparts: int | None = None) -> Program:
+    """Splits a loop into two; the inner one runs `factor` iterations, or as few as make `nparts` of
+    the outer one.
 
     ::
 
@@ -24,14 +25,19 @@ def split(program: Program, loop: str, factor: Extent, outer: str | None = None,
                                      if i_o*4 + i_i < 10:
                                        s(i_o*4 + i_i)
 
-    1. `factor` is a number from 1 to the extent of the loop, any number from 1 if that is a symbol.
-       The guard is left out where it divides the extent.
+    1. Either `factor` or `nparts` is given. `factor` is a number from 1 to the extent of the loop,
+       any number from 1 if that is a symbol. The guard is left out where it divides the extent.
+       `nparts` is a number from 1 to the extent, a number itself, of which it leaves no part empty.
     2. The loop is serial and carries no notes.
     3. The new names, ``<loop>_o`` and ``<loop>_i`` unless given, are not in use.
     """
     node = _loop(program, loop, "split")
-    most = node.extent if isinstance(node.extent, int) else factor
-    if not isinstance(factor, int) or not 1 <= factor <= most:
+    if (factor is None) == (nparts is None):
+        refuse("split", f"{loop} must be given either factor or nparts", program, node)
+    if nparts is not None:
+        factor = _factor(program, node, nparts)
+    most = node.extent if isinstance(node.extent, int) else None
+    if not isinstance(factor, int) or factor < 1 or most is not None and factor > most:
         end = f"from 1 to {node.extent}" if isinstance(node.extent, int) else "a number from 1"
         refuse("split", f"factor of {loop} must be {end}, "
                         f"not {extent_text(factor) if isinstance(factor, Expr) else repr(factor)}",
@@ -47,6 +53,22 @@ def split(program: Program, loop: str, factor: Extent, outer: str | None = None,
     if not whole:
         body = guarded([index < node.extent], body)
     return swap(program, node, For(first, count, For(second, factor, body)))
+
+
+def _factor(program: Program, loop: For, nparts: int) -> int:
+    """The iterations of each of so many parts, the last of which may be smaller."""
+    name, extent = loop.var.name, loop.extent
+    if not isinstance(extent, int):
+        refuse("split", f"nparts of {name} needs an extent that is a number, not "
+                        f"{extent_text(extent)}: give factor", program, loop)
+    if not isinstance(nparts, int) or not 1 <= nparts <= extent:
+        refuse("split", f"nparts of {name} must be from 1 to {extent}, not {nparts!r}", program,
+               loop)
+    factor = -(-extent // nparts)
+    if (parts := -(-extent // factor)) < nparts:
+        refuse("split", f"nparts of {name} must leave no part empty, but {factor} of its {extent} "
+                        f"iterations each make {parts}, not {nparts}", program, loop)
+    return factor
 
 
 def fuse(program: Program, outer: str, inner: str, fused: str | None = None) -> Program:

@@ -166,6 +166,8 @@ def _on_loop(draw, program: Program):
                                       bind, annotate, pad, peel]))
     args = {split: (FACTORS,), bind: (st.sampled_from(AXES),), pad: (st.integers(2, 9),),
             annotate: (st.sampled_from(["depth", "by"]), FACTORS)}.get(primitive, ())
+    if primitive is split and draw(st.booleans()):
+        return split, (name,), {"nparts": draw(FACTORS)}
     return primitive, (name, *map(draw, args)), PERMITTED if primitive is bind else {}
 
 

@@ -1,7 +1,10 @@
 """Splitting, fusing, tiling and unrolling: text before and after, and what is refused."""
 
+import pytest
+
+from compiler import te
 from compiler.ir import lower
-from compiler.schedule import fuse, reorder, split, tile, unroll
+from compiler.schedule import Schedule, ScheduleError, fuse, reorder, split, tile, unroll
 from tests.compiler.ir.samples import assert_same_meaning, matmul, scaled
 from tests.compiler.schedule.checks import expect, refused
 
@@ -31,6 +34,42 @@ def test_split_of_a_reduction_begins_where_all_parts_are_zero():
               for k_i in 0..4:
                 c[c_i, c_j] += x[c_i, k_o*4 + k_i] * y[k_o*4 + k_i, c_j] begin(k_o, k_i)
         """)
+
+
+@pytest.mark.parametrize(("nparts", "factor"), [(1, 10), (2, 5), (3, 4), (4, 3), (5, 2), (10, 1)])
+def test_split_into_parts(nparts: int, factor: int):
+    x = te.placeholder((10,), "int32", "x")
+    y = te.compute((10,), lambda i: x[i] + 1, "y")
+    s, wanted = Schedule([y]), Schedule([y])
+    assert s["y"].split("i", nparts=nparts) == ("y_i_o", "y_i_i")
+    wanted["y"].split("i", factor)
+    assert s.program == wanted.program
+    assert s.text() == f"split(y_i, nparts={nparts})"
+    assert Schedule.replay([y], s.text()).program == s.program
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"nparts": 6}, "nparts of y_i must leave no part empty, but 2 of its 10 iterations each make "
+                    "5, not 6"),
+    ({"nparts": 0}, "nparts of y_i must be from 1 to 10, not 0"),
+    ({"nparts": 11}, "nparts of y_i must be from 1 to 10, not 11"),
+    ({"nparts": 2.0}, "nparts of y_i must be from 1 to 10, not 2.0"),
+    ({"factor": 2, "nparts": 5}, "y_i must be given either factor or nparts"),
+    ({}, "y_i must be given either factor or nparts")])
+def test_split_refuses_parts(options: dict, message: str):
+    x = te.placeholder((10,), "int32", "x")
+    s = Schedule([te.compute((10,), lambda i: x[i] + 1, "y")])
+    with pytest.raises(ScheduleError) as refusal:
+        s["y"].split("i", **options)
+    assert str(refusal.value).splitlines()[0] == f"split: {message}"
+
+
+def test_split_refuses_parts_of_an_extent_that_is_no_number():
+    n = te.symbol("n")
+    x = te.placeholder((n,), "int32", "x")
+    s = Schedule([te.compute((n,), lambda i: x[i] + 1, "y")])
+    with pytest.raises(ScheduleError, match="^split: nparts of y_i needs an extent that is a num"):
+        s["y"].split("i", nparts=2)
 
 
 def test_split_takes_names():
