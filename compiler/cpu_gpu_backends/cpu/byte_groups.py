@@ -23,7 +23,7 @@ __all__ = ["DOTS", "add_groups", "copy_pixels", "is_grouped", "order_groups",
 GROUP = 4
 NEAR = 1 << 14          # bytes of pixels that stay in the nearest cache
 DOTS: dict[tuple[int, bool], Intrinsic] = {
-    **{(lanes, True): dot(1, LANES, GROUP, "uint8", lanes) for lanes in (16, 8)},
+    **{(lanes, True): dot(1, LANES, GROUP, "uint8", lanes) for lanes in (16, 8, 4)},
     **{(lanes, False): dot_of_words(1, LANES, GROUP, lanes) for lanes in (16, 8, 4)}}
 """By float32 lanes of a vector, and whether there is an instruction for just this."""
 

@@ -123,7 +123,7 @@ def _kernel(recipe: Recipe, plan: str | None, threads: int) -> Kernel:
 
 
 def _vectors(threads: int) -> Vectors:
-    """The vectors of this processor: AVX-512, AVX2, else what every processor has; and tiles."""
+    """The vectors of this processor: AVX-512, AVX2, NEON, else what all have; and tiles."""
     if host().has("avx512f"):
         # A product for every load leaves no time for the lines that come into the nearest cache.
         costs = TileCosts(3, 1.2, 32, 2048) if host().cpu in TWO_PRODUCTS else TileCosts()
@@ -131,4 +131,6 @@ def _vectors(threads: int) -> Vectors:
         return Vectors(16, 16, host().has("avx512vnni"), threads, costs, tiles)
     if host().has("avx2"):
         return Vectors(8, 14, host().has("avxvnni"), threads)
+    if host().has("neon"):
+        return Vectors(4, 16, host().has("dotprod"), threads)
     return Vectors(4, 8, threads=threads)

@@ -21,7 +21,8 @@ __all__ = ["dot", "dot_of_words", "fp32", "grouped_product", "operand"]
 _FP32 = {16: ("avx512f",), 8: ("avx2", "fma")}
 _DOT = {("uint8", 16): (("avx512vnni",), "llvm.x86.avx512.vpdpbusd.512"),
         ("uint8", 8): (("avxvnni",), "llvm.x86.avx512.vpdpbusd.256"),
-        ("int8", 4): (("dotprod", "neon"), "llvm.aarch64.neon.sdot.v4i32.v16i8")}
+        ("int8", 4): (("dotprod", "neon"), "llvm.aarch64.neon.sdot.v4i32.v16i8"),
+        ("uint8", 4): (("dotprod", "neon"), "llvm.aarch64.neon.usdot.v4i32.v16i8")}
 _WORDS = {16: ("avx512bw", "llvm.x86.avx512.pmaddw.d.512"),
           8: ("avx2", "llvm.x86.avx2.pmadd.wd"), 4: ("sse2", "llvm.x86.sse2.pmadd.wd")}
 
@@ -56,7 +57,9 @@ def fp32(rows: int, columns: int, depth: int, lanes: int = 16) -> Intrinsic:
 def dot(rows: int, columns: int, depth: int, dtype: str = "uint8", lanes: int = 16) -> Intrinsic:
     """``dst: int32[rows, columns] += a[rows, depth] * b[depth // 4, columns, 4]``, bytes.
 
-    b is int8. a is uint8 with 16 lanes (AVX-512 VNNI) or 8 (AVX-VNNI), int8 with 4 (NEON).
+    b is int8. a is uint8 with 16 lanes (AVX-512 VNNI) or 8 (AVX-VNNI), either with 4 (NEON). Where
+    NEON multiplies bytes of one sign alone (without ``i8mm``), a uint8 is taken as an int8 and 128,
+    of which the products with b are one sum for all rows.
     """
     _check("dtype and lanes", (dtype, lanes), _DOT)
     _check_columns(columns, lanes)
@@ -67,7 +70,14 @@ def dot(rows: int, columns: int, depth: int, dtype: str = "uint8", lanes: int = 
         if neon:
             bytes_ = f"<{4 * lanes} x i8>"
             x, y = (w.op(f"bitcast {kind} {operand} to {bytes_}") for operand in (x, y))
-            return w.call(instruction, kind, (kind, total), (bytes_, x), (bytes_, y))
+            if dtype == "int8" or "i8mm" in w.module.features:
+                return w.call(instruction, kind, (kind, total), (bytes_, x), (bytes_, y))
+            signed = _DOT["int8", lanes][1]
+            x = w.op(f"xor {bytes_} {x}, splat (i8 -128)")
+            less = w.call(signed, kind, (kind, kind.const(0)), (bytes_, "splat (i8 -128)"),
+                          (bytes_, y))
+            total = w.op(f"sub {kind} {total}, {less}")
+            return w.call(signed, kind, (kind, total), (bytes_, x), (bytes_, y))
         return w.call(instruction, kind, *((kind, argument) for argument in (total, x, y)))
 
     return Intrinsic(f"dot_{dtype}_{rows}x{columns}x{depth}_{lanes}", "vectors",

@@ -11,7 +11,7 @@ from compiler.cpu_gpu_backends.cpu.schedule import own_schedule, schedule
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.cpu_gpu_backends.intrinsics.cpu import (ByteRows, ByteWindows, byte_tiles_named,
                                                       step_of)
-from compiler.cpu_gpu_backends.llvm import build, host
+from compiler.cpu_gpu_backends.llvm import MACHINES, build, host
 from compiler.graph.reference import evaluate_node
 from compiler.ir import Program, Tensorized, interpret, lower, verify, walk_stmts
 from compiler.ops.node import Node
@@ -163,6 +163,13 @@ def test_sizes_wrong(make, message: str) -> None:
 def test_steps_divide_the_depth() -> None:
     assert [step_of(depth) for depth in (4, 28, 64, 96, 144, 68, 192)] == [
         4, 28, 64, 48, 48, 4, 64]
+
+
+@pytest.mark.parametrize(("machine", "wanted"), [
+    ("aarch64", Vectors(4, 16, True)), ("x86-64", Vectors(4, 8)), ("x86-64-v3", Vectors(8, 14))])
+def test_vectors_of_other_processors(machine: str, wanted: Vectors, monkeypatch) -> None:
+    monkeypatch.setattr(target, "host", lambda: MACHINES[machine])
+    assert target._vectors(1) == wanted
 
 
 @pytest.mark.parametrize("granted", [True, False])

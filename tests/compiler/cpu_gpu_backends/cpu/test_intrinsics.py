@@ -9,12 +9,17 @@ import pytest
 from compiler import te
 from compiler.cpu_gpu_backends.cpu.arrays import aligned
 from compiler.cpu_gpu_backends.cpu.product_templates import TEMPLATES, in_panels, product
+from compiler.cpu_gpu_backends.cpu.schedule import schedule
+from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.cpu_gpu_backends.intrinsics.cpu import amx, amx_bf16, dot, dot_of_words, fp32
 from compiler.cpu_gpu_backends.llvm import (MACHINES, MachineError, build, compile_object, emit,
                                             header, host)
 from compiler.cpu_gpu_backends.llvm import amx as tiles
 from compiler.cpu_gpu_backends.llvm.machine import WITHOUT
-from compiler.ir import Program, interpret
+from compiler.graph.reference import evaluate_node
+from compiler.ir import Program, interpret, lower
+from compiler.ops.node import Node
+from compiler.ops.registry import expression
 from compiler.schedule import Schedule, ScheduleError, parallel
 from compiler.tensorize import Intrinsic
 from tests.compiler.cpu_gpu_backends.test_llvm_export import EMULATOR, cross_compile
@@ -256,6 +261,59 @@ def test_dot_products_of_neon_in_emulation(tmp_path):
     assert [int(word) for word in said.stdout.split()] == expected.ravel().tolist()
 
 
+BYTES_MAIN = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include "kernels.h"
+static void *file(const char *name, long size) {
+    void *all = malloc(size);
+    FILE *f = fopen(name, "rb");
+    if (!f || fread(all, 1, size, f) != (unsigned long)size) exit(1);
+    return all;
+}
+static int8_t y[3 * 3 * 13 * 16], *x0, *x1;
+static int32_t *x2;
+static double *x3;
+int main(void) {
+    x0 = file("x0", 2 * 3 * 13 * 16), x1 = file("x1", 3 * 3 * 24 * 16 * 4);
+    x2 = file("x2", 3 * 16 * 4), x3 = file("x3", 3 * 16 * 8);
+    if (conv(x0, x1, x2, x3, y)) return 1;
+    for (unsigned i = 0; i < sizeof y; i++) printf("%d ", y[i]);
+    return 0;
+}
+"""
+
+
+@pytest.mark.cross
+@pytest.mark.parametrize(("features", "mark"), [(("dotprod", "neon"), "neon.sdot"),
+                                                (("dotprod", "i8mm", "neon"), "neon.usdot")])
+def test_convolutions_of_bytes_by_neon_in_emulation(features, mark, tmp_path):
+    """As networks have them, with bytes without a sign, at their ends."""
+    attrs = {"strides": (1, 1), "pads": (1, 1, 1, 1), "pad_value": -9, "zp": 3, "lo": -128,
+             "hi": 126}
+    rng = np.random.default_rng(0)
+    given = [rng.choice([-128, 127], (1, 2, 3, 13, 16)).astype(np.int8),
+             rng.choice([-128, 127], (3, 3, 1, 24, 16, 4)).astype(np.int8),
+             rng.integers(-1000, 1000, (3, 16)).astype(np.int32), rng.random((3, 16)) / 5000]
+    inputs = [te.placeholder(array.shape, array.dtype.name, f"x{place}")
+              for place, array in enumerate(given)]
+    program = schedule(lower([expression("qconv2d_blocks", attrs, inputs, "y")], "conv"),
+                       Vectors(4, 16, True))
+    machine = replace(MACHINES["aarch64"], features=features)
+    assert mark in emit(program, machine)
+    (tmp_path / "kernels.o").write_bytes(compile_object({"conv": program}, machine))
+    (tmp_path / "kernels.h").write_text(header({"conv": program}))
+    (tmp_path / "main.c").write_text(BYTES_MAIN)
+    for place, array in enumerate(given):
+        (tmp_path / f"x{place}").write_bytes(array.tobytes())
+    cross_compile(tmp_path, "main")
+    said = subprocess.run([EMULATOR, tmp_path / "main"], capture_output=True, text=True,
+                          check=True, timeout=60, cwd=tmp_path)
+    node = Node("qconv2d_blocks", "n", ("x0", "x1", "x2", "x3"), ("y",), attrs)
+    wanted = evaluate_node(node, given).ravel().tolist()
+    assert [int(word) for word in said.stdout.split()] == wanted
+
+
 # Operands, refusals
 
 def test_panels_begin_at_cache_lines():
@@ -277,7 +335,7 @@ def test_panels_begin_at_cache_lines():
     (lambda: dot(4, 16, 6), "Depth must be a multiple of 4, not 6"),
     (lambda: dot(4, 24, 8), "Columns must be a multiple of 16, not 24"),
     (lambda: dot(4, 16, 8, "int8", 8), "Dtype and lanes must be one of ('uint8', 16), "
-                                       "('uint8', 8), ('int8', 4), not ('int8', 8)"),
+                                       "('uint8', 8), ('int8', 4), ('uint8', 4), not ('int8', 8)"),
     (lambda: fp32(4, 16, 8, 4), "Lanes must be one of 16, 8, not 4"),
     (lambda: product("int4", 8, 8, 8), "Kind of product must be one of fp32_avx512, fp32_avx2, "
                                        "vnni, avx_vnni, amx, amx_bf16, neon_dot, not 'int4'"),
