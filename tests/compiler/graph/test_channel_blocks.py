@@ -199,3 +199,15 @@ def test_sums_that_may_not_fit_stay_as_they_are() -> None:
     assert blocked_bytes(net, wide) == ["qconv2d"]
     net.constants["k0"][:] = 63
     assert "qconv2d_blocks" in blocked_bytes(net, wide)
+
+
+def test_scales_above_one_stay_as_they_are() -> None:
+    """2**shift is a little more, or less, than the largest multiplier."""
+    net = IntegerNet()
+    conv = net.conv(net.input(1, 16, 3, 3), 16, (1, 1))
+    shift = next(array for name, array in net.constants.items() if array.shape == (16,)
+                 and array.max() < 64)
+    shift[:] = 16
+    assert "qconv2d_blocks" in blocked_bytes(net, conv)
+    shift[5] = 15
+    assert blocked_bytes(net, conv) == ["qconv2d"]
