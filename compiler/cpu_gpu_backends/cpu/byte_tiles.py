@@ -18,8 +18,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from compiler.cpu_gpu_backends.cpu.block_tiles import BlockTile
 from compiler.cpu_gpu_backends.cpu.byte_groups import GROUP, copy_pixels, is_grouped, sums_bytes
-from compiler.cpu_gpu_backends.cpu.product_tiles import packed_weight_of
+from compiler.cpu_gpu_backends.cpu.product_tiles import ResultTiles, packed_weight_of
 from compiler.cpu_gpu_backends.cpu.tiles import (Vectors, axes_of, copy_by_vectors, extents_of,
                                                  sum_apart, the_sum)
 from compiler.cpu_gpu_backends.intrinsics.cpu import ByteRows, ByteWindows, step_of
@@ -46,7 +47,7 @@ class _Tile:
     rows: int
 
     def cycles(self, steps: int, step: int) -> int:
-        """Of a tile of the result, of whose terms so many bytes are added in a step."""
+        """Cycles of one tile, whose terms are so many steps of so many bytes."""
         pixels = self.high * self.wide // self.rows
         registers = self.blocks * pixels
         loads = (pixels * self.rows + self.blocks * step // GROUP) // 2
@@ -135,27 +136,19 @@ def _by_rows(program: Program, update: Update, axes: list[Var],
     if weight is None:
         return None
     rows, columns = (extents[axis] for axis in axes[-2:])
-    blocks, depth = blocks_of(columns), extents[update.axes[0]] * GROUP
-    tile = _best((blocks, 1, rows), (depth,), 2)
+    depth = extents[update.axes[0]] * GROUP
+    tile = _best((blocks_of(columns), 1, rows), (depth,), 2)
     if tile is None:
         return None
-    s, out = Schedule(program), program.outputs[0].name
+    s = Schedule(program)
     x = next(read for read in reads(update) if read.buffer.dtype == "uint8")
     copy, total = x.buffer.name, sum_apart(s, update)
     beyond = -rows % tile.wide
     if beyond:
         s[copy].pad(axes_of(s.program, copy)[-2], rows + beyond)
         s[total].pad(axes_of(s.program, total)[-2], rows + beyond)
-    if columns % LANES:
-        s[total].pad(axes_of(s.program, total)[-1], LANES * blocks)
-    *outer, row, column = axes_of(s.program, out)
-    column_o, column_i = s[out].split(column, tile.blocks * LANES)
-    block, lane = s[out].split(column_i, LANES)
-    rows_o, rows_i = s[out].split(row, tile.wide)
-    matrices = len(weight.indices) > 2 + len(update.axes)       # else one for all
-    s[out].reorder(*((*outer, column_o) if matrices else (column_o, *outer)), rows_o, rows_i, block,
-                   lane)
-    s[total].compute_at(rows_o)
+    size = BlockTile(tile.blocks, tile.wide)
+    tiles = ResultTiles.cut(s, total, update, weight, size)
     names = axes_of(s.program, total)
     block_i, _ = s[total].split(names[-1], LANES)
     s[total].reorder(block_i, names[-2])
@@ -164,11 +157,7 @@ def _by_rows(program: Program, update: Update, axes: list[Var],
         f"{', '.join(letters)} -> {', '.join(letters[:-2])}{', ' * (len(letters) > 2)}"
         f"{letters[-1]} // {LANES}, {letters[-2]}, {letters[-1]} % {LANES}")
     copy_by_vectors(s, copy, 1, vectors.lanes)
-    s[out].vectorize(lane)
-    if beyond:
-        s[out].peel(rows_o)
-    if columns % (tile.blocks * LANES) and columns > tile.blocks * LANES:
-        s[out].peel(column_o, "beside")
+    tiles.finish(s, size)
     for loop, (count, high) in _nests(s, block_i, 2):
         s[total].tensorize(loop, ByteRows(count, high, tile.rows, depth).intrinsic())
     return s

@@ -17,6 +17,7 @@ one is done first. Of bytes, an instruction adds the products of four steps at o
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from compiler.cpu_gpu_backends.cpu.block_tiles import BlockTile, best_tile
 from compiler.cpu_gpu_backends.cpu.byte_groups import add_groups, order_groups, sums_bytes
@@ -27,7 +28,48 @@ from compiler.ops.blocks import LANES, blocks_of
 from compiler.schedule import Schedule
 from compiler.te import Read, Var
 
-__all__ = ["packed_weight_of", "tile_products"]
+__all__ = ["ResultTiles", "packed_weight_of", "tile_products"]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultTiles:
+    """The loops over the tiles of a result, and over the rows, blocks and lanes of a tile."""
+
+    columns: str
+    rows: str
+    row: str
+    block: str
+    lane: str
+
+    @staticmethod
+    def cut(s: Schedule, total: str, update: Update, weight: Read,
+            size: BlockTile) -> "ResultTiles":
+        """Computes the stage `total` for each tile of rows and of whole blocks of columns, each
+        column of tiles at once unless every matrix has weights of its own.
+        """
+        out = s.program.outputs[0].name
+        *outer, row, column = axes_of(s.program, out)
+        columns = extents_of(s.program)[Var(column)]
+        if columns % LANES:
+            s[total].pad(axes_of(s.program, total)[-1], LANES * blocks_of(columns))
+        column_o, column_i = s[out].split(column, size.blocks * LANES)
+        block, lane = s[out].split(column_i, LANES)
+        rows_o, rows_i = s[out].split(row, size.pixels)
+        matrices = len(weight.indices) > 2 + len(update.axes)       # else one for all
+        s[out].reorder(*((*outer, column_o) if matrices else (column_o, *outer)), rows_o, rows_i,
+                       block, lane)
+        s[total].compute_at(rows_o)
+        return ResultTiles(column_o, rows_o, rows_i, block, lane)
+
+    def finish(self, s: Schedule, size: BlockTile) -> None:
+        """Stores vectors. What is left behind the last whole tiles stands by itself."""
+        out = s.program.outputs[0]
+        rows, columns = (int(extent) for extent in out.shape[-2:])
+        s[out.name].vectorize(self.lane)
+        if rows % size.pixels:
+            s[out.name].peel(self.rows)
+        if columns % (size.blocks * LANES) and columns > size.blocks * LANES:
+            s[out.name].peel(self.columns, "beside")
 
 
 def tile_products(program: Program, vectors: Vectors) -> Schedule | None:
@@ -67,17 +109,7 @@ def _tiled(program: Program, update: Update, weight: Read, size: BlockTile,
            vectors: Vectors) -> Schedule:
     s, out = Schedule(program), program.outputs[0].name
     total = sum_apart(s, update)
-    *outer, row, column = axes_of(s.program, out)
-    *_, rows, columns = s.program.outputs[0].shape
-    if columns % LANES:
-        s[total].pad(axes_of(s.program, total)[-1], LANES * blocks_of(columns))
-    column_o, column_i = s[out].split(column, size.blocks * LANES)
-    block, lane = s[out].split(column_i, LANES)
-    rows_o, rows_i = s[out].split(row, size.pixels)
-    matrices = len(weight.indices) > 2 + len(update.axes)       # else one for all
-    s[out].reorder(*((*outer, column_o) if matrices else (column_o, *outer)), rows_o, rows_i, block,
-                   lane)
-    s[total].compute_at(rows_o)
+    tiles = ResultTiles.cut(s, total, update, weight, size)
     *outer, row, column = axes_of(s.program, total)
     _, inner = s[total].split(column, LANES)
     tile, reduced = [*outer, row, f"{column}_o"], [var.name for var in update.axes]
@@ -88,13 +120,9 @@ def _tiled(program: Program, update: Update, weight: Read, size: BlockTile,
             copy_by_vectors(s, copy, 1, vectors.lanes)
     else:
         keep_in_registers(s, total, reduced, [*tile, inner])
-    for loop in (rows_i, block):
+    for loop in (tiles.row, tiles.block):
         s[out].unroll(loop)
-    s[out].vectorize(lane)
-    if rows % size.pixels:
-        s[out].peel(rows_o)
-    if columns % (size.blocks * LANES) and columns > size.blocks * LANES:
-        s[out].peel(column_o, "beside")
+    tiles.finish(s, size)
     if len(reduced) == 2:
         add_groups(s, inner, vectors.dot)
     return s

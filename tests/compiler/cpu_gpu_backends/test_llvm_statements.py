@@ -7,9 +7,10 @@ from compiler import te
 from compiler.cpu_gpu_backends.llvm import build
 from compiler.ir import (Alloc, Binding, For, If, Program, Seq, Stmt, Store, Tensorized, Update,
                          interpret, lower)
-from compiler.schedule import fuse, reorder, split
+from compiler.schedule import Schedule, fuse, reorder, split
 from compiler.te import Buffer, Const, Var
 from tests.compiler.cpu_gpu_backends.checks import assert_native_agrees
+from tests.compiler.cpu_gpu_backends.flush import placed
 
 PAIR = te.record("pair", small="int16", large="float64", flag="bool")
 I, J, K, L = (Var(name) for name in "ijkl")
@@ -217,3 +218,26 @@ def test_an_unbound_variable_wrong():
     y = Buffer("y", (3,), "int64")
     with pytest.raises(ValueError, match="^Variable j must be the index of a loop around its use$"):
         build(Program("p", (), (y,), For(I, 3, Store(y, (I,), J))))
+
+
+@pytest.mark.parametrize("vectors", [True, False])
+def test_what_a_choice_inside_a_condition_reads_is_not_read_elsewhere(vectors: bool) -> None:
+    """The array ends at a page that cannot be accessed: a read beyond ends the process."""
+    x, y = te.placeholder((4,), "float32", "x"), Buffer("y", (4096,), "float32")
+    seen = te.select(I < 4, x[I], -1.0)
+    body = For(I, 4096, Store(y, (I,), te.select(seen > 0.0, x[I] * 2.0, 7.0)),
+               "vectorize" if vectors else "serial")
+    kernel = build(Program("f", (x.buffer,), (y,), body))
+    given, found = placed((4,), "float32", True), np.empty(4096, np.float32)
+    given[:] = [1, -2, 3, -4]
+    kernel(given, found)
+    np.testing.assert_array_equal(found, [2, 7, 6, 7, *[7] * 4092])
+
+
+def test_a_side_that_reads_what_the_condition_reads_needs_no_branch() -> None:
+    x = te.placeholder((16,), "float32", "x")
+    s = Schedule([te.compute((16,), lambda i: te.select(x[i] > 0.0, x[i] * 2.0, 7.0), "y")])
+    s["y"].vectorize("i")
+    text = build(s.program).text
+    assert "masked" not in text
+    assert "select <16 x i1>" in text

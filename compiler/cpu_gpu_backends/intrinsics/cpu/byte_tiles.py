@@ -61,7 +61,7 @@ class ByteWindows:
     """Apart, in rows, and beside, in bytes."""
 
     def __post_init__(self):
-        _check(self.blocks, self.high * (self.wide // self.rows), self.wide, self.rows, self.depth)
+        _check(self.blocks, self.high, self.wide, self.rows, self.depth)
 
     @property
     def name(self) -> str:
@@ -111,7 +111,7 @@ class ByteRows:
     depth: int
 
     def __post_init__(self):
-        _check(self.blocks, self.high // self.rows, self.high, self.rows, self.depth)
+        _check(self.blocks, 1, self.high, self.rows, self.depth)
 
     @property
     def name(self) -> str:
@@ -152,10 +152,11 @@ def byte_tiles_named(name: str) -> Intrinsic | None:
     return made.intrinsic() if made.name == name else None
 
 
-def _check(blocks: int, tiles: int, extent: int, rows: int, depth: int) -> None:
+def _check(blocks: int, high: int, extent: int, rows: int, depth: int) -> None:
     if not 1 <= rows <= _ROWS or extent % rows:
         raise ValueError(f"Rows of a register must be from 1 to {_ROWS} and divide {extent}, "
                          f"not {rows}")
+    tiles = high * (extent // rows)
     if not 1 <= blocks <= _EACH or not 1 <= tiles <= _EACH:
         raise ValueError(f"A block of the destination must be of at most {_EACH} by {_EACH} "
                          f"registers, not {blocks} by {tiles}")
