@@ -2,19 +2,24 @@
 floor. A command prints lines ``name value``; other lines are ignored. ``python -m
 bench.scoreboard`` measures everything and exits with 1 when a floor is lost, a command fails or
 does not print its figure. ``python -m bench.scoreboard measure [NAME ...]`` measures the named
-figures and checks them in the same way. Exit status 2: the table or a name is wrong.
+figures and checks them in the same way. What needs a feature that this processor lacks is not
+measured, and its row says so. Each command's figures are printed on stderr when it ends. Exit
+status 2: the table or a name is wrong.
 """
 
 import argparse
 import subprocess
 import sys
+import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+
+from compiler.cpu_gpu_backends.llvm.machine import host
 
 __all__ = ["Figure", "Measured", "judge", "main", "measure", "read_table", "values_in"]
 
@@ -34,6 +39,7 @@ class Figure:
     floor: float | None = None
     best: float | None = None
     command: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
@@ -67,7 +73,8 @@ def read_table(path: Path = TABLE) -> list[Figure]:
         if unknown:
             raise ValueError(f"a figure's fields must be {', '.join(Figure.__slots__)}, "
                              f"not {unknown[0]!r}")
-        figures.append(Figure(**{**row, "command": tuple(row.get("command", ()))}))
+        lists = {name: tuple(row.get(name, ())) for name in ("command", "needs")}
+        figures.append(Figure(**{**row, **lists}))
     names = [figure.name for figure in figures]
     for name in names:
         if names.count(name) > 1:
@@ -111,23 +118,38 @@ def run_command(command: tuple[str, ...]) -> tuple[dict[str, float], str]:
     return values_in(done.stdout), ""
 
 
-def measure(figures: Sequence[Figure]) -> list[Measured]:
-    """Runs every command once and judges the figures in the order of the table."""
-    outputs: dict[tuple[str, ...], tuple[dict[str, float], str]] = {}
-    measured = []
-    for figure in figures:
-        if not figure.command:
-            measured.append(Measured(figure, None, "not measured yet", False))
-            continue
-        if figure.command not in outputs:
-            outputs[figure.command] = run_command(figure.command)
-        values, reason = outputs[figure.command]
-        if figure.name in values:
-            measured.append(judge(figure, values[figure.name]))
-        else:
-            verdict = f"FAILED: {reason or 'its command did not print it'}"
-            measured.append(Measured(figure, None, verdict, True))
-    return measured
+def unmeasured(figure: Figure) -> str:
+    """Why this machine does not measure the figure; empty where it does."""
+    if not figure.command:
+        return "not measured yet"
+    if figure.needs and not set(figure.needs) & set(host().features):
+        return f"not measured: this processor has no {' or '.join(figure.needs)}"
+    return ""
+
+
+def measure(figures: Sequence[Figure], said: Callable[[str], None] = lambda line: None
+            ) -> list[Measured]:
+    """Runs every command once and judges the figures in the order of the table. `said` takes a line
+    when a command begins and one for each of its figures.
+    """
+    due = [figure for figure in figures if not unmeasured(figure)]
+    found: dict[str, Measured] = {}
+    commands = list(dict.fromkeys(figure.command for figure in due))
+    for count, command in enumerate(commands, 1):
+        said(f"{time.strftime('%H:%M:%S')} [{count}/{len(commands)}] {' '.join(command)}")
+        values, reason = run_command(command)
+        for figure in due:
+            if figure.command != command:
+                continue
+            if figure.name in values:
+                row = judge(figure, values[figure.name])
+            else:
+                verdict = f"FAILED: {reason or 'its command did not print it'}"
+                row = Measured(figure, None, verdict, True)
+            said(f"  {figure.name} {number(row.value)} {row.verdict}")
+            found[figure.name] = row
+    return [found.get(figure.name) or Measured(figure, None, unmeasured(figure), False)
+            for figure in figures]
 
 
 def number(value: float | None) -> str:
@@ -168,7 +190,7 @@ def main(argv: Sequence[str] | None = None, path: Path = TABLE) -> int:
     except ValueError as error:
         print(f"scoreboard: error: {error}", file=sys.stderr)
         return 2
-    measured = measure(figures)
+    measured = measure(figures, lambda line: print(line, file=sys.stderr, flush=True))
     Console().print(render(measured))
     lost = [row.figure.name for row in measured if row.lost]
     if lost:
