@@ -33,7 +33,6 @@ from accel.mapping.target import AccelTarget
 from accel.sim.dram import DRAM, Dram
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.gpu.target import GpuTarget
-from compiler.cpu_gpu_backends.simt.code import DIALECTS
 from compiler.errors import Error
 from compiler.graph.graph import Graph
 from compiler.graph.layout import Borders
@@ -53,7 +52,7 @@ __all__ = ["Placed", "Request", "TargetError", "Targets", "accelerator", "regist
            "target_machine"]
 
 CPU, AUTO = "cpu", "auto"
-CUDA, OPENCL = DIALECTS
+CUDA, OPENCL = "cuda", "opencl"
 PLAIN, THREADS, EMULATED = "plain", r"[1-9]\d{0,2}", "emulated"
 WHERE = {CPU: rf"{THREADS}|(?:{THREADS}:)?{PLAIN}", CUDA: rf"\d{{1,3}}|{EMULATED}", OPENCL: r".+"}
 """What may stand behind the colon, where that is not a machine."""
@@ -193,7 +192,7 @@ class Request:
                 targets.append(accelerator(machine, device, threads, link, dram,
                                            name if accelerators else ACCEL, plans))
                 accelerators += 1
-            elif kind in DIALECTS:
+            elif kind in (CUDA, OPENCL):
                 targets.append(Placed(GpuTarget(name, kind, plans=plans), _gpu(kind, where)))
             else:
                 targets.append(_registered[kind](where))

@@ -19,7 +19,9 @@ Everything else has a thread for each element of the result, in whose registers 
         for c, kh, kw: acc += x[...] * w[...]
         y[f] = max(acc + bias[...], 0)
 
-What cannot be computed so is a kernel for each stage.
+Where nothing is summed and elements that follow each other are read and written as they follow each
+other, a thread has a vector of at most 16 bytes, if that leaves threads enough. What cannot be
+computed so is a kernel for each stage.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,14 +32,17 @@ from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around
                                                   stages, write_of, writes_in)
 from compiler.cpu_gpu_backends.gpu.tiles import (SHARED, GpuTiles, product_of, shared_bytes,
                                                  tile_product)
+from compiler.cpu_gpu_backends.simt.vectors import vectors
 from compiler.ir import Program, Store, Update, Write, reads
 from compiler.schedule import Schedule, ScheduleError
-from compiler.te import Binary, Call, Expr, walk
+from compiler.te import Binary, Call, Expr, numpy_dtype, walk
 
 __all__ = ["own_schedule"]
 
 THREADS = 128               # of a block
 TERMS = 8, 4, 2             # of a product that are in shared memory at once
+VECTOR_BYTES = 16           # that a thread loads or stores at once
+BUSY = 1 << 14              # threads that vectors leave at least
 FEW = 4096                  # results that are too few for a thread each,
 LONG = 64                   # where each has so many terms
 
@@ -223,12 +228,40 @@ def _by_stages(s: Schedule) -> bool:
 
 
 def _bind(s: Schedule, stage: str) -> None:
+    """Gives the loops of a stage to blocks and threads, a vector to a thread where it can be."""
     write = write_of(s.program, stage)
     names = maps(s.program, write)
     if not names:
         _share(s, writes_in(s.program).index(write), 0)
         return
-    loop = fused(s, stage, names)
+    loop = fused(s, stage, _without_lanes(s, stage, names))
     block, thread = s[stage].split(loop, min(THREADS, extent_of(s, loop)))
     s[stage].bind(block, "blockIdx.x")
     s[stage].bind(thread, "threadIdx.x")
+
+
+def _without_lanes(s: Schedule, stage: str, names: list[str]) -> list[str]:
+    """The loops that are left when those of elements that are loaded and stored as one vector are
+    cut from the innermost ones; all of them where there is no such vector.
+    """
+    write = write_of(s.program, stage)
+    if not isinstance(write, Store) or len(loops_around(s.program, write)) != len(names):
+        return names
+    widest = max(numpy_dtype(buffer.dtype).itemsize
+                 for buffer in (write.buffer, *(read.buffer for read in reads(write))))
+    elements = prod(extent_of(s, name) for name in names)
+    program, count = s.program, len(s.steps)
+    for lanes in (16, 8, 4, 2):
+        if lanes * widest > VECTOR_BYTES or elements // lanes < BUSY:
+            continue
+        for place in range(len(names) - 1, -1, -1):
+            if prod(extent_of(s, name) for name in names[place:]) % lanes:
+                continue
+            inner = fused(s, stage, names[place:])
+            outer, lane = s[stage].split(inner, lanes)
+            s[stage].vectorize(lane)
+            if any(vectors(s.program.body)):
+                return [*names[:place], outer]
+            s.program = program
+            del s.steps[count:]
+    return names

@@ -14,6 +14,8 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 
+from compiler.cpu_gpu_backends.polynomials import ERF, ERFC, EXP, LOG, TANH
+
 from .writer import LlvmModule, LlvmType, Writer
 
 __all__ = ["FUNCTIONS", "LIBRARY", "function"]
@@ -21,15 +23,6 @@ __all__ = ["FUNCTIONS", "LIBRARY", "function"]
 LIBRARY = ("pow", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh",
            "atanh")
 FUNCTIONS = ("exp", "log", "tanh", "erf", *LIBRARY)
-
-_EXP = (0.5, 0.16666512, 0.04166619, 0.008369599, 0.0013951717)             # (e^r - 1 - r) / r^2
-_LOG = (0.3333331, -0.25000009, 0.20002167, -0.1666809, 0.14218552, -0.124030866,
-        0.11893525, -0.11694325, 0.067575306)                   # (log(1 + f) - f + f^2 / 2) / f^3
-_TANH = (-0.33333284, 0.1333149, -0.053743307, 0.020649934, -0.005716282)       # (tanh x - x) / x^3
-_ERF = (0.12837917, -0.37612635, 0.1128372, -0.026860753, 0.0052044359, -0.00081819270,
-        8.538839e-05)                                                           # erf(x) / x - 1
-_ERFC = (1.1284481, 0.636186, 0.10396233, -0.020987138, 0.00159195657, 0.00061465550,
-         -0.00024696320, 3.90203495e-05, -2.46463787e-06)                       # -log(erfc t) / t
 
 # log 2 in two parts: the first has so few digits that its product with an exponent is exact.
 _LN2_HIGH, _LN2_LOW = 355 / 512, math.log(2) - 355 / 512
@@ -152,7 +145,7 @@ def _reduced_exp(f: _Floats, x: str) -> tuple[str, str, str]:
     n = f.sub(shifted, f.const(_SHIFTER))
     r = f.fused(n, f.const(-_LN2_HIGH), x)
     r = f.fused(n, f.const(-_LN2_LOW), r)
-    power = f.fused(f.mul(r, r), f.polynomial(r, _EXP), r)
+    power = f.fused(f.mul(r, r), f.polynomial(r, EXP), r)
     return f.add(power, f.const(1)), n, shifted
 
 
@@ -177,7 +170,7 @@ def _log(f: _Floats, x: str) -> str:
     n = f.w.op(f"sitofp {f.integer} {exponent} to {f.kind}")
     n = f.select(tiny, f.sub(n, f.const(23)), n)
     square = f.mul(t, t)
-    rest = f.mul(f.mul(square, t), f.polynomial(t, _LOG))
+    rest = f.mul(f.mul(square, t), f.polynomial(t, LOG))
     rest = f.fused(n, f.const(_LN2_LOW), rest)
     rest = f.fused(square, f.const(-0.5), rest)
     result = f.fused(n, f.const(_LN2_HIGH), f.add(t, rest))
@@ -192,7 +185,7 @@ def _tanh(f: _Floats, x: str) -> str:
     """``x + x^3 P(x^2)`` near zero, else ``1 - 2 / (e^2x + 1)``."""
     size = f.call("fabs", x)
     square = f.mul(x, x)
-    near = f.fused(f.mul(square, x), f.polynomial(square, _TANH), x)
+    near = f.fused(f.mul(square, x), f.polynomial(square, TANH), x)
     power = function(f.w, "exp", f.kind, f.add(size, size))
     far = f.sub(f.const(1), f.div(f.const(2), f.add(power, f.const(1))))
     far = f.call("copysign", far, x)
@@ -202,9 +195,9 @@ def _tanh(f: _Floats, x: str) -> str:
 def _erf(f: _Floats, x: str) -> str:
     """``x + x P(x^2)`` near zero, else ``1 - e^(-x Q(x))``, which is 1 from 4 on."""
     size = f.call("fabs", x)
-    near = f.fused(x, f.polynomial(f.mul(x, x), _ERF), x)
+    near = f.fused(x, f.polynomial(f.mul(x, x), ERF), x)
     far = f.select(f.compare("ogt", size, f.const(3.95)), f.const(3.95), size)
-    exponent = f.mul(f.sub(f.const(0), far), f.polynomial(far, _ERFC))
+    exponent = f.mul(f.sub(f.const(0), far), f.polynomial(far, ERFC))
     power, _, shifted = _reduced_exp(f, exponent)               # of no less than -18
     far = f.sub(f.const(1), f.mul(power, _power_of_two(f, _whole(f, shifted))))
     return f.select(f.compare("olt", size, f.const(0.9)), near, f.call("copysign", far, x))

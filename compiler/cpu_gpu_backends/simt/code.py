@@ -7,7 +7,7 @@ from compiler.te import Buffer, Extent, Symbol
 
 __all__ = ["DIALECTS", "Code", "Extent3", "Grid", "Launch"]
 
-DIALECTS = ("cuda", "opencl")
+DIALECTS = ("cuda", "opencl", "metal")
 MOST = (1 << 31) - (1 << 16)        # elements of a buffer, and of a parameter: 32 bits, and room
 Extent3 = tuple[int, int, int]
 """Extents along x, y and z."""

@@ -1,12 +1,15 @@
-"""CUDA and OpenCL C: where they differ, and the functions that printed code may need.
+"""CUDA, OpenCL C and Metal: where they differ, and the functions that printed code may need.
 
-Everything that a kernel's text says in one language and not in the other is a field of `Dialect`.
+Everything that a kernel's text says in one language and not in the others is a field of `Dialect`.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
 
-__all__ = ["CUDA", "DIALECT", "HELPERS", "OPENCL", "Dialect", "Helper"]
+from compiler.cpu_gpu_backends.polynomials import ERF, ERFC
+
+__all__ = ["CUDA", "DIALECT", "HELPERS", "METAL", "OPENCL", "Dialect", "Helper"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,61 +21,83 @@ class Dialect:
     types : C types by element type.
     kernel : head of a kernel; takes the name, the parameters, how many threads and blocks there
         are at least, and the threads of a block.
-    pointer : a parameter; takes the C type, the name and whether it is only read.
+    pointer : a parameter; takes the C type, the name, whether it is only read, and its number.
+    number : a parameter that is an integer; takes the name and its number.
     place : variables of a thread's place, by their name in `kernels.AXES`.
-    shared, aligned, function : words of declarations.
+    device, shared, aligned, function : words of declarations.
     barrier : a statement; takes whether what threads write to the device's memory is meant too.
     math : name of a function of floats, by its name in `te.FUNCTIONS` and the element type.
     vector : type of so many elements; takes the element type.
+    lane : an element of such a vector; takes its name, its type and the element's number.
     load, store : a vector, from or to the address of its first element in a space.
     truth : false and true.
+    begin : what a text begins with.
     """
 
     name: str
     types: Mapping[str, str]
     kernel: Callable[[str, str, str, tuple[int, int, int]], str]
-    pointer: Callable[[str, str, bool], str]
+    pointer: Callable[[str, str, bool, int], str]
+    number: Callable[[str, int], str]
     place: Mapping[str, str]
+    device: str
     shared: str
     aligned: str
     barrier: Callable[[bool], str]
     function: str
     math: Callable[[str, str], str]
     vector: Callable[[str, int], str]
+    lane: Callable[[str, str, int], str]
     load: Callable[[str, str, str], str]
     store: Callable[[str, str, str, str], str]
     infinity: str
     nan: str
     truth: tuple[str, str]
     long_suffix: str
+    begin: str = ""
 
 
 _INTEGERS = {"int16": "short", "uint16": "unsigned short", "int32": "int", "uint32": "unsigned"}
 
 
+_CUDA_TYPES = _INTEGERS | {
+    "int8": "signed char", "uint8": "unsigned char", "int64": "long long",
+    "uint64": "unsigned long long", "float16": "half", "bfloat16": "bfloat16", "float32": "float",
+    "float64": "double", "bool": "bool"}
+_CUDA_VECTORS = {"float32": "float", "int32": "int", "uint32": "uint", "int8": "char",
+                 "uint8": "uchar", "int16": "short", "uint16": "ushort", "float64": "double",
+                 "int64": "longlong"}
+
+
 def _cuda_vector(dtype: str, lanes: int) -> str:
-    return {"float32": "float", "int32": "int", "uint32": "uint", "int8": "char", "uint8": "uchar",
-            "int16": "short", "uint16": "ushort", "float64": "double",
-            "int64": "longlong"}[dtype] + str(lanes)
+    """A type of CUDA's own where it has one, else `Lanes` of the helpers."""
+    if dtype in _CUDA_VECTORS and lanes <= 4:
+        return f"{_CUDA_VECTORS[dtype]}{lanes}"
+    return f"Lanes<{_CUDA_TYPES[dtype]}, {lanes}>"
+
+
+def _cuda_lane(name: str, kind: str, lane: int) -> str:
+    return f"{name}.e[{lane}]" if kind.startswith("Lanes") else f"{name}.{'xyzw'[lane]}"
 
 
 CUDA = Dialect(
     name="cuda",
-    types=_INTEGERS | {"int8": "signed char", "uint8": "unsigned char", "int64": "long long",
-                       "uint64": "unsigned long long", "float16": "half", "bfloat16": "bfloat16",
-                       "float32": "float", "float64": "double", "bool": "bool"},
+    types=_CUDA_TYPES,
     kernel=lambda name, parameters, bounds, _: (
         f'extern "C" __global__ void __launch_bounds__({bounds})\n{name}({parameters}) {{'),
-    pointer=lambda ctype, name, constant: (
+    pointer=lambda ctype, name, constant, _: (
         f"{'const ' if constant else ''}{ctype}* __restrict__ {name}"),
+    number=lambda name, _: f"int {name}",
     place={f"{name[0]}{axis}": f"{name}Idx.{axis}" for name in ("block", "thread")
            for axis in "xyz"},
+    device="",
     shared="__shared__ ",
     aligned="__align__(16) ",
     barrier=lambda _: "__syncthreads();",
     function="__device__ __forceinline__ ",
     math=lambda name, dtype: f"{'fabs' if name == 'abs' else name}{'f' * (dtype == 'float32')}",
     vector=_cuda_vector,
+    lane=_cuda_lane,
     load=lambda kind, address, space: f"*reinterpret_cast<const {kind}*>({address})",
     store=lambda kind, address, space, value: (
         f"*reinterpret_cast<{kind}*>({address}) = {value};"),
@@ -92,11 +117,13 @@ OPENCL = Dialect(
     kernel=lambda name, parameters, _, block: (
         f"__kernel __attribute__((reqd_work_group_size{block})) void\n"
         f"{name}({parameters}) {{"),
-    pointer=lambda ctype, name, constant: (
+    pointer=lambda ctype, name, constant, _: (
         f"__global {'const ' if constant else ''}{ctype}* restrict {name}"),
+    number=lambda name, _: f"int {name}",
     place={f"{letter}{axis}": f"get_{name}_id({number})"
            for letter, name in (("b", "group"), ("t", "local"))
            for number, axis in enumerate("xyz")},
+    device="__global ",
     shared="__local ",
     aligned="__attribute__((aligned(16))) ",
     barrier=lambda both: ("barrier(CLK_LOCAL_MEM_FENCE"
@@ -104,6 +131,7 @@ OPENCL = Dialect(
     function="inline __attribute__((always_inline)) ",
     math=lambda name, _: "fabs" if name == "abs" else name,
     vector=lambda dtype, lanes: f"{_OPENCL_TYPES[dtype]}{lanes}",
+    lane=lambda name, _, lane: f"{name}.s{lane:x}",
     load=lambda kind, address, space: f"*({space}const {kind}*)({address})",
     store=lambda kind, address, space, value: f"*({space}{kind}*)({address}) = {value};",
     infinity="INFINITY",
@@ -112,7 +140,58 @@ OPENCL = Dialect(
     long_suffix="L",
 )
 
-DIALECT = {dialect.name: dialect for dialect in (CUDA, OPENCL)}
+_METAL_TYPES = _INTEGERS | {"int8": "char", "uint8": "uchar", "int64": "long", "uint64": "ulong",
+                            "float16": "half", "bfloat16": "bfloat", "float32": "float",
+                            "bool": "bool"}
+_METAL_VECTORS = {"int16": "short", "uint16": "ushort", "uint32": "uint"}
+
+
+def _metal_vector(dtype: str, lanes: int) -> str:
+    if lanes <= 4:
+        return f"{_METAL_VECTORS.get(dtype, _METAL_TYPES[dtype])}{lanes}"
+    return f"Lanes<{_METAL_TYPES[dtype]}, {lanes}>"
+
+
+def _metal_kernel(name: str, parameters: str, _: str, block: tuple[int, int, int]) -> str:
+    """Its place is a parameter too."""
+    apart = ",\n" + " " * (len(name) + 1) if "\n" in parameters else ", "
+    place = apart.join((parameters, "uint3 block_place [[threadgroup_position_in_grid]]",
+                        "uint3 thread_place [[thread_position_in_threadgroup]]"))
+    return (f"[[max_total_threads_per_threadgroup({prod(block)})]]\n"
+            f"kernel void\n{name}({place}) {{")
+
+
+METAL = Dialect(
+    name="metal",
+    types=_METAL_TYPES,
+    kernel=_metal_kernel,
+    pointer=lambda ctype, name, constant, number: (
+        f"device {'const ' if constant else ''}{ctype}* {name} [[buffer({number})]]"),
+    number=lambda name, number: f"constant int& {name} [[buffer({number})]]",
+    place={f"{name[0]}{axis}": f"{word}.{axis}"
+           for name, word in (("block", "block_place"), ("thread", "thread_place"))
+           for axis in "xyz"},
+    device="device ",
+    shared="threadgroup ",
+    aligned="__attribute__((aligned(16))) ",
+    barrier=lambda both: ("threadgroup_barrier(mem_flags::mem_threadgroup"
+                          f"{' | mem_flags::mem_device' if both else ''});"),
+    function="inline ",
+    math=lambda name, _: {"abs": "fabs", "erf": "error_function"}.get(name, name),
+    vector=_metal_vector,
+    lane=_cuda_lane,
+    load=lambda kind, address, space: f"*({space or 'thread '}const {kind}*)({address})",
+    store=lambda kind, address, space, value: (
+        f"*({space or 'thread '}{kind}*)({address}) = {value};"),
+    infinity="INFINITY",
+    nan="NAN",
+    truth=("false", "true"),
+    long_suffix="L",
+    begin="// Compile without fast math: NaN and the order of sums are meant.\n"
+          "#include <metal_stdlib>\nusing namespace metal;\n",
+)
+
+DIALECT = {dialect.name: dialect for dialect in (CUDA, OPENCL, METAL)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +200,19 @@ class Helper:
 
     `%long%` stands for the dialect's integer of 64 bits, `%ulong%` for the unsigned one, `%fn%`
     for what functions begin with. One that is `emulated` is CUDA, and for a GPU alone:
-    ``emulation.h`` defines it for the host; `opencl` is its text in OpenCL, if it has one.
+    ``emulation.h`` defines it for the host; `others` are its texts in other dialects that have
+    their own.
     """
 
     name: str
     text: str
     needs: tuple[str, ...] = ()
     emulated: bool = False
-    opencl: str = ""
+    others: Mapping[str, str] = field(default_factory=dict)
 
     def spelled(self, dialect: Dialect) -> str:
         text = f"#ifdef __CUDACC__\n{self.text}#endif\n" if self.emulated else self.text
-        text = self.opencl if self.opencl and dialect.name == "opencl" else text
+        text = self.others.get(dialect.name, text)
         for mark, word in (("%fn%", dialect.function), ("%long%", dialect.types["int64"]),
                            ("%ulong%", dialect.types["uint64"])):
             text = text.replace(mark, word)
@@ -227,11 +307,12 @@ _TO_TF32 = """\
 """
 
 
-_TO_TF32_OPENCL = """\
-%fn%float to_tf32(float value) {
-  const int bits = as_int(value);
-  return (bits & 0x7f800000) == 0x7f800000 ? value : as_float((bits + 0x1000) & ~0x1fff);
-}
+def _to_tf32(as_int: str, as_float: str) -> str:
+    return f"""\
+%fn%float to_tf32(float value) {{
+  const int bits = {as_int}(value);
+  return (bits & 0x7f800000) == 0x7f800000 ? value : {as_float}((bits + 0x1000) & ~0x1fff);
+}}
 """
 
 
@@ -284,10 +365,37 @@ template <int pitch, class Sum>
 }
 """
 
+def _lanes(aligned: str) -> str:
+    return f"""\
+template <class T, int n>
+struct {aligned}(sizeof(T) * n) Lanes {{ T e[n]; }};  // loaded and stored at once
+"""
+
+
+def _polynomial(x: str, coefficients: Sequence[float]) -> str:
+    *rest, text = (f"{coefficient!r}f" for coefficient in coefficients)
+    for coefficient in reversed(rest):
+        text = f"fma({text}, {x},\n      {coefficient})"
+    return text
+
+
+_ERROR_FUNCTION = f"""\
+%fn%float error_function(float x) {{  // Metal has none
+  const float size = fabs(x), square = x * x, far = min(size, 3.95f);
+  if (size < 0.9f)
+    return fma(x, {_polynomial("square", ERF)}, x);
+  return copysign(1 - exp(-far * {_polynomial("far", ERFC)}), x);
+}}
+"""
+
 HELPERS = {helper.name: helper for helper in (
-    Helper("half", _HALF, emulated=True),
+    Helper("half", _HALF, emulated=True, others={"metal": ""}),
     Helper("bfloat16", _BFLOAT16, emulated=True),
-    Helper("to_tf32", _TO_TF32, emulated=True, opencl=_TO_TF32_OPENCL),
+    Helper("Lanes", _lanes("__align__"), others={"metal": _lanes("alignas")}),
+    Helper("error_function", _ERROR_FUNCTION),
+    Helper("to_tf32", _TO_TF32, emulated=True, others={
+        "opencl": _to_tf32("as_int", "as_float"),
+        "metal": _to_tf32("as_type<int>", "as_type<float>")}),
     Helper("async_copy", _ASYNC_COPY, emulated=True),
     _mma("mma_m16n8k16_f16", "m16n8k16.row.col.f32.f16.f16.f32", "f", "float"),
     _mma("mma_m16n8k16_bf16", "m16n8k16.row.col.f32.bf16.bf16.f32", "f", "float"),

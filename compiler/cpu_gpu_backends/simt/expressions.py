@@ -105,7 +105,7 @@ class Expressions:
             term = index if pitch == Const(1, INDEX) else pitch if index == Const(1, INDEX) else (
                 index * pitch)
             place = term if place == Const(0, INDEX) else place + term
-        return place
+        return normalize(place)
 
     # Types and ranges
 
@@ -251,7 +251,10 @@ class Expressions:
             kind = self.dialect.types[arg.dtype]
             return f"(({kind})abs({self.value(arg)}))" if is_signed(arg.dtype) else self.value(arg)
         args = ", ".join(self.value(operand) for operand in (arg, *more))
-        return f"{self.dialect.math(function, arg.dtype)}({args})"
+        name = self.dialect.math(function, arg.dtype)
+        if name in HELPERS:
+            self.use(name)
+        return f"{name}({args})"
 
     def _cast(self, value: Expr, dtype: str) -> tuple[str, int]:
         if dtype == value.dtype:

@@ -16,14 +16,14 @@ __all__ = ["generate", "generate_all"]
 
 
 def generate(program: Program, dialect: str = "cuda") -> Code:
-    """Kernels of one program in ``cuda`` or ``opencl``. Raises SimtError; see `lower`."""
+    """Kernels of one program in ``cuda``, ``opencl`` or ``metal``. Raises SimtError; see `lower`."""
     return generate_all([program], dialect)[0]
 
 
 def generate_all(programs: Sequence[Program], dialect: str = "cuda") -> tuple[Code, ...]:
     """Kernels of several programs, whose names differ, in one text that is compiled once."""
     for program in programs:
-        _require_types(program)
+        _require_types(program, dialect)
     cuda = dialect == "cuda"
     lowered = [lower(program, shuffles=cuda, asynchronous=cuda, intrinsics=cuda)
                for program in programs]
@@ -35,12 +35,14 @@ def generate_all(programs: Sequence[Program], dialect: str = "cuda") -> tuple[Co
                  for program in lowered)
 
 
-def _require_types(program: Program) -> None:
+def _require_types(program: Program, dialect: str) -> None:
     types = {buffer.dtype for buffer in buffers_of(program).values()}
     types |= {node.dtype for stmt in walk_stmts(program.body) for expr in expressions(stmt)
               for node in walk(expr)}
     for dtype in sorted(types & HELD.keys()):
         refuse(f"types must be those that processors have, not {dtype}", program)
+    for dtype in sorted(types - DIALECT[dialect].types.keys()):
+        refuse(f"types must be those that {dialect} has, not {dtype}", program)
 
 
 def text_of(programs: Sequence[SimtProgram], dialect: str) -> str:
@@ -49,4 +51,5 @@ def text_of(programs: Sequence[SimtProgram], dialect: str) -> str:
     printers = [Printer(spelled, kernel) for program in programs for kernel in program.kernels]
     used = dict.fromkeys(name for printer in printers for name in printer.used)
     helpers = [helper.spelled(spelled) for name, helper in HELPERS.items() if name in used]
-    return "\n".join([*helpers, *(printer.text for printer in printers)])
+    return "\n".join(filter(None, [spelled.begin, *helpers,
+                                   *(printer.text for printer in printers)]))

@@ -9,7 +9,7 @@ from compiler.te import (INDEX, Binary, Buffer, Const, Expr, Extent, Read, Var, 
                          is_float, numpy_dtype, substitute, walk)
 
 from .asynchronous import AsyncCommit, AsyncCopy, AsyncWait
-from .dialects import Dialect
+from .dialects import HELPERS, Dialect
 from .expressions import Expressions, sides
 from .kernels import BLOCKS, FRAGMENT, THREADS, TILE, SimtKernel
 from .tiles import IntrinsicCall, Tile
@@ -21,9 +21,9 @@ WIDTH = 100
 _KEYWORDS = frozenset("""auto bool break case char const continue default do double else enum extern
     float for goto half if inline int long max min register restrict return short signed sizeof
     static struct switch typedef union unsigned void volatile while kernel global local constant
-    private vector class template this new delete true false""".split())
+    private vector class template this new delete true false device threadgroup thread constexpr
+    using namespace metal block_place thread_place""".split())
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*"}
-_COMPONENTS = "xyzw"
 
 
 class Printer:
@@ -38,7 +38,7 @@ class Printer:
         self.depth = 0
         self._aligned = {b.name for loop in vectors(kernel.body)
                          for b in (loop.store.buffer, *(read.buffer for read in loop.loads))}
-        self._spaces = {b.name: "__global " for b in kernel.buffers} | {
+        self._spaces = {b.name: dialect.device for b in kernel.buffers} | {
             b.name: dialect.shared for b in kernel.shared}
         self._writes_what_it_reads = any(read.buffer.name in kernel.written
                                          for read in reads(kernel.body))
@@ -51,8 +51,10 @@ class Printer:
     def _function(self) -> str:
         kernel, dialect = self.kernel, self.dialect
         parameters = [dialect.pointer(self._type(b), self.names[b.name],
-                                      b.name not in kernel.written) for b in kernel.buffers]
-        parameters += [f"int {self.names[symbol.name]}" for symbol in kernel.parameters]
+                                      b.name not in kernel.written, number)
+                      for number, b in enumerate(kernel.buffers)]
+        parameters += [dialect.number(self.names[symbol.name], number)
+                       for number, symbol in enumerate(kernel.parameters, len(parameters))]
         head = dialect.kernel(kernel.name, ", ".join(parameters), self._bounds(), kernel.block)
         if max(map(len, head.splitlines())) > WIDTH:
             indent = ",\n" + " " * (len(kernel.name) + 1)
@@ -93,7 +95,8 @@ class Printer:
             raise ValueError(f"Type of {buffer.name} must be one that {self.dialect.name} has, "
                              f"not {buffer.dtype}")
         if buffer.dtype in ("float16", "bfloat16"):
-            self.exprs.use(self.dialect.types[buffer.dtype])
+            if self.dialect.types[buffer.dtype] in HELPERS:
+                self.exprs.use(self.dialect.types[buffer.dtype])
         return self.dialect.types[buffer.dtype]
 
     def _array(self, buffer: Buffer, aligned: bool) -> str:
@@ -285,22 +288,29 @@ class Printer:
         """Loads, then each component of the result, then the store."""
         self._line("{")
         self.depth += 1
-        names = {}
+        vectors = []
         for number, read in enumerate(loop.loads):
-            kind = self.dialect.vector(read.dtype, loop.lanes)
-            names[read] = f"v{number}"
+            kind = self._vector_type(read.dtype, loop.lanes)
+            vectors.append((read, f"v{number}", kind))
             self._line(f"const {kind} v{number} = {self._loaded(loop, read, kind)};")
-        kind = self.dialect.vector(loop.store.buffer.dtype, loop.lanes)
+        kind = self._vector_type(loop.store.buffer.dtype, loop.lanes)
         self._line(f"{kind} result;")
-        for component in _COMPONENTS[:loop.lanes]:
-            for read, name in names.items():
-                self.exprs.held[read] = f"{name}.{component}"
-            self._line(f"result.{component} = {self.exprs.value(loop.store.value)};")
-        for read in names:
+        for lane in range(loop.lanes):
+            for read, name, own in vectors:
+                self.exprs.held[read] = self.dialect.lane(name, own, lane)
+            self._line(f"{self.dialect.lane('result', kind, lane)} = "
+                       f"{self.exprs.value(loop.store.value)};")
+        for read, *_ in vectors:
             del self.exprs.held[read]
         self._line(self._stored(loop, kind, "result"))
         self.depth -= 1
         self._line("}")
+
+    def _vector_type(self, dtype: str, lanes: int) -> str:
+        kind = self.dialect.vector(dtype, lanes)
+        if kind.startswith("Lanes"):
+            self.exprs.use("Lanes")
+        return kind
 
     def _copy_type(self, loop: VectorLoop) -> str:
         """The vector of the elements themselves where there is one, else of whole words."""

@@ -14,7 +14,7 @@ from compiler.te import Buffer, Expr, Read, Var, children, numpy_dtype, walk
 __all__ = ["VectorLoop", "vector", "vectors", "without_guard"]
 
 MAX_BYTES = 16
-LANES = (2, 4)              # of a vector whose elements are named
+LANES = (2, 4, 8, 16)       # of a vector whose elements are named
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from runtime.kernels import compute
 from runtime.opencl import OpenClDevice
 from tests.compiler.cpu_gpu_backends.cpu.test_target import graph_of
 from tests.support.float_graphs import assert_near, inputs_of, random_graph
+from tests.support.metal import computed_as_cxx
 from tests.support.operator_cases import CASES, OperatorCase
 
 DEVICES = {"cuda": EmulatedDevice, "opencl": OpenClDevice}
@@ -167,6 +168,45 @@ def test_products_are_computed_in_tiles(name: str, rng) -> None:
         code, = generate_all([program], dialect)
         assert_near(compute(DEVICES[dialect](), code, inputs)["y"], wanted)
     assert not find_races(made, inputs)
+
+
+def chain(dtype: str, *shape: int) -> Graph:
+    net = Builder("net")
+    net.add_input("x", TensorType(shape, dtype))
+    net.add_input("z", TensorType(shape, dtype))
+    net.add_input("factor", TensorType((shape[1], 1, 1), dtype))
+    net.emit("mul", "mul", ["x", "factor"], "p")
+    net.emit("add", "add", ["p", "z"], "y")
+    return net.finish(["y"])
+
+
+CHAINS = (
+    ("float32", (2, 64, 24, 24), "float4"), ("float32", (1, 2048, 7, 7), ""),
+    ("float32", (1, 64, 8, 8), ""), ("float16", (1, 64, 48, 48), "Lanes<half, 8>"),
+    ("int8", (4, 64, 32, 32), "Lanes<signed char, 16>"), ("int8", (1, 64, 36, 36), "char4"),
+    ("int64", (1, 64, 24, 24), "longlong2"), ("float32", (1, 1, 259, 256), "float4"))
+
+
+@pytest.mark.parametrize("dialect", ["cuda", "opencl", "metal"])
+def test_chains_load_and_store_vectors(dialect: str, rng) -> None:
+    """Of 16 bytes where elements follow each other and threads enough are left."""
+    cases = [(chain(dtype, *shape), vector) for dtype, shape, vector in CHAINS
+             if (dialect, dtype) != ("opencl", "float16")]
+    made = [kernels(graph) for graph, _ in cases]
+    programs = [replace(program, name=f"p{number}") for number, (program, _) in enumerate(made)]
+    codes = generate_all(programs, dialect)
+    for (graph, vector), (program, group), code in zip(cases, made, codes, strict=True):
+        inputs = {name: rng.integers(-9, 9, graph.values[name].shape).astype(
+            graph.values[name].dtype) for name in graph.inputs}
+        arrays = {buffer.name: inputs[value].reshape(buffer.shape)
+                  for buffer, value in zip(program.inputs, group.inputs, strict=True)}
+        found = (computed_as_cxx(code, arrays) if dialect == "metal" else
+                 compute(DEVICES[dialect](), code, arrays))["y"]
+        wanted = evaluate(graph, inputs)["y"]
+        np.testing.assert_array_equal(found.reshape(wanted.shape), wanted, str(graph.values["y"]))
+        if dialect == "cuda":
+            text = generate_all([program], dialect)[0].text
+            assert f"<{vector}*>" in text if vector else "reinterpret_cast" not in text
 
 
 def test_tiles_take_what_fits_in_shared_memory() -> None:

@@ -1,4 +1,6 @@
-"""Every operator in C, in both dialects, against the interpreter."""
+"""Every operator in C, in all dialects, against the interpreter."""
+
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from runtime.device import DeviceMissing
 from runtime.emulated import EmulatedDevice
 from runtime.kernels import compute
 from runtime.opencl import OpenClDevice
+from tests.support.metal import computed_as_cxx
 
 INTEGERS = ("int8", "uint8", "int16", "int32", "uint32", "int64")
 OPS = ("add", "sub", "mul", "min", "max", "floordiv", "mod", "and", "or", "xor", "shl", "shr",
@@ -66,15 +69,16 @@ COMPUTED = {
 PROGRAMS = [schedule_elementwise(y, name, 16).program for name, y in COMPUTED.items()]
 
 
-@pytest.mark.parametrize("dialect", ["cuda", "opencl"])
+@pytest.mark.parametrize("dialect", ["cuda", "opencl", "metal"])
 def test_every_operator(rng: np.random.Generator, dialect: str) -> None:
     try:
-        device = EmulatedDevice() if dialect == "cuda" else OpenClDevice()
+        run = computed_as_cxx if dialect == "metal" else partial(
+            compute, EmulatedDevice() if dialect == "cuda" else OpenClDevice())
     except DeviceMissing as error:
         pytest.skip(str(error))
     for program, code in zip(PROGRAMS, generate_all(PROGRAMS, dialect)):
         inputs = {b.name: values(b.dtype, rng, b.name == "b") for b in program.inputs}
-        found, wanted = compute(device, code, inputs)["y"], interpret(program, inputs)["y"]
+        found, wanted = run(code, inputs)["y"], interpret(program, inputs)["y"]
         assert found.dtype == numpy_dtype(program.outputs[0].dtype)
         if program.name.endswith("_function"):
             np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6, err_msg=program.name)

@@ -19,6 +19,7 @@ from runtime.kernels import compute
 from runtime.opencl import OpenClDevice
 from tests.support.effort import Effort
 from tests.support.gpu_cases import CASES, CUDA_CASES, DTYPES, GpuCase, random_inputs
+from tests.support.metal import computed_as_cxx
 from tests.support.slow_cases import some_of_each
 
 
@@ -64,6 +65,12 @@ def test_cuda_without_a_gpu(cuda, rng: np.random.Generator, case: GpuCase) -> No
     device, codes = cuda
     inputs = random_inputs(case.program, rng)
     case.check(inputs, compute(device, codes[str(case)], inputs))
+
+
+@pytest.mark.parametrize("case", CASES[::17], ids=str)
+def test_metal_as_cxx(rng: np.random.Generator, case: GpuCase) -> None:
+    inputs = random_inputs(case.program, rng)
+    case.check(inputs, computed_as_cxx(generate(case.program, "metal"), inputs))
 
 
 def test_intrinsics_that_opencl_lacks_are_run_as_their_nests(rng: np.random.Generator) -> None:

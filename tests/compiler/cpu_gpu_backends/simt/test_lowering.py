@@ -32,14 +32,17 @@ SHOWN = {
         matmul_tensor_cores(64, 64, 64, "f16"), "f16", "matmul_tensor_cores"),
 }
 
+ENDING = {"cuda": "cu", "opencl": "cl", "metal": "metal"}
+
 
 @pytest.mark.parametrize(("name", "dialect"), [
     *((name, "cuda") for name in SHOWN),
-    *((name, "opencl") for name in SHOWN if name not in ("matmul_bytes", "matmul_tensor_cores"))])
+    *((name, "opencl") for name in SHOWN if name not in ("matmul_bytes", "matmul_tensor_cores")),
+    ("matmul", "metal"), ("softmax", "metal")])
 def test_text_that_people_read(golden, name: str, dialect: str) -> None:
     text = generate(SHOWN[name]().program, dialect).text
     assert max(map(len, text.splitlines())) <= 100
-    golden(f"simt/{name}.{'cu' if dialect == 'cuda' else 'cl'}", text)
+    golden(f"simt/{name}.{ENDING[dialect]}", text)
 
 
 # Small programs, written as trees

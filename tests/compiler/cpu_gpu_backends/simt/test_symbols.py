@@ -1,6 +1,7 @@
 """Extents that are known at launch: one text for all sizes, the grid from the symbols."""
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from runtime.device import DeviceMissing
 from runtime.emulated import EmulatedDevice
 from runtime.kernels import compute
 from runtime.opencl import OpenClDevice
+from tests.support.metal import computed_as_cxx
 
 N, M = te.symbol("n"), te.symbol("m")
 BX, TX = "blockIdx.x", "threadIdx.x"
@@ -95,16 +97,17 @@ def programs() -> dict[str, Program]:
     return {name: make().program for name, (make, _) in SCHEDULES.items()}
 
 
-@pytest.mark.parametrize("dialect", ["cuda", "opencl"])
+@pytest.mark.parametrize("dialect", ["cuda", "opencl", "metal"])
 def test_one_text_for_all_sizes(programs, rng, dialect: str) -> None:
     try:
-        device = EmulatedDevice() if dialect == "cuda" else OpenClDevice()
+        run = computed_as_cxx if dialect == "metal" else partial(
+            compute, EmulatedDevice() if dialect == "cuda" else OpenClDevice())
     except DeviceMissing as error:
         pytest.skip(str(error))
     for code in generate_all(list(programs.values()), dialect):
         for n, m in SIZES:
             inputs = inputs_of(programs[code.name], n, m, rng)
-            (found,) = compute(device, code, inputs).values()
+            (found,) = run(code, inputs).values()
             np.testing.assert_array_equal(found, SCHEDULES[code.name][1](inputs),
                                           err_msg=f"{code.name} {n} {m}")
 
