@@ -105,7 +105,8 @@ class Expressions:
             term = index if pitch == Const(1, INDEX) else pitch if index == Const(1, INDEX) else (
                 index * pitch)
             place = term if place == Const(0, INDEX) else place + term
-        return normalize(place)
+        joined = normalize(place)
+        return joined if _divisions(joined) < _divisions(place) else place
 
     # Types and ranges
 
@@ -276,6 +277,10 @@ def sides(buffer: Buffer) -> tuple[int, ...]:
     if pitches[-1] != 1 or any(a % b for a, b in zip(pitches, pitches[1:])):
         raise ValueError(f"Strides of {buffer.name} must divide each other, not {buffer.strides}")
     return tuple(a // b for a, b in zip(pitches, pitches[1:]))
+
+
+def _divisions(expr: Expr) -> int:
+    return sum(isinstance(node, Binary) and node.op in ("floordiv", "mod") for node in walk(expr))
 
 
 def _limits(dtype: str) -> Range:

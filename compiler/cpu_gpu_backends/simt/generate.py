@@ -36,12 +36,13 @@ def generate_all(programs: Sequence[Program], dialect: str = "cuda") -> tuple[Co
 
 
 def _require_types(program: Program, dialect: str) -> None:
-    types = {buffer.dtype for buffer in buffers_of(program).values()}
-    types |= {node.dtype for stmt in walk_stmts(program.body) for expr in expressions(stmt)
-              for node in walk(expr)}
-    for dtype in sorted(types & HELD.keys()):
+    """Of what is computed in between; what a buffer's type must be its declaration says."""
+    own = {buffer.dtype for buffer in buffers_of(program).values()}
+    types = {node.dtype for stmt in walk_stmts(program.body) for expr in expressions(stmt)
+             for node in walk(expr)}
+    for dtype in sorted((own | types) & HELD.keys()):
         refuse(f"types must be those that processors have, not {dtype}", program)
-    for dtype in sorted(types - DIALECT[dialect].types.keys()):
+    for dtype in sorted(types - own - DIALECT[dialect].types.keys()):
         refuse(f"types must be those that {dialect} has, not {dtype}", program)
 
 

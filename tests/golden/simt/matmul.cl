@@ -16,11 +16,11 @@ matmul(__global const float* restrict a,
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int a_tile_0_o = 0; a_tile_0_o < 4; ++a_tile_0_o) {
       if (tx < 2) {
-        *(__local float4*)(&a_tile[a_tile_0_o * 8 + ty][tx * 4]) = *(__global const float4*)(&a[by
-            * 1024 + a_tile_0_o * 256 + ty * 32 + k_tile * 8 + tx * 4]);
+        *(__local float4*)(&a_tile[a_tile_0_o * 8 + ty][tx * 4]) = *(__global const float4*)(&a[(by
+            * 32 + a_tile_0_o * 8 + ty) * 32 + k_tile * 8 + tx * 4]);
       }
     }
-    *(__local float4*)(&b_tile[ty][tx * 4]) = *(__global const float4*)(&b[k_tile * 512 + ty * 64 +
+    *(__local float4*)(&b_tile[ty][tx * 4]) = *(__global const float4*)(&b[(k_tile * 8 + ty) * 64 +
         bx * 32 + tx * 4]);
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int k_in = 0; k_in < 8; ++k_in) {
@@ -35,6 +35,6 @@ matmul(__global const float* restrict a,
   #pragma unroll
   for (int i = 0; i < 4; ++i) {
     #pragma unroll
-    for (int j = 0; j < 4; ++j) c[by * 2048 + ty * 256 + i * 64 + bx * 32 + tx * 4 + j] = acc[i][j];
+    for (int j = 0; j < 4; ++j) c[(by * 32 + ty * 4 + i) * 64 + bx * 32 + tx * 4 + j] = acc[i][j];
   }
 }

@@ -24,10 +24,10 @@ matmul(device const float* a [[buffer(0)]],
     for (int a_tile_0_o = 0; a_tile_0_o < 4; ++a_tile_0_o) {
       if (tx < 2) {
         *(threadgroup float4*)(&a_tile[a_tile_0_o * 8 + ty][tx * 4]) = *(device const
-            float4*)(&a[by * 1024 + a_tile_0_o * 256 + ty * 32 + k_tile * 8 + tx * 4]);
+            float4*)(&a[(by * 32 + a_tile_0_o * 8 + ty) * 32 + k_tile * 8 + tx * 4]);
       }
     }
-    *(threadgroup float4*)(&b_tile[ty][tx * 4]) = *(device const float4*)(&b[k_tile * 512 + ty * 64
+    *(threadgroup float4*)(&b_tile[ty][tx * 4]) = *(device const float4*)(&b[(k_tile * 8 + ty) * 64
         + bx * 32 + tx * 4]);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     for (int k_in = 0; k_in < 8; ++k_in) {
@@ -42,6 +42,6 @@ matmul(device const float* a [[buffer(0)]],
   #pragma unroll
   for (int i = 0; i < 4; ++i) {
     #pragma unroll
-    for (int j = 0; j < 4; ++j) c[by * 2048 + ty * 256 + i * 64 + bx * 32 + tx * 4 + j] = acc[i][j];
+    for (int j = 0; j < 4; ++j) c[(by * 32 + ty * 4 + i) * 64 + bx * 32 + tx * 4 + j] = acc[i][j];
   }
 }

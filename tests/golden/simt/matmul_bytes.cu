@@ -11,9 +11,9 @@ matmul_bytes(const signed char* __restrict__ a,
     __syncthreads();
     if (tx < 8) {
       for (int a_tile_2 = 0; a_tile_2 < 4; ++a_tile_2)
-        a_tile[ty][tx][a_tile_2] = a[by * 1024 + ty * 64 + k_o * 32 + tx * 4 + a_tile_2];
+        a_tile[ty][tx][a_tile_2] = a[(by * 16 + ty) * 64 + (k_o * 8 + tx) * 4 + a_tile_2];
       for (int b_tile_2 = 0; b_tile_2 < 4; ++b_tile_2)
-        b_tile[ty][tx][b_tile_2] = b[bx * 1024 + ty * 64 + k_o * 32 + tx * 4 + b_tile_2];
+        b_tile[ty][tx][b_tile_2] = b[(bx * 16 + ty) * 64 + (k_o * 8 + tx) * 4 + b_tile_2];
     }
     __syncthreads();
     for (int k_i = 0; k_i < 8; ++k_i) {
@@ -21,5 +21,5 @@ matmul_bytes(const signed char* __restrict__ a,
           int*>(&b_tile[tx][k_i][0]), acc);
     }
   }
-  c[by * 512 + ty * 32 + bx * 16 + tx] = acc;
+  c[(by * 16 + ty) * 32 + bx * 16 + tx] = acc;
 }

@@ -11,11 +11,11 @@ matmul_pipelined(__global const float* restrict a,
     for (int a_tile_0_o_pre = 0; a_tile_0_o_pre < 4; ++a_tile_0_o_pre) {
       if (tx < 2) {
         *(__local float4*)(&a_tile[k_tile_pre][a_tile_0_o_pre * 8 + ty][tx * 4]) = *(__global const
-            float4*)(&a[by * 1024 + a_tile_0_o_pre * 256 + ty * 32 + k_tile_pre * 8 + tx * 4]);
+            float4*)(&a[(by * 32 + a_tile_0_o_pre * 8 + ty) * 32 + k_tile_pre * 8 + tx * 4]);
       }
     }
-    *(__local float4*)(&b_tile[k_tile_pre][ty][tx * 4]) = *(__global const float4*)(&b[k_tile_pre *
-        512 + ty * 64 + bx * 32 + tx * 4]);
+    *(__local float4*)(&b_tile[k_tile_pre][ty][tx * 4]) = *(__global const float4*)(&b[(k_tile_pre
+        * 8 + ty) * 64 + bx * 32 + tx * 4]);
   }
   #pragma unroll
   for (int acc_i_0 = 0; acc_i_0 < 4; ++acc_i_0) {
@@ -28,11 +28,11 @@ matmul_pipelined(__global const float* restrict a,
       for (int a_tile_0_o = 0; a_tile_0_o < 4; ++a_tile_0_o) {
         if (tx < 2) {
           *(__local float4*)(&a_tile[(k_tile + 2) % 3][a_tile_0_o * 8 + ty][tx * 4]) = *(__global
-              const float4*)(&a[by * 1024 + a_tile_0_o * 256 + ty * 32 + k_tile * 8 + tx * 4 + 16]);
+              const float4*)(&a[(by * 32 + a_tile_0_o * 8 + ty) * 32 + k_tile * 8 + tx * 4 + 16]);
         }
       }
       *(__local float4*)(&b_tile[(k_tile + 2) % 3][ty][tx * 4]) = *(__global const
-          float4*)(&b[k_tile * 512 + ty * 64 + bx * 32 + tx * 4 + 1024]);
+          float4*)(&b[(k_tile * 8 + ty + 16) * 64 + bx * 32 + tx * 4]);
     }
     for (int k_in = 0; k_in < 8; ++k_in) {
       #pragma unroll
@@ -48,6 +48,6 @@ matmul_pipelined(__global const float* restrict a,
   #pragma unroll
   for (int i = 0; i < 4; ++i) {
     #pragma unroll
-    for (int j = 0; j < 4; ++j) c[by * 2048 + ty * 256 + i * 64 + bx * 32 + tx * 4 + j] = acc[i][j];
+    for (int j = 0; j < 4; ++j) c[(by * 32 + ty * 4 + i) * 64 + bx * 32 + tx * 4 + j] = acc[i][j];
   }
 }

@@ -24,11 +24,11 @@ matmul_pipelined(const float* __restrict__ a, const float* __restrict__ b, float
   for (int k_tile_pre = 0; k_tile_pre < 2; ++k_tile_pre) {
     for (int a_tile_0_o_pre = 0; a_tile_0_o_pre < 4; ++a_tile_0_o_pre) {
       if (tx < 2) {
-        async_copy<16>(&a_tile[k_tile_pre][a_tile_0_o_pre * 8 + ty][tx * 4], &a[by * 1024 +
-            a_tile_0_o_pre * 256 + ty * 32 + k_tile_pre * 8 + tx * 4]);
+        async_copy<16>(&a_tile[k_tile_pre][a_tile_0_o_pre * 8 + ty][tx * 4], &a[(by * 32 +
+            a_tile_0_o_pre * 8 + ty) * 32 + k_tile_pre * 8 + tx * 4]);
       }
     }
-    async_copy<16>(&b_tile[k_tile_pre][ty][tx * 4], &b[k_tile_pre * 512 + ty * 64 + bx * 32 + tx *
+    async_copy<16>(&b_tile[k_tile_pre][ty][tx * 4], &b[(k_tile_pre * 8 + ty) * 64 + bx * 32 + tx *
         4]);
     async_commit();
   }
@@ -43,12 +43,12 @@ matmul_pipelined(const float* __restrict__ a, const float* __restrict__ b, float
     if (k_tile < 2) {
       for (int a_tile_0_o = 0; a_tile_0_o < 4; ++a_tile_0_o) {
         if (tx < 2) {
-          async_copy<16>(&a_tile[(k_tile + 2) % 3][a_tile_0_o * 8 + ty][tx * 4], &a[by * 1024 +
-              a_tile_0_o * 256 + ty * 32 + k_tile * 8 + tx * 4 + 16]);
+          async_copy<16>(&a_tile[(k_tile + 2) % 3][a_tile_0_o * 8 + ty][tx * 4], &a[(by * 32 +
+              a_tile_0_o * 8 + ty) * 32 + k_tile * 8 + tx * 4 + 16]);
         }
       }
-      async_copy<16>(&b_tile[(k_tile + 2) % 3][ty][tx * 4], &b[k_tile * 512 + ty * 64 + bx * 32 +
-          tx * 4 + 1024]);
+      async_copy<16>(&b_tile[(k_tile + 2) % 3][ty][tx * 4], &b[(k_tile * 8 + ty + 16) * 64 + bx *
+          32 + tx * 4]);
     }
     async_commit();
     for (int k_in = 0; k_in < 8; ++k_in) {
@@ -65,6 +65,6 @@ matmul_pipelined(const float* __restrict__ a, const float* __restrict__ b, float
   #pragma unroll
   for (int i = 0; i < 4; ++i) {
     #pragma unroll
-    for (int j = 0; j < 4; ++j) c[by * 2048 + ty * 256 + i * 64 + bx * 32 + tx * 4 + j] = acc[i][j];
+    for (int j = 0; j < 4; ++j) c[(by * 32 + ty * 4 + i) * 64 + bx * 32 + tx * 4 + j] = acc[i][j];
   }
 }

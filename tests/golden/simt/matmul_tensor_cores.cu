@@ -85,13 +85,13 @@ matmul_tensor_cores(const half* __restrict__ a, const half* __restrict__ b, floa
   float acc[4][4];
   for (int a_tile_0_a_tile_1_o_o_pre = 0; a_tile_0_a_tile_1_o_o_pre < 2;
       ++a_tile_0_a_tile_1_o_o_pre) {
-    async_copy<16>(&a_tile[0][a_tile_0_a_tile_1_o_o_pre * 16 + ty * 8 + tx / 4][tx % 4 * 8], &a[by
-        * 2048 + a_tile_0_a_tile_1_o_o_pre * 1024 + ty * 512 + tx / 4 * 64 + tx % 4 * 8]);
+    async_copy<16>(&a_tile[0][a_tile_0_a_tile_1_o_o_pre * 16 + ty * 8 + tx / 4][tx % 4 * 8], &a[(by
+        * 32 + a_tile_0_a_tile_1_o_o_pre * 16 + ty * 8 + tx / 4) * 64 + tx % 4 * 8]);
   }
   for (int b_tile_0_b_tile_1_o_o_pre = 0; b_tile_0_b_tile_1_o_o_pre < 2;
       ++b_tile_0_b_tile_1_o_o_pre) {
-    async_copy<16>(&b_tile[0][b_tile_0_b_tile_1_o_o_pre * 16 + ty * 8 + tx / 4][tx % 4 * 8], &b[bx
-        * 2048 + b_tile_0_b_tile_1_o_o_pre * 1024 + ty * 512 + tx / 4 * 64 + tx % 4 * 8]);
+    async_copy<16>(&b_tile[0][b_tile_0_b_tile_1_o_o_pre * 16 + ty * 8 + tx / 4][tx % 4 * 8], &b[(bx
+        * 32 + b_tile_0_b_tile_1_o_o_pre * 16 + ty * 8 + tx / 4) * 64 + tx % 4 * 8]);
   }
   async_commit();
   for (int n_init = 0; n_init < 4; ++n_init)
@@ -101,13 +101,13 @@ matmul_tensor_cores(const half* __restrict__ a, const half* __restrict__ b, floa
     if (k_step < 1) {
       for (int a_tile_0_a_tile_1_o_o = 0; a_tile_0_a_tile_1_o_o < 2; ++a_tile_0_a_tile_1_o_o) {
         async_copy<16>(&a_tile[(k_step + 1) % 2][a_tile_0_a_tile_1_o_o * 16 + ty * 8 + tx / 4][tx %
-            4 * 8], &a[by * 2048 + a_tile_0_a_tile_1_o_o * 1024 + ty * 512 + tx / 4 * 64 + k_step *
-            32 + tx % 4 * 8 + 32]);
+            4 * 8], &a[(by * 32 + a_tile_0_a_tile_1_o_o * 16 + ty * 8 + tx / 4) * 64 + k_step * 32
+            + tx % 4 * 8 + 32]);
       }
       for (int b_tile_0_b_tile_1_o_o = 0; b_tile_0_b_tile_1_o_o < 2; ++b_tile_0_b_tile_1_o_o) {
         async_copy<16>(&b_tile[(k_step + 1) % 2][b_tile_0_b_tile_1_o_o * 16 + ty * 8 + tx / 4][tx %
-            4 * 8], &b[bx * 2048 + b_tile_0_b_tile_1_o_o * 1024 + ty * 512 + tx / 4 * 64 + k_step *
-            32 + tx % 4 * 8 + 32]);
+            4 * 8], &b[(bx * 32 + b_tile_0_b_tile_1_o_o * 16 + ty * 8 + tx / 4) * 64 + k_step * 32
+            + tx % 4 * 8 + 32]);
       }
     }
     async_commit();
@@ -120,5 +120,5 @@ matmul_tensor_cores(const half* __restrict__ a, const half* __restrict__ b, floa
     }
   }
   for (int n_out = 0; n_out < 4; ++n_out)
-    mma_store<64>(&c[by * 2048 + ty * 1024 + bx * 32 + n_out * 8], acc[n_out]);
+    mma_store<64>(&c[(by * 32 + ty * 16) * 64 + bx * 32 + n_out * 8], acc[n_out]);
 }

@@ -5,11 +5,11 @@ transpose(__global const float* restrict x, __global float* restrict y) {
   __local __attribute__((aligned(16))) float tile[32][33];
   for (int tile_0_o = 0; tile_0_o < 4; ++tile_0_o) {
     if (by * 32 + tx < 50)
-      tile[tile_0_o * 8 + ty][tx] = x[bx * 1600 + tile_0_o * 400 + ty * 50 + by * 32 + tx];
+      tile[tile_0_o * 8 + ty][tx] = x[(bx * 32 + tile_0_o * 8 + ty) * 50 + by * 32 + tx];
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   for (int y_i_i_o = 0; y_i_i_o < 4; ++y_i_i_o) {
     if (by * 32 + y_i_i_o * 8 + ty < 50)
-      y[by * 2048 + y_i_i_o * 512 + ty * 64 + bx * 32 + tx] = tile[tx][y_i_i_o * 8 + ty];
+      y[(by * 32 + y_i_i_o * 8 + ty) * 64 + bx * 32 + tx] = tile[tx][y_i_i_o * 8 + ty];
   }
 }
