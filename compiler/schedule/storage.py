@@ -135,7 +135,7 @@ def _holes(program: Program, buffer: Buffer, axes: tuple[Var, ...],
     stage = find_stage(program, buffer.name, primitive)
     nest = naive_nest(program, stage, primitive)
     around = path_to(program.body, lambda s: s is stage.stmt)
-    inner = path_to(stage.stmt, lambda s: s is nest.write)
+    inner = path_to(stage.stmt, lambda s: s is nest.writes[0])
     known = {*loop_domain(around[:-1]).vars, *nest.vars}
     return [substitute(condition, dict(zip(nest.vars, axes)))
             for condition in loop_domain(inner).conditions if free_variables(condition) <= known]
