@@ -16,7 +16,7 @@ from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Var, all_of, a
 __all__ = ["Nest", "ScheduleError", "Stage", "find_buffer", "find_loop", "find_stage", "finish",
            "guarded", "hoist_guards", "inside_of", "is_complete", "is_safe", "naive_nest",
            "names_in_use", "refuse", "require_free", "require_number", "require_numbers",
-           "require_plain", "require_serial", "swap", "writes_of"]
+           "require_plain", "require_serial", "swap", "writes_of", "written_together"]
 
 
 class ScheduleError(Error, ValueError):
@@ -135,6 +135,15 @@ def naive_nest(program: Program, stage: Stage, primitive: str) -> Nest:
         refuse(primitive, f"axes of {stage.buffer.name} must be different loops",
                program, found[0])
     return Nest(found, tuple(own[var] for var in vars_))
+
+
+def written_together(program: Program, buffer: Buffer) -> tuple[Buffer, ...]:
+    """The buffer and those that have its shape for good, since reductions write them together."""
+    found = [buffer]
+    for one in found:                               # which grows
+        found += dict.fromkeys(other for write in writes(program.body) if one in write.buffers
+                               for other in write.buffers if other not in found)
+    return tuple(found)
 
 
 def is_complete(program: Program, buffer: Buffer) -> bool:
