@@ -2,18 +2,20 @@
 
 from dataclasses import replace
 
-from compiler.ir import (Access, Alloc, Box, Domain, For, If, Program, Seq, Stmt, Store, Tensorized,
-                         Write, accesses, block, conjuncts, free_variables, from_linear, hull,
-                         is_implied, linear, loop_domain, map_exprs, path_to, rebuilt, replace_stmt,
+from compiler.ir import (Alloc, Box, Domain, For, If, Program, Seq, Stmt, Store, Tensorized, Write,
+                         accesses, block, conjuncts, extent_text, free_variables, hull, is_implied,
+                         loop_domain, loops, map_exprs, path_to, rebuilt, replace_stmt,
                          rewrite_stmts, unblock, walk_stmts, widest)
 from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Var, as_expr, rewrite, substitute
 
 from .dependence import find_dependence, refuse_dependence
-from .place import (Nest, Stage, find_loop, find_stage, finish, guarded, inside_of, is_complete,
-                    naive_nest, refuse)
+from .elements import Digit, digits_of
+from .parts import element_of, require_nothing_inside, shrunk, unfused
+from .place import (Stage, find_loop, find_stage, finish, guarded, inside_of, refuse, swap,
+                    writes_of)
 from .threads import require_cooperation, thread_vars
 
-__all__ = ["compute_at", "compute_inline", "is_safe", "require_unchanged_reads"]
+__all__ = ["compute_at", "compute_inline", "require_unchanged_reads"]
 
 
 def compute_at(program: Program, stage: str, loop: str) -> Program:
@@ -31,50 +33,103 @@ def compute_at(program: Program, stage: str, loop: str) -> Program:
     The buffer shrinks to the box of elements that one iteration reads, with constant extents and a
     lower corner that is linear in the variables of the loops around; a dimension for which no such
     box is smaller keeps its extent. Where boxes reach over the edge of the tensor, guards exclude
-    what does not exist, unless isl proves that none is needed.
+    what does not exist, unless isl proves that none is needed. Several outputs of one stage move
+    together, to the box of what is read of any of them.
+
+    Where an axis is split, its outermost loop runs less often and the others stay as they are: the
+    box is computed in the same pieces, and a guard ends the last one. Where loops of different axes
+    are fused, or pieces cut into parts of different size, every axis gets one plain loop,
+    ``<stage>_<dimension>``, outside of those that reduce.
 
     A ``shared`` buffer holds what all threads around it need: its box does not depend on loops of
     threads. Guards that do depend on them move inwards, past the buffer, so that every thread helps
     to fill it.
 
-    1. The stage is not an output and its axes are not split or fused yet.
+    1. The stage is not an output, nor computed together with one. Its loops run over every element
+       once. Where axes are split or fused, no other stage is computed inside; where they get new
+       loops, the old ones are serial and carry no notes, and no intrinsic is inside.
     2. All its readers are inside `loop`, and `loop` is after it in its block. 3. The loop is not
-      inside an intrinsic; no axis that shrinks is one of an intrinsic.
+      inside an intrinsic; no axis that shrinks is one of an intrinsic, and if it is split only
+      whole pieces are computed.
     4. Nothing that the stage reads is written after it: it would read what is not there any more.
     5. The buffer has no gaps yet: `storage_align` comes after.
+    6. Names of new loops are not in use.
 
     Place consumers before producers: a box is computed once, for the loops as they are then.
     """
     part = find_stage(program, stage, "compute_at")
     if part.alloc is None:
         refuse("compute_at", f"{stage} must not be an output of the program", program, part.stmt)
-    if part.buffer.strides is not None:
-        refuse("compute_at", f"{stage} must have no gaps yet", program, part.alloc)
-    nest = naive_nest(program, part, "compute_at")
-    path = _target(program, part, loop)
+    found = writes_of(program, part, "compute_at")
+    buffers = _moving(program, part, found)
+    own = {node.var: node for node in loops(part.stmt)}
+    axes = tuple(digits_of(index, own) for index in found[0].indices)
+    if not all(digits is not None for digits in axes):
+        plain = swap(program, part.stmt, unfused(program, part, found, "compute_at"))
+        return compute_at(plain, stage, loop)
+    axes = tuple(digits or () for digits in axes)
+    _require_axes(program, part, found[0], axes)
+    path = _target(program, part, buffers, loop)
     require_unchanged_reads(program, part, "compute_at")
-    threads = thread_vars(path) if part.buffer.scope == "shared" else frozenset()
+    threads = (thread_vars(path) if any(buffer.scope == "shared" for buffer in buffers)
+               else frozenset())
     if sunk := _sunk(program, path, threads):
         return compute_at(sunk, stage, loop)
     target = path[-1]
     domain = loop_domain(_with_guards(path, threads))
     readers = widest(a for a in accesses(program.body)
-                     if a.kind == "read" and a.buffer == part.buffer)
+                     if a.kind == "read" and a.buffer in buffers)
     box = hull(readers, frozenset(domain.vars) - threads, part.buffer.shape)
-    _require_whole_tiles(program, part, nest, box)
-    new = replace(part.buffer, shape=box.extents)
-    producer = _rebased(_shrunk(program, part, nest, box, domain), part.buffer, new, box)
-    consumer = _rebased(target, part.buffer, new, box)
+    new = {buffer: replace(buffer, shape=box.extents) for buffer in buffers}
+    producer = _rebased(shrunk(program, part, found, axes, box, domain), new, box)
+    consumer = _rebased(target, new, box)
     assert isinstance(consumer, For)
-    placed = replace(consumer, body=_placed(consumer.body, new, producer, threads))
-    home = replace_stmt(part.home, target, placed)
-    moved = finish(program, replace_stmt(program.body, part.alloc,
-                                         replace_stmt(home, part.stmt, Seq(()))))
+    placed = replace(consumer, body=_placed(consumer.body, tuple(new.values()), producer, threads))
+    body = rewrite_stmts(program.body, lambda node: node.body if isinstance(node, Alloc)
+                         and node.buffer in new else None)
+    moved = finish(program, replace_stmt(replace_stmt(body, target, placed), part.stmt, Seq(())))
     require_cooperation(moved, "compute_at")
     return moved
 
 
-def _target(program: Program, stage: Stage, loop: str) -> tuple[Stmt, ...]:
+def _moving(program: Program, stage: Stage, found: tuple[Write, ...]) -> tuple[Buffer, ...]:
+    """The buffers of the stage, all of which move: the first is that of the stage."""
+    name = stage.buffer.name
+    others = [b for write in found for b in write.buffers if b != stage.buffer]
+    for buffer in (stage.buffer, *others):
+        other = find_stage(program, buffer.name, "compute_at")
+        if other.alloc is None:
+            refuse("compute_at", f"{name} must not be computed together with {buffer.name}, an "
+                                 f"output of the program", program, stage.stmt)
+        if other.stmt is not stage.stmt:
+            refuse("compute_at", f"{buffer.name} must be allocated in the block of {name}, which "
+                                 f"is computed together with it", program, other.alloc)
+        if buffer.strides is not None:
+            refuse("compute_at", f"{buffer.name} must have no gaps yet", program, other.alloc)
+    return (stage.buffer, *others)
+
+
+def _require_axes(program: Program, stage: Stage, write: Write,
+                  axes: tuple[tuple[Digit, ...], ...]):
+    """Refuses loops that do not run over each element once, and what split axes must not have
+    inside.
+    """
+    name = stage.buffer.name
+    used = [digit.loop.var for digits in axes for digit in digits]
+    if len(set(used)) != len(used):
+        refuse("compute_at", f"axes of {name} must be different loops", program, write)
+    for dimension, (digits, extent) in enumerate(zip(axes, stage.buffer.shape, strict=True)):
+        run = as_expr(digits[0].loop.extent, INDEX) * digits[0].weight if digits else Const(
+            1, INDEX)
+        if not is_implied(Binary("ge", run, as_expr(extent, INDEX)), Domain()):
+            refuse("compute_at", f"loops of {name} must run over all of dimension {dimension}, "
+                                 f"{extent_text(extent)} elements", program, write)
+    if any(len(digits) > 1 for digits in axes):
+        require_nothing_inside(program, stage, "compute_at")
+
+
+def _target(program: Program, stage: Stage, buffers: tuple[Buffer, ...],
+            loop: str) -> tuple[Stmt, ...]:
     """Path to the loop, its guards at the end, with all readers of the stage below it."""
     name = stage.buffer.name
     path = find_loop(program, loop, "compute_at")
@@ -83,9 +138,9 @@ def _target(program: Program, stage: Stage, loop: str) -> tuple[Stmt, ...]:
                program, path[-1])
     inside = inside_of(path)
     for access in accesses(program.body):
-        if access.kind == "read" and access.buffer == stage.buffer and (
+        if access.kind == "read" and access.buffer in buffers and (
                 id(access.stmt) not in inside):
-            refuse("compute_at", f"all readers of {name} must be inside {loop}",
+            refuse("compute_at", f"all readers of {access.buffer.name} must be inside {loop}",
                    program, access.stmt)
     return path
 
@@ -129,86 +184,35 @@ def _sunk(program: Program, path: tuple[Stmt, ...], threads: frozenset[Var]) -> 
     return replace(program, body=push(program.body, []))
 
 
-def _require_whole_tiles(program: Program, stage: Stage, nest: Nest, box: Box):
-    for tensorized in (s for s in walk_stmts(stage.stmt) if isinstance(s, Tensorized)):
-        inside = inside_of((tensorized,))
-        for loop, extent in zip(nest.loops, box.extents):
-            if id(loop) in inside and extent != loop.extent:
-                refuse("compute_at", f"axis {loop.var.name} of {tensorized.intrinsic.name} must "
-                                     f"keep its extent {loop.extent}, not {extent}",
-                       program, tensorized)
-
-
-def _shrunk(program: Program, stage: Stage, nest: Nest, box: Box, around: Domain) -> Stmt:
-    """The stage restricted to the box, still with subscripts of the whole buffer."""
-    moved = {var: from_linear(linear(low) + linear(var))
-             for var, low in zip(nest.vars, box.lower)}
-    extents = dict(zip(nest.vars, box.extents))
-    bare = map_exprs(stage.stmt, lambda expr: substitute(expr, moved))
-    bare = _with_loops(bare, extents, {})
-    if isinstance(nest.write, Store) and is_safe(program, bare, around):
-        return bare
-    guards = {}
-    for var, whole in zip(nest.vars, stage.buffer.shape):
-        domain = Domain((*around.loops, (var, extents[var])), around.conditions)
-        wanted = [Binary("ge", moved[var], Const(0, INDEX)),
-                  Binary("lt", moved[var], as_expr(whole, INDEX))]
-        guards[var] = [condition for condition in wanted if not is_implied(condition, domain)]
-    return _with_loops(bare, extents, guards)
-
-
-def _with_loops(stmt: Stmt, extents: dict[Var, int], guards: dict[Var, list[Expr]]) -> Stmt:
-    def rule(node: Stmt) -> Stmt | None:
-        if isinstance(node, For) and node.var in extents:
-            return replace(node, extent=extents[node.var],
-                           body=guarded(guards.get(node.var, []), node.body))
-        return None
-
-    return rewrite_stmts(stmt, rule)
-
-
-def is_safe(program: Program, stmt: Stmt, around: Domain) -> bool:
-    """Whether every element that the expression reads lies inside its buffer and holds a value,
-    wherever it runs.
-    """
-    reads = widest(a for a in accesses(stmt, around) if a.kind == "read")
-    return (all(_is_inside(read) for read in reads)
-            and all(is_complete(program, buffer) for buffer in {read.buffer for read in reads}))
-
-
-def _is_inside(read: Access) -> bool:
-    return all(is_implied(Binary("ge", index, Const(0, INDEX)), read.domain)
-               and is_implied(Binary("lt", index, as_expr(extent, INDEX)), read.domain)
-               for index, extent in zip(read.indices, read.buffer.shape))
-
-
-def _rebased(stmt: Stmt, old: Buffer, new: Buffer, box: Box) -> Stmt:
-    """Rewrites subscripts of `old` as subscripts of `new`, which begins at the corner of the box.
+def _rebased(stmt: Stmt, new: dict[Buffer, Buffer], box: Box) -> Stmt:
+    """Rewrites subscripts of buffers as subscripts of the `new` ones, which begin at the corner of
+    the box.
     """
     def offset(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(index if low == Const(0, INDEX) else index - low
                      for index, low in zip(indices, box.lower))
 
     def read(node: Expr) -> Expr | None:
-        return Read(new, offset(node.indices)) if (
-            isinstance(node, Read) and node.buffer == old) else None
+        return Read(new[node.buffer], offset(node.indices)) if (
+            isinstance(node, Read) and node.buffer in new) else None
 
     def write(node: Stmt) -> Stmt | None:
-        if isinstance(node, Write) and node.buffers == (old,):
-            return rebuilt(node, buffers=(new,), indices=offset(node.indices))
+        if isinstance(node, Write) and node.buffers[0] in new:
+            return rebuilt(node, buffers=tuple(new[buffer] for buffer in node.buffers),
+                           indices=offset(node.indices))
         return None
 
     return rewrite_stmts(map_exprs(stmt, lambda expr: rewrite(expr, read)), write)
 
 
-def _placed(body: Stmt, buffer: Buffer, producer: Stmt, threads: frozenset[Var]) -> Stmt:
-    """The block with the buffer allocated and the producer before the first reader."""
+def _placed(body: Stmt, new: tuple[Buffer, ...], producer: Stmt, threads: frozenset[Var]) -> Stmt:
+    """The block with the buffers allocated and the producer before the first reader."""
     if isinstance(body, If) and not free_variables(body.condition) & threads:
-        return If(body.condition, _placed(body.body, buffer, producer, threads))
+        return If(body.condition, _placed(body.body, new, producer, threads))
     buffers, stmts = unblock(body)
     first = next(i for i, stmt in enumerate(stmts)
-                 if any(a.kind == "read" and a.buffer == buffer for a in accesses(stmt)))
-    return block((buffer, *buffers), (*stmts[:first], producer, *stmts[first:]))
+                 if any(a.kind == "read" and a.buffer in new for a in accesses(stmt)))
+    return block((*new, *buffers), (*stmts[:first], producer, *stmts[first:]))
 
 
 def compute_inline(program: Program, stage: str) -> Program:
@@ -222,8 +226,12 @@ def compute_inline(program: Program, stage: str) -> Program:
         for i in 0..10:
           s(a[i])
 
-    1. The stage is not an output, not a reduction, and its axes are not split or fused yet; no
-       other stage is computed inside of it.
+    Its loops may be split and fused: the element says in which iteration it is computed. Of several
+    outputs of a stage only this one is inlined.
+
+    1. The stage is not an output and not a reduction, and no other stage is computed inside of it.
+       The indices of its store tell the iteration, as they do in all loops that `split`, `fuse` and
+       `reorder` make.
     2. Neither the stage nor a reader is inside an intrinsic.
     3. Nothing that the stage reads is written after it: it would read what is not there any more.
     """
@@ -231,23 +239,26 @@ def compute_inline(program: Program, stage: str) -> Program:
     if part.alloc is None:
         refuse("compute_inline", f"{stage} must not be an output of the program",
                program, part.stmt)
-    nest = naive_nest(program, part, "compute_inline")
-    if not isinstance(nest.write, Store):
-        refuse("compute_inline", f"{stage} must not be a reduction", program, nest.write)
+    found = writes_of(program, part, "compute_inline")
+    store = next(write for write in found if part.buffer in write.buffers)
+    if not isinstance(store, Store):
+        refuse("compute_inline", f"{stage} must not be a reduction", program, store)
     for stmt in walk_stmts(part.stmt):
         if isinstance(stmt, Alloc):
             refuse("compute_inline", f"{stage} must not have {stmt.buffer.name} computed inside",
                    program, stmt)
     _require_no_intrinsic(program, part)
     require_unchanged_reads(program, part, "compute_inline")
-    value = nest.write.value
+    axes = tuple(Var(f"[{d}]") for d in range(len(part.buffer.shape)))  # no names of the program
+    value = substitute(store.value, element_of(program, part, store, axes, "compute_inline"))
 
     def read(node: Expr) -> Expr | None:
         if isinstance(node, Read) and node.buffer == part.buffer:
-            return substitute(value, dict(zip(nest.vars, node.indices)))
+            return substitute(value, dict(zip(axes, node.indices)))
         return None
 
-    home = replace_stmt(part.home, part.stmt, Seq(()))
+    rest = Seq(()) if len(found) == 1 else replace_stmt(part.stmt, store, Seq(()))
+    home = replace_stmt(part.home, part.stmt, rest)
     inlined = map_exprs(home, lambda expr: rewrite(expr, read))
     return finish(program, replace_stmt(program.body, part.alloc, inlined))
 

@@ -2,15 +2,15 @@
 
 import ast
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from compiler.ir import (Access, Alloc, Domain, Program, Seq, Stmt, Tensorized, Write, accesses,
-                         bounds, expr_text, map_exprs, normalize, rebuilt, rewrite_stmts,
-                         walk_stmts, witness)
+                         bounds, expr_text, map_buffers, map_exprs, normalize, rebuilt,
+                         rewrite_stmts, walk_stmts, witness)
 from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Var, rewrite, substitute, walk
 
-from .place import find_buffer, finish, refuse, require_numbers
+from .place import find_buffer, finish, refuse, require_numbers, written_together
 
 __all__ = ["Layout", "layout_text", "storage_align", "transform_layout"]
 
@@ -35,24 +35,24 @@ def storage_align(program: Program, buffer: str, dimension: int, factor: int,
     1. The buffer is allocated by the program: inputs and outputs are dense.
     2. The dimension is one of the buffer's, not the last; `factor` is positive and `offset` from 0
        to less than `factor`.
-    3. The buffer has no gaps yet. No intrinsic uses it already and no reduction of several outputs
-       writes it.
+    3. The buffer has no gaps yet, and no intrinsic uses it already. The same holds for the others
+       that one reduction writes together with it: they change alike.
     """
     require_numbers(program, "storage_align")
     padded = _allocated(program, buffer, "storage_align")
+    together = _together(program, padded, "storage_align")
     if not isinstance(dimension, int) or not 0 <= dimension < len(padded.shape) - 1:
         refuse("storage_align", f"dimension of {buffer} must be from 0 to {len(padded.shape) - 2}, "
                                 f"not {dimension!r}", program, _alloc(program, padded))
     if factor < 1 or not 0 <= offset < factor:
         refuse("storage_align", f"factor must be positive and offset less than it, not {factor} "
                                 f"and {offset}", program, _alloc(program, padded))
-    _require_alone(program, padded, "storage_align")
     pitches = list(padded.pitches)
     for d in range(dimension, -1, -1):
         least = padded.shape[d + 1] * pitches[d + 1]
         pitches[d] = least + (offset - least) % factor if d == dimension else least
-    return finish(program, _with(program, padded, replace(padded, strides=tuple(pitches)),
-                                 lambda indices: indices))
+    return finish(program, map_buffers(program.body, {
+        one: replace(one, strides=tuple(pitches)) for one in together}))
 
 
 def transform_layout(program: Program, buffer: str, layout: Layout) -> Program:
@@ -72,12 +72,13 @@ def transform_layout(program: Program, buffer: str, layout: Layout) -> Program:
     2. The layout has a name for each dimension. Its results are sums, products, quotients and
       remainders of these and of integers, none of them negative.
     3. No two elements come to lie in one place.
-    4. No intrinsic uses the buffer already and no reduction of several outputs writes it.
+    4. No intrinsic uses the buffer already. Others that one reduction writes together with it are
+       no outputs and have no gaps either: their elements move alike.
     """
     require_numbers(program, "transform_layout")
     given = _allocated(program, buffer, "transform_layout")
     alloc = _alloc(program, given)
-    _require_alone(program, given, "transform_layout")
+    together = _together(program, given, "transform_layout")
     names, exprs = _parsed(program, given, layout)
     axes = tuple(map(Var, names))
     domain = Domain(tuple(zip(axes, given.shape, strict=True)))
@@ -88,13 +89,13 @@ def transform_layout(program: Program, buffer: str, layout: Layout) -> Program:
                                        f"negative", program, alloc)
     _require_one_place_each(program, given, axes, exprs)
     shape = tuple(span[1] + 1 for span in spans if span)
-    new = replace(given, shape=shape)
+    new = {one: replace(one, shape=shape) for one in together}
 
     def moved(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         values = dict(zip(axes, indices, strict=True))
         return tuple(substitute(expr, values) for expr in exprs)
 
-    return finish(program, _with(program, given, new, moved))
+    return finish(program, _with(program, new, moved))
 
 
 def layout_text(layout: Layout) -> str:
@@ -171,31 +172,37 @@ def _alloc(program: Program, buffer: Buffer) -> Stmt:
                 if isinstance(s, Alloc) and s.buffer == buffer)
 
 
-def _require_alone(program: Program, buffer: Buffer, primitive: str):
-    if buffer.strides is not None:
-        refuse(primitive, f"{buffer.name} must have no gaps yet", program, _alloc(program, buffer))
+def _together(program: Program, buffer: Buffer, primitive: str) -> tuple[Buffer, ...]:
+    """The buffer and those that change with it. Refuses one whose elements must stay where they
+    are.
+    """
+    found = written_together(program, buffer)
+    for one in found:
+        _allocated(program, one.name, primitive)
+        if one.strides is not None:
+            refuse(primitive, f"{one.name} must have no gaps yet", program, _alloc(program, one))
     for stmt in walk_stmts(program.body):
-        if isinstance(stmt, Write) and buffer in stmt.buffers and len(stmt.buffers) > 1:
-            refuse(primitive, f"{buffer.name} must be written alone", program, stmt)
-        if isinstance(stmt, Tensorized) and any(
-                access.buffer == buffer for access in accesses(stmt.body)):
-            refuse(primitive, f"{buffer.name} must not be used by {stmt.intrinsic.name} already",
-                   program, stmt)
+        if isinstance(stmt, Tensorized):
+            for access in accesses(stmt.body):
+                if access.buffer in found:
+                    refuse(primitive, f"{access.buffer.name} must not be used by "
+                                      f"{stmt.intrinsic.name} already", program, stmt)
+    return found
 
 
-def _with(program: Program, old: Buffer, new: Buffer,
+def _with(program: Program, new: Mapping[Buffer, Buffer],
           moved: Callable[[tuple[Expr, ...]], tuple[Expr, ...]]) -> Stmt:
-    """The program's body with the new buffer and the new indices."""
+    """The program's body with the new buffers and indices."""
     def read(node: Expr) -> Expr | None:
-        return Read(new, moved(node.indices)) if (
-            isinstance(node, Read) and node.buffer == old) else None
+        return Read(new[node.buffer], moved(node.indices)) if (
+            isinstance(node, Read) and node.buffer in new) else None
 
     def write(node: Stmt) -> Stmt | None:
-        if isinstance(node, Alloc) and node.buffer == old:
-            return Alloc(new, node.body)
-        if isinstance(node, Write) and old in node.buffers:
-            buffers = tuple(new if buffer == old else buffer for buffer in node.buffers)
-            return rebuilt(node, buffers=buffers, indices=moved(node.indices))
+        if isinstance(node, Alloc) and node.buffer in new:
+            return Alloc(new[node.buffer], node.body)
+        if isinstance(node, Write) and node.buffers[0] in new:
+            return rebuilt(node, buffers=tuple(new[buffer] for buffer in node.buffers),
+                           indices=moved(node.indices))
         return None
 
     return rewrite_stmts(map_exprs(program.body, lambda expr: rewrite(expr, read)), write)

@@ -8,8 +8,7 @@ from compiler.ir import (Alloc, Domain, For, If, Program, Stmt, Store, Tensorize
 from compiler.te import (Binary, Buffer, Cast, Const, Expr, Read, Select, Var, is_float, is_record,
                          neutral, select, substitute)
 
-from .compute import is_safe
-from .place import find_loop, finish, refuse, require_numbers, require_plain
+from .place import find_loop, finish, is_safe, refuse, require_numbers, require_plain
 
 __all__ = ["pad"]
 

@@ -16,7 +16,7 @@ from compiler.te import INDEX, Buffer, Const, Expr, Read, Select, Var, rewrite
 
 from .dependence import find_dependence, refuse_dependence
 from .place import (find_buffer, find_loop, finish, guarded, refuse, require_free,
-                    require_numbers, require_serial)
+                    require_numbers, require_serial, written_together)
 
 __all__ = ["double_buffer", "pipeline"]
 
@@ -38,22 +38,36 @@ def double_buffer(program: Program, buffer: str) -> Program:
     arranges that, with as many copies as it takes.
 
     1. The buffer is allocated by the program, inside of a serial loop of two iterations or more.
+       Others that one reduction writes together with it are allocated there too, and get two copies
+       as well.
     """
     require_numbers(program, "double_buffer")
     single = find_buffer(program, buffer, "double_buffer")
-    path = path_to(program.body, lambda s: isinstance(s, Alloc) and s.buffer == single)
-    loop = next((stmt for stmt in reversed(path) if isinstance(stmt, For)), None)
-    alloc = path[-1] if path else None
-    if loop is None or not isinstance(alloc, Alloc):
+    together = written_together(program, single)
+    loop, alloc = _allocating(program, single)
+    if loop is None:
         refuse("double_buffer", f"{buffer} must be allocated inside of a loop", program,
                alloc)
+    for other in together:
+        if _allocating(program, other)[0] is not loop:
+            refuse("double_buffer", f"{other.name}, which is written together with {buffer}, must "
+                                    f"be allocated inside of {loop.var.name}", program, loop)
     require_serial(program, loop, "double_buffer")
     if loop.extent < 2:
         refuse("double_buffer", f"{loop.var.name} must have two iterations or more", program, loop)
-    taken = replace_stmt(loop, alloc, alloc.body)
-    copies = _copies(single, 2)
-    inner = _in_turns(taken, {single: (copies, loop.var)})
-    return finish(program, _allocated_around(program, loop, inner, (copies,)))
+    taken = rewrite_stmts(loop, lambda s: s.body if isinstance(s, Alloc) and s.buffer in together
+                          else None)
+    copies: dict[Buffer, tuple[Buffer, Expr]] = {
+        one: (_copies(one, 2), loop.var) for one in together}
+    return finish(program, _allocated_around(program, loop, _in_turns(taken, copies),
+                                             tuple(copy for copy, _ in copies.values())))
+
+
+def _allocating(program: Program, buffer: Buffer) -> tuple[For | None, Stmt | None]:
+    """The innermost loop in which the buffer is allocated, and the allocation."""
+    path = path_to(program.body, lambda s: isinstance(s, Alloc) and s.buffer == buffer)
+    loop = next((stmt for stmt in reversed(path) if isinstance(stmt, For)), None)
+    return loop, path[-1] if path else None
 
 
 def _copies(buffer: Buffer, count: int) -> Buffer:
@@ -119,7 +133,8 @@ def pipeline(program: Program, loop: str, *stages: int, asynchronous: bool = Fal
     `stages` holds a number for every statement of the loop's block, in order: 0 for the first to
     run, the highest for those in step with the loop. A statement of stage `s` of `n` runs ``n - s``
     iterations ahead; ``pipeline(p, "k", 0, 0, 3)`` has three loads in flight. A buffer that is
-    allocated in the block becomes as many copies as iterations use it at a time.
+    allocated in the block becomes as many copies as iterations use it at a time, or one of those
+    that a reduction writes together with it.
 
     `asynchronous` notes ``async_copy`` at the outermost loop of what only copies to a ``shared``
     buffer: how many iterations ahead it runs. The back end waits for it where it is used.
@@ -129,7 +144,8 @@ def pipeline(program: Program, loop: str, *stages: int, asynchronous: bool = Fal
     2. No two instances of statements that touch one element, one of them writing, change their
        order. A buffer that is allocated in the block conflicts within the same iteration only.
     3. A reduction over the loop is in the last stage.
-    4. The new names, with ``_pre``, are not in use.
+    4. Buffers that one reduction writes together are all allocated in the block, or none.
+    5. The new names, with ``_pre``, are not in use.
     """
     require_numbers(program, "pipeline")
     path = find_loop(program, loop, "pipeline")
@@ -143,7 +159,8 @@ def pipeline(program: Program, loop: str, *stages: int, asynchronous: bool = Fal
         _require_no_early_reduction(program, node, part)
     if asynchronous:
         parts = [replace(part, stmt=_noted(part)) if part.ahead else part for part in parts]
-    copies = {buffer: _copies(buffer, _lifetime(buffer, parts)) for buffer in buffers}
+    copies = {buffer: _copies(buffer, max(_lifetime(one, parts) for one in _all_of(
+        program, node, buffer, buffers))) for buffer in buffers}
     first = _prologue(program, node, parts, copies)
     groups = [list(group) for _, group in groupby(parts, key=lambda part: part.ahead)]
     steady = replace(node, body=block((), tuple(_steady(node, group, copies) for group in groups)))
@@ -209,6 +226,17 @@ def _require_no_early_reduction(program: Program, node: For, part: _Part):
         if part.ahead and node.var in axes:
             refuse("pipeline", f"reduction over {node.var.name} must be in the last stage, "
                                f"not in {part.stage}", program, stmt)
+
+
+def _all_of(program: Program, node: For, buffer: Buffer,
+            buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
+    """What is written together with the buffer."""
+    together = written_together(program, buffer)
+    for other in together:
+        if other not in buffers:
+            refuse("pipeline", f"{other.name}, which is written together with {buffer.name}, must "
+                               f"be allocated in {node.var.name}", program, node)
+    return together
 
 
 def _lifetime(buffer: Buffer, parts: list[_Part]) -> int:

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from compiler.errors import Error
-from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Tensorized, Write,
+from compiler.ir import (Access, Alloc, Domain, For, If, Program, Seq, Stmt, Tensorized, Write,
                          accesses, buffers_of, conjuncts, covers, extent_text, free_variables,
-                         loop_domain, loops, normalize_stmt, path_to, program_text, replace_stmt,
-                         rewrite_stmts, unblock, walk_stmts, writes)
-from compiler.te import Buffer, Expr, Read, Var, all_of, walk
+                         is_implied, loop_domain, loops, normalize_stmt, path_to, program_text,
+                         reads, replace_stmt, rewrite_stmts, unblock, walk_stmts, widest, writes)
+from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Var, all_of, as_expr, walk
 
 __all__ = ["Nest", "ScheduleError", "Stage", "find_buffer", "find_loop", "find_stage", "finish",
-           "guarded", "hoist_guards", "inside_of", "is_complete", "naive_nest", "names_in_use",
-           "refuse", "require_free", "require_number", "require_numbers", "require_plain",
-           "require_serial", "swap"]
+           "guarded", "hoist_guards", "inside_of", "is_complete", "is_safe", "naive_nest",
+           "names_in_use", "refuse", "require_free", "require_number", "require_numbers",
+           "require_plain", "require_serial", "swap", "writes_of", "written_together"]
 
 
 class ScheduleError(Error, ValueError):
@@ -79,43 +79,71 @@ def find_stage(program: Program, name: str, primitive: str) -> Stage:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """The only write of a stage, with loop variables as subscripts: loop `d` runs over dimension d.
+    """The writes of a stage (see `writes_of`), with loop variables as subscripts: loop `d` runs
+    over dimension d.
     """
 
-    write: Write
+    writes: tuple[Write, ...]
     loops: tuple[For, ...]
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        return tuple(buffer for write in self.writes for buffer in write.buffers)
 
     @property
     def vars(self) -> tuple[Var, ...]:
         return tuple(loop.var for loop in self.loops)
 
 
-def naive_nest(program: Program, stage: Stage, primitive: str, together: bool = False) -> Nest:
-    """The nest of a stage whose axes are not split or fused yet. Refuses any other, and, unless
-    `together`, one that also writes other buffers.
+def writes_of(program: Program, stage: Stage, primitive: str) -> tuple[Write, ...]:
+    """The writes of a stage: one, or, where it has several outputs, one next to the other at the
+    same indices. Refuses a stage that writes more, and outputs that read each other.
     """
-    stores = [write for write in writes(stage.stmt) if stage.buffer in write.buffers]
-    if len(stores) != 1:
-        refuse(primitive, f"{stage.buffer.name} must be written in one place, "
-                          f"not in {len(stores)}", program, stage.stmt)
-    inside = {s.buffer for s in walk_stmts(stage.stmt) if isinstance(s, Alloc)} | {stage.buffer}
-    for write in writes(stage.stmt):
-        for buffer in write.buffers:
-            if buffer not in inside and not together:
-                refuse(primitive, f"{stage.buffer.name} must be computed alone, not together with "
-                                  f"{buffer.name}", program, write)
+    name = stage.buffer.name
+    own = [write for write in writes(stage.stmt) if stage.buffer in write.buffers]
+    if len(own) != 1:
+        refuse(primitive, f"{name} must be written in one place, not in {len(own)}", program,
+               stage.stmt)
+    inside = {s.buffer for s in walk_stmts(stage.stmt) if isinstance(s, Alloc)}
+    found = [write for write in writes(stage.stmt) if not inside.issuperset(write.buffers)]
+    parent = (stage.stmt, *path_to(stage.stmt, lambda s: s is own[0]))[-2]
+    beside = unblock(parent)[1] if isinstance(parent, Seq) else own
+    outputs = {buffer for write in found for buffer in write.buffers}
+    for write in found:
+        if write.indices != own[0].indices or not any(write is stmt for stmt in beside) or (
+                write.buffers[0].shape != stage.buffer.shape) or len(found) > 1 and any(
+                read.buffer in outputs for read in reads(write)):
+            other = next((b for b in write.buffers if b != stage.buffer), write.buffers[0])
+            refuse(primitive, f"{name} must be computed alone, not together with {other.name}",
+                   program, write)
+    return tuple(found)
+
+
+def naive_nest(program: Program, stage: Stage, primitive: str) -> Nest:
+    """The nest of a stage whose axes are not split or fused yet. Refuses any other."""
+    found = writes_of(program, stage, primitive)
     own = {loop.var: loop for loop in loops(stage.stmt)}
-    for dimension, index in enumerate(stores[0].indices):
+    indices = found[0].indices
+    for dimension, index in enumerate(indices):
         if not isinstance(index, Var) or index not in own or (
                 own[index].extent != stage.buffer.shape[dimension]):
             refuse(primitive, f"axes of {stage.buffer.name} must not be split or fused yet, but "
                               f"dimension {dimension} is not one whole loop",
-                   program, stores[0])
-    vars_ = [index for index in stores[0].indices if isinstance(index, Var)]
+                   program, found[0])
+    vars_ = [index for index in indices if isinstance(index, Var)]
     if len(set(vars_)) != len(vars_):
         refuse(primitive, f"axes of {stage.buffer.name} must be different loops",
-               program, stores[0])
-    return Nest(stores[0], tuple(own[var] for var in vars_))
+               program, found[0])
+    return Nest(found, tuple(own[var] for var in vars_))
+
+
+def written_together(program: Program, buffer: Buffer) -> tuple[Buffer, ...]:
+    """The buffer and those that have its shape for good, since reductions write them together."""
+    found = [buffer]
+    for one in found:                               # which grows
+        found += dict.fromkeys(other for write in writes(program.body) if one in write.buffers
+                               for other in write.buffers if other not in found)
+    return tuple(found)
 
 
 def is_complete(program: Program, buffer: Buffer) -> bool:
@@ -125,6 +153,21 @@ def is_complete(program: Program, buffer: Buffer) -> bool:
     path = path_to(program.body, lambda s: isinstance(s, Alloc) and s.buffer == buffer)
     written = [a for a in accesses(program.body) if a.is_write and a.buffer == buffer]
     return covers(written, loop_domain(path), buffer.shape)
+
+
+def is_safe(program: Program, stmt: Stmt, around: Domain) -> bool:
+    """Whether every element that the expression reads lies inside its buffer and holds a value,
+    wherever it runs.
+    """
+    reads = widest(a for a in accesses(stmt, around) if a.kind == "read")
+    return (all(_is_inside(read) for read in reads)
+            and all(is_complete(program, buffer) for buffer in {read.buffer for read in reads}))
+
+
+def _is_inside(read: Access) -> bool:
+    return all(is_implied(Binary("ge", index, Const(0, INDEX)), read.domain)
+               and is_implied(Binary("lt", index, as_expr(extent, INDEX)), read.domain)
+               for index, extent in zip(read.indices, read.buffer.shape))
 
 
 def names_in_use(program: Program) -> set[str]:

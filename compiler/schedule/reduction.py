@@ -156,7 +156,7 @@ def rfactor(program: Program, stage: str, loop: str, reassociate: bool = False,
     """
     write = _reduction(program, stage, "rfactor")
     part = find_stage(program, stage, "rfactor")
-    nest = naive_nest(program, part, "rfactor", together=True)
+    nest = naive_nest(program, part, "rfactor")
     node = find_loop(program, loop, "rfactor")[-1]
     assert isinstance(node, For)
     if node.var not in write.axes or len(write.axes) < 2:

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from compiler.ir import (Access, Alloc, Box, Domain, For, Program, Seq, Stmt, Store, Tensorized,
-                         accesses, block, expr_text, footprint, from_linear, hull, is_implied,
-                         linear, loop_domain, path_to, reads, replace_stmt, rewrite_stmts,
+from compiler.ir import (Alloc, Box, Domain, For, Program, Seq, Stmt, Store, Tensorized, accesses,
+                         block, expr_text, footprint, from_linear, hull, is_implied, linear,
+                         loop_domain, map_exprs, path_to, reads, replace_stmt, rewrite_stmts,
                          substitute_stmt, unblock, walk_stmts, writes)
 from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Var, as_expr, rewrite, substitute
 
@@ -29,7 +29,7 @@ def reverse_compute_at(program: Program, stage: str, loop: str) -> Program:
           c[c_i] = f(a[c_i])                 c[i_o*4 + c_i] = f(a[i_o*4 + c_i])
 
     The loops of the stage shrink to the box of elements that one iteration of `loop` writes; the
-    stage comes last in it.
+    stage comes last in it. Several outputs of one stage move together.
 
     1. The axes of the stage are not split or fused yet, and it is not inside an intrinsic.
     2. `loop` is in a statement before the stage, in its block. The stage reads what is computed in
@@ -75,20 +75,21 @@ def _producer(program: Program, stage: Stage, loop: str) -> tuple[Stmt, ...]:
 
 def _read_of(program: Program, nest: Nest, path: tuple[Stmt, ...]) -> Read:
     """The only read of the stage from what the loop writes."""
-    name, loop = nest.write.buffers[0].name, path[-1]
+    name, loop = nest.buffers[0].name, path[-1]
     assert isinstance(loop, For)
     written = {buffer for write in writes(loop) for buffer in write.buffers}
-    inputs = list(dict.fromkeys(read for read in reads(nest.write) if read.buffer in written))
+    inputs = list(dict.fromkeys(read for write in nest.writes for read in reads(write)
+                                if read.buffer in written))
     if len(inputs) != 1:
         refuse("reverse_compute_at", f"{name} must read what is computed in {loop.var.name} in "
-                                     f"one way, not in {len(inputs)}", program, nest.write)
+                                     f"one way, not in {len(inputs)}", program, nest.writes[0])
     moving = [_moving(index) for index in inputs[0].indices]
     known = [var for var, _ in moving if var is not None]
     if len(set(known)) != len(moving) or not set(known) <= set(nest.vars):
         places = ", ".join(map(expr_text, inputs[0].indices))
         refuse("reverse_compute_at", f"{name} must read {inputs[0].buffer.name} at different loops "
                                      f"of its own that do not reduce, a constant apart, not at "
-                                     f"{places}", program, nest.write)
+                                     f"{places}", program, nest.writes[0])
     return inputs[0]
 
 
@@ -125,33 +126,32 @@ def _shrunk(stmt: Stmt, nest: Nest, read: Read, box: Box, around: Domain) -> Stm
     return rewrite_stmts(substitute_stmt(stmt, moved), rule)
 
 
-def _write_in(program: Program, nest: Nest) -> Access:
-    """The write of the stage, where it is now."""
-    return next(a for a in accesses(program.body) if a.is_write
-                and a.buffer == nest.write.buffers[0])
+def _writes_in(program: Program, nest: Nest) -> list[Stmt]:
+    """The writes of the stage, where they are now."""
+    return [write for write in writes(program.body) if write.buffers[0] in nest.buffers]
 
 
 def _require_order(program: Program, moved: Program, nest: Nest):
     """Refuses a stage that reads what is written after it."""
-    stmt = _write_in(moved, nest).stmt
+    own = _writes_in(moved, nest)
     touched = list(accesses(moved.body))
-    for read in (a for a in touched if a.stmt is stmt and a.kind == "read"):
+    for read in (a for a in touched if a.kind == "read" and any(a.stmt is s for s in own)):
         home = path_to(moved.body, lambda s, b=read.buffer: isinstance(s, Alloc) and s.buffer == b)
         for write in (a for a in touched if a.is_write and a.buffer == read.buffer):
-            order = program_order(moved.body, stmt, write.stmt)
+            order = program_order(moved.body, read.stmt, write.stmt)
             if dependence := find_dependence([read], [write], loop_domain(home).vars, order):
-                refuse_dependence("reverse_compute_at", f"{nest.write.buffers[0].name} must read "
-                                                        f"nothing that is written later",
+                refuse_dependence("reverse_compute_at", f"{nest.buffers[0].name} must read nothing "
+                                                        f"that is written later",
                                   moved, dependence)
 
 
 def _require_all(program: Program, moved: Program, nest: Nest, primitive: str):
-    buffer = nest.write.buffers[0]
+    buffer = nest.buffers[0]            # of several, all are written alike
     before, after = (footprint([a for a in accesses(version.body) if a.is_write
                                 and a.buffer == buffer], ()) for version in (program, moved))
     if before is None or after is None or not before.is_subset(after):
         refuse(primitive, f"all of {buffer.name} must be computed, but what it reads is not all "
-                          f"made there", moved, _write_in(moved, nest).stmt)
+                          f"made there", moved, _writes_in(moved, nest)[0])
 
 
 def _require_no_intrinsic(program: Program, around: Stmt, buffer: Buffer, primitive: str):
@@ -173,7 +173,8 @@ def reverse_inline(program: Program, stage: str) -> Program:
         for c_i in 0..8:
           c[c_i] = f(a[c_i])
 
-    The input's loops remain, however they are scheduled.
+    The input's loops remain, however they are scheduled. Several outputs of one stage move
+    together.
 
     1. The stage is no reduction, its axes are not split or fused yet, and neither it nor what it
        reads is inside an intrinsic.
@@ -184,26 +185,25 @@ def reverse_inline(program: Program, stage: str) -> Program:
     """
     part = find_stage(program, stage, "reverse_inline")
     nest = naive_nest(program, part, "reverse_inline")
-    if not isinstance(nest.write, Store):
-        refuse("reverse_inline", f"{stage} must not be a reduction", program, nest.write)
+    for write in nest.writes:
+        if not isinstance(write, Store):
+            refuse("reverse_inline", f"{stage} must not be a reduction", program, write)
     for stmt in walk_stmts(part.stmt):
         if isinstance(stmt, Alloc):
             refuse("reverse_inline", f"{stage} must not have {stmt.buffer.name} computed inside",
                    program, stmt)
     producer, read, store = _producer_store(program, part, nest)
-    for buffer in (part.buffer, read.buffer):
+    for buffer in (*nest.buffers, read.buffer):
         _require_no_intrinsic(program, program.body, buffer, "reverse_inline")
     _require_early_operands(program, part, producer, read)
     own = [var for var, _ in map(_moving, read.indices)]
     values: dict[Var, Expr] = {
         var: index for var, index in zip(own, store.indices, strict=True) if var is not None}
-    value = rewrite(substitute(nest.write.value, values),
-                    lambda node: store.value if isinstance(node, Read)
-                    and node.buffer == read.buffer else None)
-    indices = tuple(substitute(index, values) for index in nest.write.indices)
-    guards = loop_domain(path_to(part.stmt, lambda s: s is nest.write)).conditions
-    new = guarded([substitute(condition, values) for condition in guards],
-                  Store(part.buffer, indices, value))
+    taken = Seq(tuple(map_exprs(substitute_stmt(write, values), lambda expr: rewrite(
+        expr, lambda node: store.value if isinstance(node, Read)
+        and node.buffer == read.buffer else None)) for write in nest.writes))
+    guards = loop_domain(path_to(part.stmt, lambda s: s is nest.writes[0])).conditions
+    new = guarded([substitute(condition, values) for condition in guards], taken)
     home = replace_stmt(replace_stmt(part.home, part.stmt, Seq(())), store, new)
     body = replace_stmt(program.body, part.home, home)
     moved = finish(program, rewrite_stmts(body, lambda node: node.body if isinstance(node, Alloc)
@@ -216,18 +216,20 @@ def _producer_store(program: Program, stage: Stage, nest: Nest) -> tuple[Stmt, R
     """The statement that computes what the stage reads at its axes, the read, and the store."""
     name = stage.buffer.name
     allocated = {s.buffer for s in walk_stmts(program.body) if isinstance(s, Alloc)}
-    found_reads = [read for read in dict.fromkeys(reads(nest.write)) if read.buffer in allocated
+    known = dict.fromkeys(read for write in nest.writes for read in reads(write))
+    found_reads = [read for read in known if read.buffer in allocated
                    and sorted((_moving(i) for i in read.indices), key=str) == sorted(
                        ((var, 0) for var in nest.vars), key=str)
                    and all(read.buffer.shape[d] == stage.buffer.shape[nest.vars.index(index)]
                            for d, index in enumerate(read.indices) if isinstance(index, Var))]
     if len(found_reads) != 1:
         refuse("reverse_inline", f"{name} must read one allocated buffer at its own axes, all of "
-                                 f"it, not {len(found_reads)}", program, nest.write)
+                                 f"it, not {len(found_reads)}", program, nest.writes[0])
     read = found_reads[0]
     for access in accesses(program.body):
         if access.kind == "read" and access.buffer == read.buffer and (
-                access.stmt is not nest.write or access.indices != read.indices):
+                all(access.stmt is not write for write in nest.writes)
+                or access.indices != read.indices):
             refuse("reverse_inline", f"{read.buffer.name} must be read by {name} alone, at its "
                                      f"own axes", program, access.stmt)
     origin = find_stage(program, read.buffer.name, "reverse_inline")

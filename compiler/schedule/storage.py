@@ -1,6 +1,6 @@
 """Copies buffers to other scopes, and sets scopes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from compiler.ir import (Alloc, For, Program, Stmt, Store, Tensorized, Write, accesses, block,
@@ -63,7 +63,7 @@ def cache_read(program: Program, buffer: str, scope: str, readers: Sequence[str]
     buffers, stmts = unblock(home)
     first = _first_reader(program, source, stmts, reading)
     changed = tuple(_redirected(stmt, source, cache, reading) for stmt in stmts[first:])
-    copy = _copy(cache, source, axes, _holes(program, source, axes, "cache_read"))
+    copy = _copy({cache: Read(source, axes)}, axes, _holes(program, source, axes, "cache_read"))
     new = block((*buffers, cache), (*stmts[:first], copy, *changed))
     cached = finish(program, replace_stmt(program.body, home, new))
     require_cooperation(cached, "cache_read")
@@ -135,15 +135,16 @@ def _holes(program: Program, buffer: Buffer, axes: tuple[Var, ...],
     stage = find_stage(program, buffer.name, primitive)
     nest = naive_nest(program, stage, primitive)
     around = path_to(program.body, lambda s: s is stage.stmt)
-    inner = path_to(stage.stmt, lambda s: s is nest.write)
+    inner = path_to(stage.stmt, lambda s: s is nest.writes[0])
     known = {*loop_domain(around[:-1]).vars, *nest.vars}
     return [substitute(condition, dict(zip(nest.vars, axes)))
             for condition in loop_domain(inner).conditions if free_variables(condition) <= known]
 
 
-def _copy(target: Buffer, source: Buffer, axes: tuple[Var, ...], conditions: list[Expr]) -> Stmt:
-    stmt = guarded(conditions, Store(target, axes, Read(source, axes)))
-    for axis, extent in reversed(list(zip(axes, source.shape))):
+def _copy(values: Mapping[Buffer, Expr], axes: tuple[Var, ...], conditions: list[Expr]) -> Stmt:
+    """Stores the values at the axes of buffers of one shape."""
+    stmt = guarded(conditions, block((), tuple(Store(b, axes, v) for b, v in values.items())))
+    for axis, extent in reversed(list(zip(axes, next(iter(values)).shape))):
         stmt = For(axis, extent, stmt)
     return stmt
 
@@ -160,7 +161,8 @@ def cache_write(program: Program, buffer: str, scope: str, name: str | None = No
                                    c[c_i] = c_out[c_i]
 
     The copy keeps the loops' names, so schedule `buffer` as before and place the copy's source,
-    ``<buffer>_<scope>`` unless named, with `compute_at`. Reduction variables stay with it.
+    ``<buffer>_<scope>`` unless named, with `compute_at`. Reduction variables stay with it. Several
+    outputs of one stage get a copy each, and one nest copies all of them.
 
     1. The buffer is computed by the program, its axes are not split or fused yet, and the stage
        is not inside an intrinsic.
@@ -173,15 +175,18 @@ def cache_write(program: Program, buffer: str, scope: str, name: str | None = No
         if isinstance(stmt, Tensorized):
             refuse("cache_write", f"{buffer} must not be used by {stmt.intrinsic.name} already",
                    program, stmt)
+    copies = {one: replace(one, name=f"{one.name}_{scope}", scope=scope) for one in nest.buffers}
     label = name or f"{buffer}_{scope}"
-    renamed = {var: Var(_axis_name(var.name, buffer, label)) for var in nest.vars}
-    require_free(program, (label, *(var.name for var in renamed.values())), "cache_write")
-    cache = replace(part.buffer, name=label, scope=scope)
-    source = map_buffers(_renamed(part.stmt, renamed), {part.buffer: cache})
-    copy = _copy(part.buffer, cache, nest.vars,
+    copies[part.buffer] = replace(part.buffer, name=label, scope=scope)
+    prefix = nest.buffers[0].name
+    renamed = {var: Var(_axis_name(var.name, prefix, label)) for var in nest.vars}
+    require_free(program, (*(copy.name for copy in copies.values()),
+                           *(var.name for var in renamed.values())), "cache_write")
+    source = map_buffers(_renamed(part.stmt, renamed), copies)
+    copy = _copy({one: Read(copies[one], nest.vars) for one in nest.buffers}, nest.vars,
                  _holes(program, part.buffer, nest.vars, "cache_write"))
-    cached = finish(program, replace_stmt(program.body, part.home,
-                                          _with_copy(part, cache, source, copy)))
+    cached = finish(program, replace_stmt(program.body, part.home, _with_copy(
+        part, tuple(copies.values()), source, copy)))
     require_cooperation(cached, "cache_write")
     return cached
 
@@ -199,7 +204,7 @@ def _renamed(stmt: Stmt, names: dict[Var, Var]) -> Stmt:
     return rewrite_stmts(substitute_stmt(stmt, names), rule)
 
 
-def _with_copy(stage: Stage, cache: Buffer, source: Stmt, copy: Stmt) -> Stmt:
+def _with_copy(stage: Stage, copies: tuple[Buffer, ...], source: Stmt, copy: Stmt) -> Stmt:
     buffers, stmts = unblock(stage.home)
     at = next(position for position, stmt in enumerate(stmts) if stmt is stage.stmt)
-    return block((*buffers, cache), (*stmts[:at], source, copy, *stmts[at + 1:]))
+    return block((*buffers, *copies), (*stmts[:at], source, copy, *stmts[at + 1:]))

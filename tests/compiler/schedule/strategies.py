@@ -91,6 +91,13 @@ def _largest(draw, x: Tensor, name: str) -> Tensor:
         where[i].equal(j), best[i] + 1, te.cast(where[i], x.dtype)), name)
 
 
+def _pair(draw, x: Tensor, name: str) -> Tensor:
+    """Two maps in one nest, one of which is read upside down."""
+    one, other = te.compute(x.shape, lambda i, j: (x[i, j] + 1, x[i, j] * 2),
+                            (f"{name}_one", f"{name}_other"))
+    return te.compute(x.shape, lambda i, j: one[i, j] + other[x.shape[0] - 1 - i, j], name)
+
+
 def _running(draw, x: Tensor, name: str) -> Tensor:
     """Sum of each column down to each row, through a copy of the row."""
     def step(s, t):
@@ -112,7 +119,7 @@ def _slanted(draw, x: Tensor, name: str) -> Tensor:
 
 
 KINDS = (_elementwise, _padded, _window, _product, _enlarged, _turned, _gathered, _largest,
-         _running, _slanted)
+         _pair, _running, _slanted)
 
 
 @dataclass(repr=False)
