@@ -13,13 +13,15 @@ from math import prod
 from compiler import te
 from compiler.graph.fusion import Group, overwritable
 from compiler.graph.graph import Attrs, Graph, TensorType
-from compiler.ir import Alloc, Program, Store, Write, lower, reads, walk_stmts
+from compiler.ir import Alloc, For, Program, Store, Write, lower, path_to, reads, walk_stmts
 from compiler.ops.operator import Kind
 from compiler.ops.registry import expression, find
 from compiler.schedule import compute_inline
-from compiler.te import Tensor
+from compiler.te import Buffer, Tensor
 
 __all__ = ["Recipe", "flat_pixels", "recipe_of", "unscheduled"]
+
+MANY = 16               # results for each of which a map is not computed again
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +103,23 @@ def _inlined(program: Program) -> Program:
         if len(mapped) < len(writes) and (len(seen) > 1 or any(
                 prod(one.shape) > prod(stage.shape) for one in seen)):
             continue
+        if any(_is_repeated(program, write, stage) for write in writes):
+            continue
         program = compute_inline(program, stage.name)
         for of in readers.values():
             if stage in of:
                 of.remove(stage)
                 of |= seen
     return program
+
+
+def _is_repeated(program: Program, write: Write, stage: Buffer) -> bool:
+    """Whether the sum of a product reads each element of the stage for many results."""
+    if isinstance(write, Store) or not any(read.buffer == stage for read in reads(write)):
+        return False
+    loops = [loop for loop in path_to(program.body, lambda one: one is write)
+             if isinstance(loop, For)]
+    return prod(loop.extent for loop in loops) >= MANY * prod(stage.shape)
 
 
 def flat_pixels(recipe: Recipe) -> Recipe:

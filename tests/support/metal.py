@@ -19,7 +19,7 @@ PARAMETER = re.compile(r"(?:device (const )?([\w ]+)\*|constant int&) (\w+) \[\[
 
 def computed_as_cxx(code: Code, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What the kernels compute, by the C++ that emulates CUDA."""
-    code.require("metal")
+    assert code.dialect == "metal"
     begin, metal = code.text.split("using namespace metal;\n")
     assert begin.endswith("#include <metal_stdlib>\n")
     metal = re.sub(r"^  threadgroup (?=__attr|\w+ \w+[\[;])", "  static ", metal, flags=re.M)
