@@ -12,6 +12,9 @@ and one more: what computes rows from the same rows is one kernel, a softmax or 
 
     elementwise, reduction along rows ...   reduce_max -> sub -> exp -> reduce_sum -> div
 
+With `attention`, functions of the rows of a product whose only reader is another product are fused
+with both: the products of queries with keys, softmax, the products with values.
+
 A value that is read in several places is fused into all of them or none: the readers between an
 operator and its *immediate post-dominator*, the first node that every path to an output leads
 through, are fused with it together. So a group has one result, nothing inside it is read from
@@ -111,14 +114,14 @@ def separate(graph: Graph) -> Groups:
     return Groups(graph, tuple(Group.of([node], graph) for node in graph.nodes))
 
 
-def fuse(graph: Graph) -> Groups:
+def fuse(graph: Graph, attention: bool = False) -> Groups:
     """Before: a verified graph. After: every node in exactly one group, by the rules above.
 
     An injective operator is not fused into a reader that would compute its elements more than
     once, and no further than `MOST_COPIES` and `MOST_INPUTS`. Views at the ends of a group stay by
     themselves: they cost nothing.
     """
-    return _Fusion(graph).run()
+    return _Fusion(graph, attention).run()
 
 
 def immediate_post_dominators(graph: Graph) -> dict[str, Node | None]:
@@ -156,6 +159,7 @@ class _Fusion:
     """One run: `home` has the members of each node's group, one dictionary for all of them."""
 
     graph: Graph
+    attention: bool
     readers: Mapping[str, tuple[Node, ...]] = field(init=False)
     after: Mapping[str, Node | None] = field(init=False)
     place: Mapping[str, int] = field(init=False)
@@ -174,6 +178,9 @@ class _Fusion:
                 self._map_result(node)
         for node in reversed(self.graph.nodes):
             self._into_row(node)
+        if self.attention:
+            for node in self.graph.nodes:
+                self._attend(node)
         for node in self.graph.nodes:
             if find(node.op).kind <= Kind.INJECTIVE:
                 self._into_reader(node)
@@ -197,6 +204,42 @@ class _Fusion:
 
         if moves(node):
             self._fused(node, moves, moves, self._are_rows)
+
+    def _attend(self, last: Node) -> None:
+        """Fuses a product with the functions of rows that it reads, and these with the product that
+        they are of, where nobody else reads them.
+        """
+        if not self._is_product(last) or len(self.home[last.name]) > 1:
+            return
+        writers = {node.outputs[0]: node for node in self.graph.nodes}
+        made = writers.get(last.inputs[0])
+        if made is None or self.readers[made.outputs[0]] != (last,) or (
+                made.outputs[0] in self.graph.outputs):
+            return
+        rows = self.home[made.name]
+        if not any(find(node.op).kind is Kind.REDUCTION for node in rows.values()):
+            return
+        shape = self._shape(made)
+        given = {writers[value].name for node in rows.values() for value in node.inputs
+                 if value in writers and writers[value].name not in rows}
+        products = {name for name in given
+                    if any(map(self._is_product, self.home[name].values()))}
+        if len(products) != 1:
+            return
+        name, = products
+        first = self.home[name]
+        scores = self._sorted(first)[-1]
+        if self._shape(scores) != shape or scores.outputs[0] in self.graph.outputs or any(
+                reader.name not in rows for reader in self.readers[scores.outputs[0]]):
+            return
+        members = first | rows | {last.name: last}
+        if len(Group.of(self._sorted(members), self.graph).inputs) <= MOST_INPUTS:
+            for member in members:
+                self.home[member] = members
+
+    def _is_product(self, node: Node) -> bool:
+        return (node.op == "packed_matmul"
+                and self.graph.values[node.outputs[0]].dtype == "float32")
 
     def _row(self, node: Node) -> tuple[tuple[int, ...], int] | None:
         """The outer extents of the rows that a node computes, or sums up, and how long they are, 1

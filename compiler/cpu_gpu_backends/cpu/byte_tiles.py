@@ -148,7 +148,7 @@ def _by_rows(program: Program, update: Update, axes: list[Var],
         s[copy].pad(axes_of(s.program, copy)[-2], rows + beyond)
         s[total].pad(axes_of(s.program, total)[-2], rows + beyond)
     size = BlockTile(tile.blocks, tile.wide)
-    tiles = ResultTiles.cut(s, total, update, weight, size)
+    tiles = ResultTiles.of_output(s, total, update, weight, size)
     names = axes_of(s.program, total)
     block_i, _ = s[total].split(names[-1], LANES)
     s[total].reorder(block_i, names[-2])

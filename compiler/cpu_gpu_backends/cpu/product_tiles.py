@@ -28,13 +28,17 @@ from compiler.ops.blocks import LANES, blocks_of
 from compiler.schedule import Schedule
 from compiler.te import Read, Var
 
-__all__ = ["ResultTiles", "packed_weight_of", "tile_products"]
+__all__ = ["ResultTiles", "has_matrices", "packed_weight_of", "tile_of_rows", "tile_products"]
 
 
 @dataclass(frozen=True, slots=True)
 class ResultTiles:
-    """The loops over the tiles of a result, and over the rows, blocks and lanes of a tile."""
+    """The loops over the tiles of a result `out`, which has so many rows and columns, and over the
+    rows, blocks and lanes of a tile.
+    """
 
+    out: str
+    extents: tuple[int, int]
     columns: str
     rows: str
     row: str
@@ -42,34 +46,52 @@ class ResultTiles:
     lane: str
 
     @staticmethod
-    def cut(s: Schedule, total: str, update: Update, weight: Read,
-            size: BlockTile) -> "ResultTiles":
-        """Computes the stage `total` for each tile of rows and of whole blocks of columns, each
-        column of tiles at once unless every matrix has weights of its own.
+    def of_output(s: Schedule, total: str, update: Update, weight: Read,
+                  size: BlockTile) -> "ResultTiles":
+        """Those of the program's output, each column of tiles at once unless every matrix has
+        weights of its own.
         """
         out = s.program.outputs[0].name
         *outer, row, column = axes_of(s.program, out)
-        columns = extents_of(s.program)[Var(column)]
+        return ResultTiles.cut(s, out, total, size, outer, row, column,
+                               one_by_one=has_matrices(update, weight))
+
+    @staticmethod
+    def cut(s: Schedule, out: str, total: str, size: BlockTile, outer: Sequence[str], row: str,
+            column: str, one_by_one: bool = True) -> "ResultTiles":
+        """Computes the stage `total` for each tile of rows and of whole blocks of columns of the
+        stage `out`, whose matrices are done one by one, or the same column of tiles of each.
+        """
+        extents = extents_of(s.program)
+        rows, columns = (extents[Var(loop)] for loop in (row, column))
         if columns % LANES:
             s[total].pad(axes_of(s.program, total)[-1], LANES * blocks_of(columns))
         column_o, column_i = s[out].split(column, size.blocks * LANES)
         block, lane = s[out].split(column_i, LANES)
         rows_o, rows_i = s[out].split(row, size.pixels)
-        matrices = len(weight.indices) > 2 + len(update.axes)       # else one for all
-        s[out].reorder(*((*outer, column_o) if matrices else (column_o, *outer)), rows_o, rows_i,
+        s[out].reorder(*((*outer, column_o) if one_by_one else (column_o, *outer)), rows_o, rows_i,
                        block, lane)
         s[total].compute_at(rows_o)
-        return ResultTiles(column_o, rows_o, rows_i, block, lane)
+        return ResultTiles(out, (rows, columns), column_o, rows_o, rows_i, block, lane)
 
     def finish(self, s: Schedule, size: BlockTile) -> None:
         """Stores vectors. What is left behind the last whole tiles stands by itself."""
-        out = s.program.outputs[0]
-        rows, columns = (int(extent) for extent in out.shape[-2:])
-        s[out.name].vectorize(self.lane)
+        rows, columns = self.extents
+        s[self.out].vectorize(self.lane)
         if rows % size.pixels:
-            s[out.name].peel(self.rows)
+            s[self.out].peel(self.rows)
         if columns % (size.blocks * LANES) and columns > size.blocks * LANES:
-            s[out.name].peel(self.columns, "beside")
+            s[self.out].peel(self.columns, "beside")
+
+    def in_registers(self, s: Schedule, total: str, reduced: Sequence[str],
+                     size: BlockTile) -> None:
+        """Sums up a tile in vector registers, term by term, and finishes."""
+        *outer, row, column = axes_of(s.program, total)
+        _, inner = s[total].split(column, LANES)
+        keep_in_registers(s, total, reduced, [*outer, row, f"{column}_o", inner])
+        for loop in (self.row, self.block):
+            s[self.out].unroll(loop)
+        self.finish(s, size)
 
 
 def tile_products(program: Program, vectors: Vectors) -> Schedule | None:
@@ -87,10 +109,19 @@ def tile_products(program: Program, vectors: Vectors) -> Schedule | None:
     if weight is None:
         return None
     rows, columns = (extents[axis] for axis in axes[-2:])
-    tile = best_tile(rows, blocks_of(columns), vectors, len(update.axes) == 2)
-    if tile.blocks * LANES > columns:
-        tile = best_tile(rows, 1, vectors, len(update.axes) == 2)
+    tile = tile_of_rows(rows, columns, vectors, len(update.axes) == 2)
     return _tiled(program, update, weight, tile, vectors)
+
+
+def tile_of_rows(rows: int, columns: int, vectors: Vectors, grouped: bool = False) -> BlockTile:
+    """The best tile of so many rows and columns; no wider than these."""
+    tile = best_tile(rows, blocks_of(columns), vectors, grouped)
+    return tile if tile.blocks * LANES <= columns else best_tile(rows, 1, vectors, grouped)
+
+
+def has_matrices(update: Update, weight: Read) -> bool:
+    """Whether every matrix has weights of its own, else there is one for all."""
+    return len(weight.indices) > 2 + len(update.axes)
 
 
 def packed_weight_of(update: Update, column: Var) -> Read | None:
@@ -107,22 +138,21 @@ def _is_packed(read: Read, column: Var, over: Sequence[Var]) -> bool:
 
 def _tiled(program: Program, update: Update, weight: Read, size: BlockTile,
            vectors: Vectors) -> Schedule:
-    s, out = Schedule(program), program.outputs[0].name
+    s = Schedule(program)
     total = sum_apart(s, update)
-    tiles = ResultTiles.cut(s, total, update, weight, size)
+    tiles = ResultTiles.of_output(s, total, update, weight, size)
+    reduced = [var.name for var in update.axes]
+    if len(reduced) == 1:
+        tiles.in_registers(s, total, reduced, size)
+        return s
     *outer, row, column = axes_of(s.program, total)
     _, inner = s[total].split(column, LANES)
-    tile, reduced = [*outer, row, f"{column}_o"], [var.name for var in update.axes]
-    if len(reduced) == 2:
-        order_groups(s, total, update, [*tile, inner])
-        for copy in {read.buffer.name for read in reads(update)} - {
-                buffer.name for buffer in program.inputs}:
-            copy_by_vectors(s, copy, 1, vectors.lanes)
-    else:
-        keep_in_registers(s, total, reduced, [*tile, inner])
+    order_groups(s, total, update, [*outer, row, f"{column}_o", inner])
+    for copy in {read.buffer.name for read in reads(update)} - {
+            buffer.name for buffer in program.inputs}:
+        copy_by_vectors(s, copy, 1, vectors.lanes)
     for loop in (tiles.row, tiles.block):
-        s[out].unroll(loop)
+        s[tiles.out].unroll(loop)
     tiles.finish(s, size)
-    if len(reduced) == 2:
-        add_groups(s, inner, vectors.dot)
+    add_groups(s, inner, vectors.dot)
     return s

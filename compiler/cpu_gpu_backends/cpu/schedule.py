@@ -4,6 +4,7 @@
 import re
 from collections.abc import Sequence
 
+from compiler.cpu_gpu_backends.cpu.attention import tile_attention
 from compiler.cpu_gpu_backends.cpu.block_tiles import tile_blocks
 from compiler.cpu_gpu_backends.cpu.byte_groups import DOTS
 from compiler.cpu_gpu_backends.cpu.byte_tiles import tile_bytes
@@ -49,9 +50,10 @@ def own_schedule(program: Program, vectors: Vectors) -> Schedule:
     elif all(not isinstance(s, Write) or isinstance(s, Store) for s in walk_stmts(program.body)):
         chosen = map_by_vectors(program, vectors)
     else:
-        chosen = (stages_by_rows(program, vectors) or tile_bytes(program, vectors)
-                  or tile_blocks(program, vectors) or tile_products(program, vectors)
-                  or tile_sums(program, vectors) or walk_rows(program))
+        chosen = (tile_attention(program, vectors) or stages_by_rows(program, vectors)
+                  or tile_bytes(program, vectors) or tile_blocks(program, vectors)
+                  or tile_products(program, vectors) or tile_sums(program, vectors)
+                  or walk_rows(program))
     return share_out(chosen, vectors.threads)
 
 

@@ -81,7 +81,7 @@ class CpuTarget:
 
     def groups(self, graph: Graph) -> Groups:
         """The groups of nodes that are computed together, in order."""
-        return fuse(graph) if self.fusion else separate(graph)
+        return fuse(graph, attention=True) if self.fusion else separate(graph)
 
     def _step(self, graph: Graph, group: Group) -> GroupCode:
         kernel = None
