@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from compiler.graph.graph import Graph, Node
+from compiler.ops.blocks import LANES
 from compiler.ops.operator import Kind
 from compiler.ops.registry import find
 from compiler.te import numpy_dtype
@@ -238,8 +239,10 @@ class _Fusion:
                 self.home[member] = members
 
     def _is_product(self, node: Node) -> bool:
-        return (node.op == "packed_matmul"
-                and self.graph.values[node.outputs[0]].dtype == "float32")
+        """Whether it is a product of floats, of more than one block of columns."""
+        result = self.graph.values[node.outputs[0]]
+        return (node.op == "packed_matmul" and result.dtype == "float32"
+                and result.shape[-1] > LANES)
 
     def _row(self, node: Node) -> tuple[tuple[int, ...], int] | None:
         """The outer extents of the rows that a node computes, or sums up, and how long they are, 1

@@ -6,7 +6,7 @@ from compiler.cpu_gpu_backends.cpu.roundings import in_floats
 from compiler.cpu_gpu_backends.cpu.schedule import own_schedule, schedule
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.cpu_gpu_backends.groups import Recipe, unscheduled
-from compiler.ir import Alloc, For, Program, rewrite_stmts, walk_stmts
+from compiler.ir import Alloc, For, Program, Seq, Stmt, rewrite_stmts, walk_stmts
 from compiler.plans import PlanRefused
 
 __all__ = ["group_program", "own_plan"]
@@ -41,6 +41,15 @@ def _with_workspaces(program: Program) -> Program:
     large = [s.buffer for s in walk_stmts(program.body)
              if isinstance(s, Alloc) and s.buffer.size_bytes > SMALL
              and s.buffer not in own]
-    body = rewrite_stmts(program.body, lambda s: s.body if isinstance(s, Alloc)
-                         and s.buffer in large else None)
-    return replace(program, outputs=(*program.outputs, *large), body=body)
+
+    def without(stmt: Stmt) -> Stmt | None:
+        match stmt:
+            case Alloc(buffer, body) if buffer in large:
+                return body
+            case Seq(parts) if any(isinstance(part, Seq) for part in parts):
+                return Seq(tuple(one for part in parts
+                                 for one in (part.stmts if isinstance(part, Seq) else (part,))))
+        return None
+
+    return replace(program, outputs=(*program.outputs, *large),
+                   body=rewrite_stmts(program.body, without))

@@ -1,0 +1,121 @@
+"""Attention: which operators make one kernel, and what it computes."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from compiler.cpu_gpu_backends.cpu import attention
+from compiler.cpu_gpu_backends.cpu.groups import group_program, own_plan
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget, lowered
+from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.cpu_gpu_backends.groups import recipe_of
+from compiler.graph import Builder, Graph, TensorType, evaluate
+from compiler.graph.fusion import fuse
+from compiler.ir import Alloc, verify, walk_stmts
+from tests.support.float_graphs import assert_near, inputs_of
+
+# Batch, heads, queries, keys, width: whole tiles, tiles that are left over, and blocks of rows.
+SHAPES = [(1, 2, 48, 48, 32), (2, 3, 50, 33, 20), (1, 1, 197, 197, 24), (1, 1, 131, 1024, 17),
+          (3, 1, 8, 17, 32)]
+SOFTMAX = "mul+{}reduce_max+sub+exp+reduce_sum+div+packed_matmul"
+
+
+class Heads(Builder):
+    """Attention of queries x over keys and values; the parts are values of their own."""
+
+    def __init__(self, batch: int, heads: int, queries: int, keys: int, width: int):
+        super().__init__("heads")
+        for name, shape in (("x", (queries, width)), ("keys", (width, keys)),
+                            ("values", (keys, width))):
+            self.add_input(name, TensorType((batch, heads, *shape), "float32"))
+        self.add_input("mask", TensorType((queries, keys), "float32"))
+
+    def attend(self, masked: bool = False, scaled: bool = True) -> str:
+        self.emit("matmul", "scores", ["x", "keys"], "scores")
+        last = "scores"
+        if scaled:
+            self.add_constant("scale", np.float32(0.25).reshape(()))
+            last = self.emit("mul", "scaled", [last, "scale"], "scaled")
+        if masked:
+            last = self.emit("add", "hidden", [last, "mask"], "hidden")
+        rows = {"axes": (3,), "keepdims": 1}
+        self.emit("reduce_max", "top", [last], "top", **rows)
+        self.emit("sub", "below", [last, "top"], "below")
+        self.emit("exp", "powers", ["below"], "powers")
+        self.emit("reduce_sum", "total", ["powers"], "total", **rows)
+        self.emit("div", "weights", ["powers", "total"], "weights")
+        return self.emit("matmul", "y", ["weights", "values"], "y")
+
+
+def names(graph: Graph) -> list[str]:
+    return [group.name for group in CpuTarget().groups(lowered(graph)).groups]
+
+
+@pytest.mark.parametrize("shape, masked", zip(SHAPES, itertools.cycle((True, False))), ids=str)
+def test_attention_is_one_kernel_of_the_same_values(shape: tuple[int, ...], masked: bool) -> None:
+    net = Heads(*shape)
+    graph = net.finish([net.attend(masked)])
+    assert names(graph)[-1] == "packed_matmul+" + SOFTMAX.format("add+" if masked else "")
+    inputs = inputs_of(graph)
+    found = CpuTarget().compile(graph)(inputs)["y"]
+    assert_near(found, evaluate(graph, inputs)["y"])
+    for target in (CpuTarget(fusion=False), CpuTarget(threads=2)):
+        np.testing.assert_array_equal(found, target.compile(graph)(inputs)["y"])
+
+
+@pytest.mark.parametrize("vectors", [Vectors(4, 8), Vectors(8, 14), Vectors(16, 16)], ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_only_some_rows_of_scores_are_there_at_a_time(shape: tuple[int, ...], vectors: Vectors
+                                                      ) -> None:
+    net = Heads(*shape)
+    graph = lowered(net.finish([net.attend()]))
+    recipe = recipe_of(graph, fuse(graph, attention=True).groups[-1])
+    program = group_program(recipe, vectors)
+    verify(program)
+    stages = [*program.outputs[1:], *(s.buffer for s in walk_stmts(program.body)
+                                      if isinstance(s, Alloc))]
+    assert max(stage.size_bytes for stage in stages) <= attention.ROOM // 2
+    again = group_program(recipe, vectors, own_plan(recipe, vectors))
+    assert again == program
+
+
+def test_a_head_without_a_scale() -> None:
+    net = Heads(1, 2, 40, 56, 20)
+    graph = net.finish([net.attend(scaled=False)])
+    inputs = inputs_of(graph)
+    assert names(graph)[-1] == "packed_matmul+" + SOFTMAX.format("").removeprefix("mul+")
+    assert_near(CpuTarget().compile(graph)(inputs)["y"], evaluate(graph, inputs)["y"])
+
+
+@pytest.mark.parametrize("kept", ["scores", "scaled", "powers", "weights"])
+def test_what_somebody_else_reads_is_stored(kept: str) -> None:
+    net = Heads(1, 2, 40, 56, 20)
+    graph = net.finish([net.attend(), kept])
+    assert names(graph)[-1] == "packed_matmul"
+    inputs = inputs_of(graph)
+    found, wanted = CpuTarget().compile(graph)(inputs), evaluate(graph, inputs)
+    for name in graph.outputs:
+        assert_near(found[name], wanted[name])
+
+
+def test_heads_of_one_block_of_columns_stay_apart() -> None:
+    for shape in ((1, 2, 40, 56, 16), (1, 2, 40, 16, 32)):
+        net = Heads(*shape)
+        graph = net.finish([net.attend()])
+        assert names(graph)[-1] == "packed_matmul"
+
+
+def test_rows_that_are_longer_than_a_row_of_softmax_stay_apart() -> None:
+    net = Heads(1, 1, 20, 1030, 20)
+    graph = net.finish([net.attend()])
+    assert names(graph)[-1] == "packed_matmul"
+
+
+def test_products_of_products_stay_apart() -> None:
+    net = Heads(1, 2, 40, 56, 20)
+    net.emit("matmul", "scores", ["x", "keys"], "scores")
+    graph = net.finish([net.emit("matmul", "y", ["scores", "values"], "y")])
+    assert names(graph)[-1] == "packed_matmul"
+    inputs = inputs_of(graph)
+    assert_near(CpuTarget().compile(graph)(inputs)["y"], evaluate(graph, inputs)["y"])
