@@ -119,9 +119,9 @@ def _require_axes(program: Program, stage: Stage, write: Write,
     if len(set(used)) != len(used):
         refuse("compute_at", f"axes of {name} must be different loops", program, write)
     for dimension, (digits, extent) in enumerate(zip(axes, stage.buffer.shape, strict=True)):
-        run = as_expr(digits[0].loop.extent, INDEX) * digits[0].weight if digits else Const(
-            1, INDEX)
-        if not is_implied(Binary("ge", run, as_expr(extent, INDEX)), Domain()):
+        run = digits[0].loop.extent * digits[0].weight if digits else 1
+        if run != extent and not is_implied(Binary("ge", as_expr(run, INDEX),
+                                                   as_expr(extent, INDEX)), Domain()):
             refuse("compute_at", f"loops of {name} must run over all of dimension {dimension}, "
                                  f"{extent_text(extent)} elements", program, write)
     if any(len(digits) > 1 for digits in axes):
