@@ -48,7 +48,7 @@ def compute_at(program: Program, stage: str, loop: str) -> Program:
     1. The stage is not an output, nor computed together with one. Its loops run over every element
        once. Where axes are split or fused, no other stage is computed inside; where they get new
        loops, the old ones are serial and carry no notes, and no intrinsic is inside.
-    2. All its readers are inside `loop`, and `loop` is after it in its block. 3. The loop is not
+    2. It has readers, all inside `loop`, and `loop` is after it in its block. 3. The loop is not
       inside an intrinsic; no axis that shrinks is one of an intrinsic, and if it is split only
       whole pieces are computed.
     4. Nothing that the stage reads is written after it: it would read what is not there any more.
@@ -119,9 +119,9 @@ def _require_axes(program: Program, stage: Stage, write: Write,
     if len(set(used)) != len(used):
         refuse("compute_at", f"axes of {name} must be different loops", program, write)
     for dimension, (digits, extent) in enumerate(zip(axes, stage.buffer.shape, strict=True)):
-        run = as_expr(digits[0].loop.extent, INDEX) * digits[0].weight if digits else Const(
-            1, INDEX)
-        if not is_implied(Binary("ge", run, as_expr(extent, INDEX)), Domain()):
+        run = digits[0].loop.extent * digits[0].weight if digits else 1
+        if run != extent and not is_implied(Binary("ge", as_expr(run, INDEX),
+                                                   as_expr(extent, INDEX)), Domain()):
             refuse("compute_at", f"loops of {name} must run over all of dimension {dimension}, "
                                  f"{extent_text(extent)} elements", program, write)
     if any(len(digits) > 1 for digits in axes):
@@ -137,11 +137,13 @@ def _target(program: Program, stage: Stage, buffers: tuple[Buffer, ...],
         refuse("compute_at", f"loop {loop} must be around the readers of {name}",
                program, path[-1])
     inside = inside_of(path)
-    for access in accesses(program.body):
-        if access.kind == "read" and access.buffer in buffers and (
-                id(access.stmt) not in inside):
+    readers = [a for a in accesses(program.body) if a.kind == "read" and a.buffer in buffers]
+    for access in readers:
+        if id(access.stmt) not in inside:
             refuse("compute_at", f"all readers of {access.buffer.name} must be inside {loop}",
                    program, access.stmt)
+    if not readers:
+        refuse("compute_at", f"{name} must be read inside {loop}", program, path[-1])
     return path
 
 

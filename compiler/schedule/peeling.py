@@ -24,7 +24,7 @@ def peel(program: Program, loop: str, suffix: str = "last") -> Program:
                                               s(i_i_last + 8)
 
     1. The loop is serial or unrolled, and runs a number of iterations, at least two.
-    2. Nothing is reduced over it: what begins in its first iteration would begin again.
+    2. No reduction over it begins in it: it would begin again. See `decompose_reduction`.
     3. Nothing inside is tensorized.
     4. Loops and buffers inside are called ``<name>_<suffix>`` in the last iteration; these names
        are not in use.
@@ -41,12 +41,12 @@ def peel(program: Program, loop: str, suffix: str = "last") -> Program:
         refuse("peel", f"{loop} must have at least two iterations, not {node.extent}", program,
                node)
     for stmt in walk_stmts(node.body):
-        if isinstance(stmt, Update | Combine) and node.var in stmt.axes:
-            refuse("peel", f"{loop} must not be a reduction loop of {stmt.buffers[0].name}",
-                   program, stmt)
+        if isinstance(stmt, Update | Combine) and stmt.begins and node.var in stmt.axes:
+            refuse("peel", f"{stmt.buffers[0].name} must not begin in {loop}: decompose its "
+                           f"reduction before", program, stmt)
         if isinstance(stmt, Tensorized):
             refuse("peel", f"{loop} must not be around {stmt.intrinsic.name}", program, stmt)
-    last = _renamed(program, substitute_stmt(node.body, {
+    last = _renamed(program, substitute_stmt(replace_axes(node.body, {node.var: ()}), {
         node.var: Const(node.extent - 1, INDEX)}), suffix)
     extents = loop_domain(path[:-1]).extents
     parts = (replace(node, extent=node.extent - 1), last)

@@ -6,6 +6,7 @@ from .dtypes import (HELD, INDEX, bits, is_float, is_integer, is_record, is_sign
 from .expr import (ARITHMETIC, BITWISE, COMPARISONS, FUNCTIONS, REDUCERS, Binary, Buffer, Call,
                    Cast, Const, Expr, Extent, Field, Read, Reduce, Select, Symbol, Var, as_expr,
                    children, is_extent, rewrite, substitute, walk, with_children)
+from .lanes import LaneSum
 from .reducer import Reducer, Reduction, neutral, reducer
 from .tensor import (Tensor, abs, all_of, any_of, cast, clamp, compute, const, exp, max,
                      maximum, min, minimum, placeholder, reduce_axis, rint, rshift_rne, scan,

@@ -15,7 +15,8 @@ from typing import Any
 
 from .definition import Axis, Computed, Scan
 from .expr import (Binary, Buffer, Call, Const, Expr, Extent, Read, Reduce, Select, Symbol, Var,
-                   as_expr, is_extent, walk)
+                   as_expr, is_extent, substitute, walk)
+from .lanes import LaneSum
 from .reducer import Reduction
 
 __all__ = ["Axis", "Tensor", "abs", "all_of", "any_of", "cast", "clamp", "compute", "const", "exp",
@@ -72,7 +73,8 @@ def compute(shape: tuple[Extent, ...], fn: Callable[..., Any], name: str | tuple
     A function of ``*indices`` serves any number of dimensions; its axes are called i0, i1, ...
 
     A reduction must be the outermost operation of the body: put what follows it into a compute
-    of its own, and inline that if you like.
+    of its own, and inline that if you like. Of a sum in lanes, the partial sums are a tensor
+    ``<name>_lanes`` of one dimension more, the lane.
 
     A function that gives several values, or a reduction of several, defines as many tensors in one
     nest of loops: `name` is then a tuple of their names, and so is what is returned. The axes are
@@ -81,6 +83,8 @@ def compute(shape: tuple[Extent, ...], fn: Callable[..., Any], name: str | tuple
     names = name if isinstance(name, tuple) else (name,)
     axes = _axes(shape, fn, names[0])
     body = fn(*(axis.var for axis in axes))
+    if isinstance(body, LaneSum):
+        body = _of_lanes(names[0], tuple(shape), axes, body)
     definition = _definition(names, tuple(shape), axes, body)
     if isinstance(name, tuple) != isinstance(body, tuple | Reduction):
         raise ValueError(f"Names of {names[0]} must be a tuple exactly if its body has several "
@@ -101,6 +105,19 @@ def _axes(shape: tuple[Extent, ...], fn: Callable, name: str) -> tuple[Axis, ...
     return tuple(Axis(Var(f"{name}_{n}"), extent) for n, extent in zip(names, shape, strict=True))
 
 
+def _of_lanes(name: str, shape: tuple[Extent, ...], axes: tuple[Axis, ...],
+              body: LaneSum) -> Expr:
+    """The sum of the partial sums, which are a tensor of their own."""
+    label = f"{name}_lanes"
+    own = [Axis(Var(f"{label}_{axis.name.removeprefix(f'{name}_')}"), axis.extent) for axis in axes]
+    lane = Axis(Var(f"{label}_lane"), body.lanes)
+    names: dict[Var, Expr] = {axis.var: new.var for axis, new in zip(axes, own)}
+    partial = substitute(body.partial(lane.var), names)
+    definition = _definition((label,), (*shape, body.lanes), (*own, lane), partial)
+    parts = Buffer(label, (*shape, body.lanes), partial.dtype, definition=definition)
+    return body.total([parts[*(axis.var for axis in axes), place] for place in range(body.lanes)])
+
+
 def _definition(names: tuple[str, ...], shape: tuple[Extent, ...], axes: tuple[Axis, ...],
                 body: Any) -> Computed:
     values, reducer, reduced = (body if isinstance(body, tuple) else (body,)), None, ()
@@ -109,6 +126,8 @@ def _definition(names: tuple[str, ...], shape: tuple[Extent, ...], axes: tuple[A
     if isinstance(body, Reduction):
         values, reducer, reduced = body.values, body.reducer, body.axes
     for value in values:
+        if isinstance(value, LaneSum):
+            raise ValueError(f"Sum in lanes in {names[0]} must be all that a compute defines")
         if isinstance(value, Reduction) or any(isinstance(n, Reduce) for n in walk(value)):
             raise ValueError(f"Reduction in {names[0]} must be the outermost operation of its body")
     if len(values) != len(names):
@@ -171,17 +190,27 @@ def _check_steps(states: tuple[Tensor, ...], steps: tuple[Tensor, ...], inner: t
 
 def _reducer(op: str):
     def reduce(value: Expr, axis: Axis | tuple[Axis, ...]) -> Reduce:
-        axes = axis if isinstance(axis, tuple) else (axis,)
-        for reduced in axes:
-            if reduced.kind != "reduce":
-                raise ValueError(f"Axis of {op} must be a reduce_axis, not {reduced.name!r}")
-        return Reduce(op, value, tuple((reduced.var, reduced.extent) for reduced in axes))
+        return Reduce(op, value, _reduced(op, axis))
     reduce.__name__, reduce.__doc__ = op, f"{op.capitalize()} of `value` over `axis`."
     return reduce
 
 
-sum = _reducer("sum")               # noqa: A001 - the field's own name, always used as te.sum
-max = _reducer("max")               # noqa: A001
+def _reduced(op: str, axis: Axis | tuple[Axis, ...]) -> tuple[tuple[Var, Extent], ...]:
+    """The axes of a reduction, which must be such."""
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    for reduced in axes:
+        if reduced.kind != "reduce":
+            raise ValueError(f"Axis of {op} must be a reduce_axis, not {reduced.name!r}")
+    return tuple((reduced.var, reduced.extent) for reduced in axes)
+
+
+def sum(value: Expr, axis: Axis | tuple[Axis, ...], lanes: int = 1) -> Any:     # noqa: A001
+    """Sum of `value` over `axis`: one term after the other, or in `lanes` (see `LaneSum`)."""
+    axes = _reduced("sum", axis)
+    return Reduce("sum", value, axes) if lanes == 1 else LaneSum(value, axes, lanes)
+
+
+max = _reducer("max")               # noqa: A001 - the field's own name, always used as te.max
 min = _reducer("min")               # noqa: A001
 
 

@@ -98,6 +98,13 @@ def _pair(draw, x: Tensor, name: str) -> Tensor:
     return te.compute(x.shape, lambda i, j: one[i, j] + other[x.shape[0] - 1 - i, j], name)
 
 
+def _in_lanes(draw, x: Tensor, name: str) -> Tensor:
+    """Sums of columns in lanes, next to each element."""
+    k, lanes = te.reduce_axis(x.shape[0], f"{name}_k"), draw(st.sampled_from([2, 4, 8]))
+    total = te.compute(x.shape[1:], lambda j: te.sum(x[k, j], k, lanes=lanes), f"{name}_total")
+    return te.compute(x.shape, lambda i, j: x[i, j] + total[j], name)
+
+
 def _running(draw, x: Tensor, name: str) -> Tensor:
     """Sum of each column down to each row, through a copy of the row."""
     def step(s, t):
@@ -119,7 +126,7 @@ def _slanted(draw, x: Tensor, name: str) -> Tensor:
 
 
 KINDS = (_elementwise, _padded, _window, _product, _enlarged, _turned, _gathered, _largest,
-         _pair, _running, _slanted)
+         _pair, _in_lanes, _running, _slanted)
 
 
 @dataclass(repr=False)

@@ -235,3 +235,18 @@ def test_compute_at_refuses_readers_of_any_outside():
         for z_i in 0..4:
           z[z_i] = b[z_i] + 5    <-- here
         """)
+
+
+def test_compute_at_refuses_what_nothing_reads():
+    x = te.placeholder((4,), "int32", "x")
+    _, b = te.compute((4,), lambda i: (x[i] + 1, x[i] * 2), ("a", "b"))
+    program = lower([te.compute((4,), lambda i: b[i] + 5, "y")], "main")
+    refused(lambda: compute_at(compute_inline(program, "b"), "a", "y_i"), """
+        compute_at: a must be read inside y_i
+        program main(x: int32[4]) -> y: int32[4]
+        alloc a: int32[4]
+        for a_i in 0..4:
+          a[a_i] = x[a_i] + 1
+        for y_i in 0..4:    <-- here
+          y[y_i] = x[y_i] * 2 + 5
+        """)

@@ -4,7 +4,8 @@ import pytest
 
 from compiler import te
 from compiler.ir import Program, interpret, lower
-from compiler.schedule import compute_at, peel, reorder, split, tensorize, unroll, vectorize
+from compiler.schedule import (compute_at, decompose_reduction, peel, reorder, split, tensorize,
+                               unroll, vectorize)
 from compiler.te import Axis, Var
 from compiler.tensorize import Intrinsic, Operand
 from tests.compiler.ir.samples import arrays, assert_same_meaning, matmul, scaled
@@ -81,8 +82,28 @@ def test_peel_refuses_loops_that_are_marked():
         peel(vectorize(SCALED, "c_i"), "c_i")
 
 
-def test_peel_refuses_reduction_loops():
-    with pytest.raises(ValueError, match="^peel: k must not be a reduction loop of c\n"):
+def test_peel_of_a_reduction_that_has_begun():
+    """The last iterations go on with the sum."""
+    x, k = te.placeholder((7,), "int32", "x"), te.reduce_axis(2, "k")
+    before = lower([te.compute((4,), lambda i: te.sum(te.select(
+        k * 4 + i < 7, x[k * 4 + i], 0), k), "y")], "main")
+    peeled = peel(reorder(decompose_reduction(before, "y", "y_i"), "k", "y_i"), "k")
+    expect(peeled, """
+        program main(x: int32[7]) -> y: int32[4]
+        for y_i_init in 0..4:
+          y[y_i_init] = 0
+        for k in 0..1:
+          for y_i in 0..4:
+            y[y_i] += x[k*4 + y_i] over(k)
+        for y_i_last in 0..4:
+          y[y_i_last] += select(y_i_last + 4 < 7, x[y_i_last + 4], 0)
+        """)
+    assert_same_meaning(before, peeled)
+
+
+def test_peel_refuses_a_reduction_that_begins():
+    with pytest.raises(ValueError, match="^peel: c must not begin in k: decompose its reduction "
+                                         "before\n"):
         peel(MATMUL, "k")
 
 

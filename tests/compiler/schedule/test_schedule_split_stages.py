@@ -3,7 +3,8 @@
 import pytest
 
 from compiler import te
-from compiler.ir import (Alloc, For, Program, Seq, Store, interpret, lower, specialize)
+from compiler.ir import (Alloc, For, Program, Seq, Store, interpret, lower, program_text,
+                         specialize)
 from compiler.schedule import (Schedule, compute_at, compute_inline, fuse, parallel, reorder,
                                split, vectorize)
 from compiler.te import Buffer, Const, Var
@@ -120,6 +121,13 @@ def test_fused_axes_get_one_loop_each():
         """)
 
 
+def test_fused_axes_need_no_guard_of_pieces():
+    """The last piece of the fused loop is not full; rows and columns have no such piece."""
+    fused = split(split(fuse(plane(), "b_i", "b_j"), "b_i_b_j", 4), "c_i", 2)
+    assert "if " in program_text(fused)
+    assert "if " not in program_text(compute_at(fused, "b", "c_i_o"))
+
+
 def test_terms_of_fused_axes_keep_their_order():
     fused = reorder(fuse(sums(), "c_i", "c_j"), "k", "c_i_c_j")
     expect(compute_at(split(fused, "d_i", 2), "c", "d_i_o"), """
@@ -233,7 +241,20 @@ def test_compute_at_refuses_a_name_in_use():
         compute_at(fused, "b", "b_0")
 
 
-def test_compute_inline_refuses_indices_that_do_not_tell():
+@pytest.mark.parametrize("index", [lambda i, j: i // 2 + j * 2, lambda i, j: i * 2 + j,
+                                   lambda i, j: i - j + 2, lambda i, j: i])
+def test_compute_inline_refuses_indices_that_do_not_tell(index):
+    """Elements of `b` are written in several iterations."""
+    b, c = Buffer("b", (16,), "int32"), Buffer("c", (3,), "int32")
+    i, j, k = map(Var, "ijk")
+    store = Store(b, (index(i, j),), te.cast(i, "int32"))
+    body = Alloc(b, Seq((For(i, 4, For(j, 3, store)), For(k, 3, Store(c, (k,), b[k])))))
+    with pytest.raises(ValueError, match="^compute_inline: indices of b must tell in which "
+                                         "iteration of [ij] an element is computed\n"):
+        compute_inline(Program("main", (), (c,), body), "b")
+
+
+def test_the_whole_refusal_of_such_indices():
     """Each element of `b` is written in three iterations."""
     b, c, i, k = Buffer("b", (3,), "int32"), Buffer("c", (3,), "int32"), Var("i"), Var("k")
     body = Alloc(b, Seq((For(i, 9, Store(b, (i // 3,), Const(7, "int32"))),

@@ -1,8 +1,10 @@
 """Handing nests to intrinsics, and what is refused, before and afterwards."""
 
+import pytest
+
 from compiler import te
 from compiler.ir import lower, program_text
-from compiler.schedule import (cache_read, cache_write, compute_at, compute_inline, reorder,
+from compiler.schedule import (cache_read, cache_write, compute_at, compute_inline, fuse, reorder,
                                set_scope, split, tensorize)
 from compiler.te import Axis, Var
 from compiler.tensorize import Immediate, Intrinsic, Operand
@@ -12,12 +14,12 @@ from tests.compiler.schedule.checks import expect, refused
 GLOBAL = (("global", "int32"),)
 
 
-def row(extent: int) -> Intrinsic:
-    """``dst[j] += a * b[j]``, over rows of one matrix."""
+def row(extent: int, window: bool = False) -> Intrinsic:
+    """``dst[j] += a * b[j]``, over rows of one matrix or parts of them."""
     j = Axis(Var("lane"), extent)
     a, b = te.placeholder((), "int32", "a"), te.placeholder((extent,), "int32", "b")
-    return Intrinsic("row", "fma", Operand("dst", (extent,), "int32", GLOBAL),
-                     (Operand("a", (), "int32", GLOBAL), Operand("b", (extent,), "int32", GLOBAL)),
+    dst, rows = (Operand(name, (extent,), "int32", GLOBAL, window=window) for name in ("dst", "b"))
+    return Intrinsic("row", "fma", dst, (Operand("a", (), "int32", GLOBAL), rows),
                      (j,), a[()] * b[j], "sum")
 
 
@@ -209,3 +211,47 @@ def test_guarded_copy():
     after = tensorize(placed, "a_near", moved())
     assert "move(dst=a_near[a_near_0], src=a[c_i_o*4 + a_near_0])" in program_text(after)
     assert_same_meaning(SCALED, after)
+
+
+def pieces(columns: int, factor: int):
+    """A product in rows of four elements, and a map that reads it in parts of its columns."""
+    c = matmul(4, columns, 3)
+    d = te.compute((4, columns), lambda i, j: c[i, j] + 1, "d")
+    program = reorder(split(lower([d], "main"), "c_j", 4), "c_j_o", "k", "c_j_i")
+    return d, split(tensorize(program, "c_j_i", row(4, window=True)), "d_j", factor)
+
+
+def test_compute_at_takes_whole_pieces():
+    d, program = pieces(16, 8)
+    after = compute_at(program, "c", "d_j_o")
+    expect(after, """
+        program main(x: int32[4, 3], y: int32[3, 16]) -> d: int32[4, 16]
+        for d_i in 0..4:
+          for d_j_o in 0..2:
+            alloc c: int32[1, 8]
+            for c_i in 0..1:
+              for c_j_o in 0..2:
+                for k in 0..3:
+                  row(dst=c[c_i, c_j_o*4], a=x[d_i + c_i, k], b=y[k, d_j_o*8 + c_j_o*4]) begin(k)
+            for d_j_i in 0..8:
+              d[d_i, d_j_o*8 + d_j_i] = c[0, d_j_i] + 1
+        """)
+    assert_same_meaning(lower([d], "main"), after)
+
+
+def test_compute_at_refuses_parts_of_pieces():
+    for factor in (6, 2):
+        _, program = pieces(16, factor)
+        with pytest.raises(ValueError, match="^compute_at: axis c_j_i of row must run over whole "
+                                             "pieces of c\n"):
+            compute_at(program, "c", "d_j_o")
+
+
+def test_compute_at_refuses_an_intrinsic_on_fused_axes():
+    x = te.placeholder((2, 4), "int32", "x")
+    b = te.compute((2, 4), lambda i, j: x[i, j] * 3, "b")
+    program = lower([te.compute((2, 4), lambda i, j: b[i, j] + 1, "c")], "main")
+    program = tensorize(fuse(program, "b_i", "b_j"), "b", scale(), imm=3)
+    with pytest.raises(ValueError, match="^compute_at: b must not be used by scale already: its "
+                                         "axes get new loops\n"):
+        compute_at(program, "b", "c_i")
