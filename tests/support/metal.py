@@ -14,7 +14,8 @@ __all__ = ["computed_as_cxx"]
 
 HEADER = Path(__file__).with_name("metal.h")
 KERNEL = re.compile(r"kernel void\n(\w+)\(([^)]*(?:\)[^)]*)*?)\) \{\n")
-PARAMETER = re.compile(r"(?:device (const )?([\w ]+)\*|constant int&) (\w+) \[\[buffer\((\d+)\)\]\]")
+PARAMETER = re.compile(
+    r"(?:device (const )?([\w ]+)\*|constant int&) (\w+) \[\[buffer\((\d+)\)\]\]")
 
 
 def computed_as_cxx(code: Code, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

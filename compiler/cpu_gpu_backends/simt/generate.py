@@ -16,7 +16,8 @@ __all__ = ["generate", "generate_all"]
 
 
 def generate(program: Program, dialect: str = "cuda") -> Code:
-    """Kernels of one program in ``cuda``, ``opencl`` or ``metal``. Raises SimtError; see `lower`."""
+    """Kernels of one program in ``cuda``, ``opencl`` or ``metal``; raises SimtError, see `lower`.
+    """
     return generate_all([program], dialect)[0]
 
 

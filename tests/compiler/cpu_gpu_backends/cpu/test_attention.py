@@ -52,7 +52,8 @@ def names(graph: Graph) -> list[str]:
     return [group.name for group in CpuTarget().groups(lowered(graph)).groups]
 
 
-@pytest.mark.parametrize("shape, masked", zip(SHAPES, itertools.cycle((True, False))), ids=str)
+@pytest.mark.parametrize("shape, masked", [*zip(SHAPES, itertools.cycle((True, False)))],
+                         ids=str)
 def test_attention_is_one_kernel_of_the_same_values(shape: tuple[int, ...], masked: bool) -> None:
     net = Heads(*shape)
     graph = net.finish([net.attend(masked)])
