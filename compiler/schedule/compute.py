@@ -48,8 +48,9 @@ def compute_at(program: Program, stage: str, loop: str) -> Program:
     part = find_stage(program, stage, "compute_at")
     if part.alloc is None:
         refuse("compute_at", f"{stage} must not be an output of the program", program, part.stmt)
-    if part.buffer.strides is not None:
-        refuse("compute_at", f"{stage} must have no gaps yet", program, part.alloc)
+    if part.buffer.strides is not None or part.buffer.swizzled:
+        fact = "must have no gaps yet" if part.buffer.strides else "must not be swizzled yet"
+        refuse("compute_at", f"{stage} {fact}", program, part.alloc)
     nest = naive_nest(program, part, "compute_at")
     path = _target(program, part, loop)
     require_unchanged_reads(program, part, "compute_at")

@@ -8,11 +8,12 @@ from dataclasses import replace
 from compiler.ir import (Access, Alloc, Domain, Program, Seq, Stmt, Tensorized, Write, accesses,
                          bounds, expr_text, map_exprs, normalize, rebuilt, rewrite_stmts,
                          walk_stmts, witness)
-from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Var, rewrite, substitute, walk
+from compiler.te import (INDEX, Binary, Buffer, Const, Expr, Read, Var, numpy_dtype, rewrite,
+                         substitute, walk)
 
 from .place import find_buffer, finish, refuse, require_numbers
 
-__all__ = ["Layout", "layout_text", "storage_align", "transform_layout"]
+__all__ = ["Layout", "layout_text", "storage_align", "swizzle", "transform_layout"]
 
 Layout = str | Callable[..., Sequence[Expr]]
 """``"i, j -> i // 4, j, i % 4"``, or the same as a function."""
@@ -52,6 +53,35 @@ def storage_align(program: Program, buffer: str, dimension: int, factor: int,
         least = padded.shape[d + 1] * pitches[d + 1]
         pitches[d] = least + (offset - least) % factor if d == dimension else least
     return finish(program, _with(program, padded, replace(padded, strides=tuple(pitches)),
+                                 lambda indices: indices))
+
+
+def swizzle(program: Program, buffer: str) -> Program:
+    """Lets chunks of 16 bytes change places within their rows, so that those of a column lie in
+    different banks, without gaps.
+
+    ::
+
+        alloc shared.t: float16[64, 32]   ->   alloc shared.t: float16[64, 32] swizzled
+
+    Chunk `c` of row `r` lies where chunk ``c ^ (r // f % n)`` would: of `n` chunks of the row, 8 at
+    most, and ``f = 8 // n`` rows that lie in different banks anyway. So 8 rows from a multiple of 8
+    on have the chunks of a column in all 32 banks of 4 bytes. What is computed stays as it is; a
+    back end that knows no banks may ignore it.
+
+    1. The buffer is allocated by the program and has rows: two dimensions or more.
+    2. Rows are of 32 or 64 bytes, or of a multiple of 128.
+    3. The buffer has no gaps and is not swizzled yet. No intrinsic uses it already and no reduction
+       of several outputs writes it.
+    """
+    require_numbers(program, "swizzle")
+    plain = _allocated(program, buffer, "swizzle")
+    width = plain.shape[-1] * numpy_dtype(plain.dtype).itemsize if len(plain.shape) > 1 else 0
+    if width not in (32, 64) and (width == 0 or width % 128):
+        refuse("swizzle", f"rows of {buffer} must be of 32 or 64 bytes, or of a multiple of 128, "
+                          f"not of {width}", program, _alloc(program, plain))
+    _require_alone(program, plain, "swizzle")
+    return finish(program, _with(program, plain, replace(plain, swizzled=True),
                                  lambda indices: indices))
 
 
@@ -174,6 +204,9 @@ def _alloc(program: Program, buffer: Buffer) -> Stmt:
 def _require_alone(program: Program, buffer: Buffer, primitive: str):
     if buffer.strides is not None:
         refuse(primitive, f"{buffer.name} must have no gaps yet", program, _alloc(program, buffer))
+    if buffer.swizzled:
+        refuse(primitive, f"{buffer.name} must not be swizzled yet", program,
+               _alloc(program, buffer))
     for stmt in walk_stmts(program.body):
         if isinstance(stmt, Write) and buffer in stmt.buffers and len(stmt.buffers) > 1:
             refuse(primitive, f"{buffer.name} must be written alone", program, stmt)

@@ -22,16 +22,19 @@ matmul_pipelined(__global const float* restrict a,
     #pragma unroll
     for (int acc_j_0 = 0; acc_j_0 < 4; ++acc_j_0) acc[acc_i_0][acc_j_0] = -0.0f;
   }
+  int k_tile_turn2of3 = 2;
+  int k_tile_turn0of3 = 0;
+  #pragma unroll 3
   for (int k_tile = 0; k_tile < 4; ++k_tile) {
     barrier(CLK_LOCAL_MEM_FENCE);
     if (k_tile < 2) {
       for (int a_tile_0_o = 0; a_tile_0_o < 4; ++a_tile_0_o) {
         if (tx < 2) {
-          *(__local float4*)(&a_tile[(k_tile + 2) % 3][a_tile_0_o * 8 + ty][tx * 4]) = *(__global
+          *(__local float4*)(&a_tile[k_tile_turn2of3][a_tile_0_o * 8 + ty][tx * 4]) = *(__global
               const float4*)(&a[(by * 32 + a_tile_0_o * 8 + ty) * 32 + k_tile * 8 + tx * 4 + 16]);
         }
       }
-      *(__local float4*)(&b_tile[(k_tile + 2) % 3][ty][tx * 4]) = *(__global const
+      *(__local float4*)(&b_tile[k_tile_turn2of3][ty][tx * 4]) = *(__global const
           float4*)(&b[(k_tile * 8 + ty + 16) * 64 + bx * 32 + tx * 4]);
     }
     for (int k_in = 0; k_in < 8; ++k_in) {
@@ -39,11 +42,13 @@ matmul_pipelined(__global const float* restrict a,
       for (int acc_i = 0; acc_i < 4; ++acc_i) {
         #pragma unroll
         for (int acc_j = 0; acc_j < 4; ++acc_j) {
-          acc[acc_i][acc_j] += a_tile[k_tile % 3][ty * 4 + acc_i][k_in] * b_tile[k_tile %
-              3][k_in][tx * 4 + acc_j];
+          acc[acc_i][acc_j] += a_tile[k_tile_turn0of3][ty * 4 + acc_i][k_in] *
+              b_tile[k_tile_turn0of3][k_in][tx * 4 + acc_j];
         }
       }
     }
+    k_tile_turn2of3 = k_tile_turn2of3 == 2 ? 0 : k_tile_turn2of3 + 1;
+    k_tile_turn0of3 = k_tile_turn0of3 == 2 ? 0 : k_tile_turn0of3 + 1;
   }
   #pragma unroll
   for (int i = 0; i < 4; ++i) {

@@ -1,0 +1,299 @@
+"""Products on tensor cores: tiles of operands in shared memory, sums in the fragments of warps.
+
+::
+
+    for others (blockIdx.z), rows (blockIdx.y), columns (blockIdx.x):
+      for wj (threadIdx.z), wi (threadIdx.y):       warps of 32 threads
+        alloc fragment.acc[64, 64]
+        for k_step:                                 64 bytes of each row, copied some steps ahead
+          alloc shared.a_shared[128, 32], b_shared[128, 32], swizzled
+          for k_part:                               what one instruction multiplies
+            alloc fragment_a.a[64, 16], fragment_b.b[64, 16]
+            acc[m, n] += a[m] * b[n]
+        c[...] = f(acc[...])                        each thread what it holds
+
+A product sums terms of two operands over one axis. Of the result, one axis, the rows, moves along
+the first operand, its last axis, the columns, along the other, and any others along one or both.
+All axes are padded with zeros to whole tiles on their way to shared memory; what is beyond the
+result is not stored.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, stages,
+                                                  write_of, writes_in)
+from compiler.cpu_gpu_backends.intrinsics.gpu import MMA, load_fragment, mma, mma_fill
+from compiler.ir import Program, Store, Update, Write, free_variables, reads
+from compiler.schedule import Schedule, pad
+from compiler.te import Binary, Buffer, Call, Cast, Expr, Read, Var, numpy_dtype
+
+__all__ = ["OFFERED", "TensorProduct", "TensorTiles", "tensor_product_of", "tile_tensors"]
+
+WARP = 32
+STEP_BYTES = 64             # of a row that a step multiplies
+COPY_BYTES = 16             # at most, at a time
+
+
+@dataclass(frozen=True, slots=True)
+class TensorTiles:
+    """Rows and columns of a block and of each of its warps; tiles of operands that are in shared
+    memory at once, all but one of them under way.
+    """
+
+    rows: int = 64
+    columns: int = 64
+    warp_rows: int = 32
+    warp_columns: int = 64
+    stages: int = 4
+
+    @property
+    def shared_bytes(self) -> int:
+        return (self.rows + self.columns) * STEP_BYTES * self.stages
+
+
+OFFERED = (TensorTiles(128, 256, 64, 64, 2), TensorTiles(128, 128, 64, 64, 3),
+           TensorTiles(128, 64, 64, 32, 4), TensorTiles(64, 64, 32, 64, 4))
+"""From the largest to the smallest; all fit into 48 KiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorProduct:
+    """The sum of a program: `kind` of `MMA`; the operands that move along `rows` and `columns`,
+    axes by their place among those of the result; the place of the reduction axis.
+    """
+
+    kind: str
+    sum: Update
+    operands: tuple[Read, Read]
+    rows: int
+    columns: int
+    depth: int
+
+
+def tensor_product_of(program: Program) -> TensorProduct | None:
+    """The product that tensor cores can compute, with maps behind it; None where it is another."""
+    sums = [write for write in writes_in(program) if not isinstance(write, Store)]
+    if len(sums) != 1 or len(program.outputs) != 1 or not isinstance(sums[0], Update):
+        return None
+    total = sums[0]
+    out = write_of(program, program.outputs[0].name)
+    kind, factors = _factors(total)
+    if kind is None or {stage.buffer for stage in stages(program)} - {total.buffer} or not (
+            all(isinstance(index, Var) for index in total.indices) and _is_map(program, total, out)):
+        return None
+    extents = {loop.var: loop.extent for loop in loops_around(program, total)}
+    if not all(isinstance(extent, int) for extent in extents.values()):
+        return None
+    axes = [index for index in total.indices if isinstance(index, Var)]
+    moving = [frozenset[Var]().union(*map(free_variables, read.indices)) for read in factors]
+    if axes[-1] in moving[0] & moving[1]:
+        return None
+    if axes[-1] in moving[0]:
+        factors, moving = factors[::-1], moving[::-1]
+    rows = [place for place, axis in enumerate(axes[:-1]) if axis in moving[0] - moving[1]]
+    depth = [place for place, axis in enumerate(total.axes) if extents[axis] > 1]
+    if not rows or len(depth) != 1:
+        return None
+    row = max(rows, key=lambda place: extents[axes[place]])
+    return TensorProduct(kind, total, factors, row, len(axes) - 1, depth[0])
+
+
+def _factors(total: Update) -> tuple[str | None, tuple[Read, Read]]:
+    """The kind of instruction for the terms of a sum, and their two factors."""
+    match total.value:
+        case Binary("mul", a, b) if total.op == "sum":
+            first, second = _factor(a), _factor(b)
+            if first and second and first[0] == second[0] and first[1].buffer != second[1].buffer:
+                return first[0], (first[1], second[1])
+    return None, ()
+
+
+def _factor(expr: Expr) -> tuple[str, Read] | None:
+    match expr:
+        case Cast(Read(Buffer(dtype="int8")) as read, "int32"): return "s8", read
+        case Cast(Read(Buffer(dtype="float16")) as read, "float32"): return "f16", read
+        case Cast(Read(Buffer(dtype="bfloat16")) as read, "float32"): return "bf16", read
+        case Call("tf32", (Read(Buffer(dtype="float32")) as read,)): return "tf32", read
+        case _: return None
+
+
+def tile_tensors(s: Schedule, product: TensorProduct, tiles: TensorTiles = TensorTiles()) -> None:
+    """Applies the schedule above. Raises ScheduleError for tiles that the program does not allow.
+    """
+    out, total = s.program.outputs[0].name, product.sum.buffer.name
+    if out == total:
+        total = s[out].cache_write("fragment", name="acc").name
+    else:
+        s[total].set_scope("fragment")
+    update = write_of(s.program, total)
+    assert isinstance(update, Update)
+    row, column = (update.indices[place].name for place in (product.rows, product.columns))
+    depth = update.axes[product.depth].name
+    wide = {row: tiles.rows, column: tiles.columns, depth: _step(product.kind)}
+    operands = [_Operand(read, side) for read, side in zip(_reads(update, product), (row, column))]
+    for operand in operands:
+        operand.cache(s, wide)
+    for loop, multiple in wide.items():
+        _pad(s, loop, multiple)
+    warp = _cut_result(s, out, product, tiles)
+    s[total].compute_at(warp)
+    _pad(s, row, tiles.warp_rows)           # where it is all that the result needs
+    _pad(s, column, tiles.warp_columns)
+    _bind_result(s, out, warp)
+    step, part = _cut_sum(s, total, row, column, depth, product.kind)
+    threads = tiles.rows // tiles.warp_rows, tiles.columns // tiles.warp_columns
+    for operand in operands:
+        operand.copy(s, step, threads, depth)
+    for operand, name in zip(operands, "ab"):
+        operand.load(s, part, product.kind, name, depth)
+    steps = extent_of(s, step)
+    if ahead := min(tiles.stages, steps) - 1:
+        s[total].pipeline(step, 0, 0, ahead, asynchronous=True)
+    s[total].decompose_reduction(step)
+    dtype = product.sum.buffer.dtype
+    s[total].tensorize("i_tile_init", mma_fill(dtype))
+    s[total].tensorize("i_tile", mma(product.kind))
+
+
+def _step(kind: str) -> int:
+    """Elements of a row that a step multiplies."""
+    return STEP_BYTES // numpy_dtype(MMA[kind].dtype).itemsize
+
+
+def _reads(update: Update, product: TensorProduct) -> tuple[Read, ...]:
+    """The factors of the sum as it is now, in the order of those of the product."""
+    found = {read.buffer: read for read in reads(update)}
+    return tuple(found[read.buffer] for read in product.operands)
+
+
+def _pad(s: Schedule, loop: str, multiple: int) -> None:
+    extent = extent_of(s, loop)
+    if extent % multiple:
+        s.apply(pad, loop, extent + -extent % multiple)
+
+
+@dataclass(slots=True)
+class _Operand:
+    """An operand, which moves along the loop `side`, on its way to fragments."""
+
+    read: Read
+    side: str
+    shared: str = ""
+    turns: bool = False
+
+    @property
+    def dimensions(self) -> list[str]:
+        """The loops that the dimensions move along; "" for those that do not move."""
+        return ["".join(var.name for var in free_variables(index)) for index in self.read.indices]
+
+    def cache(self, s: Schedule, wide: dict[str, int]) -> None:
+        """The copy, padded; in shared memory when the blocks are bound that share it."""
+        name = self.read.buffer.name
+        self.shared = s[name].cache_read("global", name=f"{name}_shared").name
+        for d, loop in enumerate(self.dimensions):
+            if loop in wide:
+                _pad(s, f"{self.shared}_{d}", wide[loop])
+
+    def copy(self, s: Schedule, step: str, threads: tuple[int, int], depth: str) -> None:
+        """All threads of the block copy it in every step, up to 16 bytes at a time. What lies with
+        its depth first is turned on the way, element by element, unless `load_fragment` can do it.
+        """
+        stage = s[self.shared]
+        stage.set_scope("shared")
+        stage.compute_at(step)
+        places = {loop: d for d, loop in enumerate(self.dimensions) if loop in (depth, self.side)}
+        kept = sorted(places.values())
+        self.turns = places[depth] == kept[0] and numpy_dtype(self.read.dtype).itemsize != 2
+        names = [f"d{d}" for d in range(len(self.read.indices))]
+        order = kept[::-1] if self.turns else kept
+        stage.transform_layout(f"{', '.join(names)} -> {', '.join(names[d] for d in order)}")
+        stage.swizzle()
+        loops = [f"{self.shared}_{d}" for d in kept]
+        lanes = 1 if self.turns else _lanes(self.read.buffer, kept[-1])
+        if lanes > 1:
+            loops[-1], lane = stage.split(loops[-1], lanes)
+            stage.vectorize(lane)
+        loop = stage.fuse(*loops)
+        loop = stage.split(loop, threads[0] * threads[1] * WARP)[1]
+        loop, tx = stage.split(loop, WARP)
+        tz, ty = stage.split(loop, threads[0])
+        for one, axis in ((tx, "x"), (ty, "y"), (tz, "z")):
+            stage.bind(one, f"threadIdx.{axis}")
+
+    def load(self, s: Schedule, part: str, kind: str, name: str, depth: str) -> None:
+        """Fragments for what one instruction multiplies at a time."""
+        places = [loop for loop in self.dimensions if loop in (depth, self.side)]
+        transposed = places[0] == depth and not self.turns
+        fragment = f"{self.shared}_fragment"
+        stage = s[self.shared].cache_read(f"fragment_{name}", name=fragment)
+        stage.compute_at(part)
+        if transposed:
+            stage.transform_layout("i, j -> j, i")
+        side, lane = (f"{fragment}_{d}" for d in ((1, 0) if transposed else (0, 1)))
+        tile, each = stage.split(side, 16)
+        stage.reorder(tile, each, lane)
+        stage.unroll(tile)
+        stage.tensorize(each, load_fragment(kind, name, transposed))
+
+
+def _lanes(buffer: Buffer, dimension: int) -> int:
+    """Neighbours that are copied at a time: rows of the dimension begin at multiples of them."""
+    row, most = prod(buffer.shape[dimension:]), COPY_BYTES // numpy_dtype(buffer.dtype).itemsize
+    return min(row & -row, most)
+
+
+def _cut_result(s: Schedule, out: str, product: TensorProduct, tiles: TensorTiles) -> str:
+    """Cuts rows and columns into blocks, warps, tiles and what threads hold of these; returns the
+    loop of warps.
+    """
+    stage, names = s[out], maps(s.program, write_of(s.program, out))
+    row, column = names[product.rows], names[product.columns]
+    _pad(s, row, tiles.rows)
+    _pad(s, column, tiles.columns)
+    others = [name for place, name in enumerate(names)
+              if place not in (product.rows, product.columns)]
+    for loop, cuts in ((row, (("row_block", tiles.rows), ("wi", tiles.warp_rows), ("m_out", 16),
+                              ("half", 8))),
+                       (column, (("column_block", tiles.columns), ("wj", tiles.warp_columns),
+                                 ("n_out", 8), ("pair", 2)))):
+        for name, factor in cuts:
+            loop = stage.split(loop, factor, name, f"{name}_in")[1]
+    stage.reorder(*others, "row_block", "column_block", "wj", "wi", "m_out", "n_out", "half",
+                  "half_in", "pair", "pair_in")
+    if others:
+        stage.bind(fused(s, out, others), "blockIdx.z")
+    stage.fuse("half_in", "pair", "lane")
+    return "wi"
+
+
+def _bind_result(s: Schedule, out: str, warp: str) -> None:
+    for loop, axis in (("row_block", "blockIdx.y"), ("column_block", "blockIdx.x"),
+                       ("wj", "threadIdx.z"), (warp, "threadIdx.y"), ("lane", "threadIdx.x")):
+        s[out].bind(loop, axis)
+    for loop in ("m_out", "n_out", "half"):
+        s[out].unroll(loop)
+    s[out].vectorize("pair_in")
+
+
+def _cut_sum(s: Schedule, total: str, row: str, column: str, depth: str, kind: str
+             ) -> tuple[str, str]:
+    """The loops over steps and parts of steps."""
+    stage = s[total]
+    step, inner = stage.split(depth, _step(kind), "k_step", "k_in")
+    part, lane = stage.split(inner, MMA[kind].depth, "k_part", "k_lane")
+    stage.split(row, 16, "m", "i_tile")
+    stage.split(column, 8, "n", "j_tile")
+    stage.reorder(step, part, "m", "n", "i_tile", "j_tile", lane, reassociate=True)
+    for loop in (part, "m", "n"):
+        stage.unroll(loop)
+    return step, part
+
+
+def _is_map(program: Program, total: Update, out: Write) -> bool:
+    """Whether the result is computed from the sum element by element."""
+    if out is total:
+        return True
+    found = [read for read in reads(out) if read.buffer == total.buffer]
+    return (isinstance(out, Store) and bool(found) and len(set(found)) == 1
+            and found[0].indices == out.indices and len(maps(program, out)) == len(total.indices))
