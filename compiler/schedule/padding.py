@@ -5,8 +5,8 @@ from dataclasses import replace
 from compiler.ir import (Alloc, Domain, For, If, Program, Stmt, Store, Tensorized, Update, Write,
                          is_implied, loop_domain, map_buffers, negated, path_to, rebuilt,
                          replace_stmt, walk_stmts, writes)
-from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Read, Select, Var, all_of, is_float,
-                         is_record, neutral, select, substitute)
+from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Read, Select, Var, all_of,
+                         is_float, is_record, neutral, select, substitute)
 
 from .compute import is_safe
 from .place import find_loop, finish, guarded, refuse, require_numbers, require_plain

@@ -78,35 +78,41 @@ def tensor_product_of(program: Program) -> TensorProduct | None:
         return None
     total = sums[0]
     out = write_of(program, program.outputs[0].name)
-    kind, factors = _factors(total)
-    if kind is None or {stage.buffer for stage in stages(program)} - {total.buffer} or not (
-            all(isinstance(index, Var) for index in total.indices) and _is_map(program, total, out)):
+    factors = _factors(total)
+    if factors is None or {stage.buffer for stage in stages(program)} - {total.buffer}:
+        return None
+    if not all(isinstance(index, Var) for index in total.indices) or not (
+            _is_map(program, total, out)):
         return None
     extents = {loop.var: loop.extent for loop in loops_around(program, total)}
     if not all(isinstance(extent, int) for extent in extents.values()):
         return None
     axes = [index for index in total.indices if isinstance(index, Var)]
-    moving = [frozenset[Var]().union(*map(free_variables, read.indices)) for read in factors]
-    if axes[-1] in moving[0] & moving[1]:
+    kind, *reads_ = factors
+    first, second = reads_ if axes[-1] in _moving(reads_[1]) else reads_[::-1]
+    if axes[-1] in _moving(first) or axes[-1] not in _moving(second):
         return None
-    if axes[-1] in moving[0]:
-        factors, moving = factors[::-1], moving[::-1]
-    rows = [place for place, axis in enumerate(axes[:-1]) if axis in moving[0] - moving[1]]
+    rows = [place for place, axis in enumerate(axes[:-1])
+            if axis in _moving(first) - _moving(second)]
     depth = [place for place, axis in enumerate(total.axes) if extents[axis] > 1]
     if not rows or len(depth) != 1:
         return None
     row = max(rows, key=lambda place: extents[axes[place]])
-    return TensorProduct(kind, total, factors, row, len(axes) - 1, depth[0])
+    return TensorProduct(kind, total, (first, second), row, len(axes) - 1, depth[0])
 
 
-def _factors(total: Update) -> tuple[str | None, tuple[Read, Read]]:
+def _moving(read: Read) -> frozenset[Var]:
+    return frozenset[Var]().union(*map(free_variables, read.indices))
+
+
+def _factors(total: Update) -> tuple[str, Read, Read] | None:
     """The kind of instruction for the terms of a sum, and their two factors."""
     match total.value:
         case Binary("mul", a, b) if total.op == "sum":
             first, second = _factor(a), _factor(b)
             if first and second and first[0] == second[0] and first[1].buffer != second[1].buffer:
-                return first[0], (first[1], second[1])
-    return None, ()
+                return first[0], first[1], second[1]
+    return None
 
 
 def _factor(expr: Expr) -> tuple[str, Read] | None:
@@ -118,7 +124,7 @@ def _factor(expr: Expr) -> tuple[str, Read] | None:
         case _: return None
 
 
-def tile_tensors(s: Schedule, product: TensorProduct, tiles: TensorTiles = TensorTiles()) -> None:
+def tile_tensors(s: Schedule, product: TensorProduct, tiles: TensorTiles = OFFERED[-1]) -> None:
     """Applies the schedule above. Raises ScheduleError for tiles that the program does not allow.
     """
     out, total = s.program.outputs[0].name, product.sum.buffer.name
@@ -128,7 +134,8 @@ def tile_tensors(s: Schedule, product: TensorProduct, tiles: TensorTiles = Tenso
         s[total].set_scope("fragment")
     update = write_of(s.program, total)
     assert isinstance(update, Update)
-    row, column = (update.indices[place].name for place in (product.rows, product.columns))
+    axes = [index.name for index in update.indices if isinstance(index, Var)]
+    row, column = axes[product.rows], axes[product.columns]
     depth = update.axes[product.depth].name
     wide = {row: tiles.rows, column: tiles.columns, depth: _step(product.kind)}
     operands = [_Operand(read, side) for read, side in zip(_reads(update, product), (row, column))]

@@ -23,7 +23,7 @@ from .kernels import SHARED
 from .vectors import vectors
 
 __all__ = ["AsyncCommit", "AsyncCopy", "AsyncWait", "marked", "possible",
-           "with_groups"]
+           "with_groups", "written_out"]
 
 NOTE = "async_copy"
 COPIED_BYTES = (4, 8, 16)       # at a time
@@ -91,8 +91,14 @@ def possible(stmt: Stmt) -> Stmt:
     return rewrite_stmts(stmt, rule)
 
 
+def written_out(stmt: Stmt) -> Stmt:
+    """The statement with the iterations of loops around few copies one after the other: these have
+    one address then, and different offsets.
+    """
+    return rewrite_stmts(stmt, _written_out)
+
+
 def _written_out(stmt: Stmt) -> Stmt | None:
-    """The iterations of a loop around few copies, one after the other."""
     if not isinstance(stmt, For) or stmt.kind == "vectorize" or not isinstance(
             stmt.extent, int) or not _is_copies(stmt.body):
         return None
@@ -114,10 +120,8 @@ def _is_copies(stmt: Stmt) -> bool:
 
 
 def with_groups(stmt: Stmt) -> Stmt:
-    """Adds commits and waits around the copies of every pipelined loop. Loops around few copies are
-    written out, so that these have one address and different offsets.
-    """
-    return rewrite_stmts(rewrite_stmts(stmt, _groups), _written_out)
+    """Adds commits and waits around the copies of every pipelined loop."""
+    return rewrite_stmts(stmt, _groups)
 
 
 def _groups(stmt: Stmt) -> Stmt | None:

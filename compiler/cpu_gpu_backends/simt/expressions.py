@@ -14,7 +14,7 @@ from compiler.te import (COMPARISONS, INDEX, Binary, Buffer, Call, Cast, Const, 
                          Select, Var, as_expr, is_float, is_integer, is_signed, numpy_dtype, walk)
 
 from .dialects import HELPERS, Dialect
-from .kernels import FRAGMENT, FRAGMENTS, WARP, WORDS, Shuffle, tile_of
+from .kernels import FRAGMENT, FRAGMENTS, WARP, Shuffle, tile_of
 
 __all__ = ["Expressions", "sides"]
 

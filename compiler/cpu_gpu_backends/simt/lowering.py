@@ -17,7 +17,7 @@ from compiler.ir import (BLOCK_KINDS, THREAD_KINDS, Alloc, Combine, For, If, Pro
                          simplify_stmt, substitute_stmt, walk_stmts, writes)
 from compiler.te import INDEX, Buffer, Const, Expr, Extent, Read, Var
 
-from .asynchronous import marked, possible, with_groups
+from .asynchronous import marked, possible, with_groups, written_out
 from .barriers import place_barriers
 from .code import Extent3, Grid
 from .kernels import (AXES, BLOCKS, FRAGMENTS, LOCAL, OWN, SHARED, THREADS, WARP, WORDS,
@@ -87,7 +87,7 @@ def _kernel(program: Program, stmt: Stmt, name: str, shuffles: bool, asynchronou
     body = simplify_stmt(_flat(_without_single(body)), known)
     shared, body = _without_shared(rewrite_stmts(body, even))
     body = with_groups(possible(body))
-    body = place_barriers(program, body, ranges)
+    body = written_out(place_barriers(program, body, ranges))
     used = _global_buffers(program, body)
     written = frozenset(buffer.name for write in writes(body) for buffer in write.buffers)
     return SimtKernel(name, grid, threads, used, program.parameters,
@@ -155,24 +155,20 @@ def _require_fragments(program: Program, stmt: Stmt) -> None:
     element ``[i, j]`` of a tile is held by thread ``i % 8 * 4 + j // 2`` of the warp.
     """
     for access in accesses(stmt):
-        buffer = access.buffer
-        if buffer.scope not in FRAGMENTS or _is_inside_intrinsic(stmt, access.stmt):
+        buffer, path = access.buffer, path_to(stmt, lambda s, own=access.stmt: s is own)
+        if buffer.scope not in FRAGMENTS or any(isinstance(s, Tensorized) for s in path):
             continue
         if buffer.scope in WORDS:
             refuse(f"{buffer.name}, a fragment of an operand, must be used by intrinsics alone",
                    program, access.stmt)
         (i, j), columns = access.indices[-2:], tile_of(buffer)[1]
-        thread = next((loop.var for loop in reversed(path_to(stmt, lambda s: s is access.stmt))
+        thread = next((loop.var for loop in reversed(path)
                        if isinstance(loop, For) and loop.kind == "threadIdx.x"), None)
         if thread is None or not is_implied(
                 thread.equal(i % 8 * 4 + j % columns // 2), access.domain):
             refuse(f"{buffer.name}[{expr_text(i)}, {expr_text(j)}] of a fragment must be used by "
                    f"the thread that holds it, {expr_text(i % 8 * 4 + j % columns // 2)} of "
                    f"threadIdx.x", program, access.stmt)
-
-
-def _is_inside_intrinsic(stmt: Stmt, inner: Stmt) -> bool:
-    return any(isinstance(s, Tensorized) for s in path_to(stmt, lambda s: s is inner))
 
 
 def _require_warps(program: Program, stmt: Stmt, node: Stmt, threads: Extent3) -> None:

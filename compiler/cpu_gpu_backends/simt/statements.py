@@ -4,8 +4,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from compiler.ir import (Alloc, Barrier, Combine, For, If, Linear, Seq, Stmt, Store, Tensorized, Update,
-                         expressions, from_linear, linear, loops, map_exprs, normalize, reads, walk_stmts)
+from compiler.ir import (Alloc, Barrier, Combine, For, If, Linear, Seq, Stmt, Store, Tensorized,
+                         Update, expressions, from_linear, linear, loops, map_exprs, normalize,
+                         reads, walk_stmts)
 from compiler.te import (INDEX, Binary, Buffer, Const, Expr, Extent, Read, Select, Var, all_of,
                          as_expr, is_float, numpy_dtype, substitute, walk)
 
@@ -190,7 +191,7 @@ class Printer:
         for stmt in walk_stmts(loop.body) if loop.kind == "serial" else ():
             for node in (node for expr in expressions(stmt) for node in walk(expr)):
                 match node:
-                    case Binary("mod", index, Const(count)) if count <= MOST_TURNS:
+                    case Binary("mod", index, Const(int(count))) if count <= MOST_TURNS:
                         form = linear(index)
                         if form.terms != ((loop.var, 1),):
                             continue
@@ -311,9 +312,9 @@ class Printer:
         pitches = buffer.pitches[-rank:] if rank else ()
         if not buffer.swizzled:
             return Tile(self.exprs.element(buffer, indices), pitches)
-        rows = (*indices[:-2], ZERO, ZERO)
-        return Tile(self.exprs.element(replace(buffer, swizzled=False), rows), pitches,
-                    tuple(map(self.exprs.value, indices[-2:])), buffer.swizzle)
+        origin = self.exprs.element(replace(buffer, swizzled=False), (*indices[:-2], ZERO, ZERO))
+        row, column = map(self.exprs.value, indices[-2:])
+        return Tile(origin, pitches, (row, column), buffer.swizzle)
 
     # Vectors
 

@@ -33,7 +33,8 @@ class VectorLoop:
     @property
     def is_copy(self) -> bool:
         match self.store.value:
-            case Select(_, Read() as read, Const(0)) | (Read() as read): return self.loads == (read,)
+            case Select(_, Read() as read, Const(0)) | (Read() as read):
+                return self.loads == (read,)
             case _: return False
 
     @property

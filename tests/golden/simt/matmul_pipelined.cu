@@ -37,10 +37,16 @@ matmul_pipelined(const float* __restrict__ a, const float* __restrict__ b, float
     if (tx < 2) {
       async_copy<16, 0>(&a_tile[k_tile_pre][ty][tx * 4], &a[by * 1024 + ty * 32 + k_tile_pre * 8 +
           tx * 4]);
+    }
+    if (tx < 2) {
       async_copy<16, 1024>(&a_tile[k_tile_pre][ty + 8][tx * 4], &a[by * 1024 + ty * 32 + k_tile_pre
           * 8 + tx * 4]);
+    }
+    if (tx < 2) {
       async_copy<16, 2048>(&a_tile[k_tile_pre][ty + 16][tx * 4], &a[by * 1024 + ty * 32 +
           k_tile_pre * 8 + tx * 4]);
+    }
+    if (tx < 2) {
       async_copy<16, 3072>(&a_tile[k_tile_pre][ty + 24][tx * 4], &a[by * 1024 + ty * 32 +
           k_tile_pre * 8 + tx * 4]);
     }
@@ -63,10 +69,16 @@ matmul_pipelined(const float* __restrict__ a, const float* __restrict__ b, float
       if (tx < 2) {
         async_copy<16, 64>(&a_tile[k_tile_turn2of3][ty][tx * 4], &a[by * 1024 + ty * 32 + k_tile *
             8 + tx * 4]);
+      }
+      if (tx < 2) {
         async_copy<16, 1088>(&a_tile[k_tile_turn2of3][ty + 8][tx * 4], &a[by * 1024 + ty * 32 +
             k_tile * 8 + tx * 4]);
+      }
+      if (tx < 2) {
         async_copy<16, 2112>(&a_tile[k_tile_turn2of3][ty + 16][tx * 4], &a[by * 1024 + ty * 32 +
             k_tile * 8 + tx * 4]);
+      }
+      if (tx < 2) {
         async_copy<16, 3136>(&a_tile[k_tile_turn2of3][ty + 24][tx * 4], &a[by * 1024 + ty * 32 +
             k_tile * 8 + tx * 4]);
       }

@@ -1,7 +1,8 @@
 """Matrix product on tensor cores: each warp holds a tile of the result in fragments."""
 
 from compiler import te
-from compiler.cpu_gpu_backends.gpu.tensor_tiles import TensorTiles, tensor_product_of, tile_tensors
+from compiler.cpu_gpu_backends.gpu.tensor_tiles import (OFFERED, TensorTiles, tensor_product_of,
+                                                        tile_tensors)
 from compiler.cpu_gpu_backends.intrinsics.gpu import MMA
 from compiler.schedule import Schedule
 from compiler.te import Tensor
@@ -36,7 +37,7 @@ def matmul_tensor_cores(m: int, n: int, k: int, kind: str, batch: int = 1,
     return te.compute((m, n), lambda i, j: te.sum(a(i) * b(j), axis=r), name="c")
 
 
-def schedule_tensor_cores(c: Tensor, name: str, tiles: TensorTiles = TensorTiles()) -> Schedule:
+def schedule_tensor_cores(c: Tensor, name: str, tiles: TensorTiles = OFFERED[-1]) -> Schedule:
     """The schedule of `tile_tensors`. Shapes are any."""
     schedule = Schedule([c], name)
     product = tensor_product_of(schedule.program)

@@ -74,8 +74,8 @@ def _multiply(call: IntrinsicCall, name: str) -> list[str]:
 
 
 def load_fragment(kind: str, operand: str, transposed: bool = False) -> Intrinsic:
-    """``dst[i, k] = src[i, k]``, or of ``src[k, i]``: a tile of operand ``a``, or two of ``b`` below
-    each other, 16 x K in both cases. The rows of `src` begin at multiples of 16 bytes.
+    """``dst[i, k] = src[i, k]``, or of ``src[k, i]``: a tile of operand ``a``, or two of ``b`` that
+    lie below each other, 16 x K in both cases. The rows of `src` begin at multiples of 16 bytes.
 
     Only numbers of 16 bits can be transposed.
     """

@@ -267,8 +267,8 @@ def test_a_fragment_outside_of_intrinsics_wrong() -> None:
     held["z"].cache_write("fragment", name="held")
     held["held"].compute_at("z_i")
     with pytest.raises(SimtError, match=r"^p: held\[held_i, held_j\] of a fragment must be used by "
-                                        r"the thread that holds it, held_i % 8\*4 \+ held_j % 8 // 2 "
-                                        r"of threadIdx.x\n"):
+                                        r"the thread that holds it, held_i % 8\*4 \+ held_j % 8 "
+                                        r"// 2 of threadIdx.x\n"):
         lower(held.program, intrinsics=True)
     held["held"].set_scope("fragment_a")
     with pytest.raises(SimtError, match="^p: held, a fragment of an operand, must be used by "
