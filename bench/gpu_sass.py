@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda, nvrtc_version
 from compiler.cpu_gpu_backends.gpu.sass import disassembled, main_loop
-from compiler.cpu_gpu_backends.gpu.schedules import (MatmulTiles, matmul, matmul_tensor_cores,
+from compiler.cpu_gpu_backends.gpu.schedules import (LARGE, matmul, matmul_tensor_cores,
                                                      schedule_matmul, schedule_tensor_cores)
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import OFFERED
 from compiler.cpu_gpu_backends.simt.generate import generate
@@ -49,8 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def programs() -> Iterator[tuple[str, Program]]:
     """What is compiled, by name."""
-    yield "float32 128x128", schedule_matmul(matmul(4096, 4096, 4096, "float32"), "kernel",
-                                             MatmulTiles.LARGE).program
+    product = matmul(4096, 4096, 4096, "float32")
+    yield "float32 128x128", schedule_matmul(product, "kernel", LARGE).program
     for kind, turned in (("f16", ""), ("f16", "b"), ("bf16", ""), ("tf32", ""), ("s8", ""),
                          ("s8", "b")):
         for tiles in OFFERED:

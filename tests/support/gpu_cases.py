@@ -7,9 +7,10 @@ from functools import cached_property, partial
 import numpy as np
 
 from compiler import te
-from compiler.cpu_gpu_backends.gpu.schedules import (MatmulTiles, argmax, convolution, depthwise,
-                                                     matmul, matmul_bytes, matmul_tensor_cores,
-                                                     reduce_rows, schedule_argmax, schedule_bytes,
+from compiler.cpu_gpu_backends.gpu.schedules import (LARGE, MatmulTiles, argmax, convolution,
+                                                     depthwise, matmul, matmul_bytes,
+                                                     matmul_tensor_cores, reduce_rows,
+                                                     schedule_argmax, schedule_bytes,
                                                      schedule_convolution, schedule_depthwise,
                                                      schedule_elementwise, schedule_matmul,
                                                      schedule_reduce_rows, schedule_softmax,
@@ -103,6 +104,8 @@ def _matmul() -> Iterator[GpuCase]:
             for m, n, k in ((32, 32, 24), (64, 64, 32), (50, 45, 27), (33, 17, 24)):
                 schedule = partial(schedule_matmul, matmul(m, n, k, dtype), tiles=tiles)
                 yield GpuCase(_label("matmul", dtype, m, n, k, plan), schedule, _product)
+    large = partial(schedule_matmul, matmul(130, 140, 40, "float32"), tiles=LARGE)
+    yield GpuCase("matmul_float32_130_140_40_large", large, _product)
 
 
 def _product(x: Arrays) -> np.ndarray:
@@ -188,14 +191,14 @@ def _product_by_rows(x: Arrays) -> np.ndarray:
     return a.astype(total) @ b.astype(total).T
 
 
-SMALL, LARGE = OFFERED[-1], OFFERED[0]
+SMALL, WIDE = OFFERED[-1], OFFERED[0]
 TENSOR_CORES = (
     ("f16", (64, 64, 128), SMALL, ""), ("f16", (70, 50, 40), SMALL, "b"),
     ("f16", (9, 130, 33), SMALL, "a"), ("f16", (33, 20, 24, 2), SMALL, "ab"),
     ("bf16", (40, 72, 64), OFFERED[2], "b"), ("f16", (130, 140, 96), OFFERED[1], ""),
     ("tf32", (64, 64, 48), SMALL, ""), ("tf32", (20, 36, 30), SMALL, "b"),
     ("s8", (64, 64, 256), SMALL, ""), ("s8", (70, 50, 100), SMALL, "b"),
-    ("s8", (35, 17, 65, 3), SMALL, "a"), ("s8", (96, 260, 64), LARGE, ""))
+    ("s8", (35, 17, 65, 3), SMALL, "a"), ("s8", (96, 260, 64), WIDE, ""))
 """Kinds, shapes with a number of products last, tiles, operands with their depth first."""
 
 

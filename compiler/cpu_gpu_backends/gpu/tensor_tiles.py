@@ -21,11 +21,11 @@ result is not stored.
 from dataclasses import dataclass
 from math import prod
 
-from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, stages,
-                                                  write_of, writes_in)
+from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, padded,
+                                                  stages, write_of, writes_in)
 from compiler.cpu_gpu_backends.intrinsics.gpu import MMA, load_fragment, mma, mma_fill
 from compiler.ir import Program, Store, Update, Write, free_variables, reads
-from compiler.schedule import Schedule, pad
+from compiler.schedule import Schedule
 from compiler.te import Binary, Buffer, Call, Cast, Expr, Read, Var, numpy_dtype
 
 __all__ = ["OFFERED", "TensorProduct", "TensorTiles", "tensor_product_of", "tile_tensors"]
@@ -142,11 +142,11 @@ def tile_tensors(s: Schedule, product: TensorProduct, tiles: TensorTiles = OFFER
     for operand in operands:
         operand.cache(s, wide)
     for loop, multiple in wide.items():
-        _pad(s, loop, multiple)
+        padded(s, loop, multiple)
     warp = _cut_result(s, out, product, tiles)
     s[total].compute_at(warp)
-    _pad(s, row, tiles.warp_rows)           # where it is all that the result needs
-    _pad(s, column, tiles.warp_columns)
+    padded(s, row, tiles.warp_rows)           # where it is all that the result needs
+    padded(s, column, tiles.warp_columns)
     _bind_result(s, out, warp)
     step, part = _cut_sum(s, total, row, column, depth, product.kind)
     threads = tiles.rows // tiles.warp_rows, tiles.columns // tiles.warp_columns
@@ -174,12 +174,6 @@ def _reads(update: Update, product: TensorProduct) -> tuple[Read, ...]:
     return tuple(found[read.buffer] for read in product.operands)
 
 
-def _pad(s: Schedule, loop: str, multiple: int) -> None:
-    extent = extent_of(s, loop)
-    if extent % multiple:
-        s.apply(pad, loop, extent + -extent % multiple)
-
-
 @dataclass(slots=True)
 class _Operand:
     """An operand, which moves along the loop `side`, on its way to fragments."""
@@ -200,7 +194,7 @@ class _Operand:
         self.shared = s[name].cache_read("global", name=f"{name}_shared").name
         for d, loop in enumerate(self.dimensions):
             if loop in wide:
-                _pad(s, f"{self.shared}_{d}", wide[loop])
+                padded(s, f"{self.shared}_{d}", wide[loop])
 
     def copy(self, s: Schedule, step: str, threads: tuple[int, int], depth: str) -> None:
         """All threads of the block copy it in every step, up to 16 bytes at a time. What lies with
@@ -256,8 +250,8 @@ def _cut_result(s: Schedule, out: str, product: TensorProduct, tiles: TensorTile
     """
     stage, names = s[out], maps(s.program, write_of(s.program, out))
     row, column = names[product.rows], names[product.columns]
-    _pad(s, row, tiles.rows)
-    _pad(s, column, tiles.columns)
+    padded(s, row, tiles.rows)
+    padded(s, column, tiles.columns)
     others = [name for place, name in enumerate(names)
               if place not in (product.rows, product.columns)]
     for loop, cuts in ((row, (("row_block", tiles.rows), ("wi", tiles.warp_rows), ("m_out", 16),

@@ -99,8 +99,8 @@ def even(loop: Stmt) -> Stmt | None:
         constant = form.constant - (node.op in ("le", "gt"))    # now below 0, or not
         if dict(form.terms).get(loop.var) != 1 or any(f % extent for f in (*rest, constant)):
             return None
-        left = from_linear(form - Linear(((loop.var, 1),), form.constant - constant))
-        return left < 0 if node.op in ("lt", "le") else left >= 0
+        left = from_linear(form - Linear(((loop.var, 1),), form.constant))
+        return left < -constant if node.op in ("lt", "le") else left >= -constant
 
     return replace(loop, body=map_exprs(loop.body, lambda expr: rewrite(expr, rule)))
 

@@ -34,22 +34,8 @@ matmul_pipelined(const float* __restrict__ a, const float* __restrict__ b, float
   __shared__ __align__(16) float a_tile[3][32][8];
   float acc[4][4];
   for (int k_tile_pre = 0; k_tile_pre < 2; ++k_tile_pre) {
-    if (tx < 2) {
-      async_copy<16, 0>(&a_tile[k_tile_pre][ty][tx * 4], &a[by * 1024 + ty * 32 + k_tile_pre * 8 +
-          tx * 4]);
-    }
-    if (tx < 2) {
-      async_copy<16, 1024>(&a_tile[k_tile_pre][ty + 8][tx * 4], &a[by * 1024 + ty * 32 + k_tile_pre
-          * 8 + tx * 4]);
-    }
-    if (tx < 2) {
-      async_copy<16, 2048>(&a_tile[k_tile_pre][ty + 16][tx * 4], &a[by * 1024 + ty * 32 +
-          k_tile_pre * 8 + tx * 4]);
-    }
-    if (tx < 2) {
-      async_copy<16, 3072>(&a_tile[k_tile_pre][ty + 24][tx * 4], &a[by * 1024 + ty * 32 +
-          k_tile_pre * 8 + tx * 4]);
-    }
+    async_copy<16, 0>(&a_tile[k_tile_pre][ty * 4 + tx / 2][tx % 2 * 4], &a[by * 1024 + ty * 128 +
+        tx / 2 * 32 + k_tile_pre * 8 + tx % 2 * 4]);
     async_copy<16, 0>(&b_tile[k_tile_pre][ty][tx * 4], &b[k_tile_pre * 512 + ty * 64 + bx * 32 + tx
         * 4]);
     async_commit();
@@ -66,26 +52,13 @@ matmul_pipelined(const float* __restrict__ a, const float* __restrict__ b, float
     async_wait<1>();
     __syncthreads();
     if (k_tile < 2) {
-      if (tx < 2) {
-        async_copy<16, 64>(&a_tile[k_tile_turn2of3][ty][tx * 4], &a[by * 1024 + ty * 32 + k_tile *
-            8 + tx * 4]);
-      }
-      if (tx < 2) {
-        async_copy<16, 1088>(&a_tile[k_tile_turn2of3][ty + 8][tx * 4], &a[by * 1024 + ty * 32 +
-            k_tile * 8 + tx * 4]);
-      }
-      if (tx < 2) {
-        async_copy<16, 2112>(&a_tile[k_tile_turn2of3][ty + 16][tx * 4], &a[by * 1024 + ty * 32 +
-            k_tile * 8 + tx * 4]);
-      }
-      if (tx < 2) {
-        async_copy<16, 3136>(&a_tile[k_tile_turn2of3][ty + 24][tx * 4], &a[by * 1024 + ty * 32 +
-            k_tile * 8 + tx * 4]);
-      }
+      async_copy<16, 64>(&a_tile[k_tile_turn2of3][ty * 4 + tx / 2][tx % 2 * 4], &a[by * 1024 + ty *
+          128 + tx / 2 * 32 + k_tile * 8 + tx % 2 * 4]);
       async_copy<16, 4096>(&b_tile[k_tile_turn2of3][ty][tx * 4], &b[k_tile * 512 + ty * 64 + bx *
           32 + tx * 4]);
     }
     async_commit();
+    #pragma unroll
     for (int k_in = 0; k_in < 8; ++k_in) {
       #pragma unroll
       for (int acc_i = 0; acc_i < 4; ++acc_i) {
