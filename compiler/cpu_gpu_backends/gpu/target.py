@@ -8,6 +8,7 @@ from math import prod
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, GpuStep
 from compiler.cpu_gpu_backends.groups import Recipe, recipe_of, unscheduled
+from compiler.cpu_gpu_backends.intrinsics.gpu import TENSOR_CORES, dp4a
 from compiler.cpu_gpu_backends.memory import shown
 from compiler.cpu_gpu_backends.simt.code import Code
 from compiler.cpu_gpu_backends.simt.dialects import DIALECT
@@ -83,7 +84,7 @@ class GpuTarget:
         return fuse(graph) if self.fusion else separate(graph)
 
     def _codes(self, recipes: list[Recipe]) -> dict[Recipe, Code]:
-        programs = [replace(_program(recipe, self._plan(recipe)),
+        programs = [replace(_program(recipe, self._plan(recipe), self.dialect == "cuda"),
                             name=f"k{number}_{recipe.name[:LONGEST].rstrip('_')}")
                     for number, recipe in enumerate(recipes)]
         try:
@@ -96,7 +97,8 @@ class GpuTarget:
         if self.plans is OWN:
             return None
         task = Task(self.fingerprint, digest(["group of a GPU", repr(recipe)]), str(recipe))
-        return self.plans.find(task, lambda: own_schedule(unscheduled(recipe)).text())
+        return self.plans.find(task, lambda: own_schedule(unscheduled(recipe),
+                                                     self.dialect == "cuda").text())
 
 
 def _without_offset(graph: Graph, group: Group) -> Group:
@@ -109,12 +111,12 @@ def _without_offset(graph: Graph, group: Group) -> Group:
 
 
 @lru_cache(KERNELS)
-def _program(recipe: Recipe, plan: str | None) -> Program:
+def _program(recipe: Recipe, plan: str | None, tensor_cores: bool) -> Program:
     """The scheduled program of a group. Raises PlanRefused."""
     program = unscheduled(recipe)
     if plan is None:
-        return own_schedule(program).program
+        return own_schedule(program, tensor_cores).program
     try:
-        return Schedule.replay(program, plan).program
+        return Schedule.replay(program, plan, (*TENSOR_CORES, dp4a())).program
     except ValueError as error:
         raise PlanRefused(f"Plan of {recipe.name}: {error}") from None

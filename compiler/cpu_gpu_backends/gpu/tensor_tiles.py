@@ -18,17 +18,20 @@ All axes are padded with zeros to whole tiles on their way to shared memory; wha
 result is not stored.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
 from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, padded,
                                                   stages, write_of, writes_in)
 from compiler.cpu_gpu_backends.intrinsics.gpu import MMA, load_fragment, mma, mma_fill
-from compiler.ir import Program, Store, Update, Write, free_variables, reads
+from compiler.ir import (Program, Store, Update, Write, free_variables, normalize, reads)
 from compiler.schedule import Schedule
-from compiler.te import Binary, Buffer, Call, Cast, Expr, Read, Var, numpy_dtype
+from compiler.te import (INDEX, Binary, Buffer, Call, Cast, Const, Expr, Extent, Read, Var,
+                         numpy_dtype, substitute)
 
-__all__ = ["OFFERED", "TensorProduct", "TensorTiles", "tensor_product_of", "tile_tensors"]
+__all__ = ["OFFERED", "TensorProduct", "TensorTiles", "result_of", "tensor_product_of",
+           "tile_tensors"]
 
 WARP = 32
 STEP_BYTES = 64             # of a row that a step multiplies
@@ -98,11 +101,34 @@ def tensor_product_of(program: Program) -> TensorProduct | None:
     if not rows or len(depth) != 1:
         return None
     row = max(rows, key=lambda place: extents[axes[place]])
+    k = total.axes[depth[0]].name
+    for read, side in ((first, axes[row].name), (second, axes[-1].name)):
+        dimensions = _dimensions(read, extents)
+        if dimensions is None or dimensions.count(side) != 1 or dimensions.count(k) != 1:
+            return None
     return TensorProduct(kind, total, (first, second), row, len(axes) - 1, depth[0])
+
+
+def result_of(product: TensorProduct) -> tuple[int, int, int]:
+    """Rows and columns of the product, and how many of them there are."""
+    shape = product.sum.buffer.shape
+    rows, columns = shape[product.rows], shape[product.columns]
+    return rows, columns, prod(shape) // (rows * columns)
 
 
 def _moving(read: Read) -> frozenset[Var]:
     return frozenset[Var]().union(*map(free_variables, read.indices))
+
+
+def _dimensions(read: Read, extents: Mapping[Var, Extent]) -> list[str] | None:
+    """The loop that each dimension moves along, "" for those that do not move; None where it is
+    less simple.
+    """
+    single = {var: Const(0, INDEX) for var, extent in extents.items() if extent == 1}
+    indices = [normalize(substitute(index, single)) for index in read.indices]
+    if not all(isinstance(index, Var | Const) for index in indices):
+        return None
+    return [index.name if isinstance(index, Var) else "" for index in indices]
 
 
 def _factors(total: Update) -> tuple[str, Read, Read] | None:
@@ -138,7 +164,9 @@ def tile_tensors(s: Schedule, product: TensorProduct, tiles: TensorTiles = OFFER
     row, column = axes[product.rows], axes[product.columns]
     depth = update.axes[product.depth].name
     wide = {row: tiles.rows, column: tiles.columns, depth: _step(product.kind)}
-    operands = [_Operand(read, side) for read, side in zip(_reads(update, product), (row, column))]
+    extents = {loop.var: loop.extent for loop in loops_around(s.program, update)}
+    operands = [_Operand(read.buffer, _dimensions(read, extents) or [], side)
+                for read, side in zip(_reads(update, product), (row, column), strict=True)]
     for operand in operands:
         operand.cache(s, wide)
     for loop, multiple in wide.items():
@@ -147,7 +175,10 @@ def tile_tensors(s: Schedule, product: TensorProduct, tiles: TensorTiles = OFFER
     s[total].compute_at(warp)
     padded(s, row, tiles.warp_rows)           # where it is all that the result needs
     padded(s, column, tiles.warp_columns)
+    names = [f"d{place}" for place in range(len(axes))]
+    s[total].transform_layout(f"{', '.join(names)} -> d{product.rows}, d{product.columns}")
     _bind_result(s, out, warp)
+    s[total].reorder(*(axis for axis in axes if axis not in (row, column)), row, column, depth)
     step, part = _cut_sum(s, total, row, column, depth, product.kind)
     threads = tiles.rows // tiles.warp_rows, tiles.columns // tiles.warp_columns
     for operand in operands:
@@ -176,21 +207,17 @@ def _reads(update: Update, product: TensorProduct) -> tuple[Read, ...]:
 
 @dataclass(slots=True)
 class _Operand:
-    """An operand, which moves along the loop `side`, on its way to fragments."""
+    """An operand on its way to fragments. It moves along the loop `side` and over the depth."""
 
-    read: Read
+    buffer: Buffer
+    dimensions: list[str]
     side: str
     shared: str = ""
     turns: bool = False
 
-    @property
-    def dimensions(self) -> list[str]:
-        """The loops that the dimensions move along; "" for those that do not move."""
-        return ["".join(var.name for var in free_variables(index)) for index in self.read.indices]
-
     def cache(self, s: Schedule, wide: dict[str, int]) -> None:
         """The copy, padded; in shared memory when the blocks are bound that share it."""
-        name = self.read.buffer.name
+        name = self.buffer.name
         self.shared = s[name].cache_read("global", name=f"{name}_shared").name
         for d, loop in enumerate(self.dimensions):
             if loop in wide:
@@ -205,13 +232,14 @@ class _Operand:
         stage.compute_at(step)
         places = {loop: d for d, loop in enumerate(self.dimensions) if loop in (depth, self.side)}
         kept = sorted(places.values())
-        self.turns = places[depth] == kept[0] and numpy_dtype(self.read.dtype).itemsize != 2
-        names = [f"d{d}" for d in range(len(self.read.indices))]
+        self.turns = places[depth] == kept[0] and numpy_dtype(self.buffer.dtype).itemsize != 2
+        names = [f"d{d}" for d in range(len(self.dimensions))]
         order = kept[::-1] if self.turns else kept
         stage.transform_layout(f"{', '.join(names)} -> {', '.join(names[d] for d in order)}")
         stage.swizzle()
         loops = [f"{self.shared}_{d}" for d in kept]
-        lanes = 1 if self.turns else _lanes(self.read.buffer, kept[-1])
+        stage.reorder(*(f"{self.shared}_{d}" for d in range(len(names)) if d not in kept), *loops)
+        lanes = 1 if self.turns else _lanes(self.buffer, kept[-1])
         if lanes > 1:
             loops[-1], lane = stage.split(loops[-1], lanes)
             stage.vectorize(lane)

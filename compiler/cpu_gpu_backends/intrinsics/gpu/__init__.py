@@ -6,4 +6,4 @@ fragment of sums, which `mma_fill` begins. Where a dialect lacks them the loop n
 """
 
 from .dot import dp4a
-from .tensor_cores import MMA, load_fragment, mma, mma_fill
+from .tensor_cores import MMA, TENSOR_CORES, load_fragment, mma, mma_fill

@@ -14,7 +14,7 @@ from compiler.cpu_gpu_backends.simt.tiles import IntrinsicCall
 from compiler.te import Axis, Expr, Var, numpy_dtype
 from compiler.tensorize import Intrinsic, Operand
 
-__all__ = ["COLUMNS", "MMA", "ROWS", "load_fragment", "mma", "mma_fill"]
+__all__ = ["COLUMNS", "MMA", "ROWS", "TENSOR_CORES", "load_fragment", "mma", "mma_fill"]
 
 ROWS, COLUMNS = 16, 8
 CHUNK_BYTES = 16
@@ -122,3 +122,10 @@ def mma_fill(dtype: str = "float32") -> Intrinsic:
 
     return Intrinsic(f"mma_fill_{dtype}", "warp", _sums(dtype), (), (i, j),
                      te.neutral("sum", dtype), lower=lower)
+
+
+TENSOR_CORES = (
+    *map(mma, MMA), *map(mma_fill, ("float32", "int32")),
+    *(load_fragment(kind, operand) for kind in MMA for operand in "ab"),
+    *(load_fragment(kind, operand, True) for kind in ("f16", "bf16") for operand in "ab"))
+"""All of them, for schedules that are replayed."""
