@@ -1,8 +1,8 @@
 """The schedule of a group of operators on a GPU: which loops are blocks and which threads.
 
-Products are computed in tiles, by tensor cores (`tensor_tiles.py`) or by threads (`tiles.py`). In other groups, stages that only map are computed
-where they are read. Functions of rows take a block for each row, whose threads reduce together, and
-so do long sums of which there are few::
+Products are computed in tiles, by tensor cores (`tensor_tiles.py`) or by threads (`tiles.py`). In
+other groups, stages that only map are computed where they are read. Functions of rows take a block
+for each row, whose threads reduce together, and so do long sums of which there are few::
 
     for i (blockIdx.x):                             one row of the result
       alloc shared top[1], e[n], total[1]
@@ -22,7 +22,7 @@ Everything else has a thread for each element of the result, in whose registers 
 What cannot be computed so is a kernel for each stage.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from math import prod
 
@@ -46,12 +46,14 @@ FEW = 4096                  # results that are too few for a thread each,
 LONG = 64                   # where each has so many terms
 
 
-def own_schedule(program: Program, tensor_cores: bool = False) -> Schedule:
-    """The schedule that we choose where nobody gives one, for GPUs with or without tensor cores."""
+def own_schedule(program: Program, kinds: Collection[str] = ()) -> Schedule:
+    """The schedule that we choose where nobody gives one. `kinds` are those of `MMA` that tensor
+    cores may compute: sums of floats change their order.
+    """
     s = Schedule(program)
     tiles = (partial(_by_tiles, terms=terms) for terms in TERMS)
-    first = (_by_tensor_cores,) if tensor_cores else ()
-    return _first(s, *first, *tiles, _by_rows, _by_elements, _by_stages)
+    return _first(s, partial(_by_tensor_cores, kinds=kinds), *tiles, _by_rows, _by_elements,
+                  _by_stages)
 
 
 def _first(s: Schedule, *ways: Callable[[Schedule], bool]) -> Schedule:
@@ -72,10 +74,10 @@ def _first(s: Schedule, *ways: Callable[[Schedule], bool]) -> Schedule:
 # Products
 
 
-def _by_tensor_cores(s: Schedule) -> bool:
-    """Tensor cores, if the program is a product that they compute to the bit as threads do."""
+def _by_tensor_cores(s: Schedule, kinds: Collection[str]) -> bool:
+    """Tensor cores, if the program is a product of one of the kinds."""
     product = tensor_product_of(s.program)
-    if product is None or _is_few(s.program, [product.sum]):
+    if product is None or product.kind not in kinds or _is_few(s.program, [product.sum]):
         return False
     rows, columns, count = result_of(product)
     if min(rows, columns) < LEAST:

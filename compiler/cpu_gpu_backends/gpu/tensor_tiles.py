@@ -19,19 +19,20 @@ result is not stored.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, padded,
                                                   stages, write_of, writes_in)
 from compiler.cpu_gpu_backends.intrinsics.gpu import MMA, load_fragment, mma, mma_fill
-from compiler.ir import (Program, Store, Update, Write, free_variables, normalize, reads)
+from compiler.ir import (Program, Stmt, Store, Update, Write, free_variables, normalize, reads,
+                         rewrite_stmts)
 from compiler.schedule import Schedule
 from compiler.te import (INDEX, Binary, Buffer, Call, Cast, Const, Expr, Extent, Read, Var,
-                         numpy_dtype, substitute)
+                         numpy_dtype, substitute, tf32)
 
-__all__ = ["OFFERED", "TensorProduct", "TensorTiles", "result_of", "tensor_product_of",
-           "tile_tensors"]
+__all__ = ["OFFERED", "TensorProduct", "TensorTiles", "in_precision", "result_of",
+           "tensor_product_of", "tile_tensors"]
 
 WARP = 32
 STEP_BYTES = 64             # of a row that a step multiplies
@@ -107,6 +108,21 @@ def tensor_product_of(program: Program) -> TensorProduct | None:
         if dimensions is None or dimensions.count(side) != 1 or dimensions.count(k) != 1:
             return None
     return TensorProduct(kind, total, (first, second), row, len(axes) - 1, depth[0])
+
+
+def in_precision(program: Program, kind: str) -> Program:
+    """The program with the factors of float32 of its sums rounded for ``tf32``: one that computes
+    products in less precision, where that is asked for.
+    """
+    def rule(stmt: Stmt) -> Stmt | None:
+        match stmt:
+            case Update(op="sum", value=Binary("mul", Read() as a, Read() as b)) if (
+                    kind == "tf32" and a.dtype == b.dtype == "float32"):
+                return replace(stmt, value=tf32(a) * tf32(b))
+            case _:
+                return None
+
+    return replace(program, body=rewrite_stmts(program.body, rule))
 
 
 def result_of(product: TensorProduct) -> tuple[int, int, int]:
