@@ -144,5 +144,7 @@ def _reads_zero(program: Program, buffer: Buffer, indices: tuple[Expr, ...],
     match stores[0].value:
         case Select(condition, _, Const(0)) if len(own) == len(indices):
             return is_implied(negated(substitute(condition, own)), domain)
+        case Read(inner, places) if len(own) == len(indices):
+            return _reads_zero(program, inner, tuple(substitute(at, own) for at in places), domain)
         case _:
             return False

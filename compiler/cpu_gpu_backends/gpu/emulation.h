@@ -245,6 +245,15 @@ inline T __shfl_xor_sync(unsigned mask, T value, int bits) {
   return simt::exchange(mask, value, simt::lane() ^ unsigned(bits));
 }
 
+// Bytes of x and y, 0 to 3 and 4 to 7, as the nibbles of `selector` say, the lowest first.
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+  const std::uint64_t both = std::uint64_t(y) << 32 | x;
+  unsigned result = 0;
+  for (int i = 0; i < 4; ++i)
+    result |= unsigned(both >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;
+  return result;
+}
+
 inline int __dp4a(int a, int b, int c) {
   for (int i = 0; i < 32; i += 8) c += int(std::int8_t(a >> i)) * int(std::int8_t(b >> i));
   return c;

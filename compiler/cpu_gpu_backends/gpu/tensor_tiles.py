@@ -24,7 +24,7 @@ from math import prod
 
 from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, padded,
                                                   stages, write_of, writes_in)
-from compiler.cpu_gpu_backends.intrinsics.gpu import MMA, load_fragment, mma, mma_fill
+from compiler.cpu_gpu_backends.intrinsics.gpu import MMA, load_fragment, mma, mma_fill, turn_bytes
 from compiler.ir import (Program, Stmt, Store, Update, Write, free_variables, normalize, reads,
                          rewrite_stmts)
 from compiler.schedule import Schedule
@@ -181,7 +181,7 @@ def tile_tensors(s: Schedule, product: TensorProduct, tiles: TensorTiles = OFFER
     depth = update.axes[product.depth].name
     wide = {row: tiles.rows, column: tiles.columns, depth: _step(product.kind)}
     extents = {loop.var: loop.extent for loop in loops_around(s.program, update)}
-    operands = [_Operand(read.buffer, _dimensions(read, extents) or [], side)
+    operands = [_Operand(read.buffer, _dimensions(read, extents) or [], side, depth)
                 for read, side in zip(_reads(update, product), (row, column), strict=True)]
     for operand in operands:
         operand.cache(s, wide)
@@ -198,9 +198,9 @@ def tile_tensors(s: Schedule, product: TensorProduct, tiles: TensorTiles = OFFER
     step, part = _cut_sum(s, total, row, column, depth, product.kind)
     threads = tiles.rows // tiles.warp_rows, tiles.columns // tiles.warp_columns
     for operand in operands:
-        operand.copy(s, step, threads, depth)
+        operand.copy(s, step, threads)
     for operand, name in zip(operands, "ab"):
-        operand.load(s, part, product.kind, name, depth)
+        operand.load(s, part, product.kind, name)
     steps = extent_of(s, step)
     if ahead := min(tiles.stages, steps) - 1:
         s[total].pipeline(step, 0, 0, ahead, asynchronous=True)
@@ -221,55 +221,97 @@ def _reads(update: Update, product: TensorProduct) -> tuple[Read, ...]:
     return tuple(found[read.buffer] for read in product.operands)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Operand:
     """An operand on its way to fragments. It moves along the loop `side` and over the depth."""
 
     buffer: Buffer
     dimensions: list[str]
     side: str
-    shared: str = ""
-    turns: bool = False
+    depth: str
+
+    @property
+    def shared(self) -> str:
+        return f"{self.buffer.name}_shared"
+
+    @property
+    def turned(self) -> str:
+        return f"{self.buffer.name}_turned"
+
+    @property
+    def turns(self) -> bool:
+        """Whether it lies with its depth first and `load_fragment` cannot turn it."""
+        places = [loop for loop in self.dimensions if loop in (self.depth, self.side)]
+        return places[0] == self.depth and numpy_dtype(self.buffer.dtype).itemsize != 2
 
     def cache(self, s: Schedule, wide: dict[str, int]) -> None:
-        """The copy, padded; in shared memory when the blocks are bound that share it."""
+        """The copy, padded; in shared memory when the blocks are bound that share it. What turns
+        comes by the registers of threads.
+        """
         name = self.buffer.name
-        self.shared = s[name].cache_read("global", name=f"{name}_shared").name
+        first = s[name].cache_read("global", name=self.turned if self.turns else self.shared)
         for d, loop in enumerate(self.dimensions):
             if loop in wide:
-                padded(s, f"{self.shared}_{d}", wide[loop])
+                padded(s, f"{first.name}_{d}", wide[loop])
+        if self.turns:
+            first.cache_read("global", name=self.shared)
 
-    def copy(self, s: Schedule, step: str, threads: tuple[int, int], depth: str) -> None:
-        """All threads of the block copy it in every step, up to 16 bytes at a time. What lies with
-        its depth first is turned on the way, element by element, unless `load_fragment` can do it.
+    def copy(self, s: Schedule, step: str, threads: tuple[int, int]) -> None:
+        """All threads of the block copy it in every step: each up to 16 bytes at a time, or 4 x 4
+        elements that it turns.
         """
         stage = s[self.shared]
         stage.set_scope("shared")
         stage.compute_at(step)
-        places = {loop: d for d, loop in enumerate(self.dimensions) if loop in (depth, self.side)}
-        kept = sorted(places.values())
-        self.turns = places[depth] == kept[0] and numpy_dtype(self.buffer.dtype).itemsize != 2
+        kept = [d for d, loop in enumerate(self.dimensions) if loop in (self.depth, self.side)]
         names = [f"d{d}" for d in range(len(self.dimensions))]
         order = kept[::-1] if self.turns else kept
         stage.transform_layout(f"{', '.join(names)} -> {', '.join(names[d] for d in order)}")
         stage.swizzle()
         loops = [f"{self.shared}_{d}" for d in kept]
         stage.reorder(*(f"{self.shared}_{d}" for d in range(len(names)) if d not in kept), *loops)
-        lanes = 1 if self.turns else _lanes(self.buffer, kept[-1])
-        if lanes > 1:
-            loops[-1], lane = stage.split(loops[-1], lanes)
-            stage.vectorize(lane)
-        loop = stage.fuse(*loops)
-        loop = stage.split(loop, threads[0] * threads[1] * WARP)[1]
+        loops = self._squares(s, *loops) if self.turns else self._rows(s, *loops, kept[-1])
+        loop = stage.split(fused(s, self.shared, loops), threads[0] * threads[1] * WARP)[1]
         loop, tx = stage.split(loop, WARP)
         tz, ty = stage.split(loop, threads[0])
         for one, axis in ((tx, "x"), (ty, "y"), (tz, "z")):
             stage.bind(one, f"threadIdx.{axis}")
+        if self.turns:
+            s[self.turned].set_scope("local")
+            s[self.turned].compute_at(tx)
+            s[self.turned].unroll(f"{self.turned}_{kept[0]}")
+            s[self.turned].vectorize(f"{self.turned}_{kept[1]}")
+            s[self.turned].transform_layout(
+                f"{', '.join(names)} -> {', '.join(names[d] for d in kept)}")
+            if self.buffer.dtype == "int8":
+                stage.tensorize(f"{self.shared}_{kept[1]}_i", turn_bytes())
 
-    def load(self, s: Schedule, part: str, kind: str, name: str, depth: str) -> None:
+    def _rows(self, s: Schedule, row: str, column: str, dimension: int) -> list[str]:
+        """The loops that threads share when they copy parts of rows."""
+        lanes = _lanes(self.buffer, dimension)
+        if lanes > 1:
+            column, lane = s[self.shared].split(column, lanes)
+            s[self.shared].vectorize(lane)
+        return [row, column]
+
+    def _squares(self, s: Schedule, depth: str, side: str) -> list[str]:
+        """The loops that threads share when they turn squares: 8 of a warp lie beside each other in
+        memory, and 4 in shared memory.
+        """
+        stage = s[self.shared]
+        (down, row), (across, column) = stage.split(depth, 4), stage.split(side, 4)
+        (down, four), (across, eight) = stage.split(down, 4), stage.split(across, 8)
+        loops = [down, across, four, eight]
+        stage.reorder(*loops, column, row)
+        if self.buffer.dtype != "int8":
+            stage.unroll(column)
+            stage.vectorize(row)
+        return loops
+
+    def load(self, s: Schedule, part: str, kind: str, name: str) -> None:
         """Fragments for what one instruction multiplies at a time."""
-        places = [loop for loop in self.dimensions if loop in (depth, self.side)]
-        transposed = places[0] == depth and not self.turns
+        places = [loop for loop in self.dimensions if loop in (self.depth, self.side)]
+        transposed = places[0] == self.depth and not self.turns
         fragment = f"{self.shared}_fragment"
         stage = s[self.shared].cache_read(f"fragment_{name}", name=fragment)
         stage.compute_at(part)

@@ -291,6 +291,22 @@ template <bool transposed, bool across, int pitch, int rows, int chunks>
 }
 """
 
+_TURN_BYTES = """\
+// A square of 4 x 4 bytes, rows to columns, to a row and a column of shared memory.
+template <int pitch, int rows, int chunks>
+%fn%void turn_bytes(signed char* first, int row, int column, const signed char* from) {
+  const unsigned* w = reinterpret_cast<const unsigned*>(from);
+  const unsigned even[2] = {__byte_perm(w[0], w[1], 0x5140), __byte_perm(w[2], w[3], 0x5140)};
+  const unsigned odd[2] = {__byte_perm(w[0], w[1], 0x7362), __byte_perm(w[2], w[3], 0x7362)};
+  for (int i = 0; i < 4; ++i) {
+    const unsigned* two = i < 2 ? even : odd;
+    const int turned = column / 16 ^ (row + i) / rows % chunks;
+    *reinterpret_cast<unsigned*>(first + (row + i) * pitch + turned * 16 + column % 16) =
+        __byte_perm(two[0], two[1], i % 2 ? 0x7632 : 0x5410);
+  }
+}
+"""
+
 _ROUND_FRAGMENT = """\
 %fn%void round_fragment(unsigned* d) {
   for (int i = 0; i < 4; ++i) d[i] = __float_as_uint(to_tf32(__int_as_float(d[i])));
@@ -315,6 +331,7 @@ HELPERS = {helper.name: helper for helper in (
     _mma("mma_m16n8k32_s8", "m16n8k32.row.col.s32.s8.s8.s32", "r", "int"),
     Helper("ldmatrix_x4", _LDMATRIX, emulated=True),
     Helper("load_fragment", _LOAD_FRAGMENT, ("ldmatrix_x4",)),
+    Helper("turn_bytes", _TURN_BYTES),
     Helper("round_fragment", _ROUND_FRAGMENT, ("to_tf32",)),
     Helper("mma_fill", _MMA_FILL),
     *_wrapping("add", "+"), *_wrapping("sub", "-"), *_wrapping("mul", "*"),

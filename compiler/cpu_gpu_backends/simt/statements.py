@@ -348,12 +348,15 @@ class Printer:
             self._line(f"const {kind} v{number} = {self._loaded(loop, read, kind)};")
         kind = self.dialect.vector(loop.store.buffer.dtype, loop.lanes)
         self._line(f"{kind} result;")
-        for component in _COMPONENTS[:loop.lanes]:
-            for read, name in names.items():
-                self.exprs.held[read] = f"{name}.{component}"
-            self._line(f"result.{component} = {self.exprs.value(loop.store.value)};")
-        for read in names:
-            del self.exprs.held[read]
+        for lane, component in enumerate(_COMPONENTS[:loop.lanes]):
+            def of_lane(expr: Expr, lane: int = lane) -> Expr:
+                return normalize(substitute(expr, {loop.var: Const(lane, INDEX)}))
+
+            held = {of_lane(read): f"{name}.{component}" for read, name in names.items()}
+            self.exprs.held |= held
+            self._line(f"result.{component} = {self.exprs.value(of_lane(loop.store.value))};")
+            for read in held:
+                del self.exprs.held[read]
         self._line(self._stored(loop, kind, "result"))
         self.depth -= 1
         self._line("}")

@@ -13,6 +13,8 @@ from compiler.ir import (For, If, Linear, Stmt, Store, free_variables, from_line
 from compiler.te import (Binary, Buffer, Const, Expr, Read, Select, Var, children, numpy_dtype,
                          rewrite, walk)
 
+from .kernels import LOCAL
+
 __all__ = ["VectorLoop", "even", "vector", "vectors", "without_guard"]
 
 MAX_BYTES = 16
@@ -21,8 +23,8 @@ LANES = (2, 4)              # of a vector whose elements are named
 
 @dataclass(frozen=True, slots=True)
 class VectorLoop:
-    """`loads` move with the loop, and are vectors; all else in the value is one for all lanes. A
-    copy may have a `condition`, else it stores zeros.
+    """`loads` move with the loop, and are vectors; all else in the value is one for all lanes, or
+    in arrays of the thread. A copy may have a `condition`, else it stores zeros.
     """
 
     var: Var
@@ -54,6 +56,8 @@ def vector(loop: For) -> VectorLoop | None:
     if not _moves_by_one(body.buffer, body.indices, loop):
         return None
     loads = tuple(dict.fromkeys(_loads(body.value, loop.var)))
+    loads = tuple(read for read in loads if read.buffer.scope != LOCAL
+                  or _moves_by_one(read.buffer, read.indices, loop))
     if not all(_moves_by_one(read.buffer, read.indices, loop) for read in loads):
         return None
     lanes = VectorLoop(loop.var, loop.extent, body, loads)
@@ -124,7 +128,7 @@ def _moves_by_one(buffer: Buffer, indices: tuple[Expr, ...], loop: For) -> bool:
 
 def _names(value: Expr, var: Var, loads: tuple[Read, ...]) -> bool:
     """Whether the value uses the loop's variable other than in its loads."""
-    if value in loads:
+    if value in loads or isinstance(value, Read) and value.buffer.scope == LOCAL:
         return False
     if value == var:
         return True

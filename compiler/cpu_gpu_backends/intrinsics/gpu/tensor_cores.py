@@ -14,7 +14,8 @@ from compiler.cpu_gpu_backends.simt.tiles import IntrinsicCall
 from compiler.te import Axis, Expr, Var, numpy_dtype
 from compiler.tensorize import Intrinsic, Operand
 
-__all__ = ["COLUMNS", "MMA", "ROWS", "TENSOR_CORES", "load_fragment", "mma", "mma_fill"]
+__all__ = ["COLUMNS", "MMA", "ROWS", "TENSOR_CORES", "load_fragment", "mma", "mma_fill",
+           "turn_bytes"]
 
 ROWS, COLUMNS = 16, 8
 CHUNK_BYTES = 16
@@ -124,8 +125,25 @@ def mma_fill(dtype: str = "float32") -> Intrinsic:
                      te.neutral("sum", dtype), lower=lower)
 
 
+def turn_bytes() -> Intrinsic:
+    """``dst[i, k] = src[k, i]``: 4 x 4 int8 of a thread's own array to shared memory."""
+    src = te.placeholder((4, 4), "int8", name="src")
+    i, k = Axis(Var("i"), 4), Axis(Var("k"), 4)
+
+    def lower(call: IntrinsicCall) -> list[str]:
+        call.needs("turn_bytes")
+        dst, (_, rows, chunks) = call.tiles["dst"], call.tiles["dst"].swizzle
+        return [f"turn_bytes<{dst.pitches[0]}, {rows}, {chunks}>({dst.address}, "
+                f"{', '.join(dst.place)}, {call.tiles['src'].address});"]
+
+    return Intrinsic("turn_bytes", "thread",
+                     Operand("dst", (4, 4), "int8", (("shared", "int8"),), window=True),
+                     (Operand("src", (4, 4), "int8", (("local", "int8"),)),), (i, k), src[k, i],
+                     lower=lower)
+
+
 TENSOR_CORES = (
-    *map(mma, MMA), *map(mma_fill, ("float32", "int32")),
+    turn_bytes(), *map(mma, MMA), *map(mma_fill, ("float32", "int32")),
     *(load_fragment(kind, operand) for kind in MMA for operand in "ab"),
     *(load_fragment(kind, operand, True) for kind in ("f16", "bf16") for operand in "ab"))
 """All of them, for schedules that are replayed."""
