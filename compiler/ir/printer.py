@@ -78,7 +78,8 @@ def _access(buffer: Buffer, indices: tuple[Expr, ...]) -> str:
 def _declared(buffer: Buffer) -> str:
     scope = "" if buffer.scope == "global" else f"{buffer.scope}."
     strides = "" if buffer.strides is None else f" strides {list(buffer.strides)}"
-    return f"{scope}{buffer.name}: {buffer.dtype}{shape_text(buffer.shape)}{strides}"
+    swizzled = " swizzled" if buffer.swizzled else ""
+    return f"{scope}{buffer.name}: {buffer.dtype}{shape_text(buffer.shape)}{strides}{swizzled}"
 
 
 def shape_text(shape: tuple[Extent, ...]) -> str:

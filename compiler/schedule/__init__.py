@@ -4,7 +4,7 @@
 from .compute import compute_at, compute_inline
 from .handle import PRIMITIVES, Schedule, StageSchedule
 from .intrinsics import tensorize
-from .layout import storage_align, transform_layout
+from .layout import storage_align, swizzle, transform_layout
 from .loops import fuse, split, tile, unroll
 from .padding import pad
 from .parallel import annotate, parallel, vectorize

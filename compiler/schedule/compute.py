@@ -52,7 +52,7 @@ def compute_at(program: Program, stage: str, loop: str) -> Program:
       inside an intrinsic; no axis that shrinks is one of an intrinsic, and if it is split only
       whole pieces are computed.
     4. Nothing that the stage reads is written after it: it would read what is not there any more.
-    5. The buffer has no gaps yet: `storage_align` comes after.
+    5. The buffer has no gaps and is not swizzled yet: `storage_align` and `swizzle` come after.
     6. Names of new loops are not in use.
 
     Place consumers before producers: a box is computed once, for the loops as they are then.
@@ -106,6 +106,8 @@ def _moving(program: Program, stage: Stage, found: tuple[Write, ...]) -> tuple[B
                                  f"is computed together with it", program, other.alloc)
         if buffer.strides is not None:
             refuse("compute_at", f"{buffer.name} must have no gaps yet", program, other.alloc)
+        if buffer.swizzled:
+            refuse("compute_at", f"{buffer.name} must not be swizzled yet", program, other.alloc)
     return (stage.buffer, *others)
 
 

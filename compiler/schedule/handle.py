@@ -24,7 +24,7 @@ from compiler.tensorize import Intrinsic
 
 from .compute import compute_at, compute_inline
 from .intrinsics import tensorize
-from .layout import Layout, layout_text, storage_align, transform_layout
+from .layout import Layout, layout_text, storage_align, swizzle, transform_layout
 from .loops import fuse, split, tile, unroll
 from .padding import pad
 from .parallel import annotate, parallel, vectorize
@@ -44,7 +44,8 @@ Loop = str | Axis | Var
 PRIMITIVES = {primitive.__name__: primitive for primitive in (
     annotate, bind, cache_read, cache_write, compute_at, compute_inline, decompose_reduction,
     double_buffer, fuse, pad, parallel, peel, pipeline, reorder, reverse_compute_at, reverse_inline,
-    rfactor, set_scope, split, storage_align, tensorize, tile, transform_layout, unroll, vectorize,
+    rfactor, set_scope, split, storage_align, swizzle, tensorize, tile, transform_layout, unroll,
+    vectorize,
     virtual_thread)}
 """The whole schedule language: each entry is ``primitive(program, ...) -> program``."""
 
@@ -192,6 +193,9 @@ class StageSchedule:
 
     def storage_align(self, dimension: int, factor: int, offset: int = 0) -> None:
         self.schedule.apply(storage_align, self.name, dimension, factor, offset)
+
+    def swizzle(self) -> None:
+        self.schedule.apply(swizzle, self.name)
 
     def transform_layout(self, layout: Layout) -> None:
         self.schedule.apply(transform_layout, self.name, layout_text(layout))

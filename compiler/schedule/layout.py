@@ -8,11 +8,12 @@ from dataclasses import replace
 from compiler.ir import (Access, Alloc, Domain, Program, Seq, Stmt, Tensorized, Write, accesses,
                          bounds, expr_text, map_buffers, map_exprs, normalize, rebuilt,
                          rewrite_stmts, walk_stmts, witness)
-from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Var, rewrite, substitute, walk
+from compiler.te import (INDEX, Binary, Buffer, Const, Expr, Read, Var, numpy_dtype, rewrite,
+                         substitute, walk)
 
 from .place import find_buffer, finish, refuse, require_numbers, written_together
 
-__all__ = ["Layout", "layout_text", "storage_align", "transform_layout"]
+__all__ = ["Layout", "layout_text", "storage_align", "swizzle", "transform_layout"]
 
 Layout = str | Callable[..., Sequence[Expr]]
 """``"i, j -> i // 4, j, i % 4"``, or the same as a function."""
@@ -53,6 +54,35 @@ def storage_align(program: Program, buffer: str, dimension: int, factor: int,
         pitches[d] = least + (offset - least) % factor if d == dimension else least
     return finish(program, map_buffers(program.body, {
         one: replace(one, strides=tuple(pitches)) for one in together}))
+
+
+def swizzle(program: Program, buffer: str) -> Program:
+    """Lets chunks of 16 bytes change places within their rows, so that those of a column lie in
+    different banks, without gaps.
+
+    ::
+
+        alloc shared.t: float16[64, 32]   ->   alloc shared.t: float16[64, 32] swizzled
+
+    Chunk `c` of row `r` lies where chunk ``c ^ (r // f % n)`` would: of `n` chunks of the row, 8 at
+    most, and ``f = 8 // n`` rows that lie in different banks anyway. So 8 rows from a multiple of 8
+    on have the chunks of a column in all 32 banks of 4 bytes. What is computed stays as it is; a
+    back end that knows no banks may ignore it.
+
+    1. The buffer is allocated by the program and has rows: two dimensions or more.
+    2. Rows are of 32 or 64 bytes, or of a multiple of 128.
+    3. The buffer has no gaps and is not swizzled yet. No intrinsic uses it already and no reduction
+       of several outputs writes it.
+    """
+    require_numbers(program, "swizzle")
+    plain = _allocated(program, buffer, "swizzle")
+    width = plain.shape[-1] * numpy_dtype(plain.dtype).itemsize if len(plain.shape) > 1 else 0
+    if width not in (32, 64) and (width == 0 or width % 128):
+        refuse("swizzle", f"rows of {buffer} must be of 32 or 64 bytes, or of a multiple of 128, "
+                          f"not of {width}", program, _alloc(program, plain))
+    if len(_together(program, plain, "swizzle")) > 1:
+        refuse("swizzle", f"{buffer} must be written alone", program, _alloc(program, plain))
+    return finish(program, map_buffers(program.body, {plain: replace(plain, swizzled=True)}))
 
 
 def transform_layout(program: Program, buffer: str, layout: Layout) -> Program:
@@ -181,6 +211,9 @@ def _together(program: Program, buffer: Buffer, primitive: str) -> tuple[Buffer,
         _allocated(program, one.name, primitive)
         if one.strides is not None:
             refuse(primitive, f"{one.name} must have no gaps yet", program, _alloc(program, one))
+        if one.swizzled:
+            refuse(primitive, f"{one.name} must not be swizzled yet", program,
+                   _alloc(program, one))
     for stmt in walk_stmts(program.body):
         if isinstance(stmt, Tensorized):
             for access in accesses(stmt.body):

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from compiler.ir import (Combine, For, Program, Update, extent_text, linear, normalize,
-                         replace_axes, substitute_stmt, walk_stmts)
-from compiler.te import INDEX, Const, Expr, Extent, Var
+from compiler.ir import (Combine, For, If, Program, Update, conjuncts, extent_text, linear,
+                         normalize, replace_axes, substitute_stmt, walk_stmts)
+from compiler.te import INDEX, Const, Expr, Extent, Read, Var, walk
 
 from .place import (find_loop, guarded, refuse, require_free, require_number, require_plain,
                     require_serial, swap)
@@ -80,14 +80,18 @@ def fuse(program: Program, outer: str, inner: str, fused: str | None = None) -> 
           for j in 0..3:    ->     s(i_j // 3, i_j % 3)
             s(i, j)
 
-    1. `inner` stands directly in `outer`, with no guard and nothing else between them.
+    1. `inner` stands directly in `outer`, with nothing but guards between them, which read nothing
+       and move inside.
     2. Both are serial and carry no notes.
     3. Both are reduction loops of the same updates, or neither is.
     4. The new name, ``<outer>_<inner>`` unless given, is not in use.
     5. The extent of `inner` is a number: symbols are not multiplied and not divided by.
     """
     node = _loop(program, outer, "fuse")
-    child = node.body
+    child, conditions = node.body, []
+    while isinstance(child, If) and not any(isinstance(e, Read) for e in walk(child.condition)):
+        conditions += conjuncts(child.condition)
+        child = child.body
     if not isinstance(child, For) or child.var.name != inner:
         refuse("fuse", f"{inner} must stand directly in {outer}", program, node)
     for loop in (node, child):
@@ -104,7 +108,7 @@ def fuse(program: Program, outer: str, inner: str, fused: str | None = None) -> 
     require_free(program, (name,), "fuse")
     var = Var(name)
     size = Const(child.extent, INDEX)
-    body = replace_axes(child.body, {node.var: (var,), child.var: (var,)})
+    body = replace_axes(guarded(conditions, child.body), {node.var: (var,), child.var: (var,)})
     body = substitute_stmt(body, {node.var: var // size, child.var: var % size})
     extent = node.extent * child.extent
     return swap(program, node, For(var, normalize(extent) if isinstance(extent, Expr) else extent,

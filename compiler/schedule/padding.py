@@ -5,10 +5,11 @@ from dataclasses import replace
 from compiler.ir import (Alloc, Domain, For, If, Program, Stmt, Store, Tensorized, Update, Write,
                          is_implied, loop_domain, map_buffers, negated, path_to, rebuilt,
                          replace_stmt, walk_stmts, writes)
-from compiler.te import (Binary, Buffer, Cast, Const, Expr, Read, Select, Var, is_float, is_record,
-                         neutral, select, substitute)
+from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Read, Select, Var, all_of,
+                         is_float, is_record, neutral, select, substitute)
 
-from .place import find_loop, finish, is_safe, refuse, require_numbers, require_plain
+from .place import (find_loop, finish, guarded, is_safe, refuse, require_numbers,
+                    require_plain)
 
 __all__ = ["pad"]
 
@@ -26,14 +27,15 @@ def pad(program: Program, loop: str, extent: int) -> Program:
           c[i] += x[k] begin(k)              c[i] += select(k < 10, x[k], 0) begin(k)
 
     The dimension of an allocated buffer that the loop runs over grows with it; the elements beyond
-    are zero, or computed by the statement from existing elements. A reduction combines neutral
+    are zero, or computed by the statement from existing elements. An output stays as it is, and the
+    loop does nothing beyond: ``if y_i < 10: y[y_i] = ...``. A reduction combines neutral
     values beyond. Where it sums products of operands that are padded with zeros, these are neutral
     already, and nothing is selected (a sum of floats that is -0.0 becomes 0.0).
 
     1. The loop is serial and carries no notes; `extent` is not less than its own.
-    2. It holds one statement, in loops and guards, that reduces over it, or is the only one to
-       write an allocated buffer of numbers of which it runs over one whole dimension. No intrinsic
-       does it.
+    2. It holds one statement, in loops and guards, that reduces over it, stores to an output, or is
+       the only one to write an allocated buffer of numbers of which it runs over one whole
+       dimension. No intrinsic does it.
     """
     require_numbers(program, "pad")
     path = find_loop(program, loop, "pad")
@@ -49,13 +51,22 @@ def pad(program: Program, loop: str, extent: int) -> Program:
     if not isinstance(write, Store) and node.var in write.axes:
         value = _reduced(program, write, path, wide)
         return finish(program, replace_stmt(program.body, node, replace_stmt(wide, write, value)))
+    if isinstance(write, Store) and write.buffer in program.outputs:
+        body = guarded([inside], node.body)
+        return finish(program, replace_stmt(program.body, node, replace(wide, body=body)))
     buffer, dimension = _grown(program, write, node)
     shape = tuple(extent if d == dimension else size for d, size in enumerate(buffer.shape))
     if not is_safe(program, wide, loop_domain(path[:-1])):
-        value = select(inside, write.values[0], 0)
-        wide = replace_stmt(wide, write, rebuilt(write, values=(value,)))
+        wide = replace_stmt(wide, write, rebuilt(write, values=(_inside(inside, write.values[0]),)))
     body = replace_stmt(program.body, node, wide)
     return finish(program, map_buffers(body, {buffer: replace(buffer, shape=shape)}))
+
+
+def _inside(condition: Expr, value: Expr) -> Expr:
+    """The value, or 0 where the condition does not hold: one choice where the value is such."""
+    match value:
+        case Select(other, inner, Const(0)): return select(all_of(other, condition), inner, 0)
+        case _: return select(condition, value, 0)
 
 
 def _only_write(program: Program, node: For) -> Write:
@@ -78,7 +89,7 @@ def _grown(program: Program, write: Write, node: For) -> tuple[Buffer, int]:
     others = [w for w in writes(program.body) if buffer in w.buffers and w is not write]
     at = [d for d, index in enumerate(write.indices) if index == node.var]
     if (not allocated or others or len(write.buffers) > 1 or buffer.strides is not None
-            or is_record(buffer.dtype)
+            or buffer.swizzled or is_record(buffer.dtype)
             or len(at) != 1 or buffer.shape[at[0]] != node.extent):
         refuse("pad", f"{node.var.name} must run over one whole dimension of an allocated buffer "
                       f"of numbers that is written in one place, without gaps, or be reduced over",
@@ -107,7 +118,7 @@ def _is_zero(program: Program, value: Expr, domain: Domain) -> bool:
     match value:
         case Const(0):
             return True
-        case Cast(inner, _):
+        case Cast(inner, _) | Call("tf32", (inner,)):
             return _is_zero(program, inner, domain)
         case Binary("mul", a, b):
             zeros = [_is_zero(program, side, domain) for side in (a, b)]
@@ -133,5 +144,7 @@ def _reads_zero(program: Program, buffer: Buffer, indices: tuple[Expr, ...],
     match stores[0].value:
         case Select(condition, _, Const(0)) if len(own) == len(indices):
             return is_implied(negated(substitute(condition, own)), domain)
+        case Read(inner, places) if len(own) == len(indices):
+            return _reads_zero(program, inner, tuple(substitute(at, own) for at in places), domain)
         case _:
             return False

@@ -62,9 +62,10 @@ def bind(program: Program, loop: str, axis: str, reassociate: bool = False) -> P
     3. A loop of blocks is not inside a loop of threads or of the same axis. Neither is inside a
        parallel or vectorized loop. No loop of blocks is inside a loop of threads.
     4. A loop of threads inside one of the same axis writes nothing but ``shared`` buffers that are
-       allocated inside the outer one.
+       allocated inside the outer one, and what is allocated inside of itself.
     5. The values written to a ``shared`` buffer, and whether they are, do not depend on a loop of
-      threads that the buffer is allocated in: place it (`compute_at`) after the loop is bound.
+       threads that the buffer is allocated in, nor by way of other buffers: place it (`compute_at`)
+       after the loop is bound.
     6. ``local`` buffers that a loop of threads uses are allocated inside of it, ``shared`` ones
        that a loop of blocks uses inside of that.
     """
@@ -125,17 +126,34 @@ def _require_same_values(program: Program, alloc: Alloc, path: tuple[Stmt, ...],
     if not threads:
         return
     outermost = next(s for s in path if isinstance(s, For) and s.var in threads)
-    own = {s.buffer for s in walk_stmts(outermost)
-           if isinstance(s, Alloc) and s.buffer.scope != "shared"}
+    inner = _private(alloc.body)
+    own = _private(outermost) - inner
     inside = path[path.index(outermost):]
+    giving = _giving(alloc, inner)
     for write in writes(alloc.body):
-        if alloc.buffer not in write.buffers:
+        if not giving & set(write.buffers):
             continue
         for stmt in (*inside, *path_to(alloc.body, lambda s, write=write: s is write)):
             for fact in _depends(stmt, threads, own):
                 refuse(primitive, f"shared buffer {alloc.buffer.name}, allocated inside of "
                                   f"{outermost.var.name} ({outermost.kind}), must not "
                                   f"depend on {fact}", program, stmt)
+
+
+def _private(stmt: Stmt) -> set[Buffer]:
+    """What is allocated inside and not shared."""
+    return {s.buffer for s in walk_stmts(stmt)
+            if isinstance(s, Alloc) and s.buffer.scope != "shared"}
+
+
+def _giving(alloc: Alloc, inner: set[Buffer]) -> set[Buffer]:
+    """The buffer, and those of `inner` that its values come by."""
+    giving, known = {alloc.buffer}, set()
+    while giving != known:
+        known = set(giving)
+        giving |= {buffer for write in writes(alloc.body) if known & set(write.buffers)
+                   for buffer in _read_buffers(write) if buffer in inner}
+    return giving
 
 
 def _depends(stmt: Stmt, threads: frozenset[Var], own: set[Buffer]) -> Iterator[str]:
@@ -150,7 +168,7 @@ def _require_shared_writes(program: Program, loop: For, path: tuple[Stmt, ...], 
     if outer is None:
         return
     shared = {s.buffer for s in walk_stmts(outer)
-              if isinstance(s, Alloc) and s.buffer.scope == "shared"}
+              if isinstance(s, Alloc) and s.buffer.scope == "shared"} | _private(loop)
     for write in writes(loop):
         for buffer in write.buffers:
             if buffer not in shared:

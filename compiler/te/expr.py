@@ -48,7 +48,9 @@ class Buffer:
     `scope` says where it lives: ``global`` (DRAM or host memory) or an on-chip buffer of a target.
     `definition` is what `compute` or `scan` gave it (see `compiler.te.definition`), so that a
     reader leads back to what it reads; it takes no part in equality. `strides`, in elements, leave
-    gaps between rows; without them the elements lie densely in row-major order.
+    gaps between rows; without them the elements lie densely in row-major order. Where the buffer is
+    `swizzled`, chunks of rows change places (see `compiler.schedule.swizzle`), for back ends whose
+    memory has banks.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Buffer:
     scope: str = "global"
     definition: Any = field(default=None, compare=False, repr=False)
     strides: tuple[int, ...] | None = None
+    swizzled: bool = False
 
     def __post_init__(self):
         if not all(map(is_extent, self.shape)):
@@ -86,6 +89,15 @@ class Buffer:
     @property
     def size_bytes(self) -> Extent:
         return self.size * numpy_dtype(self.dtype).itemsize
+
+    @property
+    def swizzle(self) -> tuple[int, int, int]:
+        """Elements of a chunk of 16 bytes; rows that lie in different banks, 32 of 4 bytes, as they
+        are; chunks of a row that change places with each other, 8 at most.
+        """
+        width = numpy_dtype(self.dtype).itemsize
+        chunks = min(self.shape[-1] * width // 16, 8)
+        return 16 // width, 8 // chunks, chunks
 
 
 def _apart(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:

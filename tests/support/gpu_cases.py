@@ -7,14 +7,16 @@ from functools import cached_property, partial
 import numpy as np
 
 from compiler import te
-from compiler.cpu_gpu_backends.gpu.schedules import (MatmulTiles, argmax, convolution, depthwise,
-                                                     matmul, matmul_bytes, matmul_tensor_cores,
-                                                     reduce_rows, schedule_argmax, schedule_bytes,
+from compiler.cpu_gpu_backends.gpu.schedules import (LARGE, MatmulTiles, argmax, convolution,
+                                                     depthwise, matmul, matmul_bytes,
+                                                     matmul_tensor_cores, reduce_rows,
+                                                     schedule_argmax, schedule_bytes,
                                                      schedule_convolution, schedule_depthwise,
                                                      schedule_elementwise, schedule_matmul,
                                                      schedule_reduce_rows, schedule_softmax,
                                                      schedule_tensor_cores, schedule_transpose,
                                                      softmax, transpose)
+from compiler.cpu_gpu_backends.gpu.tensor_tiles import OFFERED
 from compiler.ir import Program
 from compiler.schedule import Schedule
 from compiler.te import numpy_dtype
@@ -102,6 +104,8 @@ def _matmul() -> Iterator[GpuCase]:
             for m, n, k in ((32, 32, 24), (64, 64, 32), (50, 45, 27), (33, 17, 24)):
                 schedule = partial(schedule_matmul, matmul(m, n, k, dtype), tiles=tiles)
                 yield GpuCase(_label("matmul", dtype, m, n, k, plan), schedule, _product)
+    large = partial(schedule_matmul, matmul(130, 140, 40, "float32"), tiles=LARGE)
+    yield GpuCase("matmul_float32_130_140_40_large", large, _product)
 
 
 def _product(x: Arrays) -> np.ndarray:
@@ -187,13 +191,30 @@ def _product_by_rows(x: Arrays) -> np.ndarray:
     return a.astype(total) @ b.astype(total).T
 
 
+SMALL, WIDE = OFFERED[-1], OFFERED[0]
+TENSOR_CORES = (
+    ("f16", (64, 64, 128), SMALL, ""), ("f16", (70, 50, 40), SMALL, "b"),
+    ("f16", (9, 130, 33), SMALL, "a"), ("f16", (33, 20, 24, 2), SMALL, "ab"),
+    ("bf16", (40, 72, 64), OFFERED[2], "b"), ("f16", (130, 140, 96), OFFERED[1], ""),
+    ("tf32", (64, 64, 48), SMALL, ""), ("tf32", (20, 36, 30), SMALL, "b"),
+    ("s8", (64, 64, 256), SMALL, ""), ("s8", (70, 50, 100), SMALL, "b"),
+    ("s8", (35, 17, 65, 3), SMALL, "a"), ("s8", (96, 260, 64), WIDE, ""))
+"""Kinds, shapes with a number of products last, tiles, operands with their depth first."""
+
+
 def _tensor_cores() -> Iterator[GpuCase]:
-    for kind, depth in (("f16", 64), ("bf16", 64), ("tf32", 32), ("s8", 128)):
-        for stages in (0, 1):
-            y = matmul_tensor_cores(32, 64, depth, kind)
-            yield GpuCase(_label("mma", kind, 32, 64, depth, stages),
-                          partial(schedule_tensor_cores, y, kind, stages=stages),
-                          _product_by_rows)
+    for kind, shape, tiles, turned in TENSOR_CORES:
+        y = matmul_tensor_cores(*shape[:3], kind, *shape[3:], transposed=turned)
+        yield GpuCase(_label("mma", kind, *shape, OFFERED.index(tiles)),
+                      partial(schedule_tensor_cores, y, tiles=tiles),
+                      partial(_product_of_tiles, turned))
+
+
+def _product_of_tiles(turned: str, x: Arrays) -> np.ndarray:
+    total = np.int32 if x["a"].dtype == np.int8 else np.float32
+    a, b = (x[name].astype(total) for name in "ab")
+    a, b = (y.swapaxes(-1, -2) if name in turned else y for name, y in (("a", a), ("b", b)))
+    return a @ b.swapaxes(-1, -2)
 
 
 CASES = (*_elementwise(), *_transpose(), *_matmul(), *_reductions(), *_softmax(),

@@ -38,12 +38,11 @@ def tile_attention(program: Program, vectors: Vectors) -> Schedule | None:
     assert isinstance(first, Update) and isinstance(last, Update)
     stages, out = [write.buffers[0].name for write in writes[:-1]], last.buffer.name
     extents = extents_of(program)
-    columns, terms = (extents[axis] for axis in (last.indices[-1], last.axes[0]))
     s = Schedule(program)
     s[out].cache_write("global", f"{out}_sum")
     *outer, rows, column = axes_of(s.program, out)
-    count = extents[Var(rows)]
-    size = tile_of_rows(count, columns, vectors)
+    count, terms = extents[Var(rows)], extents[last.axes[0]]
+    size = tile_of_rows(count, extents[Var(column)], vectors)
     near = _rows_near(count, terms * numpy_dtype(first.buffer.dtype).itemsize, size.pixels)
     block, row = s[out].split(rows, near)
     tiles = ResultTiles.cut(s, out, f"{out}_sum", size, [*outer, block], row, column)

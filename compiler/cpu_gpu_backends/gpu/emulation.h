@@ -1,7 +1,7 @@
 // Executes CUDA C++ on the host: what a kernel's text needs of CUDA, as plain C++.
 //
 // Threads of a block are fibers of one host thread; blocks run one after the other. A fiber runs
-// until it must wait for others (a barrier, a shuffle, an mma), then the next one runs, in the
+// until it must wait for others (a barrier, a shuffle, an ldmatrix, an mma), then the next one runs, in the
 // order of thread indices. So a run is deterministic, and much is found that a GPU would leave to
 // chance: a barrier that not all threads reach, data of an asynchronous copy that nobody waited
 // for (the copy is carried out when it is waited for, and overwrites with 0xCD when it is issued).
@@ -245,6 +245,15 @@ inline T __shfl_xor_sync(unsigned mask, T value, int bits) {
   return simt::exchange(mask, value, simt::lane() ^ unsigned(bits));
 }
 
+// Bytes of x and y, 0 to 3 and 4 to 7, as the nibbles of `selector` say, the lowest first.
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+  const std::uint64_t both = std::uint64_t(y) << 32 | x;
+  unsigned result = 0;
+  for (int i = 0; i < 4; ++i)
+    result |= unsigned(both >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;
+  return result;
+}
+
 inline int __dp4a(int a, int b, int c) {
   for (int i = 0; i < 32; i += 8) c += int(std::int8_t(a >> i)) * int(std::int8_t(b >> i));
   return c;
@@ -268,13 +277,22 @@ using std::min;
 
 // Asynchronous copies from global to shared memory.
 
-template <unsigned bytes>
+template <unsigned bytes, long long offset>
 inline void async_copy(void* shared, const void* global) {
   static_assert(bytes == 4 || bytes == 8 || bytes == 16);
-  if ((std::uintptr_t(shared) | std::uintptr_t(global)) % bytes)
+  const void* from = static_cast<const char*>(global) + offset;
+  if ((std::uintptr_t(shared) | std::uintptr_t(from)) % bytes)
     simt::fail("an asynchronous copy of %u bytes must be aligned to them", bytes);
   std::memset(shared, 0xCD, bytes);
-  simt::fibers[simt::current]->open.push_back({shared, global, bytes});
+  simt::fibers[simt::current]->open.push_back({shared, from, bytes});
+}
+template <unsigned bytes, long long offset>
+inline void async_copy(void* shared, const void* global, bool valid) {  // else zeros
+  alignas(16) static const char zeros[bytes]{};
+  if (valid)
+    async_copy<bytes, offset>(shared, global);
+  else
+    async_copy<bytes, 0>(shared, zeros);
 }
 inline void async_commit() {
   simt::Fiber& fiber = *simt::fibers[simt::current];
@@ -376,6 +394,29 @@ struct tf32 {  // what a tensor core reads of a float: the low 13 bits are ignor
 };
 
 }  // namespace simt
+
+// ldmatrix.x4 (PTX ISA, section "ldmatrix"): lane 8*m + r points to row r of tile m, 8 x 8 numbers
+// of 16 bits. A lane receives two neighbours of a row of each tile: row lane / 4, columns from
+// 2*(lane % 4) on; transposed, of a column: rows from 2*(lane % 4) on, column lane / 4.
+template <bool transposed>
+inline void ldmatrix_x4(unsigned* d, const void* row) {
+  simt::Warp& all = simt::warp();
+  if (all.meeting.size != simt::WARP)
+    simt::fail("ldmatrix must be run by a whole warp, not by %u threads", all.meeting.size);
+  if (std::uintptr_t(row) % 16) simt::fail("ldmatrix must read rows that are aligned to 16 bytes");
+  all.values[simt::lane()] = std::uintptr_t(row);
+  simt::meet(all.meeting, -3);
+  const unsigned line = simt::lane() / 4, two = simt::lane() % 4 * 2;
+  for (unsigned m = 0; m < 4; ++m) {
+    std::uint32_t halves[2];
+    for (unsigned i = 0; i < 2; ++i) {
+      const unsigned r = transposed ? two + i : line, c = transposed ? line : two + i;
+      halves[i] = reinterpret_cast<const std::uint16_t*>(all.values[8 * m + r])[c];
+    }
+    d[m] = halves[0] | halves[1] << 16;
+  }
+  simt::meet(all.meeting, -3);
+}
 
 inline void mma_m16n8k16_f16(float* d, const unsigned* a, const unsigned* b) {
   simt::mma<half>(d, a, b);

@@ -1,8 +1,8 @@
 """The schedule of a group of operators on a GPU: which loops are blocks and which threads.
 
-Products are computed in tiles (`tiles.py`). In other groups, stages that only map are computed
-where they are read. Functions of rows take a block for each row, whose threads reduce together, and
-so do long sums of which there are few::
+Products are computed in tiles, by tensor cores (`tensor_tiles.py`) or by threads (`tiles.py`). In
+other groups, stages that only map are computed where they are read. Functions of rows take a block
+for each row, whose threads reduce together, and so do long sums of which there are few::
 
     for i (blockIdx.x):                             one row of the result
       alloc shared top[1], e[n], total[1]
@@ -24,14 +24,16 @@ other, a thread has a vector of at most 16 bytes, if that leaves threads enough.
 computed so is a kernel for each stage.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from math import prod
 
 from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, readers,
                                                   stages, write_of, writes_in)
-from compiler.cpu_gpu_backends.gpu.tiles import (SHARED, GpuTiles, product_of, shared_bytes,
-                                                 tile_product)
+from compiler.cpu_gpu_backends.gpu.tensor_tiles import (OFFERED, TensorTiles, result_of,
+                                                        tensor_product_of, tile_tensors)
+from compiler.cpu_gpu_backends.gpu.tiles import (LEAST, SHARED, GpuTiles, product_of,
+                                                 shared_bytes, tile_product)
 from compiler.cpu_gpu_backends.simt.vectors import vectors
 from compiler.ir import Program, Store, Update, Write, reads
 from compiler.schedule import Schedule, ScheduleError
@@ -43,15 +45,20 @@ THREADS = 128               # of a block
 TERMS = 8, 4, 2             # of a product that are in shared memory at once
 VECTOR_BYTES = 16           # that a thread loads or stores at once
 BUSY = 1 << 14              # threads that vectors leave at least
+MULTIPROCESSORS = 108       # of an A100; an H100 has 132
+COPIED = 32                 # products that tensor cores make while an operand is copied
 FEW = 4096                  # results that are too few for a thread each,
 LONG = 64                   # where each has so many terms
 
 
-def own_schedule(program: Program) -> Schedule:
-    """The schedule that we choose where nobody gives one."""
+def own_schedule(program: Program, kinds: Collection[str] = ()) -> Schedule:
+    """The schedule that we choose where nobody gives one. `kinds` are those of `MMA` that tensor
+    cores may compute: sums of floats change their order.
+    """
     s = Schedule(program)
     tiles = (partial(_by_tiles, terms=terms) for terms in TERMS)
-    return _first(s, *tiles, _by_rows, _by_elements, _by_stages)
+    return _first(s, partial(_by_tensor_cores, kinds=kinds), *tiles, _by_rows, _by_elements,
+                  _by_stages)
 
 
 def _first(s: Schedule, *ways: Callable[[Schedule], bool]) -> Schedule:
@@ -70,6 +77,27 @@ def _first(s: Schedule, *ways: Callable[[Schedule], bool]) -> Schedule:
 
 
 # Products
+
+
+def _by_tensor_cores(s: Schedule, kinds: Collection[str]) -> bool:
+    """Tensor cores, if the program is a product of one of the kinds."""
+    product = tensor_product_of(s.program)
+    if product is None or product.kind not in kinds or _is_few(s.program, [product.sum]):
+        return False
+    rows, columns, count = result_of(product)
+    if min(rows, columns) < LEAST:
+        return False
+    tile_tensors(s, product, min(OFFERED, key=lambda tiles: _cost(tiles, rows, columns, count)))
+    return True
+
+
+def _cost(tiles: TensorTiles, rows: int, columns: int, count: int) -> int:
+    """What a multiprocessor does one after the other: the tiles of `count` products of so many rows
+    and columns, each its products and its operands on their way.
+    """
+    blocks = -(-rows // tiles.rows) * -(-columns // tiles.columns) * count
+    return -(-blocks // MULTIPROCESSORS) * (tiles.rows * tiles.columns
+                                            + COPIED * (tiles.rows + tiles.columns))
 
 
 def _by_tiles(s: Schedule, terms: int) -> bool:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from compiler.ir import Alloc, For, Program, Store, Write, loops, path_to, reads, walk_stmts
-from compiler.schedule import Schedule
+from compiler.schedule import Schedule, pad
 
-__all__ = ["extent_of", "fused", "loops_around", "maps", "readers", "stages", "write_of",
-           "writes_in"]
+__all__ = ["extent_of", "fused", "loops_around", "maps", "padded", "readers", "stages",
+           "write_of", "writes_in"]
 
 
 def writes_in(program: Program) -> list[Write]:
@@ -40,6 +40,13 @@ def readers(program: Program, stage: Alloc) -> list[Write]:
 
 def extent_of(s: Schedule, loop: str) -> int:
     return next(one.extent for one in loops(s.program.body) if one.var.name == loop)
+
+
+def padded(s: Schedule, loop: str, multiple: int) -> None:
+    """Lets a loop run to a multiple, as `pad` does."""
+    extent = extent_of(s, loop)
+    if extent % multiple:
+        s.apply(pad, loop, extent + -extent % multiple)
 
 
 def fused(s: Schedule, stage: str, names: Sequence[str], name: str = "") -> str:

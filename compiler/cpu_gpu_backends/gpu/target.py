@@ -7,7 +7,9 @@ from math import prod
 
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, GpuStep
+from compiler.cpu_gpu_backends.gpu.tensor_tiles import in_precision
 from compiler.cpu_gpu_backends.groups import Recipe, recipe_of, unscheduled
+from compiler.cpu_gpu_backends.intrinsics.gpu import TENSOR_CORES, dp4a
 from compiler.cpu_gpu_backends.memory import shown
 from compiler.cpu_gpu_backends.simt.code import Code
 from compiler.cpu_gpu_backends.simt.dialects import DIALECT
@@ -37,16 +39,33 @@ class GpuTarget:
     are one text.
 
     Without `fusion` every operator is a group of its own. Schedules of groups come from `plans`.
+    Kernels in CUDA multiply int8 by tensor cores, which is exact. With `precision` ``tf32`` those
+    of float32 are too, their factors rounded to 10 bits of mantissa and summed in float32, in
+    another order.
     """
 
     name: str
     dialect: str
     fusion: bool = True
     plans: Plans = OWN
+    precision: str | None = None
+
+    def __post_init__(self):
+        if self.precision not in (None, "tf32"):
+            raise ValueError(f"Precision must be tf32 or None, not {self.precision!r}")
+        if self.precision and self.dialect != "cuda":
+            raise ValueError(f"Precision {self.precision} must be computed by cuda, not by "
+                             f"{self.dialect}")
 
     @property
     def fingerprint(self) -> str:
-        return digest([self.dialect])
+        return digest([self.dialect, *([self.precision] if self.precision else [])])
+
+    @property
+    def _kinds(self) -> tuple[str, ...]:
+        """The kinds of products that tensor cores compute."""
+        exact = ("s8",) if self.dialect == "cuda" else ()
+        return (*exact, self.precision) if self.precision else exact
 
     def refusal(self, graph: Graph, node: Node) -> str | None:
         """None when kernels can compute the node, else the reason why not."""
@@ -83,7 +102,7 @@ class GpuTarget:
         return fuse(graph) if self.fusion else separate(graph)
 
     def _codes(self, recipes: list[Recipe]) -> dict[Recipe, Code]:
-        programs = [replace(_program(recipe, self._plan(recipe)),
+        programs = [replace(_program(recipe, self._plan(recipe), self._kinds, self.precision),
                             name=f"k{number}_{recipe.name[:LONGEST].rstrip('_')}")
                     for number, recipe in enumerate(recipes)]
         try:
@@ -96,7 +115,8 @@ class GpuTarget:
         if self.plans is OWN:
             return None
         task = Task(self.fingerprint, digest(["group of a GPU", repr(recipe)]), str(recipe))
-        return self.plans.find(task, lambda: own_schedule(unscheduled(recipe)).text())
+        return self.plans.find(task, lambda: own_schedule(
+            _algorithm(recipe, self.precision), self._kinds).text())
 
 
 def _without_offset(graph: Graph, group: Group) -> Group:
@@ -108,13 +128,20 @@ def _without_offset(graph: Graph, group: Group) -> Group:
     return group
 
 
-@lru_cache(KERNELS)
-def _program(recipe: Recipe, plan: str | None) -> Program:
-    """The scheduled program of a group. Raises PlanRefused."""
+def _algorithm(recipe: Recipe, precision: str | None) -> Program:
+    """The program of a group that is scheduled."""
     program = unscheduled(recipe)
+    return in_precision(program, precision) if precision else program
+
+
+@lru_cache(KERNELS)
+def _program(recipe: Recipe, plan: str | None, kinds: tuple[str, ...],
+             precision: str | None) -> Program:
+    """The scheduled program of a group. Raises PlanRefused."""
+    program = _algorithm(recipe, precision)
     if plan is None:
-        return own_schedule(program).program
+        return own_schedule(program, kinds).program
     try:
-        return Schedule.replay(program, plan).program
+        return Schedule.replay(program, plan, (*TENSOR_CORES, dp4a())).program
     except ValueError as error:
         raise PlanRefused(f"Plan of {recipe.name}: {error}") from None

@@ -25,7 +25,7 @@ from compiler.ir import Program, Store, Update, Write, free_variables, reads
 from compiler.schedule import Schedule, ScheduleError
 from compiler.te import Const, Read, Var
 
-__all__ = ["SHARED", "TiledProduct", "GpuTiles", "product_of", "tile_product"]
+__all__ = ["LEAST", "SHARED", "TiledProduct", "GpuTiles", "product_of", "tile_product"]
 
 SHARED = 48 << 10           # bytes that the blocks of every GPU have
 LEAST = 8                   # rows, and columns, that are worth a tile

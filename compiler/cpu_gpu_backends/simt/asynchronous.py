@@ -15,24 +15,34 @@ A barrier between the wait and the work is placed as everywhere.
 
 from dataclasses import dataclass, replace
 
-from compiler.ir import For, Seq, Stmt, Store, rewrite_stmts, walk_stmts
-from compiler.te import Read, numpy_dtype
+from compiler.ir import (For, If, Seq, Stmt, Store, rewrite_stmts, simplify_stmt, substitute_stmt,
+                         walk_stmts)
+from compiler.te import INDEX, Buffer, Const, Read, Select, numpy_dtype
 
 from .kernels import SHARED
 from .vectors import vectors
 
 __all__ = ["AsyncCommit", "AsyncCopy", "AsyncWait", "marked", "possible",
-           "with_groups"]
+           "with_groups", "written_out"]
 
 NOTE = "async_copy"
 COPIED_BYTES = (4, 8, 16)       # at a time
+WRITTEN_OUT = 16                # copies
 
 
 @dataclass(frozen=True, slots=True)
 class AsyncCopy(Store):
-    """A copy to shared memory that lands when its group is waited for, `ahead` iterations on."""
+    """A copy to shared memory that lands when its group is waited for, `ahead` iterations on. Its
+    value is what is read, or selects between that and zero.
+    """
 
     ahead: int = 1
+
+    @property
+    def source(self) -> Read:
+        value = self.value.a if isinstance(self.value, Select) else self.value
+        assert isinstance(value, Read)
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +60,13 @@ class AsyncWait(Stmt):
 def marked(stmt: Stmt) -> Stmt:
     """Turns noted copies from global to shared memory into `AsyncCopy`."""
     def copy(node: Stmt, ahead: int) -> Stmt | None:
-        if isinstance(node, Store) and isinstance(node.value, Read) and (
-                node.buffer.scope, node.value.buffer.scope) == (SHARED, "global"):
-            return AsyncCopy(node.buffer, node.indices, node.value, ahead)
-        return None
+        if not isinstance(node, Store) or node.buffer.scope != SHARED:
+            return None
+        match node.value:
+            case Read(Buffer(scope="global")) | Select(_, Read(Buffer(scope="global")), Const(0)):
+                return AsyncCopy(node.buffer, node.indices, node.value, ahead)
+            case _:
+                return None
 
     def rule(node: Stmt) -> Stmt | None:
         ahead = dict(node.annotations).get(NOTE) if isinstance(node, For) else None
@@ -63,16 +76,47 @@ def marked(stmt: Stmt) -> Stmt:
 
 
 def possible(stmt: Stmt) -> Stmt:
-    """The statement as it is where every `AsyncCopy` has a size that there is an instruction for;
-    else with plain copies in their place.
+    """The statement with plain copies in place of each `AsyncCopy` of a size that there is no
+    instruction for.
     """
     whole = {id(vector.store): vector.bytes for vector in vectors(stmt)}
-    sizes = [whole.get(id(s), numpy_dtype(s.buffer.dtype).itemsize)
-             for s in walk_stmts(stmt) if isinstance(s, AsyncCopy)]
-    if all(size in COPIED_BYTES for size in sizes):
-        return stmt
-    return rewrite_stmts(stmt, lambda s: Store(s.buffer, s.indices, s.value)
-                         if isinstance(s, AsyncCopy) else None)
+    plain = {id(s) for s in walk_stmts(stmt) if isinstance(s, AsyncCopy) and whole.get(
+        id(s), numpy_dtype(s.buffer.dtype).itemsize) not in COPIED_BYTES}
+
+    def rule(node: Stmt) -> Stmt | None:
+        if isinstance(node, AsyncCopy) and id(node) in plain:
+            return Store(node.buffer, node.indices, node.value)
+        return None
+
+    return rewrite_stmts(stmt, rule)
+
+
+def written_out(stmt: Stmt) -> Stmt:
+    """The statement with the iterations of loops around few copies one after the other: these have
+    one address then, and different offsets.
+    """
+    return rewrite_stmts(stmt, _written_out)
+
+
+def _written_out(stmt: Stmt) -> Stmt | None:
+    if not isinstance(stmt, For) or stmt.kind == "vectorize" or not isinstance(
+            stmt.extent, int) or not _is_copies(stmt.body):
+        return None
+    copies = [child for child in walk_stmts(stmt.body) if isinstance(child, AsyncCopy)]
+    if stmt.extent * len(copies) > WRITTEN_OUT:
+        return None
+    turns = (simplify_stmt(substitute_stmt(stmt.body, {stmt.var: Const(turn, INDEX)}))
+             for turn in range(stmt.extent))
+    return Seq(tuple(child for turn in turns
+                     for child in (turn.stmts if isinstance(turn, Seq) else (turn,))))
+
+
+def _is_copies(stmt: Stmt) -> bool:
+    match stmt:
+        case AsyncCopy(): return True
+        case For(kind="vectorize") | If(): return _is_copies(stmt.body)
+        case Seq(stmts): return all(map(_is_copies, stmts))
+        case _: return False
 
 
 def with_groups(stmt: Stmt) -> Stmt:

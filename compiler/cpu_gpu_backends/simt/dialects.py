@@ -30,6 +30,7 @@ class Dialect:
     vector : type of so many elements; takes the element type.
     lane : an element of such a vector; takes its name, its type and the element's number.
     load, store : a vector, from or to the address of its first element in a space.
+    zero : a vector of zeros; takes its type.
     truth : false and true.
     begin : what a text begins with.
     """
@@ -50,6 +51,7 @@ class Dialect:
     lane: Callable[[str, str, int], str]
     load: Callable[[str, str, str], str]
     store: Callable[[str, str, str, str], str]
+    zero: Callable[[str], str]
     infinity: str
     nan: str
     truth: tuple[str, str]
@@ -101,6 +103,7 @@ CUDA = Dialect(
     load=lambda kind, address, space: f"*reinterpret_cast<const {kind}*>({address})",
     store=lambda kind, address, space, value: (
         f"*reinterpret_cast<{kind}*>({address}) = {value};"),
+    zero=lambda kind: f"{kind}{{}}",
     infinity="__int_as_float(0x7f800000)",
     nan="__int_as_float(0x7fc00000)",
     truth=("false", "true"),
@@ -134,6 +137,7 @@ OPENCL = Dialect(
     lane=lambda name, _, lane: f"{name}.s{lane:x}",
     load=lambda kind, address, space: f"*({space}const {kind}*)({address})",
     store=lambda kind, address, space, value: f"*({space}{kind}*)({address}) = {value};",
+    zero=lambda kind: f"({kind})(0)",
     infinity="INFINITY",
     nan="NAN",
     truth=("0", "1"),
@@ -183,6 +187,7 @@ METAL = Dialect(
     load=lambda kind, address, space: f"*({space or 'thread '}const {kind}*)({address})",
     store=lambda kind, address, space, value: (
         f"*({space or 'thread '}{kind}*)({address}) = {value};"),
+    zero=lambda kind: f"{kind}{{}}",
     infinity="INFINITY",
     nan="NAN",
     truth=("false", "true"),
@@ -257,13 +262,25 @@ def _division(kind: str, suffix: str) -> tuple[Helper, Helper]:
 
 
 _ASYNC_COPY = """\
-template <unsigned bytes>
+template <unsigned bytes, long long offset>
 %fn%void async_copy(void* shared, const void* global) {
   const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
   if (bytes == 16)
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(global));
+    asm volatile("cp.async.cg.shared.global [%0], [%1 + %2], 16;"
+                 :: "r"(to), "l"(global), "n"(offset));
   else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" :: "r"(to), "l"(global), "n"(bytes));
+    asm volatile("cp.async.ca.shared.global [%0], [%1 + %2], %3;"
+                 :: "r"(to), "l"(global), "n"(offset), "n"(bytes));
+}
+template <unsigned bytes, long long offset>  // of zeros where it is not valid
+%fn%void async_copy(void* shared, const void* global, bool valid) {
+  const unsigned to = (unsigned)__cvta_generic_to_shared(shared), size = valid ? bytes : 0;
+  if (bytes == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1 + %2], 16, %3;"
+                 :: "r"(to), "l"(global), "n"(offset), "r"(size));
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1 + %2], %3, %4;"
+                 :: "r"(to), "l"(global), "n"(offset), "n"(bytes), "r"(size));
 }
 %fn%void async_commit() { asm volatile("cp.async.commit_group;"); }
 template <unsigned pending>
@@ -329,24 +346,52 @@ def _mma(name: str, operands: str, letter: str, kind: str) -> Helper:
 """, emulated=True)
 
 
-_MMA_TILE = """\
-template <class T>
-%fn%unsigned mma_word(const T* first) {
-  return *reinterpret_cast<const unsigned*>(first);
+_LDMATRIX = """\
+template <bool transposed>
+%fn%void ldmatrix_x4(unsigned* d, const void* row) {
+  const unsigned from = (unsigned)__cvta_generic_to_shared(row);
+  if (transposed)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3]) : "r"(from));
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3]) : "r"(from));
 }
-%fn%unsigned mma_word(const float* first) {
-  return __float_as_uint(to_tf32(*first));
-}
+"""
 
-// d += a * b of a warp: 16 rows of a and 8 of b, `pitch` elements apart, in shared memory.
-template <auto mma, int a_pitch, int b_pitch, class Sum, class T>
-%fn%void mma_tile(Sum* d, const T* a, const T* b) {
-  const int n = 4 / sizeof(T), g = threadIdx.x / 4, t = threadIdx.x % 4;
-  unsigned fa[4], fb[2];
-  for (int r = 0; r < 4; ++r)
-    fa[r] = mma_word(&a[(g + r % 2 * 8) * a_pitch + (t + r / 2 * 4) * n]);
-  for (int r = 0; r < 2; ++r) fb[r] = mma_word(&b[g * b_pitch + (t + r * 4) * n]);
-  mma(d, fa, fb);
+_LOAD_FRAGMENT = """\
+// Four 8 x 8 tiles of words' halves, from a row and a chunk of 16 bytes on. Eight lanes point to
+// the rows of each: tiles 0 and 1 lie below each other, or where `across` beside each other. Chunks
+// of `chunks` change places every `rows` rows; rows are `pitch` bytes apart.
+template <bool transposed, bool across, int pitch, int rows, int chunks>
+%fn%void load_fragment(unsigned* d, const void* first, int row, int chunk) {
+  const int lane = threadIdx.x, half = across ? lane / 16 : lane / 8 % 2;
+  row += lane % 8 + half * 8;
+  chunk += across ? lane / 8 % 2 : lane / 16;
+  const int turned = chunk ^ row / rows % chunks;
+  ldmatrix_x4<transposed>(d, reinterpret_cast<const char*>(first) + row * pitch + turned * 16);
+}
+"""
+
+_TURN_BYTES = """\
+// A square of 4 x 4 bytes, rows to columns, to a row and a column of shared memory.
+template <int pitch, int rows, int chunks>
+%fn%void turn_bytes(signed char* first, int row, int column, const signed char* from) {
+  const unsigned* w = reinterpret_cast<const unsigned*>(from);
+  const unsigned even[2] = {__byte_perm(w[0], w[1], 0x5140), __byte_perm(w[2], w[3], 0x5140)};
+  const unsigned odd[2] = {__byte_perm(w[0], w[1], 0x7362), __byte_perm(w[2], w[3], 0x7362)};
+  for (int i = 0; i < 4; ++i) {
+    const unsigned* two = i < 2 ? even : odd;
+    const int turned = column / 16 ^ (row + i) / rows % chunks;
+    *reinterpret_cast<unsigned*>(first + (row + i) * pitch + turned * 16 + column % 16) =
+        __byte_perm(two[0], two[1], i % 2 ? 0x7632 : 0x5410);
+  }
+}
+"""
+
+_ROUND_FRAGMENT = """\
+%fn%void round_fragment(unsigned* d) {
+  for (int i = 0; i < 4; ++i) d[i] = __float_as_uint(to_tf32(__int_as_float(d[i])));
 }
 """
 
@@ -357,13 +402,6 @@ template <class Sum>
 }
 """
 
-_MMA_STORE = """\
-template <int pitch, class Sum>
-%fn%void mma_store(Sum* to, const Sum* d) {
-  const int g = threadIdx.x / 4, t = threadIdx.x % 4;
-  for (int i = 0; i < 4; ++i) to[(g + i / 2 * 8) * pitch + 2 * t + i % 2] = d[i];
-}
-"""
 
 def _lanes(aligned: str) -> str:
     return f"""\
@@ -401,9 +439,11 @@ HELPERS = {helper.name: helper for helper in (
     _mma("mma_m16n8k16_bf16", "m16n8k16.row.col.f32.bf16.bf16.f32", "f", "float"),
     _mma("mma_m16n8k8_tf32", "m16n8k8.row.col.f32.tf32.tf32.f32", "f", "float"),
     _mma("mma_m16n8k32_s8", "m16n8k32.row.col.s32.s8.s8.s32", "r", "int"),
-    Helper("mma_tile", _MMA_TILE, ("to_tf32",)),
+    Helper("ldmatrix_x4", _LDMATRIX, emulated=True),
+    Helper("load_fragment", _LOAD_FRAGMENT, ("ldmatrix_x4",)),
+    Helper("turn_bytes", _TURN_BYTES),
+    Helper("round_fragment", _ROUND_FRAGMENT, ("to_tf32",)),
     Helper("mma_fill", _MMA_FILL),
-    Helper("mma_store", _MMA_STORE),
     *_wrapping("add", "+"), *_wrapping("sub", "-"), *_wrapping("mul", "*"),
     _extremum("max", ">", "float", ""), _extremum("min", "<", "float", ""),
     _extremum("max", ">", "double", "64"), _extremum("min", "<", "double", "64"),

@@ -5,7 +5,7 @@ not fit is computed in 64 bits. Arithmetic of integers wraps: where the types of
 say that the result fits, it is computed unsigned by a helper.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from compiler.te import (COMPARISONS, INDEX, Binary, Buffer, Call, Cast, Const, 
                          Select, Var, as_expr, is_float, is_integer, is_signed, numpy_dtype, walk)
 
 from .dialects import HELPERS, Dialect
-from .kernels import FRAGMENT, TILE, WARP, Shuffle
+from .kernels import FRAGMENT, FRAGMENTS, WARP, Shuffle, tile_of
 
 __all__ = ["Expressions", "sides"]
 
@@ -59,12 +59,18 @@ class Expressions:
                 return f"__shfl_xor_sync(0xffffffff, {self.value(value)}, {lane_xor})", _ATOM
             case Cast(value, dtype): return self._cast(value, dtype)
             case Select(condition, a, b):
-                return (f"{self.value(condition, _TEST)} ? {self.value(a, _TERNARY)} : "
-                        f"{self.value(b, _TERNARY)}"), _TERNARY
+                return (f"{self.value(condition, _TEST)} ? {self._side(a)} : {self._side(b)}",
+                        _TERNARY)
             case Call("tf32", args): return self.call("to_tf32", self.value(args[0])), _ATOM
             case Call(function, args): return self._call(function, *args), _ATOM
             case Binary(): return self._binary(expr)
             case _: raise TypeError(f"Expression must be of a known kind, not {expr!r}")
+
+    def _side(self, expr: Expr) -> str:
+        """One side of a choice: both have one type, which constants of 16 bits do not have."""
+        text = self.value(expr, _TERNARY)
+        narrow = isinstance(expr, Const) and expr.dtype in ("float16", "bfloat16")
+        return f"({self.dialect.types[expr.dtype]}){text}" if narrow else text
 
     def _constant(self, const: Const) -> tuple[str, int]:
         value, dtype = const.value, const.dtype
@@ -92,11 +98,40 @@ class Expressions:
         """An element as an lvalue: of a pointer, or of an array with its dimensions."""
         name = self.names.get(buffer.name, buffer.name)
         if buffer.scope == "global":
-            return f"{name}[{self.value(self._flat(buffer, indices))}]"
-        return name + "".join(f"[{self.value(index)}]" for index, extent
-                              in zip(indices, sides(buffer)) if extent > 1)
+            return f"{name}[{self.value(self.flat(buffer, indices))}]"
+        if buffer.scope == FRAGMENT:
+            return self.tile(buffer, self._held(buffer, indices))
+        places = [self.value(index) for index in indices]
+        if buffer.swizzled:
+            places[-1] = self._swizzled(buffer, indices)
+        return name + "".join(f"[{place}]" for place, extent in zip(places, sides(buffer))
+                              if extent > 1)
 
-    def _flat(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+    def tile(self, buffer: Buffer, places: Sequence[Expr]) -> str:
+        """A thread's elements of a tile of a fragment, by the tile's number in each dimension."""
+        name = self.names.get(buffer.name, buffer.name)
+        return name + "".join(f"[{self.value(place)}]" for place, extent
+                              in zip(places, sides(buffer)) if extent > 1)
+
+    def _held(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Tile and number of an element of a fragment among those that a thread has of it."""
+        (rows, columns), (*outer, i, j) = tile_of(buffer), indices
+        number = i % rows // 8 * 2 + j % columns % 2
+        return (*outer, *(self._normal(index) for index in (i // rows, j // columns, number)))
+
+    def _swizzled(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
+        """Where an element of a swizzled buffer lies in its row."""
+        (chunk, rows, chunks), (row, column) = buffer.swizzle, indices[-2:]
+        place, turn, rest = (self._normal(index) for index in (
+            column // chunk, row // rows % chunks, column % chunk))
+        text = f"({self.value(place, 8)} ^ {self.value(turn, 8)}) * {chunk}"
+        return text if rest == Const(0, INDEX) else f"{text} + {self.value(rest, 12)}"
+
+    def _normal(self, index: Expr) -> Expr:
+        return normalize(index, {var: extent for var, extent in self.ranges.items()
+                                 if isinstance(extent, int)})
+
+    def flat(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
         place: Expr = Const(0, INDEX)
         for index, pitch, extent in zip(indices, buffer.pitches, buffer.shape):
             if extent == 1 and index == Const(0, INDEX):
@@ -270,9 +305,12 @@ class Expressions:
 
 def sides(buffer: Buffer) -> tuple[int, ...]:
     """Dimensions of an array in a kernel, gaps between rows included."""
-    if buffer.scope == FRAGMENT:            # tiles, and the elements that a thread has of one
-        *outer, rows, columns = buffer.shape
-        return (*outer, rows // TILE[0], columns // TILE[1], TILE[0] * TILE[1] // WARP)
+    if buffer.scope in FRAGMENTS:           # tiles, and what a thread has of one
+        (*outer, rows, columns), tile = buffer.shape, tile_of(buffer)
+        count, tiles = tile[0] * tile[1] // WARP, (rows // tile[0], columns // tile[1])
+        if buffer.scope == FRAGMENT:
+            return (*outer, *tiles, count)
+        return (*outer, *tiles[::-1], count * numpy_dtype(buffer.dtype).itemsize // 4)
     pitches = (buffer.shape[0] * buffer.pitches[0], *buffer.pitches) if buffer.shape else (1,)
     if pitches[-1] != 1 or any(a % b for a, b in zip(pitches, pitches[1:])):
         raise ValueError(f"Strides of {buffer.name} must divide each other, not {buffer.strides}")

@@ -12,13 +12,13 @@ from typing import NoReturn
 from compiler.errors import Error
 from compiler.ir import (Alloc, Program, Stmt, Tensorized, Write, bindings, concrete, extent_value,
                          loops, program_text, specialize, walk_stmts, writes)
-from compiler.te import Buffer, Expr, Extent, Read, Symbol, Var
+from compiler.te import Buffer, Expr, Extent, Read, Symbol, Var, numpy_dtype
 
 from .code import Extent3, Grid
 
-__all__ = ["AXES", "BLOCKS", "FRAGMENT", "LOCAL", "OWN", "SHARED", "THREADS", "TILE", "WARP",
-           "SimtKernel", "SimtProgram", "Shuffle", "SimtError", "fresh", "is_of_warps", "names_in",
-           "refuse", "writes_own"]
+__all__ = ["AXES", "BLOCKS", "FRAGMENT", "FRAGMENTS", "LOCAL", "OWN", "SHARED", "THREADS", "TILES",
+           "WARP", "WORDS", "SimtKernel", "SimtProgram", "Shuffle", "SimtError", "fresh",
+           "is_of_warps", "names_in", "refuse", "tile_of", "writes_own"]
 
 THREADS = (Var("tx"), Var("ty"), Var("tz"))
 BLOCKS = (Var("bx"), Var("by"), Var("bz"))
@@ -28,10 +28,13 @@ AXES = {f"{name}Idx.{axis}": var for name, variables in (("block", BLOCKS), ("th
 
 SHARED = "shared"           # of a block
 LOCAL = "local"             # of a thread
-FRAGMENT = "fragment"       # of a warp, spread over its threads: of intrinsics alone
-OWN = (LOCAL, FRAGMENT)     # of no concern to other threads, or other warps
 WARP = 32
-TILE = (16, 8)              # of a fragment
+FRAGMENT = "fragment"       # sums of a warp, spread over its threads
+WORDS = ("fragment_a", "fragment_b")    # operands of a warp, in words of 32 bits: of intrinsics
+FRAGMENTS = (FRAGMENT, *WORDS)
+OWN = (LOCAL, *FRAGMENTS)   # of no concern to other threads, or other warps
+TILES = {FRAGMENT: (16, 8), "fragment_a": (16, 32), "fragment_b": (8, 32)}
+"""Rows and columns of a fragment's tile; those of operands have so many bytes of a row."""
 
 
 class SimtError(Error, ValueError):
@@ -56,6 +59,12 @@ def fresh(name: str, taken: set[str]) -> str:
     while name in taken:
         name += "_"
     return name
+
+
+def tile_of(buffer: Buffer) -> tuple[int, int]:
+    """Rows and columns, in elements, of a tile of the fragment."""
+    rows, columns = TILES[buffer.scope]
+    return rows, columns // numpy_dtype(buffer.dtype).itemsize if buffer.scope in WORDS else columns
 
 
 def is_of_warps(stmt: Stmt) -> bool:

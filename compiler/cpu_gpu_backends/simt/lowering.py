@@ -12,18 +12,20 @@ from dataclasses import replace
 
 from compiler import te
 from compiler.ir import (BLOCK_KINDS, THREAD_KINDS, Alloc, Combine, For, If, Program, Seq, Stmt,
-                         Store, Tensorized, Update, expressions, extent_text, map_buffers, path_to,
-                         replace_axes, rewrite_stmts, shape_text, simplify_stmt, stmt_children,
-                         substitute_stmt, walk_stmts, writes)
+                         Store, Tensorized, Update, accesses, expr_text, expressions, extent_text,
+                         is_implied, map_buffers, path_to, replace_axes, rewrite_stmts, shape_text,
+                         simplify_stmt, substitute_stmt, walk_stmts, writes)
 from compiler.te import INDEX, Buffer, Const, Expr, Extent, Read, Var
 
-from .asynchronous import marked, possible, with_groups
+from .asynchronous import marked, possible, with_groups, written_out
 from .barriers import place_barriers
 from .code import Extent3, Grid
-from .kernels import (AXES, BLOCKS, FRAGMENT, LOCAL, OWN, SHARED, THREADS, WARP, SimtKernel,
-                      SimtProgram, fresh, is_of_warps, names_in, refuse, writes_own)
+from .kernels import (AXES, BLOCKS, FRAGMENTS, LOCAL, OWN, SHARED, THREADS, WARP, WORDS,
+                      SimtKernel, SimtProgram, fresh, is_of_warps, names_in, refuse, tile_of,
+                      writes_own)
 from .own import require_own
 from .reductions import begin_outside, reduce_across_threads
+from .vectors import even
 
 __all__ = ["lower"]
 
@@ -50,7 +52,7 @@ def lower(program: Program, shuffles: bool = False, asynchronous: bool = False,
         if kernels:
             name = f"{program.name}_{len(kernels)}"
         kernels.append(_kernel(program, stmt if intrinsics else _plain(stmt), name, shuffles,
-                               asynchronous))
+                               asynchronous, intrinsics))
     return SimtProgram(program, tuple(kernels), tuple(temporaries))
 
 
@@ -67,11 +69,11 @@ def _parts(stmt: Stmt, temporaries: list[Buffer]) -> Iterator[Stmt]:
             yield stmt
 
 
-def _kernel(program: Program, stmt: Stmt, name: str, shuffles: bool,
-            asynchronous: bool) -> SimtKernel:
+def _kernel(program: Program, stmt: Stmt, name: str, shuffles: bool, asynchronous: bool,
+            intrinsics: bool) -> SimtKernel:
     """The steps, in order."""
     threads = _threads(program, stmt)
-    _require_fit(program, stmt, threads)
+    _require_fit(program, stmt, threads, intrinsics)
     x, y, z = (_extent(program, stmt, kind) for kind in BLOCK_KINDS)
     grid = x, y, z
     require_own(program, stmt)
@@ -83,9 +85,9 @@ def _kernel(program: Program, stmt: Stmt, name: str, shuffles: bool,
     ranges = dict(zip((*BLOCKS, *THREADS), (*grid, *threads)))
     known = {var: extent for var, extent in ranges.items() if isinstance(extent, int)}
     body = simplify_stmt(_flat(_without_single(body)), known)
-    shared, body = _without_shared(body)
+    shared, body = _without_shared(rewrite_stmts(body, even))
     body = with_groups(possible(body))
-    body = place_barriers(program, body, ranges)
+    body = written_out(place_barriers(program, body, ranges))
     used = _global_buffers(program, body)
     written = frozenset(buffer.name for write in writes(body) for buffer in write.buffers)
     return SimtKernel(name, grid, threads, used, program.parameters,
@@ -95,7 +97,7 @@ def _kernel(program: Program, stmt: Stmt, name: str, shuffles: bool,
 def _plain(stmt: Stmt) -> Stmt:
     """Replaces intrinsics by their nests, and makes fragments every thread's own buffers."""
     fragments = {s.buffer: replace(s.buffer, scope=LOCAL) for s in walk_stmts(stmt)
-                 if isinstance(s, Alloc) and s.buffer.scope == FRAGMENT}
+                 if isinstance(s, Alloc) and s.buffer.scope in FRAGMENTS}
     bare = rewrite_stmts(stmt, lambda s: s.body if isinstance(s, Tensorized) else None)
     return map_buffers(bare, fragments) if fragments else bare
 
@@ -121,7 +123,7 @@ def _extent(program: Program, stmt: Stmt, kind: str) -> Extent:
     return first
 
 
-def _require_fit(program: Program, stmt: Stmt, threads: Extent3) -> None:
+def _require_fit(program: Program, stmt: Stmt, threads: Extent3, intrinsics: bool) -> None:
     if threads[0] * threads[1] * threads[2] > MAX_THREADS:
         refuse(f"threads of a block must be at most {MAX_THREADS}, not "
                f"{' x '.join(map(str, threads))}", program, stmt)
@@ -137,9 +139,8 @@ def _require_fit(program: Program, stmt: Stmt, threads: Extent3) -> None:
                    program, node)
         if is_of_warps(node):
             _require_warps(program, stmt, node, threads)
-    for buffer in _outside_intrinsics(stmt):
-        if buffer.scope == FRAGMENT:
-            refuse(f"{buffer.name}, a fragment, must be used by intrinsics alone", program)
+    if intrinsics:
+        _require_fragments(program, stmt)
     for node in walk_stmts(stmt):
         if isinstance(node, Alloc) and node.buffer.scope not in (SHARED, *OWN):
             refuse(f"scope of {node.buffer.name} must be shared or local inside a kernel, not "
@@ -149,12 +150,25 @@ def _require_fit(program: Program, stmt: Stmt, threads: Extent3) -> None:
                    f"{shape_text(node.buffer.shape)}", program, node)
 
 
-def _outside_intrinsics(stmt: Stmt) -> Iterator[Buffer]:
-    """Buffers that plain statements use."""
-    if not isinstance(stmt, Tensorized):
-        yield from _named(stmt)
-        for child in stmt_children(stmt):
-            yield from _outside_intrinsics(child)
+def _require_fragments(program: Program, stmt: Stmt) -> None:
+    """What statements outside of intrinsics touch of fragments are sums that the thread holds:
+    element ``[i, j]`` of a tile is held by thread ``i % 8 * 4 + j // 2`` of the warp.
+    """
+    for access in accesses(stmt):
+        buffer, path = access.buffer, path_to(stmt, lambda s, own=access.stmt: s is own)
+        if buffer.scope not in FRAGMENTS or any(isinstance(s, Tensorized) for s in path):
+            continue
+        if buffer.scope in WORDS:
+            refuse(f"{buffer.name}, a fragment of an operand, must be used by intrinsics alone",
+                   program, access.stmt)
+        (i, j), columns = access.indices[-2:], tile_of(buffer)[1]
+        thread = next((loop.var for loop in reversed(path)
+                       if isinstance(loop, For) and loop.kind == "threadIdx.x"), None)
+        if thread is None or not is_implied(
+                thread.equal(i % 8 * 4 + j % columns // 2), access.domain):
+            refuse(f"{buffer.name}[{expr_text(i)}, {expr_text(j)}] of a fragment must be used by "
+                   f"the thread that holds it, {expr_text(i % 8 * 4 + j % columns // 2)} of "
+                   f"threadIdx.x", program, access.stmt)
 
 
 def _require_warps(program: Program, stmt: Stmt, node: Stmt, threads: Extent3) -> None:

@@ -19,7 +19,7 @@ from compiler.ir import (BLOCK_KINDS, Access, Alloc, Combine, For, Program, Stmt
                          accesses, loop_domain, path_to, walk_stmts, witness)
 from compiler.te import Var
 
-from .kernels import AXES, FRAGMENT, OWN, refuse, writes_own
+from .kernels import AXES, FRAGMENTS, OWN, refuse, writes_own
 
 __all__ = ["require_own"]
 
@@ -48,7 +48,7 @@ class _Own:
 
     def run(self, accesses: list[Access]) -> None:
         axes = [axis for axis in AXES if axis in self.kinds.values() and not (
-            axis == "threadIdx.x" and self.alloc.buffer.scope == FRAGMENT)]     # a warp's
+            axis == "threadIdx.x" and self.alloc.buffer.scope in FRAGMENTS)]     # a warp's
         for write in (a for a in accesses if a.is_write):
             for read in (a for a in accesses if a.kind != "store"):
                 for axis in axes:
@@ -61,7 +61,7 @@ class _Own:
         apart = "true" if reader is None else f"{_text('a', writer)} != {_text('b', reader)}"
         if clash := witness(write, read, self.around, apart):
             buffer = self.alloc.buffer
-            unit = "warp" if buffer.scope == FRAGMENT else "thread"
+            unit = "warp" if buffer.scope in FRAGMENTS else "thread"
             at = ", ".join("?" if place is None else str(place) for place in clash.element)
             first, second = _who(writer, clash.first, axis), _who(reader, clash.second, axis)
             refuse(f"each {unit} must read of {buffer.scope} buffer {buffer.name} what it has "
@@ -79,7 +79,7 @@ class _Own:
 
     def _remedy(self, writer: Var, reader: Var | None, axis: str) -> str:
         """How all threads, or all blocks, see one buffer; fragments are no memory."""
-        if writer == reader or self.alloc.buffer.scope == FRAGMENT:
+        if writer == reader or self.alloc.buffer.scope in FRAGMENTS:
             return f"allocate it inside of {writer.name}"
         return f"use scope {'global' if axis in BLOCK_KINDS else 'shared'}"
 

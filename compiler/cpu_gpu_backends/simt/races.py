@@ -18,7 +18,7 @@ from compiler.ir.arithmetic import apply_binary, apply_call, apply_cast
 from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Read, Select, Var, numpy_dtype)
 
 from .asynchronous import AsyncCommit, AsyncCopy, AsyncWait
-from .kernels import OWN, WARP, Shuffle, SimtKernel, SimtProgram, is_of_warps
+from .kernels import FRAGMENTS, OWN, WARP, Shuffle, SimtKernel, SimtProgram, is_of_warps
 
 __all__ = ["Race", "find_races", "run_kernels"]
 
@@ -269,7 +269,7 @@ class _Block:
             values = self._folded(stmt, values, places, lanes)
         for buffer, place, value in zip(stmt.buffers, places, values):
             if buffer.scope in OWN:
-                self.local[buffer.name][self.owners[lanes], place] = value
+                self.local[buffer.name][self._owners(buffer, lanes), place] = value
             else:
                 self._record(buffer, place, lanes, True)
                 self.memory[buffer.name][place] = value
@@ -317,9 +317,14 @@ class _Block:
             place += pitch * value
         return place
 
+    def _owners(self, buffer: Buffer, lanes: Lanes) -> np.ndarray:
+        """The first thread of a warp has its fragments."""
+        owners = self.owners[lanes]
+        return owners // WARP * WARP if buffer.scope in FRAGMENTS else owners
+
     def _load(self, buffer: Buffer, place: np.ndarray, lanes: Lanes) -> np.ndarray:
         if buffer.scope in OWN:
-            return self.local[buffer.name][self.owners[lanes], place]
+            return self.local[buffer.name][self._owners(buffer, lanes), place]
         self._record(buffer, place, lanes, False)
         return self.memory[buffer.name][place]
 

@@ -2,16 +2,18 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
-from compiler.ir import (Alloc, Barrier, Combine, For, If, Seq, Stmt, Store, Tensorized, Update,
-                         expressions, loops, normalize, reads, walk_stmts)
-from compiler.te import (INDEX, Binary, Buffer, Const, Expr, Extent, Read, Var, all_of, as_expr,
-                         is_float, numpy_dtype, substitute, walk)
+from compiler.ir import (Alloc, Barrier, Combine, For, If, Linear, Seq, Stmt, Store, Tensorized,
+                         Update, expressions, from_linear, linear, loops, map_exprs, normalize,
+                         reads, walk_stmts)
+from compiler.te import (INDEX, Binary, Buffer, Const, Expr, Extent, Read, Select, Var, all_of,
+                         as_expr, is_float, numpy_dtype, substitute, walk)
 
 from .asynchronous import AsyncCommit, AsyncCopy, AsyncWait
 from .dialects import HELPERS, Dialect
 from .expressions import Expressions, sides
-from .kernels import BLOCKS, FRAGMENT, THREADS, TILE, SimtKernel
+from .kernels import BLOCKS, FRAGMENT, FRAGMENTS, THREADS, WORDS, SimtKernel, tile_of
 from .tiles import IntrinsicCall, Tile
 from .vectors import VectorLoop, vector, vectors, without_guard
 
@@ -24,6 +26,8 @@ _KEYWORDS = frozenset("""auto bool break case char const continue default do dou
     private vector class template this new delete true false device threadgroup thread constexpr
     using namespace metal block_place thread_place""".split())
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*"}
+MOST_TURNS = 8          # copies of a buffer that a pipelined loop uses in turns
+ZERO = Const(0, INDEX)
 
 
 class Printer:
@@ -100,7 +104,8 @@ class Printer:
         return self.dialect.types[buffer.dtype]
 
     def _array(self, buffer: Buffer, aligned: bool) -> str:
-        name, kind = self.names[buffer.name], self._type(buffer)
+        name = self.names[buffer.name]
+        kind = self.dialect.types["uint32"] if buffer.scope in WORDS else self._type(buffer)
         dimensions = "".join(f"[{side}]" for side in sides(buffer) if side > 1)
         attribute = self.dialect.aligned if aligned and dimensions else ""
         return f"{attribute}{kind} {name}{dimensions}"
@@ -138,12 +143,14 @@ class Printer:
             self._line(f"{declared};")
             self._write(stmt.body)
 
-    def _braced(self, head: str, body: Stmt) -> None:
-        """Braces around several lines, as people write them."""
+    def _braced(self, head: str, body: Stmt, last: Sequence[str] = ()) -> None:
+        """Braces around several lines, as people write them; `last` are lines after the body."""
         self._line(f"{head}{{")
         start = len(self.lines)
         self._inside(lambda: self._combine(body) if isinstance(body, Combine)
                      else self._write(body))
+        for line in last:
+            self._inside(lambda line=line: self._line(line))
         if head and len(self.lines) == start + 1:
             self.lines[start - 1] = self.lines[start - 1].removesuffix(" {")
             if _is_flat(body) and len(self.lines[start - 1]) + len(
@@ -168,7 +175,36 @@ class Printer:
         if loop.kind in ("unroll", "vectorize") and isinstance(loop.extent, int):
             self._line("#pragma unroll")
         extent = self.exprs.value(as_expr(loop.extent, INDEX), 11)
-        self._braced(f"for (int {name} = 0; {name} < {extent}; ++{name}) ", loop.body)
+        counts, turns = self._turns(loop)
+        for turn, (first, _) in turns.items():
+            self._line(f"int {turn} = {first};")
+        if counts:
+            self._line(f"#pragma unroll {max(counts)}")
+        head = f"for (int {name} = 0; {name} < {extent}; ++{name}) "
+        self._braced(head, loop.body, [f"{turn} = {turn} == {count - 1} ? 0 : {turn} + 1;"
+                                       for turn, (_, count) in turns.items()])
+
+    def _turns(self, loop: For) -> tuple[set[int], dict[str, tuple[int, int]]]:
+        """Numbers of copies that a serial loop over `k` uses in turns, ``(k + first) % count``, and
+        variables that count along, by their names: only remainders by powers of two are easy.
+        Unrolled as often, the loop has constants for all of them.
+        """
+        counts: set[int] = set()
+        turns: dict[str, tuple[int, int]] = {}
+        for stmt in walk_stmts(loop.body) if loop.kind == "serial" else ():
+            for node in (node for expr in expressions(stmt) for node in walk(expr)):
+                match node:
+                    case Binary("mod", index, Const(int(count))) if count <= MOST_TURNS:
+                        form = linear(index)
+                        if form.terms != ((loop.var, 1),):
+                            continue
+                        counts.add(count)
+                        if count & count - 1 and node not in self.exprs.held:
+                            first = form.constant % count
+                            name = f"{self.names[loop.var.name]}_turn{first}of{count}"
+                            self.exprs.held[node] = name
+                            turns[name] = first, count
+        return counts, turns
 
     def _store(self, stmt: Store) -> None:
         target = self.exprs.element(stmt.buffer, stmt.indices)
@@ -176,11 +212,16 @@ class Printer:
 
     def _copy(self, stmt: AsyncCopy, size_bytes: int = 0) -> None:
         size = size_bytes or numpy_dtype(stmt.buffer.dtype).itemsize
-        assert isinstance(stmt.value, Read)
         target = self.exprs.element(stmt.buffer, stmt.indices)
-        source = self.exprs.element(stmt.value.buffer, stmt.value.indices)
+        form = linear(self.exprs.flat(stmt.source.buffer, stmt.source.indices))
+        offset = form.constant * numpy_dtype(stmt.source.dtype).itemsize
+        first = from_linear(form - Linear((), form.constant))
+        source = f"{self.names[stmt.source.buffer.name]}[{self.exprs.value(first)}]"
+        valid = ""
+        if isinstance(stmt.value, Select):
+            valid = f", {self.exprs.value(stmt.value.condition)}"
         self.exprs.use("async_copy")
-        self._line(f"async_copy<{size}>(&{target}, &{source});")
+        self._line(f"async_copy<{size}, {offset}>(&{target}, &{source}{valid});")
 
     def _assign(self, target: str, value: Expr, old: Expr) -> None:
         """``a += b`` for ``a = a + b`` where C computes that as it is meant."""
@@ -265,22 +306,37 @@ class Printer:
 
     def _tile(self, first: Read, rank: int) -> Tile:
         buffer, indices = first.buffer, first.indices
-        if buffer.scope != FRAGMENT:
-            return Tile(self.exprs.element(buffer, indices), buffer.pitches[-rank:] if rank else ())
-        places = (*indices[:-2], *(normalize(index // side)
-                                   for index, side in zip(indices[-2:], TILE)))
-        return Tile(self.exprs.element(buffer, places), ())
+        if buffer.scope in FRAGMENTS:
+            places = [normalize(index // side)
+                      for index, side in zip(indices[-2:], tile_of(buffer))]
+            if buffer.scope in WORDS:       # tiles that lie below each other are neighbours
+                places.reverse()
+            return Tile(self.exprs.tile(buffer, (*indices[:-2], *places)), ())
+        pitches = buffer.pitches[-rank:] if rank else ()
+        if not buffer.swizzled:
+            return Tile(self.exprs.element(buffer, indices), pitches)
+        origin = self.exprs.element(replace(buffer, swizzled=False), (*indices[:-2], ZERO, ZERO))
+        row, column = map(self.exprs.value, indices[-2:])
+        return Tile(origin, pitches, (row, column), buffer.swizzle)
 
     # Vectors
 
     def _vector(self, loop: VectorLoop) -> None:
         if isinstance(loop.store, AsyncCopy):
-            first = _lane(loop, Read(loop.store.buffer, loop.store.indices))
-            self._copy(AsyncCopy(first.buffer, first.indices, _lane(loop, loop.loads[0])),
-                       loop.bytes)
+            first = map_exprs(loop.store, lambda e: normalize(substitute(e, {loop.var: ZERO})))
+            assert isinstance(first, AsyncCopy)
+            self._copy(first, loop.bytes)
         elif loop.is_copy:
             kind = self._copy_type(loop)
-            self._line(self._stored(loop, kind, self._loaded(loop, loop.loads[0], kind)))
+            copy = self._stored(loop, kind, self._loaded(loop, loop.loads[0], kind))
+            if loop.condition is None:
+                self._line(copy)
+                return
+            self._line(f"if ({self.exprs.value(loop.condition)}) {{")
+            self._inside(lambda: self._line(copy))
+            self._line("} else {")
+            self._inside(lambda: self._line(self._stored(loop, kind, self.dialect.zero(kind))))
+            self._line("}")
         else:
             self._computed(loop)
 
@@ -296,12 +352,16 @@ class Printer:
         kind = self._vector_type(loop.store.buffer.dtype, loop.lanes)
         self._line(f"{kind} result;")
         for lane in range(loop.lanes):
-            for read, name, own in vectors:
-                self.exprs.held[read] = self.dialect.lane(name, own, lane)
+            def of_lane(expr: Expr, lane: int = lane) -> Expr:
+                return normalize(substitute(expr, {loop.var: Const(lane, INDEX)}))
+
+            held = {of_lane(read): self.dialect.lane(name, own, lane)
+                    for read, name, own in vectors}
+            self.exprs.held |= held
             self._line(f"{self.dialect.lane('result', kind, lane)} = "
-                       f"{self.exprs.value(loop.store.value)};")
-        for read, *_ in vectors:
-            del self.exprs.held[read]
+                       f"{self.exprs.value(of_lane(loop.store.value))};")
+            for read in held:
+                del self.exprs.held[read]
         self._line(self._stored(loop, kind, "result"))
         self.depth -= 1
         self._line("}")
@@ -338,7 +398,7 @@ class Printer:
 
 def _lane(loop: VectorLoop, read: Read) -> Read:
     """The first lane of it."""
-    first = normalize(substitute(read, {loop.var: Const(0, INDEX)}))
+    first = normalize(substitute(read, {loop.var: ZERO}))
     assert isinstance(first, Read)
     return first
 

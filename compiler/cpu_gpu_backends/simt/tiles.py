@@ -16,10 +16,14 @@ __all__ = ["IntrinsicCall", "Tile"]
 class Tile:
     """An operand's tile: its first element as an lvalue, and the distance of neighbours in each
     of its dimensions, in elements. Of a fragment, `element` is the array of the thread's elements.
+    Of a swizzled buffer (`Buffer.swizzle`), it is the first of all rows, and `place` the row and
+    the column where the tile begins.
     """
 
     element: str
     pitches: tuple[int, ...]
+    place: tuple[str, str] = ("0", "0")
+    swizzle: tuple[int, int, int] = (1, 1, 1)
 
     @property
     def address(self) -> str:

@@ -6,12 +6,16 @@ device by 256 bytes, arrays in a kernel by 16. Any other loop is unrolled.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from compiler.ir import For, If, Stmt, Store, free_variables, linear, offset, walk_stmts
-from compiler.te import Buffer, Expr, Read, Var, children, numpy_dtype, walk
+from compiler.ir import (For, If, Linear, Stmt, Store, free_variables, from_linear, linear,
+                         map_exprs, offset, walk_stmts)
+from compiler.te import (Binary, Buffer, Const, Expr, Read, Select, Var, children, numpy_dtype,
+                         rewrite, walk)
 
-__all__ = ["VectorLoop", "vector", "vectors", "without_guard"]
+from .kernels import LOCAL
+
+__all__ = ["VectorLoop", "even", "vector", "vectors", "without_guard"]
 
 MAX_BYTES = 16
 LANES = (2, 4, 8, 16)       # of a vector whose elements are named
@@ -19,7 +23,9 @@ LANES = (2, 4, 8, 16)       # of a vector whose elements are named
 
 @dataclass(frozen=True, slots=True)
 class VectorLoop:
-    """`loads` move with the loop, and are vectors; all else in the value is one for all lanes."""
+    """`loads` move with the loop, and are vectors; all else in the value is one for all lanes, or
+    in arrays of the thread. A copy may have a `condition`, else it stores zeros.
+    """
 
     var: Var
     lanes: int
@@ -28,7 +34,14 @@ class VectorLoop:
 
     @property
     def is_copy(self) -> bool:
-        return self.loads == (self.store.value,)
+        match self.store.value:
+            case Select(_, Read() as read, Const(0)) | (Read() as read):
+                return self.loads == (read,)
+            case _: return False
+
+    @property
+    def condition(self) -> Expr | None:
+        return self.store.value.condition if isinstance(self.store.value, Select) else None
 
     @property
     def bytes(self) -> int:
@@ -43,11 +56,16 @@ def vector(loop: For) -> VectorLoop | None:
     if not _moves_by_one(body.buffer, body.indices, loop):
         return None
     loads = tuple(dict.fromkeys(_loads(body.value, loop.var)))
+    loads = tuple(read for read in loads if read.buffer.scope != LOCAL
+                  or _moves_by_one(read.buffer, read.indices, loop))
     if not all(_moves_by_one(read.buffer, read.indices, loop) for read in loads):
         return None
     lanes = VectorLoop(loop.var, loop.extent, body, loads)
     if lanes.is_copy:
-        return lanes if lanes.bytes in (2, 4, 8, 16) else None
+        fits = lanes.bytes in (2, 4, 8, 16) and not _names(body.value, loop.var, loads)
+        return lanes if fits else None
+    if any(isinstance(node, Select) and list(_loads(node, loop.var)) for node in walk(body.value)):
+        return None                 # what is not chosen may lie outside
     widths = {numpy_dtype(b.dtype).itemsize for b in (body.buffer, *(r.buffer for r in loads))}
     if loop.extent not in LANES or max(widths) * loop.extent > MAX_BYTES or _names(
             body.value, loop.var, loads):
@@ -65,9 +83,30 @@ def vectors(stmt: Stmt) -> Iterator[VectorLoop]:
 def without_guard(loop: For) -> tuple[Expr | None, For]:
     """A guard directly inside that is one for all iterations, and the loop without it."""
     if isinstance(loop.body, If) and loop.var not in free_variables(loop.body.condition):
-        return loop.body.condition, For(loop.var, loop.extent, loop.body.body, loop.kind,
-                                        loop.annotations)
+        return loop.body.condition, replace(loop, body=loop.body.body)
     return None, loop
+
+
+def even(loop: Stmt) -> Stmt | None:
+    """A vectorized loop whose conditions are said without its variable where they are one for all
+    iterations: ``8*k + i < 24`` for `i` below 8 is ``8*k < 24``.
+    """
+    if not isinstance(loop, For) or loop.kind != "vectorize" or not isinstance(loop.extent, int):
+        return None
+    extent = loop.extent
+
+    def rule(node: Expr) -> Expr | None:
+        if not isinstance(node, Binary) or node.op not in ("lt", "le", "gt", "ge"):
+            return None
+        form = linear(node.a - node.b)
+        rest = [factor for atom, factor in form.terms if atom != loop.var]
+        constant = form.constant - (node.op in ("le", "gt"))    # now below 0, or not
+        if dict(form.terms).get(loop.var) != 1 or any(f % extent for f in (*rest, constant)):
+            return None
+        left = from_linear(form - Linear(((loop.var, 1),), form.constant))
+        return left < -constant if node.op in ("lt", "le") else left >= -constant
+
+    return replace(loop, body=map_exprs(loop.body, lambda expr: rewrite(expr, rule)))
 
 
 def _loads(value: Expr, var: Var) -> Iterator[Read]:
@@ -89,7 +128,7 @@ def _moves_by_one(buffer: Buffer, indices: tuple[Expr, ...], loop: For) -> bool:
 
 def _names(value: Expr, var: Var, loads: tuple[Read, ...]) -> bool:
     """Whether the value uses the loop's variable other than in its loads."""
-    if value in loads:
+    if value in loads or isinstance(value, Read) and value.buffer.scope == LOCAL:
         return False
     if value == var:
         return True

@@ -1,10 +1,13 @@
 """How elements lie in memory: gaps, and other orders of dimensions."""
 
+import numpy as np
 import pytest
 
 from compiler import te
 from compiler.ir import lower, program_text
-from compiler.schedule import cache_read, compute_at, split, storage_align, transform_layout
+from compiler.schedule import (cache_read, compute_at, split, storage_align, swizzle,
+                               transform_layout)
+from compiler.te import Buffer, numpy_dtype
 from tests.compiler.ir.samples import assert_same_meaning, matmul
 from tests.compiler.schedule.checks import expect, refused
 
@@ -39,6 +42,77 @@ def test_distance_is_the_least(dimension, factor, offset, strides):
     aligned = storage_align(program, "x_near", dimension, factor, offset)
     assert f"x_near: int32[3, 5, 4] strides {list(strides)}" in program_text(aligned)
     assert_same_meaning(program, aligned)
+
+
+TILES = cache_read(lower([te.compute((4, 32), lambda i, j: te.placeholder(
+    (4, 32), "float16", "x")[i, j], "t")], "main"), "x", "shared")
+
+
+def test_swizzle_changes_nothing_but_places():
+    program = swizzle(TILES, "x_shared")
+    expect(program, """
+        program main(x: float16[4, 32]) -> t: float16[4, 32]
+        alloc shared.x_shared: float16[4, 32] swizzled
+        for x_shared_0 in 0..4:
+          for x_shared_1 in 0..32:
+            x_shared[x_shared_0, x_shared_1] = x[x_shared_0, x_shared_1]
+        for t_i in 0..4:
+          for t_j in 0..32:
+            t[t_i, t_j] = x_shared[t_i, t_j]
+        """)
+    assert_same_meaning(TILES, program)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32"])
+@pytest.mark.parametrize("width", [32, 64, 128, 256, 384])
+def test_chunks_of_a_column_lie_in_different_banks(dtype, width):
+    """Of eight rows from a multiple of 8 on, as `ldmatrix` reads them, and of eight neighbours, as
+    threads copy them; each chunk has one place.
+    """
+    buffer = Buffer("t", (32, width // numpy_dtype(dtype).itemsize), dtype, swizzled=True)
+    chunk, rows, chunks = buffer.swizzle
+    assert chunk * numpy_dtype(dtype).itemsize == 16
+    row, column = np.indices((32, width // 16))
+    place = row * width + (column ^ row // rows % chunks) * 16
+    assert len(set(place.reshape(-1).tolist())) == place.size and place.max() < 32 * width
+    bank = place % 128
+    for first in range(0, 32, 8):
+        assert all(len(set(some)) == 8 for some in bank[first:first + 8].T.tolist())
+    if width % 128 == 0 or width in (32, 64):
+        assert all(len(set(some)) == 8 for some in bank.reshape(-1, 8).tolist())
+
+
+def test_swizzle_refuses_rows_of_other_lengths():
+    refused(lambda: swizzle(CACHED, "y_shared"), """
+        swizzle: rows of y_shared must be of 32 or 64 bytes, or of a multiple of 128, not of 24
+        program main(x: int32[4, 8], y: int32[8, 6]) -> c: int32[4, 6]
+        alloc shared.y_shared: int32[8, 6]    <-- here
+        for y_shared_0 in 0..8:
+          for y_shared_1 in 0..6:
+            y_shared[y_shared_0, y_shared_1] = y[y_shared_0, y_shared_1]
+        for c_i in 0..4:
+          for c_j in 0..6:
+            for k in 0..8:
+              c[c_i, c_j] += x[c_i, k] * y_shared[k, c_j] begin(k)
+        """)
+
+
+@pytest.mark.parametrize("step, name", [
+    (lambda p: swizzle(p, "x_shared"), "swizzle"),
+    (lambda p: storage_align(p, "x_shared", 0, 4), "storage_align"),
+    (lambda p: compute_at(p, "x_shared", "t_i"), "compute_at")])
+def test_what_is_swizzled_stays_so(step, name):
+    refused(lambda: step(swizzle(TILES, "x_shared")), f"""
+        {name}: x_shared must not be swizzled yet
+        program main(x: float16[4, 32]) -> t: float16[4, 32]
+        alloc shared.x_shared: float16[4, 32] swizzled    <-- here
+        for x_shared_0 in 0..4:
+          for x_shared_1 in 0..32:
+            x_shared[x_shared_0, x_shared_1] = x[x_shared_0, x_shared_1]
+        for t_i in 0..4:
+          for t_j in 0..32:
+            t[t_i, t_j] = x_shared[t_i, t_j]
+        """)
 
 
 def test_transform_layout_moves_elements():

@@ -207,6 +207,20 @@ def test_split_refuses_a_marked_loop():
         """)
 
 
+def test_fuse_moves_guards_inside():
+    program = fuse(reorder(split(MATMUL, "c_i", 3), "c_i_o", "c_i_i", "c_j"), "c_i_i", "c_j")
+    expect(program, """
+        program main(x: int32[4, 8], y: int32[8, 6]) -> c: int32[4, 6]
+        for c_i_o in 0..2:
+          for c_i_i_c_j in 0..18:
+            if c_i_o*3 + c_i_i_c_j // 6 < 4:
+              for k in 0..8:
+                c[c_i_o*3 + c_i_i_c_j // 6, c_i_i_c_j % 6] += x[c_i_o*3 + c_i_i_c_j // 6, k] * \
+y[k, c_i_i_c_j % 6] begin(k)
+        """)
+    assert_same_meaning(MATMUL, program)
+
+
 def test_fuse_refuses_loops_apart():
     refused(lambda: fuse(MATMUL, "c_i", "k"), """
         fuse: k must stand directly in c_i

@@ -89,6 +89,28 @@ def test_neutral_values_of_extrema(op):
     assert_same_meaning(program, pad(program, "k", 9))
 
 
+def test_pad_of_an_output_does_nothing_beyond():
+    program = pad(SCALED, "c_i", 16)
+    expect(program, """
+        program main(a: int32[10]) -> c: int32[10]
+        alloc b: int32[10]
+        for b_i in 0..10:
+          b[b_i] = a[b_i] * 3
+        for c_i in 0..16:
+          if c_i < 10:
+            c[c_i] = b[c_i] + 1
+        """)
+    assert_same_meaning(SCALED, program)
+
+
+def test_pad_along_two_dimensions_makes_one_choice():
+    copied = cache_read(RAGGED, "x", "near")
+    program = pad(pad(copied, "x_near_0", 8), "x_near_1", 8)
+    assert ("x_near[x_near_0, x_near_1] = select(x_near_0 < 5 and x_near_1 < 7, "
+            "x[x_near_0, x_near_1], 0)") in program_text(program)
+    assert_same_meaning(RAGGED, program)
+
+
 def test_pad_of_several_outputs():
     x, r, k = Buffer("x", (3, 5), "int32"), Var("r"), Var("k")
     best, where = Buffer("best", (3,), "int32"), Buffer("where", (3,), "int64")

@@ -1,7 +1,11 @@
 """Virtual threads, and the blocks and threads of a GPU."""
 
-from compiler.ir import Program, lower
-from compiler.schedule import bind, cache_read, compute_at, split, unroll, virtual_thread
+import pytest
+
+from compiler.ir import Alloc, For, Program, Seq, Store, lower
+from compiler.schedule import (ScheduleError, bind, cache_read, compute_at, split, unroll,
+                               virtual_thread)
+from compiler.te import INDEX, Buffer, Cast, Const, Expr, Var
 from tests.compiler.ir.samples import assert_same_meaning, matmul, scaled
 from tests.compiler.schedule.checks import expect, refused
 
@@ -248,3 +252,28 @@ def test_bind_refuses_a_local_buffer_of_all_threads():
             for k in 0..8:
               c[c_i, c_j] += x_local[c_i, k] * y[k, c_j] begin(k)    <-- here
         """)
+
+
+def by_registers(own: Expr) -> Program:
+    """A shared copy of `x` that threads fill by way of arrays of their own, where `own` is added,
+    inside of a loop of the same threads over t.
+    """
+    x, y = Buffer("x", (32,), "int32"), Buffer("y", (32,), "int32")
+    tile, held = Buffer("tile", (32,), "int32", "shared"), Buffer("held", (1,), "int32", "local")
+    zero = Const(0, INDEX)
+    copy = Alloc(held, Seq((Store(held, (zero,), x[Var("k")] + own),
+                            Store(tile, (Var("k"),), held[0]))))
+    body = Alloc(tile, Seq((For(Var("k"), 32, copy, "threadIdx.x"),
+                            Store(y, (Var("t"),), tile[31 - Var("t")]))))
+    return Program("main", (x,), (y,), For(Var("j"), 1, For(Var("t"), 32, body, "threadIdx.x")))
+
+
+def test_shared_values_come_by_registers_of_the_threads_that_copy():
+    program = by_registers(Const(0, "int32"))
+    assert_same_meaning(program, bind(program, "j", "blockIdx.x"))
+
+
+def test_bind_refuses_shared_values_of_one_thread_by_way_of_registers():
+    with pytest.raises(ScheduleError, match="bind: shared buffer tile, allocated inside of t "
+                                            r"\(threadIdx.x\), must not depend on t\n"):
+        bind(by_registers(Cast(Var("t"), "int32")), "j", "blockIdx.x")

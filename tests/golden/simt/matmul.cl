@@ -14,15 +14,12 @@ matmul(__global const float* restrict a,
   }
   for (int k_tile = 0; k_tile < 4; ++k_tile) {
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int a_tile_0_o = 0; a_tile_0_o < 4; ++a_tile_0_o) {
-      if (tx < 2) {
-        *(__local float4*)(&a_tile[a_tile_0_o * 8 + ty][tx * 4]) = *(__global const float4*)(&a[(by
-            * 32 + a_tile_0_o * 8 + ty) * 32 + k_tile * 8 + tx * 4]);
-      }
-    }
+    *(__local float4*)(&a_tile[ty * 4 + tx / 2][tx % 2 * 4]) = *(__global const float4*)(&a[(by *
+        32 + ty * 4 + tx / 2) * 32 + k_tile * 8 + tx % 2 * 4]);
     *(__local float4*)(&b_tile[ty][tx * 4]) = *(__global const float4*)(&b[(k_tile * 8 + ty) * 64 +
         bx * 32 + tx * 4]);
     barrier(CLK_LOCAL_MEM_FENCE);
+    #pragma unroll
     for (int k_in = 0; k_in < 8; ++k_in) {
       #pragma unroll
       for (int acc_i = 0; acc_i < 4; ++acc_i) {

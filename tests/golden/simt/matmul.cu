@@ -12,15 +12,12 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
   }
   for (int k_tile = 0; k_tile < 4; ++k_tile) {
     __syncthreads();
-    for (int a_tile_0_o = 0; a_tile_0_o < 4; ++a_tile_0_o) {
-      if (tx < 2) {
-        *reinterpret_cast<float4*>(&a_tile[a_tile_0_o * 8 + ty][tx * 4]) = *reinterpret_cast<const
-            float4*>(&a[(by * 32 + a_tile_0_o * 8 + ty) * 32 + k_tile * 8 + tx * 4]);
-      }
-    }
+    *reinterpret_cast<float4*>(&a_tile[ty * 4 + tx / 2][tx % 2 * 4]) = *reinterpret_cast<const
+        float4*>(&a[(by * 32 + ty * 4 + tx / 2) * 32 + k_tile * 8 + tx % 2 * 4]);
     *reinterpret_cast<float4*>(&b_tile[ty][tx * 4]) = *reinterpret_cast<const float4*>(&b[(k_tile *
         8 + ty) * 64 + bx * 32 + tx * 4]);
     __syncthreads();
+    #pragma unroll
     for (int k_in = 0; k_in < 8; ++k_in) {
       #pragma unroll
       for (int acc_i = 0; acc_i < 4; ++acc_i) {

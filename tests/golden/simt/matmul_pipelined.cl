@@ -8,12 +8,8 @@ matmul_pipelined(__global const float* restrict a,
   __local __attribute__((aligned(16))) float a_tile[3][32][8];
   float acc[4][4];
   for (int k_tile_pre = 0; k_tile_pre < 2; ++k_tile_pre) {
-    for (int a_tile_0_o_pre = 0; a_tile_0_o_pre < 4; ++a_tile_0_o_pre) {
-      if (tx < 2) {
-        *(__local float4*)(&a_tile[k_tile_pre][a_tile_0_o_pre * 8 + ty][tx * 4]) = *(__global const
-            float4*)(&a[(by * 32 + a_tile_0_o_pre * 8 + ty) * 32 + k_tile_pre * 8 + tx * 4]);
-      }
-    }
+    *(__local float4*)(&a_tile[k_tile_pre][ty * 4 + tx / 2][tx % 2 * 4]) = *(__global const
+        float4*)(&a[(by * 32 + ty * 4 + tx / 2) * 32 + k_tile_pre * 8 + tx % 2 * 4]);
     *(__local float4*)(&b_tile[k_tile_pre][ty][tx * 4]) = *(__global const float4*)(&b[(k_tile_pre
         * 8 + ty) * 64 + bx * 32 + tx * 4]);
   }
@@ -22,28 +18,30 @@ matmul_pipelined(__global const float* restrict a,
     #pragma unroll
     for (int acc_j_0 = 0; acc_j_0 < 4; ++acc_j_0) acc[acc_i_0][acc_j_0] = -0.0f;
   }
+  int k_tile_turn2of3 = 2;
+  int k_tile_turn0of3 = 0;
+  #pragma unroll 3
   for (int k_tile = 0; k_tile < 4; ++k_tile) {
     barrier(CLK_LOCAL_MEM_FENCE);
     if (k_tile < 2) {
-      for (int a_tile_0_o = 0; a_tile_0_o < 4; ++a_tile_0_o) {
-        if (tx < 2) {
-          *(__local float4*)(&a_tile[(k_tile + 2) % 3][a_tile_0_o * 8 + ty][tx * 4]) = *(__global
-              const float4*)(&a[(by * 32 + a_tile_0_o * 8 + ty) * 32 + k_tile * 8 + tx * 4 + 16]);
-        }
-      }
-      *(__local float4*)(&b_tile[(k_tile + 2) % 3][ty][tx * 4]) = *(__global const
+      *(__local float4*)(&a_tile[k_tile_turn2of3][ty * 4 + tx / 2][tx % 2 * 4]) = *(__global const
+          float4*)(&a[(by * 32 + ty * 4 + tx / 2) * 32 + k_tile * 8 + tx % 2 * 4 + 16]);
+      *(__local float4*)(&b_tile[k_tile_turn2of3][ty][tx * 4]) = *(__global const
           float4*)(&b[(k_tile * 8 + ty + 16) * 64 + bx * 32 + tx * 4]);
     }
+    #pragma unroll
     for (int k_in = 0; k_in < 8; ++k_in) {
       #pragma unroll
       for (int acc_i = 0; acc_i < 4; ++acc_i) {
         #pragma unroll
         for (int acc_j = 0; acc_j < 4; ++acc_j) {
-          acc[acc_i][acc_j] += a_tile[k_tile % 3][ty * 4 + acc_i][k_in] * b_tile[k_tile %
-              3][k_in][tx * 4 + acc_j];
+          acc[acc_i][acc_j] += a_tile[k_tile_turn0of3][ty * 4 + acc_i][k_in] *
+              b_tile[k_tile_turn0of3][k_in][tx * 4 + acc_j];
         }
       }
     }
+    k_tile_turn2of3 = k_tile_turn2of3 == 2 ? 0 : k_tile_turn2of3 + 1;
+    k_tile_turn0of3 = k_tile_turn0of3 == 2 ? 0 : k_tile_turn0of3 + 1;
   }
   #pragma unroll
   for (int i = 0; i < 4; ++i) {

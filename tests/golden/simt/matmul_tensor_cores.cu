@@ -14,21 +14,25 @@ struct half {  // every operator computes in float and rounds to nearest even
 #endif
 
 #ifdef __CUDACC__
-__device__ __forceinline__ float to_tf32(float value) {
-  int bits;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
-  return __int_as_float(bits);
-}
-#endif
-
-#ifdef __CUDACC__
-template <unsigned bytes>
+template <unsigned bytes, long long offset>
 __device__ __forceinline__ void async_copy(void* shared, const void* global) {
   const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
   if (bytes == 16)
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(global));
+    asm volatile("cp.async.cg.shared.global [%0], [%1 + %2], 16;"
+                 :: "r"(to), "l"(global), "n"(offset));
   else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" :: "r"(to), "l"(global), "n"(bytes));
+    asm volatile("cp.async.ca.shared.global [%0], [%1 + %2], %3;"
+                 :: "r"(to), "l"(global), "n"(offset), "n"(bytes));
+}
+template <unsigned bytes, long long offset>  // of zeros where it is not valid
+__device__ __forceinline__ void async_copy(void* shared, const void* global, bool valid) {
+  const unsigned to = (unsigned)__cvta_generic_to_shared(shared), size = valid ? bytes : 0;
+  if (bytes == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1 + %2], 16, %3;"
+                 :: "r"(to), "l"(global), "n"(offset), "r"(size));
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1 + %2], %3, %4;"
+                 :: "r"(to), "l"(global), "n"(offset), "n"(bytes), "r"(size));
 }
 __device__ __forceinline__ void async_commit() { asm volatile("cp.async.commit_group;"); }
 template <unsigned pending>
@@ -46,23 +50,29 @@ __device__ __forceinline__ void mma_m16n8k16_f16(float* d, const unsigned* a, co
 }
 #endif
 
-template <class T>
-__device__ __forceinline__ unsigned mma_word(const T* first) {
-  return *reinterpret_cast<const unsigned*>(first);
+#ifdef __CUDACC__
+template <bool transposed>
+__device__ __forceinline__ void ldmatrix_x4(unsigned* d, const void* row) {
+  const unsigned from = (unsigned)__cvta_generic_to_shared(row);
+  if (transposed)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3]) : "r"(from));
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3]) : "r"(from));
 }
-__device__ __forceinline__ unsigned mma_word(const float* first) {
-  return __float_as_uint(to_tf32(*first));
-}
+#endif
 
-// d += a * b of a warp: 16 rows of a and 8 of b, `pitch` elements apart, in shared memory.
-template <auto mma, int a_pitch, int b_pitch, class Sum, class T>
-__device__ __forceinline__ void mma_tile(Sum* d, const T* a, const T* b) {
-  const int n = 4 / sizeof(T), g = threadIdx.x / 4, t = threadIdx.x % 4;
-  unsigned fa[4], fb[2];
-  for (int r = 0; r < 4; ++r)
-    fa[r] = mma_word(&a[(g + r % 2 * 8) * a_pitch + (t + r / 2 * 4) * n]);
-  for (int r = 0; r < 2; ++r) fb[r] = mma_word(&b[g * b_pitch + (t + r * 4) * n]);
-  mma(d, fa, fb);
+// Four 8 x 8 tiles of words' halves, from a row and a chunk of 16 bytes on. Eight lanes point to
+// the rows of each: tiles 0 and 1 lie below each other, or where `across` beside each other. Chunks
+// of `chunks` change places every `rows` rows; rows are `pitch` bytes apart.
+template <bool transposed, bool across, int pitch, int rows, int chunks>
+__device__ __forceinline__ void load_fragment(unsigned* d, const void* first, int row, int chunk) {
+  const int lane = threadIdx.x, half = across ? lane / 16 : lane / 8 % 2;
+  row += lane % 8 + half * 8;
+  chunk += across ? lane / 8 % 2 : lane / 16;
+  const int turned = chunk ^ row / rows % chunks;
+  ldmatrix_x4<transposed>(d, reinterpret_cast<const char*>(first) + row * pitch + turned * 16);
 }
 
 template <class Sum>
@@ -70,55 +80,97 @@ __device__ __forceinline__ void mma_fill(Sum* d) {
   for (int i = 0; i < 4; ++i) d[i] = 0;
 }
 
-template <int pitch, class Sum>
-__device__ __forceinline__ void mma_store(Sum* to, const Sum* d) {
-  const int g = threadIdx.x / 4, t = threadIdx.x % 4;
-  for (int i = 0; i < 4; ++i) to[(g + i / 2 * 8) * pitch + 2 * t + i % 2] = d[i];
-}
-
 extern "C" __global__ void __launch_bounds__(64, 1)
 matmul_tensor_cores(const half* __restrict__ a, const half* __restrict__ b, float* __restrict__ c) {
-  const int bx = blockIdx.x, by = blockIdx.y;
+  const int by = blockIdx.y;
   const int tx = threadIdx.x, ty = threadIdx.y;
-  __shared__ __align__(16) half b_tile[2][32][40];
-  __shared__ __align__(16) half a_tile[2][32][40];
-  float acc[4][4];
-  for (int a_tile_0_a_tile_1_o_o_pre = 0; a_tile_0_a_tile_1_o_o_pre < 2;
-      ++a_tile_0_a_tile_1_o_o_pre) {
-    async_copy<16>(&a_tile[0][a_tile_0_a_tile_1_o_o_pre * 16 + ty * 8 + tx / 4][tx % 4 * 8], &a[(by
-        * 32 + a_tile_0_a_tile_1_o_o_pre * 16 + ty * 8 + tx / 4) * 64 + tx % 4 * 8]);
-  }
-  for (int b_tile_0_b_tile_1_o_o_pre = 0; b_tile_0_b_tile_1_o_o_pre < 2;
-      ++b_tile_0_b_tile_1_o_o_pre) {
-    async_copy<16>(&b_tile[0][b_tile_0_b_tile_1_o_o_pre * 16 + ty * 8 + tx / 4][tx % 4 * 8], &b[(bx
-        * 32 + b_tile_0_b_tile_1_o_o_pre * 16 + ty * 8 + tx / 4) * 64 + tx % 4 * 8]);
-  }
+  __shared__ __align__(16) half b_shared[2][32][64];
+  __shared__ __align__(16) half a_shared[2][64][32];
+  __align__(16) float acc[2][8][4];
+  async_copy<16, 0>(&a_shared[0][ty * 8 + tx / 4][(tx % 4 ^ tx / 4 / 2) * 8], &a[by * 4096 + ty *
+      512 + tx / 4 * 64 + tx % 4 * 8], by * 64 + ty * 8 + tx / 4 < 70);
+  async_copy<16, 2048>(&a_shared[0][ty * 8 + tx / 4 + 16][(tx % 4 ^ tx / 4 / 2) * 8], &a[by * 4096
+      + ty * 512 + tx / 4 * 64 + tx % 4 * 8], by * 64 + ty * 8 + tx / 4 + 16 < 70);
+  async_copy<16, 4096>(&a_shared[0][ty * 8 + tx / 4 + 32][(tx % 4 ^ tx / 4 / 2) * 8], &a[by * 4096
+      + ty * 512 + tx / 4 * 64 + tx % 4 * 8], by * 64 + ty * 8 + tx / 4 + 32 < 70);
+  async_copy<16, 6144>(&a_shared[0][ty * 8 + tx / 4 + 48][(tx % 4 ^ tx / 4 / 2) * 8], &a[by * 4096
+      + ty * 512 + tx / 4 * 64 + tx % 4 * 8], by * 64 + ty * 8 + tx / 4 + 48 < 70);
+  async_copy<16, 0>(&b_shared[0][ty * 4 + tx / 8][(tx % 8 ^ ty * 4 + tx / 8) * 8], &b[ty * 256 + tx
+      * 8]);
+  async_copy<16, 1024>(&b_shared[0][ty * 4 + tx / 8 + 8][(tx % 8 ^ ty * 4 + tx / 8) * 8], &b[ty *
+      256 + tx * 8]);
+  async_copy<16, 2048>(&b_shared[0][ty * 4 + tx / 8 + 16][(tx % 8 ^ ty * 4 + tx / 8) * 8], &b[ty *
+      256 + tx * 8]);
+  async_copy<16, 3072>(&b_shared[0][ty * 4 + tx / 8 + 24][(tx % 8 ^ ty * 4 + tx / 8) * 8], &b[ty *
+      256 + tx * 8]);
   async_commit();
-  for (int n_init = 0; n_init < 4; ++n_init)
-    mma_fill(acc[n_init]);
+  #pragma unroll
+  for (int m_init = 0; m_init < 2; ++m_init) {
+    #pragma unroll
+    for (int n_init = 0; n_init < 8; ++n_init)
+      mma_fill(acc[m_init][n_init]);
+  }
+  #pragma unroll 2
   for (int k_step = 0; k_step < 2; ++k_step) {
     async_wait<0>();
     if (k_step < 1) {
-      for (int a_tile_0_a_tile_1_o_o = 0; a_tile_0_a_tile_1_o_o < 2; ++a_tile_0_a_tile_1_o_o) {
-        async_copy<16>(&a_tile[(k_step + 1) % 2][a_tile_0_a_tile_1_o_o * 16 + ty * 8 + tx / 4][tx %
-            4 * 8], &a[(by * 32 + a_tile_0_a_tile_1_o_o * 16 + ty * 8 + tx / 4) * 64 + k_step * 32
-            + tx % 4 * 8 + 32]);
-      }
-      for (int b_tile_0_b_tile_1_o_o = 0; b_tile_0_b_tile_1_o_o < 2; ++b_tile_0_b_tile_1_o_o) {
-        async_copy<16>(&b_tile[(k_step + 1) % 2][b_tile_0_b_tile_1_o_o * 16 + ty * 8 + tx / 4][tx %
-            4 * 8], &b[(bx * 32 + b_tile_0_b_tile_1_o_o * 16 + ty * 8 + tx / 4) * 64 + k_step * 32
-            + tx % 4 * 8 + 32]);
-      }
+      async_copy<16, 64>(&a_shared[(k_step + 1) % 2][ty * 8 + tx / 4][(tx % 4 ^ tx / 4 / 2) * 8],
+          &a[by * 4096 + ty * 512 + tx / 4 * 64 + k_step * 32 + tx % 4 * 8], by * 64 + ty * 8 + tx
+          / 4 < 70);
+      async_copy<16, 2112>(&a_shared[(k_step + 1) % 2][ty * 8 + tx / 4 + 16][(tx % 4 ^ tx / 4 / 2)
+          * 8], &a[by * 4096 + ty * 512 + tx / 4 * 64 + k_step * 32 + tx % 4 * 8], by * 64 + ty * 8
+          + tx / 4 + 16 < 70);
+      async_copy<16, 4160>(&a_shared[(k_step + 1) % 2][ty * 8 + tx / 4 + 32][(tx % 4 ^ tx / 4 / 2)
+          * 8], &a[by * 4096 + ty * 512 + tx / 4 * 64 + k_step * 32 + tx % 4 * 8], by * 64 + ty * 8
+          + tx / 4 + 32 < 70);
+      async_copy<16, 6208>(&a_shared[(k_step + 1) % 2][ty * 8 + tx / 4 + 48][(tx % 4 ^ tx / 4 / 2)
+          * 8], &a[by * 4096 + ty * 512 + tx / 4 * 64 + k_step * 32 + tx % 4 * 8], by * 64 + ty * 8
+          + tx / 4 + 48 < 70);
+      async_copy<16, 4096>(&b_shared[(k_step + 1) % 2][ty * 4 + tx / 8][(tx % 8 ^ ty * 4 + tx / 8)
+          * 8], &b[k_step * 2048 + ty * 256 + tx * 8]);
+      async_copy<16, 5120>(&b_shared[(k_step + 1) % 2][ty * 4 + tx / 8 + 8][(tx % 8 ^ ty * 4 + tx /
+          8) * 8], &b[k_step * 2048 + ty * 256 + tx * 8]);
+      async_copy<16, 6144>(&b_shared[(k_step + 1) % 2][ty * 4 + tx / 8 + 16][(tx % 8 ^ ty * 4 + tx
+          / 8) * 8], &b[k_step * 2048 + ty * 256 + tx * 8]);
+      async_copy<16, 7168>(&b_shared[(k_step + 1) % 2][ty * 4 + tx / 8 + 24][(tx % 8 ^ ty * 4 + tx
+          / 8) * 8], &b[k_step * 2048 + ty * 256 + tx * 8]);
     }
     async_commit();
     __syncthreads();
+    #pragma unroll
     for (int k_part = 0; k_part < 2; ++k_part) {
-      for (int n = 0; n < 4; ++n) {
-        mma_tile<mma_m16n8k16_f16, 40, 40>(acc[n], &a_tile[k_step][ty * 16][k_part * 16],
-            &b_tile[k_step][n * 8][k_part * 16]);
+      unsigned b_shared_fragment[8][2];
+      unsigned a_shared_fragment[2][4];
+      #pragma unroll
+      for (int a_shared_fragment_0_o = 0; a_shared_fragment_0_o < 2; ++a_shared_fragment_0_o) {
+        load_fragment<false, false, 64, 2, 4>(a_shared_fragment[a_shared_fragment_0_o],
+            &a_shared[k_step][0][0], ty * 32 + a_shared_fragment_0_o * 16, (k_part * 16) / 8);
+      }
+      #pragma unroll
+      for (int b_shared_fragment_1_o = 0; b_shared_fragment_1_o < 4; ++b_shared_fragment_1_o) {
+        load_fragment<true, false, 128, 1, 8>(b_shared_fragment[b_shared_fragment_1_o * 2],
+            &b_shared[k_step][0][0], k_part * 16, (b_shared_fragment_1_o * 16) / 8);
+      }
+      #pragma unroll
+      for (int m = 0; m < 2; ++m) {
+        #pragma unroll
+        for (int n = 0; n < 8; ++n)
+          mma_m16n8k16_f16(acc[m][n], a_shared_fragment[m], b_shared_fragment[n]);
       }
     }
   }
-  for (int n_out = 0; n_out < 4; ++n_out)
-    mma_store<64>(&c[(by * 32 + ty * 16) * 64 + bx * 32 + n_out * 8], acc[n_out]);
+  #pragma unroll
+  for (int m_out = 0; m_out < 2; ++m_out) {
+    #pragma unroll
+    for (int n_out = 0; n_out < 8; ++n_out) {
+      #pragma unroll
+      for (int half_ = 0; half_ < 2; ++half_) {
+        if (by * 64 + ty * 32 + m_out * 16 + half_ * 8 + tx / 4 < 70) {
+          *reinterpret_cast<float2*>(&c[(by * 64 + ty * 32 + m_out * 16 + half_ * 8 + tx / 4) * 64
+              + n_out * 8 + tx % 4 * 2]) = *reinterpret_cast<const
+              float2*>(&acc[m_out][n_out][half_ * 2]);
+        }
+      }
+    }
+  }
 }

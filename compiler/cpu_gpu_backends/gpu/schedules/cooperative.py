@@ -3,7 +3,7 @@
 from compiler.ir import buffers_of, loops
 from compiler.schedule import Schedule, bind, unroll, vectorize
 
-__all__ = ["bind_all", "fetch", "inner", "unroll_all"]
+__all__ = ["bind_all", "fetch", "inner", "place", "unroll_all"]
 
 
 def bind_all(schedule: Schedule, **axes: str) -> None:
@@ -20,8 +20,11 @@ def unroll_all(schedule: Schedule, *names: str) -> None:
 
 def inner(schedule: Schedule, stage: str, loop: str, count: int) -> str:
     """The inner loop of `count` iterations after a split; the loop itself where it is shorter."""
-    extent = next(node.extent for node in loops(schedule.program.body) if node.var.name == loop)
-    return schedule[stage].split(loop, count)[1] if extent > count else loop
+    return schedule[stage].split(loop, count)[1] if _extent(schedule, loop) > count else loop
+
+
+def _extent(schedule: Schedule, loop: str) -> int:
+    return next(node.extent for node in loops(schedule.program.body) if node.var.name == loop)
 
 
 def fetch(schedule: Schedule, buffer: str, at: str, name: str, rows: int, columns: int,
@@ -29,11 +32,19 @@ def fetch(schedule: Schedule, buffer: str, at: str, name: str, rows: int, column
     """Copy what is needed of `buffer` to shared memory in every iteration of the loop `at`: `rows`
     by `columns` threads share the last two dimensions, `lanes` neighbours at a time.
     """
-    rank = len(buffers_of(schedule.program)[buffer].shape)
-    schedule[buffer].cache_read("shared", name=name).compute_at(at)
-    column = f"{name}_{rank - 1}"
-    if lanes > 1:
+    schedule[buffer].cache_read("shared", name=name)
+    place(schedule, name, at, rows, columns, lanes)
+
+
+def place(schedule: Schedule, name: str, at: str, rows: int, columns: int, lanes: int = 1) -> None:
+    """The same for a copy that there is already."""
+    rank = len(buffers_of(schedule.program)[name].shape)
+    schedule[name].compute_at(at)
+    row, column = f"{name}_{rank - 2}", f"{name}_{rank - 1}"
+    if lanes > 1 and _extent(schedule, column) >= lanes:
         column, lane = schedule[name].split(column, lanes)
         schedule.apply(vectorize, lane)
-    bind_all(schedule, ty=inner(schedule, name, f"{name}_{rank - 2}", rows),
+        if _extent(schedule, column) < columns:     # rows of few vectors are shared as one
+            row, column = schedule[name].split(schedule[name].fuse(row, column), columns)
+    bind_all(schedule, ty=inner(schedule, name, row, rows),
              tx=inner(schedule, name, column, columns))

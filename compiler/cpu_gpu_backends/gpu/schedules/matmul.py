@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 
 from compiler import te
+from compiler.cpu_gpu_backends.gpu.stages import padded
 from compiler.schedule import Schedule, pipeline
 from compiler.te import Extent, Tensor
 
-from .cooperative import bind_all, fetch, unroll_all
+from .cooperative import bind_all, place, unroll_all
 
-__all__ = ["MatmulTiles", "matmul", "schedule_matmul"]
+__all__ = ["LARGE", "MatmulTiles", "matmul", "schedule_matmul"]
 
 
 def matmul(m: Extent, n: Extent, k: int, dtype: str) -> Tensor:
@@ -38,25 +39,40 @@ class MatmulTiles:
     lanes: int = 1
 
 
+LARGE = MatmulTiles(128, 128, 16, 8, 8, 1, 4)
+"""For large matrices: 256 threads, each with 64 sums; vectors of four floats on every way."""
+
+
 def schedule_matmul(c: Tensor, name: str, tiles: MatmulTiles = MatmulTiles()) -> Schedule:
-    """Rows and columns may be symbols, where `tiles` have no stages: those copy ahead."""
+    """Rows and columns may be symbols, where `tiles` have no stages: those copy ahead. Where they
+    are numbers, operands are padded to whole tiles on their way to shared memory.
+    """
     schedule = Schedule([c], name)
     schedule[c].cache_write("local", name="acc")
+    (axis,) = c.reduce_axes
     block_m, block_n = (min(block, extent) if isinstance(extent, int) else block
                         for block, extent in zip((tiles.block_m, tiles.block_n), c.shape))
+    for operand in "ab":
+        schedule[operand].cache_read("global", name=f"{operand}_tile")
+    if all(isinstance(extent, int) for extent in c.shape):
+        block_k = min(tiles.block_k, axis.extent)
+        for loop, block in (("a_tile_0", block_m), ("a_tile_1", block_k), ("b_tile_0", block_k),
+                            ("b_tile_1", block_n), ("acc_i", block_m), ("acc_j", block_n),
+                            (axis.name, block_k), ("c_i", block_m), ("c_j", block_n)):
+            padded(schedule, loop, block)
     by, bx, i, j = schedule[c].tile("i", "j", block_m, block_n)
     ty, i = schedule[c].split(i, tiles.thread_m, "ty_", "i")
     tx, j = schedule[c].split(j, tiles.thread_n, "tx_", "j")
     schedule[c].reorder(by, bx, ty, tx, i, j)
     schedule["acc"].compute_at(tx)
-    (axis,) = c.reduce_axes
     outer, k = schedule["acc"].split(axis.name, min(tiles.block_k, axis.extent), "k_tile", "k_in")
     schedule["acc"].reorder(outer, k, "acc_i", "acc_j")
     bind_all(schedule, by=by, bx=bx, ty=ty, tx=tx)
     rows, columns = -(-block_m // tiles.thread_m), -(-block_n // tiles.thread_n)
-    fetch(schedule, "a", outer, "a_tile", rows, columns, tiles.lanes)
-    fetch(schedule, "b", outer, "b_tile", rows, columns, tiles.lanes)
+    for copy in ("a_tile", "b_tile"):
+        schedule[copy].set_scope("shared")
+        place(schedule, copy, outer, rows, columns, tiles.lanes)
     if tiles.stages:
         schedule.apply(pipeline, outer, 0, 0, tiles.stages, asynchronous=True)
-    unroll_all(schedule, "acc_i", "acc_j", i, j)
+    unroll_all(schedule, k, "acc_i", "acc_j", i, j)
     return schedule

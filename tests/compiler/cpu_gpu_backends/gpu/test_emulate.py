@@ -49,8 +49,8 @@ extern "C" __global__ void masked(int* y) {
 }
 template <int pending> __device__ void copied(const int* x, int* y) {
   __shared__ __align__(16) int tile[2][4];
-  async_copy<16>(tile[0], x); async_commit();
-  async_copy<8>(tile[1], x + 4); async_copy<4>(&tile[1][2], x + 6); async_commit();
+  async_copy<16, 4>(tile[0], x - 1); async_commit();
+  async_copy<8, 0>(tile[1], x + 4); async_copy<4, 24>(&tile[1][2], x); async_commit();
   async_wait<pending>();
   for (int i = 0; i < 7; ++i) y[i] = tile[i / 4][i % 4];
 }
@@ -58,7 +58,7 @@ extern "C" __global__ void copied_all(const int* x, int* y) { copied<0>(x, y); }
 extern "C" __global__ void copied_one(const int* x, int* y) { copied<1>(x, y); }
 extern "C" __global__ void unaligned(const int* x, int* y) {
   __shared__ __align__(16) int tile[8];
-  async_copy<16>(tile, x + 1);
+  async_copy<16, 0>(tile, x + 1);
 }
 extern "C" __global__ void dot(const int* x, int* y) { y[0] = __dp4a(x[0], x[1], x[2]); }
 extern "C" __global__ void halves(const float* x, half* y, bfloat16* z, float* back, long long n) {
@@ -94,6 +94,20 @@ __device__ void tile(const T* a, const T* b, S* c, F f) {
   for (int i = 0; i < 2 * n; ++i) fb[i] = b[row_of_b<n>(t, i) * 8 + g];
   f(fc, reinterpret_cast<unsigned*>(fa), reinterpret_cast<unsigned*>(fb));
   for (int i = 0; i < 4; ++i) c[(i < 2 ? g : g + 8) * 8 + t * 2 + (i & 1)] = fc[i];
+}
+extern "C" __global__ void fragments(const unsigned short* x, unsigned* y, long long turned) {
+  __shared__ __align__(16) unsigned short tiles[4][8][8];
+  for (int i = 0; i < 8; ++i) tiles[threadIdx.x / 8][threadIdx.x % 8][i] = x[threadIdx.x * 8 + i];
+  __syncwarp();
+  unsigned d[4];
+  const void* row = tiles[threadIdx.x / 8][threadIdx.x % 8];
+  if (turned) ldmatrix_x4<true>(d, row); else ldmatrix_x4<false>(d, row);
+  for (int m = 0; m < 4; ++m) y[m * 32 + threadIdx.x] = d[m];
+}
+extern "C" __global__ void chosen(const int* x, int* y, long long valid) {
+  __shared__ __align__(16) int tile[4];
+  async_copy<16, 0>(tile, x, valid); async_commit(); async_wait<0>();
+  for (int i = 0; i < 4; ++i) y[i] = tile[i];
 }
 extern "C" __global__ void mma_f16(const half* a, const half* b, float* c) {
   tile<half, float, 16>(a, b, c, mma_m16n8k16_f16);
@@ -225,6 +239,25 @@ def test_mma(cuda, rng, kernel: str, dtype, depth: int) -> None:
     c = np.zeros((16, 8), np.int32 if dtype == np.int8 else np.float32)
     cuda.launch(kernel, ONE, (32, 1, 1), a, b, c)
     np.testing.assert_array_equal(c, a.astype(int) @ b.astype(int))
+
+
+@pytest.mark.parametrize("turned", [0, 1])
+def test_ldmatrix(cuda, turned: int) -> None:
+    """As the PTX ISA says: lane 8*m + r points to row r of tile m; of each, a lane receives two
+    neighbours of row lane / 4, or of column lane / 4.
+    """
+    x = np.arange(4 * 64, dtype=np.uint16).reshape(4, 8, 8)
+    y = np.zeros((4, 32, 2), np.uint16)
+    cuda.launch("fragments", ONE, (32, 1, 1), x, y, turned)
+    tiles = x.swapaxes(1, 2) if turned else x
+    np.testing.assert_array_equal(y, tiles.reshape(4, 32, 2))
+
+
+def test_copies_that_are_not_valid_are_zeros(cuda) -> None:
+    y = np.full(4, -1, np.int32)
+    for valid, wanted in ((1, [1, 2, 3, 4]), (0, [0] * 4)):
+        cuda.launch("chosen", ONE, ONE, np.array([1, 2, 3, 4], np.int32), y, valid)
+        assert y.tolist() == wanted
 
 
 def test_mma_needs_a_whole_warp(cuda) -> None:

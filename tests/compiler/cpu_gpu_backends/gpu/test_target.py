@@ -23,6 +23,7 @@ from runtime.kernels import compute
 from runtime.opencl import OpenClDevice
 from tests.compiler.cpu_gpu_backends.cpu.test_target import graph_of
 from tests.support.float_graphs import assert_near, inputs_of, random_graph
+from tests.support.integer_graphs import Net
 from tests.support.metal import computed_as_cxx
 from tests.support.operator_cases import CASES, OperatorCase
 
@@ -35,10 +36,11 @@ def computed(dialect: str, graph: Graph, inputs: Values, **options) -> Mapping[s
     return GpuTarget(dialect, dialect, **options).compile(graph).on(device)(inputs).values
 
 
-def kernels(graph: Graph) -> tuple[Program, Group]:
+def kernels(graph: Graph, dialect: str = "opencl") -> tuple[Program, Group]:
     """The only group of a graph, scheduled."""
     group, = fuse(graph).groups
-    return own_schedule(unscheduled(recipe_of(graph, group))).program, group
+    kinds = ("s8",) if dialect == "cuda" else ()
+    return own_schedule(unscheduled(recipe_of(graph, group)), kinds).program, group
 
 
 def algorithm(graph: Graph) -> Program:
@@ -52,7 +54,7 @@ def check(dialect: str, cases: list[OperatorCase]) -> None:
     for case in cases:
         graph, inputs = graph_of(case)
         if not fuse(graph).groups[0].is_view and not target.refusal(graph, graph.nodes[0]):
-            program, group = kernels(graph)
+            program, group = kernels(graph, dialect)
             made.append((case, graph, inputs, group, replace(program, name=f"p{len(made)}")))
     assert len(made) > len(cases) * 2 // 3
     device, codes = DEVICES[dialect](), generate_all([one[-1] for one in made], dialect)
@@ -207,6 +209,80 @@ def test_chains_load_and_store_vectors(dialect: str, rng) -> None:
         if dialect == "cuda":
             text = generate_all([program], dialect)[0].text
             assert f"<{vector}*>" in text if vector else "reinterpret_cast" not in text
+
+
+def integers(kind: str, *sizes: int) -> Graph:
+    """Products of int8: two 1x1 convolutions, two dense layers, or one of matrices."""
+    net = Net()
+    if kind == "conv":
+        batch, channels, outputs, size = sizes
+        x = net.conv(net.input(batch, channels, size, size), outputs, (1, 1))
+        return net.graph(net.conv(x, 16, (1, 1)))
+    if kind == "dense":
+        rows, terms, outputs = sizes
+        return net.graph(net.dense(net.dense(net.input(rows, terms), outputs), 133))
+    batch, rows, terms, columns = sizes
+    a, b = net.input(batch, rows, terms, name="a"), net.input(batch, terms, columns, name="b")
+    return net.graph(net.matmul(a, b))
+
+
+INTEGERS = {"conv": integers("conv", 2, 24, 70, 12), "dense": integers("dense", 130, 48, 72),
+            "matmul": integers("matmul", 3, 65, 40, 72)}
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_products_of_int8_on_tensor_cores_are_equal_to_the_bit(name: str, rng) -> None:
+    graph = INTEGERS[name]
+    inputs = {value: rng.integers(-128, 128, graph.values[value].shape).astype(np.int8)
+              for value in graph.inputs}
+    segment = GpuTarget("cuda", "cuda").compile(graph)
+    assert segment.text[0].count("mma_m16n8k32_s8(") == 1 + len(segment.steps)
+    found = segment.on(EmulatedDevice())(inputs).values
+    for value, wanted in evaluate(graph, inputs).items():
+        np.testing.assert_array_equal(found[value], wanted)
+    assert "mma" not in GpuTarget("opencl", "opencl").compile(graph).text[0]
+
+
+def test_products_of_int8_on_tensor_cores_have_no_race(rng) -> None:
+    net = Net()
+    graph = net.graph(net.conv(net.input(1, 40, 5, 13), 20, (1, 1)))
+    program, group = kernels(graph, "cuda")
+    given = {**graph.constants, "x": rng.integers(-128, 128, (1, 40, 5, 13)).astype(np.int8)}
+    assert not find_races(lower(program, True, True, True), {
+        buffer.name: given[value].reshape(buffer.shape)
+        for buffer, value in zip(program.inputs, group.inputs, strict=True)})
+
+
+def test_products_in_less_precision_where_it_is_asked_for(rng) -> None:
+    graph = product("product", 2, 35, 19, 77)
+    inputs = {name: rng.standard_normal(graph.values[name].shape).astype(np.float32)
+              for name in graph.inputs}
+    target = GpuTarget("cuda", "cuda", precision="tf32")
+    segment = target.compile(graph)
+    assert "mma_m16n8k8_tf32" in segment.text[0] and target.fingerprint != GpuTarget(
+        "cuda", "cuda").fingerprint
+    found = segment.on(EmulatedDevice())(inputs).values["y"]
+    rounded = [((x.view(np.uint32) + 0x1000) & ~np.uint32(0x1fff)).view(np.float32)
+               for x in inputs.values()]
+    np.testing.assert_allclose(found, np.maximum(rounded[0] @ rounded[1], 0), 1e-4, 1e-5)
+    assert np.abs(found - np.maximum(inputs["x"] @ inputs["w"], 0)).max() > 1e-5
+    assert "mma" not in GpuTarget("cuda", "cuda").compile(graph).text[0]
+
+
+def test_a_precision_that_there_is_not_wrong() -> None:
+    with pytest.raises(ValueError, match="^Precision must be tf32 or None, not 'f8'$"):
+        GpuTarget("cuda", "cuda", precision="f8")
+    with pytest.raises(ValueError, match="^Precision tf32 must be computed by cuda, not by "
+                                         "opencl$"):
+        GpuTarget("opencl", "opencl", precision="tf32")
+
+
+def test_plans_of_tensor_cores_are_replayed() -> None:
+    recorder = Recorder()
+    text = GpuTarget("cuda", "cuda", plans=recorder).compile(INTEGERS["matmul"]).text
+    plans = Table({task.digest: plan for task, plan in recorder.recorded.items()})
+    assert "tensorize" in next(iter(recorder.recorded.values()))
+    assert GpuTarget("cuda", "cuda", plans=plans).compile(INTEGERS["matmul"]).text == text
 
 
 def test_tiles_take_what_fits_in_shared_memory() -> None:

@@ -12,11 +12,12 @@ from compiler.cpu_gpu_backends.gpu.schedules import (MatmulTiles, matmul, matmul
                                                      schedule_matmul, schedule_reduce_rows,
                                                      schedule_softmax, schedule_tensor_cores,
                                                      schedule_transpose, softmax, transpose)
-from compiler.cpu_gpu_backends.intrinsics.gpu import mma
+from compiler.cpu_gpu_backends.intrinsics.gpu import load_fragment, mma
 from compiler.cpu_gpu_backends.simt.generate import generate
 from compiler.cpu_gpu_backends.simt.kernels import SimtError
 from compiler.cpu_gpu_backends.simt.lowering import lower
-from compiler.ir import Alloc, For, If, Program, Seq, Stmt, Store, Update, rewrite_stmts
+from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Store, Update, rewrite_stmts,
+                         substitute_stmt)
 from compiler.schedule import Schedule
 from compiler.te import INDEX, Buffer, Const, Read, Var
 
@@ -29,7 +30,7 @@ SHOWN = {
     "softmax": lambda: schedule_softmax(softmax(4, 200), "softmax"),
     "matmul_bytes": lambda: schedule_bytes(matmul_bytes(32, 32, 16), "matmul_bytes"),
     "matmul_tensor_cores": lambda: schedule_tensor_cores(
-        matmul_tensor_cores(64, 64, 64, "f16"), "f16", "matmul_tensor_cores"),
+        matmul_tensor_cores(70, 64, 64, "f16", transposed="b"), "matmul_tensor_cores"),
 }
 
 ENDING = {"cuda": "cu", "opencl": "cl", "metal": "metal"}
@@ -268,12 +269,27 @@ def test_a_fragment_outside_of_intrinsics_wrong() -> None:
     held = Schedule([z], "p")
     held["z"].cache_write("fragment", name="held")
     held["held"].compute_at("z_i")
-    with pytest.raises(SimtError, match="^p: held, a fragment, must be used by intrinsics alone\n"):
+    with pytest.raises(SimtError, match=r"^p: held\[held_i, held_j\] of a fragment must be used by "
+                                        r"the thread that holds it, held_i % 8\*4 \+ held_j % 8 "
+                                        r"// 2 of threadIdx.x\n"):
+        lower(held.program, intrinsics=True)
+    held["held"].set_scope("fragment_a")
+    with pytest.raises(SimtError, match="^p: held, a fragment of an operand, must be used by "
+                                        "intrinsics alone\n"):
         lower(held.program, intrinsics=True)
 
 
+def test_an_element_of_a_fragment_that_another_thread_holds_wrong() -> None:
+    schedule = schedule_tensor_cores(matmul_tensor_cores(64, 64, 64, "f16"), "p")
+    lane = Var("lane")
+    other = rewrite_stmts(schedule.program.body, lambda s: substitute_stmt(
+        s, {lane: 31 - lane}) if isinstance(s, Store) and s.buffer.name == "c" else None)
+    with pytest.raises(SimtError, match="of a fragment must be used by the thread that holds it"):
+        lower(replace(schedule.program, body=other), intrinsics=True)
+
+
 def test_intrinsics_of_warps_need_warps_wrong() -> None:
-    schedule = schedule_tensor_cores(matmul_tensor_cores(32, 32, 64, "f16"), "f16", "p")
+    schedule = schedule_tensor_cores(matmul_tensor_cores(64, 64, 64, "f16"), "p")
     body = schedule.program.body
 
     def narrow(stmt: Stmt) -> Stmt | None:
@@ -288,6 +304,13 @@ def test_a_kind_of_mma_that_there_is_not_wrong() -> None:
     with pytest.raises(ValueError, match="^Kind of mma must be one of f16, bf16, tf32, s8, "
                                          "not 'f64'$"):
         mma("f64")
+
+
+def test_operands_of_mma_that_there_are_not_wrong() -> None:
+    with pytest.raises(ValueError, match="^Operand of mma must be a or b, not 'c'$"):
+        load_fragment("s8", "c")
+    with pytest.raises(ValueError, match="^Operands that are transposed must have 16 bits, not 8$"):
+        load_fragment("s8", "b", transposed=True)
 
 
 def test_a_type_that_opencl_lacks_wrong() -> None:

@@ -109,7 +109,7 @@ def test_an_element_that_nobody_knows_wrong() -> None:
 
 def test_a_fragment_of_another_warp_wrong() -> None:
     """Two warps along y that fill one fragment, allocated outside of both."""
-    program = schedule_tensor_cores(matmul_tensor_cores(32, 64, 64, "f16"), "f16", "p").program
+    program = schedule_tensor_cores(matmul_tensor_cores(64, 64, 64, "f16"), "p").program
     held = next(s.buffer for s in walk_stmts(program.body)
                 if isinstance(s, Alloc) and s.buffer.scope == "fragment")
 
@@ -121,8 +121,8 @@ def test_a_fragment_of_another_warp_wrong() -> None:
 
     body = rewrite_stmts(rewrite_stmts(program.body, bare), outside)
     refused(replace(program, body=body), "each warp must read of fragment buffer acc what it has "
-            "written itself, but acc[0, 0] is written by warp=0 (threadIdx.y) and read by warp=1 "
-            "(threadIdx.y): allocate it inside of warp", intrinsics=True)
+            "written itself, but acc[0, 0] is written by wi=0 (threadIdx.y) and read by wi=1 "
+            "(threadIdx.y): allocate it inside of wi", intrinsics=True)
 
 
 def test_what_every_thread_fills_for_itself() -> None:

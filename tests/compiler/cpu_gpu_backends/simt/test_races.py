@@ -24,7 +24,7 @@ SMALL = ["relu_int8_3_7_5_4", "relu_float32_256_4", "transpose_float32_50_37",
          "depthwise_float32_2_40_3", "convolution_int32_4_8_18"]
 
 
-WARPS = [name for name in map(str, CUDA_CASES) if not name.endswith("_0")]
+WARPS = ["mma_f16_64_64_128_3", "mma_f16_33_20_24_2_3", "mma_s8_35_17_65_3_3"]
 PLANTED = [(name, mode) for name in SMALL for mode in MODES] + [(name, "cuda") for name in WARPS]
 FAST = [(name, [*MODES][place % 2]) for place, name in enumerate(SMALL)]
 

@@ -1,0 +1,111 @@
+"""What do the main loops of products on GPUs consist of?
+
+Products of matrices by the schedules and tiles that are shipped, and groups of networks as
+`compiler.cpu_gpu_backends.gpu.schedule` schedules them, are compiled by NVRTC and disassembled by
+nvdisasm; no GPU is needed. Prints the table of ``docs/gpu.md``: of each kernel's main loop, the
+innermost one with most products, the share of products among its instructions and the other
+instructions for each product, and what the kernel takes. Products are those of tensor cores, else
+multiply-adds of the kind that the loop has most of.
+
+With ``--json`` it reports the instructions by name as well. Exit status 2 without NVRTC or
+nvdisasm.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+
+from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda, nvrtc_version
+from compiler.cpu_gpu_backends.gpu.sass import disassembled, main_loop
+from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
+from compiler.cpu_gpu_backends.gpu.schedules import (LARGE, matmul, matmul_tensor_cores,
+                                                     schedule_matmul, schedule_tensor_cores)
+from compiler.cpu_gpu_backends.gpu.tensor_tiles import OFFERED
+from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
+from compiler.cpu_gpu_backends.simt.generate import generate
+from compiler.graph.fusion import fuse
+from compiler.ir import Program
+from compiler.native import BuildError
+from tests.support.integer_graphs import Net
+
+__all__ = ["ARCHITECTURES", "figures", "main", "table"]
+
+ARCHITECTURES = ("sm_80", "sm_90")
+COLUMNS = ("kernel", "tensor cores",
+           *(f"{what}, {arch}" for what in ("share", "others each", "registers")
+             for arch in ARCHITECTURES),
+           "shared bytes", "spilled bytes", "local bytes")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args(arguments)
+    try:
+        version, found = nvrtc_version(), list(figures())
+    except BuildError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(json.dumps({"nvrtc": version, "kernels": found}, indent=2) if args.json
+          else table(found, version))
+    return 0
+
+
+def programs() -> Iterator[tuple[str, Program]]:
+    """What is compiled, by name."""
+    product = matmul(4096, 4096, 4096, "float32")
+    yield "float32 128x128", schedule_matmul(product, "kernel", LARGE).program
+    for kind, turned in (("f16", ""), ("f16", "b"), ("bf16", ""), ("tf32", ""), ("s8", ""),
+                         ("s8", "b")):
+        for tiles in OFFERED if kind != "bf16" else OFFERED[:1]:
+            product = matmul_tensor_cores(4096, 4096, 4096, kind, transposed=turned)
+            name = f"{kind} {tiles.rows}x{tiles.columns}{', b by rows' if turned else ''}"
+            yield name, schedule_tensor_cores(product, "kernel", tiles).program
+    ragged = matmul_tensor_cores(4000, 4000, 1000, "f16")
+    yield "f16 128x128, ragged", schedule_tensor_cores(ragged, "kernel", OFFERED[1]).program
+    yield "int8 dense, 512 x 768 to 3072", _group("dense", (512, 768), 3072)
+    yield "int8 convolution 1x1, 256 to 64, 56x56", _group("conv", (1, 256, 56, 56), 64, (1, 1))
+    yield "int8 convolution 3x3, 64 to 64, 56x56", _group("conv", (1, 64, 56, 56), 64)
+
+
+def _group(kind: str, shape: tuple[int, ...], *arguments: object) -> Program:
+    """A layer of int8 networks."""
+    net = Net()
+    graph = net.graph(getattr(net, kind)(net.input(*shape), *arguments))
+    group, = fuse(graph).groups
+    return own_schedule(unscheduled(recipe_of(graph, group)), ("s8",)).program
+
+
+def figures() -> Iterator[dict]:
+    """A record for each kernel and architecture. Raises BuildError."""
+    for name, program in programs():
+        text = generate(replace(program, name="kernel"), "cuda").text
+        for arch in ARCHITECTURES:
+            cubin = compile_cuda(text, arch)
+            loop, taken = main_loop(disassembled(cubin.image)["kernel"]), cubin.resources["kernel"]
+            yield {"kernel": name, "arch": arch, "tensor": loop.tensor, "products": loop.products,
+                   "share": round(loop.share, 2), "others": round(loop.others, 2),
+                   **asdict(taken), "instructions": dict(loop.counts.most_common())}
+
+
+def table(found: list[dict], version: str) -> str:
+    """A table in Markdown, a row for each kernel."""
+    kernels: dict[str, list[dict]] = {}
+    for record in found:
+        kernels.setdefault(record["kernel"], []).append(record)
+    rows = [COLUMNS, ("---",) * len(COLUMNS)]
+    for name, records in kernels.items():
+        rows.append((name, "yes" if records[0]["tensor"] else "no",
+                     *(record[key] for key in ("share", "others", "registers")
+                       for record in records),
+                     *(max(record[key] for record in records)
+                       for key in ("shared_bytes", "spill_bytes", "local_bytes"))))
+    lines = [f"| {' | '.join(map(str, row))} |" for row in rows]
+    return "\n".join([*lines, "", f"NVRTC {version}."])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
