@@ -18,7 +18,7 @@ True
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from compiler.ir import Program, lower, loops
+from compiler.ir import Program, buffers_of, lower, loops
 from compiler.te import Axis, Tensor, Var
 from compiler.tensorize import Intrinsic
 
@@ -29,6 +29,7 @@ from .loops import fuse, split, tile, unroll
 from .padding import pad
 from .parallel import annotate, parallel, vectorize
 from .peeling import peel
+from .place import refuse
 from .pipelining import double_buffer, pipeline
 from .record import read_step, step_text
 from .reduction import decompose_reduction, rfactor
@@ -76,7 +77,12 @@ class Schedule:
         return schedule
 
     def __getitem__(self, stage: Tensor | str) -> "StageSchedule":
-        return StageSchedule(self, stage if isinstance(stage, str) else stage.name)
+        """Raises ScheduleError for what is no buffer of the program."""
+        name = stage if isinstance(stage, str) else stage.name
+        if name not in (known := buffers_of(self.program)):
+            refuse("schedule", f"stage must be one of {', '.join(known)}, not {name!r}",
+                   self.program)
+        return StageSchedule(self, name)
 
     def apply(self, primitive, *args, **options) -> Program:
         """Apply any ``primitive(program, *args, **options)``."""

@@ -84,7 +84,7 @@ class GpuTarget:
 
     def _codes(self, recipes: list[Recipe]) -> dict[Recipe, Code]:
         programs = [replace(_program(recipe, self._plan(recipe)),
-                            name=f"k{number}_{recipe.name[:LONGEST].rstrip('_')}")
+                            name=f"{recipe.name[:LONGEST].rstrip('_')}_{number}")
                     for number, recipe in enumerate(recipes)]
         try:
             codes = generate_all(programs, self.dialect)

@@ -5,6 +5,7 @@ the variables `THREADS` and `BLOCKS`; conditions say which threads do a statemen
 where they wait for each other.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NoReturn
@@ -18,7 +19,7 @@ from .code import Extent3, Grid
 
 __all__ = ["AXES", "BLOCKS", "FRAGMENT", "LOCAL", "OWN", "SHARED", "THREADS", "TILE", "WARP",
            "SimtKernel", "SimtProgram", "Shuffle", "SimtError", "fresh", "is_of_warps", "names_in",
-           "refuse", "writes_own"]
+           "refuse", "symbol", "writes_own"]
 
 THREADS = (Var("tx"), Var("ty"), Var("tz"))
 BLOCKS = (Var("bx"), Var("by"), Var("bz"))
@@ -42,6 +43,13 @@ class SimtError(Error, ValueError):
 
 def refuse(fact: str, program: Program, place: Stmt | None = None) -> NoReturn:
     raise SimtError(f"{program.name}: {fact}\n{program_text(program, place)}")
+
+
+def symbol(program: str, number: int) -> str:
+    """What a program's kernel of this number is called in texts: no name of a language or of its
+    library begins so.
+    """
+    return f"k{number}_" + re.sub(r"[^A-Za-z0-9_]", "_", program)
 
 
 def names_in(stmt: Stmt) -> set[str]:

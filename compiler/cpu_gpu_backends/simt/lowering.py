@@ -21,7 +21,7 @@ from .asynchronous import marked, possible, with_groups
 from .barriers import place_barriers
 from .code import Extent3, Grid
 from .kernels import (AXES, BLOCKS, FRAGMENT, LOCAL, OWN, SHARED, THREADS, WARP, SimtKernel,
-                      SimtProgram, fresh, is_of_warps, names_in, refuse, writes_own)
+                      SimtProgram, fresh, is_of_warps, names_in, refuse, symbol, writes_own)
 from .own import require_own
 from .reductions import begin_outside, reduce_across_threads
 
@@ -46,11 +46,8 @@ def lower(program: Program, shuffles: bool = False, asynchronous: bool = False,
     temporaries: list[Buffer] = []
     kernels: list[SimtKernel] = []
     for stmt in _parts(program.body, temporaries):
-        name = program.name
-        if kernels:
-            name = f"{program.name}_{len(kernels)}"
-        kernels.append(_kernel(program, stmt if intrinsics else _plain(stmt), name, shuffles,
-                               asynchronous))
+        kernels.append(_kernel(program, stmt if intrinsics else _plain(stmt),
+                               symbol(program.name, len(kernels)), shuffles, asynchronous))
     return SimtProgram(program, tuple(kernels), tuple(temporaries))
 
 
