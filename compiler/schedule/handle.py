@@ -77,12 +77,7 @@ class Schedule:
         return schedule
 
     def __getitem__(self, stage: Tensor | str) -> "StageSchedule":
-        """Raises ScheduleError for what is no buffer of the program."""
-        name = stage if isinstance(stage, str) else stage.name
-        if name not in (known := buffers_of(self.program)):
-            refuse("schedule", f"stage must be one of {', '.join(known)}, not {name!r}",
-                   self.program)
-        return StageSchedule(self, name)
+        return StageSchedule(self, stage if isinstance(stage, str) else stage.name)
 
     def apply(self, primitive, *args, **options) -> Program:
         """Apply any ``primitive(program, *args, **options)``."""
@@ -106,7 +101,13 @@ class StageSchedule:
         name = loop if isinstance(loop, str) else loop.name
         known = {loop.var.name for loop in loops(self.schedule.program.body)}
         short = f"{self.name}_{name}"
-        return short if short in known and name not in known else name
+        if name in known or short in known:
+            return name if name in known else short
+        program = self.schedule.program
+        if self.name not in (stages := buffers_of(program)):
+            refuse("schedule", f"stage must be one of {', '.join(stages)}, not {self.name!r}",
+                   program)
+        return name
 
     # Loops
 
