@@ -1,6 +1,7 @@
 """The device `cuda`: kernels through NVRTC and cuda-core, on the GPU of this machine."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -12,9 +13,11 @@ from runtime.device import DeviceMissing
 
 __all__ = ["CudaDevice"]
 
+_log = logging.getLogger(__name__)
+
 
 class CudaDevice:
-    """GPU number `ordinal`, with a stream of its own.
+    """GPU number `ordinal`, with a stream of its own unless it is told to use another.
 
     Raises DeviceMissing when cuda-core, the driver or the GPU is missing. See
     `runtime.device.KernelDevice`. Addresses are the driver's own.
@@ -65,19 +68,47 @@ class CudaDevice:
                   module.get_kernel(launch.kernel), *map(at.__getitem__, launch.arguments),
                   *map(np.int32, launch.numbers)) for launch in code.launches]
 
-        def start() -> None:
+        def start(to: Any = None) -> None:
             for call in calls:
-                self._core.launch(self._stream, *call)
+                self._core.launch(to or self._stream, *call)
         return start
+
+    def captured(self, starts: Sequence[Callable[..., None]]) -> Callable[[], None]:
+        """A CUDA graph, captured when it is started for the first time."""
+        graphs: list[Any] = []
+
+        def start() -> None:
+            if not graphs:
+                builder = self._device.create_graph_builder().begin_building()
+                for one in starts:
+                    one(builder)
+                graphs.append(builder.end_building().complete())
+            graphs[0].launch(self._stream)
+        return start
+
+    def use_stream(self, handle: int) -> None:
+        """Put what follows on an existing stream of this GPU, which must outlive the device."""
+        self._stream.sync()
+        self._stream = self._core.Stream.from_handle(handle)
 
     def wait(self) -> None:
         self._stream.sync()
 
     def _module(self, code: Code) -> Any:
         if code.text not in self._modules:
-            cubin = compile_cuda(code.text, self.arch)
-            self._modules[code.text] = self._core.ObjectCode.from_cubin(cubin.image)
+            self._modules[code.text] = self._core.ObjectCode.from_cubin(self._image(code))
         return self._modules[code.text]
+
+    def _image(self, code: Code) -> bytes:
+        """Machine code for this GPU: what came with the text, else compiled now."""
+        images = code.images or {}
+        for arch in (self.arch, f"{self.arch}a"):
+            if arch in images:
+                return images[arch]
+        if code.images is not None:
+            _log.warning("The kernels are compiled for %s: there is machine code for %s", self.arch,
+                         ", ".join(images) or "no architecture")
+        return compile_cuda(code.text, self.arch).image
 
     def _require(self, answer: tuple) -> None:
         if answer[0] != self._driver.CUresult.CUDA_SUCCESS:

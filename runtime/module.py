@@ -9,7 +9,7 @@ import numpy as np
 
 from accel.machine.machine import Machine
 from accel.machine.status import Run
-from compiler.errors import Error
+from compiler.errors import ArgumentError, Error
 from compiler.graph.graph import Graph
 from compiler.graph.partition import Partition, Segment
 from compiler.target import Compiled, Executable, Outcome, Row
@@ -76,6 +76,18 @@ class Module:
         FileError where it cannot be written.
         """
         save(self, path)
+
+    def use_stream(self, handle: int) -> None:
+        """Puts all that the module does on its GPU on an existing stream of CUDA's, by its handle
+        (``torch.cuda.Stream.cuda_stream``); the stream must live as long as the module. A call
+        still returns when its results are there.
+        """
+        devices = {id(device): device for step in self.steps
+                   if hasattr(device := step.execute.device, "use_stream")}
+        if not devices:
+            raise ArgumentError("use_stream must be called of a module with a segment on cuda")
+        for device in devices.values():
+            device.use_stream(handle)
 
     def set_input(self, name: str, array: Any) -> None:
         """Sets an input to a copy of the array; refuses another name, shape or type than the

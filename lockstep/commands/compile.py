@@ -5,6 +5,7 @@ from pathlib import Path
 
 from compiler.errors import RequestError
 from compiler.files import is_stream, whole_file
+from compiler.target_names import ACCEL, HOST
 from lockstep.commands._arguments import DEFAULT_THREADS, add_compilation
 from lockstep.lines import say
 from lockstep.paths import OutputFolder, model_file, output_file
@@ -67,6 +68,12 @@ def _summary(args: argparse.Namespace, module) -> str:
     programs = [segment.program for segment in module.accelerated]
     layers = sum(len(program.layers) for program in programs)
     words = sum(program.count for program in programs)
+    on: dict[str, int] = {"the host": 0}
+    for segment in module.partition.segments:
+        if segment.target != ACCEL:
+            name = "the host" if segment.target == HOST else segment.target
+            on[name] = on.get(name, 0) + len(segment.nodes)
+    others = ", ".join(f"{count} operators on {name}" for name, count in on.items())
     return (f"{args.output}: {args.model.name} for {args.target}, {layers} layers on the "
-            f"accelerator ({words:,} instructions), {len(module.partition.reasons)} operators on "
-            f"the host, {args.output.stat().st_size:,} bytes")
+            f"accelerator ({words:,} instructions), {others}, "
+            f"{args.output.stat().st_size:,} bytes")

@@ -44,7 +44,8 @@ class GpuSegment:
     graph: Graph
     steps: tuple[GpuStep, ...]
     constants: Mapping[str, Array]
-    kind: ClassVar[str | None] = None
+    dialect: str
+    kind: ClassVar[str | None] = "gpu"
 
     @property
     def text(self) -> list[str]:
@@ -83,9 +84,10 @@ class GpuExecutable:
         self._lock = OwnLock()
         self._places: dict[str, int] | None = None
         self._launches: list[Callable[[], None]] = []
+        self._all: Callable[[], None] = lambda: None
 
     def __call__(self, values: Values) -> Outcome:
-        return self._run(values, lambda: None)
+        return self._run(values)
 
     def rows(self, run: object) -> list[Row]:
         return []
@@ -103,18 +105,23 @@ class GpuExecutable:
                 for step, begin, end in zip(self.segment.steps, moments, moments[1:], strict=False)]
         return outcome, rows
 
-    def _run(self, values: Values, after: Callable[[], None]) -> Outcome:
-        """`after` is called before the first group and after each."""
+    def _run(self, values: Values, after: Callable[[], None] | None = None) -> Outcome:
+        """`after` is called before the first group and after each. Without it all that the device
+        launches is one piece.
+        """
         graph = self.segment.graph
         given = check_inputs(graph, values)
         with self._lock:
             places = self._prepared()
             for name in graph.inputs:
                 self.device.copy_in(places[name], _bytes(given[name]))
-            after()
-            for launch in self._launches:
-                launch()
+            if after is None:
+                self._all()
+            else:
                 after()
+                for launch in self._launches:
+                    launch()
+                    after()
             self.device.wait()
             return Outcome({name: self._read(name, places) for name in graph.outputs})
 
@@ -145,6 +152,8 @@ class GpuExecutable:
                     places[value] = places[root(value)]
             self._launches = [self._recorded(number, step, places, arena)
                               for number, step in enumerate(segment.steps)]
+            self._all = self.device.captured([launch for launch, step in zip(
+                self._launches, segment.steps, strict=True) if step.code])
             self._places = places
         return self._places
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
+from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda, nvrtc_version
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, GpuStep
 from compiler.cpu_gpu_backends.groups import Recipe, recipe_of, unscheduled
@@ -37,16 +38,18 @@ class GpuTarget:
     are one text.
 
     Without `fusion` every operator is a group of its own. Schedules of groups come from `plans`.
+    For `archs`, say ``sm_90``, the text is compiled at once, by NVRTC: CUDA alone has any.
     """
 
     name: str
     dialect: str
     fusion: bool = True
     plans: Plans = OWN
+    archs: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> str:
-        return digest([self.dialect])
+        return digest([self.dialect, *self.archs, *([nvrtc_version()] if self.archs else [])])
 
     def refusal(self, graph: Graph, node: Node) -> str | None:
         """None when kernels can compute the node, else the reason why not."""
@@ -76,7 +79,8 @@ class GpuTarget:
         recipes = {group: recipe_of(graph, group) for group in groups if not group.is_view}
         codes = self._codes(list(dict.fromkeys(recipes.values())))
         return GpuSegment(graph, tuple(GpuStep(group, codes[recipes[group]] if group in recipes
-                                               else None) for group in groups), graph.constants)
+                                               else None) for group in groups), graph.constants,
+                          self.dialect)
 
     def groups(self, graph: Graph) -> Groups:
         """The groups of nodes that are computed together, in order."""
@@ -90,7 +94,9 @@ class GpuTarget:
             codes = generate_all(programs, self.dialect)
         except SimtError as error:
             raise CannotCompile(str(error)) from None
-        return dict(zip(recipes, codes, strict=True))
+        images = {arch: compile_cuda(codes[0].text, arch).image for arch in self.archs if codes}
+        return {recipe: replace(code, images=images or None)
+                for recipe, code in zip(recipes, codes, strict=True)}
 
     def _plan(self, recipe: Recipe) -> str | None:
         if self.plans is OWN:

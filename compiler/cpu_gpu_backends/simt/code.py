@@ -1,6 +1,7 @@
 """What a program becomes: text of kernels, and how the host launches them."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from compiler.ir import bindings, concrete, extent_value
 from compiler.te import Buffer, Extent, Symbol
@@ -34,7 +35,8 @@ class Code:
 
     Programs that were generated together share one text, so that it is compiled once.
     `temporaries` are buffers that live from launch to launch, in the memory of the device. Code
-    with `parameters` is launched `at` their values.
+    with `parameters` is launched `at` their values. `images` are machine code of the text by its
+    architecture, say ``sm_90``; None where nobody has asked for any.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Code:
     outputs: tuple[Buffer, ...]
     temporaries: tuple[Buffer, ...] = ()
     parameters: tuple[Symbol, ...] = ()
+    images: Mapping[str, bytes] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self):
         if self.dialect not in DIALECTS:
