@@ -9,6 +9,7 @@ import numpy as np
 
 from accel.machine.machine import Machine
 from accel.machine.status import Run
+from compiler.cpu_gpu_backends.gpu.segment import GpuSegment
 from compiler.errors import ArgumentError, Error
 from compiler.graph.graph import Graph
 from compiler.graph.partition import Partition, Segment
@@ -70,6 +71,18 @@ class Module:
     def machine(self) -> Machine | None:
         """The machine of the (first) accelerator; None where the host computes everything."""
         return next((segment.device.machine for segment in self.accelerated), None)
+
+    @property
+    def device_bytes(self) -> dict[str, int]:
+        """The bytes that the segments of each GPU take of its memory, by target: weights, inputs,
+        outputs, and a block for what is computed on the way. They take it by their first call.
+        """
+        total: dict[str, int] = {}
+        for step in self.steps:
+            if isinstance(step.compiled, GpuSegment):
+                target = step.segment.target
+                total[target] = total.get(target, 0) + step.compiled.device_bytes
+        return total
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes the module as one file, which `runtime.load` reads: see `runtime.artifact`. Raises

@@ -66,6 +66,18 @@ class GpuSegment:
                            [step.code and step.code.temporaries for step in self.steps],
                            in_place=False, alignment=ALIGNMENT)
 
+    @cached_property
+    def apart(self) -> tuple[str, ...]:
+        """The values with memory of their own: inputs, constants and outputs."""
+        root = storage([step.group for step in self.steps])
+        return tuple(dict.fromkeys((*self.graph.inputs, *self.constants,
+                                    *map(root, self.graph.outputs))))
+
+    @property
+    def device_bytes(self) -> int:
+        """The bytes that it takes of the device's memory, from its first call on."""
+        return self.plan.size + sum(bytes_of(self.graph.values[value]) for value in self.apart)
+
     def on(self, device: Any) -> "GpuExecutable":
         """On a `runtime.device.KernelDevice` that speaks the dialect of its text."""
         return GpuExecutable(self, device)
@@ -141,9 +153,7 @@ class GpuExecutable:
             root, plan = storage([step.group for step in segment.steps]), segment.plan
             arena = self._allocated(plan.size)
             places = {value: arena + offset for value, offset in plan.offsets.items()}
-            own = dict.fromkeys((*segment.graph.inputs, *segment.constants,
-                                 *map(root, segment.graph.outputs)))
-            for value in own:
+            for value in segment.apart:
                 places[value] = self._allocated(bytes_of(segment.graph.values[value]))
             for value, array in segment.constants.items():
                 self.device.copy_in(places[value], _bytes(array))
