@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from compiler.cpu_gpu_backends.simt.code import Code
 from runtime.device import DeviceMissing
 
 __all__ = ["CudaDevice"]
+
+DLPACK_CUDA = 2             # a type of device
 
 _log = logging.getLogger(__name__)
 
@@ -25,6 +28,7 @@ class CudaDevice:
 
     def __init__(self, ordinal: int = 0):
         self._core, self._driver = _libraries()
+        self._ordinal = ordinal
         try:
             self._device = self._core.Device(ordinal)
             self._device.set_current()
@@ -73,6 +77,33 @@ class CudaDevice:
                 self._core.launch(to or self._stream, *call)
         return start
 
+    def imported(self, array: Any) -> Any:
+        """A view of another library's array on this GPU, through DLPack, without a copy. Raises
+        ValueError for one that lies elsewhere, or not in rows without gaps.
+        """
+        kind, number = array.__dlpack_device__()
+        if (int(kind), number) != (DLPACK_CUDA, self._ordinal):
+            raise ValueError(f"it must be on GPU {self._ordinal} of CUDA, not on device {number} "
+                             f"of DLPack's type {int(kind)}")
+        view = self._core.utils.StridedMemoryView.from_dlpack(
+            array, stream_ptr=int(self._stream.handle))
+        if view.strides is not None and tuple(view.strides) != _dense(view.shape):
+            raise ValueError("it must be dense, in row-major order")
+        return view
+
+    def address_of(self, array: Any) -> int | None:
+        """Of what `imported` gave."""
+        return None if isinstance(array, np.ndarray) or array.ptr % 16 else array.ptr
+
+    def result(self, size_bytes: int, foreign: bool) -> tuple[Any, int] | None:
+        if not foreign:
+            return None
+        buffer = self._device.allocate(max(size_bytes, 1), stream=self._stream)
+        return buffer, int(buffer.handle)
+
+    def array(self, result: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+        return self._core.utils.StridedMemoryView.from_buffer(result, shape, dtype=dtype)
+
     def captured(self, starts: Sequence[Callable[..., None]]) -> Callable[[], None]:
         """A CUDA graph, captured when it is started for the first time."""
         graphs: list[Any] = []
@@ -113,6 +144,11 @@ class CudaDevice:
     def _require(self, answer: tuple) -> None:
         if answer[0] != self._driver.CUresult.CUDA_SUCCESS:
             raise RuntimeError(f"The driver of {self.name} failed: {answer[0]}")
+
+
+def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides in elements."""
+    return tuple(prod(shape[place + 1:]) for place in range(len(shape)))
 
 
 def _libraries() -> tuple[Any, Any]:

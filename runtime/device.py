@@ -63,6 +63,20 @@ class KernelDevice(Memory, Protocol):
         """
         ...
 
+    def address_of(self, array: Any) -> int | None:
+        """Where kernels can read the array as it is; None for one that must be copied in."""
+        ...
+
+    def result(self, size_bytes: int, foreign: bool) -> tuple[Any, int] | None:
+        """New memory for a result that its owner keeps, and its address; None where results are
+        copied out. `foreign`: inputs were arrays of the device.
+        """
+        ...
+
+    def array(self, result: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+        """The memory of a `result` as an array, which has ``__dlpack__``."""
+        ...
+
     def captured(self, starts: Sequence[Callable[..., None]]) -> Callable[[], None]:
         """A function that does what these, which `record` returned, do one after the other."""
         ...

@@ -20,6 +20,8 @@ from runtime.executor import overlaps, run_all
 
 __all__ = ["InputError", "Module", "Settings", "Step"]
 
+DLPACK_CPU = 1              # a type of device
+
 Values = dict[str, np.ndarray]
 Settings = Mapping[str, int | bool]
 """The options that a network was compiled with, by name."""
@@ -106,9 +108,30 @@ class Module:
         """Sets an input to a copy of the array; refuses another name, shape or type than the
         network's.
         """
-        self._inputs[name] = np.array(self._checked(name, array))
+        self._inputs[name] = np.array(self._on_host(name, array))
 
-    def _checked(self, name: str, array: Any) -> np.ndarray:
+    def _checked(self, name: str, array: Any) -> Any:
+        """`_on_host`; an array of another library on the GPU that has the whole network is a view
+        of it there.
+        """
+        if isinstance(array, np.ndarray) or not hasattr(array, "__dlpack_device__") or (
+                int(array.__dlpack_device__()[0]) == DLPACK_CPU):
+            return self._on_host(name, array)
+        self.require_input(name)
+        device = self.steps[0].execute.device if len(self.steps) == 1 else None
+        if device is None or not hasattr(device, "imported"):
+            raise InputError(f"Input {name} must be an array in the host's memory, unless the "
+                             f"whole network is one segment on cuda")
+        try:
+            view = device.imported(array)
+        except ValueError as error:
+            raise InputError(f"Input {name} cannot be taken as it is: {error}") from None
+        self.require_input(name, view.shape, view.dtype)
+        if device.address_of(view) is None:
+            raise InputError(f"Input {name} must begin at a multiple of 16 bytes")
+        return view
+
+    def _on_host(self, name: str, array: Any) -> np.ndarray:
         """The array itself, or memory that another library shares through DLPack, if it is dense;
         else a copy.
         """
@@ -137,7 +160,9 @@ class Module:
 
     def __call__(self, inputs: Mapping[str, Any]) -> Values:
         """Runs one inference and returns its outputs by name; copies no input. Refuses what
-        `set_input` does, and missing inputs.
+        `set_input` does, and missing inputs. Arrays of other libraries on the GPU are taken as they
+        are where the whole network is one segment on cuda, and then the outputs stay there: objects
+        with ``__dlpack__``.
         """
         return self.run_many([inputs])[0]
 

@@ -78,6 +78,15 @@ class OpenClDevice:
                 self._cl.enqueue_nd_range_kernel(self._queue, kernel, threads, block)
         return start
 
+    def address_of(self, array: Any) -> int | None:
+        return None                     # buffers of OpenCL have no addresses to share
+
+    def result(self, size_bytes: int, foreign: bool) -> tuple[Any, int] | None:
+        return None
+
+    def array(self, result: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        raise NotImplementedError
+
     def captured(self, starts: Sequence[Callable[..., None]]) -> Callable[[], None]:
         def start() -> None:
             for one in starts:

@@ -8,10 +8,12 @@ was made, so that it can be emulated.
 import ctypes
 from types import SimpleNamespace
 
+import numpy as np
+
 from compiler.cpu_gpu_backends.gpu.emulate import emulation
 from runtime.emulated import EmulatedDevice
 
-__all__ = ["Cuda"]
+__all__ = ["Array", "Cuda"]
 
 
 class Cuda:
@@ -31,7 +33,9 @@ class Cuda:
         self.core = SimpleNamespace(
             Device=lambda ordinal: self.device, LaunchConfig=lambda grid, block: (grid, block),
             ObjectCode=SimpleNamespace(from_cubin=self._load), launch=self._launch,
-            Stream=SimpleNamespace(from_handle=self._foreign))
+            Stream=SimpleNamespace(from_handle=self._foreign),
+            utils=SimpleNamespace(StridedMemoryView=SimpleNamespace(
+                from_dlpack=lambda array, stream_ptr: array.view, from_buffer=_shown)))
         success = SimpleNamespace(CUDA_SUCCESS=0)
         self.driver = SimpleNamespace(CUresult=success, cuMemcpyHtoDAsync=self._copy("in"),
                                       cuMemcpyDtoHAsync=self._copy("out"))
@@ -45,7 +49,8 @@ class Cuda:
 
     def _allocate(self, size_bytes: int, stream) -> SimpleNamespace:
         address = self.memory.allocate(size_bytes)
-        return SimpleNamespace(handle=address, close=lambda stream: self.memory.free(address))
+        return SimpleNamespace(handle=address, close=lambda stream: self.memory.free(address),
+                               memory=self.memory)
 
     def _copy(self, way: str):
         def copy(to: int, source: int, size_bytes: int, stream: int) -> tuple[int]:
@@ -67,6 +72,26 @@ class Cuda:
         else:
             self.calls.append("launch")
             emulation(text).launch(name, grid, block, *map(int, arguments))
+
+
+class Array:
+    """Another library's array on the GPU; its elements are those of `values`."""
+
+    def __init__(self, values: np.ndarray, device: tuple[int, int] = (2, 0), strides=None):
+        self.values, self.device = values, device
+        self.view = SimpleNamespace(ptr=values.ctypes.data, shape=values.shape, dtype=values.dtype,
+                                    strides=strides)
+
+    def __dlpack__(self, **options):
+        raise NotImplementedError
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device
+
+
+def _shown(buffer, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+    data = buffer.memory._bytes(buffer.handle, int(np.prod(shape)) * dtype.itemsize)
+    return Array(data.view(dtype).reshape(shape))
 
 
 class _Builder:
