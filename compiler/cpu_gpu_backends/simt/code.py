@@ -19,7 +19,8 @@ Grid = tuple[Extent, Extent, Extent]
 @dataclass(frozen=True, slots=True)
 class Launch:
     """One kernel: blocks of the grid, threads of a block, the buffers that it takes, and after them
-    the values of parameters, as integers of 32 bits.
+    which turn of each loop of the host it is, from 1, and the values of parameters, as integers of
+    32 bits.
     """
 
     kernel: str
@@ -71,7 +72,7 @@ class Code:
         numbers = tuple(values[symbol.name] for symbol in self.parameters)
         launches = (replace(launch, grid=tuple(extent_value(e, bound) for e in launch.grid),
                             arguments=tuple(concrete(b, bound) for b in launch.arguments),
-                            numbers=numbers) for launch in self.launches)
+                            numbers=(*launch.numbers, *numbers)) for launch in self.launches)
         return replace(self, inputs=inputs, outputs=outputs, temporaries=temporaries, parameters=(),
                        launches=tuple(launch for launch in launches if min(launch.grid) > 0))
 

@@ -233,7 +233,7 @@ def test_too_many_threads_wrong() -> None:
 
 
 def test_blocks_inside_of_a_loop_wrong() -> None:
-    refused(For(K, 2, threads(Store(Y, (J,), X[J]), J, 64, BX)),
+    refused(For(K, 2, threads(Store(Y, (J,), X[J]), J, 64, BX), "unroll"),
             "blocks j must be outside of k")
 
 
