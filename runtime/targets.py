@@ -7,7 +7,9 @@
     opencl                  the first device of OpenCL; opencl:PLATFORM one of a platform whose name
                             holds this; on the processor by PoCL where there is no other
     cuda                    the first GPU that CUDA has; cuda:N GPU number N; cuda:emulated the same
-                            kernels on the processor, to try them
+                            kernels on the processor, to try them; cuda:CARD a card of
+                            `runtime.roofline.CARDS`, which need not be here: its prices are
+                            estimates, and it runs on the first GPU
     accel:MACHINE           an accelerator, and this processor for what it does not take; MACHINE
                             is a preset or a file, as in `accel.machine.loading`
     accel                   the same, of the machine that is given beside the text, if any
@@ -48,6 +50,7 @@ from runtime.emulated import EmulatedDevice
 from runtime.link import LINK, Link
 from runtime.opencl import OpenClDevice
 from runtime.prices import AccelPrices, MeasuredPrices
+from runtime.roofline import CARDS, RooflinePrices
 
 __all__ = ["Placed", "Request", "TargetError", "Targets", "accelerator", "gpu_device", "is_gpu",
            "register", "request", "target_machine"]
@@ -55,7 +58,8 @@ __all__ = ["Placed", "Request", "TargetError", "Targets", "accelerator", "gpu_de
 CPU, AUTO = "cpu", "auto"
 CUDA, OPENCL = DIALECTS
 PLAIN, THREADS, EMULATED = "plain", r"[1-9]\d{0,2}", "emulated"
-WHERE = {CPU: rf"{THREADS}|(?:{THREADS}:)?{PLAIN}", CUDA: rf"\d{{1,3}}|{EMULATED}", OPENCL: r".+"}
+WHERE = {CPU: rf"{THREADS}|(?:{THREADS}:)?{PLAIN}", CUDA: "|".join((r"\d{1,3}", EMULATED, *CARDS)),
+         OPENCL: r".+"}
 """What may stand behind the colon, where that is not a machine."""
 ARCH = r"sm_\d{2,3}[af]?"
 
@@ -200,8 +204,7 @@ class Request:
                 accelerators += 1
             elif kind in DIALECTS:
                 own = archs if kind == CUDA else ()
-                targets.append(Placed(GpuTarget(name, kind, plans=plans, archs=own),
-                                      gpu_device(name, absent=bool(own))))
+                targets.append(_placed_gpu(GpuTarget(name, kind, plans=plans, archs=own), where))
             else:
                 targets.append(_registered[kind](where))
         return Targets(targets, plans)
@@ -255,6 +258,16 @@ def _processor(how: str, plans: Plans) -> CpuTarget:
     return CpuTarget(plans=plans, threads=int(threads or 1), plain=plain)
 
 
+def _placed_gpu(target: GpuTarget, where: str) -> Placed:
+    """A GPU, whose prices are measured; those of a card are estimated, whether it is here or not.
+    """
+    card = CARDS.get(where) if target.dialect == CUDA else None
+    device = gpu_device(target.name, absent=bool(target.archs) or card is not None)
+    if card is None:
+        return Placed(target, device)
+    return Placed(target, device, lambda graph, measure: RooflinePrices(graph, target, card))
+
+
 def is_gpu(name: str) -> bool:
     """Whether the target of this name is a GPU."""
     return name.partition(":")[0] in DIALECTS
@@ -268,7 +281,9 @@ def gpu_device(name: str, absent: bool = False) -> Any:
     try:
         if where == EMULATED and kind == CUDA:
             return EmulatedDevice()
-        return CudaDevice(int(where or 0)) if kind == CUDA else OpenClDevice(where)
+        if kind == CUDA:
+            return CudaDevice(int(where) if where.isdigit() else 0)
+        return OpenClDevice(where)
     except DeviceMissing as error:
         if absent:
             return AbsentDevice(error)

@@ -66,7 +66,7 @@ def _run(kernels: SimtProgram, inputs: Mapping[str, np.ndarray], symbols: Mappin
     for buffer in (*program.outputs, *kernels.temporaries):
         memory[buffer.name] = _poisoned(buffer.size, buffer.dtype)
     for kernel, numbers in kernels.launches():
-        turns = {turn.symbol: Const(number, INDEX) for turn, number
+        turns: dict[Var, Expr] = {turn.symbol: Const(number, INDEX) for turn, number
                  in zip(kernel.turns, numbers, strict=True)}
         races += _Grid(replace(kernel, body=substitute_stmt(kernel.body, turns)), memory).run()
     return {b.name: memory[b.name].reshape(b.shape) for b in program.outputs}, races
