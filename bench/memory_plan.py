@@ -1,6 +1,6 @@
 """How much memory do intermediate values of float networks need on the host?
 
-    python -m bench.memory_plan [NAME ...] [--size N]
+    python -m bench.memory_plan [NAME ...] [--size N] [--gpu]
 
 Prints for each network (ResNet-50 and DenseNet-121 unless told) ``name value`` lines:
 
@@ -10,7 +10,10 @@ Prints for each network (ResNet-50 and DenseNet-121 unless told) ``name value`` 
 - ``memory_NAME_ratio``: the first by the second;
 - ``memory_NAME_unshared_bytes``: without sharing.
 
-Results are rounded up to cache lines. Constants, inputs and outputs lie elsewhere.
+Results are rounded up to cache lines. Constants, inputs and outputs lie elsewhere. With ``--gpu``
+the figures are those of a GPU (CUDA), whose results are rounded up to 512 bytes and never lie
+where an operand does; the last line, ``memory_NAME_device_bytes``, has constants, inputs and
+outputs in it.
 """
 
 import argparse
@@ -18,6 +21,7 @@ import sys
 
 from bench.float_networks import NAMES, float_graph
 from compiler.cpu_gpu_backends.cpu.target import kernel_program, lowered
+from compiler.cpu_gpu_backends.gpu.target import GpuTarget
 from compiler.cpu_gpu_backends.memory import plan_groups
 from compiler.graph.fusion import fuse
 from compiler.graph.graph import Graph
@@ -40,13 +44,18 @@ def main() -> int:
     parser.add_argument("names", nargs="*", default=["resnet50", "densenet121"], metavar="NAME",
                         help=f"of {', '.join(NAMES)}")
     parser.add_argument("--size", type=int, default=224, help="of images (default 224)")
+    parser.add_argument("--gpu", action="store_true", help="of a GPU instead of the host")
     args = parser.parse_args()
     for name in args.names:
-        plan = plan_of(float_graph(name, args.size))
+        graph = float_graph(name, args.size)
+        on_gpu = GpuTarget("cuda", "cuda").compile(graph) if args.gpu else None
+        plan = on_gpu.plan if on_gpu else plan_of(graph)
         print(f"memory_{name}_bytes", plan.size)
         print(f"memory_{name}_live_bytes", plan.live)
         print(f"memory_{name}_ratio", f"{plan.size / plan.live:.4f}")
         print(f"memory_{name}_unshared_bytes", plan.unshared, flush=True)
+        if on_gpu:
+            print(f"memory_{name}_device_bytes", on_gpu.device_bytes, flush=True)
     return 0
 
 

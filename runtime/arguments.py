@@ -2,7 +2,7 @@
 computed.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from operator import index
 from os import PathLike
 from types import UnionType
@@ -12,7 +12,7 @@ from compiler.errors import ArgumentError
 from compiler.target import ACCEL, HOST
 from runtime.link import Link
 
-__all__ = ["require_kind", "require_path", "require_settings",
+__all__ = ["archs_of", "require_kind", "require_path", "require_settings",
            "require_targets", "shapes_of"]
 
 THREADS = (1, 2)
@@ -48,6 +48,14 @@ def require_targets(pins: Mapping[str, Any] | None, targets: Collection[str]) ->
         if target not in known:
             raise ArgumentError(f"pins must be {' or '.join(map(repr, known))} by name, not "
                                 f"{name!r}: {target!r}")
+
+
+def archs_of(arch: Any) -> tuple[str, ...]:
+    """The architectures of a text with commas, or of a sequence, each once."""
+    names = arch.split(",") if isinstance(arch, str) else arch
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise ArgumentError(f"arch must be a text such as 'sm_80,sm_90', or a list, not {arch!r}")
+    return tuple(dict.fromkeys(name for name in names if name))
 
 
 def shapes_of(shapes: Any) -> dict[str, int] | None:

@@ -32,6 +32,7 @@ from runtime.timing import known
 from runtime.device import Device
 from runtime.loading import placed
 from runtime.module import Module, Settings
+from runtime.targets import Targets
 
 __all__ = ["LARGEST", "cached", "network_key", "sources"]
 
@@ -56,27 +57,29 @@ _log = logging.getLogger(__name__)
 _began = time.time()
 
 
-def cached(graph: Graph, device: Device | None, settings: Settings, division: Division,
+def cached(graph: Graph, targets: Targets, settings: Settings, division: Division,
            make: Callable[[], Made]) -> Module:
     """The module that `make` compiles from the imported `graph`, or the one from the cache."""
+    device = targets.device
     if _edited():
         return make()[0]
     key = network_key(graph, device, settings, division)
     folder = find(KIND, key)
-    module = folder and _kept(folder, device)
+    module = folder and _kept(folder, targets)
     if module is None:
         module, times = make()
         _keep(key, module, times)
     return module
 
 
-def _kept(folder: Path, device: Device | None) -> Module | None:
+def _kept(folder: Path, targets: Targets) -> Module | None:
     if not _times_hold(folder):
         shutil.rmtree(folder, ignore_errors=True)
         return None
     try:
+        device = targets.device
         saved = read(folder / FILE, device.machine if device else None)
-        module = placed(saved, device)
+        module = placed(saved, device, lambda name: targets[name].device)
     except ArtifactError as error:
         _log.warning("The cache has a file that cannot be read, which is made again: %s", error)
         shutil.rmtree(folder, ignore_errors=True)

@@ -9,7 +9,7 @@
 (1, 10)
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from inspect import signature
 from pathlib import Path
@@ -31,7 +31,8 @@ from compiler.plans import OWN, Plans, Recorder
 from compiler.quantize import QuantizeRefused
 from compiler.quantize.quantizer import quantize as quantize_for_any
 from compiler.quantize.sets import CalibrationSet
-from runtime.arguments import require_kind, require_settings, require_targets, shapes_of
+from runtime.arguments import (archs_of, require_kind, require_settings, require_targets,
+                               shapes_of)
 from runtime.auto import OBJECTIVES
 from runtime.cache import Division, Made, cached
 from runtime.costs import Pricing
@@ -52,7 +53,8 @@ def compile(model: Model, target: str = "accel", *,       # noqa: A001
             cache: bool = True, pins: Pins | None = None, link: Link = LINK,
             example_inputs: Any = None, calibration: CalibrationSet | None = None,
             bind: Bindings | None = None, plans: Plans = OWN, objective: str = "latency",
-            machine: Machine | str | Path | None = None, **options) -> Module:
+            machine: Machine | str | Path | None = None, arch: str | Sequence[str] = (),
+            **options) -> Module:
     """Compile a network.
 
     Parameters
@@ -65,6 +67,9 @@ def compile(model: Model, target: str = "accel", *,       # noqa: A001
     machine : the accelerator of a target that says ``accel`` alone: a `Machine`, or its name or
         file as `accel.machine.loading` has them, whose Python code is run. By default
         pynq-1x16x16.
+    arch : architectures of NVIDIA's, such as ``"sm_80,sm_90a"``, for which CUDA is compiled at
+        once, so that a saved module needs no compiler there. The target ``cuda`` then needs no GPU
+        until the module runs.
     sim : the device behind an accelerator, with its `options`: see `runtime.simulator`.
     integerize : replace dequantize → operator → quantize by integer operators.
     threads : virtual threads of the accelerator's schedules.
@@ -96,7 +101,7 @@ def compile(model: Model, target: str = "accel", *,       # noqa: A001
     shapes, simulate = shapes_of(shapes), simulator(sim, **options)
     wanted = request(target, machine)
     targets = wanted.placed(lambda machine: SimulatedDevice(machine, simulate), threads, link,
-                            plans=plans)
+                            plans=plans, archs=archs_of(arch))
     if calibration is not None:
         machines = wanted.machines
         graph = quantized(model, calibration, shapes, machine=machines[0] if machines else None,
@@ -161,7 +166,7 @@ def compile_on(model: Model, targets: Targets, auto: bool = False, *, integerize
     recorded = isinstance(targets.plans, Recorder)      # asks for the plan of every task
     if cache and after is None and targets.can_be_saved and not recorded:
         division = {"objective": objective, **_division(targets, auto, pins, link, dram)}
-        return cached(graph, targets.device, settings, division, make)
+        return cached(graph, targets, settings, division, make)
     return make()[0]
 
 

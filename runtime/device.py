@@ -5,7 +5,7 @@ this module knows which device it has; simulators and boards differ in nothing b
 OpenCL, CUDA and the emulation of CUDA on the host.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields, replace
 from importlib import import_module
 from inspect import signature
@@ -23,14 +23,26 @@ from compiler.errors import ArgumentError, Error, require_names
 from compiler.processes import OwnLock
 from runtime.arguments import require_kind
 
-__all__ = ["SIMULATORS", "Device", "DeviceError", "DeviceMissing", "KernelDevice", "Memory",
-           "SimulatedDevice", "require_options", "simulator"]
+__all__ = ["SIMULATORS", "AbsentDevice", "Device", "DeviceError", "DeviceMissing", "KernelDevice",
+           "Memory", "SimulatedDevice", "require_options", "simulator"]
 
 ALIGNMENT = 64
 
 
 class DeviceMissing(Error, RuntimeError):
     """A device that this machine does not have, or not the libraries for it: what to install."""
+
+
+class AbsentDevice:
+    """A device that this machine does not have, for what is compiled here and run elsewhere. Any
+    use of it raises `error`.
+    """
+
+    def __init__(self, error: DeviceMissing):
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        raise self._error
 
 
 class KernelDevice(Memory, Protocol):
@@ -49,6 +61,24 @@ class KernelDevice(Memory, Protocol):
         """A function that starts the kernels of `code`, in order; addresses of inputs, outputs,
         temporaries.
         """
+        ...
+
+    def address_of(self, array: Any) -> int | None:
+        """Where kernels can read the array as it is; None for one that must be copied in."""
+        ...
+
+    def result(self, size_bytes: int, foreign: bool) -> tuple[Any, int] | None:
+        """New memory for a result that its owner keeps, and its address; None where results are
+        copied out. `foreign`: inputs were arrays of the device.
+        """
+        ...
+
+    def array(self, result: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+        """The memory of a `result` as an array, which has ``__dlpack__``."""
+        ...
+
+    def captured(self, starts: Sequence[Callable[..., None]]) -> Callable[[], None]:
+        """A function that does what these, which `record` returned, do one after the other."""
         ...
 
     def wait(self) -> None:

@@ -1,6 +1,6 @@
 """The device `cuda` without a GPU: kernels through the C++ emulation, in the host's memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -48,6 +48,26 @@ class EmulatedDevice:
             for call in calls:
                 library.launch(*call)
         return launch
+
+    def address_of(self, array: np.ndarray) -> int | None:
+        """The device's memory is the host's; vectors have 16 bytes."""
+        address = array.ctypes.data
+        return address if array.flags.c_contiguous and address % 16 == 0 else None
+
+    def result(self, size_bytes: int, foreign: bool) -> tuple[np.ndarray, int]:
+        room = np.empty(size_bytes + ALIGNMENT, np.uint8)
+        address = -(-room.ctypes.data // ALIGNMENT) * ALIGNMENT
+        first = address - room.ctypes.data
+        return room[first:first + size_bytes], address
+
+    def array(self, result: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        return result.view(dtype).reshape(shape)
+
+    def captured(self, starts: Sequence[Callable[..., None]]) -> Callable[[], None]:
+        def start() -> None:
+            for one in starts:
+                one()
+        return start
 
     def wait(self) -> None:
         pass

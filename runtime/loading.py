@@ -1,7 +1,9 @@
 """Loads modules from files."""
 
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
@@ -10,6 +12,7 @@ from runtime.arguments import require_kind, require_path
 from runtime.artifact import Saved, read
 from runtime.device import Device, SimulatedDevice, simulator
 from runtime.module import Module, Step
+from runtime.targets import gpu_device, is_gpu
 
 __all__ = ["load", "placed"]
 
@@ -35,10 +38,12 @@ def load(path: str | PathLike[str], *, sim: str = "functional",
     return placed(saved, SimulatedDevice(saved.machine, simulate) if saved.machine else None)
 
 
-def placed(saved: Saved, device: Device | None) -> Module:
-    """The module on its device, if it needs one. Raises ProgramError for a device with another
-    machine.
+def placed(saved: Saved, device: Device | None, gpu: Callable[[str], Any] = gpu_device) -> Module:
+    """The module on the device of its accelerator, if it needs one, and on those that `gpu` has by
+    the names of targets. Raises ProgramError for a device with another machine, and DeviceMissing.
     """
-    steps = tuple(Step(segment, part, part.on(device)) for segment, part
+    names = dict.fromkeys(segment.target for segment in saved.partition.segments)
+    devices = {name: gpu(name) if is_gpu(name) else device for name in names}
+    steps = tuple(Step(segment, part, part.on(devices[segment.target])) for segment, part
                   in zip(saved.partition.segments, saved.parts, strict=True))
     return Module(saved.graph, saved.partition, steps, saved.settings, saved.auto, saved.layout)

@@ -9,7 +9,8 @@ import numpy as np
 
 from accel.machine.machine import Machine
 from accel.machine.status import Run
-from compiler.errors import Error
+from compiler.cpu_gpu_backends.gpu.segment import GpuSegment
+from compiler.errors import ArgumentError, Error
 from compiler.graph.graph import Graph
 from compiler.graph.partition import Partition, Segment
 from compiler.target import Compiled, Executable, Outcome, Row
@@ -18,6 +19,8 @@ from runtime.artifact import save
 from runtime.executor import overlaps, run_all
 
 __all__ = ["InputError", "Module", "Settings", "Step"]
+
+DLPACK_CPU = 1              # a type of device
 
 Values = dict[str, np.ndarray]
 Settings = Mapping[str, int | bool]
@@ -71,19 +74,64 @@ class Module:
         """The machine of the (first) accelerator; None where the host computes everything."""
         return next((segment.device.machine for segment in self.accelerated), None)
 
+    @property
+    def device_bytes(self) -> dict[str, int]:
+        """The bytes that the segments of each GPU take of its memory, by target: weights, inputs,
+        outputs, and a block for what is computed on the way. They take it by their first call.
+        """
+        total: dict[str, int] = {}
+        for step in self.steps:
+            if isinstance(step.compiled, GpuSegment):
+                target = step.segment.target
+                total[target] = total.get(target, 0) + step.compiled.device_bytes
+        return total
+
     def save(self, path: str | PathLike[str]) -> None:
         """Writes the module as one file, which `runtime.load` reads: see `runtime.artifact`. Raises
         FileError where it cannot be written.
         """
         save(self, path)
 
+    def use_stream(self, handle: int) -> None:
+        """Puts all that the module does on its GPU on an existing stream of CUDA's, by its handle
+        (``torch.cuda.Stream.cuda_stream``); the stream must live as long as the module. A call
+        still returns when its results are there.
+        """
+        devices = {id(device): device for step in self.steps
+                   if hasattr(device := step.execute.device, "use_stream")}
+        if not devices:
+            raise ArgumentError("use_stream must be called of a module with a segment on cuda")
+        for device in devices.values():
+            device.use_stream(handle)
+
     def set_input(self, name: str, array: Any) -> None:
         """Sets an input to a copy of the array; refuses another name, shape or type than the
         network's.
         """
-        self._inputs[name] = np.array(self._checked(name, array))
+        self._inputs[name] = np.array(self._on_host(name, array))
 
-    def _checked(self, name: str, array: Any) -> np.ndarray:
+    def _checked(self, name: str, array: Any) -> Any:
+        """`_on_host`; an array of another library on the GPU that has the whole network is a view
+        of it there.
+        """
+        if isinstance(array, np.ndarray) or not hasattr(array, "__dlpack_device__") or (
+                int(array.__dlpack_device__()[0]) == DLPACK_CPU):
+            return self._on_host(name, array)
+        self.require_input(name)
+        device = self.steps[0].execute.device if len(self.steps) == 1 else None
+        if device is None or not hasattr(device, "imported"):
+            raise InputError(f"Input {name} must be an array in the host's memory, unless the "
+                             f"whole network is one segment on cuda")
+        try:
+            view = device.imported(array)
+        except ValueError as error:
+            raise InputError(f"Input {name} cannot be taken as it is: {error}") from None
+        self.require_input(name, view.shape, view.dtype)
+        if device.address_of(view) is None:
+            raise InputError(f"Input {name} must begin at a multiple of 16 bytes")
+        return view
+
+    def _on_host(self, name: str, array: Any) -> np.ndarray:
         """The array itself, or memory that another library shares through DLPack, if it is dense;
         else a copy.
         """
@@ -112,7 +160,9 @@ class Module:
 
     def __call__(self, inputs: Mapping[str, Any]) -> Values:
         """Runs one inference and returns its outputs by name; copies no input. Refuses what
-        `set_input` does, and missing inputs.
+        `set_input` does, and missing inputs. Arrays of other libraries on the GPU are taken as they
+        are where the whole network is one segment on cuda, and then the outputs stay there: objects
+        with ``__dlpack__``.
         """
         return self.run_many([inputs])[0]
 

@@ -2,7 +2,7 @@
 
 import warnings
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -76,6 +76,21 @@ class OpenClDevice:
         def start() -> None:
             for kernel, threads, block in calls:
                 self._cl.enqueue_nd_range_kernel(self._queue, kernel, threads, block)
+        return start
+
+    def address_of(self, array: Any) -> int | None:
+        return None                     # buffers of OpenCL have no addresses to share
+
+    def result(self, size_bytes: int, foreign: bool) -> tuple[Any, int] | None:
+        return None
+
+    def array(self, result: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        raise NotImplementedError
+
+    def captured(self, starts: Sequence[Callable[..., None]]) -> Callable[[], None]:
+        def start() -> None:
+            for one in starts:
+                one()
         return start
 
     def wait(self) -> None:

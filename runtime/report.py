@@ -24,9 +24,10 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
     `copies` in order of execution, `layout` (what is converted between NCHW and NHWC, and what
     would be with all of the host in NCHW: counts and bytes), `auto` (the figures that this target
     decided by), `notes` (nodes that could not become integers, and why; nodes that cost extra
-    products), `counters`, `outputs`. Without cycles (functional simulation, host alone) the figures
-    in cycles are 0, without events (boards) those of layers; without a timeline, `busy` and
-    `stalls` of the layers are empty. Else for each unit they add up to the layer's cycles.
+    products), `device_bytes` (memory of each GPU), `counters`, `outputs`. Without cycles
+    (functional simulation, host alone) the figures in cycles are 0, without events (boards) those
+    of layers; without a timeline, `busy` and `stalls` of the layers are empty. Else for each unit
+    they add up to the layer's cycles.
     """
     layers: list[dict[str, Any]] = []
     for step, run in _programs(module, runs):
@@ -47,6 +48,7 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
         "layout": module.layout,
         "auto": module.auto,
         "notes": [*module.graph.notes, *_layer_notes(module)],
+        "device_bytes": module.device_bytes,
         "counters": [{"activity": run.counters.activity, "bytes": run.counters.bytes}
                      for run in runs],
         "outputs": [_output(name, module.get_output(name)) for name in module.graph.outputs],

@@ -7,7 +7,9 @@
     opencl                  the first device of OpenCL; opencl:PLATFORM one of a platform whose name
                             holds this; on the processor by PoCL where there is no other
     cuda                    the first GPU that CUDA has; cuda:N GPU number N; cuda:emulated the same
-                            kernels on the processor, to try them
+                            kernels on the processor, to try them; cuda:CARD a card of
+                            `runtime.roofline.CARDS`, which need not be here: its prices are
+                            estimates, and it runs on the first GPU
     accel:MACHINE           an accelerator, and this processor for what it does not take; MACHINE
                             is a preset or a file, as in `accel.machine.loading`
     accel                   the same, of the machine that is given beside the text, if any
@@ -33,7 +35,7 @@ from accel.mapping.target import AccelTarget
 from accel.sim.dram import DRAM, Dram
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.gpu.target import GpuTarget
-from compiler.errors import Error
+from compiler.errors import ArgumentError, Error
 from compiler.graph.graph import Graph
 from compiler.graph.layout import Borders
 from compiler.graph.partition import Segment, subgraph
@@ -42,20 +44,23 @@ from compiler.plans import OWN, Plans
 from compiler.target import ACCEL, HOST, Measure, Prices, Target
 from compiler.te import bits
 from runtime.cuda import CudaDevice
-from runtime.device import KernelDevice
+from runtime.device import AbsentDevice, DeviceMissing
 from runtime.emulated import EmulatedDevice
 from runtime.link import LINK, Link
 from runtime.opencl import OpenClDevice
 from runtime.prices import AccelPrices, MeasuredPrices
+from runtime.roofline import CARDS, RooflinePrices
 
-__all__ = ["Placed", "Request", "TargetError", "Targets", "accelerator", "register", "request",
-           "target_machine"]
+__all__ = ["Placed", "Request", "TargetError", "Targets", "accelerator", "gpu_device", "is_gpu",
+           "register", "request", "target_machine"]
 
 CPU, AUTO = "cpu", "auto"
 CUDA, OPENCL = "cuda", "opencl"
 PLAIN, THREADS, EMULATED = "plain", r"[1-9]\d{0,2}", "emulated"
-WHERE = {CPU: rf"{THREADS}|(?:{THREADS}:)?{PLAIN}", CUDA: rf"\d{{1,3}}|{EMULATED}", OPENCL: r".+"}
+WHERE = {CPU: rf"{THREADS}|(?:{THREADS}:)?{PLAIN}", CUDA: "|".join((r"\d{1,3}", EMULATED, *CARDS)),
+         OPENCL: r".+"}
 """What may stand behind the colon, where that is not a machine."""
+ARCH = r"sm_\d{2,3}[af]?"
 
 
 class TargetError(Error, ValueError):
@@ -116,7 +121,7 @@ class Targets:
     @property
     def can_be_saved(self) -> bool:
         """Whether a file can hold their compiled segments (`runtime.artifact`)."""
-        return set(self.names) <= {ACCEL, HOST}
+        return all(name in (ACCEL, HOST) or is_gpu(name) for name in self.names)
 
     @property
     def fingerprints(self) -> dict[str, str]:
@@ -178,8 +183,12 @@ class Request:
         return f"{AUTO}:" * self.auto + ",".join(self.names)
 
     def placed(self, on: Callable[[Machine], Device | None], threads: int = 2,
-               link: Link = LINK, dram: Dram = DRAM, plans: Plans = OWN) -> Targets:
-        """The targets; `on` gives each accelerator its device, whose machine counts."""
+               link: Link = LINK, dram: Dram = DRAM, plans: Plans = OWN,
+               archs: tuple[str, ...] = ()) -> Targets:
+        """The targets; `on` gives each accelerator its device, whose machine counts. CUDA is
+        compiled for `archs` at once, and then its device may be missing until something runs.
+        """
+        self._require_archs(archs)
         accelerators = 0
         targets: list[Placed] = []
         for name in self.names:
@@ -193,10 +202,19 @@ class Request:
                                            name if accelerators else ACCEL, plans))
                 accelerators += 1
             elif kind in (CUDA, OPENCL):
-                targets.append(Placed(GpuTarget(name, kind, plans=plans), _gpu(kind, where)))
+                own = archs if kind == CUDA else ()
+                targets.append(_placed_gpu(GpuTarget(name, kind, plans=plans, archs=own), where))
             else:
                 targets.append(_registered[kind](where))
         return Targets(targets, plans)
+
+
+    def _require_archs(self, archs: tuple[str, ...]) -> None:
+        if archs and not any(name.partition(":")[0] == CUDA for name in self.names):
+            raise ArgumentError(f"arch must come with a target cuda, not {self.title}")
+        for arch in archs:
+            if not re.fullmatch(ARCH, arch):
+                raise ArgumentError(f"arch must be architectures such as sm_80, not {arch!r}")
 
 
 def request(text: Any, machine: Machine | str | Path | None = None) -> Request:
@@ -239,11 +257,36 @@ def _processor(how: str, plans: Plans) -> CpuTarget:
     return CpuTarget(plans=plans, threads=int(threads or 1), plain=plain)
 
 
-def _gpu(kind: str, where: str) -> KernelDevice:
-    """The device; raises DeviceMissing where there is none."""
-    if where == EMULATED and kind == CUDA:
-        return EmulatedDevice()
-    return CudaDevice(int(where or 0)) if kind == CUDA else OpenClDevice(where)
+def _placed_gpu(target: GpuTarget, where: str) -> Placed:
+    """A GPU, whose prices are measured; those of a card are estimated, whether it is here or not.
+    """
+    card = CARDS.get(where) if target.dialect == CUDA else None
+    device = gpu_device(target.name, absent=bool(target.archs) or card is not None)
+    if card is None:
+        return Placed(target, device)
+    return Placed(target, device, lambda graph, measure: RooflinePrices(graph, target, card))
+
+
+def is_gpu(name: str) -> bool:
+    """Whether the target of this name is a GPU."""
+    return name.partition(":")[0] in (CUDA, OPENCL)
+
+
+def gpu_device(name: str, absent: bool = False) -> Any:
+    """The `KernelDevice` of a target. Where there is none, raises DeviceMissing; an `absent` one
+    raises it when it is used.
+    """
+    kind, _, where = name.partition(":")
+    try:
+        if where == EMULATED and kind == CUDA:
+            return EmulatedDevice()
+        if kind == CUDA:
+            return CudaDevice(int(where) if where.isdigit() else 0)
+        return OpenClDevice(where)
+    except DeviceMissing as error:
+        if absent:
+            return AbsentDevice(error)
+        raise
 
 
 def _no_target(text: Any) -> TargetError:

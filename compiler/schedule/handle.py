@@ -18,7 +18,7 @@ True
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from compiler.ir import Program, lower, loops
+from compiler.ir import Program, buffers_of, lower, loops
 from compiler.te import Axis, Tensor, Var
 from compiler.tensorize import Intrinsic
 
@@ -29,6 +29,7 @@ from .loops import fuse, split, tile, unroll
 from .padding import pad
 from .parallel import annotate, parallel, vectorize
 from .peeling import peel
+from .place import refuse
 from .pipelining import double_buffer, pipeline
 from .record import read_step, step_text
 from .reduction import decompose_reduction, rfactor
@@ -101,7 +102,13 @@ class StageSchedule:
         name = loop if isinstance(loop, str) else loop.name
         known = {loop.var.name for loop in loops(self.schedule.program.body)}
         short = f"{self.name}_{name}"
-        return short if short in known and name not in known else name
+        if name in known or short in known:
+            return name if name in known else short
+        program = self.schedule.program
+        if self.name not in (stages := buffers_of(program)):
+            refuse("schedule", f"stage must be one of {', '.join(stages)}, not {self.name!r}",
+                   program)
+        return name
 
     # Loops
 

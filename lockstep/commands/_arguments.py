@@ -37,6 +37,9 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
     add("--objective", choices=("latency", "throughput"),
         help="what auto makes least: the time of one inference, or of one of many that are "
              "pipelined (default latency)")
+    add("--arch", metavar="SM[,SM]", default="",
+        help="with a target cuda: compile kernels for these architectures, such as sm_80,sm_90a, "
+             "by NVRTC; a file then needs no compiler there")
     add("--bus-bytes", type=at_least(1), metavar="N", help="override the machine's bus width")
     add("--threads", type=int, choices=(1, 2),
         help=f"virtual threads of the schedules (default {DEFAULT_THREADS}; 1 hides no latency)")

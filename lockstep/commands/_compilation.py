@@ -14,6 +14,7 @@ from compiler.graph.graph import Graph
 from compiler.graph.pipeline import AfterStage
 from lockstep.commands._arguments import quantizer_options
 from runtime import Device, Link, Module, compile_on, quantized, target_machine
+from runtime.arguments import archs_of
 from runtime.targets import request
 
 __all__ = ["compiled", "imported", "machine_of", "target_of"]
@@ -62,7 +63,8 @@ def compiled(args: argparse.Namespace, device: Device | None, after: AfterStage 
         raise RequestError("--objective must come with --target auto:PRESET: nothing else weighs "
                            "costs")
     link = Link(**args.link)
-    targets = wanted.placed(lambda machine: device, args.threads, link, dram)
+    targets = wanted.placed(lambda machine: device, args.threads, link, dram,
+                            archs=archs_of(args.arch))
     return compile_on(graph or imported(args), targets, wanted.auto,
                       integerize=not args.no_integerize, threads=args.threads, after=after,
                       cache=not args.no_cache, pins=dict(args.pin), link=link, dram=dram,

@@ -15,20 +15,23 @@ def saved_module(args: argparse.Namespace):
     """
     from accel.machine.loading import load_machine
     from runtime.artifact import is_archive, read
+    from runtime.targets import is_gpu
 
     of_torch = args.model.suffix == ".pt2"          # an archive too
     if of_torch or not (os.path.isfile(args.model) and is_archive(args.model)):
         args.threads = args.threads or DEFAULT_THREADS
         return None
     for option in ("target", "bus_bytes", "threads", "shape", "bind", "no_integerize", "no_cache",
-                   "pin", "link", "objective", "calibration", *QUANTIZER):
-        if getattr(args, option) not in (None, False, [], {}):
+                   "pin", "link", "objective", "arch", "calibration", *QUANTIZER):
+        if getattr(args, option) not in (None, False, [], {}, ""):
             raise RequestError(f"--{option.replace('_', '-')} must be left out for "
                                f"{str(args.model)!r}: it is compiled")
     saved = read(args.model, load_machine(args.machine) if args.machine else None)
     if args.machine and saved.machine is None:
         raise RequestError(f"--machine must be left out for {str(args.model)!r}: it is compiled "
                            f"for the host alone")
-    args.target = f"accel:{saved.machine.config.name}" if saved.machine else "cpu"
+    accelerators = [f"accel:{saved.machine.config.name}"] if saved.machine else []
+    gpus = [segment.target for segment in saved.partition.segments if is_gpu(segment.target)]
+    args.target = ",".join(dict.fromkeys([*accelerators, *gpus])) or "cpu"
     args.threads = saved.settings.get("threads", DEFAULT_THREADS)
     return saved

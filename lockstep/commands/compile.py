@@ -4,7 +4,8 @@ import argparse
 from pathlib import Path
 
 from compiler.errors import RequestError
-from compiler.files import is_stream, whole_file
+from compiler.files import is_stream, whole_file, write_text
+from compiler.target_names import ACCEL, HOST
 from lockstep.commands._arguments import DEFAULT_THREADS, add_compilation
 from lockstep.lines import say
 from lockstep.paths import OutputFolder, model_file, output_file
@@ -21,9 +22,14 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "of which torch evaluates. Exit status: 0 done, 2 the request was wrong.")
     parser.add_argument("model", metavar="MODEL", type=model_file,
                         help="ONNX network, or .pt2 file of torch.export.save")
-    parser.add_argument("-o", "--output", type=output_file, metavar="FILE", required=True,
-                        help="the file to write, say resnet18.lockstep")
+    parser.add_argument("-o", "--output", type=output_file, metavar="FILE",
+                        help="the file to write, say resnet18.lockstep; with --emit the text's, "
+                             "by default standard output")
     add_compilation(parser)
+    parser.add_argument("--emit", choices=("cuda", "opencl", "ptx", "llvm", "asm"),
+                        help="write, instead of a module, the text of its kernels, and what the "
+                             "host does with them: buffers, launches with grid, block and "
+                             "arguments (ptx: of the first --arch, by default sm_80)")
     parser.add_argument("--dump", type=OutputFolder, metavar="DIR",
                         help="write the network as text after every pass of the compiler")
     return parser
@@ -36,20 +42,38 @@ def run(args: argparse.Namespace) -> int:
     from runtime.artifact import write
     from runtime.pipeline import is_about_float
 
+    output: Path | None = args.output
+    if output is None and not args.emit:
+        raise RequestError("-o FILE must be given, or --emit, which writes to standard output")
     args.target = target_of(args)
     args.threads = args.threads or DEFAULT_THREADS
+    args.no_cache = args.no_cache or args.emit is not None      # files have no text of the host
     machine = machine_of(args)
     device = SimulatedDevice(machine, simulator("functional")) if machine else None
     module = compiled(args, device, _dump(args.dump, dump_into))
-    with whole_file(args.output) as file:
+    if args.emit or output is None:
+        return _emit(args, module)
+    with whole_file(output) as file:
         write(module, file)
-    if not is_stream(args.output):
+    if not is_stream(output):
         for note in filter(is_about_float, module.graph.notes):
             say(note)
         say(_summary(args, module))
         if args.verbose:
             for name, reason in module.partition.stay.items():
                 say(f"on the host: {name} ({reason})")
+    return 0
+
+
+def _emit(args: argparse.Namespace, module) -> int:
+    from runtime.arguments import archs_of
+    from runtime.emitted import ARCH, emitted
+
+    text = emitted(module, args.emit, next(iter(archs_of(args.arch)), ARCH))
+    if args.output:
+        write_text(args.output, text)
+    else:
+        print(text, end="")
     return 0
 
 
@@ -67,6 +91,12 @@ def _summary(args: argparse.Namespace, module) -> str:
     programs = [segment.program for segment in module.accelerated]
     layers = sum(len(program.layers) for program in programs)
     words = sum(program.count for program in programs)
+    on: dict[str, int] = {"the host": 0}
+    for segment in module.partition.segments:
+        if segment.target != ACCEL:
+            name = "the host" if segment.target == HOST else segment.target
+            on[name] = on.get(name, 0) + len(segment.nodes)
+    others = ", ".join(f"{count} operators on {name}" for name, count in on.items())
     return (f"{args.output}: {args.model.name} for {args.target}, {layers} layers on the "
-            f"accelerator ({words:,} instructions), {len(module.partition.reasons)} operators on "
-            f"the host, {args.output.stat().st_size:,} bytes")
+            f"accelerator ({words:,} instructions), {others}, "
+            f"{args.output.stat().st_size:,} bytes")

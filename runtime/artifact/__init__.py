@@ -8,6 +8,9 @@ An artifact is a zip archive whose members are stored as they are:
 ``constants/N``      constants of the network
 ``programs/N/...``   instruction words, weights as the accelerator reads them, origins
 ``kernels/N.o``      machine code of the host's operators, object files
+``gpu/N/kernels.*``  text of a GPU's kernels, CUDA (.cu) or OpenCL C (.cl); their launches are in
+                     the manifest
+``gpu/N/ARCH.cubin`` machine code of this text for an architecture of NVIDIA's
 
 Arrays are raw, little-endian, in row-major order. The same module gives the same bytes. Loading
 executes nothing in the file. Its machine code runs with the network, so an artifact must be trusted

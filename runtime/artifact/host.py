@@ -19,7 +19,8 @@ from compiler.te import Buffer
 
 from .container import ArtifactError, Container, Members
 
-__all__ = ["Kernels", "host_json", "host_of", "kernel_of", "processor_json"]
+__all__ = ["Kernels", "buffer_json", "buffer_of", "host_json", "host_of", "kernel_of",
+           "processor_json"]
 
 
 class Kernels:
@@ -34,8 +35,8 @@ class Kernels:
         """The number of the kernel in the file."""
         program, code = kernel.program, kernel.code
         interface = {"name": program.name,
-                     "inputs": [_buffer_json(buffer) for buffer in program.inputs],
-                     "outputs": [_buffer_json(buffer) for buffer in program.outputs]}
+                     "inputs": [buffer_json(buffer) for buffer in program.inputs],
+                     "outputs": [buffer_json(buffer) for buffer in program.outputs]}
         key = hashlib.sha256(repr(interface).encode() + code).digest()
         if key not in self._known:
             self._known[key] = len(self.entries)
@@ -46,7 +47,7 @@ class Kernels:
 
 def kernel_of(entry: Mapping[str, Any], container: Container) -> Kernel:
     """Links the kernel into this process, if the object file is intact."""
-    inputs, outputs = (tuple(map(_buffer_of, entry[key])) for key in ("inputs", "outputs"))
+    inputs, outputs = (tuple(map(buffer_of, entry[key])) for key in ("inputs", "outputs"))
     code = container.data(entry["code"])
     try:
         require_object(code)
@@ -102,9 +103,9 @@ def processor_json(processor: Processor) -> dict[str, Any]:
     return {"triple": processor.triple, "cpu": processor.cpu, "features": features}
 
 
-def _buffer_json(buffer: Buffer) -> dict[str, Any]:
+def buffer_json(buffer: Buffer) -> dict[str, Any]:
     return {"name": buffer.name, "dtype": buffer.dtype, "shape": list(buffer.shape)}
 
 
-def _buffer_of(entry: Mapping[str, Any]) -> Buffer:
+def buffer_of(entry: Mapping[str, Any]) -> Buffer:
     return Buffer(entry["name"], tuple(entry["shape"]), entry["dtype"])

@@ -7,12 +7,14 @@ from typing import Any
 from accel.machine.machine import Machine
 from accel.mapping.target import CompiledSegment
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget, HostSegment, lowered
+from compiler.cpu_gpu_backends.gpu.segment import GpuSegment
 from compiler.cpu_gpu_backends.llvm import Kernel
 from compiler.graph.graph import Graph
 from compiler.graph.partition import Segment, subgraph
 from compiler.target import Compiled
 
 from .container import ArtifactError, Container, Members
+from .gpu import gpu_json, gpu_of
 from .host import Kernels, host_json, host_of
 from .programs import program_json, program_of, work_json, work_of
 
@@ -43,7 +45,8 @@ def part_json(compiled: Compiled, number: int, shelf: Shelf) -> dict[str, Any]:
     """The segment of this number as JSON. Raises ArtifactError for one that no codec can write."""
     if compiled.kind not in CODECS:
         raise ArtifactError(f"cannot hold segment {number}: only programs of the accelerator and "
-                            f"code of the host can be saved, not {type(compiled).__name__}")
+                            f"code of the host and of GPUs can be saved, not "
+                            f"{type(compiled).__name__}")
     return CODECS[compiled.kind].write(compiled, number, shelf)
 
 
@@ -75,6 +78,14 @@ def _host_of(entry: Mapping[str, Any], segment: Segment, stock: Stock) -> HostSe
     return host_of(entry, lowered(part, entry["plain"]), stock.kernels)
 
 
+def _gpu_json(segment: GpuSegment, number: int, shelf: Shelf) -> dict[str, Any]:
+    return gpu_json(segment, number, shelf.members)
+
+
+def _gpu_of(entry: Mapping[str, Any], segment: Segment, stock: Stock) -> GpuSegment:
+    return gpu_of(entry["gpu"], subgraph(stock.graph, segment), stock.container)
+
+
 @dataclass(frozen=True)
 class _Codec:
     """A codec; only the JSON of its kind has `field`."""
@@ -86,4 +97,5 @@ class _Codec:
 
 CODECS: dict[str | None, _Codec] = {
     CompiledSegment.kind: _Codec("program", _program_json, _program_of),
+    GpuSegment.kind: _Codec("gpu", _gpu_json, _gpu_of),
     HostSegment.kind: _Codec("groups", _host_json, _host_of)}

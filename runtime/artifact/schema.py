@@ -45,6 +45,12 @@ COPY = {"copy": str, "source": str, "target": str}
 PROGRAM = {
     "words": ARRAY, "weights": ARRAY, "activations_bytes": int, "io_bytes": int,
     "inputs": [SLOT], "outputs": [SLOT], "layers": [[(str, int)]], "sites": str, "origins": ARRAY}
+CODE = {
+    "name": str, "inputs": [BUFFER], "outputs": [BUFFER], "temporaries": [BUFFER],
+    "launches": [{"kernel": str, "grid": [int], "block": [int], "numbers": [int],
+                  "arguments": [str]}]}
+GPU = {"dialect": str, "text": str, "images": {str: str}, "codes": [CODE],
+       "steps": [{"nodes": [str], "code": (int, None)}]}
 WORK = {"node": str, "macs": int, "products": int, "input_bytes": int, "other_bytes": int,
         "note": str}
 AUTO = {
@@ -67,7 +73,7 @@ MANIFEST = {
     Optional("auto"): (AUTO, None), Optional("layout"): (LAYOUT, None), "machine": (MACHINE, None),
     "processor": {"triple": str, "cpu": str, "features": str}, "graph": GRAPH,
     "partition": {"steps": [(COPY, SEGMENT)], "reasons": {str: str}},
-    "parts": [({"program": PROGRAM, "work": [[WORK]]},
+    "parts": [({"program": PROGRAM, "work": [[WORK]]}, {"gpu": GPU},
                {"groups": [{"nodes": [str], "kernel": (int, None)}]})],
     "kernels": [{"name": str, "inputs": [BUFFER], "outputs": [BUFFER], "code": str}],
     "members": {str: {"bytes": int, "sha256": str}}}

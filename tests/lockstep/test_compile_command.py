@@ -141,7 +141,7 @@ def test_damaged_files(capsys, compiled, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("message", "args"), [
-    ("required: -o", [DIGITS]),
+    ("-o FILE must be given, or --emit", [DIGITS]),
     ("must name a file in a folder that exists", [DIGITS, "-o", "none/d.lockstep"]),
     ("no such file", ["none.onnx", "-o", "d.lockstep"]),
     ("Target must be accel:MACHINE", [DIGITS, "-o", "d.lockstep", "--target", "gpu"]),

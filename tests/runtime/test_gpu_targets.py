@@ -70,9 +70,3 @@ def test_networks_of_the_zoo(target: str, name: str, int8: bool) -> None:
 def test_a_device_that_is_missing_is_said() -> None:
     with pytest.raises(DeviceMissing, match="'No such platform'"):
         lockstep.compile(FLOAT, "opencl:No such platform")
-
-
-def test_a_file_cannot_hold_it(tmp_path) -> None:
-    module = lockstep.compile(FLOAT, "opencl")
-    with pytest.raises(lockstep.Error, match="only programs of the accelerator and code of the"):
-        module.save(tmp_path / "m.lockstep")

@@ -44,7 +44,8 @@ class GpuSegment:
     graph: Graph
     steps: tuple[GpuStep, ...]
     constants: Mapping[str, Array]
-    kind: ClassVar[str | None] = None
+    dialect: str
+    kind: ClassVar[str | None] = "gpu"
 
     @property
     def text(self) -> list[str]:
@@ -65,6 +66,27 @@ class GpuSegment:
                            [step.code and step.code.temporaries for step in self.steps],
                            in_place=False, alignment=ALIGNMENT)
 
+    @cached_property
+    def apart(self) -> tuple[str, ...]:
+        """The values with memory of their own: inputs, constants and outputs."""
+        root = storage([step.group for step in self.steps])
+        return tuple(dict.fromkeys((*self.graph.inputs, *self.constants,
+                                    *map(root, self.graph.outputs))))
+
+    @cached_property
+    def handed_out(self) -> tuple[str, ...]:
+        """The outputs that have memory to themselves, which may become the caller's."""
+        root = storage([step.group for step in self.steps])
+        roots = list(map(root, self.graph.outputs))
+        return tuple(name for name, of in zip(self.graph.outputs, roots, strict=True)
+                     if roots.count(of) == 1 and of not in self.graph.inputs
+                     and of not in self.constants)
+
+    @property
+    def device_bytes(self) -> int:
+        """The bytes that it takes of the device's memory, from its first call on."""
+        return self.plan.size + sum(bytes_of(self.graph.values[value]) for value in self.apart)
+
     def on(self, device: Any) -> "GpuExecutable":
         """On a `runtime.device.KernelDevice` that speaks the dialect of its text."""
         return GpuExecutable(self, device)
@@ -81,11 +103,14 @@ class GpuExecutable:
     def __init__(self, segment: GpuSegment, device: Any):
         self.segment, self.device = segment, device
         self._lock = OwnLock()
+        self._root = storage([step.group for step in segment.steps])
         self._places: dict[str, int] | None = None
+        self._arena = 0
         self._launches: list[Callable[[], None]] = []
+        self._all: Callable[[], None] = lambda: None
 
     def __call__(self, values: Values) -> Outcome:
-        return self._run(values, lambda: None)
+        return self._run(values)
 
     def rows(self, run: object) -> list[Row]:
         return []
@@ -103,20 +128,49 @@ class GpuExecutable:
                 for step, begin, end in zip(self.segment.steps, moments, moments[1:], strict=False)]
         return outcome, rows
 
-    def _run(self, values: Values, after: Callable[[], None]) -> Outcome:
-        """`after` is called before the first group and after each."""
+    def _run(self, values: Values, after: Callable[[], None] | None = None) -> Outcome:
+        """`after` is called before the first group and after each. Without it all that the device
+        launches is one piece, if nothing lies elsewhere than before.
+        """
         graph = self.segment.graph
-        given = check_inputs(graph, values)
+        foreign = any(not isinstance(array, np.ndarray) for array in values.values())
+        given = values if foreign else check_inputs(graph, values)      # `Module` checks those
         with self._lock:
             places = self._prepared()
+            elsewhere = {name: address for name in graph.inputs
+                         if (address := self.device.address_of(given[name])) is not None}
             for name in graph.inputs:
-                self.device.copy_in(places[name], _bytes(given[name]))
-            after()
-            for launch in self._launches:
-                launch()
-                after()
+                if name not in elsewhere:
+                    self.device.copy_in(places[name], _bytes(given[name]))
+            results = {name: result for name in self.segment.handed_out
+                       if (result := self.device.result(self._size(name), foreign)) is not None}
+            elsewhere |= {self._root(name): address for name, (_, address) in results.items()}
+            launches, together = self._launches, self._all
+            if elsewhere:
+                places = {value: elsewhere.get(self._root(value), place)
+                          for value, place in places.items()}
+                launches, together = self._recorded_all(places), None
+            self._launch(launches, together, after)
             self.device.wait()
-            return Outcome({name: self._read(name, places) for name in graph.outputs})
+            return Outcome({name: self._shown(name, results[name][0]) if name in results
+                            else self._read(name, places) for name in graph.outputs})
+
+    def _launch(self, launches: list[Callable[[], None]], together: Callable[[], None] | None,
+                after: Callable[[], None] | None) -> None:
+        if together and not after:
+            together()
+            return
+        for launch in (lambda: None, *launches):
+            launch()
+            if after:
+                after()
+
+    def _size(self, name: str) -> int:
+        return bytes_of(self.segment.graph.values[name])
+
+    def _shown(self, name: str, result: Any) -> Any:
+        type_ = self.segment.graph.values[name]
+        return self.device.array(result, type_.shape, numpy_dtype(type_.dtype))
 
     def _read(self, name: str, places: Mapping[str, int]) -> Array:
         type_ = self.segment.graph.values[name]
@@ -131,20 +185,19 @@ class GpuExecutable:
         """
         if self._places is None:
             segment = self.segment
-            root, plan = storage([step.group for step in segment.steps]), segment.plan
-            arena = self._allocated(plan.size)
-            places = {value: arena + offset for value, offset in plan.offsets.items()}
-            own = dict.fromkeys((*segment.graph.inputs, *segment.constants,
-                                 *map(root, segment.graph.outputs)))
-            for value in own:
+            root, plan = self._root, segment.plan
+            self._arena = self._allocated(plan.size)
+            places = {value: self._arena + offset for value, offset in plan.offsets.items()}
+            for value in segment.apart:
                 places[value] = self._allocated(bytes_of(segment.graph.values[value]))
             for value, array in segment.constants.items():
                 self.device.copy_in(places[value], _bytes(array))
             for value in segment.graph.values:
                 if root(value) in places:
                     places[value] = places[root(value)]
-            self._launches = [self._recorded(number, step, places, arena)
-                              for number, step in enumerate(segment.steps)]
+            self._launches = self._recorded_all(places)
+            self._all = self.device.captured([launch for launch, step in zip(
+                self._launches, segment.steps, strict=True) if step.code])
             self._places = places
         return self._places
 
@@ -154,11 +207,15 @@ class GpuExecutable:
         finalize(self, self.device.free, address).atexit = False    # the device ends with us
         return address
 
-    def _recorded(self, number: int, step: GpuStep, places: Mapping[str, int],
-                  arena: int) -> Callable[[], None]:
+    def _recorded_all(self, places: Mapping[str, int]) -> list[Callable[[], None]]:
+        return [self._recorded(number, step, places)
+                for number, step in enumerate(self.segment.steps)]
+
+    def _recorded(self, number: int, step: GpuStep, places: Mapping[str, int]
+                  ) -> Callable[[], None]:
         if step.code is None:
             return lambda: None
-        workspaces = (arena + offset for offset in self.segment.plan.workspaces[number])
+        workspaces = (self._arena + offset for offset in self.segment.plan.workspaces[number])
         return self.device.record(step.code, *(places[value] for value in step.group.inputs),
                                   places[step.group.output], *workspaces)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
+from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda, nvrtc_version
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, GpuStep
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import in_precision
@@ -42,6 +43,7 @@ class GpuTarget:
     Kernels in CUDA multiply int8 by tensor cores, which is exact. With `precision` ``tf32`` those
     of float32 are too, their factors rounded to 10 bits of mantissa and summed in float32, in
     another order.
+    For `archs`, say ``sm_90``, the text is compiled at once, by NVRTC: CUDA alone has any.
     """
 
     name: str
@@ -49,6 +51,7 @@ class GpuTarget:
     fusion: bool = True
     plans: Plans = OWN
     precision: str | None = None
+    archs: tuple[str, ...] = ()
 
     def __post_init__(self):
         if self.precision not in (None, "tf32"):
@@ -59,7 +62,8 @@ class GpuTarget:
 
     @property
     def fingerprint(self) -> str:
-        return digest([self.dialect, *([self.precision] if self.precision else [])])
+        return digest([self.dialect, *([self.precision] if self.precision else []), *self.archs,
+                       *([nvrtc_version()] if self.archs else [])])
 
     @property
     def _kinds(self) -> tuple[str, ...]:
@@ -95,7 +99,8 @@ class GpuTarget:
         recipes = {group: recipe_of(graph, group) for group in groups if not group.is_view}
         codes = self._codes(list(dict.fromkeys(recipes.values())))
         return GpuSegment(graph, tuple(GpuStep(group, codes[recipes[group]] if group in recipes
-                                               else None) for group in groups), graph.constants)
+                                               else None) for group in groups), graph.constants,
+                          self.dialect)
 
     def groups(self, graph: Graph) -> Groups:
         """The groups of nodes that are computed together, in order."""
@@ -103,13 +108,15 @@ class GpuTarget:
 
     def _codes(self, recipes: list[Recipe]) -> dict[Recipe, Code]:
         programs = [replace(_program(recipe, self._plan(recipe), self._kinds, self.precision),
-                            name=f"k{number}_{recipe.name[:LONGEST].rstrip('_')}")
+                            name=f"{recipe.name[:LONGEST].rstrip('_')}_{number}")
                     for number, recipe in enumerate(recipes)]
         try:
             codes = generate_all(programs, self.dialect)
         except SimtError as error:
             raise CannotCompile(str(error)) from None
-        return dict(zip(recipes, codes, strict=True))
+        images = {arch: compile_cuda(codes[0].text, arch).image for arch in self.archs if codes}
+        return {recipe: replace(code, images=images or None)
+                for recipe, code in zip(recipes, codes, strict=True)}
 
     def _plan(self, recipe: Recipe) -> str | None:
         if self.plans is OWN:

@@ -1,6 +1,7 @@
 """What a program becomes: text of kernels, and how the host launches them."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from compiler.ir import bindings, concrete, extent_value
 from compiler.te import Buffer, Extent, Symbol
@@ -18,7 +19,8 @@ Grid = tuple[Extent, Extent, Extent]
 @dataclass(frozen=True, slots=True)
 class Launch:
     """One kernel: blocks of the grid, threads of a block, the buffers that it takes, and after them
-    the values of parameters, as integers of 32 bits.
+    which turn of each loop of the host it is, from 1, and the values of parameters, as integers of
+    32 bits.
     """
 
     kernel: str
@@ -34,7 +36,8 @@ class Code:
 
     Programs that were generated together share one text, so that it is compiled once.
     `temporaries` are buffers that live from launch to launch, in the memory of the device. Code
-    with `parameters` is launched `at` their values.
+    with `parameters` is launched `at` their values. `images` are machine code of the text by its
+    architecture, say ``sm_90``; None where nobody has asked for any.
     """
 
     name: str
@@ -45,6 +48,7 @@ class Code:
     outputs: tuple[Buffer, ...]
     temporaries: tuple[Buffer, ...] = ()
     parameters: tuple[Symbol, ...] = ()
+    images: Mapping[str, bytes] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self):
         if self.dialect not in DIALECTS:
@@ -68,7 +72,7 @@ class Code:
         numbers = tuple(values[symbol.name] for symbol in self.parameters)
         launches = (replace(launch, grid=tuple(extent_value(e, bound) for e in launch.grid),
                             arguments=tuple(concrete(b, bound) for b in launch.arguments),
-                            numbers=numbers) for launch in self.launches)
+                            numbers=(*launch.numbers, *numbers)) for launch in self.launches)
         return replace(self, inputs=inputs, outputs=outputs, temporaries=temporaries, parameters=(),
                        launches=tuple(launch for launch in launches if min(launch.grid) > 0))
 

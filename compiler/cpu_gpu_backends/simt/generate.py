@@ -1,14 +1,16 @@
 """Generates text from programs: the front door of the back end."""
 
+from collections import Counter
 from collections.abc import Sequence
 
+from compiler.errors import ArgumentError
 from compiler.ir import Program
 from compiler.ir.visit import buffers_of, expressions, walk_stmts
 from compiler.te import HELD, walk
 
 from .code import Code, Launch
 from .dialects import DIALECT, HELPERS
-from .kernels import SimtProgram, refuse
+from .kernels import AXES, SimtProgram, refuse
 from .lowering import lower
 from .statements import Printer
 
@@ -16,24 +18,40 @@ __all__ = ["generate", "generate_all"]
 
 
 def generate(program: Program, dialect: str = "cuda") -> Code:
-    """Kernels of one program in ``cuda``, ``opencl`` or ``metal``; raises SimtError, see `lower`.
+    """Kernels of one program in ``cuda``, ``opencl`` or ``metal``. Raises SimtError, see `lower`;
+    another dialect is an ArgumentError.
     """
     return generate_all([program], dialect)[0]
 
 
 def generate_all(programs: Sequence[Program], dialect: str = "cuda") -> tuple[Code, ...]:
     """Kernels of several programs, whose names differ, in one text that is compiled once."""
+    if dialect not in DIALECT:
+        raise ArgumentError(f"dialect must be one of {', '.join(DIALECT)}, not {dialect!r}")
     for program in programs:
         _require_types(program, dialect)
+        _require_names(program)
     cuda = dialect == "cuda"
     lowered = [lower(program, shuffles=cuda, asynchronous=cuda, intrinsics=cuda)
                for program in programs]
+    symbols = Counter(kernel.name for program in lowered for kernel in program.kernels)
+    for name in (name for name, count in symbols.items() if count > 1):
+        raise ArgumentError(f"names of programs must differ, in ASCII letters, digits and _: "
+                            f"{symbols[name]} have a kernel {name}")
     text = text_of(lowered, dialect)
     return tuple(Code(program.program.name, dialect, text,
-                      tuple(Launch(k.name, k.grid, k.block, k.buffers) for k in program.kernels),
+                      tuple(Launch(kernel.name, kernel.grid, kernel.block, kernel.buffers, numbers)
+                            for kernel, numbers in program.launches()),
                       program.program.inputs, program.program.outputs, program.temporaries,
                       program.program.parameters)
                  for program in lowered)
+
+
+def _require_names(program: Program) -> None:
+    places = {var.name for var in AXES.values()}
+    for name in sorted(places & buffers_of(program).keys()):
+        refuse(f"buffer {name} must have another name: places of threads and blocks are called "
+               f"{', '.join(sorted(places))}", program)
 
 
 def _require_types(program: Program, dialect: str) -> None:

@@ -5,8 +5,10 @@ the variables `THREADS` and `BLOCKS`; conditions say which threads do a statemen
 where they wait for each other.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import NoReturn
 
 from compiler.errors import Error
@@ -17,8 +19,8 @@ from compiler.te import Buffer, Expr, Extent, Read, Symbol, Var, numpy_dtype
 from .code import Extent3, Grid
 
 __all__ = ["AXES", "BLOCKS", "FRAGMENT", "FRAGMENTS", "LOCAL", "OWN", "SHARED", "THREADS", "TILES",
-           "WARP", "WORDS", "SimtKernel", "SimtProgram", "Shuffle", "SimtError", "fresh",
-           "is_of_warps", "names_in", "refuse", "tile_of", "writes_own"]
+           "WARP", "WORDS", "SimtKernel", "SimtProgram", "Shuffle", "SimtError", "Turn", "fresh",
+           "is_of_warps", "names_in", "refuse", "symbol", "tile_of", "writes_own"]
 
 THREADS = (Var("tx"), Var("ty"), Var("tz"))
 BLOCKS = (Var("bx"), Var("by"), Var("bz"))
@@ -45,6 +47,13 @@ class SimtError(Error, ValueError):
 
 def refuse(fact: str, program: Program, place: Stmt | None = None) -> NoReturn:
     raise SimtError(f"{program.name}: {fact}\n{program_text(program, place)}")
+
+
+def symbol(program: str, number: int) -> str:
+    """What a program's kernel of this number is called in texts: no name of a language or of its
+    library begins so.
+    """
+    return f"k{number}_" + re.sub(r"[^A-Za-z0-9_]", "_", program)
 
 
 def names_in(stmt: Stmt) -> set[str]:
@@ -93,16 +102,26 @@ class Shuffle(Expr):
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """A loop of the host around kernels. `symbol` counts its `extent` turns, from 1 as all symbols.
+    """
+
+    symbol: Symbol
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
 class SimtKernel:
     """Parameters
     ----------
     name : unique within a text.
     grid, block : blocks of the grid, threads of a block.
     buffers : what it takes of the memory of the device, in the order of its arguments.
-    parameters : what it takes of numbers, after them.
+    parameters : what it takes of numbers, after them: of `turns`, then of the program.
     written : names of those that it writes.
     shared : what a block shares; lives as long as the block.
     body : see the module's text.
+    turns : loops of the host around it, outermost first.
     """
 
     name: str
@@ -113,6 +132,7 @@ class SimtKernel:
     written: frozenset[str]
     shared: tuple[Buffer, ...]
     body: Stmt
+    turns: tuple[Turn, ...] = ()
 
     @property
     def threads(self) -> int:
@@ -132,6 +152,10 @@ class SimtProgram:
     kernels: tuple[SimtKernel, ...]
     temporaries: tuple[Buffer, ...]
 
+    def launches(self) -> Iterator[tuple[SimtKernel, tuple[int, ...]]]:
+        """The kernels as the host starts them, each with the numbers of its `turns`."""
+        yield from _launches(self.kernels, ())
+
     def at(self, **values: int) -> "SimtProgram":
         """The program for these values of all its parameters."""
         bound = bindings(self.program.name, self.program.parameters, values)
@@ -141,8 +165,21 @@ class SimtProgram:
             grid = tuple(extent_value(extent, bound) for extent in simt.grid)
             body = specialize(replace(self.program, inputs=all_inputs, body=simt.body),
                               **values).body
-            return replace(simt, grid=grid, parameters=(), body=body,
+            return replace(simt, grid=grid, body=body,
+                           parameters=tuple(turn.symbol for turn in simt.turns),
                            buffers=tuple(concrete(b, bound) for b in simt.buffers))
 
         return SimtProgram(specialize(self.program, **values), tuple(map(kernel, self.kernels)),
                            tuple(concrete(b, bound) for b in self.temporaries))
+
+
+def _launches(kernels: Sequence[SimtKernel], numbers: tuple[int, ...]
+              ) -> Iterator[tuple[SimtKernel, tuple[int, ...]]]:
+    depth = len(numbers)
+    for turn, inside in groupby(kernels, lambda kernel: next(iter(kernel.turns[depth:]), None)):
+        together = list(inside)
+        if turn is None:
+            yield from ((kernel, numbers) for kernel in together)
+        else:
+            for number in range(1, turn.extent + 1):
+                yield from _launches(together, (*numbers, number))

@@ -15,14 +15,14 @@ from compiler.ir import (BLOCK_KINDS, THREAD_KINDS, Alloc, Combine, For, If, Pro
                          Store, Tensorized, Update, accesses, expr_text, expressions, extent_text,
                          is_implied, map_buffers, path_to, replace_axes, rewrite_stmts, shape_text,
                          simplify_stmt, substitute_stmt, walk_stmts, writes)
-from compiler.te import INDEX, Buffer, Const, Expr, Extent, Read, Var
+from compiler.te import INDEX, Buffer, Const, Expr, Extent, Read, Symbol, Var
 
 from .asynchronous import marked, possible, with_groups, written_out
 from .barriers import place_barriers
 from .code import Extent3, Grid
 from .kernels import (AXES, BLOCKS, FRAGMENTS, LOCAL, OWN, SHARED, THREADS, WARP, WORDS,
-                      SimtKernel, SimtProgram, fresh, is_of_warps, names_in, refuse, tile_of,
-                      writes_own)
+                      SimtKernel, SimtProgram, Turn, fresh, is_of_warps, names_in, refuse, symbol,
+                      tile_of, writes_own)
 from .own import require_own
 from .reductions import begin_outside, reduce_across_threads
 from .vectors import even
@@ -38,7 +38,9 @@ def lower(program: Program, shuffles: bool = False, asynchronous: bool = False,
     """Kernels of a program whose loops are bound to blocks and threads.
 
     Every statement of the program's own block becomes a kernel, as do those of the blocks of
-    buffers in scope ``global``, which become temporaries; loops over blocks are outermost. With
+    buffers in scope ``global``, which become temporaries; loops over blocks are outermost. The host
+    runs a plain loop around loops over blocks: it launches the kernels inside of it again and
+    again, and its variable is one of their numbers (`SimtProgram.launches`). With
     `shuffles` the threads of a warp reduce without shared memory, with `asynchronous` pipelined
     copies are, with `intrinsics` these are kept, else their nests are run; CUDA has all three.
     Grids and loops may have symbols for extents, threads and buffers inside of a kernel not.
@@ -47,26 +49,38 @@ def lower(program: Program, shuffles: bool = False, asynchronous: bool = False,
     """
     temporaries: list[Buffer] = []
     kernels: list[SimtKernel] = []
-    for stmt in _parts(program.body, temporaries):
-        name = program.name
-        if kernels:
-            name = f"{program.name}_{len(kernels)}"
-        kernels.append(_kernel(program, stmt if intrinsics else _plain(stmt), name, shuffles,
-                               asynchronous, intrinsics))
+    for stmt, turns in _parts(program, program.body, temporaries):
+        inside = replace(program, parameters=(*(turn.symbol for turn in turns),
+                                              *program.parameters))
+        kernel = _kernel(inside, stmt if intrinsics else _plain(stmt),
+                         symbol(program.name, len(kernels)), shuffles, asynchronous, intrinsics)
+        kernels.append(replace(kernel, turns=turns))
     return SimtProgram(program, tuple(kernels), tuple(temporaries))
 
 
-def _parts(stmt: Stmt, temporaries: list[Buffer]) -> Iterator[Stmt]:
-    """Statements that become kernels, in order."""
+def _parts(program: Program, stmt: Stmt, temporaries: list[Buffer], turns: tuple[Turn, ...] = ()
+           ) -> Iterator[tuple[Stmt, tuple[Turn, ...]]]:
+    """Statements that become kernels, in order, and the loops of the host around each."""
     match stmt:
         case Alloc(buffer, body) if buffer.scope == "global":
             temporaries.append(buffer)
-            yield from _parts(body, temporaries)
+            yield from _parts(program, body, temporaries, turns)
         case Seq(stmts):
             for child in stmts:
-                yield from _parts(child, temporaries)
+                yield from _parts(program, child, temporaries, turns)
+        case For(var, extent, body, kind) if kind == "serial" and _has_loops(body, BLOCK_KINDS):
+            if not isinstance(extent, int):
+                refuse(f"extent of {var.name}, around loops over blocks, must be a number, not "
+                       f"{extent_text(extent)}", program, stmt)
+            if any(write.begins and var in write.axes for write in writes(body)
+                   if isinstance(write, Update | Combine)):
+                refuse(f"{var.name}, around loops over blocks, must not be an axis of a sum: "
+                       f"decompose_reduction takes its beginning out", program, stmt)
+            turn = Turn(Symbol(fresh(var.name, {p.name for p in program.parameters})), extent)
+            body = substitute_stmt(replace_axes(body, {var: ()}), {var: turn.symbol - 1})
+            yield from _parts(program, body, temporaries, (*turns, turn))
         case _:
-            yield stmt
+            yield stmt, turns
 
 
 def _kernel(program: Program, stmt: Stmt, name: str, shuffles: bool, asynchronous: bool,

@@ -8,14 +8,15 @@ issued and again when they are waited for, since they may land at any time in be
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from compiler.ir import (Alloc, Barrier, Combine, For, If, Seq, Stmt, Store, Tensorized, Update,
-                         stmt_text, values_in)
+                         stmt_text, substitute_stmt, values_in)
 from compiler.ir.arithmetic import apply_binary, apply_call, apply_cast
-from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Read, Select, Var, numpy_dtype)
+from compiler.te import (INDEX, Binary, Buffer, Call, Cast, Const, Expr, Read, Select, Var,
+                         numpy_dtype)
 
 from .asynchronous import AsyncCommit, AsyncCopy, AsyncWait
 from .kernels import FRAGMENTS, OWN, WARP, Shuffle, SimtKernel, SimtProgram, is_of_warps
@@ -64,8 +65,10 @@ def _run(kernels: SimtProgram, inputs: Mapping[str, np.ndarray], symbols: Mappin
     memory = {b.name: np.ascontiguousarray(inputs[b.name]).reshape(-1) for b in program.inputs}
     for buffer in (*program.outputs, *kernels.temporaries):
         memory[buffer.name] = _poisoned(buffer.size, buffer.dtype)
-    for kernel in kernels.kernels:
-        races += _Grid(kernel, memory).run()
+    for kernel, numbers in kernels.launches():
+        turns: dict[Var, Expr] = {turn.symbol: Const(number, INDEX) for turn, number
+                 in zip(kernel.turns, numbers, strict=True)}
+        races += _Grid(replace(kernel, body=substitute_stmt(kernel.body, turns)), memory).run()
     return {b.name: memory[b.name].reshape(b.shape) for b in program.outputs}, races
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from compiler.ir import (Alloc, Barrier, Combine, For, If, Linear, Seq, Stmt, Store, Tensorized,
                          Update, expressions, from_linear, linear, loops, map_exprs, normalize,
                          reads, walk_stmts)
-from compiler.te import (INDEX, Binary, Buffer, Const, Expr, Extent, Read, Select, Var, all_of,
-                         as_expr, is_float, numpy_dtype, substitute, walk)
+from compiler.te import (FUNCTIONS, INDEX, Binary, Buffer, Const, Expr, Extent, Read, Select, Var,
+                         all_of, as_expr, is_float, numpy_dtype, substitute, walk)
 
 from .asynchronous import AsyncCommit, AsyncCopy, AsyncWait
 from .dialects import HELPERS, Dialect
@@ -20,11 +20,19 @@ from .vectors import VectorLoop, vector, vectors, without_guard
 __all__ = ["Printer"]
 
 WIDTH = 100
-_KEYWORDS = frozenset("""auto bool break case char const continue default do double else enum extern
-    float for goto half if inline int long max min register restrict return short signed sizeof
-    static struct switch typedef union unsigned void volatile while kernel global local constant
-    private vector class template this new delete true false device threadgroup thread constexpr
-    using namespace metal block_place thread_place""".split())
+_WORDS = frozenset("""alignas alignof and and_eq asm auto barrier bitand bitor block_place bool
+    break case catch char class compl complex const const_cast constant constexpr continue copysign
+    decltype default delete device do double dynamic_cast else enum event_t explicit export extern
+    fabs false float floor fmod for friend generic global goto half if imaginary inline int kernel
+    linux local long max metal min mutable namespace new noexcept not not_eq nullptr operator or
+    or_eq pipe private protected public queue_t read_only read_write register reinterpret_cast
+    reserve_id_t restrict result return sampler_t short signed simt sizeof static static_assert
+    static_cast std struct switch template this thread thread_local thread_place threadgroup throw
+    true try typedef typeid typename typeof uniform union unix unsigned using vector virtual void
+    volatile while write_only xor xor_eq blockDim blockIdx gridDim threadIdx warpSize""".split()
+    ) | FUNCTIONS | HELPERS.keys()
+_TYPES = re.compile(r"(u?(char|short|int|long|longlong)|float|double|half|bool|u?int\d+_|size_|"
+                    r"ptrdiff_|u?intptr_|wchar_|image\w*_)(\d+|t)|v\d+|get_\w+|async_\w+|mma_\w+")
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*"}
 MOST_TURNS = 8          # copies of a buffer that a pipelined loop uses in turns
 ZERO = Const(0, INDEX)
@@ -413,6 +421,12 @@ def _is_flat(stmt: Stmt) -> bool:
     return isinstance(stmt, Store | Barrier)
 
 
+def _is_taken(name: str) -> bool:
+    """Whether it is a word of a language, a type or function that texts use, or like a macro."""
+    return (name in _WORDS or name.removesuffix("f") in _WORDS or _TYPES.fullmatch(name) is not None
+            or len(name) > 1 and name.isupper())
+
+
 def _names(kernel: SimtKernel) -> dict[str, str]:
     """IR names to names that C takes and that differ from each other."""
     taken = {var.name for var in (*BLOCKS, *THREADS)}
@@ -424,8 +438,9 @@ def _names(kernel: SimtKernel) -> dict[str, str]:
     for name in dict.fromkeys(wanted):
         if name in spelled:
             continue
-        plain = re.sub(r"^(?=\d)|\W", "_", name)
-        while plain in taken or plain in _KEYWORDS:
+        plain = re.sub(r"^(__+|(?=\d))|[^A-Za-z0-9_]", "_", name)
+        plain += "_" * _is_taken(plain)
+        while plain in taken:
             plain += "_"
         taken.add(plain)
         spelled[name] = plain

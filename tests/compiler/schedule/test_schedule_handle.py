@@ -13,7 +13,8 @@ import pytest
 import compiler.schedule.handle
 from compiler import te
 from compiler.ir import Program, lower, program_text
-from compiler.schedule import PRIMITIVES, Schedule, StageSchedule, compute_at, place, split
+from compiler.schedule import (PRIMITIVES, Schedule, ScheduleError, StageSchedule, compute_at,
+                               place, split)
 from compiler.tensorize import Intrinsic, Operand
 from tests.compiler.ir.samples import assert_same_meaning, matmul, shifted
 
@@ -53,6 +54,11 @@ def test_names_are_short_within_a_stage():
     assert s.text().splitlines() == ["tile(c_i, c_j, 2, 3)", "reorder(k, c_i_i)",
                                      "fuse(c_i_o, c_j_o, fused=block)", "virtual_thread(block)"]
     assert_same_meaning(lower([c], "main"), s.program)
+
+
+def test_an_unknown_stage_wrong():
+    with pytest.raises(ScheduleError, match="^schedule: stage must be one of .*, not 'z'\n"):
+        Schedule([SHIFTED])["z"].split("i", 2)
 
 
 def test_copies_are_stages():

@@ -1,7 +1,7 @@
 __kernel __attribute__((reqd_work_group_size(8, 8, 1))) void
-matmul(__global const float* restrict a,
-       __global const float* restrict b,
-       __global float* restrict c) {
+k0_matmul(__global const float* restrict a,
+          __global const float* restrict b,
+          __global float* restrict c) {
   const int bx = get_group_id(0), by = get_group_id(1);
   const int tx = get_local_id(0), ty = get_local_id(1);
   __local __attribute__((aligned(16))) float b_tile[8][32];

@@ -1,5 +1,5 @@
 extern "C" __global__ void __launch_bounds__(64)
-matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c) {
+k0_matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c) {
   const int bx = blockIdx.x, by = blockIdx.y;
   const int tx = threadIdx.x, ty = threadIdx.y;
   __shared__ __align__(16) float b_tile[8][32];

@@ -4,11 +4,11 @@ using namespace metal;
 
 [[max_total_threads_per_threadgroup(64)]]
 kernel void
-matmul(device const float* a [[buffer(0)]],
-       device const float* b [[buffer(1)]],
-       device float* c [[buffer(2)]],
-       uint3 block_place [[threadgroup_position_in_grid]],
-       uint3 thread_place [[thread_position_in_threadgroup]]) {
+k0_matmul(device const float* a [[buffer(0)]],
+          device const float* b [[buffer(1)]],
+          device float* c [[buffer(2)]],
+          uint3 block_place [[threadgroup_position_in_grid]],
+          uint3 thread_place [[thread_position_in_threadgroup]]) {
   const int bx = block_place.x, by = block_place.y;
   const int tx = thread_place.x, ty = thread_place.y;
   threadgroup __attribute__((aligned(16))) float b_tile[8][32];
@@ -21,15 +21,12 @@ matmul(device const float* a [[buffer(0)]],
   }
   for (int k_tile = 0; k_tile < 4; ++k_tile) {
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    for (int a_tile_0_o = 0; a_tile_0_o < 4; ++a_tile_0_o) {
-      if (tx < 2) {
-        *(threadgroup float4*)(&a_tile[a_tile_0_o * 8 + ty][tx * 4]) = *(device const
-            float4*)(&a[(by * 32 + a_tile_0_o * 8 + ty) * 32 + k_tile * 8 + tx * 4]);
-      }
-    }
+    *(threadgroup float4*)(&a_tile[ty * 4 + tx / 2][tx % 2 * 4]) = *(device const float4*)(&a[(by *
+        32 + ty * 4 + tx / 2) * 32 + k_tile * 8 + tx % 2 * 4]);
     *(threadgroup float4*)(&b_tile[ty][tx * 4]) = *(device const float4*)(&b[(k_tile * 8 + ty) * 64
         + bx * 32 + tx * 4]);
     threadgroup_barrier(mem_flags::mem_threadgroup);
+    #pragma unroll
     for (int k_in = 0; k_in < 8; ++k_in) {
       #pragma unroll
       for (int acc_i = 0; acc_i < 4; ++acc_i) {

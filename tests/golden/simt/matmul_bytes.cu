@@ -1,7 +1,7 @@
 extern "C" __global__ void __launch_bounds__(256)
-matmul_bytes(const signed char* __restrict__ a,
-             const signed char* __restrict__ b,
-             int* __restrict__ c) {
+k0_matmul_bytes(const signed char* __restrict__ a,
+                const signed char* __restrict__ b,
+                int* __restrict__ c) {
   const int bx = blockIdx.x, by = blockIdx.y;
   const int tx = threadIdx.x, ty = threadIdx.y;
   __shared__ __align__(16) signed char b_tile[16][8][4];

@@ -27,7 +27,9 @@ __device__ __forceinline__ void async_wait() {
 #endif
 
 extern "C" __global__ void __launch_bounds__(64)
-matmul_pipelined(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c) {
+k0_matmul_pipelined(const float* __restrict__ a,
+                    const float* __restrict__ b,
+                    float* __restrict__ c) {
   const int bx = blockIdx.x, by = blockIdx.y;
   const int tx = threadIdx.x, ty = threadIdx.y;
   __shared__ __align__(16) float b_tile[3][8][32];

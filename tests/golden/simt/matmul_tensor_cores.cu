@@ -81,7 +81,9 @@ __device__ __forceinline__ void mma_fill(Sum* d) {
 }
 
 extern "C" __global__ void __launch_bounds__(64, 1)
-matmul_tensor_cores(const half* __restrict__ a, const half* __restrict__ b, float* __restrict__ c) {
+k0_matmul_tensor_cores(const half* __restrict__ a,
+                       const half* __restrict__ b,
+                       float* __restrict__ c) {
   const int by = blockIdx.y;
   const int tx = threadIdx.x, ty = threadIdx.y;
   __shared__ __align__(16) half b_shared[2][32][64];

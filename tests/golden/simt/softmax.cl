@@ -3,7 +3,7 @@ inline __attribute__((always_inline)) float nan_max(float a, float b) {  // NaN 
 }
 
 __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void
-softmax(__global const float* restrict x, __global float* restrict y) {
+k0_softmax(__global const float* restrict x, __global float* restrict y) {
   const int bx = get_group_id(0);
   const int tx = get_local_id(0);
   __local float top;

@@ -3,7 +3,7 @@ __device__ __forceinline__ float nan_max(float a, float b) {  // NaN wins
 }
 
 extern "C" __global__ void __launch_bounds__(64)
-softmax(const float* __restrict__ x, float* __restrict__ y) {
+k0_softmax(const float* __restrict__ x, float* __restrict__ y) {
   const int bx = blockIdx.x;
   const int tx = threadIdx.x;
   __shared__ float top;

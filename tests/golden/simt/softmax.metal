@@ -8,10 +8,10 @@ inline float nan_max(float a, float b) {  // NaN wins
 
 [[max_total_threads_per_threadgroup(64)]]
 kernel void
-softmax(device const float* x [[buffer(0)]],
-        device float* y [[buffer(1)]],
-        uint3 block_place [[threadgroup_position_in_grid]],
-        uint3 thread_place [[thread_position_in_threadgroup]]) {
+k0_softmax(device const float* x [[buffer(0)]],
+           device float* y [[buffer(1)]],
+           uint3 block_place [[threadgroup_position_in_grid]],
+           uint3 thread_place [[thread_position_in_threadgroup]]) {
   const int bx = block_place.x;
   const int tx = thread_place.x;
   threadgroup float top;

@@ -1,5 +1,5 @@
 __kernel __attribute__((reqd_work_group_size(32, 8, 1))) void
-transpose(__global const float* restrict x, __global float* restrict y) {
+k0_transpose(__global const float* restrict x, __global float* restrict y) {
   const int bx = get_group_id(0), by = get_group_id(1);
   const int tx = get_local_id(0), ty = get_local_id(1);
   __local __attribute__((aligned(16))) float tile[32][33];

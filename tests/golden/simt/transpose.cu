@@ -1,5 +1,5 @@
 extern "C" __global__ void __launch_bounds__(256)
-transpose(const float* __restrict__ x, float* __restrict__ y) {
+k0_transpose(const float* __restrict__ x, float* __restrict__ y) {
   const int bx = blockIdx.x, by = blockIdx.y;
   const int tx = threadIdx.x, ty = threadIdx.y;
   __shared__ __align__(16) float tile[32][33];

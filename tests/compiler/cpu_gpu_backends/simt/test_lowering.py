@@ -1,11 +1,16 @@
 """From loop programs to kernels: text, barriers, vectors, copies, and what is refused."""
 
+import operator
 import re
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 
+import numpy as np
 import pytest
 
 from compiler import te
+from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
 from compiler.cpu_gpu_backends.gpu.schedules import (MatmulTiles, matmul, matmul_bytes,
                                                      matmul_tensor_cores, reduce_rows,
                                                      schedule_bytes, schedule_elementwise,
@@ -13,13 +18,17 @@ from compiler.cpu_gpu_backends.gpu.schedules import (MatmulTiles, matmul, matmul
                                                      schedule_softmax, schedule_tensor_cores,
                                                      schedule_transpose, softmax, transpose)
 from compiler.cpu_gpu_backends.intrinsics.gpu import load_fragment, mma
-from compiler.cpu_gpu_backends.simt.generate import generate
+from compiler.cpu_gpu_backends.simt.generate import generate, generate_all
 from compiler.cpu_gpu_backends.simt.kernels import SimtError
 from compiler.cpu_gpu_backends.simt.lowering import lower
+from compiler.errors import ArgumentError
 from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Store, Update, rewrite_stmts,
                          substitute_stmt)
 from compiler.schedule import Schedule
 from compiler.te import INDEX, Buffer, Const, Read, Var
+from runtime.emulated import EmulatedDevice
+from runtime.kernels import compute
+from runtime.opencl import OpenClDevice
 
 SHOWN = {
     "transpose": lambda: schedule_transpose(transpose(64, 50, "float32"), "transpose"),
@@ -153,7 +162,7 @@ def test_statements_become_kernels_and_what_is_between_them_temporaries() -> Non
     program = Program("p", (X,), (Y,), Alloc(t, Seq((
         threads(Store(t, (I,), X[I])), threads(threads(Store(Y, (K,), t[K]), K), J, 2, BX)))))
     code = generate(program)
-    assert [launch.kernel for launch in code.launches] == ["p", "p_1"]
+    assert [launch.kernel for launch in code.launches] == ["k0_p", "k1_p"]
     assert code.temporaries == (t,) and code.launches[0].arguments == (X, t)
     assert (code.launches[1].grid, code.launches[1].block) == ((2, 1, 1), (64, 1, 1))
 
@@ -228,7 +237,7 @@ def test_too_many_threads_wrong() -> None:
 
 
 def test_blocks_inside_of_a_loop_wrong() -> None:
-    refused(For(K, 2, threads(Store(Y, (J,), X[J]), J, 64, BX)),
+    refused(For(K, 2, threads(Store(Y, (J,), X[J]), J, 64, BX), "unroll"),
             "blocks j must be outside of k")
 
 
@@ -326,3 +335,51 @@ def test_a_type_in_between_that_a_dialect_lacks_is_refused(dialect: str, dtype: 
     y = te.compute((64,), lambda i: te.cast(te.cast(x[i], dtype), "float32"), name="y")
     with pytest.raises(SimtError, match=f"^p: types must be those that {dialect} has, not {dtype}"):
         generate(schedule_elementwise(y, "p", 16).program, dialect)
+
+
+def scaled(name: str, inputs: Sequence[str], dtype: str = "float32"):
+    """exp of a sum of vectors that are called like this, 128 elements a block."""
+    xs = [te.placeholder((300,), dtype, name) for name in inputs]
+    y = te.compute((300,), lambda i: te.exp(reduce(operator.add, (x[i] for x in xs))), "y")
+    schedule = Schedule([y], name)
+    block, thread = schedule[y].split("i", 128)
+    schedule[y].bind(block, "blockIdx.x")
+    schedule[y].bind(thread, "threadIdx.x")
+    return schedule.program
+
+
+TAKEN = """exp expf fabs int float4 uchar NAN INFINITY NULL main threadIdx asm operator get_group_id
+    barrier printf errno stdin EOF y1 half linux unix M_PI CLK_LOCAL_MEM_FENCE convert_int std simt
+    memcpy read_only uint8_t size_t vload4 abs isnan select event_t ulong longlong4 dim3
+    wrapping_add mma_tile async_copy __device__""".split()
+
+
+@pytest.mark.parametrize("dialect, device", [("cuda", EmulatedDevice), ("opencl", OpenClDevice)])
+def test_no_name_means_something_else_in_a_language(dialect: str, device) -> None:
+    """Programs and buffers that are called like words, functions and types."""
+    programs = [scaled(name, ["x"]) for name in ("main", "fadd", "int", "kernel", "ü", "a-b", "")]
+    codes = generate_all([*programs, scaled("all", TAKEN)], dialect)
+    if dialect == "cuda":
+        compile_cuda(codes[0].text)
+    x = np.linspace(-1, 1, 300, dtype=np.float32)
+    for code, names in zip(codes, [["x"]] * len(programs) + [TAKEN], strict=True):
+        found = compute(device(), code, {name: x / len(names) for name in names})["y"]
+        np.testing.assert_allclose(found, np.exp(x), 1e-5)
+
+
+def test_names_of_programs_differ_in_a_text() -> None:
+    with pytest.raises(ArgumentError, match="^names of programs must differ, in ASCII letters, "
+                                            "digits and _: 2 have a kernel k0_a_b$"):
+        generate_all([scaled("a-b", ["x"]), scaled("a_b", ["x"])], "cuda")
+
+
+def test_a_buffer_is_not_called_like_the_place_of_a_thread() -> None:
+    with pytest.raises(SimtError, match="^p: buffer tx must have another name: places of threads "
+                                        "and blocks are called bx, by, bz, tx, ty, tz\n"):
+        generate(scaled("p", ["tx"]))
+
+
+def test_a_dialect_that_is_none() -> None:
+    message = "^dialect must be one of cuda, opencl, metal, not 'c'$"
+    with pytest.raises(ArgumentError, match=message):
+        generate(scaled("p", ["x"]), "c")

@@ -1,0 +1,101 @@
+"""Estimated prices of GPUs that are not here: what bandwidth and peak allow, no measurement."""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from compiler.cpu_gpu_backends.groups import Recipe, recipe_of, unscheduled
+from compiler.graph.fusion import Group
+from compiler.graph.graph import Graph, Node, TensorType
+from compiler.graph.room import bytes_of
+from compiler.ir import For, Store, Write, path_to, walk_stmts
+from compiler.target import Crossing, Priced, Target
+from compiler.te import bits
+
+__all__ = ["CARDS", "Card", "RooflinePrices"]
+
+LAUNCH_SECONDS = 3e-6       # assumed: of a kernel, whatever it computes
+COPY_SECONDS = 10e-6        # assumed: of a copy, whatever its size
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A GPU by its data sheet: operations a second of float32, bytes a second of its memory and of
+    the link to the host.
+    """
+
+    float32: float
+    memory_bytes: float
+    link_bytes: float
+
+    def rate(self, dtype: str) -> float:
+        """Operations a second; of types with 64 bits a 32nd, of others as of float32."""
+        return self.float32 / (32 if bits(dtype) > 32 else 1)
+
+
+CARDS = {name: Card(**figures) for name, figures in tomllib.loads(
+    Path(__file__).with_name("cards.toml").read_text()).items()}
+"""Cards by the names that targets have for them (``cuda:a100``)."""
+
+
+@dataclass
+class RooflinePrices:
+    """A node takes as long as its operations at the card's peak, or as its values in the card's
+    memory, whichever is longer, and the launch of a kernel. Real kernels take longer.
+    """
+
+    graph: Graph
+    target: Target
+    card: Card
+
+    def assumed(self) -> dict[str, dict[str, Any]]:
+        figures = {"float32": (self.card.float32, "op/s"),
+                   "memory_bytes": (self.card.memory_bytes, "B/s"),
+                   "link_bytes": (self.card.link_bytes, "B/s"),
+                   "launch_seconds": (LAUNCH_SECONDS, "s"), "copy_seconds": (COPY_SECONDS, "s")}
+        return {f"{self.target.name} (estimate).{name}": {"value": value, "unit": unit}
+                for name, (value, unit) in figures.items()}
+
+    def start(self) -> float:
+        return LAUNCH_SECONDS
+
+    def node(self, node: Node) -> float:
+        return _node_seconds(self.graph, node, self.card)
+
+    def segment(self, graph: Graph) -> Priced:
+        return Priced(self.target.compile(graph), self.least(graph))
+
+    def least(self, graph: Graph) -> float:
+        return LAUNCH_SECONDS + sum(_node_seconds(graph, node, self.card) for node in graph.nodes)
+
+    def crossing(self, value: str, kind: TensorType, outwards: bool, last: bool = False
+                 ) -> Crossing:
+        size = bytes_of(kind)
+        return Crossing(size, COPY_SECONDS + size / self.card.link_bytes)
+
+
+def _node_seconds(graph: Graph, node: Node, card: Card) -> float:
+    group = Group.of([node], graph)
+    if group.is_view:
+        return 0.0
+    values = dict.fromkeys((*node.inputs, *node.outputs))
+    moved = sum(bytes_of(graph.values[value]) for value in values) / card.memory_bytes
+    recipe = recipe_of(graph, group)
+    dtypes = [type_.dtype for type_ in (*recipe.types, recipe.result)]
+    slowest = min(map(card.rate, dtypes))
+    return max(moved, _operations(recipe) / slowest) + LAUNCH_SECONDS
+
+
+@cache
+def _operations(recipe: Recipe) -> int:
+    """A sum's terms count twice, every other element once."""
+    body = unscheduled(recipe).body
+    total = 0
+    for write in (stmt for stmt in walk_stmts(body) if isinstance(stmt, Write)):
+        around = path_to(body, lambda stmt, write=write: stmt is write)
+        turns = prod(stmt.extent for stmt in around if isinstance(stmt, For))
+        total += turns if isinstance(write, Store) else 2 * turns
+    return total

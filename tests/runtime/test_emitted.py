@@ -1,0 +1,85 @@
+"""`lockstep compile --emit`: kernels as text, and what the host does with them."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lockstep
+from lockstep.cli import main
+from runtime.emitted import KINDS, emitted
+
+INT8 = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
+TARGETS = {"cuda": "cuda:emulated", "ptx": "cuda:emulated", "opencl": "opencl", "llvm": "cpu",
+           "asm": "cpu"}
+KERNELS = {"cuda": r"__global__", "ptx": r"\.visible \.entry", "opencl": r"__kernel",
+           "llvm": r"define i32 @", "asm": r"\.globl"}
+
+
+@pytest.fixture(scope="module")
+def module():
+    return {target: lockstep.compile(INT8, target, cache=False)
+            for target in ("cuda:emulated", "opencl", "cpu")}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kernels_buffers_and_launches(kind: str, module) -> None:
+    """Every value that a call names is a buffer; those of one block that a kernel of a GPU uses do
+    not overlap.
+    """
+    text = emitted(module[TARGETS[kind]], kind)
+    begin = re.escape(KINDS[kind])
+    assert text.startswith(f"{KINDS[kind]} Segment 0 on ") and len(re.findall(KERNELS[kind], text))
+    buffers = {match[1]: match for match in re.finditer(
+        rf"^{begin}   (\S+): \w+\[[\d,]*\], ([\d,]+) bytes, (.*)$", text, re.MULTILINE)}
+    assert buffers["image"][3] == "input" and buffers["logits"][3] == "output"
+    calls = re.findall(rf"^{begin}   \w+(?: grid \(.*\) block \(.*\))?: (.*)$", text, re.MULTILINE)
+    calls = [call.split(", ") for call in calls if not re.match(r"\w+\[", call)]
+    assert len(calls) >= 9
+    for names in calls:
+        lying = [range(first := int(buffers[name][3][3:].replace(",", "")),
+                       first + int(buffers[name][2].replace(",", "")))
+                 for name in names if buffers[name][3].startswith("at ")]
+        assert kind in ("llvm", "asm") or all(
+            not set(one) & set(other) for place, one in enumerate(lying)
+            for other in lying[:place])
+
+
+def test_launches_are_those_of_the_device(module) -> None:
+    """In order, with the grids that are launched."""
+    text, segment = emitted(module["opencl"], "opencl"), module["opencl"].steps[0].compiled
+    wanted = [f"{launch.kernel} grid {launch.grid} block {launch.block}"
+              for step in segment.steps if step.code for launch in step.code.launches]
+    assert re.findall(r"(\w+ grid \(.*?\) block \(.*?\)):", text) == wanted
+
+
+def test_the_command_prints_it_or_writes_it(tmp_path, capsys) -> None:
+    options = ["compile", str(INT8), "--target", "opencl", "--emit", "opencl"]
+    assert main(options) == 0
+    out = capsys.readouterr().out
+    assert main([*options, "-o", str(tmp_path / "net.cl")]) == 0
+    assert (tmp_path / "net.cl").read_text() == out and not capsys.readouterr().out
+    assert out.startswith("// Segment 0 on opencl\n")
+
+
+def test_ptx_of_an_architecture(module) -> None:
+    assert ".target sm_90\n" in emitted(module["cuda:emulated"], "ptx", "sm_90")
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (["--target", "cpu", "--emit", "cuda"], "emit cuda must come with a target whose segments have "
+     "such text; those of this network are on host"),
+    (["--target", "cpu"], "-o FILE must be given, or --emit, which writes to standard output")])
+def test_wrong_requests(options: list[str], message: str, capsys) -> None:
+    assert main(["compile", str(INT8), *options]) == 2
+    assert " ".join(capsys.readouterr().err.split()) == f"lockstep: error: {message}"
+
+
+def test_bytes_on_the_device_are_those_that_are_allocated(module) -> None:
+    """What the emulation has allocated after a call, without what rounds up its addresses."""
+    one = module["cuda:emulated"]
+    one({"image": np.zeros((1, 1, 8, 8), np.float32)})
+    memory = one.steps[0].execute.device._memory.values()
+    assert one.device_bytes == {"cuda:emulated": sum(room.size - 256 for room in memory)}
+    assert module["cpu"].device_bytes == {}

@@ -1,0 +1,103 @@
+"""Arrays of other libraries that go into networks on GPUs, and come out, without a copy."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lockstep
+from compiler.cpu_gpu_backends.gpu.nvrtc import Cubin
+from runtime import InputError, Module, cuda
+from runtime.emulated import EmulatedDevice
+from tests.support.fake_cuda import Array, Cuda
+
+INT8 = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
+IMAGE = np.linspace(0, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+
+
+@pytest.fixture(scope="module")
+def wanted() -> np.ndarray:
+    return lockstep.compile(INT8, "cpu")({"image": IMAGE})["logits"]
+
+
+def aligned(array: np.ndarray, offset: int = 0) -> np.ndarray:
+    """The array at a multiple of 64 bytes, and `offset`."""
+    room = np.empty(array.nbytes + 128, np.uint8)
+    first = -room.ctypes.data % 64 + offset
+    place = room[first:first + array.nbytes].view(array.dtype).reshape(array.shape)
+    place[...] = array
+    return place
+
+
+def test_host_arrays_are_read_and_written_where_they_lie(monkeypatch, wanted) -> None:
+    """On the emulation, whose memory is the host's: after the first call nothing is copied."""
+    torch = pytest.importorskip("torch")
+    module = lockstep.compile(INT8, "cuda:emulated")
+    first = module({"image": IMAGE})["logits"]
+    for way in ("copy_in", "copy_out"):
+        monkeypatch.setattr(EmulatedDevice, way, None)
+    image = torch.from_numpy(aligned(IMAGE))
+    for array in (aligned(IMAGE), image):
+        result = module({"image": array})["logits"]
+        np.testing.assert_array_equal(result, wanted)
+    assert torch.from_dlpack(result).data_ptr() == result.ctypes.data
+    image += 1                              # a call reads what is there when it is made
+    assert not np.array_equal(module({"image": image})["logits"], wanted)
+    np.testing.assert_array_equal(first, wanted)        # nobody else writes what was given out
+
+
+def test_an_array_that_vectors_cannot_read_is_copied(wanted) -> None:
+    module = lockstep.compile(INT8, "cuda:emulated")
+    np.testing.assert_array_equal(module({"image": aligned(IMAGE, 4)})["logits"], wanted)
+
+
+def test_opencl_takes_arrays_of_the_host(wanted) -> None:
+    torch = pytest.importorskip("torch")
+    found = lockstep.compile(INT8, "opencl")({"image": torch.from_numpy(IMAGE)})["logits"]
+    np.testing.assert_array_equal(torch.from_dlpack(found).numpy(), wanted)
+
+
+@pytest.fixture
+def on_gpu(monkeypatch) -> tuple[Cuda, Module]:
+    """A network on a stand-in for a GPU, which calls are recorded of."""
+    gpu = Cuda(8, 0)
+    monkeypatch.setattr(cuda, "_libraries", lambda: gpu.libraries)
+
+    def compiled(text: str, arch: str):
+        gpu.texts[text.encode()] = text
+        return Cubin(arch, text.encode(), "", {})
+    monkeypatch.setattr(cuda, "compile_cuda", compiled)
+    return gpu, lockstep.compile(INT8, "cuda", cache=False)
+
+
+def test_arrays_of_the_gpu_stay_there(on_gpu, wanted) -> None:
+    """After the first call, which copies weights, nothing is copied."""
+    gpu, module = on_gpu
+    np.testing.assert_array_equal(module({"image": IMAGE})["logits"], wanted)
+    gpu.calls.clear()
+    result = module({"image": Array(aligned(IMAGE))})["logits"]
+    assert isinstance(result, Array)
+    np.testing.assert_array_equal(result.values, wanted)
+    assert not [call for call in gpu.calls if call.startswith("copy")]
+    other = module({"image": Array(aligned(1 - IMAGE))})["logits"]
+    np.testing.assert_array_equal(result.values, wanted)
+    assert not np.array_equal(other.values, wanted)
+
+
+@pytest.mark.parametrize(("array", "message"), [
+    (Array(aligned(IMAGE), (2, 1)), "Input image cannot be taken as it is: it must be on GPU 0 of "
+     "CUDA, not on device 1 of DLPack's type 2"),
+    (Array(aligned(IMAGE), strides=(64, 64, 1, 8)), "Input image cannot be taken as it is: it must "
+     "be dense, in row-major order"),
+    (Array(aligned(IMAGE[0])), r"Input image must be float32 of shape \(1, 1, 8, 8\), not float32 "
+     r"of shape \(1, 8, 8\)"),
+    (Array(aligned(IMAGE, 4)), "Input image must begin at a multiple of 16 bytes")])
+def test_wrong_arrays_of_the_gpu(on_gpu, array: Array, message: str) -> None:
+    with pytest.raises(InputError, match=f"^{message}$"):
+        on_gpu[1]({"image": array})
+
+
+def test_arrays_of_a_gpu_need_a_network_on_it() -> None:
+    with pytest.raises(InputError, match="^Input image must be an array in the host's memory, "
+                                         "unless the whole network is one segment on cuda$"):
+        lockstep.compile(INT8, "cpu")({"image": Array(aligned(IMAGE))})
