@@ -67,7 +67,8 @@ def table(found: Found, version: str) -> str:
     """A table in Markdown: a row for each kind of kernel and type, with the maximum over shapes."""
     kinds: dict[str, list[str]] = {}
     for name in found[ARCHITECTURES[0]]:
-        kinds.setdefault(" ".join(name.split("_")[:2]), []).append(name)
+        _, *words = name.split("_")         # the number of the kernel in its program
+        kinds.setdefault(" ".join(words[:2]), []).append(name)
     rows = [COLUMNS, ("---",) * len(COLUMNS)]
     for kind, names in kinds.items():
         taken = [[found[arch][name] for name in names] for arch in ARCHITECTURES]

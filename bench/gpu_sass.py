@@ -67,7 +67,7 @@ def programs() -> Iterator[tuple[str, Program]]:
     ragged = matmul_tensor_cores(4000, 4000, 1000, "f16")
     yield "f16 128x128, ragged", schedule_tensor_cores(ragged, "kernel", OFFERED[1]).program
     yield "int8 dense, 512 x 768 to 3072", _group("dense", (512, 768), 3072)
-    yield "int8 convolution 1x1, 256 to 64, 56x56", _group("conv", (1, 256, 56, 56), 64, (1, 1))
+    yield "int8 convolution 1x1, 2048 to 512, 14x14", _group("conv", (1, 2048, 14, 14), 512, (1, 1))
     yield "int8 convolution 3x3, 64 to 64, 56x56", _group("conv", (1, 64, 56, 56), 64)
 
 

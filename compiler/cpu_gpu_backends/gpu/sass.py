@@ -11,7 +11,7 @@ from pathlib import Path
 
 from compiler.native import BuildError
 
-__all__ = ["Loop", "PRODUCTS", "disassembled", "main_loop"]
+__all__ = ["SassLoop", "PRODUCTS", "disassembled", "main_loop"]
 
 TENSOR = ("HMMA", "IMMA")                       # products of tensor cores,
 PRODUCTS = (*TENSOR, "FFMA", "IMAD", "IDP")     # and of threads; IMAD computes addresses as well
@@ -24,7 +24,7 @@ _TARGET = re.compile(r"`\((\.L_\w+)\)")
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class SassLoop:
     """The instructions of a loop by their names, the part before the first dot."""
 
     counts: Counter[str]
@@ -72,7 +72,7 @@ def disassembled(image: bytes) -> dict[str, list[str]]:
     return kernels
 
 
-def main_loop(lines: list[str]) -> Loop:
+def main_loop(lines: list[str]) -> SassLoop:
     """The innermost loop with most products; all of a kernel that has none."""
     labels = {match[1]: place for place, line in enumerate(lines) if (match := _LABEL.match(line))}
     loops: list[tuple[int, int]] = []
@@ -89,9 +89,9 @@ def main_loop(lines: list[str]) -> Loop:
     return max(found, key=lambda loop: (loop.tensor, loop.products), default=_counted(lines))
 
 
-def _counted(lines: list[str]) -> Loop:
+def _counted(lines: list[str]) -> SassLoop:
     names = [match[1].split(".")[0] for line in lines if (match := _INSTRUCTION.search(line))]
-    return Loop(Counter(name for name in names if name != "NOP"))
+    return SassLoop(Counter(name for name in names if name != "NOP"))
 
 
 def _nvdisasm() -> str:

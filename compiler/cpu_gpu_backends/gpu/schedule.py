@@ -95,6 +95,7 @@ def _cost(tiles: TensorTiles, rows: int, columns: int, count: int) -> int:
     """What a multiprocessor does one after the other: the tiles of `count` products of so many rows
     and columns, each its products and its operands on their way.
     """
+    tiles = tiles.for_result(rows, columns)
     blocks = -(-rows // tiles.rows) * -(-columns // tiles.columns) * count
     return -(-blocks // MULTIPROCESSORS) * (tiles.rows * tiles.columns
                                             + COPIED * (tiles.rows + tiles.columns))

@@ -51,9 +51,10 @@ class TensorTiles:
     warp_columns: int = 64
     stages: int = 4
 
-    @property
-    def shared_bytes(self) -> int:
-        return (self.rows + self.columns) * STEP_BYTES * self.stages
+    def for_result(self, rows: int, columns: int) -> "TensorTiles":
+        """With as many warps as so many rows and columns need."""
+        rows, columns = rows + -rows % self.warp_rows, columns + -columns % self.warp_columns
+        return replace(self, rows=min(self.rows, rows), columns=min(self.columns, columns))
 
 
 OFFERED = (TensorTiles(128, 256, 64, 64, 2), TensorTiles(128, 128, 64, 64, 3),
@@ -169,6 +170,7 @@ def _factor(expr: Expr) -> tuple[str, Read] | None:
 def tile_tensors(s: Schedule, product: TensorProduct, tiles: TensorTiles = OFFERED[-1]) -> None:
     """Applies the schedule above. Raises ScheduleError for tiles that the program does not allow.
     """
+    tiles = tiles.for_result(*result_of(product)[:2])
     out, total = s.program.outputs[0].name, product.sum.buffer.name
     if out == total:
         total = s[out].cache_write("fragment", name="acc").name

@@ -74,5 +74,7 @@ def schedule_matmul(c: Tensor, name: str, tiles: MatmulTiles = MatmulTiles()) ->
         place(schedule, copy, outer, rows, columns, tiles.lanes)
     if tiles.stages:
         schedule.apply(pipeline, outer, 0, 0, tiles.stages, asynchronous=True)
-    unroll_all(schedule, k, "acc_i", "acc_j", i, j)
+    unroll_all(schedule, "acc_i", "acc_j", i, j)
+    if tiles.lanes > 1:             # loads from shared memory are of so many steps too
+        unroll_all(schedule, k)
     return schedule

@@ -107,7 +107,8 @@ def test_cuda_is_compiled_without_spills(arch: str) -> None:
     assert set(taken) == set(map(str, compiled(CASES + CUDA_CASES)))
     for kernel, resources in taken.items():
         assert resources.spill_bytes == resources.local_bytes == 0, kernel
-        assert 0 < resources.registers <= 128 and resources.shared_bytes <= 48 * 1024, kernel
+        most = 255 if kernel.startswith("mma") else 128         # fragments live in registers
+        assert 0 < resources.registers <= most and resources.shared_bytes <= 48 * 1024, kernel
 
 
 PAGE = (Path(__file__).parents[4] / "docs" / "gpu.md").read_text()
