@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
@@ -72,7 +73,7 @@ def disassembled(image: bytes) -> dict[str, list[str]]:
     return kernels
 
 
-def main_loop(lines: list[str]) -> SassLoop:
+def main_loop(lines: Sequence[str]) -> SassLoop:
     """The innermost loop with most products; all of a kernel that has none."""
     labels = {match[1]: place for place, line in enumerate(lines) if (match := _LABEL.match(line))}
     loops: list[tuple[int, int]] = []
@@ -89,7 +90,7 @@ def main_loop(lines: list[str]) -> SassLoop:
     return max(found, key=lambda loop: (loop.tensor, loop.products), default=_counted(lines))
 
 
-def _counted(lines: list[str]) -> SassLoop:
+def _counted(lines: Sequence[str]) -> SassLoop:
     names = [match[1].split(".")[0] for line in lines if (match := _INSTRUCTION.search(line))]
     return SassLoop(Counter(name for name in names if name != "NOP"))
 
