@@ -85,7 +85,8 @@ def figures() -> Iterator[dict]:
         text = generate(replace(program, name="kernel"), "cuda").text
         for arch in ARCHITECTURES:
             cubin = compile_cuda(text, arch)
-            loop, taken = main_loop(disassembled(cubin.image)["kernel"]), cubin.resources["kernel"]
+            loop = main_loop(disassembled(cubin.image)["k0_kernel"])
+            taken = cubin.resources["k0_kernel"]
             yield {"kernel": name, "arch": arch, "tensor": loop.tensor, "products": loop.products,
                    "share": round(loop.share, 2), "others": round(loop.others, 2),
                    **asdict(taken), "instructions": dict(loop.counts.most_common())}

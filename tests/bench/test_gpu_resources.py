@@ -10,11 +10,11 @@ import pytest
 from bench import gpu_resources
 from compiler.cpu_gpu_backends.gpu.nvrtc import Resources
 
-SUM = {"sum_int8_4": Resources(9, 0, 0, 0)}
-FOUND = {"sm_80": {"mma_f16_32_0": Resources(60, 10240, 0, 0),
-                   "mma_f16_32_1": Resources(40, 20480, 8, 16), **SUM},
-         "sm_90": {"mma_f16_32_0": Resources(63, 10240, 0, 0),
-                   "mma_f16_32_1": Resources(50, 10240, 0, 0), **SUM}}
+SUM = {"k0_sum_int8_4": Resources(9, 0, 0, 0)}
+FOUND = {"sm_80": {"k0_mma_f16_32_0": Resources(60, 10240, 0, 0),
+                   "k0_mma_f16_32_1": Resources(40, 20480, 8, 16), **SUM},
+         "sm_90": {"k0_mma_f16_32_0": Resources(63, 10240, 0, 0),
+                   "k0_mma_f16_32_1": Resources(50, 10240, 0, 0), **SUM}}
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_every_kernel_as_json(measured, capsys) -> None:
     assert gpu_resources.main(["--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["nvrtc"], found["gpu_spill_bytes"]) == ("13.0", 8)
-    assert found["kernels"]["sm_80"]["mma_f16_32_1"] == {
+    assert found["kernels"]["sm_80"]["k0_mma_f16_32_1"] == {
         "registers": 40, "shared_bytes": 20480, "spill_bytes": 8, "local_bytes": 16}
 
 

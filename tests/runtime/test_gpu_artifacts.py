@@ -163,7 +163,7 @@ def gpu_of(manifest) -> dict:
      "must have kernels unless it is a view"),
     (lambda manifest, members: gpu_of(manifest).update(dialect=3), "must be text, not 3"),
     (lambda manifest, members: gpu_of(manifest).update(dialect="sycl"),
-     "must be one of cuda, opencl, not 'sycl'"),
+     "must be one of cuda, opencl, metal, not 'sycl'"),
     (lambda manifest, members: manifest.update(version=2), "has version 2 of the format")])
 def test_a_spoiled_file_wrong(tmp_path, change, message: str) -> None:
     lockstep.compile(INT8, "opencl").save(tmp_path / "net")

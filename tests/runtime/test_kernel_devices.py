@@ -100,7 +100,7 @@ def test_wrong_inputs(inputs, message: str) -> None:
 
 def test_wrong_dialect() -> None:
     with pytest.raises(ValueError, match="^Dialect of both must be one of cuda, opencl, "
-                                         "not 'sycl'$"):
+                                         "metal, not 'sycl'$"):
         replace(CODES["cuda"], dialect="sycl")
 
 

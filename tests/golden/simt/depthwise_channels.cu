@@ -1,6 +1,6 @@
 // algorithm
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_channels(const float* __restrict__ image, float* __restrict__ padded) {
+k0_depthwise_channels(const float* __restrict__ image, float* __restrict__ padded) {
   for (int padded_c = 0; padded_c < 4; ++padded_c) {
     for (int padded_h = 0; padded_h < 18; ++padded_h) {
       for (int padded_w = 0; padded_w < 18; ++padded_w) {
@@ -13,9 +13,9 @@ depthwise_channels(const float* __restrict__ image, float* __restrict__ padded) 
 }
 
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_channels_1(const float* __restrict__ weight,
-                     const float* __restrict__ padded,
-                     float* __restrict__ y) {
+k1_depthwise_channels(const float* __restrict__ weight,
+                      const float* __restrict__ padded,
+                      float* __restrict__ y) {
   for (int y_c = 0; y_c < 4; ++y_c) {
     for (int y_h = 0; y_h < 16; ++y_h) {
       for (int y_w = 0; y_w < 16; ++y_w) {
@@ -33,10 +33,10 @@ depthwise_channels_1(const float* __restrict__ weight,
 
 // cache_write(y, local, name=total)
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_channels(const float* __restrict__ image,
-                   const float* __restrict__ weight,
-                   float* __restrict__ padded,
-                   float* __restrict__ y) {
+k0_depthwise_channels(const float* __restrict__ image,
+                      const float* __restrict__ weight,
+                      float* __restrict__ padded,
+                      float* __restrict__ y) {
   float total[4][16][16];
   for (int padded_c = 0; padded_c < 4; ++padded_c) {
     for (int padded_h = 0; padded_h < 18; ++padded_h) {
@@ -68,10 +68,10 @@ depthwise_channels(const float* __restrict__ image,
 
 // reorder(y_w, y_h)
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_channels(const float* __restrict__ image,
-                   const float* __restrict__ weight,
-                   float* __restrict__ padded,
-                   float* __restrict__ y) {
+k0_depthwise_channels(const float* __restrict__ image,
+                      const float* __restrict__ weight,
+                      float* __restrict__ padded,
+                      float* __restrict__ y) {
   float total[4][16][16];
   for (int padded_c = 0; padded_c < 4; ++padded_c) {
     for (int padded_h = 0; padded_h < 18; ++padded_h) {
@@ -103,7 +103,7 @@ depthwise_channels(const float* __restrict__ image,
 
 // compute_at(total, y_h)
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_channels(const float* __restrict__ image, float* __restrict__ padded) {
+k0_depthwise_channels(const float* __restrict__ image, float* __restrict__ padded) {
   for (int padded_c = 0; padded_c < 4; ++padded_c) {
     for (int padded_h = 0; padded_h < 18; ++padded_h) {
       for (int padded_w = 0; padded_w < 18; ++padded_w) {
@@ -116,9 +116,9 @@ depthwise_channels(const float* __restrict__ image, float* __restrict__ padded) 
 }
 
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_channels_1(const float* __restrict__ weight,
-                     const float* __restrict__ padded,
-                     float* __restrict__ y) {
+k1_depthwise_channels(const float* __restrict__ weight,
+                      const float* __restrict__ padded,
+                      float* __restrict__ y) {
   for (int y_c = 0; y_c < 4; ++y_c) {
     for (int y_w = 0; y_w < 16; ++y_w) {
       for (int y_h = 0; y_h < 16; ++y_h) {
@@ -135,7 +135,7 @@ depthwise_channels_1(const float* __restrict__ weight,
 
 // bind(y_c, blockIdx.x)
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_channels(const float* __restrict__ image, float* __restrict__ padded) {
+k0_depthwise_channels(const float* __restrict__ image, float* __restrict__ padded) {
   for (int padded_c = 0; padded_c < 4; ++padded_c) {
     for (int padded_h = 0; padded_h < 18; ++padded_h) {
       for (int padded_w = 0; padded_w < 18; ++padded_w) {
@@ -148,9 +148,9 @@ depthwise_channels(const float* __restrict__ image, float* __restrict__ padded) 
 }
 
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_channels_1(const float* __restrict__ weight,
-                     const float* __restrict__ padded,
-                     float* __restrict__ y) {
+k1_depthwise_channels(const float* __restrict__ weight,
+                      const float* __restrict__ padded,
+                      float* __restrict__ y) {
   const int bx = blockIdx.x;
   for (int y_w = 0; y_w < 16; ++y_w) {
     for (int y_h = 0; y_h < 16; ++y_h) {
@@ -166,7 +166,7 @@ depthwise_channels_1(const float* __restrict__ weight,
 
 // bind(y_w, threadIdx.x)
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_channels(const float* __restrict__ image, float* __restrict__ padded) {
+k0_depthwise_channels(const float* __restrict__ image, float* __restrict__ padded) {
   for (int padded_c = 0; padded_c < 4; ++padded_c) {
     for (int padded_h = 0; padded_h < 18; ++padded_h) {
       for (int padded_w = 0; padded_w < 18; ++padded_w) {
@@ -179,9 +179,9 @@ depthwise_channels(const float* __restrict__ image, float* __restrict__ padded) 
 }
 
 extern "C" __global__ void __launch_bounds__(16)
-depthwise_channels_1(const float* __restrict__ weight,
-                     const float* __restrict__ padded,
-                     float* __restrict__ y) {
+k1_depthwise_channels(const float* __restrict__ weight,
+                      const float* __restrict__ padded,
+                      float* __restrict__ y) {
   const int bx = blockIdx.x;
   const int tx = threadIdx.x;
   for (int y_h = 0; y_h < 16; ++y_h) {
@@ -196,10 +196,10 @@ depthwise_channels_1(const float* __restrict__ weight,
 
 // cache_read(weight, shared, name=filter)
 extern "C" __global__ void __launch_bounds__(16)
-depthwise_channels(const float* __restrict__ image,
-                   const float* __restrict__ weight,
-                   float* __restrict__ padded,
-                   float* __restrict__ y) {
+k0_depthwise_channels(const float* __restrict__ image,
+                      const float* __restrict__ weight,
+                      float* __restrict__ padded,
+                      float* __restrict__ y) {
   const int bx = blockIdx.x;
   const int tx = threadIdx.x;
   __shared__ __align__(16) float filter[4][3][3];
@@ -235,7 +235,7 @@ depthwise_channels(const float* __restrict__ image,
 
 // compute_at(filter, y_c)
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_channels(const float* __restrict__ image, float* __restrict__ padded) {
+k0_depthwise_channels(const float* __restrict__ image, float* __restrict__ padded) {
   for (int padded_c = 0; padded_c < 4; ++padded_c) {
     for (int padded_h = 0; padded_h < 18; ++padded_h) {
       for (int padded_w = 0; padded_w < 18; ++padded_w) {
@@ -248,9 +248,9 @@ depthwise_channels(const float* __restrict__ image, float* __restrict__ padded) 
 }
 
 extern "C" __global__ void __launch_bounds__(16)
-depthwise_channels_1(const float* __restrict__ weight,
-                     const float* __restrict__ padded,
-                     float* __restrict__ y) {
+k1_depthwise_channels(const float* __restrict__ weight,
+                      const float* __restrict__ padded,
+                      float* __restrict__ y) {
   const int bx = blockIdx.x;
   const int tx = threadIdx.x;
   __shared__ __align__(16) float filter[3][3];
@@ -271,7 +271,7 @@ depthwise_channels_1(const float* __restrict__ weight,
 
 // bind(filter_2, threadIdx.x)
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_channels(const float* __restrict__ image, float* __restrict__ padded) {
+k0_depthwise_channels(const float* __restrict__ image, float* __restrict__ padded) {
   for (int padded_c = 0; padded_c < 4; ++padded_c) {
     for (int padded_h = 0; padded_h < 18; ++padded_h) {
       for (int padded_w = 0; padded_w < 18; ++padded_w) {
@@ -284,9 +284,9 @@ depthwise_channels(const float* __restrict__ image, float* __restrict__ padded) 
 }
 
 extern "C" __global__ void __launch_bounds__(16)
-depthwise_channels_1(const float* __restrict__ weight,
-                     const float* __restrict__ padded,
-                     float* __restrict__ y) {
+k1_depthwise_channels(const float* __restrict__ weight,
+                      const float* __restrict__ padded,
+                      float* __restrict__ y) {
   const int bx = blockIdx.x;
   const int tx = threadIdx.x;
   __shared__ __align__(16) float filter[3][3];
@@ -305,9 +305,9 @@ depthwise_channels_1(const float* __restrict__ weight,
 
 // set_scope(padded, shared)
 extern "C" __global__ void __launch_bounds__(16)
-depthwise_channels(const float* __restrict__ image,
-                   const float* __restrict__ weight,
-                   float* __restrict__ y) {
+k0_depthwise_channels(const float* __restrict__ image,
+                      const float* __restrict__ weight,
+                      float* __restrict__ y) {
   const int bx = blockIdx.x;
   const int tx = threadIdx.x;
   __shared__ __align__(16) float padded[4][18][18];
@@ -337,9 +337,9 @@ depthwise_channels(const float* __restrict__ image,
 
 // compute_at(padded, y_c)
 extern "C" __global__ void __launch_bounds__(16)
-depthwise_channels(const float* __restrict__ image,
-                   const float* __restrict__ weight,
-                   float* __restrict__ y) {
+k0_depthwise_channels(const float* __restrict__ image,
+                      const float* __restrict__ weight,
+                      float* __restrict__ y) {
   const int bx = blockIdx.x;
   const int tx = threadIdx.x;
   __shared__ __align__(16) float padded[18][18];
@@ -367,9 +367,9 @@ depthwise_channels(const float* __restrict__ image,
 
 // bind(padded_w, threadIdx.x)
 extern "C" __global__ void __launch_bounds__(18)
-depthwise_channels(const float* __restrict__ image,
-                   const float* __restrict__ weight,
-                   float* __restrict__ y) {
+k0_depthwise_channels(const float* __restrict__ image,
+                      const float* __restrict__ weight,
+                      float* __restrict__ y) {
   const int bx = blockIdx.x;
   const int tx = threadIdx.x;
   __shared__ __align__(16) float padded[18][18];

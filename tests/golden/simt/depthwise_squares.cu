@@ -1,6 +1,6 @@
 // algorithm
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
+k0_depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
   for (int padded_c = 0; padded_c < 2; ++padded_c) {
     for (int padded_h = 0; padded_h < 66; ++padded_h) {
       for (int padded_w = 0; padded_w < 66; ++padded_w) {
@@ -13,9 +13,9 @@ depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
 }
 
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_squares_1(const float* __restrict__ weight,
-                    const float* __restrict__ padded,
-                    float* __restrict__ y) {
+k1_depthwise_squares(const float* __restrict__ weight,
+                     const float* __restrict__ padded,
+                     float* __restrict__ y) {
   for (int y_c = 0; y_c < 2; ++y_c) {
     for (int y_h = 0; y_h < 64; ++y_h) {
       for (int y_w = 0; y_w < 64; ++y_w) {
@@ -33,10 +33,10 @@ depthwise_squares_1(const float* __restrict__ weight,
 
 // cache_write(y, local, name=total)
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_squares(const float* __restrict__ image,
-                  const float* __restrict__ weight,
-                  float* __restrict__ padded,
-                  float* __restrict__ y) {
+k0_depthwise_squares(const float* __restrict__ image,
+                     const float* __restrict__ weight,
+                     float* __restrict__ padded,
+                     float* __restrict__ y) {
   float total[2][64][64];
   for (int padded_c = 0; padded_c < 2; ++padded_c) {
     for (int padded_h = 0; padded_h < 66; ++padded_h) {
@@ -68,10 +68,10 @@ depthwise_squares(const float* __restrict__ image,
 
 // tile(y_h, y_w, 32, 32)
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_squares(const float* __restrict__ image,
-                  const float* __restrict__ weight,
-                  float* __restrict__ padded,
-                  float* __restrict__ y) {
+k0_depthwise_squares(const float* __restrict__ image,
+                     const float* __restrict__ weight,
+                     float* __restrict__ padded,
+                     float* __restrict__ y) {
   float total[2][64][64];
   for (int padded_c = 0; padded_c < 2; ++padded_c) {
     for (int padded_h = 0; padded_h < 66; ++padded_h) {
@@ -111,10 +111,10 @@ depthwise_squares(const float* __restrict__ image,
 
 // split(y_h_i, 4)
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_squares(const float* __restrict__ image,
-                  const float* __restrict__ weight,
-                  float* __restrict__ padded,
-                  float* __restrict__ y) {
+k0_depthwise_squares(const float* __restrict__ image,
+                     const float* __restrict__ weight,
+                     float* __restrict__ padded,
+                     float* __restrict__ y) {
   float total[2][64][64];
   for (int padded_c = 0; padded_c < 2; ++padded_c) {
     for (int padded_h = 0; padded_h < 66; ++padded_h) {
@@ -156,10 +156,10 @@ depthwise_squares(const float* __restrict__ image,
 
 // reorder(y_h_i_i, y_w_i, y_h_i_o)
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_squares(const float* __restrict__ image,
-                  const float* __restrict__ weight,
-                  float* __restrict__ padded,
-                  float* __restrict__ y) {
+k0_depthwise_squares(const float* __restrict__ image,
+                     const float* __restrict__ weight,
+                     float* __restrict__ padded,
+                     float* __restrict__ y) {
   float total[2][64][64];
   for (int padded_c = 0; padded_c < 2; ++padded_c) {
     for (int padded_h = 0; padded_h < 66; ++padded_h) {
@@ -201,7 +201,7 @@ depthwise_squares(const float* __restrict__ image,
 
 // compute_at(total, y_h_i_o)
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
+k0_depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
   for (int padded_c = 0; padded_c < 2; ++padded_c) {
     for (int padded_h = 0; padded_h < 66; ++padded_h) {
       for (int padded_w = 0; padded_w < 66; ++padded_w) {
@@ -214,9 +214,9 @@ depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
 }
 
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_squares_1(const float* __restrict__ weight,
-                    const float* __restrict__ padded,
-                    float* __restrict__ y) {
+k1_depthwise_squares(const float* __restrict__ weight,
+                     const float* __restrict__ padded,
+                     float* __restrict__ y) {
   for (int y_c = 0; y_c < 2; ++y_c) {
     for (int y_h_o = 0; y_h_o < 2; ++y_h_o) {
       for (int y_w_o = 0; y_w_o < 2; ++y_w_o) {
@@ -242,7 +242,7 @@ depthwise_squares_1(const float* __restrict__ weight,
 
 // bind(y_c, blockIdx.z)
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
+k0_depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
   for (int padded_c = 0; padded_c < 2; ++padded_c) {
     for (int padded_h = 0; padded_h < 66; ++padded_h) {
       for (int padded_w = 0; padded_w < 66; ++padded_w) {
@@ -255,9 +255,9 @@ depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
 }
 
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_squares_1(const float* __restrict__ weight,
-                    const float* __restrict__ padded,
-                    float* __restrict__ y) {
+k1_depthwise_squares(const float* __restrict__ weight,
+                     const float* __restrict__ padded,
+                     float* __restrict__ y) {
   const int bz = blockIdx.z;
   for (int y_h_o = 0; y_h_o < 2; ++y_h_o) {
     for (int y_w_o = 0; y_w_o < 2; ++y_w_o) {
@@ -281,7 +281,7 @@ depthwise_squares_1(const float* __restrict__ weight,
 
 // bind(y_h_o, blockIdx.y)
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
+k0_depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
   for (int padded_c = 0; padded_c < 2; ++padded_c) {
     for (int padded_h = 0; padded_h < 66; ++padded_h) {
       for (int padded_w = 0; padded_w < 66; ++padded_w) {
@@ -294,9 +294,9 @@ depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
 }
 
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_squares_1(const float* __restrict__ weight,
-                    const float* __restrict__ padded,
-                    float* __restrict__ y) {
+k1_depthwise_squares(const float* __restrict__ weight,
+                     const float* __restrict__ padded,
+                     float* __restrict__ y) {
   const int by = blockIdx.y, bz = blockIdx.z;
   for (int y_w_o = 0; y_w_o < 2; ++y_w_o) {
     for (int y_h_i_i = 0; y_h_i_i < 4; ++y_h_i_i) {
@@ -318,7 +318,7 @@ depthwise_squares_1(const float* __restrict__ weight,
 
 // bind(y_w_o, blockIdx.x)
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
+k0_depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
   for (int padded_c = 0; padded_c < 2; ++padded_c) {
     for (int padded_h = 0; padded_h < 66; ++padded_h) {
       for (int padded_w = 0; padded_w < 66; ++padded_w) {
@@ -331,9 +331,9 @@ depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
 }
 
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_squares_1(const float* __restrict__ weight,
-                    const float* __restrict__ padded,
-                    float* __restrict__ y) {
+k1_depthwise_squares(const float* __restrict__ weight,
+                     const float* __restrict__ padded,
+                     float* __restrict__ y) {
   const int bx = blockIdx.x, by = blockIdx.y, bz = blockIdx.z;
   for (int y_h_i_i = 0; y_h_i_i < 4; ++y_h_i_i) {
     for (int y_w_i = 0; y_w_i < 32; ++y_w_i) {
@@ -353,7 +353,7 @@ depthwise_squares_1(const float* __restrict__ weight,
 
 // bind(y_h_i_i, threadIdx.y)
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
+k0_depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
   for (int padded_c = 0; padded_c < 2; ++padded_c) {
     for (int padded_h = 0; padded_h < 66; ++padded_h) {
       for (int padded_w = 0; padded_w < 66; ++padded_w) {
@@ -366,9 +366,9 @@ depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
 }
 
 extern "C" __global__ void __launch_bounds__(4)
-depthwise_squares_1(const float* __restrict__ weight,
-                    const float* __restrict__ padded,
-                    float* __restrict__ y) {
+k1_depthwise_squares(const float* __restrict__ weight,
+                     const float* __restrict__ padded,
+                     float* __restrict__ y) {
   const int bx = blockIdx.x, by = blockIdx.y, bz = blockIdx.z;
   const int ty = threadIdx.y;
   for (int y_w_i = 0; y_w_i < 32; ++y_w_i) {
@@ -387,7 +387,7 @@ depthwise_squares_1(const float* __restrict__ weight,
 
 // bind(y_w_i, threadIdx.x)
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
+k0_depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
   for (int padded_c = 0; padded_c < 2; ++padded_c) {
     for (int padded_h = 0; padded_h < 66; ++padded_h) {
       for (int padded_w = 0; padded_w < 66; ++padded_w) {
@@ -400,9 +400,9 @@ depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-depthwise_squares_1(const float* __restrict__ weight,
-                    const float* __restrict__ padded,
-                    float* __restrict__ y) {
+k1_depthwise_squares(const float* __restrict__ weight,
+                     const float* __restrict__ padded,
+                     float* __restrict__ y) {
   const int bx = blockIdx.x, by = blockIdx.y, bz = blockIdx.z;
   const int tx = threadIdx.x, ty = threadIdx.y;
   for (int y_h_i_o = 0; y_h_i_o < 8; ++y_h_i_o) {
@@ -419,10 +419,10 @@ depthwise_squares_1(const float* __restrict__ weight,
 
 // cache_read(weight, shared, name=filter)
 extern "C" __global__ void __launch_bounds__(128)
-depthwise_squares(const float* __restrict__ image,
-                  const float* __restrict__ weight,
-                  float* __restrict__ padded,
-                  float* __restrict__ y) {
+k0_depthwise_squares(const float* __restrict__ image,
+                     const float* __restrict__ weight,
+                     float* __restrict__ padded,
+                     float* __restrict__ y) {
   const int bx = blockIdx.x, by = blockIdx.y, bz = blockIdx.z;
   const int tx = threadIdx.x, ty = threadIdx.y;
   __shared__ __align__(16) float filter[2][3][3];
@@ -460,7 +460,7 @@ depthwise_squares(const float* __restrict__ image,
 
 // compute_at(filter, y_w_o)
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
+k0_depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
   for (int padded_c = 0; padded_c < 2; ++padded_c) {
     for (int padded_h = 0; padded_h < 66; ++padded_h) {
       for (int padded_w = 0; padded_w < 66; ++padded_w) {
@@ -473,9 +473,9 @@ depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-depthwise_squares_1(const float* __restrict__ weight,
-                    const float* __restrict__ padded,
-                    float* __restrict__ y) {
+k1_depthwise_squares(const float* __restrict__ weight,
+                     const float* __restrict__ padded,
+                     float* __restrict__ y) {
   const int bx = blockIdx.x, by = blockIdx.y, bz = blockIdx.z;
   const int tx = threadIdx.x, ty = threadIdx.y;
   __shared__ __align__(16) float filter[3][3];
@@ -498,7 +498,7 @@ depthwise_squares_1(const float* __restrict__ weight,
 
 // bind(filter_2, threadIdx.x)
 extern "C" __global__ void __launch_bounds__(1)
-depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
+k0_depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
   for (int padded_c = 0; padded_c < 2; ++padded_c) {
     for (int padded_h = 0; padded_h < 66; ++padded_h) {
       for (int padded_w = 0; padded_w < 66; ++padded_w) {
@@ -511,9 +511,9 @@ depthwise_squares(const float* __restrict__ image, float* __restrict__ padded) {
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-depthwise_squares_1(const float* __restrict__ weight,
-                    const float* __restrict__ padded,
-                    float* __restrict__ y) {
+k1_depthwise_squares(const float* __restrict__ weight,
+                     const float* __restrict__ padded,
+                     float* __restrict__ y) {
   const int bx = blockIdx.x, by = blockIdx.y, bz = blockIdx.z;
   const int tx = threadIdx.x, ty = threadIdx.y;
   __shared__ __align__(16) float filter[3][3];
@@ -534,9 +534,9 @@ depthwise_squares_1(const float* __restrict__ weight,
 
 // set_scope(padded, shared)
 extern "C" __global__ void __launch_bounds__(128)
-depthwise_squares(const float* __restrict__ image,
-                  const float* __restrict__ weight,
-                  float* __restrict__ y) {
+k0_depthwise_squares(const float* __restrict__ image,
+                     const float* __restrict__ weight,
+                     float* __restrict__ y) {
   const int bx = blockIdx.x, by = blockIdx.y, bz = blockIdx.z;
   const int tx = threadIdx.x, ty = threadIdx.y;
   __shared__ __align__(16) float padded[2][66][66];
@@ -567,9 +567,9 @@ depthwise_squares(const float* __restrict__ image,
 
 // compute_at(padded, y_w_o)
 extern "C" __global__ void __launch_bounds__(128)
-depthwise_squares(const float* __restrict__ image,
-                  const float* __restrict__ weight,
-                  float* __restrict__ y) {
+k0_depthwise_squares(const float* __restrict__ image,
+                     const float* __restrict__ weight,
+                     float* __restrict__ y) {
   const int bx = blockIdx.x, by = blockIdx.y, bz = blockIdx.z;
   const int tx = threadIdx.x, ty = threadIdx.y;
   __shared__ __align__(16) float padded[34][34];
@@ -598,9 +598,9 @@ depthwise_squares(const float* __restrict__ image,
 
 // split(padded_h, 4)
 extern "C" __global__ void __launch_bounds__(128)
-depthwise_squares(const float* __restrict__ image,
-                  const float* __restrict__ weight,
-                  float* __restrict__ y) {
+k0_depthwise_squares(const float* __restrict__ image,
+                     const float* __restrict__ weight,
+                     float* __restrict__ y) {
   const int bx = blockIdx.x, by = blockIdx.y, bz = blockIdx.z;
   const int tx = threadIdx.x, ty = threadIdx.y;
   __shared__ __align__(16) float padded[34][34];
@@ -634,9 +634,9 @@ depthwise_squares(const float* __restrict__ image,
 
 // bind(padded_h_i, threadIdx.y)
 extern "C" __global__ void __launch_bounds__(128)
-depthwise_squares(const float* __restrict__ image,
-                  const float* __restrict__ weight,
-                  float* __restrict__ y) {
+k0_depthwise_squares(const float* __restrict__ image,
+                     const float* __restrict__ weight,
+                     float* __restrict__ y) {
   const int bx = blockIdx.x, by = blockIdx.y, bz = blockIdx.z;
   const int tx = threadIdx.x, ty = threadIdx.y;
   __shared__ __align__(16) float padded[34][34];
@@ -668,9 +668,9 @@ depthwise_squares(const float* __restrict__ image,
 
 // split(padded_w, 32)
 extern "C" __global__ void __launch_bounds__(128)
-depthwise_squares(const float* __restrict__ image,
-                  const float* __restrict__ weight,
-                  float* __restrict__ y) {
+k0_depthwise_squares(const float* __restrict__ image,
+                     const float* __restrict__ weight,
+                     float* __restrict__ y) {
   const int bx = blockIdx.x, by = blockIdx.y, bz = blockIdx.z;
   const int tx = threadIdx.x, ty = threadIdx.y;
   __shared__ __align__(16) float padded[34][34];
@@ -705,9 +705,9 @@ depthwise_squares(const float* __restrict__ image,
 
 // bind(padded_w_i, threadIdx.x)
 extern "C" __global__ void __launch_bounds__(128)
-depthwise_squares(const float* __restrict__ image,
-                  const float* __restrict__ weight,
-                  float* __restrict__ y) {
+k0_depthwise_squares(const float* __restrict__ image,
+                     const float* __restrict__ weight,
+                     float* __restrict__ y) {
   const int bx = blockIdx.x, by = blockIdx.y, bz = blockIdx.z;
   const int tx = threadIdx.x, ty = threadIdx.y;
   __shared__ __align__(16) float padded[34][34];

@@ -77,9 +77,9 @@ def test_loops_of_tensor_cores_are_tight() -> None:
     try:
         nvrtc_version()
         cubin = compile_cuda(generate(schedule_tensor_cores(product, "p", OFFERED[1]).program).text)
-        loop = main_loop(disassembled(cubin.image)["p"])
+        loop = main_loop(disassembled(cubin.image)["k0_p"])
     except BuildError as error:
         pytest.skip(str(error))
     assert loop.tensor and loop.others <= 1
-    taken = cubin.resources["p"]
+    taken = cubin.resources["k0_p"]
     assert taken.spill_bytes == taken.local_bytes == 0

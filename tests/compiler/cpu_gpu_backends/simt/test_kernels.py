@@ -104,10 +104,11 @@ def or_skip(compile_all: Callable[..., Any], *arguments: str) -> Any:
     for one in gpu_resources.ARCHITECTURES])
 def test_cuda_is_compiled_without_spills(arch: str) -> None:
     taken = or_skip(compile_cuda, kernels(), arch).resources
-    assert set(taken) == set(map(str, compiled(CASES + CUDA_CASES)))
+    own = {name for name in taken if name.startswith("k0_")}        # others follow on the first
+    assert own == {f"k0_{case}" for case in compiled(CASES + CUDA_CASES)}
     for kernel, resources in taken.items():
         assert resources.spill_bytes == resources.local_bytes == 0, kernel
-        most = 255 if kernel.startswith("mma") else 128         # fragments live in registers
+        most = 255 if "_mma_" in kernel else 128         # fragments live in registers
         assert 0 < resources.registers <= most and resources.shared_bytes <= 48 * 1024, kernel
 
 
