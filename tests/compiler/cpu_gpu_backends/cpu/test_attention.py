@@ -35,7 +35,7 @@ class Heads(Builder):
         self.emit("matmul", "scores", ["x", "keys"], "scores")
         last = "scores"
         if scaled:
-            self.add_constant("scale", np.float32(0.25).reshape(()))
+            self.add_constant("scale", np.full((), 0.25, np.float32))
             last = self.emit("mul", "scaled", [last, "scale"], "scaled")
         if masked:
             last = self.emit("add", "hidden", [last, "mask"], "hidden")
