@@ -92,7 +92,7 @@ class CudaDevice:
         return view
 
     def address_of(self, array: Any) -> int | None:
-        """Of what `imported` gave."""
+        """The address of what `imported` gave; None where vectors may not begin there."""
         return None if isinstance(array, np.ndarray) or array.ptr % 16 else array.ptr
 
     def result(self, size_bytes: int, foreign: bool) -> tuple[Any, int] | None:

@@ -55,7 +55,9 @@ def _require_names(program: Program) -> None:
 
 
 def _require_types(program: Program, dialect: str) -> None:
-    """Of what is computed in between; what a buffer's type must be its declaration says."""
+    """Refuses types of values in between that the dialect lacks. The printer refuses those of
+    buffers, by name.
+    """
     own = {buffer.dtype for buffer in buffers_of(program).values()}
     types = {node.dtype for stmt in walk_stmts(program.body) for expr in expressions(stmt)
              for node in walk(expr)}

@@ -66,8 +66,8 @@ def test_swizzle_changes_nothing_but_places():
 @pytest.mark.parametrize("dtype", ["int8", "float16", "float32"])
 @pytest.mark.parametrize("width", [32, 64, 128, 256, 384])
 def test_chunks_of_a_column_lie_in_different_banks(dtype, width):
-    """Of eight rows from a multiple of 8 on, as `ldmatrix` reads them, and of eight neighbours, as
-    threads copy them; each chunk has one place.
+    """Eight rows from a multiple of 8 on are read so by `ldmatrix`, and eight neighbours are copied
+    so by threads; each chunk has one place.
     """
     buffer = Buffer("t", (32, width // numpy_dtype(dtype).itemsize), dtype, swizzled=True)
     chunk, rows, chunks = buffer.swizzle

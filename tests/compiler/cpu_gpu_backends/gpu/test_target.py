@@ -191,7 +191,7 @@ CHAINS = (
 
 @pytest.mark.parametrize("dialect", ["cuda", "opencl", "metal"])
 def test_chains_load_and_store_vectors(dialect: str, rng) -> None:
-    """Of 16 bytes where elements follow each other and threads enough are left."""
+    """Vectors have 16 bytes where elements follow each other and threads enough are left."""
     cases = [(chain(dtype, *shape), vector) for dtype, shape, vector in CHAINS
              if (dialect, dtype) != ("opencl", "float16")]
     made = [kernels(graph) for graph, _ in cases]
