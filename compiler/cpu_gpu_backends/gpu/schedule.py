@@ -289,7 +289,7 @@ def _without_lanes(s: Schedule, stage: str, names: list[str]) -> list[str]:
             inner = fused(s, stage, names[place:])
             outer, lane = s[stage].split(inner, lanes)
             s[stage].vectorize(lane)
-            if any(vectors(s.program.body)):
+            if any(one.store.buffer == write.buffer for one in vectors(s.program.body)):
                 return [*names[:place], outer]
             s.program = program
             del s.steps[count:]

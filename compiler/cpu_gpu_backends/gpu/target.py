@@ -32,6 +32,7 @@ __all__ = ["GpuTarget"]
 KERNELS = 1024              # how many scheduled programs are kept
 MOST = 1 << 31              # elements of an array: indices have 32 bits
 LONGEST = 40                # characters of a group's name in that of its kernel
+FIRST_ARCH = 80             # that has our instructions of tensor cores
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,9 @@ class GpuTarget:
     are one text.
 
     Without `fusion` every operator is a group of its own. Schedules of groups come from `plans`.
-    Kernels in CUDA multiply int8 by tensor cores, which is exact. With `precision` ``tf32`` those
-    of float32 are too, their factors rounded to 10 bits of mantissa and summed in float32, in
-    another order.
+    Kernels in CUDA multiply int8 by tensor cores, which is exact, unless one of `archs` has none
+    for that. With `precision` ``tf32`` those of float32 are too, their factors rounded to 10 bits
+    of mantissa and summed in float32, in another order.
     For `archs`, say ``sm_90``, the text is compiled at once, by NVRTC: CUDA alone has any.
     """
 
@@ -68,7 +69,8 @@ class GpuTarget:
     @property
     def _kinds(self) -> tuple[str, ...]:
         """The kinds of products that tensor cores compute."""
-        exact = ("s8",) if self.dialect == "cuda" else ()
+        old = [arch for arch in self.archs if int(arch[3:].rstrip("af")) < FIRST_ARCH]
+        exact = ("s8",) if self.dialect == "cuda" and not old else ()
         return (*exact, self.precision) if self.precision else exact
 
     def refusal(self, graph: Graph, node: Node) -> str | None:

@@ -15,6 +15,7 @@ from compiler.cpu_gpu_backends.simt.races import find_races
 from compiler.graph import Builder, Graph, TensorType, evaluate
 from compiler.graph.fusion import Group, fuse
 from compiler.ir import Program, interpret
+from compiler.native import BuildError
 from compiler.plans import PlanRefused, Recorder, Table
 from compiler.target import Values
 from runtime.device import KernelDevice
@@ -241,6 +242,17 @@ def test_products_of_int8_on_tensor_cores_are_equal_to_the_bit(name: str, rng) -
     for value, wanted in evaluate(graph, inputs).items():
         np.testing.assert_array_equal(found[value], wanted)
     assert "mma" not in GpuTarget("opencl", "opencl").compile(graph).text[0]
+
+
+def test_old_architectures_do_without_tensor_cores() -> None:
+    graph = INTEGERS["dense"]
+    try:
+        segment = GpuTarget("cuda", "cuda", archs=("sm_90a", "sm_75")).compile(graph)
+    except BuildError as error:
+        pytest.skip(str(error))
+    assert "mma_m16n8k32_s8" not in segment.text[0]
+    assert {arch for step in segment.steps if step.code for arch in step.code.images or ()} == {
+        "sm_90a", "sm_75"}
 
 
 def test_products_of_int8_on_tensor_cores_have_no_race(rng) -> None:
