@@ -64,33 +64,47 @@ def _gates(value: Value, count: int) -> list[Value]:
     return [value.cut(value.rank - 1, gate * size, (gate + 1) * size) for gate in range(count)]
 
 
-def _recur(t, x: Value, lengths: Value | None, first: list[Value | None], hidden: int,
-           direction: str, layout: int, steps: Sequence[Step]) -> tuple[Value, list[Value]]:
+def _split(value: Value, at: int) -> tuple[Value, Value]:
+    """The columns before this one, and those from it on."""
+    return value.cut(1, 0, at), value.cut(1, at, value.shape[1])
+
+
+def _turned(x: Value, layout: int) -> Value:
+    """The input as [T,B,I]."""
+    return x.transpose(1, 0, 2) if layout else x
+
+
+def _given(x: Value, w: Value, bias: Value | None) -> Value:
+    """What the input [T,B,I] gives to the sums of all gates in all steps: [T*B,G]."""
+    rows = _matrix(x.reshape(x.shape[0] * x.shape[1], x.shape[2]), w)
+    return rows if bias is None else rows + bias
+
+
+def _recur(t, times: int, batch: int, hidden: int, dtype: str, lengths: Value | None,
+           first: list[Value | None], direction: str, layout: int,
+           ways: Sequence[tuple[Value, Step]]) -> tuple[Value, list[Value]]:
     """Returns all states of the first kind, [T,D,B,H] or [B,T,D,H], and the last state of each
-    kind.
+    kind. A way has what the input gives to all steps, [T*B,G], and the step.
     """
-    x = x.transpose(1, 0, 2) if layout else x
-    times, batch = x.shape[:2]
-    require_turns(times)
     limits = None if lengths is None else lengths.astype("int64").reshape(batch, 1)
     rows, ends = [], []
-    for number, step in enumerate(steps):
+    for number, (given, step) in enumerate(ways):
         backwards = direction == "reverse" or number == 1
-        state = tuple(_beginning(t, initial, number, layout, batch, hidden, x.dtype)
+        state = tuple(_beginning(t, initial, number, layout, batch, hidden, dtype)
                       for initial in first)
-        each: list[Value | None] = [None] * times
+        each: dict[int, Value] = {}
         for time in reversed(range(times)) if backwards else range(times):
-            now = x.cut(0, time, time + 1).reshape(*x.shape[1:])
-            after = step(now, state)
+            after = step(given.cut(0, time * batch, (time + 1) * batch), state)
             shown = after[0]
             if limits is not None:
                 within = limits > time
                 shown = within.where(after[0], 0)
                 after = tuple(within.where(new, old) for new, old in zip(after, state, strict=True))
             state, each[time] = after, shown
-        rows.append(_joined(t, [output.unsqueeze(0) for output in each if output is not None], 0))
+        states = _joined(t, [each[time] for time in range(times)], 0)
+        rows.append(states.reshape(times, 1, batch, hidden))
         ends.append(state)
-    whole = _joined(t, [row.unsqueeze(1) for row in rows], 1)
+    whole = _joined(t, rows, 1)
     last = [_joined(t, [end[kind].unsqueeze(0) for end in ends], 0) for kind in range(len(first))]
     if layout:
         return whole.transpose(2, 0, 1, 3), [state.transpose(1, 0, 2) for state in last]
@@ -114,15 +128,18 @@ def _directions(direction: str) -> int:
     return 2 if direction == "bidirectional" else 1
 
 
-def _bias(b: Value | None, number: int, gates: int) -> list[Value | None]:
-    """The biases of the input's gates and of the state's."""
-    return [None] * (2 * gates) if b is None else list(_gates(_part(b, number), 2 * gates))
+def _biases(b: Value | None, number: int) -> tuple[Value | None, Value | None]:
+    """The biases of the input's gates and of the state's, and None where there are none."""
+    if b is None:
+        return None, None
+    of_input, of_state = _gates(_part(b, number), 2)
+    return of_input, of_state
 
 
-def _added(x: Value, *biases: Value | None) -> Value:
-    for bias in biases:
-        x = x if bias is None else x + bias
-    return x
+def _bias(b: Value | None, number: int) -> Value | None:
+    """The sum of both."""
+    of_input, of_state = _biases(b, number)
+    return None if of_input is None or of_state is None else of_input + of_state
 
 
 def _require(x: Value, gates: int, directions: int, hidden: int, layout: int,
@@ -149,16 +166,19 @@ def rnn(t, x, w, r, b=None, sequence_lens=None, initial_h=None, *, activation_al
              initial_h=initial_h)
     functions = _activations(t, activations, activation_alpha, activation_beta, ["Tanh"], count)
 
-    def step_of(number: int) -> Step:
-        wx, wh, bias = _part(w, number), _part(r, number), _bias(b, number, 1)
+    x = _turned(x, layout)
+
+    def way(number: int) -> tuple[Value, Step]:
+        wh, function = _part(r, number), functions[number]
 
         def step(now: Value, state: tuple[Value, ...]) -> tuple[Value, ...]:
-            total = _added(_matrix(now, wx) + _matrix(state[0], wh), *bias)
-            return (functions[number](_clipped(total, clip)),)
-        return step
+            return (function(_clipped(now + _matrix(state[0], wh), clip)),)
+        return _given(x, _part(w, number), _bias(b, number)), step
 
-    whole, last = _recur(t, x, sequence_lens, [initial_h], hidden_size, direction, layout,
-                         [step_of(number) for number in range(count)])
+    times, batch = x.shape[:2]
+    require_turns(times)
+    whole, last = _recur(t, times, batch, hidden_size, x.dtype, sequence_lens, [initial_h],
+                         direction, layout, [way(number) for number in range(count)])
     return whole, *last
 
 
@@ -172,26 +192,38 @@ def gru(t, x, w, r, b=None, sequence_lens=None, initial_h=None, *, activation_al
     functions = _activations(t, activations, activation_alpha, activation_beta,
                              ["Sigmoid", "Tanh"], count)
 
-    def step_of(number: int) -> Step:
-        wx, wh, bias = _part(w, number), _part(r, number), _bias(b, number, 3)
+    x = _turned(x, layout)
+
+    def way(number: int) -> tuple[Value, Step]:
+        wh, (of_input, of_state) = _part(r, number), _biases(b, number)
         f, g = functions[2 * number:2 * number + 2]
-        new = wh.cut(0, 2 * hidden_size, 3 * hidden_size)
+        first, new = (wh.cut(0, begin * hidden_size, end * hidden_size)
+                      for begin, end in ((0, 2), (2, 3)))
+
+        def gates(sums: Value) -> tuple[Value, Value]:
+            update, reset = _gates(f(_clipped(sums, clip)), 2)
+            return update, reset
 
         def step(now: Value, state: tuple[Value, ...]) -> tuple[Value, ...]:
             h, = state
-            xz, xr, xh = _gates(_matrix(now, wx), 3)
-            hz, hr, hh = _gates(_matrix(h, wh), 3)
-            z = f(_clipped(_added(xz + hz, bias[0], bias[3]), clip))
-            reset = f(_clipped(_added(xr + hr, bias[1], bias[4]), clip))
+            begin, inner = _split(now, 2 * hidden_size)
             if linear_before_reset:
-                inner = _added(xh + reset * _added(hh, bias[5]), bias[2])
+                moved = _matrix(h, wh)
+                moved = moved if of_state is None else moved + of_state
+                head, tail = _split(moved, 2 * hidden_size)
+                z, reset = gates(begin + head)
+                inner = inner + reset * tail
             else:
-                inner = _added(xh + _matrix(reset * h, new), bias[2], bias[5])
+                z, reset = gates(begin + _matrix(h, first))
+                inner = inner + _matrix(reset * h, new)
             return ((1 - z) * g(_clipped(inner, clip)) + z * h,)
-        return step
+        bias = of_input if linear_before_reset else _bias(b, number)
+        return _given(x, _part(w, number), bias), step
 
-    whole, last = _recur(t, x, sequence_lens, [initial_h], hidden_size, direction, layout,
-                         [step_of(number) for number in range(count)])
+    times, batch = x.shape[:2]
+    require_turns(times)
+    whole, last = _recur(t, times, batch, hidden_size, x.dtype, sequence_lens, [initial_h],
+                         direction, layout, [way(number) for number in range(count)])
     return whole, *last
 
 
@@ -207,26 +239,33 @@ def lstm(t, x, w, r, b=None, sequence_lens=None, initial_h=None, initial_c=None,
     functions = _activations(t, activations, activation_alpha, activation_beta,
                              ["Sigmoid", "Tanh", "Tanh"], count)
 
-    def step_of(number: int) -> Step:
-        wx, wh, bias = _part(w, number), _part(r, number), _bias(b, number, 4)
-        peep = [None] * 3 if p is None else _gates(_part(p, number), 3)
+    x = _turned(x, layout)
+
+    def way(number: int) -> tuple[Value, Step]:
+        wh, peep = _part(r, number), None if p is None else _gates(_part(p, number), 3)
         f, g, h_of = functions[3 * number:3 * number + 3]
 
         def step(now: Value, state: tuple[Value, ...]) -> tuple[Value, ...]:
             h, c = state
-            sums = _matrix(now, wx) + _matrix(h, wh)
-            i, o, forget, new = (_added(part, bias[gate], bias[4 + gate])
-                                 for gate, part in enumerate(_gates(sums, 4)))
-            i = f(_clipped(i if peep[0] is None else i + peep[0] * c, clip))
-            forget = f(_clipped(forget if peep[2] is None else forget + peep[2] * c, clip))
+            first, new = _split(now + _matrix(h, wh), 3 * hidden_size)
+            if peep is None:
+                i, o, forget = _gates(f(_clipped(first, clip)), 3)
+            else:
+                i, o, forget = _gates(first, 3)
+                i, forget = (f(_clipped(gate + weights * c, clip))
+                             for gate, weights in ((i, peep[0]), (forget, peep[2])))
             forget = 1 - i if input_forget else forget
             c = forget * c + i * g(_clipped(new, clip))
-            o = f(_clipped(o if peep[1] is None else o + peep[1] * c, clip))
+            if peep is not None:
+                o = f(_clipped(o + peep[1] * c, clip))
             return o * h_of(c), c
-        return step
+        return _given(x, _part(w, number), _bias(b, number)), step
 
-    whole, last = _recur(t, x, sequence_lens, [initial_h, initial_c], hidden_size, direction,
-                         layout, [step_of(number) for number in range(count)])
+    times, batch = x.shape[:2]
+    require_turns(times)
+    whole, last = _recur(t, times, batch, hidden_size, x.dtype, sequence_lens,
+                         [initial_h, initial_c], direction, layout,
+                         [way(number) for number in range(count)])
     return whole, *last
 
 
