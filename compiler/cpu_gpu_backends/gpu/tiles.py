@@ -16,14 +16,16 @@ image, the pixels of a thread lie below each other, else beside each other. What
 way is padded in shared memory.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
-from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, readers,
-                                                  stages, write_of, writes_in)
-from compiler.ir import Program, Store, Update, Write, free_variables, reads
-from compiler.schedule import Schedule, ScheduleError
-from compiler.te import Const, Read, Var
+from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, padded,
+                                                  readers, stages, write_of, writes_in)
+from compiler.ir import Program, Store, Update, Write, free_variables, interval, linear, reads
+from compiler.schedule import Schedule, ScheduleError, pad
+from compiler.te import Buffer, Const, Read, Var
 
 __all__ = ["LEAST", "SHARED", "TiledProduct", "GpuTiles", "product_of", "tile_product"]
 
@@ -118,21 +120,26 @@ def tile_product(s: Schedule, product: TiledProduct, tiles: GpuTiles = GpuTiles(
         total = s[out].cache_write("local", name="acc").name
     else:
         s[total].set_scope("local")
-    operands = [read.buffer for read in product.operands]
-    tx, inside = _cut_result(s, out, product, tiles)
+    update = write_of(s.program, total)
+    assert isinstance(update, Update)
+    elements = [index.name for index in update.indices if isinstance(index, Var)]
+    cuts = _cuts(product, tiles)
+    wide = {elements[place]: _multiple(product.extents[place], cut.block)
+            for place, cut in cuts.items()}
+    operands = [_widened(s, read.buffer, total, wide) for read in product.operands]
+    for loop, extent in wide.items():
+        s.apply(pad, loop, extent)
+    tx, inside = _cut_result(s, out, product, cuts)
     s[total].compute_at(tx)
+    for place, cut in cuts.items():
+        padded(s, elements[place], cut.thread)      # where it is all that the result needs
     _bind_result(s, out, product, tx)
     update = write_of(s.program, total)
     assert isinstance(update, Update)
     chunk, axes = _cut_terms(s, total, update, product.chunk, tiles.terms)
-    elements = [index.name for index in update.indices if isinstance(index, Var)]
     s[total].reorder(chunk, *axes, *elements)
-    for buffer in operands:
-        name = buffer.name
-        if buffer in s.program.inputs:
-            name = s[name].cache_read("shared", name=f"{name}_shared").name
-        else:
-            s[name].set_scope("shared")
+    for name in operands:
+        s[name].set_scope("shared")
         s[name].compute_at(chunk)
         _copy_together(s, name, tiles)
     count = prod(extent_of(s, loop) for loop in elements)
@@ -150,26 +157,70 @@ def shared_bytes(s: Schedule) -> int:
                if stage.buffer.scope == "shared")
 
 
-def _cut_result(s: Schedule, out: str, product: TiledProduct, tiles: GpuTiles
+class _Cut(NamedTuple):
+    """How many of an axis a block has, and each of its threads."""
+
+    block: int
+    thread: int
+
+
+def _cuts(product: TiledProduct, tiles: GpuTiles) -> dict[int, _Cut]:
+    """The cut of rows and of pixels, by their place."""
+    def cut(extent: int, threads: int, each: int) -> _Cut:
+        each = min(each, extent)
+        return _Cut(min(threads * each, _multiple(extent, each)), each)
+
+    extents, *above, column = product.extents, *product.pixels
+    cuts = {product.rows: cut(extents[product.rows], tiles.rows, tiles.thread_rows)}
+    if above:
+        each = _part(extents[above[0]], tiles.thread_pixels)
+        return cuts | {above[0]: _Cut(each, each),
+                       column: _Cut(_part(extents[column], tiles.columns), 1)}
+    return cuts | {column: cut(extents[column], tiles.columns, tiles.thread_pixels)}
+
+
+def _multiple(extent: int, of: int) -> int:
+    return extent + -extent % of
+
+
+def _widened(s: Schedule, operand: Buffer, total: str, wide: Mapping[str, int]) -> str:
+    """The stage of an operand, as wide as the sum with loops of these extents reads it, so that no
+    thread asks whether an element is there.
+    """
+    name = operand.name
+    if operand in s.program.inputs:
+        name = s[name].cache_read("global", name=f"{name}_shared").name
+    update = write_of(s.program, total)
+    read = next(read for read in reads(update) if read.buffer.name == name)
+    extents = {loop.var: wide.get(loop.var.name, loop.extent)
+               for loop in loops_around(s.program, update)}
+    store = write_of(s.program, name)
+    for index, loop in zip(read.indices, store.indices, strict=True):
+        span = interval(linear(index, extents), extents)
+        if span is not None and isinstance(loop, Var) and span[1] >= extent_of(s, loop.name):
+            s.apply(pad, loop.name, span[1] + 1)
+    return name
+
+
+def _cut_result(s: Schedule, out: str, product: TiledProduct, cuts: Mapping[int, _Cut]
                 ) -> tuple[str, list[str]]:
     """Cuts rows and columns; returns the loop of threads along columns and the loops inside."""
     stage, names = s[out], maps(s.program, write_of(s.program, out))
+    for place, cut in cuts.items():
+        padded(s, names[place], cut.block)
     row, column = names[product.rows], names[product.pixels[-1]]
-    outer, inner = stage.split(row, min(tiles.rows * tiles.thread_rows, extent_of(s, row)),
-                               "row_block", "row")
-    _, each = stage.split(inner, min(tiles.thread_rows, extent_of(s, inner)), "ty_", "row_in")
+    outer, inner = stage.split(row, cuts[product.rows].block, "row_block", "row")
+    _, each = stage.split(inner, cuts[product.rows].thread, "ty_", "row_in")
     blocks = [outer]
+    cut = cuts[product.pixels[-1]]
     if len(product.pixels) == 2:
-        above = names[product.pixels[0]]
-        over, pixel = stage.split(above, _part(extent_of(s, above), tiles.thread_pixels),
-                                  "line_block", "pixel")
-        across, tx = stage.split(column, _part(extent_of(s, column), tiles.columns),
-                                 "column_block", "tx_")
+        above = product.pixels[0]
+        over, pixel = stage.split(names[above], cuts[above].block, "line_block", "pixel")
+        across, tx = stage.split(column, cut.block, "column_block", "tx_")
         blocks += [over, across]
     else:
-        width = min(tiles.columns * tiles.thread_pixels, extent_of(s, column))
-        across, inner = stage.split(column, width, "column_block", "column")
-        tx, pixel = stage.split(inner, min(tiles.thread_pixels, width), "tx_", "pixel")
+        across, inner = stage.split(column, cut.block, "column_block", "column")
+        tx, pixel = stage.split(inner, cut.thread, "tx_", "pixel")
         blocks.append(across)
     others = [name for place, name in enumerate(names)
               if place != product.rows and place not in product.pixels]

@@ -19,6 +19,8 @@ from .vectors import VectorLoop, vector, vectors, without_guard
 
 __all__ = ["Printer"]
 
+RESIDENT = 512              # threads, of 128 registers each
+MOST_BLOCKS = 16            # that every GPU holds
 WIDTH = 100
 _WORDS = frozenset("""alignas alignof and and_eq asm auto barrier bitand bitor block_place bool
     break case catch char class compl complex const const_cast constant constexpr continue copysign
@@ -81,12 +83,16 @@ class Printer:
         return "\n".join([head, *self.lines, "}", ""])
 
     def _bounds(self) -> str:
-        """Fragments take registers: one block at a time is enough, or the assembler saves some of
-        them in memory for the sake of others.
+        """The threads of a block, and how many blocks a multiprocessor holds at least. Arrays of
+        threads are registers, some of which the assembler would save in memory to hold more:
+        `RESIDENT` threads are enough, and one block of fragments.
         """
-        fragments = any(isinstance(s, Alloc) and s.buffer.scope == FRAGMENT
-                        for s in walk_stmts(self.kernel.body))
-        return f"{self.kernel.threads}, 1" if fragments else str(self.kernel.threads)
+        scopes = {s.buffer.scope for s in walk_stmts(self.kernel.body) if isinstance(s, Alloc)}
+        threads = self.kernel.threads
+        if FRAGMENT in scopes:
+            return f"{threads}, 1"
+        return f"{threads}, {min(MOST_BLOCKS, -(-RESIDENT // threads))}" if "local" in scopes else (
+            str(threads))
 
     def _place(self, variables: list[Var]) -> None:
         used = [var for var in variables if _mentions(self.kernel.body, var)]

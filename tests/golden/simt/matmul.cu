@@ -1,4 +1,4 @@
-extern "C" __global__ void __launch_bounds__(64)
+extern "C" __global__ void __launch_bounds__(64, 8)
 k0_matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c) {
   const int bx = blockIdx.x, by = blockIdx.y;
   const int tx = threadIdx.x, ty = threadIdx.y;

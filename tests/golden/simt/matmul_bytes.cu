@@ -1,4 +1,4 @@
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 2)
 k0_matmul_bytes(const signed char* __restrict__ a,
                 const signed char* __restrict__ b,
                 int* __restrict__ c) {

@@ -26,7 +26,7 @@ __device__ __forceinline__ void async_wait() {
 }
 #endif
 
-extern "C" __global__ void __launch_bounds__(64)
+extern "C" __global__ void __launch_bounds__(64, 8)
 k0_matmul_pipelined(const float* __restrict__ a,
                     const float* __restrict__ b,
                     float* __restrict__ c) {

@@ -2,7 +2,7 @@ __device__ __forceinline__ float nan_max(float a, float b) {  // NaN wins
   return a > b || a != a ? a : b;
 }
 
-extern "C" __global__ void __launch_bounds__(64)
+extern "C" __global__ void __launch_bounds__(64, 8)
 k0_softmax(const float* __restrict__ x, float* __restrict__ y) {
   const int bx = blockIdx.x;
   const int tx = threadIdx.x;
