@@ -32,7 +32,7 @@ k1_depthwise_channels(const float* __restrict__ weight,
 }
 
 // cache_write(y, local, name=total)
-extern "C" __global__ void __launch_bounds__(1)
+extern "C" __global__ void __launch_bounds__(1, 16)
 k0_depthwise_channels(const float* __restrict__ image,
                       const float* __restrict__ weight,
                       float* __restrict__ padded,
@@ -67,7 +67,7 @@ k0_depthwise_channels(const float* __restrict__ image,
 }
 
 // reorder(y_w, y_h)
-extern "C" __global__ void __launch_bounds__(1)
+extern "C" __global__ void __launch_bounds__(1, 16)
 k0_depthwise_channels(const float* __restrict__ image,
                       const float* __restrict__ weight,
                       float* __restrict__ padded,
@@ -115,7 +115,7 @@ k0_depthwise_channels(const float* __restrict__ image, float* __restrict__ padde
   }
 }
 
-extern "C" __global__ void __launch_bounds__(1)
+extern "C" __global__ void __launch_bounds__(1, 16)
 k1_depthwise_channels(const float* __restrict__ weight,
                       const float* __restrict__ padded,
                       float* __restrict__ y) {
@@ -147,7 +147,7 @@ k0_depthwise_channels(const float* __restrict__ image, float* __restrict__ padde
   }
 }
 
-extern "C" __global__ void __launch_bounds__(1)
+extern "C" __global__ void __launch_bounds__(1, 16)
 k1_depthwise_channels(const float* __restrict__ weight,
                       const float* __restrict__ padded,
                       float* __restrict__ y) {
@@ -178,7 +178,7 @@ k0_depthwise_channels(const float* __restrict__ image, float* __restrict__ padde
   }
 }
 
-extern "C" __global__ void __launch_bounds__(16)
+extern "C" __global__ void __launch_bounds__(16, 16)
 k1_depthwise_channels(const float* __restrict__ weight,
                       const float* __restrict__ padded,
                       float* __restrict__ y) {
@@ -195,7 +195,7 @@ k1_depthwise_channels(const float* __restrict__ weight,
 }
 
 // cache_read(weight, shared, name=filter)
-extern "C" __global__ void __launch_bounds__(16)
+extern "C" __global__ void __launch_bounds__(16, 16)
 k0_depthwise_channels(const float* __restrict__ image,
                       const float* __restrict__ weight,
                       float* __restrict__ padded,
@@ -247,7 +247,7 @@ k0_depthwise_channels(const float* __restrict__ image, float* __restrict__ padde
   }
 }
 
-extern "C" __global__ void __launch_bounds__(16)
+extern "C" __global__ void __launch_bounds__(16, 16)
 k1_depthwise_channels(const float* __restrict__ weight,
                       const float* __restrict__ padded,
                       float* __restrict__ y) {
@@ -283,7 +283,7 @@ k0_depthwise_channels(const float* __restrict__ image, float* __restrict__ padde
   }
 }
 
-extern "C" __global__ void __launch_bounds__(16)
+extern "C" __global__ void __launch_bounds__(16, 16)
 k1_depthwise_channels(const float* __restrict__ weight,
                       const float* __restrict__ padded,
                       float* __restrict__ y) {
@@ -304,7 +304,7 @@ k1_depthwise_channels(const float* __restrict__ weight,
 }
 
 // set_scope(padded, shared)
-extern "C" __global__ void __launch_bounds__(16)
+extern "C" __global__ void __launch_bounds__(16, 16)
 k0_depthwise_channels(const float* __restrict__ image,
                       const float* __restrict__ weight,
                       float* __restrict__ y) {
@@ -336,7 +336,7 @@ k0_depthwise_channels(const float* __restrict__ image,
 }
 
 // compute_at(padded, y_c)
-extern "C" __global__ void __launch_bounds__(16)
+extern "C" __global__ void __launch_bounds__(16, 16)
 k0_depthwise_channels(const float* __restrict__ image,
                       const float* __restrict__ weight,
                       float* __restrict__ y) {
@@ -366,7 +366,7 @@ k0_depthwise_channels(const float* __restrict__ image,
 }
 
 // bind(padded_w, threadIdx.x)
-extern "C" __global__ void __launch_bounds__(18)
+extern "C" __global__ void __launch_bounds__(18, 16)
 k0_depthwise_channels(const float* __restrict__ image,
                       const float* __restrict__ weight,
                       float* __restrict__ y) {

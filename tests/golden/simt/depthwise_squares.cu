@@ -32,7 +32,7 @@ k1_depthwise_squares(const float* __restrict__ weight,
 }
 
 // cache_write(y, local, name=total)
-extern "C" __global__ void __launch_bounds__(1)
+extern "C" __global__ void __launch_bounds__(1, 16)
 k0_depthwise_squares(const float* __restrict__ image,
                      const float* __restrict__ weight,
                      float* __restrict__ padded,
@@ -67,7 +67,7 @@ k0_depthwise_squares(const float* __restrict__ image,
 }
 
 // tile(y_h, y_w, 32, 32)
-extern "C" __global__ void __launch_bounds__(1)
+extern "C" __global__ void __launch_bounds__(1, 16)
 k0_depthwise_squares(const float* __restrict__ image,
                      const float* __restrict__ weight,
                      float* __restrict__ padded,
@@ -110,7 +110,7 @@ k0_depthwise_squares(const float* __restrict__ image,
 }
 
 // split(y_h_i, 4)
-extern "C" __global__ void __launch_bounds__(1)
+extern "C" __global__ void __launch_bounds__(1, 16)
 k0_depthwise_squares(const float* __restrict__ image,
                      const float* __restrict__ weight,
                      float* __restrict__ padded,
@@ -155,7 +155,7 @@ k0_depthwise_squares(const float* __restrict__ image,
 }
 
 // reorder(y_h_i_i, y_w_i, y_h_i_o)
-extern "C" __global__ void __launch_bounds__(1)
+extern "C" __global__ void __launch_bounds__(1, 16)
 k0_depthwise_squares(const float* __restrict__ image,
                      const float* __restrict__ weight,
                      float* __restrict__ padded,
@@ -213,7 +213,7 @@ k0_depthwise_squares(const float* __restrict__ image, float* __restrict__ padded
   }
 }
 
-extern "C" __global__ void __launch_bounds__(1)
+extern "C" __global__ void __launch_bounds__(1, 16)
 k1_depthwise_squares(const float* __restrict__ weight,
                      const float* __restrict__ padded,
                      float* __restrict__ y) {
@@ -254,7 +254,7 @@ k0_depthwise_squares(const float* __restrict__ image, float* __restrict__ padded
   }
 }
 
-extern "C" __global__ void __launch_bounds__(1)
+extern "C" __global__ void __launch_bounds__(1, 16)
 k1_depthwise_squares(const float* __restrict__ weight,
                      const float* __restrict__ padded,
                      float* __restrict__ y) {
@@ -293,7 +293,7 @@ k0_depthwise_squares(const float* __restrict__ image, float* __restrict__ padded
   }
 }
 
-extern "C" __global__ void __launch_bounds__(1)
+extern "C" __global__ void __launch_bounds__(1, 16)
 k1_depthwise_squares(const float* __restrict__ weight,
                      const float* __restrict__ padded,
                      float* __restrict__ y) {
@@ -330,7 +330,7 @@ k0_depthwise_squares(const float* __restrict__ image, float* __restrict__ padded
   }
 }
 
-extern "C" __global__ void __launch_bounds__(1)
+extern "C" __global__ void __launch_bounds__(1, 16)
 k1_depthwise_squares(const float* __restrict__ weight,
                      const float* __restrict__ padded,
                      float* __restrict__ y) {
@@ -365,7 +365,7 @@ k0_depthwise_squares(const float* __restrict__ image, float* __restrict__ padded
   }
 }
 
-extern "C" __global__ void __launch_bounds__(4)
+extern "C" __global__ void __launch_bounds__(4, 16)
 k1_depthwise_squares(const float* __restrict__ weight,
                      const float* __restrict__ padded,
                      float* __restrict__ y) {
@@ -399,7 +399,7 @@ k0_depthwise_squares(const float* __restrict__ image, float* __restrict__ padded
   }
 }
 
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, 4)
 k1_depthwise_squares(const float* __restrict__ weight,
                      const float* __restrict__ padded,
                      float* __restrict__ y) {
@@ -418,7 +418,7 @@ k1_depthwise_squares(const float* __restrict__ weight,
 }
 
 // cache_read(weight, shared, name=filter)
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, 4)
 k0_depthwise_squares(const float* __restrict__ image,
                      const float* __restrict__ weight,
                      float* __restrict__ padded,
@@ -472,7 +472,7 @@ k0_depthwise_squares(const float* __restrict__ image, float* __restrict__ padded
   }
 }
 
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, 4)
 k1_depthwise_squares(const float* __restrict__ weight,
                      const float* __restrict__ padded,
                      float* __restrict__ y) {
@@ -510,7 +510,7 @@ k0_depthwise_squares(const float* __restrict__ image, float* __restrict__ padded
   }
 }
 
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, 4)
 k1_depthwise_squares(const float* __restrict__ weight,
                      const float* __restrict__ padded,
                      float* __restrict__ y) {
@@ -533,7 +533,7 @@ k1_depthwise_squares(const float* __restrict__ weight,
 }
 
 // set_scope(padded, shared)
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, 4)
 k0_depthwise_squares(const float* __restrict__ image,
                      const float* __restrict__ weight,
                      float* __restrict__ y) {
@@ -566,7 +566,7 @@ k0_depthwise_squares(const float* __restrict__ image,
 }
 
 // compute_at(padded, y_w_o)
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, 4)
 k0_depthwise_squares(const float* __restrict__ image,
                      const float* __restrict__ weight,
                      float* __restrict__ y) {
@@ -597,7 +597,7 @@ k0_depthwise_squares(const float* __restrict__ image,
 }
 
 // split(padded_h, 4)
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, 4)
 k0_depthwise_squares(const float* __restrict__ image,
                      const float* __restrict__ weight,
                      float* __restrict__ y) {
@@ -633,7 +633,7 @@ k0_depthwise_squares(const float* __restrict__ image,
 }
 
 // bind(padded_h_i, threadIdx.y)
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, 4)
 k0_depthwise_squares(const float* __restrict__ image,
                      const float* __restrict__ weight,
                      float* __restrict__ y) {
@@ -667,7 +667,7 @@ k0_depthwise_squares(const float* __restrict__ image,
 }
 
 // split(padded_w, 32)
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, 4)
 k0_depthwise_squares(const float* __restrict__ image,
                      const float* __restrict__ weight,
                      float* __restrict__ y) {
@@ -704,7 +704,7 @@ k0_depthwise_squares(const float* __restrict__ image,
 }
 
 // bind(padded_w_i, threadIdx.x)
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, 4)
 k0_depthwise_squares(const float* __restrict__ image,
                      const float* __restrict__ weight,
                      float* __restrict__ y) {
