@@ -1,6 +1,7 @@
 """Processors that code is generated for: this computer, or another one."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -16,6 +17,10 @@ WITHOUT = "LOCKSTEP_CPU_WITHOUT"
 _DEPENDENTS = {"avx": ("avx", "fma", "f16c"), "avx2": ("avx512", "avx10", "avxvnni"),
                "avx512f": ("avx512", "avx10"), "fma": ("avx512", "avx10"), "amx-tile": ("amx",)}
 """Feature to the prefixes of the features that depend on it."""
+
+_WITH_TILES = ("sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d",
+               "diamondrapids")
+"""Models that have ``amx-int8``, the oldest first."""
 
 
 class MachineError(Error):
@@ -85,9 +90,16 @@ def host() -> Processor:
 @cache
 def _host() -> Processor:
     features = llvm.get_host_cpu_features()
-    return Processor(llvm.get_process_triple(), llvm.get_host_cpu_name(),
+    return Processor(llvm.get_process_triple(), _model(llvm.get_host_cpu_name(), features),
                      tuple(sorted(name for name, there in features.items() if there)),
                      tuple(sorted(name for name, there in features.items() if not there)))
+
+
+def _model(name: str, features: Mapping[str, bool]) -> str:
+    """The model that is called so, or that its features tell: some virtual machines number their
+    processor as an older one.
+    """
+    return _WITH_TILES[0] if features.get("amx-int8") and name not in _WITH_TILES else name
 
 
 @cache

@@ -13,6 +13,7 @@ import pytest
 from compiler import te
 from compiler.cpu_gpu_backends.llvm import (MACHINES, ExportError, Processor, MachineError,
                                             compile_object, header, host, link_shared)
+from compiler.cpu_gpu_backends.llvm import machine as machines
 from compiler.cpu_gpu_backends.llvm.machine import WITHOUT
 from compiler.ir import Program, lower
 from compiler.native import BuildError
@@ -223,6 +224,17 @@ def test_an_unknown_machine_wrong():
     with pytest.raises(MachineError, match="^Triple must be one that LLVM knows, "
                                            "not 'pdp11-unknown-unknown': "):
         compile_object({"f": product()}, Processor("pdp11-unknown-unknown", "generic"))
+
+
+@pytest.mark.parametrize("name, tiles, model", [
+    ("rocketlake", True, "sapphirerapids"), ("rocketlake", False, "rocketlake"),
+    ("graniterapids", True, "graniterapids")])
+def test_a_processor_is_no_older_than_its_features(name: str, tiles: bool, model: str,
+                                                   monkeypatch) -> None:
+    features = {"avx512f": True, "amx-int8": tiles}
+    monkeypatch.setattr(machines.llvm, "get_host_cpu_name", lambda: name)
+    monkeypatch.setattr(machines.llvm, "get_host_cpu_features", lambda: features)
+    assert machines._host.__wrapped__().cpu == model
 
 
 def test_doing_without_features(monkeypatch):
