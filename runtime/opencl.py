@@ -67,14 +67,14 @@ class OpenClDevice:
         at = dict(zip((*code.inputs, *code.outputs, *code.temporaries), addresses, strict=True))
         calls = []
         for launch in code.launches:
-            kernel = self._cl.Kernel(program, launch.kernel)        # it holds its arguments
-            kernel.set_args(*(self._part(at[buffer], buffer.size_bytes)
-                              for buffer in launch.arguments), *map(np.int32, launch.numbers))
+            kernel = self._cl.Kernel(program, launch.kernel)
+            parts = [self._part(at[buffer], buffer.size_bytes) for buffer in launch.arguments]
+            kernel.set_args(*parts, *map(np.int32, launch.numbers))
             threads = tuple(g * b for g, b in zip(launch.grid, launch.block))
-            calls.append((kernel, threads, launch.block))
+            calls.append((kernel, parts, threads, launch.block))    # which do not hold each other
 
         def start() -> None:
-            for kernel, threads, block in calls:
+            for kernel, _, threads, block in calls:
                 self._cl.enqueue_nd_range_kernel(self._queue, kernel, threads, block)
         return start
 

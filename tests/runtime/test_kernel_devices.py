@@ -211,3 +211,17 @@ def test_no_gpu_is_one_clear_line() -> None:
         CudaDevice(99)
     except DeviceMissing as error:
         assert "\n" not in str(error)
+
+
+def test_what_is_recorded_holds_its_parts_of_buffers(monkeypatch) -> None:
+    """A kernel of OpenCL does not: a part that nobody holds is gone before it is launched."""
+    try:
+        device = OpenClDevice()
+    except DeviceMissing as error:
+        pytest.skip(str(error))
+    base, parts, part = device.allocate(4096), [object()], device._part
+    monkeypatch.setattr(device, "_part", lambda *a: parts.append(part(*a)) or parts[-1])
+    start = device.record(CODES["opencl"], base + 256, base + 1280, base + 2304)
+    loose, *held = map(sys.getrefcount, parts)
+    assert len(held) == 4 and min(held) > loose
+    start()
