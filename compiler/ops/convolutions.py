@@ -26,7 +26,8 @@ from compiler.ops.windows import (check_dilations, check_numbers, check_steps, c
                                   reach_of, views_of, windowed)
 from compiler.te import Expr, Tensor
 
-__all__ = ["OPERATORS", "convolved_sums", "is_pointwise", "pixel_convolution"]
+__all__ = ["OPERATORS", "biased_sums", "convolved_sums", "is_pointwise", "pixel_convolution",
+           "requantized_sums"]
 
 CHUNK_ELEMENTS = 1 << 24
 
@@ -277,29 +278,29 @@ def _conv(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 
 def _conv2d_meaning(attrs, x: Array, w: Array, bias: Array | None = None) -> Array:
-    return _biased_sums(convolved_sums(attrs, x, w, 0), bias)
+    return biased_sums(convolved_sums(attrs, x, w, 0), bias)
 
 
 def _convtranspose2d_meaning(attrs, x: Array, w: Array, bias: Array | None = None) -> Array:
-    return _biased_sums(_spread_sums(attrs, x, _outputs_first(w, attrs.get("group", 1)), 0), bias)
+    return biased_sums(_spread_sums(attrs, x, _outputs_first(w, attrs.get("group", 1)), 0), bias)
 
 
 def _qconv2d_meaning(attrs, x: Array, w: Array, bias: Array, mult: Array, shift: Array) -> Array:
     sums = convolved_sums(attrs, x, w, attrs["pad_value"])
-    return _requantized_sums(attrs, x.dtype, sums, bias, mult, shift)
+    return requantized_sums(attrs, x.dtype, sums, bias, mult, shift)
 
 
 def _qconvtranspose2d_meaning(attrs, x: Array, w: Array, bias: Array, mult: Array,
                               shift: Array) -> Array:
     sums = _spread_sums(attrs, x, w, attrs["pad_value"])
-    return _requantized_sums(attrs, x.dtype, sums, bias, mult, shift)
+    return requantized_sums(attrs, x.dtype, sums, bias, mult, shift)
 
 
-def _biased_sums(sums: Array, bias: Array | None) -> Array:
+def biased_sums(sums: Array, bias: Array | None) -> Array:
     return (sums if bias is None else sums + bias.reshape(1, -1, 1, 1)).astype(np.float32)
 
 
-def _requantized_sums(attrs, dtype: np.dtype, sums: Array, *parameters: Array) -> Array:
+def requantized_sums(attrs, dtype: np.dtype, sums: Array, *parameters: Array) -> Array:
     bias, mult, shift = (along(v, 4, 1) for v in parameters)
     total = wrapped(sums, sums_of(attrs)) + bias
     return requantized_array(total, mult, shift, *clamp_of(attrs), dtype)

@@ -17,8 +17,8 @@ from compiler.ops.rules import need
 from compiler.te import Axis, Expr, Tensor
 
 __all__ = ["MOST_STEPS", "check_dilations", "check_numbers", "check_steps", "check_windows",
-           "image_axes", "image_views", "image_windows", "kernel_axes", "pixel_of", "pixel_rows",
-           "reach_of", "views_of", "window_shape", "windowed", "windows_shape"]
+           "image_axes", "image_views", "image_windows", "inside_of", "kernel_axes", "pixel_of",
+           "pixel_rows", "reach_of", "views_of", "window_shape", "windowed", "windows_shape"]
 
 MOST_STEPS = (1 << 31) - 1
 """Kernels, strides, dilations and pads: places in memory are computed with them."""
@@ -86,7 +86,7 @@ def windowed(attrs: Attributes, x: Tensor, kernel: Sequence[int], value, name: s
         return shape, x
 
     def pixel(n, c, h, w, *lane):
-        inside = _inside(h, top, height, size[0]) + _inside(w, left, width, size[1])
+        inside = inside_of(h, top, height, size[0]) + inside_of(w, left, width, size[1])
         element: Expr = x[n, c, h - top, w - left, *lane]
         element = element if seen is None else seen(element)
         return te.select(te.all_of(*inside), element, value) if inside else element
@@ -108,7 +108,7 @@ def pixel_rows(attrs: Attributes, shape: Sequence[int], kernel: Sequence[int], v
 
     def element(n, h, place):
         w, c = place // channels, place % channels
-        inside = _inside(h, top, height, size[0]) + _inside(w, left, width, size[1])
+        inside = inside_of(h, top, height, size[0]) + inside_of(w, left, width, size[1])
         found = seen(n, c, h - top, w - left)
         return te.select(te.all_of(*inside), found, value) if inside else found
 
@@ -125,7 +125,7 @@ def _seen(attrs: Attributes, size: Sequence[int],
                              (columns - 1) * strides[1] + reach[1])
 
 
-def _inside(index: Expr, before: int, reach: int, size: int) -> list[Expr]:
+def inside_of(index: Expr, before: int, reach: int, size: int) -> list[Expr]:
     """Conditions for ``index - before`` to lie in 0 .. size - 1, where index runs to reach - 1."""
     low: list[Expr] = [index >= before] if before else []
     return [*low, index < before + size] if reach > before + size else low

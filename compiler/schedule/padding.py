@@ -6,7 +6,7 @@ from compiler.ir import (Alloc, Domain, For, If, Program, Stmt, Store, Tensorize
                          is_implied, loop_domain, map_buffers, negated, path_to, rebuilt,
                          replace_stmt, walk_stmts, writes)
 from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Read, Select, Var, all_of,
-                         is_float, is_record, neutral, select, substitute)
+                         is_float, is_number, is_record, neutral, select, substitute)
 
 from .place import (find_loop, finish, guarded, is_safe, refuse, require_numbers,
                     require_plain)
@@ -63,9 +63,13 @@ def pad(program: Program, loop: str, extent: int) -> Program:
 
 
 def _inside(condition: Expr, value: Expr) -> Expr:
-    """The value, or 0 where the condition does not hold: one choice where the value is such."""
+    """The value, or 0 where the condition does not hold: still one choice between something and a
+    number where it is one.
+    """
     match value:
         case Select(other, inner, Const(0)): return select(all_of(other, condition), inner, 0)
+        case Select(other, inner, number) if is_number(number):
+            return select(all_of(other, condition), inner, _inside(condition, number))
         case _: return select(condition, value, 0)
 
 

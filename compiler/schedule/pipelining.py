@@ -12,7 +12,7 @@ from compiler.ir import (Access, Alloc, Combine, For, If, Program, Seq, Stmt, St
                          Update, Write, accesses, block, conjuncts, loop_domain, map_buffers,
                          map_exprs, path_to, rebuilt, replace_stmt, rewrite_stmts, substitute_stmt,
                          unblock, walk_stmts)
-from compiler.te import INDEX, Buffer, Const, Expr, Read, Select, Var, rewrite
+from compiler.te import INDEX, Buffer, Const, Expr, Read, Select, Var, is_number, rewrite
 
 from .dependence import find_dependence, refuse_dependence
 from .place import (find_buffer, find_loop, finish, guarded, refuse, require_free,
@@ -263,7 +263,7 @@ def _noted(part: _Part) -> Stmt:
 def _is_copy(value: Expr) -> bool:
     match value:
         case Read(): return True
-        case Select(_, a, b): return _is_copy(a) and isinstance(b, Const)
+        case Select(_, a, b): return _is_copy(a) and is_number(b)
         case _: return False
 
 

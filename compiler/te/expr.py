@@ -26,8 +26,8 @@ from .dtypes import (INDEX, bits, is_float, is_integer, is_record, is_signed, nu
 __all__ = [
     "ARITHMETIC", "BITWISE", "COMPARISONS", "FUNCTIONS", "REDUCERS",
     "Binary", "Buffer", "Call", "Cast", "Const", "Expr", "Extent", "Field", "Read", "Reduce",
-    "Select", "Symbol", "Var", "as_expr", "children", "is_extent", "rewrite", "substitute", "walk",
-    "with_children",
+    "Select", "Symbol", "Var", "as_expr", "children", "is_extent", "is_number", "rewrite",
+    "substitute", "walk", "with_children",
 ]
 
 Extent = Any
@@ -348,6 +348,14 @@ def children(node: Expr) -> tuple[Expr, ...]:
         case Cast(value, _): return (value,)
         case Reduce(_, value, _): return (value,)
         case _: return ()
+
+
+def is_number(expr: Expr) -> bool:
+    """Whether it is a constant, or one of several by conditions."""
+    match expr:
+        case Const(): return True
+        case Select(_, a, b): return is_number(a) and is_number(b)
+        case _: return False
 
 
 def walk(node: Expr) -> Iterator[Expr]:

@@ -6,10 +6,10 @@ from math import prod
 from typing import Any
 
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, GpuStep
+from compiler.cpu_gpu_backends.gpu.target import lowered
 from compiler.cpu_gpu_backends.simt.code import Code, Launch
 from compiler.graph.fusion import Group
 from compiler.graph.graph import Graph
-from compiler.graph.shared_constants import with_shared_constants
 from compiler.te import Buffer
 
 from .container import Container, Members
@@ -31,7 +31,7 @@ def gpu_json(segment: GpuSegment, number: int, members: Members) -> dict[str, An
                        (codes[0].text if codes else "").encode())
     images = codes[0].images or {} if codes else {}
     return {"gpu": {
-        "dialect": dialect, "text": text,
+        "dialect": dialect, "last": list(segment.last), "text": text,
         "images": {arch: members.add(f"gpu/{number}/{arch}.cubin", image)
                    for arch, image in images.items()},
         "codes": [_code_json(code) for code in codes],
@@ -41,7 +41,8 @@ def gpu_json(segment: GpuSegment, number: int, members: Members) -> dict[str, An
 
 def gpu_of(entry: Mapping[str, Any], graph: Graph, container: Container) -> GpuSegment:
     """Reads a segment; `graph` is its part of the network."""
-    graph = with_shared_constants(graph)
+    last = tuple(entry.get("last", ()))
+    graph = lowered(graph, last)
     text = container.data(entry["text"]).decode()
     images = {arch: container.data(member) for arch, member in entry["images"].items()}
     codes = [_code_of(code, entry["dialect"], text, images) for code in entry["codes"]]
@@ -55,7 +56,7 @@ def gpu_of(entry: Mapping[str, Any], graph: Graph, container: Container) -> GpuS
         steps.append(_step(graph, group, None if saved["code"] is None else codes[saved["code"]]))
     if nodes:
         raise ValueError("groups must hold every node once")
-    return GpuSegment(graph, tuple(steps), graph.constants, entry["dialect"])
+    return GpuSegment(graph, tuple(steps), graph.constants, entry["dialect"], last)
 
 
 def _step(graph: Graph, group: Group, code: Code | None) -> GpuStep:

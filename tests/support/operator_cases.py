@@ -15,7 +15,7 @@ CLAMP = {"zp": -7, "lo": -120, "hi": 110}
 # Sums of float32 products may be added up in any order.
 SUMS = ("conv2d", "convtranspose2d", "dense", "matmul", "avgpool", "globalavgpool",
         "conv2d_blocks", "depthwise_blocks", "conv2d_into_blocks", "packed_matmul",
-        "block_columns", "winograd_tiles", "winograd_image")
+        "block_columns", "winograd_tiles", "winograd_image", "conv2d_last", "depthwise_last")
 
 _rng = np.random.default_rng(20260)
 
@@ -430,5 +430,26 @@ AFFINE = [
         vector.reshape(3, 16) for vector in (*_parameters(48, 20), _int8(48))))),
 ]
 
+LAST = [
+    case for size, kernel, strides, pads in WINDOWS for case in (
+        OperatorCase("conv2d_last", _window(strides, pads),
+                     (_normal(2, *size, 5), _normal(9, *kernel, 5), _normal(9))),
+        OperatorCase("depthwise_last", _window(strides, pads),
+                     (_normal(2, *size, 9), _normal(*kernel, 9), _normal(9))),
+        OperatorCase("qconv2d_last", _int8_window(strides, pads),
+                     (_int8(2, *size, 20), _int8(9, *kernel, 20), *_parameters(9, 21))),
+        OperatorCase("qdepthwise_last", _int8_window(strides, pads),
+                     (_int8(2, *size, 9), _int8(*kernel, 9), *_parameters(9, 20))))
+] + [
+    OperatorCase("conv2d_last", _window((2, 1), (1, 2, 0, 1), dilations=(1, 2)),
+                 (_normal(1, 5, 6, 16), _normal(8, 3, 2, 16))),
+    OperatorCase("depthwise_last", _window((2, 1), (1, 2, 0, 1), dilations=(1, 2)),
+                 (_normal(1, 5, 6, 16), _normal(3, 2, 16))),
+    OperatorCase("qconv2d_last", {**_int8_window((1, 2), (1, 0, 2, 1), dilations=(2, 1)),
+                                  "sums": "int64"},
+                 (_int16(1, 5, 6, 3), _int16(8, 3, 2, 3), *_parameters(8, 32))),
+]
+"""Images with channels last."""
+
 CASES = [*CONVOLUTIONS, *TRANSPOSED_CASES, *POOLS, *MATRICES, *ELEMENTWISE, *RESHAPES,
-         *MOVEMENTS, *OF_16_BITS, *BLOCKS, *INT8_BLOCKS, *AFFINE]
+         *MOVEMENTS, *OF_16_BITS, *BLOCKS, *INT8_BLOCKS, *AFFINE, *LAST]

@@ -30,8 +30,9 @@ from math import prod
 
 from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, readers,
                                                   stages, write_of, writes_in)
-from compiler.cpu_gpu_backends.gpu.tensor_tiles import (OFFERED, TensorTiles, result_of,
-                                                        tensor_product_of, tile_tensors)
+from compiler.cpu_gpu_backends.gpu.tensor_tiles import (OFFERED, TensorTiles, flatten_rows,
+                                                        result_of, tensor_product_of,
+                                                        tile_tensors)
 from compiler.cpu_gpu_backends.gpu.tiles import (LEAST, SHARED, GpuTiles, product_of,
                                                  shared_bytes, tile_product)
 from compiler.cpu_gpu_backends.simt.vectors import vectors
@@ -81,6 +82,9 @@ def _first(s: Schedule, *ways: Callable[[Schedule], bool]) -> Schedule:
 
 def _by_tensor_cores(s: Schedule, kinds: Collection[str]) -> bool:
     """Tensor cores, if the program is a product of one of the kinds."""
+    if not kinds:
+        return False
+    flatten_rows(s)
     product = tensor_product_of(s.program)
     if product is None or product.kind not in kinds or _is_few(s.program, [product.sum]):
         return False

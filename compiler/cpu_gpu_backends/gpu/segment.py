@@ -39,12 +39,15 @@ class GpuStep:
 
 @dataclass(frozen=True, eq=False)
 class GpuSegment:
-    """A graph as kernels in one text. On a device it is called as `HostSegment` is."""
+    """A graph as kernels in one text. On a device it is called as `HostSegment` is. `last` are the
+    types of images that have their channels last where tensor cores convolve them.
+    """
 
     graph: Graph
     steps: tuple[GpuStep, ...]
     constants: Mapping[str, Array]
     dialect: str
+    last: tuple[str, ...] = ()
     kind: ClassVar[str | None] = "gpu"
 
     @property

@@ -1,6 +1,6 @@
 """GPUs as targets: every group of operators becomes kernels in CUDA or OpenCL C."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -10,7 +10,7 @@ from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, GpuStep
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import in_precision
 from compiler.cpu_gpu_backends.groups import Recipe, recipe_of, unscheduled
-from compiler.cpu_gpu_backends.intrinsics.gpu import TENSOR_CORES, dp4a
+from compiler.cpu_gpu_backends.intrinsics.gpu import MMA, TENSOR_CORES, dp4a
 from compiler.cpu_gpu_backends.memory import shown
 from compiler.cpu_gpu_backends.simt.code import Code
 from compiler.cpu_gpu_backends.simt.dialects import DIALECT
@@ -19,6 +19,7 @@ from compiler.cpu_gpu_backends.simt.kernels import SimtError
 from compiler.graph.cheapest_orders import Order
 from compiler.graph.fusion import Group, Groups, fuse, separate
 from compiler.graph.graph import Graph, Node
+from compiler.graph.last_convolutions import with_channels_last
 from compiler.graph.shared_constants import with_shared_constants
 from compiler.ir import Program
 from compiler.native import digest
@@ -27,7 +28,7 @@ from compiler.plans import OWN, PlanRefused, Plans, Task
 from compiler.schedule import Schedule
 from compiler.target import CannotCompile, plain
 
-__all__ = ["GpuTarget"]
+__all__ = ["GpuTarget", "lowered"]
 
 KERNELS = 1024              # how many scheduled programs are kept
 MOST = 1 << 31              # elements of an array: indices have 32 bits
@@ -96,13 +97,14 @@ class GpuTarget:
         for node in graph.nodes:
             if reason := self.refusal(graph, node):
                 raise ValueError(f"{node.name}: {reason}")
-        graph = with_shared_constants(graph)
+        last = tuple(sorted({MMA[kind].dtype for kind in self._kinds}))
+        graph = lowered(graph, last)
         groups = [_without_offset(graph, group) for group in self.groups(graph).groups]
         recipes = {group: recipe_of(graph, group) for group in groups if not group.is_view}
         codes = self._codes(list(dict.fromkeys(recipes.values())))
         return GpuSegment(graph, tuple(GpuStep(group, codes[recipes[group]] if group in recipes
                                                else None) for group in groups), graph.constants,
-                          self.dialect)
+                          self.dialect, last)
 
     def groups(self, graph: Graph) -> Groups:
         """The groups of nodes that are computed together, in order."""
@@ -126,6 +128,13 @@ class GpuTarget:
         task = Task(self.fingerprint, digest(["group of a GPU", repr(recipe)]), str(recipe))
         return self.plans.find(task, lambda: own_schedule(
             _algorithm(recipe, self.precision), self._kinds).text())
+
+
+def lowered(graph: Graph, last: Collection[str]) -> Graph:
+    """The graph as it is computed: images of these types with their channels last where tensor
+    cores convolve them, equal constants once.
+    """
+    return with_shared_constants(with_channels_last(graph, last))
 
 
 def _without_offset(graph: Graph, group: Group) -> Group:

@@ -12,26 +12,27 @@
             acc[m, n] += a[m] * b[n]
         c[...] = f(acc[...])                        each thread what it holds
 
-A product sums terms of two operands over one axis. Of the result, one axis, the rows, moves along
-the first operand, its last axis, the columns, along the other, and any others along one or both.
-All axes are padded with zeros to whole tiles on their way to shared memory; what is beyond the
-result is not stored.
+A product sums terms of two operands over one axis, or over the taps of a window too, which are
+steps of their own. Of the result, one axis, the rows, moves along the first operand, its last axis,
+the columns, along the other, and any others along one or both. All axes are padded with zeros to
+whole tiles on their way to shared memory; what is beyond the result is not stored. An operand may
+be a map of others, as what the windows of a convolution see: its tiles are formed on their way.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, padded,
-                                                  stages, write_of, writes_in)
+                                                  readers, stages, write_of, writes_in)
 from compiler.cpu_gpu_backends.intrinsics.gpu import MMA, load_fragment, mma, mma_fill, turn_bytes
-from compiler.ir import (Program, Stmt, Store, Update, Write, free_variables, normalize, reads,
-                         rewrite_stmts)
+from compiler.ir import (Alloc, Program, Stmt, Store, Update, Write, free_variables, normalize,
+                         reads, rewrite_stmts)
 from compiler.schedule import Schedule
 from compiler.te import (INDEX, Binary, Buffer, Call, Cast, Const, Expr, Extent, Read, Var,
                          numpy_dtype, substitute, tf32)
 
-__all__ = ["OFFERED", "TensorProduct", "TensorTiles", "in_precision", "result_of",
+__all__ = ["OFFERED", "TensorProduct", "TensorTiles", "flatten_rows", "in_precision", "result_of",
            "tensor_product_of", "tile_tensors"]
 
 WARP = 32
@@ -65,7 +66,8 @@ OFFERED = (TensorTiles(128, 256, 64, 64, 2), TensorTiles(128, 128, 64, 64, 3),
 @dataclass(frozen=True, slots=True)
 class TensorProduct:
     """The sum of a program: `kind` of `MMA`; the operands that move along `rows` and `columns`,
-    axes by their place among those of the result; the place of the reduction axis.
+    axes by their place among those of the result; the place of the reduction axis along which
+    tiles lie, and those of others, the `taps`.
     """
 
     kind: str
@@ -74,6 +76,7 @@ class TensorProduct:
     rows: int
     columns: int
     depth: int
+    taps: tuple[int, ...] = ()
 
 
 def tensor_product_of(program: Program) -> TensorProduct | None:
@@ -84,7 +87,8 @@ def tensor_product_of(program: Program) -> TensorProduct | None:
     total = sums[0]
     out = write_of(program, program.outputs[0].name)
     factors = _factors(total)
-    if factors is None or {stage.buffer for stage in stages(program)} - {total.buffer}:
+    others = [stage for stage in stages(program) if stage.buffer != total.buffer]
+    if factors is None or not all(_is_factor(program, stage, factors[1:]) for stage in others):
         return None
     if not all(isinstance(index, Var) for index in total.indices) or not (
             _is_map(program, total, out)):
@@ -99,16 +103,30 @@ def tensor_product_of(program: Program) -> TensorProduct | None:
         return None
     rows = [place for place, axis in enumerate(axes[:-1])
             if axis in _moving(first) - _moving(second)]
-    depth = [place for place, axis in enumerate(total.axes) if extents[axis] > 1]
-    if not rows or len(depth) != 1:
+    summed = [place for place, axis in enumerate(total.axes) if extents[axis] > 1]
+    if not rows or not summed:
         return None
     row = max(rows, key=lambda place: extents[axes[place]])
-    k = total.axes[depth[0]].name
+    *taps, depth = summed
+    k = total.axes[depth].name
+    if taps and any(read.indices[-1] != total.axes[depth] for read in (first, second)):
+        return None
     for read, side in ((first, axes[row].name), (second, axes[-1].name)):
         dimensions = _dimensions(read, extents)
         if dimensions is None or dimensions.count(side) != 1 or dimensions.count(k) != 1:
             return None
-    return TensorProduct(kind, total, (first, second), row, len(axes) - 1, depth[0])
+    return TensorProduct(kind, total, (first, second), row, len(axes) - 1, depth, tuple(taps))
+
+
+def flatten_rows(s: Schedule) -> None:
+    """Fuses the outermost loops of the result to as many as its sum has: pixels of images are rows
+    of a product.
+    """
+    sums = [write for write in writes_in(s.program) if not isinstance(write, Store)]
+    out = s.program.outputs[0].name
+    names = maps(s.program, write_of(s.program, out))
+    if len(sums) == 1 and 0 < len(sums[0].indices) < len(names):
+        fused(s, out, names[:len(names) - len(sums[0].indices) + 1], "row")
 
 
 def in_precision(program: Program, kind: str) -> Program:
@@ -131,6 +149,13 @@ def result_of(product: TensorProduct) -> tuple[int, int, int]:
     shape = product.sum.buffer.shape
     rows, columns = shape[product.rows], shape[product.columns]
     return rows, columns, prod(shape) // (rows * columns)
+
+
+def _is_factor(program: Program, stage: Alloc, factors: Sequence[Read]) -> bool:
+    """Whether it is a factor of the sum, which alone reads it, and computed where it is read."""
+    return (any(read.buffer == stage.buffer for read in factors)
+            and isinstance(write_of(program, stage.buffer.name), Store)
+            and len(readers(program, stage)) == 1)
 
 
 def _moving(read: Read) -> frozenset[Var]:
@@ -181,6 +206,7 @@ def tile_tensors(s: Schedule, product: TensorProduct, tiles: TensorTiles = OFFER
     axes = [index.name for index in update.indices if isinstance(index, Var)]
     row, column = axes[product.rows], axes[product.columns]
     depth = update.axes[product.depth].name
+    taps = [update.axes[place].name for place in product.taps]
     wide = {row: tiles.rows, column: tiles.columns, depth: _step(product.kind)}
     extents = {loop.var: loop.extent for loop in loops_around(s.program, update)}
     operands = [_Operand(read.buffer, _dimensions(read, extents) or [], side, depth)
@@ -197,7 +223,7 @@ def tile_tensors(s: Schedule, product: TensorProduct, tiles: TensorTiles = OFFER
     s[total].transform_layout(f"{', '.join(names)} -> d{product.rows}, d{product.columns}")
     _bind_result(s, out, warp)
     s[total].reorder(*(axis for axis in axes if axis not in (row, column)), row, column, depth)
-    step, part = _cut_sum(s, total, row, column, depth, product.kind)
+    step, part = _cut_sum(s, total, row, column, depth, taps, product.kind)
     threads = tiles.rows // tiles.warp_rows, tiles.columns // tiles.warp_columns
     for operand in operands:
         operand.copy(s, step, threads)
@@ -252,6 +278,8 @@ class _Operand:
         """
         name = self.buffer.name
         first = s[name].cache_read("global", name=self.turned if self.turns else self.shared)
+        if self.buffer not in s.program.inputs:
+            s[name].compute_inline()
         for d, loop in enumerate(self.dimensions):
             if loop in wide:
                 padded(s, f"{first.name}_{d}", wide[loop])
@@ -365,15 +393,17 @@ def _bind_result(s: Schedule, out: str, warp: str) -> None:
     s[out].vectorize("pair_in")
 
 
-def _cut_sum(s: Schedule, total: str, row: str, column: str, depth: str, kind: str
+def _cut_sum(s: Schedule, total: str, row: str, column: str, depth: str, taps: list[str], kind: str
              ) -> tuple[str, str]:
-    """The loops over steps and parts of steps."""
+    """The loops over steps, of all taps, and parts of steps."""
     stage = s[total]
     step, inner = stage.split(depth, _step(kind), "k_step", "k_in")
     part, lane = stage.split(inner, MMA[kind].depth, "k_part", "k_lane")
     stage.split(row, 16, "m", "i_tile")
     stage.split(column, 8, "n", "j_tile")
-    stage.reorder(step, part, "m", "n", "i_tile", "j_tile", lane, reassociate=True)
+    stage.reorder(*taps, step, part, "m", "n", "i_tile", "j_tile", lane, reassociate=True)
+    if taps:
+        step = fused(s, total, [*taps, step], "k_turn")
     for loop in (part, "m", "n"):
         stage.unroll(loop)
     return step, part
@@ -384,5 +414,6 @@ def _is_map(program: Program, total: Update, out: Write) -> bool:
     if out is total:
         return True
     found = [read for read in reads(out) if read.buffer == total.buffer]
+    own = tuple(loop.var for loop in loops_around(program, out))
     return (isinstance(out, Store) and bool(found) and len(set(found)) == 1
-            and found[0].indices == out.indices and len(maps(program, out)) == len(total.indices))
+            and found[0].indices == own and len(own) == len(total.indices))

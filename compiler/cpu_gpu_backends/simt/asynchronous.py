@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from compiler.ir import (For, If, Seq, Stmt, Store, rewrite_stmts, simplify_stmt, substitute_stmt,
                          walk_stmts)
-from compiler.te import INDEX, Buffer, Const, Read, Select, numpy_dtype
+from compiler.te import INDEX, Buffer, Const, Read, Select, is_number, numpy_dtype
 
 from .kernels import SHARED
 from .vectors import vectors
@@ -33,7 +33,7 @@ WRITTEN_OUT = 16                # copies
 @dataclass(frozen=True, slots=True)
 class AsyncCopy(Store):
     """A copy to shared memory that lands when its group is waited for, `ahead` iterations on. Its
-    value is what is read, or selects between that and zero.
+    value is what is read, or selects between that and a number, which may be stored at once.
     """
 
     ahead: int = 1
@@ -63,10 +63,10 @@ def marked(stmt: Stmt) -> Stmt:
         if not isinstance(node, Store) or node.buffer.scope != SHARED:
             return None
         match node.value:
-            case Read(Buffer(scope="global")) | Select(_, Read(Buffer(scope="global")), Const(0)):
-                return AsyncCopy(node.buffer, node.indices, node.value, ahead)
-            case _:
-                return None
+            case Read(Buffer(scope="global")): pass
+            case Select(_, Read(Buffer(scope="global")), fill) if is_number(fill): pass
+            case _: return None
+        return AsyncCopy(node.buffer, node.indices, node.value, ahead)
 
     def rule(node: Stmt) -> Stmt | None:
         ahead = dict(node.annotations).get(NOTE) if isinstance(node, For) else None

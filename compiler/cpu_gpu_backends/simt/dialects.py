@@ -31,6 +31,7 @@ class Dialect:
     lane : an element of such a vector; takes its name, its type and the element's number.
     load, store : a vector, from or to the address of its first element in a space.
     zero : a vector of zeros; takes its type.
+    filled : a vector of one value; takes its type, the value and how many there are.
     truth : false and true.
     begin : what a text begins with.
     """
@@ -52,6 +53,7 @@ class Dialect:
     load: Callable[[str, str, str], str]
     store: Callable[[str, str, str, str], str]
     zero: Callable[[str], str]
+    filled: Callable[[str, str, int], str]
     infinity: str
     nan: str
     truth: tuple[str, str]
@@ -82,6 +84,10 @@ def _cuda_lane(name: str, kind: str, lane: int) -> str:
     return f"{name}.e[{lane}]" if kind.startswith("Lanes") else f"{name}.{'xyzw'[lane]}"
 
 
+def _in_braces(kind: str, value: str, count: int) -> str:
+    return f"{kind}{{{', '.join([value] * count)}}}" if count > 1 else f"({kind})({value})"
+
+
 CUDA = Dialect(
     name="cuda",
     types=_CUDA_TYPES,
@@ -104,6 +110,7 @@ CUDA = Dialect(
     store=lambda kind, address, space, value: (
         f"*reinterpret_cast<{kind}*>({address}) = {value};"),
     zero=lambda kind: f"{kind}{{}}",
+    filled=_in_braces,
     infinity="__int_as_float(0x7f800000)",
     nan="__int_as_float(0x7fc00000)",
     truth=("false", "true"),
@@ -138,6 +145,7 @@ OPENCL = Dialect(
     load=lambda kind, address, space: f"*({space}const {kind}*)({address})",
     store=lambda kind, address, space, value: f"*({space}{kind}*)({address}) = {value};",
     zero=lambda kind: f"({kind})(0)",
+    filled=lambda kind, value, _: f"({kind})({value})",
     infinity="INFINITY",
     nan="NAN",
     truth=("0", "1"),
@@ -188,6 +196,7 @@ METAL = Dialect(
     store=lambda kind, address, space, value: (
         f"*({space or 'thread '}{kind}*)({address}) = {value};"),
     zero=lambda kind: f"{kind}{{}}",
+    filled=_in_braces,
     infinity="INFINITY",
     nan="NAN",
     truth=("false", "true"),

@@ -1,8 +1,11 @@
 """Statements as C, and kernels as functions."""
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from compiler.ir import (Alloc, Barrier, Combine, For, If, Linear, Seq, Stmt, Store, Tensorized,
                          Update, expressions, from_linear, linear, loops, map_exprs, normalize,
@@ -231,11 +234,47 @@ class Printer:
         offset = form.constant * numpy_dtype(stmt.source.dtype).itemsize
         first = from_linear(form - Linear((), form.constant))
         source = f"{self.names[stmt.source.buffer.name]}[{self.exprs.value(first)}]"
-        valid = ""
-        if isinstance(stmt.value, Select):
-            valid = f", {self.exprs.value(stmt.value.condition)}"
         self.exprs.use("async_copy")
-        self._line(f"async_copy<{size}, {offset}>(&{target}, &{source}{valid});")
+        call = f"async_copy<{size}, {offset}>(&{target}, &{source}"
+        match stmt.value:
+            case Select(condition, _, Const(0)):
+                self._line(f"{call}, {self.exprs.value(condition)});")
+            case Select(condition, _, fill):
+                self._if(condition, f"{call});")
+                self._fill(stmt, fill, size)
+            case _:
+                self._line(f"{call});")
+
+    def _if(self, condition: Expr, line: str) -> None:
+        """The line where the condition holds; `_fill` writes what is done else."""
+        self._line(f"if ({self.exprs.value(condition)}) {{")
+        self._inside(lambda: self._line(line))
+
+    def _fill(self, first: Store, fill: Expr, size_bytes: int) -> None:
+        """Else stores the number in as many bytes, from this element on."""
+        if isinstance(fill, Select):
+            self._line(f"}} else if ({self.exprs.value(fill.condition)}) {{")
+            self._inside(lambda: self._line(self._filled(first, fill.a, size_bytes)))
+            self._fill(first, fill.b, size_bytes)
+            return
+        self._line("} else {")
+        self._inside(lambda: self._line(self._filled(first, fill, size_bytes)))
+        self._line("}")
+
+    def _filled(self, first: Store, number: Expr, size_bytes: int) -> str:
+        assert isinstance(number, Const)
+        target, own = self.exprs.element(first.buffer, first.indices), numpy_dtype(number.dtype)
+        if own.itemsize == size_bytes:
+            return f"{target} = {self.exprs.value(number)};"
+        dtype = "uint16" if size_bytes == 2 else "uint32"
+        word = numpy_dtype(dtype)
+        count = size_bytes // word.itemsize
+        kind = self.dialect.types[dtype] if count == 1 else self.dialect.vector(dtype, count)
+        once = np.full(max(word.itemsize // own.itemsize, 1), number.value, own).tobytes()
+        value = self.dialect.zero(kind) if not any(once) else self.dialect.filled(
+            kind, f"0x{int.from_bytes(once, sys.byteorder):x}u", count)
+        return self.dialect.store(kind, f"&{target}", self._spaces.get(first.buffer.name, ""),
+                                  value)
 
     def _assign(self, target: str, value: Expr, old: Expr) -> None:
         """``a += b`` for ``a = a + b`` where C computes that as it is meant."""
@@ -337,7 +376,7 @@ class Printer:
 
     def _vector(self, loop: VectorLoop) -> None:
         if isinstance(loop.store, AsyncCopy):
-            first = map_exprs(loop.store, lambda e: normalize(substitute(e, {loop.var: ZERO})))
+            first = self._of_first(loop)
             assert isinstance(first, AsyncCopy)
             self._copy(first, loop.bytes)
         elif loop.is_copy:
@@ -346,13 +385,23 @@ class Printer:
             if loop.condition is None:
                 self._line(copy)
                 return
-            self._line(f"if ({self.exprs.value(loop.condition)}) {{")
-            self._inside(lambda: self._line(copy))
-            self._line("} else {")
-            self._inside(lambda: self._line(self._stored(loop, kind, self.dialect.zero(kind))))
-            self._line("}")
+            self._if(loop.condition, copy)
+            assert loop.fill is not None
+            if loop.fill == Const(0, loop.fill.dtype):
+                self._line("} else {")
+                zeros = self._stored(loop, kind, self.dialect.zero(kind))
+                self._inside(lambda: self._line(zeros))
+                self._line("}")
+            else:
+                self._fill(self._of_first(loop), loop.fill, loop.bytes)
         else:
             self._computed(loop)
+
+    def _of_first(self, loop: VectorLoop) -> Store:
+        """The store of the first lane."""
+        first = map_exprs(loop.store, lambda e: normalize(substitute(e, {loop.var: ZERO})))
+        assert isinstance(first, Store)
+        return first
 
     def _computed(self, loop: VectorLoop) -> None:
         """Loads, then each component of the result, then the store."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from compiler.ir import (For, If, Linear, Stmt, Store, free_variables, from_linear, linear,
                          map_exprs, offset, walk_stmts)
-from compiler.te import (Binary, Buffer, Const, Expr, Read, Select, Var, children, numpy_dtype,
+from compiler.te import (Binary, Buffer, Expr, Read, Select, Var, children, is_number, numpy_dtype,
                          rewrite, walk)
 
 from .kernels import LOCAL
@@ -24,7 +24,7 @@ LANES = (2, 4, 8, 16)       # of a vector whose elements are named
 @dataclass(frozen=True, slots=True)
 class VectorLoop:
     """`loads` move with the loop, and are vectors; all else in the value is one for all lanes, or
-    in arrays of the thread. A copy may have a `condition`, else it stores zeros.
+    in arrays of the thread. A copy may have a `condition`, else it stores the `fill`.
     """
 
     var: Var
@@ -35,13 +35,17 @@ class VectorLoop:
     @property
     def is_copy(self) -> bool:
         match self.store.value:
-            case Select(_, Read() as read, Const(0)) | (Read() as read):
-                return self.loads == (read,)
+            case Select(_, Read() as read, fill) if is_number(fill): return self.loads == (read,)
+            case Read() as read: return self.loads == (read,)
             case _: return False
 
     @property
     def condition(self) -> Expr | None:
         return self.store.value.condition if isinstance(self.store.value, Select) else None
+
+    @property
+    def fill(self) -> Expr | None:
+        return self.store.value.b if isinstance(self.store.value, Select) else None
 
     @property
     def bytes(self) -> int:

@@ -249,7 +249,8 @@ def test_products_of_int8_on_tensor_cores_are_equal_to_the_bit(name: str, rng) -
     inputs = {value: rng.integers(-128, 128, graph.values[value].shape).astype(np.int8)
               for value in graph.inputs}
     segment = GpuTarget("cuda", "cuda").compile(graph)
-    assert segment.text[0].count("mma_m16n8k32_s8(") == 1 + len(segment.steps)
+    products = [step for step in segment.steps if step.group.name != "relayout"]
+    assert segment.text[0].count("mma_m16n8k32_s8(") == 1 + len(products)
     found = segment.on(EmulatedDevice())(inputs).values
     for value, wanted in evaluate(graph, inputs).items():
         np.testing.assert_array_equal(found[value], wanted)

@@ -1,0 +1,125 @@
+"""Images with their channels last where tensor cores convolve them
+(`compiler.ops.last_convolutions`).
+
+A convolution that they take reads and makes such images, and so does one of each channel by itself.
+Which of the other operators go on so is decided as in the layout pass (`compiler.graph.layout`):
+these convolutions are its bound segments, all else is free.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from compiler.graph.channels_last import FROM_LAST, TO_LAST
+from compiler.graph.cheapest_orders import NCHW, NHWC, Order
+from compiler.graph.graph import Graph, Node
+from compiler.graph.layout import RELAYOUT, lay_out
+from compiler.graph.partition import HOST, Segment, assembled
+from compiler.graph.rewrite import Builder, eliminate_dead_code
+
+__all__ = ["with_channels_last"]
+
+LAST = "channels last"      # a target
+LEAST_BYTES = 16            # of a pixel that are worth a product
+_OPS = {"conv2d": ("conv2d_last", "depthwise_last"), "qconv2d": ("qconv2d_last", "qdepthwise_last")}
+
+
+def with_channels_last(graph: Graph, dtypes: Collection[str]) -> Graph:
+    """Before: any graph. After: the same values of inputs and outputs; convolutions of images of
+    these types, with constant weights, compute on images with channels last. The graph itself where
+    tensor cores would take none of them.
+    """
+    taken = {node.name for node in graph.nodes if _is_taken(graph, node, dtypes)}
+    if all(_is_depthwise(graph, node) for node in graph.nodes if node.name in taken):
+        return graph
+    parts = assembled(graph, list(_parts(graph, taken)), {})
+    return _rewritten(lay_out(parts, _borders).partition.graph, taken)
+
+
+def _is_taken(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
+    if node.op not in _OPS or any(value not in graph.constants for value in node.inputs[1:]):
+        return False
+    x, weight = (graph.values[value] for value in node.inputs[:2])
+    if x.dtype not in dtypes or weight.dtype != x.dtype or node.attrs.get("sums", "int32") != (
+            "int32"):
+        return False
+    pixel = x.shape[1] * np.dtype(x.dtype).itemsize
+    return _is_depthwise(graph, node) or (node.attrs.get("group", 1) == 1
+                                          and pixel % 4 == 0 and pixel >= LEAST_BYTES)
+
+
+def _is_depthwise(graph: Graph, node: Node) -> bool:
+    """Whether each channel is convolved by itself into one."""
+    outputs, depth, *_ = graph.values[node.inputs[1]].shape
+    return depth == 1 and node.attrs.get("group", 1) == outputs > 1
+
+
+def _parts(graph: Graph, taken: Collection[str]) -> Iterator[tuple[str, list[Node]]]:
+    """Convolutions one by one, and what stands between them."""
+    others: list[Node] = []
+    for node in graph.nodes:
+        if node.name not in taken:
+            others.append(node)
+            continue
+        if others:
+            yield HOST, others
+        yield LAST, [node]
+        others = []
+    if others:
+        yield HOST, others
+
+
+def _borders(segment: Segment) -> dict[str, Order | None] | None:
+    if segment.target == HOST:
+        return None
+    return dict.fromkeys((*segment.inputs, *segment.outputs), NHWC)
+
+
+def _rewritten(graph: Graph, taken: Collection[str]) -> Graph:
+    """The graph of the layout pass with these convolutions on the images that lie in memory: what
+    it says at their borders goes, and a node converts what would be converted there.
+    """
+    builder, last = Builder.like(graph), dict[str, str]()
+    renamed: dict[str, str] = {}
+    first = {*graph.outputs, *(value for node in graph.nodes for value in node.inputs
+                               if _order(node) != NHWC)}
+    for node in graph.nodes:
+        node = replace(node, inputs=tuple(renamed.get(value, value) for value in node.inputs))
+        source, result = node.inputs[0], node.outputs[0]
+        if _order(node) == NHWC and source in last and result not in graph.outputs:
+            renamed[result] = last[source]
+            continue
+        if _order(node) == NCHW:
+            last[result] = source
+        if node.name not in taken:
+            builder.add(node)
+            continue
+        if source not in last:
+            last[source] = _turned(builder, source, TO_LAST, builder.fresh(f"{source}.nhwc"))
+        last[result] = _convolved(builder, graph, node, last[source])
+        if result in first:
+            _turned(builder, last[result], FROM_LAST, result)
+    return eliminate_dead_code(builder.finish(graph.outputs))
+
+
+def _order(node: Node) -> Order | None:
+    """The order into which the layout pass converts by this node."""
+    if node.op != RELAYOUT:
+        return None
+    return {TO_LAST: NHWC, FROM_LAST: NCHW}.get(tuple(node.attrs["perm"]))
+
+
+def _turned(builder: Builder, source: str, perm: tuple[int, ...], result: str) -> str:
+    return builder.emit(RELAYOUT, builder.fresh_node(result), [source], result, perm=perm)
+
+
+def _convolved(builder: Builder, graph: Graph, node: Node, image: str) -> str:
+    depthwise = _is_depthwise(graph, node)
+    weight = graph.constants[node.inputs[1]]
+    turned = weight[:, 0].transpose(1, 2, 0) if depthwise else weight.transpose(TO_LAST)
+    name = builder.add_constant(builder.fresh(f"{node.inputs[1]}.last"),
+                                np.ascontiguousarray(turned))
+    attrs = {key: number for key, number in node.attrs.items() if key != "group"}
+    return builder.add(Node(_OPS[node.op][depthwise], node.name, (image, name, *node.inputs[2:]),
+                            (builder.fresh(f"{node.outputs[0]}.last"),), attrs))
