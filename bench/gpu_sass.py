@@ -22,6 +22,7 @@ from compiler.cpu_gpu_backends.gpu.sass import disassembled, main_loop
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
 from compiler.cpu_gpu_backends.gpu.schedules import (LARGE, matmul, matmul_tensor_cores,
                                                      schedule_matmul, schedule_tensor_cores)
+from compiler.cpu_gpu_backends.gpu.target import lowered
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import OFFERED
 from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
 from compiler.cpu_gpu_backends.simt.generate import generate
@@ -68,14 +69,18 @@ def programs() -> Iterator[tuple[str, Program]]:
     yield "f16 128x128, ragged", schedule_tensor_cores(ragged, "kernel", OFFERED[1]).program
     yield "int8 dense, 512 x 768 to 3072", _group("dense", (512, 768), 3072)
     yield "int8 convolution 1x1, 2048 to 512, 14x14", _group("conv", (1, 2048, 14, 14), 512, (1, 1))
-    yield "int8 convolution 3x3, 64 to 64, 56x56", _group("conv", (1, 64, 56, 56), 64)
+    for channels, size in ((64, 56), (128, 28), (256, 14), (512, 7)):
+        yield (f"int8 convolution 3x3, {channels} to {channels}, {size}x{size}",
+               _group("conv", (1, channels, size, size), channels, (3, 3), (1, 1), (1,) * 4))
+    yield "int8 convolution 3x3, 256 to 256, 14x14, batch 64", _group(
+        "conv", (64, 256, 14, 14), 256, (3, 3), (1, 1), (1,) * 4)
 
 
 def _group(kind: str, shape: tuple[int, ...], *arguments: object) -> Program:
     """A layer of int8 networks."""
     net = Net()
-    graph = net.graph(getattr(net, kind)(net.input(*shape), *arguments))
-    group, = fuse(graph).groups
+    graph = lowered(net.graph(getattr(net, kind)(net.input(*shape), *arguments)), ("int8",))
+    group, = (group for group in fuse(graph).groups if group.name != "relayout")
     return own_schedule(unscheduled(recipe_of(graph, group)), ("s8",)).program
 
 

@@ -1,14 +1,16 @@
 """Random operators of random shapes as kernels of GPUs: are they right, without races and spills?
 
     python -m bench.gpu_shapes [--count 300] [--seed 0] [--device opencl|emulated|cuda]
-                               [--arch sm_80 ...]
+                               [--arch sm_80 ...] [--tensor-cores]
 
 Convolutions (stride, padding on each side, groups), products of matrices and of one row, pools,
 reductions, softmax and elementwise chains, in float32 and int8, with extents that divide nothing.
 Each is scheduled as in a network and computed on outputs that are poisoned first; it must equal the
 NumPy meaning, integers to the bit, floats within 1e-5 of the largest element. One in ten also runs
 on NumPy lanes that record which thread touches what. Every kernel is compiled by NVRTC for each
-``--arch``. Prints what is wrong, then ``name value`` lines; exit status 1 if anything is.
+``--arch``. With ``--tensor-cores`` they are convolutions of images with channels last and products,
+computed by tensor cores where these take them, in int8 and in tf32 (of numbers that tf32 holds), in
+CUDA. Prints what is wrong, then ``name value`` lines; exit status 1 if anything is.
 """
 
 import argparse
@@ -22,13 +24,14 @@ import numpy as np
 
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
+from compiler.cpu_gpu_backends.gpu.tensor_tiles import in_precision
 from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
 from compiler.cpu_gpu_backends.simt.generate import generate_all
 from compiler.cpu_gpu_backends.simt.lowering import lower
 from compiler.cpu_gpu_backends.simt.races import find_races
 from compiler.graph import Builder, Graph, TensorType, evaluate
 from compiler.graph.fusion import fuse
-from compiler.ir import Program
+from compiler.ir import Program, Tensorized, walk_stmts
 from runtime.cuda import CudaDevice
 from runtime.device import KernelDevice
 from runtime.emulated import EmulatedDevice
@@ -58,14 +61,17 @@ class Case:
 class _Net:
     """A graph of one group, of values that are drawn."""
 
-    def __init__(self, rng: np.random.Generator):
-        self.rng, self.net = rng, Builder("case")
+    def __init__(self, rng: np.random.Generator, short: bool = False):
+        """`short` numbers of float32 are those of float16, which tf32 holds."""
+        self.rng, self.net, self.short = rng, Builder("case"), short
         self.arrays: dict[str, np.ndarray] = {}
 
     def input(self, *shape: int, dtype: str = "float32", low: int = -100, high: int = 100) -> str:
         name = f"x{len(self.arrays)}"
         array = (self.rng.standard_normal(shape) if dtype == "float32"
                  else self.rng.integers(low, high, shape)).astype(dtype)
+        if self.short and dtype == "float32":
+            array = array.astype(np.float16).astype(np.float32)
         self.arrays[name] = array
         self.net.add_input(name, TensorType.of(array))
         return name
@@ -100,6 +106,22 @@ def _convolution(net: _Net, int8: bool) -> None:
                  pad_value=-7)
         return
     net.emit("conv2d", [x, w, net.input(group * outside)], "c", **attrs)
+    net.emit("relu", ["c"], "y")
+
+
+def _last_convolution(net: _Net, int8: bool) -> None:
+    inside, outside = net.number(4, 80), net.number(4, 150)
+    size, kernel = (net.number(3, 20), net.number(3, 20)), (net.number(1, 3), net.number(1, 3))
+    dtype = "int8" if int8 else "float32"
+    x = net.input(net.number(1, 3), *size, inside, dtype=dtype)
+    w = net.input(outside, *kernel, inside, dtype=dtype)
+    attrs = {"strides": (net.number(1, 2), net.number(1, 2)),
+             "pads": tuple(net.number(0, 1) for _ in range(4))}
+    if int8:
+        net.emit("qconv2d_last", [x, w, *net.parameters(outside)], "y", **attrs, **CLAMP,
+                 pad_value=-7 * net.number(0, 1))
+        return
+    net.emit("conv2d_last", [x, w, net.input(outside)], "c", **attrs)
     net.emit("relu", ["c"], "y")
 
 
@@ -164,20 +186,23 @@ def _chain(net: _Net, int8: bool) -> None:
 
 
 KINDS = (_convolution, _convolution, _product, _dense, _pool, _rows, _reduction, _chain)
+BY_TENSOR_CORES = (_last_convolution, _last_convolution, _product, _dense)
 
 
-def cases(seed: int) -> Iterator[Case]:
-    rng = np.random.default_rng(seed)
+def cases(seed: int, tensor_cores: bool = False) -> Iterator[Case]:
+    rng, kinds = np.random.default_rng(seed), BY_TENSOR_CORES if tensor_cores else KINDS
     while True:
-        kind, int8 = KINDS[int(rng.integers(len(KINDS)))], bool(rng.integers(2))
-        net = _Net(rng)
+        kind, int8 = kinds[int(rng.integers(len(kinds)))], bool(rng.integers(2))
+        net = _Net(rng, tensor_cores)
         kind(net, int8)
         graph = net.net.finish(["y"])
         group, *others = fuse(graph).groups
         if others or group.is_view:
             continue
         recipe = recipe_of(graph, group)
-        program = own_schedule(unscheduled(recipe)).program
+        program = unscheduled(recipe)
+        program = own_schedule(in_precision(program, "tf32"), ("s8", "tf32")).program if (
+            tensor_cores) else own_schedule(program).program
         inputs = {buffer.name: net.arrays[value].reshape(buffer.shape) for buffer, value
                   in zip(program.inputs, group.inputs, strict=True)}
         yield Case(str(recipe), graph, net.arrays, program, inputs)
@@ -194,8 +219,13 @@ def check(chosen: list[Case], device: KernelDevice, dialect: str, number: int) -
         found = compute(device, code, case.inputs)["y"].reshape(wanted.shape)
         if found.dtype != wanted.dtype or not _near(found, wanted):
             yield f"{case.title}: another result"
-        if (number + place) % 10 == 0 and find_races(lower(case.program), case.inputs):
+        if (number + place) % 10 == 0 and find_races(
+                lower(case.program, *[dialect == "cuda"] * 3), case.inputs):
             yield f"{case.title}: a race"
+
+
+def _has_tensor_cores(case: Case) -> bool:
+    return any(isinstance(stmt, Tensorized) for stmt in walk_stmts(case.program.body))
 
 
 def _near(found: np.ndarray, wanted: np.ndarray) -> bool:
@@ -211,14 +241,18 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", choices=DEVICES, default="opencl")
     parser.add_argument("--arch", nargs="*", default=["sm_80"], metavar="A")
+    parser.add_argument("--tensor-cores", action="store_true")
     args = parser.parse_args()
+    if args.tensor_cores and args.device == "opencl":
+        args.device = "emulated"
     device = DEVICES[args.device]()
     dialect = "opencl" if args.device == "opencl" else "cuda"
-    stream, wrong, kinds = cases(args.seed), 0, Counter[str]()
-    spilled = local = 0
+    stream, wrong, kinds = cases(args.seed, args.tensor_cores), 0, Counter[str]()
+    spilled = local = taken_by_tensor_cores = 0
     for number in range(0, args.count, TOGETHER):
         chosen = list(islice(stream, min(TOGETHER, args.count - number)))
         kinds.update(case.program.name for case in chosen)
+        taken_by_tensor_cores += sum(map(_has_tensor_cores, chosen))
         for line in check(chosen, device, dialect, number):
             print(line, flush=True)
             wrong += 1
@@ -232,6 +266,8 @@ def main() -> int:
         print(f"{number + len(chosen)} of {args.count}", file=sys.stderr, flush=True)
     for name, count in sorted(kinds.items()):
         print(f"gpu_shapes_{name} {count}")
+    if args.tensor_cores:
+        print(f"gpu_shapes_by_tensor_cores {taken_by_tensor_cores}")
     print(f"gpu_shapes_seed {args.seed}")
     print(f"gpu_shapes {args.count}")
     print(f"gpu_shapes_wrong {wrong}")

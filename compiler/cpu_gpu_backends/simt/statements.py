@@ -271,7 +271,7 @@ class Printer:
         count = size_bytes // word.itemsize
         kind = self.dialect.types[dtype] if count == 1 else self.dialect.vector(dtype, count)
         once = np.full(max(word.itemsize // own.itemsize, 1), number.value, own).tobytes()
-        value = self.dialect.zero(kind) if not any(once) else self.dialect.filled(
+        value = self.dialect.zero(kind) if count > 1 and not any(once) else self.dialect.filled(
             kind, f"0x{int.from_bytes(once, sys.byteorder):x}u", count)
         return self.dialect.store(kind, f"&{target}", self._spaces.get(first.buffer.name, ""),
                                   value)
