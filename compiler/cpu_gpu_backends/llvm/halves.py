@@ -10,7 +10,7 @@ from functools import cache
 
 import llvmlite.binding as llvm
 
-from .machine import host, target_machine
+from .machine import host, linker
 
 __all__ = ["HALVES", "halves"]
 
@@ -81,7 +81,7 @@ define float @__extendhfsf2(half %x) {{
 @cache
 def halves() -> Mapping[str, int]:
     """The functions' addresses in this process, by name; they stay loaded until it ends."""
-    jit = llvm.create_lljit_compiler(target_machine(host()))
+    jit = linker(host())
     link = llvm.JITLibraryBuilder().add_ir(_TEXT)
     for name in HALVES:
         link.export_symbol(name)

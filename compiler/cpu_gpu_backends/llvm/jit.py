@@ -15,7 +15,7 @@ from compiler.native import build_once, digest
 
 from .functions import FUNCTIONS
 from .halves import HALVES, halves
-from .machine import Processor, host, target_machine
+from .machine import Processor, host, linker, target_machine
 from .pool import address_of, pool
 
 __all__ = ["FOREIGN", "Library", "assembly", "library", "object_code", "optimized"]
@@ -104,7 +104,7 @@ class Library:
 
     def _link(self, code: bytes, names: Iterable[str], machine: Processor,
               others: Mapping[str, int]) -> None:
-        self._jit = llvm.create_lljit_compiler(target_machine(machine))
+        self._jit = linker(machine)
         link = llvm.JITLibraryBuilder().add_object_img(code)
         link.add_current_process()
         symbols = _math()

@@ -9,7 +9,8 @@ import llvmlite.binding as llvm
 
 from compiler.errors import Error
 
-__all__ = ["MACHINES", "WITHOUT", "Processor", "MachineError", "host", "target_machine"]
+__all__ = ["MACHINES", "WITHOUT", "Processor", "MachineError", "host", "linker",
+           "target_machine"]
 
 WITHOUT = "LOCKSTEP_CPU_WITHOUT"
 """Environment variable: features of this computer that kernels must do without, ``a,b,...``."""
@@ -115,3 +116,10 @@ def target_machine(machine: Processor) -> llvm.TargetMachine:
                            f"{error}") from None
     return target.create_target_machine(cpu=machine.cpu, features=",".join(flags), opt=3,
                                         reloc="pic", codemodel="default")
+
+
+def linker(machine: Processor) -> llvm.LLJIT:
+    """Links code into this process, by JITLink: LLVM's older linker ends the process where parts of
+    a library come to lie more than 2 GiB apart, as around a large array.
+    """
+    return llvm.create_lljit_compiler(target_machine(machine), use_jit_link=True)

@@ -11,7 +11,7 @@ from functools import cache
 
 import llvmlite.binding as llvm
 
-from .machine import host, target_machine
+from .machine import host, linker
 
 __all__ = ["LIBRARY", "Pool", "PoolWarning", "address_of", "pool", "set_threads"]
 
@@ -45,8 +45,7 @@ class Pool:
     """The functions that kernels with parallel loops link with: `symbols`, name to address."""
 
     def __init__(self):
-        machine = target_machine(host())
-        self._jit = llvm.create_lljit_compiler(machine)
+        self._jit = linker(host())
         link = llvm.JITLibraryBuilder().add_ir(_SWITCH)
         for name in ("parallel", "serial", "one", "zero", "switched"):
             link.export_symbol(name)

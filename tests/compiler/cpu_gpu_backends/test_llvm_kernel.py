@@ -1,5 +1,7 @@
 """Kernels: calling conventions, refusals, what can be looked at, threads."""
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -111,3 +113,37 @@ def test_arrays_wrong(arrays, message):
 def test_inputs_wrong():
     with pytest.raises(ValueError, match=r"^Inputs of scale must hold 'x', not only \['z'\]$"):
         build(scale()).compute({"z": X})
+
+
+# Holes of one page, with 4 GiB that are taken below: constants fit into a hole, code does not.
+APART = """
+import mmap
+from compiler import te
+from compiler.cpu_gpu_backends.llvm import build
+from compiler.ir import lower
+
+def program(size):
+    x = te.placeholder((size,), "float32", "x")
+    def element(i):
+        value = x[i]
+        for turn in range(60):
+            value = te.exp(value * (0.1 * turn + 0.37)) - 0.01 * turn
+        return value
+    return lower([te.compute((size,), element, "y")], "program")
+
+build(program(100))
+private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+pages = [mmap.mmap(-1, mmap.PAGESIZE, private, turn % 2 and mmap.PROT_READ) for turn in range(4000)]
+large = mmap.mmap(-1, (4 << 30) + mmap.PAGESIZE, private, 0)     # not aligned to large pages
+for page in pages[::2]:
+    page.close()
+for size in range(101, 106):
+    build(program(size))
+print("linked")
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs mmap's flags of Linux")
+def test_parts_of_a_library_may_lie_far_apart() -> None:
+    done = subprocess.run([sys.executable, "-c", APART], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "linked\n"), done.stderr
