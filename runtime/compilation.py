@@ -54,7 +54,7 @@ def compile(model: Model, target: str = "accel", *,       # noqa: A001
             example_inputs: Any = None, calibration: CalibrationSet | None = None,
             bind: Bindings | None = None, plans: Plans = OWN, objective: str = "latency",
             machine: Machine | str | Path | None = None, arch: str | Sequence[str] = (),
-            **options) -> Module:
+            precision: str | None = None, **options) -> Module:
     """Compile a network.
 
     Parameters
@@ -70,6 +70,9 @@ def compile(model: Model, target: str = "accel", *,       # noqa: A001
     arch : architectures of NVIDIA's, such as ``"sm_80,sm_90a"``, for which CUDA is compiled at
         once, so that a saved module needs no compiler there. The target ``cuda`` then needs no GPU
         until the module runs.
+    precision : how ``cuda`` multiplies float32: "tf32" rounds factors to 10 bits of mantissa,
+        "f16" and "bf16" store them as halves; sums are float32, and tensor cores compute them. By
+        default factors are float32.
     sim : the device behind an accelerator, with its `options`: see `runtime.simulator`.
     integerize : replace dequantize → operator → quantize by integer operators.
     threads : virtual threads of the accelerator's schedules.
@@ -101,7 +104,7 @@ def compile(model: Model, target: str = "accel", *,       # noqa: A001
     shapes, simulate = shapes_of(shapes), simulator(sim, **options)
     wanted = request(target, machine)
     targets = wanted.placed(lambda machine: SimulatedDevice(machine, simulate), threads, link,
-                            plans=plans, archs=archs_of(arch))
+                            plans=plans, archs=archs_of(arch), precision=precision)
     if calibration is not None:
         machines = wanted.machines
         graph = quantized(model, calibration, shapes, machine=machines[0] if machines else None,

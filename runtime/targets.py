@@ -34,7 +34,7 @@ from accel.machine.config import MACHINE
 from accel.mapping.target import AccelTarget
 from accel.sim.dram import DRAM, Dram
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
-from compiler.cpu_gpu_backends.gpu.target import GpuTarget
+from compiler.cpu_gpu_backends.gpu.target import PRECISIONS, GpuTarget
 from compiler.errors import ArgumentError, Error
 from compiler.graph.graph import Graph
 from compiler.graph.layout import Borders
@@ -184,11 +184,13 @@ class Request:
 
     def placed(self, on: Callable[[Machine], Device | None], threads: int = 2,
                link: Link = LINK, dram: Dram = DRAM, plans: Plans = OWN,
-               archs: tuple[str, ...] = ()) -> Targets:
+               archs: tuple[str, ...] = (), precision: str | None = None) -> Targets:
         """The targets; `on` gives each accelerator its device, whose machine counts. CUDA is
-        compiled for `archs` at once, and then its device may be missing until something runs.
+        compiled for `archs` at once, and then its device may be missing until something runs; its
+        products of float32 have this `precision` (`gpu.target.PRECISIONS`).
         """
         self._require_archs(archs)
+        self._require_precision(precision)
         accelerators = 0
         targets: list[Placed] = []
         for name in self.names:
@@ -202,12 +204,18 @@ class Request:
                                            name if accelerators else ACCEL, plans))
                 accelerators += 1
             elif kind in (CUDA, OPENCL):
-                own = archs if kind == CUDA else ()
-                targets.append(_placed_gpu(GpuTarget(name, kind, plans=plans, archs=own), where))
+                own = {"archs": archs, "precision": precision} if kind == CUDA else {}
+                targets.append(_placed_gpu(GpuTarget(name, kind, plans=plans, **own), where))
             else:
                 targets.append(_registered[kind](where))
         return Targets(targets, plans)
 
+    def _require_precision(self, precision: str | None) -> None:
+        if precision not in (None, *PRECISIONS):
+            raise ArgumentError(f"precision must be {', '.join(PRECISIONS)} or None, not "
+                                f"{precision!r}")
+        if precision and not any(name.partition(":")[0] == CUDA for name in self.names):
+            raise ArgumentError(f"precision must come with a target cuda, not {self.title}")
 
     def _require_archs(self, archs: tuple[str, ...]) -> None:
         if archs and not any(name.partition(":")[0] == CUDA for name in self.names):

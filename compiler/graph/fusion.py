@@ -7,6 +7,7 @@ declare (`compiler.ops.operator.Kind`)::
     injective -> injective ...              slice -> concat -> relu     one after the other
     injective ... -> reduction              relu -> globalavgpool       on the input
     opaque                                  alone
+    cast ... -> elementwise                 on another operand, where it is wider than what it reads
 
 and one more: what computes rows from the same rows is one kernel, a softmax or a norm for example::
 
@@ -185,6 +186,8 @@ class _Fusion:
         for node in self.graph.nodes:
             if find(node.op).kind <= Kind.INJECTIVE:
                 self._into_reader(node)
+        for node in self.graph.nodes:
+            self._widened_there(node)
         return self._groups()
 
     def _map_result(self, node: Node) -> None:
@@ -269,6 +272,27 @@ class _Fusion:
             self._fused(node, moves,
                         lambda other: moves(other) or find(other.op).kind is Kind.REDUCTION
                         and len(self.home[other.name]) == 1)
+
+    def _widened_there(self, node: Node) -> None:
+        """Fuses what makes elements wider into the only one that reads them, each once, whatever
+        that is fused with: no group waits for the other in a circle, since a group's result is all
+        that is read from outside.
+        """
+        if find(node.op).kind is not Kind.ELEMENTWISE or len(self.home[node.name]) > 1 or len(
+                node.inputs) != 1 or node.outputs[0] in self.graph.outputs:
+            return
+        readers, (source,) = self.readers[node.outputs[0]], node.inputs
+        widths = [numpy_dtype(self.graph.values[value].dtype).itemsize
+                  for value in (source, node.outputs[0])]
+        if len(readers) != 1 or source in self.graph.constants or widths[0] >= widths[1]:
+            return
+        reader, = readers
+        members = self.home[reader.name] | {node.name: node}
+        if (find(reader.op).kind is Kind.ELEMENTWISE and self._shape(reader) == self._shape(node)
+                and len(members) <= MOST_COPIES
+                and len(Group.of(self._sorted(members), self.graph).inputs) <= MOST_INPUTS):
+            for member in members:
+                self.home[member] = members
 
     def _fused(self, node: Node, inside: Callable[[Node], bool],
                end: Callable[[Node], bool],

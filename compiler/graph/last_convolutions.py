@@ -6,14 +6,15 @@ Which of the other operators go on so is decided as in the layout pass (`compile
 these convolutions are its bound segments, all else is free.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from compiler.graph.channels_last import FROM_LAST, TO_LAST
-from compiler.graph.cheapest_orders import NCHW, NHWC, Order
-from compiler.graph.graph import Graph, Node
+from compiler.graph.channels_last import FROM_LAST, TO_LAST, moves
+from compiler.graph.cheapest_orders import (NCHW, NHWC, Order, OrderedTensor,
+                                            cheapest_orders)
+from compiler.graph.graph import Graph, Node, TensorType
 from compiler.graph.layout import RELAYOUT, lay_out
 from compiler.graph.partition import HOST, Segment, assembled
 from compiler.graph.rewrite import Builder, eliminate_dead_code
@@ -34,7 +35,7 @@ def with_channels_last(graph: Graph, dtypes: Collection[str]) -> Graph:
     if all(_is_depthwise(graph, node) for node in graph.nodes if node.name in taken):
         return graph
     parts = assembled(graph, list(_parts(graph, taken)), {})
-    return _rewritten(lay_out(parts, _borders).partition.graph, taken)
+    return _rewritten(lay_out(parts, _borders, _orders).partition.graph, taken)
 
 
 def _is_taken(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
@@ -76,6 +77,17 @@ def _borders(segment: Segment) -> dict[str, Order | None] | None:
     return dict.fromkeys((*segment.inputs, *segment.outputs), NHWC)
 
 
+def _orders(tensors: Collection[OrderedTensor]) -> Mapping[str, Order]:
+    """Where it does not matter otherwise, nothing is converted behind a convolution or between what
+    maps its result: these are computed together.
+    """
+    def is_inside(tensor: OrderedTensor) -> bool:
+        fixed = {NCHW, NHWC}
+        return tensor.maker in fixed or not tensor.readers <= fixed
+    return cheapest_orders([replace(tensor, size=16 * tensor.size + tensor.size * is_inside(tensor))
+                            for tensor in tensors])
+
+
 def _rewritten(graph: Graph, taken: Collection[str]) -> Graph:
     """The graph of the layout pass with these convolutions on the images that lie in memory: what
     it says at their borders goes, and a node converts what would be converted there.
@@ -111,7 +123,13 @@ def _order(node: Node) -> Order | None:
 
 
 def _turned(builder: Builder, source: str, perm: tuple[int, ...], result: str) -> str:
-    return builder.emit(RELAYOUT, builder.fresh_node(result), [source], result, perm=perm)
+    shape = builder.values[source].shape
+    turned = tuple(shape[axis] for axis in perm)
+    first = TensorType(shape if perm == TO_LAST else turned, builder.values[source].dtype)
+    name = builder.fresh_node(result)
+    if not moves(first):
+        return builder.emit("reshape", name, [source], result, shape=turned)
+    return builder.emit(RELAYOUT, name, [source], result, perm=perm)
 
 
 def _convolved(builder: Builder, graph: Graph, node: Node, image: str) -> str:

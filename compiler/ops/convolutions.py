@@ -5,6 +5,7 @@ neighbours and `pad_value` around, by the kernel turned by 180 degrees.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, St
 from compiler.ops.node import Node, TensorType
 from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator, Shapes
 from compiler.ops.requantization import check_padded, clamp_of, multipliers, sums_of, wrapped
-from compiler.ops.rules import Types, need, need_arity, need_dtype, need_rank
+from compiler.ops.rules import Types, need, need_arity, need_dtype, need_factors, need_rank
 from compiler.ops.sums import kept, narrowed, sum_dtype
 from compiler.ops.weights import CONVOLVED, TRANSPOSED
 from compiler.ops.windows import (check_dilations, check_numbers, check_steps, check_windows,
@@ -37,8 +38,8 @@ CHUNK_ELEMENTS = 1 << 24
 
 def _conv2d_type(node: Node, types: Types) -> TensorType:
     need_arity(node, types, 2, 3)
-    need_dtype(node, types, "float32")
-    return _convolved_type(node, types)
+    need_factors(node, types)
+    return replace(_convolved_type(node, types), dtype="float32")
 
 
 def _convtranspose2d_type(node: Node, types: Types) -> TensorType:
@@ -427,8 +428,8 @@ OPERATORS = (
         name="conv2d", summary="convolution of images",
         inputs="x, w [Co,Ci/group,kh,kw], bias [Co]?", attributes=_WINDOW,
         define=_conv2d, meaning=_conv2d_meaning, type=_conv2d_type, numbers=Numbers.FLOAT,
-        kind=Kind.COMPLEX, pixelwise=is_pointwise, contracts=True, integer=_conv2d_integer,
-        weights=CONVOLVED),
+        kind=Kind.COMPLEX, pixelwise=is_pointwise, contracts=True, halves=True,
+        integer=_conv2d_integer, weights=CONVOLVED),
     Operator(
         name="convtranspose2d", summary="transposed convolution of images",
         inputs="x, w [Ci,Co/group,kh,kw], bias [Co]?",

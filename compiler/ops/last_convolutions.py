@@ -174,7 +174,7 @@ def _operator(name: str, summary: str, inputs: str, attributes: str,
               ) -> Operator:
     return Operator(name=name, summary=summary, inputs=inputs, attributes=attributes,
                     define=define, meaning=meaning, numbers=numbers, kind=Kind.COMPLEX,
-                    contracts=numbers is Numbers.FLOAT)
+                    contracts=numbers is Numbers.FLOAT, halves=numbers is Numbers.FLOAT)
 
 
 OPERATORS = (

@@ -127,6 +127,8 @@ class Operator:
     pixelwise : whether it does the same to every pixel, from attributes and the shapes of inputs
         (None where one is computed by the same kernel).
     contracts : it sums products of floats, and may round them once less.
+    halves : its first two inputs are factors, which may be float16 or bfloat16 instead of float32:
+        products are summed in float32 all the same.
     weights : how its second input is read where that is a constant: a factor for each channel goes
         into it.
 
@@ -168,6 +170,7 @@ class Operator:
     view: Callable[[Attributes, tuple[int, ...], tuple[int, ...]], bool] | None = None
     pixelwise: Callable[[Attributes, Shapes], bool] | None = None
     contracts: bool = False
+    halves: bool = False
     weights: Weights | None = None
 
     integer: IntegerForm | None = None

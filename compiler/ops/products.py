@@ -16,7 +16,8 @@ from compiler.ops.node import Node, TensorType
 from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator
 from compiler.ops.requantization import (check_channels, check_requantized, clamp_of, multipliers,
                                          rescaled_array, sums_of, wrapped)
-from compiler.ops.rules import TypeRefused, Types, need, need_arity, need_dtype, need_rank
+from compiler.ops.rules import (TypeRefused, Types, need, need_arity, need_dtype, need_factors,
+                                need_rank)
 from compiler.ops.sums import kept, narrowed, sum_dtype
 from compiler.ops.weights import MATRIX, PRODUCT
 from compiler.te import Expr, Tensor
@@ -29,7 +30,7 @@ __all__ = ["OPERATORS", "integer_product"]
 
 def _dense_type(node: Node, types: Types) -> TensorType:
     need_arity(node, types, 2, 3)
-    need_dtype(node, types, "float32")
+    need_factors(node, types)
     need(node.attrs["trans_b"] in (0, 1), node,
          f"trans_b must be 0 or 1, not {node.attrs['trans_b']!r}")
     x, w = types[:2]
@@ -47,7 +48,7 @@ def _dense_type(node: Node, types: Types) -> TensorType:
 
 def _matmul_type(node: Node, types: Types) -> TensorType:
     need_arity(node, types, 2)
-    need_dtype(node, types, "float32")
+    need_factors(node, types)
     return TensorType(_multiplied(node, *types), "float32")
 
 
@@ -341,12 +342,12 @@ OPERATORS = (
         name="dense", summary="product with a weight, and a bias that broadcasts",
         inputs="x [M,K], w [N,K] or [K,N], bias?", attributes="trans_b: 1 when w is [N,K]",
         define=_dense, meaning=_dense_meaning, type=_dense_type, numbers=Numbers.FLOAT,
-        kind=Kind.COMPLEX, contracts=True, weights=MATRIX, integer=_dense_integer),
+        kind=Kind.COMPLEX, contracts=True, halves=True, weights=MATRIX, integer=_dense_integer),
     Operator(
         name="matmul", summary="product of matrices; leading dimensions broadcast",
         inputs="a [...,M,K], b [...,K,N]", define=_matmul,
         meaning=lambda attrs, a, b: _product_sums(a, b).astype(np.float32), type=_matmul_type,
-        numbers=Numbers.FLOAT, kind=Kind.COMPLEX, contracts=True, weights=PRODUCT,
+        numbers=Numbers.FLOAT, kind=Kind.COMPLEX, contracts=True, halves=True, weights=PRODUCT,
         integer=_matmul_integer),
     Operator(
         name="packed_matmul", summary="product with a weight whose columns lie in blocks of 16",

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from compiler.errors import Error
 from compiler.ops.node import Node, TensorType
 
-__all__ = ["TypeRefused", "TypeRule", "Types", "need", "need_arity", "need_dtype", "need_rank",
-           "of_stored"]
+__all__ = ["TypeRefused", "TypeRule", "Types", "need", "need_arity", "need_dtype",
+           "need_factors", "need_rank", "of_stored"]
 
 Types = Sequence[TensorType]
 TypeRule = Callable[[Node, Types], TensorType]
@@ -34,6 +34,17 @@ def need_dtype(node: Node, types: Types, dtype: str) -> None:
     """Refuses inputs of other element types."""
     for name, type_ in zip(node.inputs, types, strict=True):
         need(type_.dtype == dtype, node, f"input {name!r} must be {dtype}, not {type_.dtype}")
+
+
+def need_factors(node: Node, types: Types) -> None:
+    """Refuses inputs that are no factors of sums in float32, the first two: both float32, float16
+    or bfloat16; others are float32.
+    """
+    need(types[0].dtype in ("float32", "float16", "bfloat16"), node,
+         f"input {node.inputs[0]!r} must be float32, float16 or bfloat16, not {types[0].dtype}")
+    for name, type_, wanted in zip(node.inputs, types, (types[0].dtype,) * 2 + ("float32",) * len(
+            types)):
+        need(type_.dtype == wanted, node, f"input {name!r} must be {wanted}, not {type_.dtype}")
 
 
 def need_rank(node: Node, which: int, type_: TensorType, rank: int) -> None:

@@ -40,6 +40,9 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
     add("--arch", metavar="SM[,SM]", default="",
         help="with a target cuda: compile kernels for these architectures, such as sm_80,sm_90a, "
              "by NVRTC; a file then needs no compiler there")
+    add("--precision", choices=("tf32", "f16", "bf16"),
+        help="with a target cuda: multiply float32 by tensor cores, factors rounded to 10 bits of "
+             "mantissa or stored as halves, sums in float32 (default: factors in float32)")
     add("--bus-bytes", type=at_least(1), metavar="N", help="override the machine's bus width")
     add("--threads", type=int, choices=(1, 2),
         help=f"virtual threads of the schedules (default {DEFAULT_THREADS}; 1 hides no latency)")

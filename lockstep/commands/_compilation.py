@@ -64,7 +64,7 @@ def compiled(args: argparse.Namespace, device: Device | None, after: AfterStage 
                            "costs")
     link = Link(**args.link)
     targets = wanted.placed(lambda machine: device, args.threads, link, dram,
-                            archs=archs_of(args.arch))
+                            archs=archs_of(args.arch), precision=args.precision)
     return compile_on(graph or imported(args), targets, wanted.auto,
                       integerize=not args.no_integerize, threads=args.threads, after=after,
                       cache=not args.no_cache, pins=dict(args.pin), link=link, dram=dram,

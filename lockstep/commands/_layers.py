@@ -29,6 +29,9 @@ def show(figures: Mapping[str, Any], verbose: bool = False) -> None:
     for output in figures["outputs"]:
         say(f"output {output['name']} {output['dtype']}{output['shape']} "
             f"sha256 {output['sha256'][:16]}")
+    precision = figures.get("precision", {"errors": {}})
+    for name, error in precision["errors"].items():
+        say(f"{name} in {precision['kind']}: {error:.1e} of its greatest element from float32")
     if figures["seed"] is not None:
         say(f"random input, seed {figures['seed']}")
 

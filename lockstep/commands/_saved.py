@@ -22,7 +22,8 @@ def saved_module(args: argparse.Namespace):
         args.threads = args.threads or DEFAULT_THREADS
         return None
     for option in ("target", "bus_bytes", "threads", "shape", "bind", "no_integerize", "no_cache",
-                   "pin", "link", "objective", "arch", "calibration", *QUANTIZER):
+                   "pin", "link", "objective", "arch", "precision",
+                   "calibration", *QUANTIZER):
         if getattr(args, option) not in (None, False, [], {}, ""):
             raise RequestError(f"--{option.replace('_', '-')} must be left out for "
                                f"{str(args.model)!r}: it is compiled")

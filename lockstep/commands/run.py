@@ -111,14 +111,16 @@ def _run(args: argparse.Namespace, saved, trace) -> int:
     from runtime import DeviceError, report
 
     given = arrays(args.input) if args.input else None
-    module, machine, watched = _compiled(args, saved, given)
+    graph = None if saved else _imported(args, given)
+    module, machine, watched = _compiled(args, saved, graph)
     programs = [compiled.program for compiled in module.accelerated]
     if trace:
         trace.require_space(programs)
     if args.report and not programs:
         raise RequestError(f"--report must be left out for {str(args.model)!r}: all of it runs on "
                            f"the host, which has no cycles")
-    set_inputs(module, random_inputs(module, args.seed) if given is None else given)
+    inputs = random_inputs(module, args.seed) if given is None else given
+    set_inputs(module, inputs)
     seed = args.seed if given is None else None
     begin = time.perf_counter()
     try:
@@ -132,6 +134,8 @@ def _run(args: argparse.Namespace, saved, trace) -> int:
     figures = report(module, runs, machine, time.perf_counter() - begin)
     figures |= {"model": str(args.model), "target": args.target, "simulator": args.sim,
                 "seed": seed}
+    if args.precision:
+        figures["precision"] = {"kind": args.precision, "errors": _errors(module, graph, inputs)}
     if args.no_values:
         figures["outputs"] = []
     _write_trace(args, trace, machine, watched)
@@ -169,8 +173,34 @@ def _write_page(args: argparse.Namespace, figures: dict[str, Any], machine, watc
             write_page(file, page)
 
 
-def _compiled(args: argparse.Namespace, saved, given):
-    from lockstep.commands._compilation import compiled, imported, machine_of
+def _imported(args: argparse.Namespace, given):
+    from lockstep.commands._compilation import imported
+
+    return imported(args, given)
+
+
+def _errors(module, graph, inputs) -> dict[str, float]:
+    """How far outputs of floats are from those of the same network on the host, in float32: the
+    greatest difference, over the greatest element.
+    """
+    import numpy as np
+
+    import lockstep
+
+    host = lockstep.compile(graph, "cpu")
+    set_inputs(host, inputs)
+    host.run()
+    errors = {}
+    for name in module.graph.outputs:
+        found, wanted = (np.asarray(one.get_output(name)) for one in (module, host))
+        if wanted.dtype.kind == "f" and wanted.size:
+            difference = np.abs(found.astype(np.float64) - wanted).max()
+            errors[name] = float(difference / max(np.abs(wanted).max(), np.finfo(np.float32).tiny))
+    return errors
+
+
+def _compiled(args: argparse.Namespace, saved, graph):
+    from lockstep.commands._compilation import compiled, machine_of
     from lockstep.commands._progress import Watched
     from runtime import SimulatedDevice
     from runtime.loading import placed
@@ -179,7 +209,7 @@ def _compiled(args: argparse.Namespace, saved, given):
     watched = Watched(args.sim, _simulator_options(args, machine.config) if machine else {})
     device = SimulatedDevice(machine, watched) if machine else None
     module = placed(saved, device) if saved else compiled(args, device, dram=_dram(args),
-                                                          graph=imported(args, given))
+                                                          graph=graph)
     return module, machine, watched
 
 

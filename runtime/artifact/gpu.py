@@ -5,8 +5,8 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, GpuStep
-from compiler.cpu_gpu_backends.gpu.target import lowered
+from compiler.cpu_gpu_backends.gpu.segment import Forms, GpuSegment, GpuStep
+from compiler.cpu_gpu_backends.gpu.target import PRECISIONS, lowered
 from compiler.cpu_gpu_backends.simt.code import Code, Launch
 from compiler.graph.fusion import Group
 from compiler.graph.graph import Graph
@@ -31,7 +31,8 @@ def gpu_json(segment: GpuSegment, number: int, members: Members) -> dict[str, An
                        (codes[0].text if codes else "").encode())
     images = codes[0].images or {} if codes else {}
     return {"gpu": {
-        "dialect": dialect, "last": list(segment.last), "text": text,
+        "dialect": dialect, "text": text,
+        "last": list(segment.forms.last), "halves": segment.forms.halves,
         "images": {arch: members.add(f"gpu/{number}/{arch}.cubin", image)
                    for arch, image in images.items()},
         "codes": [_code_json(code) for code in codes],
@@ -41,8 +42,11 @@ def gpu_json(segment: GpuSegment, number: int, members: Members) -> dict[str, An
 
 def gpu_of(entry: Mapping[str, Any], graph: Graph, container: Container) -> GpuSegment:
     """Reads a segment; `graph` is its part of the network."""
-    last = tuple(entry.get("last", ()))
-    graph = lowered(graph, last)
+    forms = Forms(tuple(entry.get("last", ())), entry.get("halves"))
+    if forms.halves not in PRECISIONS.values():
+        raise ValueError(f"factors must be stored as a type that products have, not "
+                         f"{forms.halves!r}")
+    graph = lowered(graph, forms)
     text = container.data(entry["text"]).decode()
     images = {arch: container.data(member) for arch, member in entry["images"].items()}
     codes = [_code_of(code, entry["dialect"], text, images) for code in entry["codes"]]
@@ -56,7 +60,7 @@ def gpu_of(entry: Mapping[str, Any], graph: Graph, container: Container) -> GpuS
         steps.append(_step(graph, group, None if saved["code"] is None else codes[saved["code"]]))
     if nodes:
         raise ValueError("groups must hold every node once")
-    return GpuSegment(graph, tuple(steps), graph.constants, entry["dialect"], last)
+    return GpuSegment(graph, tuple(steps), graph.constants, entry["dialect"], forms)
 
 
 def _step(graph: Graph, group: Group, code: Code | None) -> GpuStep:

@@ -49,7 +49,8 @@ CODE = {
     "name": str, "inputs": [BUFFER], "outputs": [BUFFER], "temporaries": [BUFFER],
     "launches": [{"kernel": str, "grid": [int], "block": [int], "numbers": [int],
                   "arguments": [str]}]}
-GPU = {"dialect": str, Optional("last"): [str], "text": str, "images": {str: str}, "codes": [CODE],
+GPU = {"dialect": str, "text": str, "images": {str: str}, "codes": [CODE],
+       Optional("last"): [str], Optional("halves"): (str, None),
        "steps": [{"nodes": [str], "code": (int, None)}]}
 WORK = {"node": str, "macs": int, "products": int, "input_bytes": int, "other_bytes": int,
         "note": str}

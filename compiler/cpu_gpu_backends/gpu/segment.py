@@ -20,11 +20,21 @@ from compiler.processes import OwnLock
 from compiler.target import Outcome, Row, Values
 from compiler.te import numpy_dtype
 
-__all__ = ["ALIGNMENT", "GpuExecutable", "GpuSegment", "GpuStep"]
+__all__ = ["ALIGNMENT", "Forms", "GpuExecutable", "GpuSegment", "GpuStep"]
 
 ALIGNMENT = 512         # bytes; parts of a buffer of OpenCL begin at such, on every device known
 
 Array = np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """How the values of a segment are stored: `last` are the types of images that have their
+    channels last where tensor cores convolve them, `halves` the type of factors of float32.
+    """
+
+    last: tuple[str, ...] = ()
+    halves: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +49,13 @@ class GpuStep:
 
 @dataclass(frozen=True, eq=False)
 class GpuSegment:
-    """A graph as kernels in one text. On a device it is called as `HostSegment` is. `last` are the
-    types of images that have their channels last where tensor cores convolve them.
-    """
+    """A graph as kernels in one text. On a device it is called as `HostSegment` is."""
 
     graph: Graph
     steps: tuple[GpuStep, ...]
     constants: Mapping[str, Array]
     dialect: str
-    last: tuple[str, ...] = ()
+    forms: Forms = Forms()
     kind: ClassVar[str | None] = "gpu"
 
     @property

@@ -1,16 +1,16 @@
 """GPUs as targets: every group of operators becomes kernels in CUDA or OpenCL C."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda, nvrtc_version
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
-from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, GpuStep
+from compiler.cpu_gpu_backends.gpu.segment import Forms, GpuSegment, GpuStep
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import in_precision
 from compiler.cpu_gpu_backends.groups import Recipe, recipe_of, unscheduled
-from compiler.cpu_gpu_backends.intrinsics.gpu import MMA, TENSOR_CORES, dp4a
+from compiler.cpu_gpu_backends.intrinsics.gpu import TENSOR_CORES, dp4a
 from compiler.cpu_gpu_backends.memory import shown
 from compiler.cpu_gpu_backends.simt.code import Code
 from compiler.cpu_gpu_backends.simt.dialects import DIALECT
@@ -19,6 +19,7 @@ from compiler.cpu_gpu_backends.simt.kernels import SimtError
 from compiler.graph.cheapest_orders import Order
 from compiler.graph.fusion import Group, Groups, fuse, separate
 from compiler.graph.graph import Graph, Node
+from compiler.graph.halves import with_halves
 from compiler.graph.last_convolutions import with_channels_last
 from compiler.graph.shared_constants import with_shared_constants
 from compiler.ir import Program
@@ -28,12 +29,14 @@ from compiler.plans import OWN, PlanRefused, Plans, Task
 from compiler.schedule import Schedule
 from compiler.target import CannotCompile, plain
 
-__all__ = ["GpuTarget", "lowered"]
+__all__ = ["PRECISIONS", "GpuTarget", "lowered"]
 
 KERNELS = 1024              # how many scheduled programs are kept
 MOST = 1 << 31              # elements of an array: indices have 32 bits
 LONGEST = 40                # characters of a group's name in that of its kernel
 FIRST_ARCH = 80             # that has our instructions of tensor cores
+PRECISIONS = {"tf32": None, "f16": "float16", "bf16": "bfloat16"}
+"""The kinds of `MMA` for products of float32, and in which type their factors are stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +46,9 @@ class GpuTarget:
 
     Without `fusion` every operator is a group of its own. Schedules of groups come from `plans`.
     Kernels in CUDA multiply int8 by tensor cores, which is exact, unless one of `archs` has none
-    for that. With `precision` ``tf32`` those of float32 are too, their factors rounded to 10 bits
-    of mantissa and summed in float32, in another order.
+    for that. With a `precision` (`PRECISIONS`) those of float32 are too, summed in float32, in
+    another order: with ``tf32`` their factors are rounded to 10 bits of mantissa, with ``f16`` and
+    ``bf16`` they are stored as such halves.
     For `archs`, say ``sm_90``, the text is compiled at once, by NVRTC: CUDA alone has any.
     """
 
@@ -56,8 +60,9 @@ class GpuTarget:
     archs: tuple[str, ...] = ()
 
     def __post_init__(self):
-        if self.precision not in (None, "tf32"):
-            raise ValueError(f"Precision must be tf32 or None, not {self.precision!r}")
+        if self.precision not in (None, *PRECISIONS):
+            raise ValueError(f"Precision must be {', '.join(PRECISIONS)} or None, not "
+                             f"{self.precision!r}")
         if self.precision and self.dialect != "cuda":
             raise ValueError(f"Precision {self.precision} must be computed by cuda, not by "
                              f"{self.dialect}")
@@ -71,8 +76,9 @@ class GpuTarget:
     def _kinds(self) -> tuple[str, ...]:
         """The kinds of products that tensor cores compute."""
         old = [arch for arch in self.archs if int(arch[3:].rstrip("af")) < FIRST_ARCH]
-        exact = ("s8",) if self.dialect == "cuda" and not old else ()
-        return (*exact, self.precision) if self.precision else exact
+        if self.dialect != "cuda" or old:
+            return ()
+        return ("s8", self.precision) if self.precision else ("s8",)
 
     def refusal(self, graph: Graph, node: Node) -> str | None:
         """None when kernels can compute the node, else the reason why not."""
@@ -97,14 +103,15 @@ class GpuTarget:
         for node in graph.nodes:
             if reason := self.refusal(graph, node):
                 raise ValueError(f"{node.name}: {reason}")
-        last = tuple(sorted({MMA[kind].dtype for kind in self._kinds}))
-        graph = lowered(graph, last)
+        forms = Forms(("int8",) * ("s8" in self._kinds) + ("float32",) * bool(self.precision),
+                      PRECISIONS.get(self.precision or ""))
+        graph = lowered(graph, forms)
         groups = [_without_offset(graph, group) for group in self.groups(graph).groups]
         recipes = {group: recipe_of(graph, group) for group in groups if not group.is_view}
         codes = self._codes(list(dict.fromkeys(recipes.values())))
         return GpuSegment(graph, tuple(GpuStep(group, codes[recipes[group]] if group in recipes
                                                else None) for group in groups), graph.constants,
-                          self.dialect, last)
+                          self.dialect, forms)
 
     def groups(self, graph: Graph) -> Groups:
         """The groups of nodes that are computed together, in order."""
@@ -130,11 +137,12 @@ class GpuTarget:
             _algorithm(recipe, self.precision), self._kinds).text())
 
 
-def lowered(graph: Graph, last: Collection[str]) -> Graph:
-    """The graph as it is computed: images of these types with their channels last where tensor
-    cores convolve them, equal constants once.
+def lowered(graph: Graph, forms: Forms) -> Graph:
+    """The graph as it is computed: images with their channels last where tensor cores convolve
+    them, factors as halves, equal constants once.
     """
-    return with_shared_constants(with_channels_last(graph, last))
+    graph = with_channels_last(graph, forms.last)
+    return with_shared_constants(with_halves(graph, forms.halves) if forms.halves else graph)
 
 
 def _without_offset(graph: Graph, group: Group) -> Group:
@@ -149,7 +157,7 @@ def _without_offset(graph: Graph, group: Group) -> Group:
 def _algorithm(recipe: Recipe, precision: str | None) -> Program:
     """The program of a group that is scheduled."""
     program = unscheduled(recipe)
-    return in_precision(program, precision) if precision else program
+    return in_precision(program, precision) if precision == "tf32" else program
 
 
 @lru_cache(KERNELS)

@@ -220,3 +220,27 @@ def test_groups_of_random_graphs_keep_the_rules(seed: int) -> None:
 def test_without_fusion_every_node_is_a_group() -> None:
     graph = random_graph(0)
     assert [group.nodes for group in separate(graph).groups] == [(n,) for n in graph.nodes]
+
+
+def test_what_is_made_wider_for_one_reader_is_made_there() -> None:
+    net = Net()
+    narrow = net.op("cast", "x", to="float16")                              # a
+    wide = net.op("cast", narrow, to="float32")                             # b
+    assert groups(net, net.op("relu", net.op("add", net.conv("x"), wide)), narrow) == ["a", "bcde"]
+
+
+def test_what_is_made_wider_for_several_or_larger_readers_is_made_once() -> None:
+    net = Net()
+    wide = net.op("cast", net.op("cast", "x", to="float16"), to="float32")      # a, b
+    assert groups(net, net.op("add", net.conv("x"), wide), net.conv(wide)) == ["ab", "cd", "e"]
+    net = Net()
+    row = net.add_input("r", TensorType((1, 4, 1, 1), "float16"))
+    wide = net.op("cast", row, to="float32")
+    assert groups(net, net.op("add", net.conv("x"), wide)) == ["a", "bc"]
+
+
+def test_a_wide_result_of_the_graph_is_made_by_itself() -> None:
+    net = Net()
+    narrow = net.op("cast", "x", to="float16")
+    wide = net.op("cast", narrow, to="float32")
+    assert groups(net, net.op("add", net.conv("x"), wide), wide, narrow) == ["a", "b", "cd"]

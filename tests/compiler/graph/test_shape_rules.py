@@ -85,7 +85,7 @@ def test_type(op: str, inputs: list, attrs: dict, made: tuple) -> None:
 
 REFUSED = [
     ("conv2d", [X], WINDOW, "conv2d must have 2 or 3 inputs, not 1"),
-    ("conv2d", [QX, W], WINDOW, "input 'a' must be float32, not int8"),
+    ("conv2d", [QX, W], WINDOW, "input 'a' must be float32, float16 or bfloat16, not int8"),
     ("conv2d", [(F, 3, 7, 9), W], WINDOW,
      "input 'a' must have 4 dimensions, not float32[3,7,9]"),
     ("conv2d", [X, (F, 5, 4, 3, 2)], WINDOW, "input channels must equal the weight's 4, not 3"),

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
-from compiler.cpu_gpu_backends.gpu.target import GpuTarget
+from compiler.cpu_gpu_backends.gpu.segment import Forms
+from compiler.cpu_gpu_backends.gpu.target import GpuTarget, lowered
 from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
 from compiler.cpu_gpu_backends.simt.generate import generate_all
 from compiler.cpu_gpu_backends.simt.lowering import lower
@@ -257,6 +258,69 @@ def test_products_of_int8_on_tensor_cores_are_equal_to_the_bit(name: str, rng) -
     assert "mma" not in GpuTarget("opencl", "opencl").compile(graph).text[0]
 
 
+CONVOLUTIONS = {
+    "padded": ((2, 32, 9, 10), 70, (3, 3), (1, 1), (1, 1, 1, 1), -7),
+    "zeros": ((2, 40, 9, 10), 70, (3, 3), (1, 2), (1, 0, 2, 1), 0),
+    "few channels": ((3, 20, 9, 10), 70, (2, 3), (1, 1), (1, 1, 1, 1), 5),
+    "one tap": ((2, 48, 9, 10), 33, (1, 1), (1, 1), (0, 0, 0, 0), 0),
+    "skipped pixels": ((2, 48, 19, 20), 33, (1, 1), (2, 2), (0, 1, 0, 0), 3)}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_of_int8_on_tensor_cores_are_equal_to_the_bit(name: str, rng) -> None:
+    shape, channels, *window, pad_value = CONVOLUTIONS[name]
+    net = Net()
+    graph = net.graph(net.conv(net.input(*shape), channels, *window, pad_value=pad_value))
+    inputs = {"x": rng.integers(-128, 128, shape).astype(np.int8)}
+    segment = GpuTarget("cuda", "cuda").compile(graph)
+    assert [step.group.name for step in segment.steps] == ["relayout", "qconv2d_last", "relayout"]
+    assert "mma_m16n8k32_s8(" in segment.text[0]
+    found, = segment.on(EmulatedDevice())(inputs).values.values()
+    wanted, = evaluate(graph, inputs).values()
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("pad_value", [0, -7])
+def test_tiles_of_windows_are_formed_without_a_race(pad_value: int, rng) -> None:
+    net = Net()
+    graph = lowered(net.graph(net.conv(net.input(1, 32, 9, 10), 65, (3, 3), (1, 1), (1, 0, 1, 1),
+                                       pad_value=pad_value)), Forms(("int8",)))
+    group, = (group for group in fuse(graph).groups if group.name != "relayout")
+    program = own_schedule(unscheduled(recipe_of(graph, group)), ("s8",)).program
+    given = {**graph.constants, group.inputs[0]: rng.integers(-128, 128, (1, 9, 10, 32)).astype(
+        np.int8)}
+    assert not find_races(lower(program, True, True, True), {
+        buffer.name: given[value].reshape(buffer.shape)
+        for buffer, value in zip(program.inputs, group.inputs, strict=True)})
+    text = generate_all([program], "cuda")[0].text
+    assert text.count("async_copy<16") > 8 and ("0xf9f9f9f9u" in text) is bool(pad_value)
+
+
+@pytest.mark.parametrize("precision, bound", [("tf32", 2**-9), ("f16", 2**-9), ("bf16", 2**-6)])
+def test_networks_in_less_precision(precision: str, bound: float) -> None:
+    net, rng = Builder("net"), np.random.default_rng(0)
+    net.add_input("x", TensorType((2, 16, 9, 9), "float32"))
+
+    def conv(x: str, outputs: int, name: str) -> str:
+        shape = outputs, net.values[x].shape[1], 3, 3
+        net.add_constant(f"{name}.w", (rng.standard_normal(shape) / 12).astype(np.float32))
+        net.add_constant(f"{name}.b", rng.standard_normal(outputs).astype(np.float32))
+        net.emit("conv2d", name, [x, f"{name}.w", f"{name}.b"], f"{name}.c", strides=(1, 1),
+                 pads=(1,) * 4)
+        return net.emit("relu", f"{name}.r", [f"{name}.c"], f"{name}.y")
+
+    first = conv("x", 72, "first")
+    net.emit("add", "sum", [conv(first, 72, "second"), first], "s")
+    graph = net.finish([conv("s", 40, "third")])
+    inputs = {"x": rng.standard_normal((2, 16, 9, 9)).astype(np.float32)}
+    segment = GpuTarget("cuda", "cuda", precision=precision).compile(graph)
+    assert segment.text[0].count("mma_m16n8k") >= 4       # a helper, and three products
+    wanted, = evaluate(graph, inputs).values()
+    found, = segment.on(EmulatedDevice())(inputs).values.values()
+    error = np.abs(found - wanted).max() / np.abs(wanted).max()
+    assert found.dtype == np.float32 and 1e-7 < error < bound
+
+
 def test_old_architectures_do_without_tensor_cores() -> None:
     graph = INTEGERS["dense"]
     try:
@@ -295,7 +359,7 @@ def test_products_in_less_precision_where_it_is_asked_for(rng) -> None:
 
 
 def test_a_precision_that_there_is_not_wrong() -> None:
-    with pytest.raises(ValueError, match="^Precision must be tf32 or None, not 'f8'$"):
+    with pytest.raises(ValueError, match="^Precision must be tf32, f16, bf16 or None, not 'f8'$"):
         GpuTarget("cuda", "cuda", precision="f8")
     with pytest.raises(ValueError, match="^Precision tf32 must be computed by cuda, not by "
                                          "opencl$"):

@@ -1,0 +1,88 @@
+"""Images with their channels last for tensor cores: which convolutions, what is converted, and that
+values stay.
+"""
+
+import numpy as np
+
+from compiler.graph import Builder, Graph, TensorType, evaluate, verify
+from compiler.graph.last_convolutions import with_channels_last
+from tests.support.float_graphs import assert_near, inputs_of
+from tests.support.integer_graphs import Net as IntegerNet
+
+
+class Net(Builder):
+    def __init__(self, *shape: int):
+        super().__init__("net")
+        self.rng = np.random.default_rng(0)
+        self.add_input("x", TensorType(shape, "float32"))
+
+    def op(self, op: str, *inputs: str, **attrs: object) -> str:
+        return self.emit(op, self.fresh_node(op), inputs, self.fresh(op), **attrs)
+
+    def conv(self, x: str, outputs: int, kernel: int = 3, group: int = 1, stride: int = 1) -> str:
+        shape = outputs, self.values[x].shape[1] // group, kernel, kernel
+        weight, bias = (self.add_constant(self.fresh("k"), self.rng.standard_normal(
+            size).astype(np.float32)) for size in (shape, outputs))
+        return self.op("conv2d", x, weight, bias, strides=(stride, stride),
+                       pads=(kernel // 2,) * 4, group=group)
+
+
+def made(graph: Graph, *dtypes: str) -> list[str]:
+    """The operators with channels last; the graph is right and computes the same."""
+    last = verify(with_channels_last(graph, dtypes or ("float32",)))
+    inputs = inputs_of(graph)
+    assert (last.inputs, last.outputs) == (graph.inputs, graph.outputs)
+    found = evaluate(last, inputs)
+    for name, array in evaluate(graph, inputs).items():
+        assert_near(found[name], array)
+    return [node.op for node in last.nodes]
+
+
+def test_a_residual_network_changes_its_order_twice() -> None:
+    net = Net(2, 3, 20, 20)
+    x = net.op("relu", net.conv("x", 16, stride=2))
+    x = net.op("maxpool", x, kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
+    y = net.op("relu", net.conv(net.conv(x, 16, group=16), 16))
+    x = net.op("globalavgpool", net.op("relu", net.op("add", net.conv(y, 16), x)))
+    assert made(net.finish([x])) == [
+        "conv2d", "relu", "maxpool", "relayout", "depthwise_last", "conv2d_last", "relu",
+        "conv2d_last", "add", "relu", "relayout", "globalavgpool"]
+
+
+def test_a_result_that_others_read_is_there_in_both_orders() -> None:
+    net = Net(1, 8, 5, 5)
+    x = net.conv("x", 8)
+    y = net.op("reshape", x, shape=(8, 25))
+    assert made(net.finish([x, y, net.conv(x, 4)])) == [
+        "relayout", "conv2d_last", "relayout", "reshape", "conv2d_last", "relayout"]
+
+
+def test_what_tensor_cores_do_not_take_stays() -> None:
+    net = Net(1, 3, 6, 6)
+    few, groups = net.conv("x", 8), net.conv(net.conv("x", 8), 8, group=2)
+    graph = net.finish([few, groups, net.conv(few, 8, group=8)])
+    assert with_channels_last(graph, ("float32",)) is graph     # channels alone are no product
+    net = Net(1, 16, 6, 6)
+    graph = net.finish([net.conv("x", 8)])
+    assert with_channels_last(graph, ("int8",)) is graph
+
+
+def test_pixels_of_one_image_are_in_both_orders_at_once() -> None:
+    net = Net(1, 16, 1, 1)
+    assert made(net.finish([net.op("tanh", net.conv("x", 16, 1))])) == [
+        "reshape", "conv2d_last", "reshape", "tanh"]
+
+
+def test_bytes() -> None:
+    net = IntegerNet()
+    x = net.conv(net.input(1, 16, 9, 8), 24, (3, 3), (2, 1), (1, 0, 1, 2), pad_value=-9)
+    x = net.conv(net.conv(x, 24, pads=(1,) * 4, pad_value=4, group=24), 20, dilations=(2, 1))
+    graph = net.graph(x)
+    last = verify(with_channels_last(graph, ("int8",)))
+    given = {value: np.random.default_rng(1).integers(
+        -128, 128, graph.values[value].shape).astype(np.int8) for value in graph.inputs}
+    found = evaluate(last, given)
+    for name, array in evaluate(graph, given).items():
+        np.testing.assert_array_equal(found[name], array)
+    assert [node.op for node in last.nodes] == [
+        "relayout", "qconv2d_last", "qdepthwise_last", "qconv2d_last", "relayout"]
