@@ -525,3 +525,17 @@ def test_inputs_are_judged_before_they_are_read(capsys, tmp_path, monkeypatch, n
     monkeypatch.setattr(ArrayFile, "__getitem__", None)
     zeros_archive(tmp_path / "a.npz", f"{name}.npy", shape, 1024)
     refused(capsys, line, DIGITS, *TINY, "--input", str(tmp_path / "a.npz"))
+
+
+def test_the_error_of_less_precision_is_said(tmp_path, capsys) -> None:
+    network, report = DIGITS.with_name("digits-float.onnx"), tmp_path / "r.json"
+    assert run(network, "--target", "cuda:emulated", "--precision", "f16", "--json", report) == 0
+    figures = json.loads(report.read_text())["precision"]
+    assert figures["kind"] == "f16" and 1e-6 < figures["errors"]["logits"] < 1e-2
+    assert (f"logits in f16: {figures['errors']['logits']:.1e} of its greatest element from float32"
+            in capsys.readouterr().out)
+
+
+def test_less_precision_without_a_gpu_wrong(capsys) -> None:
+    assert run(DIGITS, "--target", "cpu", "--precision", "f16") == 2
+    assert "precision must come with a target cuda, not cpu" in capsys.readouterr().err

