@@ -17,18 +17,24 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 
+import numpy as np
+
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda, nvrtc_version
 from compiler.cpu_gpu_backends.gpu.sass import disassembled, main_loop
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
 from compiler.cpu_gpu_backends.gpu.schedules import (LARGE, matmul, matmul_tensor_cores,
                                                      schedule_matmul, schedule_tensor_cores)
+from compiler.cpu_gpu_backends.gpu.segment import ValueForms
 from compiler.cpu_gpu_backends.gpu.target import lowered
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import OFFERED
 from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
 from compiler.cpu_gpu_backends.simt.generate import generate
+from compiler.graph import Builder, Graph, TensorType
 from compiler.graph.fusion import fuse
 from compiler.ir import Program
 from compiler.native import BuildError
+from compiler.ops.operator import Kind
+from compiler.ops.registry import find
 from tests.support.integer_graphs import Net
 
 __all__ = ["ARCHITECTURES", "figures", "main", "table"]
@@ -69,19 +75,37 @@ def programs() -> Iterator[tuple[str, Program]]:
     yield "f16 128x128, ragged", schedule_tensor_cores(ragged, "kernel", OFFERED[1]).program
     yield "int8 dense, 512 x 768 to 3072", _group("dense", (512, 768), 3072)
     yield "int8 convolution 1x1, 2048 to 512, 14x14", _group("conv", (1, 2048, 14, 14), 512, (1, 1))
-    for channels, size in ((64, 56), (128, 28), (256, 14), (512, 7)):
-        yield (f"int8 convolution 3x3, {channels} to {channels}, {size}x{size}",
-               _group("conv", (1, channels, size, size), channels, (3, 3), (1, 1), (1,) * 4))
-    yield "int8 convolution 3x3, 256 to 256, 14x14, batch 64", _group(
-        "conv", (64, 256, 14, 14), 256, (3, 3), (1, 1), (1,) * 4)
+    window = (3, 3), (1, 1), (1,) * 4
+    for batch, channels, size in ((1, 64, 56), (1, 128, 28), (1, 256, 14), (1, 512, 7),
+                                  (64, 256, 14)):
+        name = f"convolution 3x3, {channels} to {channels}, {batch} x {size}x{size}"
+        yield f"int8 {name}", _group("conv", (batch, channels, size, size), channels, *window)
+        yield f"f16 {name}", _halves(batch, channels, size)
 
 
 def _group(kind: str, shape: tuple[int, ...], *arguments: object) -> Program:
     """A layer of int8 networks."""
     net = Net()
-    graph = lowered(net.graph(getattr(net, kind)(net.input(*shape), *arguments)), ("int8",))
-    group, = (group for group in fuse(graph).groups if group.name != "relayout")
-    return own_schedule(unscheduled(recipe_of(graph, group)), ("s8",)).program
+    return _product(lowered(net.graph(getattr(net, kind)(net.input(*shape), *arguments)),
+                            ValueForms(("int8",))), "s8")
+
+
+def _halves(batch: int, channels: int, size: int) -> Program:
+    """A convolution of float32 with its rectifier, in the precision f16."""
+    net = Builder("layer")
+    net.add_input("x", TensorType((batch, channels, size, size), "float32"))
+    net.add_constant("w", np.ones((channels, channels, 3, 3), np.float32))
+    net.add_constant("b", np.ones(channels, np.float32))
+    net.emit("conv2d", "conv", ["x", "w", "b"], "c", strides=(1, 1), pads=(1,) * 4)
+    net.emit("relu", "relu", ["c"], "y")
+    return _product(lowered(net.finish(["y"]), ValueForms(("float32",), "float16")), "f16")
+
+
+def _product(graph: Graph, kind: str) -> Program:
+    """The scheduled program of the only group that is a product."""
+    group, = (group for group in fuse(graph).groups
+              if any(find(node.op).kind is Kind.COMPLEX for node in group.nodes))
+    return own_schedule(unscheduled(recipe_of(graph, group)), (kind,)).program
 
 
 def figures() -> Iterator[dict]:

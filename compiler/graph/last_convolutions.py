@@ -117,9 +117,8 @@ def _rewritten(graph: Graph, taken: Collection[str]) -> Graph:
 
 def _order(node: Node) -> Order | None:
     """The order into which the layout pass converts by this node."""
-    if node.op != RELAYOUT:
-        return None
-    return {TO_LAST: NHWC, FROM_LAST: NCHW}.get(tuple(node.attrs["perm"]))
+    orders: dict[tuple[int, ...], Order] = {TO_LAST: NHWC, FROM_LAST: NCHW}
+    return orders.get(tuple(node.attrs["perm"])) if node.op == RELAYOUT else None
 
 
 def _turned(builder: Builder, source: str, perm: tuple[int, ...], result: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from compiler.cpu_gpu_backends.gpu.segment import Forms, GpuSegment, GpuStep
+from compiler.cpu_gpu_backends.gpu.segment import ValueForms, GpuSegment, GpuStep
 from compiler.cpu_gpu_backends.gpu.target import PRECISIONS, lowered
 from compiler.cpu_gpu_backends.simt.code import Code, Launch
 from compiler.graph.fusion import Group
@@ -42,7 +42,7 @@ def gpu_json(segment: GpuSegment, number: int, members: Members) -> dict[str, An
 
 def gpu_of(entry: Mapping[str, Any], graph: Graph, container: Container) -> GpuSegment:
     """Reads a segment; `graph` is its part of the network."""
-    forms = Forms(tuple(entry.get("last", ())), entry.get("halves"))
+    forms = ValueForms(tuple(entry.get("last", ())), entry.get("halves"))
     if forms.halves not in PRECISIONS.values():
         raise ValueError(f"factors must be stored as a type that products have, not "
                          f"{forms.halves!r}")

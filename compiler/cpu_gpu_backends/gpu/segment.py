@@ -20,7 +20,7 @@ from compiler.processes import OwnLock
 from compiler.target import Outcome, Row, Values
 from compiler.te import numpy_dtype
 
-__all__ = ["ALIGNMENT", "Forms", "GpuExecutable", "GpuSegment", "GpuStep"]
+__all__ = ["ALIGNMENT", "GpuExecutable", "GpuSegment", "GpuStep", "ValueForms"]
 
 ALIGNMENT = 512         # bytes; parts of a buffer of OpenCL begin at such, on every device known
 
@@ -28,7 +28,7 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
-class Forms:
+class ValueForms:
     """How the values of a segment are stored: `last` are the types of images that have their
     channels last where tensor cores convolve them, `halves` the type of factors of float32.
     """
@@ -55,7 +55,7 @@ class GpuSegment:
     steps: tuple[GpuStep, ...]
     constants: Mapping[str, Array]
     dialect: str
-    forms: Forms = Forms()
+    forms: ValueForms = ValueForms()
     kind: ClassVar[str | None] = "gpu"
 
     @property

@@ -7,7 +7,7 @@ from math import prod
 
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda, nvrtc_version
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
-from compiler.cpu_gpu_backends.gpu.segment import Forms, GpuSegment, GpuStep
+from compiler.cpu_gpu_backends.gpu.segment import ValueForms, GpuSegment, GpuStep
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import in_precision
 from compiler.cpu_gpu_backends.groups import Recipe, recipe_of, unscheduled
 from compiler.cpu_gpu_backends.intrinsics.gpu import TENSOR_CORES, dp4a
@@ -103,7 +103,7 @@ class GpuTarget:
         for node in graph.nodes:
             if reason := self.refusal(graph, node):
                 raise ValueError(f"{node.name}: {reason}")
-        forms = Forms(("int8",) * ("s8" in self._kinds) + ("float32",) * bool(self.precision),
+        forms = ValueForms(("int8",) * ("s8" in self._kinds) + ("float32",) * bool(self.precision),
                       PRECISIONS.get(self.precision or ""))
         graph = lowered(graph, forms)
         groups = [_without_offset(graph, group) for group in self.groups(graph).groups]
@@ -137,7 +137,7 @@ class GpuTarget:
             _algorithm(recipe, self.precision), self._kinds).text())
 
 
-def lowered(graph: Graph, forms: Forms) -> Graph:
+def lowered(graph: Graph, forms: ValueForms) -> Graph:
     """The graph as it is computed: images with their channels last where tensor cores convolve
     them, factors as halves, equal constants once.
     """
