@@ -1,0 +1,406 @@
+"""Are kernels on a GPU right, and how fast are they beside PyTorch?
+
+    python -m bench.gpu [PART ...] [--device cuda|opencl|emulated] [--rounds N] [--json FILE]
+
+Parts, all of them unless told:
+
+products   matrices of 8192 x 8192 in f32, tf32, f16, bf16 and s8, beside torch.matmul (cuBLAS)
+rows       softmax of 8192 rows of 1024 and a chain of elements, beside torch.compile
+depthwise  the depthwise layers of MobileNet-v1 in float32, beside cuDNN
+images     a depthwise layer on images of 21, 32 and 64 pixels, with tiles in shared memory and
+           without, beside cuDNN
+networks   ResNet-18, ResNet-50, MobileNet-v1 and vit_small in f16, batches of 1 and 64, beside
+           torch.compile
+
+Everything is correct first: on fresh random data, outputs poisoned before, within `TOLERANCES` of
+the largest element of a reference in float64 (of products 64 rows are looked at); only then it is
+timed, in turns with the peer, a sample at least 20 ms long, the median of the rounds. The rate of
+copying in the card's memory is measured in the same run.
+
+Without a GPU, on PoCL (``opencl``) or as C++ (``emulated``), sizes are small and nothing is timed.
+Without torch nothing has a peer, and there are no networks. Prints a table; ``--json`` writes its
+rows: part, name, error, ours_us, peer_us, ratio (ours / peer), tflops and copy_share (the bytes
+that must move, over time and the rate of copying). Exit status 1 where something is wrong.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from bench.depthwise import LAYERS
+from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
+from compiler.cpu_gpu_backends.gpu.schedules import (LARGE, matmul, matmul_tensor_cores,
+                                                     schedule_matmul)
+from compiler.cpu_gpu_backends.gpu.schedules.depthwise import depthwise, schedule_depthwise
+from compiler.cpu_gpu_backends.gpu.target import GpuTarget
+from compiler.cpu_gpu_backends.intrinsics.gpu import MMA
+from compiler.cpu_gpu_backends.simt.code import Code
+from compiler.cpu_gpu_backends.simt.generate import generate
+from compiler.graph import Builder, Graph, TensorType, evaluate
+from compiler.ir import Program, lower
+from compiler.te import numpy_dtype
+from runtime.cuda import CudaDevice
+from runtime.device import DeviceMissing, KernelDevice
+from runtime.emulated import EmulatedDevice
+from runtime.opencl import OpenClDevice
+
+__all__ = ["Timed", "main"]
+
+DEVICES: dict[str, Callable[[], KernelDevice]] = {
+    "cuda": CudaDevice, "opencl": OpenClDevice, "emulated": EmulatedDevice}
+SAMPLE_SECONDS = 20e-3
+ROWS_SEEN = 64
+TOLERANCES = {"int32": 0.0, "float32": 1e-4, "network": 2e-2}
+NETWORKS = {"resnet18": 224, "resnet50": 224, "mobilenet_v1": 224, "vit_small": 64}
+"""Pixels of a side."""
+STUDY = 21, 32, 64          # pixels of a side
+CHANNELS = 128              # of the study
+COPIED = 1 << 28            # bytes
+
+Run = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A case: its error over the largest element, and times where it was timed."""
+
+    part: str
+    name: str
+    error: float
+    right: bool
+    ours_us: float | None = None
+    peer_us: float | None = None
+    ratio: float | None = None
+    tflops: float | None = None
+    copy_share: float | None = None
+
+
+@dataclass
+class Bench:
+    """A device, torch on the same GPU where it is there, and how long to measure."""
+
+    device: KernelDevice
+    dialect: str
+    torch: Any
+    rounds: int
+    copy_rate: float = 0.0          # bytes a second
+
+    @property
+    def is_gpu(self) -> bool:
+        return isinstance(self.device, CudaDevice)
+
+    def size(self, full: int, small: int) -> int:
+        return full if self.is_gpu else small
+
+    def tensor(self, array: np.ndarray) -> Any:
+        """The array on the GPU; None without torch."""
+        return self.torch and self.torch.from_numpy(np.ascontiguousarray(array)).cuda()
+
+    def timed(self, part: str, name: str, error: float, kind: str, ours: Run, peer: Run | None,
+              operations: float = 0.0, moved: float = 0.0) -> Timed:
+        right = error <= TOLERANCES[kind]
+        if not (self.is_gpu and right):
+            return Timed(part, name, error, right)
+        runs: list[tuple[Run, Run]] = [(ours, self.device.wait)]
+        if peer:
+            runs.append((peer, self.torch.cuda.synchronize))
+        counts = [self._count(*run) for run in runs]
+        samples: list[list[float]] = [[] for _ in runs]
+        for _ in range(self.rounds):
+            for found, run, count in zip(samples, runs, counts, strict=True):
+                found.append(_seconds(*run, count))
+        mine, *other = map(median, samples)
+        return Timed(part, name, error, right, mine * 1e6, other[0] * 1e6 if other else None,
+                     mine / other[0] if other else None,
+                     operations / mine / 1e12 if operations else None,
+                     moved / mine / self.copy_rate if moved and self.copy_rate else None)
+
+    def _count(self, run: Run, wait: Run) -> int:
+        """Runs of a sample; the first one compiles and does not count."""
+        _seconds(run, wait, 1)
+        return max(1, int(SAMPLE_SECONDS / max(_seconds(run, wait, 3), 1e-7)))
+
+    def measure_copies(self) -> None:
+        if self.is_gpu and self.torch:
+            source = self.torch.zeros(COPIED, dtype=self.torch.uint8, device="cuda")
+            target = self.torch.empty_like(source)
+            run, wait = partial(target.copy_, source), self.torch.cuda.synchronize
+            _seconds(run, wait, 3)
+            self.copy_rate = 2 * COPIED / median(_seconds(run, wait, 20) for _ in range(
+                self.rounds))
+
+    def kernel(self, program: Program, inputs: Mapping[str, np.ndarray]
+               ) -> tuple[np.ndarray, Run]:
+        """The output of kernels, which were poisoned, and what runs them again."""
+        code: Code = generate(program, self.dialect)
+        buffers = (*code.inputs, *code.outputs, *code.temporaries)
+        places = {buffer.name: self.device.allocate(buffer.size_bytes) for buffer in buffers}
+        for buffer in buffers:
+            data = (np.ascontiguousarray(inputs[buffer.name]).reshape(-1).view(np.uint8)
+                    if buffer in code.inputs else np.full(buffer.size_bytes, 0xA5, np.uint8))
+            self.device.copy_in(places[buffer.name], data)
+        start = self.device.record(code, *places.values())
+        start()
+        self.device.wait()
+        out, = code.outputs
+        data = self.device.copy_out(places[out.name], out.size_bytes)
+        return data.view(numpy_dtype(out.dtype)).reshape(out.shape), start
+
+    def graph(self, graph: Graph, inputs: Mapping[str, np.ndarray], **options: Any
+              ) -> tuple[np.ndarray, Run]:
+        """The only output of a graph, and what runs it again."""
+        target = GpuTarget(self.dialect, self.dialect, **options)
+        executable = target.compile(graph).on(self.device)
+        found, = executable(inputs).values.values()
+        return np.asarray(found), executable.again
+
+
+def _seconds(run: Run, wait: Run, count: int) -> float:
+    begin = time.perf_counter()
+    for _ in range(count):
+        run()
+    wait()
+    return (time.perf_counter() - begin) / count
+
+
+def _error(found: np.ndarray, wanted: np.ndarray) -> float:
+    """The greatest difference over the greatest element; not a number is as wrong as can be."""
+    difference = np.abs(found.astype(np.float64) - wanted).max()
+    return float(difference / max(np.abs(wanted).max(), 1e-30)) if np.isfinite(difference) else (
+        float("inf"))
+
+
+# Parts
+
+
+def products(bench: Bench, rng: np.random.Generator) -> Iterator[Timed]:
+    n = bench.size(8192, 160)
+    kinds = ("f32", "f32 128x128", "s8") if bench.dialect == "opencl" else (
+        "f32", "f32 128x128", "tf32", "f16", "bf16", "s8")
+    for kind in kinds:
+        mma = MMA.get(kind)
+        dtype, total = (mma.dtype, mma.total) if mma else ("float32", "float32")
+        a, b = (rng.integers(-128, 128, (n, n)).astype(np.int8) if kind == "s8" else
+                rng.standard_normal((n, n)).astype(np.float16).astype(numpy_dtype(dtype))
+                for _ in range(2))          # tf32 holds what float16 does; bfloat16 rounds it
+        if mma:
+            program = lower([matmul_tensor_cores(n, n, n, kind)], "product")
+            program = own_schedule(program, (kind,) if bench.dialect == "cuda" else ()).program
+            given = {"a": a, "b": b}
+        else:
+            product = matmul(n, n, n, "float32")
+            program = own_schedule(lower([product], "product")).program if kind == "f32" else (
+                schedule_matmul(product, "product", LARGE).program)
+            given = dict(zip((buffer.name for buffer in program.inputs), (a, b.T), strict=True))
+        found, start = bench.kernel(program, given)
+        rows = rng.choice(n, min(ROWS_SEEN, n), replace=False)
+        wanted = a[rows].astype(np.float64) @ b.T.astype(np.float64)
+        yield bench.timed("products", f"{kind} {n}", _error(found[rows], wanted), total, start,
+                          _torch_product(bench, a, b, kind), 2.0 * n ** 3)
+
+
+def _torch_product(bench: Bench, a: np.ndarray, b: np.ndarray, kind: str) -> Run | None:
+    if not bench.is_gpu or not bench.torch:
+        return None
+    torch = bench.torch
+    torch.backends.cuda.matmul.allow_tf32 = kind == "tf32"
+    if kind == "bf16":
+        a, b = a.astype(np.float32), b.astype(np.float32)
+    first, second = bench.tensor(a), bench.tensor(b)
+    if kind == "bf16":
+        first, second = first.bfloat16(), second.bfloat16()
+    multiply = torch._int_mm if kind == "s8" else torch.matmul
+    return lambda: multiply(first, second.T)
+
+
+def rows(bench: Bench, rng: np.random.Generator) -> Iterator[Timed]:
+    count, length = bench.size(8192, 24), bench.size(1024, 100)
+    x = rng.standard_normal((count, length)).astype(np.float32)
+    net, last = Builder("softmax"), {"axes": (1,), "keepdims": 1}
+    net.add_input("x", TensorType.of(x))
+    net.emit("reduce_max", "max", ["x"], "m", **last)
+    net.emit("sub", "sub", ["x", "m"], "d")
+    net.emit("exp", "exp", ["d"], "e")
+    net.emit("reduce_sum", "sum", ["e"], "s", **last)
+    net.emit("div", "div", ["e", "s"], "y")
+    yield _row(bench, "softmax", net.finish(["y"]), x, lambda torch, x: torch.softmax(x, 1))
+    net = Builder("chain")
+    net.add_input("x", TensorType.of(x))
+    net.add_constant("k", np.array(0.5, np.float32))
+    net.emit("mul", "mul", ["x", "k"], "p")
+    net.emit("relu", "relu", ["p"], "r")
+    net.emit("add", "add", ["r", "x"], "y")
+    yield _row(bench, "chain", net.finish(["y"]), x, lambda torch, x: torch.relu(x * 0.5) + x)
+
+
+def _row(bench: Bench, name: str, graph: Graph, x: np.ndarray,
+         peer: Callable[[Any, Any], Any]) -> Timed:
+    found, again = bench.graph(graph, {"x": x})
+    wanted, = evaluate(graph, {"x": x}).values()
+    other = None
+    if bench.is_gpu and bench.torch:
+        compiled = bench.torch.compile(partial(peer, bench.torch))
+        other = partial(compiled, bench.tensor(x))
+    return bench.timed("rows", f"{name} {x.shape[0]}x{x.shape[1]}", _error(found, wanted),
+                       "float32", again, other, moved=2.0 * x.nbytes)
+
+
+def depthwise_layers(bench: Bench, rng: np.random.Generator) -> Iterator[Timed]:
+    for channels, pixels, stride in dict.fromkeys(LAYERS):
+        size = pixels if bench.is_gpu else min(pixels, 14)
+        channels = channels if bench.is_gpu else min(channels, 32)
+        x = rng.standard_normal((1, channels, size, size)).astype(np.float32)
+        w = rng.standard_normal((channels, 1, 3, 3)).astype(np.float32)
+        net = Builder("depthwise")
+        net.add_input("x", TensorType.of(x))
+        net.add_constant("w", w)
+        net.emit("conv2d", "conv", ["x", "w"], "y", strides=(stride, stride), pads=(1,) * 4,
+                 group=channels)
+        graph = net.finish(["y"])
+        found, again = bench.graph(graph, {"x": x})
+        wanted, = evaluate(graph, {"x": x}).values()
+        yield bench.timed("depthwise", f"{channels}x{size}x{size} stride {stride}",
+                          _error(found, wanted), "float32", again,
+                          _cudnn(bench, x, w, stride), moved=float(x.nbytes + wanted.nbytes))
+
+
+def _cudnn(bench: Bench, x: np.ndarray, w: np.ndarray, stride: int) -> Run | None:
+    if not bench.is_gpu or not bench.torch:
+        return None
+    bench.torch.backends.cudnn.allow_tf32 = False
+    return partial(bench.torch.nn.functional.conv2d, bench.tensor(x), bench.tensor(w),
+                   stride=stride, padding=1, groups=len(w))
+
+
+def images(bench: Bench, rng: np.random.Generator) -> Iterator[Timed]:
+    channels = bench.size(CHANNELS, 4)
+    for size in STUDY:
+        x = rng.standard_normal((channels, size, size)).astype(np.float32)
+        w = rng.standard_normal((channels, 3, 3)).astype(np.float32)
+        y = depthwise(channels, size, 3, "float32")
+        own = own_schedule(lower([y], "depthwise")).program
+        tiled = schedule_depthwise(depthwise(channels, size, 3, "float32"), "depthwise").program
+        net = Builder("depthwise")
+        net.add_input("x", TensorType((1, channels, size, size), "float32"))
+        net.add_constant("w", w[:, None])
+        net.emit("conv2d", "conv", ["x", "w"], "y", strides=(1, 1), pads=(1,) * 4, group=channels)
+        wanted, = evaluate(net.finish(["y"]), {"x": x[None]}).values()
+        for name, program in (("tiles", tiled), ("no tiles", own)):
+            found, start = bench.kernel(program, {"image": x, "weight": w})
+            yield bench.timed("images", f"{channels}x{size}x{size}, {name}",
+                              _error(found, wanted[0]), "float32", start,
+                              _cudnn(bench, x[None], w[:, None], 1), moved=2.0 * x.nbytes)
+
+
+def networks(bench: Bench, rng: np.random.Generator) -> Iterator[Timed]:
+    if not bench.torch:
+        return
+    torch = bench.torch
+    for name in NETWORKS:
+        for batch in (1, 64) if bench.is_gpu else (1,):
+            yield _network(bench, torch, name, batch)
+
+
+def _network(bench: Bench, torch: Any, name: str, batch: int) -> Timed:
+    from compiler.frontend import torch_export
+    from examples.torch_networks import build
+
+    size = bench.size(NETWORKS[name], min(NETWORKS[name], 64))
+    module, inputs = build(name, size, batch)
+    graph = torch_export.convert(torch_export.exported(module, inputs), name)
+    given = {value: x.numpy() for value, x in zip(graph.inputs, inputs, strict=True)}
+    options = {} if bench.dialect == "opencl" else {"precision": "f16"}
+    found, again = bench.graph(graph, given, **options)
+    with torch.no_grad():
+        wanted = module.double()(*(x.double() for x in inputs)).numpy()
+    peer = _compiled(torch, module, inputs) if bench.is_gpu else None
+    return bench.timed("networks", f"{name} {size}, batch {batch}", _error(found, wanted),
+                       "network", again, peer)
+
+
+def _compiled(torch: Any, module: Any, inputs: Sequence[Any]) -> Run:
+    compiled, halves = torch.compile(module.half().cuda()), [x.half().cuda() for x in inputs]
+
+    def run() -> None:
+        with torch.no_grad():
+            compiled(*halves)
+    return run
+
+
+PARTS = {"products": products, "rows": rows, "depthwise": depthwise_layers, "images": images,
+         "networks": networks}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.gpu", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
+    parser.add_argument("--device", choices=DEVICES, help="default: a GPU, else PoCL")
+    parser.add_argument("--rounds", type=int, default=9, help="default 9")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows as JSON")
+    args = parser.parse_args(arguments)
+    for part in args.parts:
+        if part not in PARTS:
+            parser.error(f"PART must be one of {', '.join(PARTS)}, not {part!r}")
+    try:
+        device = _device(args.device)
+    except DeviceMissing as error:
+        print(error, file=sys.stderr)
+        return 2
+    bench = Bench(device, "opencl" if isinstance(device, OpenClDevice) else "cuda", _torch(),
+                  args.rounds)
+    bench.measure_copies()
+    print(f"{device.name}; " + (f"copies {bench.copy_rate / 1e9:.0f} GB/s in its memory"
+                                if bench.copy_rate else "nothing is timed"))
+    print(f"{'case':36}{'error':>9}{'ours us':>11}{'torch us':>11}{'ratio':>7}{'TFLOPS':>8}"
+          f"{'of copies':>10}")
+    found: list[Timed] = []
+    for part in args.parts or PARTS:
+        for one in PARTS[part](bench, np.random.default_rng(0)):
+            _show(one)
+            found.append(one)
+    if args.json:
+        args.json.write_text(json.dumps({"device": device.name, "copy_rate": bench.copy_rate,
+                                         "rows": list(map(asdict, found))}, indent=1) + "\n")
+    print(f"gpu_cases {len(found)}")
+    print(f"gpu_wrong {sum(not one.right for one in found)}")
+    return int(not all(one.right for one in found))
+
+
+def _device(name: str | None) -> KernelDevice:
+    if name:
+        return DEVICES[name]()
+    try:
+        return CudaDevice()
+    except DeviceMissing:
+        return OpenClDevice()
+
+
+def _torch() -> Any:
+    try:
+        return import_module("torch")
+    except ImportError:
+        return None
+
+
+def _show(one: Timed) -> None:
+    def cell(value: float | None, width: int, places: int) -> str:
+        return f"{'' if value is None else f'{value:,.{places}f}':>{width}}"
+
+    print(f"{one.part + ' ' + one.name:36}{one.error:9.1e}{cell(one.ours_us, 11, 1)}"
+          f"{cell(one.peer_us, 11, 1)}{cell(one.ratio, 7, 2)}{cell(one.tflops, 8, 1)}"
+          f"{cell(one.copy_share, 10, 2)}{'' if one.right else '  WRONG'}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
