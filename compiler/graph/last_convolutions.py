@@ -2,6 +2,7 @@
 (`compiler.ops.last_convolutions`).
 
 A convolution that they take reads and makes such images, and so does one of each channel by itself.
+An image of few channels gets some that are zero, and the rows of its windows are one axis.
 Which of the other operators go on so is decided as in the layout pass (`compiler.graph.layout`):
 these convolutions are its bound segments, all else is free.
 """
@@ -23,6 +24,7 @@ __all__ = ["with_channels_last"]
 
 LAST = "channels last"      # a target
 LEAST_BYTES = 16            # of a pixel that are worth a product
+FEW = 4                     # channels
 _OPS = {"conv2d": ("conv2d_last", "depthwise_last"), "qconv2d": ("qconv2d_last", "qdepthwise_last")}
 
 
@@ -45,9 +47,19 @@ def _is_taken(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
     if x.dtype not in dtypes or weight.dtype != x.dtype or node.attrs.get("sums", "int32") != (
             "int32"):
         return False
+    if _is_depthwise(graph, node):
+        return True
     pixel = x.shape[1] * np.dtype(x.dtype).itemsize
-    return _is_depthwise(graph, node) or (node.attrs.get("group", 1) == 1
-                                          and pixel % 4 == 0 and pixel >= LEAST_BYTES)
+    return node.attrs.get("group", 1) == 1 and (
+        pixel % 4 == 0 and pixel >= LEAST_BYTES or _has_rows(graph, node))
+
+
+def _has_rows(graph: Graph, node: Node) -> bool:
+    """Whether the rows of its windows are one axis: there are few channels and an odd number of
+    columns, so that no vector begins in the middle of a pixel.
+    """
+    outputs, depth, _, columns = graph.values[node.inputs[1]].shape
+    return depth <= FEW < outputs and columns % 2 == 1 < columns
 
 
 def _is_depthwise(graph: Graph, node: Node) -> bool:
@@ -134,9 +146,29 @@ def _turned(builder: Builder, source: str, perm: tuple[int, ...], result: str) -
 def _convolved(builder: Builder, graph: Graph, node: Node, image: str) -> str:
     depthwise = _is_depthwise(graph, node)
     weight = graph.constants[node.inputs[1]]
-    turned = weight[:, 0].transpose(1, 2, 0) if depthwise else weight.transpose(TO_LAST)
+    if depthwise:
+        turned = weight[:, 0].transpose(1, 2, 0)
+    elif _has_rows(graph, node):
+        rest = ((0, 0),) * 3 + ((0, FEW - weight.shape[1]),)
+        turned = np.pad(weight.transpose(TO_LAST), rest).reshape(*weight.shape[:1],
+                                                                 weight.shape[2], -1)
+        image = _widened(builder, image)
+    else:
+        turned = weight.transpose(TO_LAST)
     name = builder.add_constant(builder.fresh(f"{node.inputs[1]}.last"),
                                 np.ascontiguousarray(turned))
     attrs = {key: number for key, number in node.attrs.items() if key != "group"}
     return builder.add(Node(_OPS[node.op][depthwise], node.name, (image, name, *node.inputs[2:]),
                             (builder.fresh(f"{node.outputs[0]}.last"),), attrs))
+
+
+def _widened(builder: Builder, image: str) -> str:
+    """The image with so many channels as `FEW`."""
+    *_, channels = builder.values[image].shape
+    if channels == FEW:
+        return image
+    zero = builder.add_constant(builder.fresh(f"{image}.zero"),
+                                np.zeros((), np.dtype(builder.values[image].dtype)))
+    return builder.emit("pad", builder.fresh_node(f"{image}.wide"), [image, zero],
+                        builder.fresh(f"{image}.wide"), mode="constant", before=(0, 0, 0, 0),
+                        after=(0, 0, 0, FEW - channels))

@@ -2,11 +2,13 @@
 
 Each pixel of the result is a row of the product, what its window sees a row of the first factor,
 [N*Ho*Wo,kh,kw,Ci], and an output channel a row of the second, [Co,kh,kw,Ci]: the channels of a
-pixel lie side by side in both. Nobody needs to store the first factor: a kernel forms the tile of
-it that it multiplies next.
+pixel lie side by side in both. Of few channels the pixels of a window's row do, and the weight is
+[Co,kh,kw*Ci]. Nobody needs to store the first factor: a kernel forms the tile of it that it
+multiplies next.
 """
 
 from collections.abc import Callable, Sequence
+from math import prod
 
 import numpy as np
 
@@ -60,23 +62,30 @@ def _requantized(attrs: Attributes, inputs: Inputs) -> Result:
 
 def _convolved(attrs: Attributes, inputs: Inputs, value, dtype: str, result: Result,
                name: str) -> Tensor:
-    x, w = _image_and_weight(inputs, 4)
-    outputs, *kernel, depth = w.shape
-    if depth != x.shape[3]:
-        raise ValueError(f"input channels must equal the weight's {depth}, not {x.shape[3]}")
+    x, w = _image_and_weight(inputs, 3, 4)
+    outputs, height, *row = w.shape
+    channels = x.shape[3]
+    kernel = height, prod(row) // channels
+    if prod(row) % channels or row[1:] not in ([], [channels]):
+        raise ValueError(f"input channels must equal the weight's, not {channels} those of "
+                         f"{w.shape}")
     rows, columns = _windows(attrs, x, kernel)
     count = x.shape[0] * rows * columns
 
-    def seen(p, kh, kw, c):
+    def seen(p, kh, *taps):
+        kw, c = taps if len(taps) > 1 else (taps[0] // channels, taps[0] % channels)
         return _pixel(attrs, x, kernel, (p // (rows * columns), p // columns % rows, p % columns),
                       (kh, kw), c, value)
 
-    pixels = te.compute((count, *kernel, depth), seen, f"{name}_pixels")
-    (kh, kw), ci = image_axes(kernel, name), te.reduce_axis(depth, f"{name}_ci")
+    shape = count, height, *row
+    pixels = te.compute(shape, (lambda p, kh, kw, c: seen(p, kh, kw, c)) if len(row) > 1
+                        else lambda p, kh, k: seen(p, kh, k), f"{name}_pixels")
+    axes = tuple(te.reduce_axis(extent, f"{name}_{axis}") for extent, axis in zip(
+        shape[1:], ("kh", "kw", "ci") if len(row) > 1 else ("kh", "k")))
+    taps = tuple(axis.var for axis in axes)
 
     def products(p, c):
-        return te.sum(pixels[p, kh.var, kw.var, ci.var].astype(dtype)
-                      * w[c, kh.var, kw.var, ci.var].astype(dtype), (kh, kw, ci))
+        return te.sum(pixels[p, *taps].astype(dtype) * w[c, *taps].astype(dtype), axes)
 
     sums = te.compute((count, outputs), products, f"{name}_acc")
     return te.compute((x.shape[0], rows, columns, outputs), lambda n, h, v, c: result(
@@ -100,11 +109,11 @@ def _by_channels(attrs: Attributes, inputs: Inputs, value, dtype: str, result: R
     return te.compute(shape, lambda n, h, v, c: result(sums[n, h, v, c], c), name)
 
 
-def _image_and_weight(inputs: Inputs, rank: int) -> tuple[Tensor, Tensor]:
+def _image_and_weight(inputs: Inputs, *ranks: int) -> tuple[Tensor, Tensor]:
     x, w = inputs[:2]
-    if len(x.shape) != 4 or len(w.shape) != rank:
-        raise ValueError(f"image and weight must have 4 and {rank} dimensions, not {x.shape} and "
-                         f"{w.shape}")
+    if len(x.shape) != 4 or len(w.shape) not in ranks:
+        raise ValueError(f"image and weight must have 4 and {' or '.join(map(str, ranks))} "
+                         f"dimensions, not {x.shape} and {w.shape}")
     return x, w
 
 
@@ -150,6 +159,7 @@ def _qdepthwise_meaning(attrs, x: Array, w: Array, *parameters: Array) -> Array:
 
 def _sums(attrs, x: Array, w: Array, value) -> Array:
     """[N,Co,Ho,Wo], as those below."""
+    w = w.reshape(*w.shape[:2], -1, x.shape[3])
     return convolved_sums(attrs, x.transpose(FROM_LAST), w.transpose(FROM_LAST), value)
 
 
@@ -165,6 +175,7 @@ def _last(image: Array) -> Array:
 # Records
 
 
+_FACTORS = "x [N,H,W,Ci], w [Co,kh,kw,Ci] or [Co,kh,kw*Ci]"
 _WINDOW = "strides, pads (top, left, bottom, right), dilations (1)"
 _RESULT = f"{_WINDOW}, pad_value, zp, lo, hi, sums (int32)"
 
@@ -179,14 +190,13 @@ def _operator(name: str, summary: str, inputs: str, attributes: str,
 
 OPERATORS = (
     _operator("conv2d_last", "convolution of images with channels last",
-              "x [N,H,W,Ci], w [Co,kh,kw,Ci], bias [Co]?", _WINDOW, _conv2d_last, _conv2d_meaning,
-              Numbers.FLOAT),
+              f"{_FACTORS}, bias [Co]?", _WINDOW, _conv2d_last, _conv2d_meaning, Numbers.FLOAT),
     _operator("depthwise_last", "convolution of each channel of such images by itself",
               "x [N,H,W,C], w [kh,kw,C], bias [C]?", _WINDOW, _depthwise_last, _depthwise_meaning,
               Numbers.FLOAT),
     _operator("qconv2d_last", "convolution of integer images with channels last, requantized",
-              "x [N,H,W,Ci], w [Co,kh,kw,Ci], bias, mult, shift [Co]", _RESULT, _qconv2d_last,
-              _qconv2d_meaning, Numbers.INTEGER),
+              f"{_FACTORS}, bias, mult, shift [Co]", _RESULT, _qconv2d_last, _qconv2d_meaning,
+              Numbers.INTEGER),
     _operator("qdepthwise_last", "convolution of each channel of such images by itself",
               "x [N,H,W,C], w [kh,kw,C], bias, mult, shift [C]", _RESULT, _qdepthwise_last,
               _qdepthwise_meaning, Numbers.INTEGER),

@@ -443,11 +443,15 @@ LAST = [
 ] + [
     OperatorCase("conv2d_last", _window((2, 1), (1, 2, 0, 1), dilations=(1, 2)),
                  (_normal(1, 5, 6, 16), _normal(8, 3, 2, 16))),
+    OperatorCase("conv2d_last", _window((2, 1), (1, 2, 0, 1)),
+                 (_normal(1, 5, 6, 4), _normal(8, 3, 3 * 4))),
+    OperatorCase("qconv2d_last", _int8_window((1, 2), (1, 0, 2, 1), dilations=(1, 2)),
+                 (_int8(2, 5, 6, 3), _int8(8, 3, 2 * 3), *_parameters(8, 23))),
     OperatorCase("depthwise_last", _window((2, 1), (1, 2, 0, 1), dilations=(1, 2)),
                  (_normal(1, 5, 6, 16), _normal(3, 2, 16))),
     OperatorCase("qconv2d_last", {**_int8_window((1, 2), (1, 0, 2, 1), dilations=(2, 1)),
                                   "sums": "int64"},
-                 (_int16(1, 5, 6, 3), _int16(8, 3, 2, 3), *_parameters(8, 32))),
+                 (_int16(1, 5, 6, 3), _int16(8, 3, 2, 3), *_parameters(8, 38))),
 ]
 """Images with channels last."""
 

@@ -229,6 +229,9 @@ class Printer:
 
     def _copy(self, stmt: AsyncCopy, size_bytes: int = 0) -> None:
         size = size_bytes or numpy_dtype(stmt.buffer.dtype).itemsize
+        if isinstance(stmt.value, Const):       # nothing is read after all
+            self._line(self._filled(stmt, stmt.value, size))
+            return
         target = self.exprs.element(stmt.buffer, stmt.indices)
         form = linear(self.exprs.flat(stmt.source.buffer, stmt.source.indices))
         offset = form.constant * numpy_dtype(stmt.source.dtype).itemsize

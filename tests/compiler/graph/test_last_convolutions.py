@@ -40,7 +40,7 @@ def made(graph: Graph, *dtypes: str) -> list[str]:
 
 def test_a_residual_network_changes_its_order_twice() -> None:
     net = Net(2, 3, 20, 20)
-    x = net.op("relu", net.conv("x", 16, stride=2))
+    x = net.op("relu", net.conv("x", 16, 2, stride=2))
     x = net.op("maxpool", x, kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
     y = net.op("relu", net.conv(net.conv(x, 16, group=16), 16))
     x = net.op("globalavgpool", net.op("relu", net.op("add", net.conv(y, 16), x)))
@@ -59,12 +59,20 @@ def test_a_result_that_others_read_is_there_in_both_orders() -> None:
 
 def test_what_tensor_cores_do_not_take_stays() -> None:
     net = Net(1, 3, 6, 6)
-    few, groups = net.conv("x", 8), net.conv(net.conv("x", 8), 8, group=2)
-    graph = net.finish([few, groups, net.conv(few, 8, group=8)])
+    few, groups = net.conv("x", 8, 1), net.conv(net.conv("x", 8, 2), 8, group=2)
+    graph = net.finish([few, groups, net.conv(few, 8, group=8), net.conv("x", 4)])
     assert with_channels_last(graph, ("float32",)) is graph     # channels alone are no product
     net = Net(1, 16, 6, 6)
     graph = net.finish([net.conv("x", 8)])
     assert with_channels_last(graph, ("int8",)) is graph
+
+
+def test_rows_of_windows_of_few_channels_are_one_axis() -> None:
+    net = Net(2, 3, 9, 8)
+    graph = net.finish([net.op("relu", net.conv("x", 8, 5, stride=2))])
+    assert made(graph) == ["relayout", "pad", "conv2d_last", "relu", "relayout"]
+    weights = with_channels_last(graph, ("float32",)).constants.values()
+    assert (8, 5, 5 * 4) in [array.shape for array in weights]
 
 
 def test_pixels_of_one_image_are_in_both_orders_at_once() -> None:
