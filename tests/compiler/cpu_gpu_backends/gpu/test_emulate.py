@@ -261,9 +261,9 @@ def test_copies_that_are_not_valid_are_zeros(cuda) -> None:
 
 
 def test_mma_needs_a_whole_warp(cuda) -> None:
-    empty = np.zeros((16, 8), np.float16)
+    a, b = np.zeros((16, 16), np.float16), np.zeros((16, 8), np.float16)
     with pytest.raises(EmulationError, match="mma must be run by a whole warp, not by 16 threads"):
-        cuda.launch("mma_f16", ONE, (16, 1, 1), empty, empty, empty)
+        cuda.launch("mma_f16", ONE, (16, 1, 1), a, b, np.zeros((16, 8), np.float32))
 
 
 def test_kernels_of_one_text_share_their_library() -> None:
