@@ -270,6 +270,8 @@ def _placed_gpu(target: GpuTarget, where: str) -> Placed:
     """
     card = CARDS.get(where) if target.dialect == CUDA else None
     device = gpu_device(target.name, absent=bool(target.archs) or card is not None)
+    if isinstance(device, CudaDevice) and not target.archs:
+        target = target.on_arch(device.arch)
     if card is None:
         return Placed(target, device)
     return Placed(target, device, lambda graph, measure: RooflinePrices(graph, target, card))

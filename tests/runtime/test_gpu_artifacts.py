@@ -89,6 +89,14 @@ def test_machine_code_in_a_file_needs_no_compiler(saved: Path, monkeypatch, want
     assert list(gpu.texts) == gpu.images
 
 
+@pytest.mark.parametrize("capability, tensor_cores", [((7, 5), False), ((8, 0), True)])
+def test_an_old_gpu_does_without_tensor_cores(monkeypatch, capability, tensor_cores: bool) -> None:
+    monkeypatch.setattr(cuda, "_libraries", lambda: Cuda(*capability).libraries)
+    module = lockstep.compile(INT8, "cuda", cache=False)
+    text = "".join(text for step in module.steps for text in step.compiled.text)
+    assert ("mma_m16n8k32_s8" in text) is tensor_cores
+
+
 def test_another_architecture_is_compiled_and_said(saved: Path, monkeypatch, wanted, caplog
                                                    ) -> None:
     gpu = Cuda(8, 6)

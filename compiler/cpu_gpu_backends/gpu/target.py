@@ -72,11 +72,16 @@ class GpuTarget:
         return digest([self.dialect, *([self.precision] if self.precision else []), *self.archs,
                        *([nvrtc_version()] if self.archs else [])])
 
+    def on_arch(self, arch: str) -> "GpuTarget":
+        """The target for a GPU that is here. For an old one, kernels do without tensor cores and
+        are compiled at once.
+        """
+        return replace(self, archs=(arch,)) if _is_old(arch) else self
+
     @property
     def _kinds(self) -> tuple[str, ...]:
         """The kinds of products that tensor cores compute."""
-        old = [arch for arch in self.archs if int(arch[3:].rstrip("af")) < FIRST_ARCH]
-        if self.dialect != "cuda" or old:
+        if self.dialect != "cuda" or any(map(_is_old, self.archs)):
             return ()
         return ("s8", self.precision) if self.precision else ("s8",)
 
@@ -135,6 +140,10 @@ class GpuTarget:
         task = Task(self.fingerprint, digest(["group of a GPU", repr(recipe)]), str(recipe))
         return self.plans.find(task, lambda: own_schedule(
             _algorithm(recipe, self.precision), self._kinds).text())
+
+
+def _is_old(arch: str) -> bool:
+    return int(arch[3:].rstrip("af")) < FIRST_ARCH
 
 
 def lowered(graph: Graph, forms: ValueForms) -> Graph:
