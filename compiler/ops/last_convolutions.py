@@ -72,14 +72,13 @@ def _convolved(attrs: Attributes, inputs: Inputs, value, dtype: str, result: Res
     rows, columns = _windows(attrs, x, kernel)
     count = x.shape[0] * rows * columns
 
-    def seen(p, kh, *taps):
-        kw, c = taps if len(taps) > 1 else (taps[0] // channels, taps[0] % channels)
+    def seen(p: Expr, kh: Expr, kw: Expr, c: Expr) -> Expr:
         return _pixel(attrs, x, kernel, (p // (rows * columns), p // columns % rows, p % columns),
                       (kh, kw), c, value)
 
     shape = count, height, *row
-    pixels = te.compute(shape, (lambda p, kh, kw, c: seen(p, kh, kw, c)) if len(row) > 1
-                        else lambda p, kh, k: seen(p, kh, k), f"{name}_pixels")
+    pixels = te.compute(shape, seen if len(row) > 1 else lambda p, kh, k: seen(
+        p, kh, k // channels, k % channels), f"{name}_pixels")
     axes = tuple(te.reduce_axis(extent, f"{name}_{axis}") for extent, axis in zip(
         shape[1:], ("kh", "kw", "ci") if len(row) > 1 else ("kh", "k")))
     taps = tuple(axis.var for axis in axes)
