@@ -11,7 +11,7 @@ from compiler.ir import (Alloc, Barrier, Combine, For, If, Linear, Seq, Stmt, St
                          Update, expressions, from_linear, linear, loops, map_exprs, normalize,
                          reads, walk_stmts)
 from compiler.te import (FUNCTIONS, INDEX, Binary, Buffer, Const, Expr, Extent, Read, Select, Var,
-                         all_of, as_expr, is_float, numpy_dtype, substitute, walk)
+                         all_of, as_expr, is_float, is_number, numpy_dtype, substitute, walk)
 
 from .asynchronous import AsyncCommit, AsyncCopy, AsyncWait
 from .dialects import HELPERS, Dialect
@@ -229,8 +229,8 @@ class Printer:
 
     def _copy(self, stmt: AsyncCopy, size_bytes: int = 0) -> None:
         size = size_bytes or numpy_dtype(stmt.buffer.dtype).itemsize
-        if isinstance(stmt.value, Const):       # nothing is read after all
-            self._line(self._filled(stmt, stmt.value, size))
+        if is_number(stmt.value):       # nothing is read after all
+            self._number(stmt, stmt.value, size)
             return
         target = self.exprs.element(stmt.buffer, stmt.indices)
         form = linear(self.exprs.flat(stmt.source.buffer, stmt.source.indices))
@@ -252,6 +252,13 @@ class Printer:
         """The line where the condition holds; `_fill` writes what is done else."""
         self._line(f"if ({self.exprs.value(condition)}) {{")
         self._inside(lambda: self._line(line))
+
+    def _number(self, first: Store, number: Expr, size_bytes: int) -> None:
+        if isinstance(number, Select):
+            self._if(number.condition, self._filled(first, number.a, size_bytes))
+            self._fill(first, number.b, size_bytes)
+        else:
+            self._line(self._filled(first, number, size_bytes))
 
     def _fill(self, first: Store, fill: Expr, size_bytes: int) -> None:
         """Else stores the number in as many bytes, from this element on."""
