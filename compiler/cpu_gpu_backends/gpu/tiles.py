@@ -13,7 +13,7 @@
 A product sums terms of two operands. One axis of the result, the rows, moves along one of them; its
 last axis, the columns, along the other. Where the axis before the columns does so too, as in an
 image, the pixels of a thread lie below each other, else beside each other. What is padded on its
-way is padded in shared memory.
+way is padded in shared memory, with zeros where a chunk hangs over the terms.
 """
 
 from collections.abc import Mapping
@@ -126,6 +126,9 @@ def tile_product(s: Schedule, product: TiledProduct, tiles: GpuTiles = GpuTiles(
     cuts = _cuts(product, tiles)
     wide = {elements[place]: _multiple(product.extents[place], cut.block)
             for place, cut in cuts.items()}
+    chunk, terms = update.axes[product.chunk].name, tiles.terms
+    if extent_of(s, chunk) > terms and extent_of(s, chunk) % terms:
+        wide[chunk] = _multiple(extent_of(s, chunk), terms)
     operands = [_widened(s, read.buffer, total, wide) for read in product.operands]
     for loop, extent in wide.items():
         s.apply(pad, loop, extent)
