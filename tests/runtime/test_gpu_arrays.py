@@ -7,6 +7,8 @@ import pytest
 
 import lockstep
 from compiler.cpu_gpu_backends.gpu.nvrtc import Cubin
+from compiler.cpu_gpu_backends.gpu.target import GpuTarget
+from compiler.graph import Builder, TensorType
 from runtime import InputError, Module, cuda
 from runtime.emulated import EmulatedDevice
 from tests.support.fake_cuda import Array, Cuda
@@ -101,3 +103,32 @@ def test_arrays_of_a_gpu_need_a_network_on_it() -> None:
     with pytest.raises(InputError, match="^Input image must be an array in the host's memory, "
                                          "unless the whole network is one segment on cuda$"):
         lockstep.compile(INT8, "cpu")({"image": Array(aligned(IMAGE))})
+
+
+class Watched(EmulatedDevice):
+    """What lies behind each result is filled, and looked at."""
+
+    def __init__(self):
+        super().__init__()
+        self.behind: list[np.ndarray] = []
+
+    def result(self, size_bytes: int, foreign: bool) -> tuple[np.ndarray, int]:
+        room, address = super().result(size_bytes + 512, foreign)
+        self.behind.append(room[size_bytes:])
+        self.behind[-1][:] = 0xA5
+        return room[:size_bytes], address
+
+
+def test_a_result_that_is_part_of_a_larger_value_has_no_memory_of_its_own() -> None:
+    """The kernel writes the whole value."""
+    net = Builder("net")
+    net.add_input("x", TensorType((1, 8, 3), "float32"))
+    net.emit("relu", "relu", ["x"], "r")
+    net.emit("slice", "first", ["r"], "f", begin=(0, 0, 0), end=(1, 4, 3), step=(1, 1, 1))
+    net.emit("neg", "neg", ["r"], "n")
+    graph, device = net.finish(["f", "n"]), Watched()
+    x = np.arange(24, dtype=np.float32).reshape(1, 8, 3)
+    found = GpuTarget("cuda", "cuda").compile(graph).on(device)({"x": x}).values
+    np.testing.assert_array_equal(found["f"], x[:, :4])
+    np.testing.assert_array_equal(found["n"], -x)
+    assert len(device.behind) == 1 and all((room == 0xA5).all() for room in device.behind)

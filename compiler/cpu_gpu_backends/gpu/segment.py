@@ -86,12 +86,13 @@ class GpuSegment:
 
     @cached_property
     def handed_out(self) -> tuple[str, ...]:
-        """The outputs that have memory to themselves, which may become the caller's."""
-        root = storage([step.group for step in self.steps])
+        """The outputs that have memory to themselves, all of it, which may become the caller's."""
+        root, values = storage([step.group for step in self.steps]), self.graph.values
         roots = list(map(root, self.graph.outputs))
         return tuple(name for name, of in zip(self.graph.outputs, roots, strict=True)
                      if roots.count(of) == 1 and of not in self.graph.inputs
-                     and of not in self.constants)
+                     and of not in self.constants
+                     and bytes_of(values[of]) == bytes_of(values[name]))
 
     @property
     def device_bytes(self) -> int:
