@@ -38,7 +38,7 @@ from compiler.cpu_gpu_backends.gpu.tiles import (LEAST, SHARED, GpuTiles, produc
 from compiler.cpu_gpu_backends.simt.vectors import vectors
 from compiler.ir import Program, Store, Update, Write, reads
 from compiler.schedule import Schedule, ScheduleError
-from compiler.te import Binary, Call, Expr, numpy_dtype, walk
+from compiler.te import INDEX, Binary, Call, Expr, Read, children, numpy_dtype
 
 __all__ = ["own_schedule"]
 
@@ -125,9 +125,14 @@ def _is_few(program: Program, sums: Sequence[Write]) -> bool:
 
 
 def _is_light(value: Expr) -> bool:
-    """Whether it is better computed again than stored and loaded."""
-    return not any(isinstance(node, Call) or isinstance(node, Binary) and node.op in ("div", "mod")
-                   for node in walk(value))
+    """Whether it is better computed again than stored and loaded. Places do not count: they are
+    computed to load it as well.
+    """
+    match value:
+        case Read(): return True
+        case Call(): return False
+        case Binary("div" | "mod") if value.dtype != INDEX: return False
+        case _: return all(map(_is_light, children(value)))
 
 
 def _inline_maps(s: Schedule) -> None:
