@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.graph import Builder, Graph, TensorType, verify
 
-__all__ = ["assert_near", "inputs_of", "random_graph"]
+__all__ = ["FloatNet", "assert_near", "inputs_of", "random_graph"]
 
 Array = np.ndarray
 # Of a sum of float32 products in any order, and of what follows from it, in units of the values.
@@ -23,6 +23,27 @@ def assert_near(found: Array, wanted: Array) -> None:
     assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
     scale = max(1.0, float(np.abs(wanted).max()))
     np.testing.assert_allclose(found, wanted, rtol=0, atol=TOLERANCE * scale)
+
+
+class FloatNet(Builder):
+    """A network of images `x` of this shape; weights are drawn."""
+
+    def __init__(self, *shape: int):
+        super().__init__("net")
+        self.rng = np.random.default_rng(0)
+        self.add_input("x", TensorType(shape, "float32"))
+
+    def constant(self, *shape: int) -> str:
+        array = self.rng.standard_normal(shape).astype(np.float32)
+        return self.add_constant(self.fresh("k"), array)
+
+    def op(self, op: str, *inputs: str, **attrs: object) -> str:
+        return self.emit(op, self.fresh_node(op), inputs, self.fresh(op), **attrs)
+
+    def conv(self, x: str, outputs: int, kernel: int = 3, group: int = 1, stride: int = 1) -> str:
+        weight = self.constant(outputs, self.values[x].shape[1] // group, kernel, kernel)
+        return self.op("conv2d", x, weight, self.constant(outputs), strides=(stride, stride),
+                       pads=(kernel // 2,) * 4, group=group)
 
 
 def random_graph(seed: int, nodes: int = 12) -> Graph:

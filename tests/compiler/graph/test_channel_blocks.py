@@ -3,29 +3,10 @@
 import numpy as np
 import pytest
 
-from compiler.graph import Builder, Graph, TensorType, evaluate, verify
+from compiler.graph import Graph, TensorType, evaluate, verify
 from compiler.graph.channel_blocks import with_channel_blocks
-from tests.support.float_graphs import assert_near, inputs_of, random_graph
+from tests.support.float_graphs import FloatNet, assert_near, inputs_of, random_graph
 from tests.support.integer_graphs import Net as IntegerNet
-
-
-class Net(Builder):
-    def __init__(self, *shape: int):
-        super().__init__("net")
-        self.rng = np.random.default_rng(0)
-        self.add_input("x", TensorType(shape, "float32"))
-
-    def constant(self, *shape: int) -> str:
-        array = self.rng.standard_normal(shape).astype(np.float32)
-        return self.add_constant(self.fresh("k"), array)
-
-    def op(self, op: str, *inputs: str, **attrs: object) -> str:
-        return self.emit(op, self.fresh_node(op), inputs, self.fresh(op), **attrs)
-
-    def conv(self, x: str, outputs: int, kernel: int = 3, group: int = 1, stride: int = 1) -> str:
-        weight = self.constant(outputs, self.values[x].shape[1] // group, kernel, kernel)
-        return self.op("conv2d", x, weight, self.constant(outputs), strides=(stride, stride),
-                       pads=(kernel // 2,) * 4, group=group)
 
 
 def blocked(graph: Graph) -> list[str]:
@@ -43,7 +24,7 @@ BACK = ["reshape", "transpose", "reshape"]
 
 
 def test_a_residual_network_changes_its_order_twice() -> None:
-    net = Net(1, 3, 20, 20)
+    net = FloatNet(1, 3, 20, 20)
     x = net.op("relu", net.conv("x", 32, stride=2))
     y = net.op("relu", net.conv(x, 32))
     x = net.op("relu", net.op("add", net.conv(y, 32), x))
@@ -56,7 +37,7 @@ def test_a_residual_network_changes_its_order_twice() -> None:
 
 def test_pixels_that_are_skipped_are_left_out_before() -> None:
     """Where each result sees one pixel; none is left out between taps or beside pads."""
-    net = Net(2, 5, 7, 8)
+    net = FloatNet(2, 5, 7, 8)
     x = net.conv("x", 24)
     y = net.op("conv2d", x, net.constant(48, 24, 1, 1), strides=(2, 3), pads=(0, 0, 0, 0))
     z = net.op("conv2d", x, net.constant(48, 24, 1, 1), strides=(2, 2), pads=(1, 1, 1, 1))
@@ -67,7 +48,7 @@ def test_pixels_that_are_skipped_are_left_out_before() -> None:
 
 @pytest.mark.parametrize("channels", [1, 8, 16, 24, 33])
 def test_channels_of_any_number(channels: int) -> None:
-    net = Net(2, 5, 6, 7)
+    net = FloatNet(2, 5, 6, 7)
     x = net.op("leakyrelu", net.conv("x", channels), alpha=0.125)
     x = net.op("add", net.conv(x, channels, group=channels), x)
     ops = blocked(net.finish([net.conv(x, 3, kernel=1)]))
@@ -76,7 +57,7 @@ def test_channels_of_any_number(channels: int) -> None:
 
 
 def test_constants_and_gates_of_channels() -> None:
-    net = Net(1, 24, 6, 7)
+    net = FloatNet(1, 24, 6, 7)
     x = net.conv("x", 24)
     gate = net.op("tanh", net.conv(net.op("globalavgpool", x), 24, kernel=1))
     x = net.op("mul", x, gate)
@@ -88,14 +69,14 @@ def test_constants_and_gates_of_channels() -> None:
 
 def test_numbers_for_each_pixel() -> None:
     for channels, changes in ((32, 2), (24, 4)):        # lanes that are no channel would differ
-        net = Net(1, 8, 6, 7)
+        net = FloatNet(1, 8, 6, 7)
         x = net.op("mul", net.conv("x", channels), net.constant(6, 7))
         assert blocked(net.finish([net.conv(x, 16)])).count("transpose") == changes
 
 
 def test_a_number_that_is_none_leaves_blocks() -> None:
     """0 / 0 in lanes that are no channel would spoil every sum."""
-    net = Net(1, 8, 6, 7)
+    net = FloatNet(1, 8, 6, 7)
     x = net.conv("x", 24)
     x = net.op("div", x, net.op("add", x, x))
     ops = blocked(net.finish([net.conv(x, 16)]))
@@ -104,14 +85,14 @@ def test_a_number_that_is_none_leaves_blocks() -> None:
 
 def test_whole_blocks_are_joined_as_they_are() -> None:
     for channels, joined in ((16, True), (20, False)):
-        net = Net(1, 8, 6, 7)
+        net = FloatNet(1, 8, 6, 7)
         parts = [net.conv("x", channels), net.conv("x", 32)]
         ops = blocked(net.finish([net.conv(net.op("concat", *parts, axis=1), 16)]))
         assert ops.count("transpose") == (2 if joined else 5)
 
 
 def test_groups_of_whole_blocks() -> None:
-    net = Net(1, 64, 6, 7)
+    net = FloatNet(1, 64, 6, 7)
     assert "conv2d_blocks" in blocked(net.finish([net.conv("x", 32, group=2)]))
 
 
@@ -119,7 +100,7 @@ def test_groups_of_whole_blocks() -> None:
     (16, 32, 2, 1), (64, 64, 8, 4), (32, 64, 8, 2), (64, 64, 16, 4), (64, 32, 16, 0),
     (24, 48, 3, 0), (48, 24, 3, 0), (24, 24, 3, 0), (32, 32, 16, 0), (16, 32, 16, 0)])
 def test_groups_that_make_up_blocks_are_joined(inputs, outputs, groups: int, joined: int) -> None:
-    net = Net(2, inputs, 6, 7)
+    net = FloatNet(2, inputs, 6, 7)
     graph = net.finish([net.conv("x", outputs, group=groups)])
     ops = blocked(graph)
     assert ("conv2d_blocks" in ops) == (joined > 0)
@@ -129,7 +110,7 @@ def test_groups_that_make_up_blocks_are_joined(inputs, outputs, groups: int, joi
 
 @pytest.mark.parametrize(("inputs", "outputs", "kernel"), [(16, 32, (2, 2)), (20, 12, (3, 1))])
 def test_transposed_convolutions_whose_windows_lie_apart(inputs: int, outputs: int, kernel) -> None:
-    net = Net(2, inputs, 4, 5)
+    net = FloatNet(2, inputs, 4, 5)
     x = net.op("convtranspose2d", "x", net.constant(inputs, outputs, *kernel),
                net.constant(outputs), strides=kernel, pads=(0, 0, 0, 0))
     ops = blocked(net.finish([net.conv(net.op("relu", x), 16)]))
@@ -137,14 +118,14 @@ def test_transposed_convolutions_whose_windows_lie_apart(inputs: int, outputs: i
 
 
 def test_transposed_convolutions_whose_windows_overlap_stay() -> None:
-    net = Net(1, 16, 4, 5)
+    net = FloatNet(1, 16, 4, 5)
     x = net.op("convtranspose2d", "x", net.constant(16, 16, 3, 3), strides=(2, 2),
                pads=(0, 0, 0, 0))
     assert blocked(net.finish([x])) == ["convtranspose2d"]
 
 
 def test_weights_that_are_computed_stay() -> None:
-    net = Net(1, 8, 6, 7)
+    net = FloatNet(1, 8, 6, 7)
     net.add_input("w", TensorType((8, 8, 3, 3), "float32"))
     graph = net.finish([net.op("conv2d", "x", "w", strides=(1, 1), pads=(0, 0, 0, 0))])
     assert with_channel_blocks(graph) is graph

@@ -3,28 +3,12 @@
 import numpy as np
 import pytest
 
-from compiler.graph import Builder, Graph, TensorType, evaluate, verify
+from compiler.graph import Graph, evaluate, verify
 from compiler.graph.halves import with_halves
 from compiler.te import numpy_dtype
-from tests.support.float_graphs import inputs_of
+from tests.support.float_graphs import FloatNet, inputs_of
 
 KINDS = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
-
-
-class Net(Builder):
-    def __init__(self, *shape: int):
-        super().__init__("net")
-        self.rng = np.random.default_rng(0)
-        self.add_input("x", TensorType(shape, "float32"))
-
-    def op(self, op: str, *inputs: str, **attrs: object) -> str:
-        return self.emit(op, self.fresh_node(op), inputs, self.fresh(op), **attrs)
-
-    def conv(self, x: str, outputs: int) -> str:
-        shape = outputs, self.values[x].shape[1], 3, 3
-        weight = self.add_constant(self.fresh("w"), self.rng.standard_normal(shape).astype(
-            np.float32) / 9)
-        return self.op("conv2d", x, weight, strides=(1, 1), pads=(1,) * 4)
 
 
 def halved(graph: Graph, dtype: str = "float16") -> list[str]:
@@ -45,7 +29,7 @@ def halved(graph: Graph, dtype: str = "float16") -> list[str]:
 
 @pytest.mark.parametrize("dtype", KINDS)
 def test_all_that_read_a_factor_read_it_in_halves(dtype: str) -> None:
-    net = Net(1, 8, 6, 6)
+    net = FloatNet(1, 8, 6, 6)
     x = net.op("relu", net.conv("x", 8))
     y = net.op("relu", net.op("add", net.conv(net.op("relu", net.conv(x, 8)), 8), x))
     assert halved(net.finish([y]), dtype) == [
@@ -53,7 +37,7 @@ def test_all_that_read_a_factor_read_it_in_halves(dtype: str) -> None:
 
 
 def test_what_chooses_elements_goes_on_in_halves() -> None:
-    net = Net(1, 8, 6, 6)
+    net = FloatNet(1, 8, 6, 6)
     x = net.op("relu", net.conv("x", 8))
     x = net.op("maxpool", x, kernel=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0))
     x = net.op("reshape", x, shape=(8, 9))
@@ -63,7 +47,7 @@ def test_what_chooses_elements_goes_on_in_halves() -> None:
 
 
 def test_results_of_the_graph_are_float32() -> None:
-    net = Net(1, 8, 6, 6)
+    net = FloatNet(1, 8, 6, 6)
     x = net.op("relu", "x")
     chosen = net.op("slice", x, begin=(0, 0, 1, 0), end=(1, 8, 5, 6), step=(1, 1, 1, 1))
     y = net.conv(chosen, 4)
@@ -71,13 +55,13 @@ def test_results_of_the_graph_are_float32() -> None:
 
 
 def test_what_has_no_product_stays() -> None:
-    net = Net(2, 3)
+    net = FloatNet(2, 3)
     graph = net.finish([net.op("relu", "x")])
     assert with_halves(graph, "float16") is graph
 
 
 def test_a_constant_that_others_read_stays_there_in_float32() -> None:
-    net = Net(2, 3)
+    net = FloatNet(2, 3)
     w = net.add_constant("w", np.full((2, 3), 1 + 2.0**-12, np.float32))
     turned = net.add_constant("t", np.ones((3, 2), np.float32))
     graph = net.finish([net.op("matmul", w, turned), net.op("add", "x", w)])

@@ -4,27 +4,10 @@ values stay.
 
 import numpy as np
 
-from compiler.graph import Builder, Graph, TensorType, evaluate, verify
+from compiler.graph import Graph, evaluate, verify
 from compiler.graph.last_convolutions import with_channels_last
-from tests.support.float_graphs import assert_near, inputs_of
+from tests.support.float_graphs import FloatNet, assert_near, inputs_of
 from tests.support.integer_graphs import Net as IntegerNet
-
-
-class Net(Builder):
-    def __init__(self, *shape: int):
-        super().__init__("net")
-        self.rng = np.random.default_rng(0)
-        self.add_input("x", TensorType(shape, "float32"))
-
-    def op(self, op: str, *inputs: str, **attrs: object) -> str:
-        return self.emit(op, self.fresh_node(op), inputs, self.fresh(op), **attrs)
-
-    def conv(self, x: str, outputs: int, kernel: int = 3, group: int = 1, stride: int = 1) -> str:
-        shape = outputs, self.values[x].shape[1] // group, kernel, kernel
-        weight, bias = (self.add_constant(self.fresh("k"), self.rng.standard_normal(
-            size).astype(np.float32)) for size in (shape, outputs))
-        return self.op("conv2d", x, weight, bias, strides=(stride, stride),
-                       pads=(kernel // 2,) * 4, group=group)
 
 
 def made(graph: Graph, *dtypes: str) -> list[str]:
@@ -39,7 +22,7 @@ def made(graph: Graph, *dtypes: str) -> list[str]:
 
 
 def test_a_residual_network_changes_its_order_twice() -> None:
-    net = Net(2, 3, 20, 20)
+    net = FloatNet(2, 3, 20, 20)
     x = net.op("relu", net.conv("x", 16, 2, stride=2))
     x = net.op("maxpool", x, kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
     y = net.op("relu", net.conv(net.conv(x, 16, group=16), 16))
@@ -50,7 +33,7 @@ def test_a_residual_network_changes_its_order_twice() -> None:
 
 
 def test_a_result_that_others_read_is_there_in_both_orders() -> None:
-    net = Net(1, 8, 5, 5)
+    net = FloatNet(1, 8, 5, 5)
     x = net.conv("x", 8)
     y = net.op("reshape", x, shape=(8, 25))
     assert made(net.finish([x, y, net.conv(x, 4)])) == [
@@ -58,17 +41,17 @@ def test_a_result_that_others_read_is_there_in_both_orders() -> None:
 
 
 def test_what_tensor_cores_do_not_take_stays() -> None:
-    net = Net(1, 3, 6, 6)
+    net = FloatNet(1, 3, 6, 6)
     few, groups = net.conv("x", 8, 1), net.conv(net.conv("x", 8, 2), 8, group=2)
     graph = net.finish([few, groups, net.conv(few, 8, group=8), net.conv("x", 4)])
     assert with_channels_last(graph, ("float32",)) is graph     # channels alone are no product
-    net = Net(1, 16, 6, 6)
+    net = FloatNet(1, 16, 6, 6)
     graph = net.finish([net.conv("x", 8)])
     assert with_channels_last(graph, ("int8",)) is graph
 
 
 def test_rows_of_windows_of_few_channels_are_one_axis() -> None:
-    net = Net(2, 3, 9, 8)
+    net = FloatNet(2, 3, 9, 8)
     graph = net.finish([net.op("relu", net.conv("x", 8, 5, stride=2))])
     assert made(graph) == ["relayout", "pad", "conv2d_last", "relu", "relayout"]
     weights = with_channels_last(graph, ("float32",)).constants.values()
@@ -76,7 +59,7 @@ def test_rows_of_windows_of_few_channels_are_one_axis() -> None:
 
 
 def test_pixels_of_one_image_are_in_both_orders_at_once() -> None:
-    net = Net(1, 16, 1, 1)
+    net = FloatNet(1, 16, 1, 1)
     assert made(net.finish([net.op("tanh", net.conv("x", 16, 1))])) == [
         "reshape", "conv2d_last", "reshape", "tanh"]
 
