@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from compiler.cpu_gpu_backends.gpu.segment import ValueForms, GpuSegment, GpuStep
+from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, GpuStep, ValueForms
 from compiler.cpu_gpu_backends.gpu.target import PRECISIONS, lowered
 from compiler.cpu_gpu_backends.simt.code import Code, Launch
 from compiler.graph.fusion import Group

@@ -132,3 +132,28 @@ def test_a_result_that_is_part_of_a_larger_value_has_no_memory_of_its_own() -> N
     np.testing.assert_array_equal(found["f"], x[:, :4])
     np.testing.assert_array_equal(found["n"], -x)
     assert len(device.behind) == 1 and all((room == 0xA5).all() for room in device.behind)
+
+
+class Counted(EmulatedDevice):
+    """Counts what is launched."""
+
+    launched = 0
+
+    def record(self, code, *addresses: int):
+        start = super().record(code, *addresses)
+
+        def counted() -> None:
+            self.launched += 1
+            start()
+        return counted
+
+
+def test_everything_is_launched_again(wanted) -> None:
+    module, device = lockstep.compile(INT8, "cuda:emulated"), Counted()
+    step, = module.steps
+    executable = step.compiled.on(device)
+    first, = executable({"image": IMAGE}).values.values()
+    once = device.launched
+    executable.again()
+    np.testing.assert_array_equal(first, wanted)
+    assert device.launched == 2 * once > 0

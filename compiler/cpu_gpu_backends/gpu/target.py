@@ -7,7 +7,7 @@ from math import prod
 
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda, nvrtc_version
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
-from compiler.cpu_gpu_backends.gpu.segment import ValueForms, GpuSegment, GpuStep
+from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, GpuStep, ValueForms
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import in_precision
 from compiler.cpu_gpu_backends.groups import Recipe, recipe_of, unscheduled
 from compiler.cpu_gpu_backends.intrinsics.gpu import TENSOR_CORES, dp4a
@@ -108,8 +108,9 @@ class GpuTarget:
         for node in graph.nodes:
             if reason := self.refusal(graph, node):
                 raise ValueError(f"{node.name}: {reason}")
-        forms = ValueForms(("int8",) * ("s8" in self._kinds) + ("float32",) * bool(self.precision),
-                      PRECISIONS.get(self.precision or ""))
+        last = tuple(dtype for kind, dtype in (("s8", "int8"), (self.precision, "float32"))
+                     if kind in self._kinds)
+        forms = ValueForms(last, PRECISIONS[self.precision] if self.precision else None)
         graph = lowered(graph, forms)
         groups = [_without_offset(graph, group) for group in self.groups(graph).groups]
         recipes = {group: recipe_of(graph, group) for group in groups if not group.is_view}

@@ -329,6 +329,8 @@ def test_old_architectures_do_without_tensor_cores() -> None:
     assert "mma_m16n8k32_s8" not in segment.text[0]
     assert {arch for step in segment.steps if step.code for arch in step.code.images or ()} == {
         "sm_90a", "sm_75"}
+    less = GpuTarget("cuda", "cuda", archs=("sm_75",), precision="f16").compile(graph)
+    assert less.forms == ValueForms((), "float16")
 
 
 def test_products_of_int8_on_tensor_cores_have_no_race(rng) -> None:
