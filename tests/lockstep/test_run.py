@@ -19,6 +19,7 @@ from accel.machine.program import AccelProgram
 from accel.machine.status import Run, Status
 from accel.sim import cycle
 from bench.spoiled_arrays import zeros_archive
+from compiler.cpu_gpu_backends.gpu.target import PRECISIONS
 from compiler.frontend import load
 from compiler.graph import evaluate, optimize
 from lockstep.cli import main
@@ -539,3 +540,9 @@ def test_the_error_of_less_precision_is_said(tmp_path, capsys) -> None:
 def test_less_precision_without_a_gpu_wrong(capsys) -> None:
     assert run(DIGITS, "--target", "cpu", "--precision", "f16") == 2
     assert "precision must come with a target cuda, not cpu" in capsys.readouterr().err
+
+
+def test_an_unknown_precision_wrong(capsys) -> None:
+    assert run(DIGITS, "--target", "cuda:emulated", "--precision", "f8") == 2
+    said = capsys.readouterr().err
+    assert all(name in said for name in (*PRECISIONS, "'f8'"))

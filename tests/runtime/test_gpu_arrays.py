@@ -7,6 +7,7 @@ import pytest
 
 import lockstep
 from compiler.cpu_gpu_backends.gpu.nvrtc import Cubin
+from compiler.cpu_gpu_backends.gpu.segment import GpuSegment
 from compiler.cpu_gpu_backends.gpu.target import GpuTarget
 from compiler.graph import Builder, TensorType
 from runtime import InputError, Module, cuda
@@ -151,6 +152,7 @@ class Counted(EmulatedDevice):
 def test_everything_is_launched_again(wanted) -> None:
     module, device = lockstep.compile(INT8, "cuda:emulated"), Counted()
     step, = module.steps
+    assert isinstance(step.compiled, GpuSegment)
     executable = step.compiled.on(device)
     first, = executable({"image": IMAGE}).values.values()
     once = device.launched
