@@ -49,7 +49,7 @@ def _dense_type(node: Node, types: Types) -> TensorType:
 def _matmul_type(node: Node, types: Types) -> TensorType:
     need_arity(node, types, 2)
     need_factors(node, types)
-    return TensorType(_multiplied(node, *types), "float32")
+    return TensorType(_multiplied(node, types[0], _turned(node, types[1])), "float32")
 
 
 def _qdense_type(node: Node, types: Types) -> TensorType:
@@ -74,12 +74,16 @@ def _qmatmul_type(node: Node, types: Types) -> TensorType:
     for name in ("a_zp", "b_zp"):
         value = node.attrs.get(name, 0)
         need(-128 <= value <= 127, node, f"{name} must be an int8, not {value!r}")
-    need(node.attrs["trans_b"] in (0, 1), node,
-         f"trans_b must be 0 or 1, not {node.attrs['trans_b']!r}")
-    a, b = types
-    if node.attrs["trans_b"] and len(b.shape) >= 2:
-        b = TensorType((*b.shape[:-2], b.shape[-1], b.shape[-2]), b.dtype)
-    return TensorType(_multiplied(node, a, b), "int8")
+    return TensorType(_multiplied(node, types[0], _turned(node, types[1])), "int8")
+
+
+def _turned(node: Node, b: TensorType) -> TensorType:
+    """The second factor as matrices [K,N]."""
+    turned = node.attrs.get("trans_b", 0)
+    need(turned in (0, 1), node, f"trans_b must be 0 or 1, not {turned!r}")
+    if not turned or len(b.shape) < 2:
+        return b
+    return TensorType((*b.shape[:-2], b.shape[-1], b.shape[-2]), b.dtype)
 
 
 def _multiplied(node: Node, a: TensorType, b: TensorType) -> tuple[int, ...]:
@@ -122,9 +126,11 @@ def _qdense(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 
 def _matmul(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
-    """``a`` [...,M,K] times ``b`` [...,K,N]; leading dimensions broadcast. Sums in float32."""
+    """``a`` [...,M,K] times ``b`` [...,K,N], or [...,N,K] when ``trans_b`` is 1; leading dimensions
+    broadcast. Sums in float32.
+    """
     a, b = inputs
-    return _batched(a, b, False, "float32", name)
+    return _batched(a, b, bool(attrs.get("trans_b", 0)), "float32", name)
 
 
 def _qmatmul(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
@@ -254,6 +260,10 @@ def _dense_meaning(attrs, x: Array, w: Array, bias: Array | None = None) -> Arra
     return (sums if bias is None else sums + bias).astype(np.float32)
 
 
+def _matmul_meaning(attrs, a: Array, b: Array) -> Array:
+    return _product_sums(a, b.swapaxes(-1, -2) if attrs.get("trans_b", 0) else b).astype(np.float32)
+
+
 def _product_sums(a: Array, b: Array) -> Array:
     return a.astype(np.float64) @ b.astype(np.float64)
 
@@ -345,8 +355,9 @@ OPERATORS = (
         kind=Kind.COMPLEX, contracts=True, halves=True, weights=MATRIX, integer=_dense_integer),
     Operator(
         name="matmul", summary="product of matrices; leading dimensions broadcast",
-        inputs="a [...,M,K], b [...,K,N]", define=_matmul,
-        meaning=lambda attrs, a, b: _product_sums(a, b).astype(np.float32), type=_matmul_type,
+        inputs="a [...,M,K], b [...,K,N] or [...,N,K]",
+        attributes="trans_b (0): 1 when b is [...,N,K]", define=_matmul,
+        meaning=_matmul_meaning, type=_matmul_type,
         numbers=Numbers.FLOAT, kind=Kind.COMPLEX, contracts=True, halves=True, weights=PRODUCT,
         integer=_matmul_integer),
     Operator(
