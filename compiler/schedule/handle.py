@@ -35,6 +35,7 @@ from .record import read_step, step_text
 from .reduction import decompose_reduction, rfactor
 from .reorder import reorder
 from .reverse import reverse_compute_at, reverse_inline
+from .specialization import specialize
 from .storage import cache_read, cache_write, set_scope
 from .threads import bind, virtual_thread
 
@@ -45,9 +46,8 @@ Loop = str | Axis | Var
 PRIMITIVES = {primitive.__name__: primitive for primitive in (
     annotate, bind, cache_read, cache_write, compute_at, compute_inline, decompose_reduction,
     double_buffer, fuse, pad, parallel, peel, pipeline, reorder, reverse_compute_at, reverse_inline,
-    rfactor, set_scope, split, storage_align, swizzle, tensorize, tile, transform_layout, unroll,
-    vectorize,
-    virtual_thread)}
+    rfactor, set_scope, specialize, split, storage_align, swizzle, tensorize, tile,
+    transform_layout, unroll, vectorize, virtual_thread)}
 """The whole schedule language: each entry is ``primitive(program, ...) -> program``."""
 
 
@@ -161,6 +161,9 @@ class StageSchedule:
     def pipeline(self, loop: Loop, *stages: int, asynchronous: bool = False) -> None:
         self.schedule.apply(pipeline, self._loop(loop), *stages,
                             **_if_set(asynchronous=asynchronous))
+
+    def specialize(self, loop: Loop, *units: int, copies: int) -> None:
+        self.schedule.apply(specialize, self._loop(loop), *units, copies=copies)
 
     # Where and how the stage is computed
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from compiler.ir import (Access, Alloc, Combine, For, If, Program, Seq, Stmt, Store, Tensorized,
-                         Update, Write, accesses, block, conjuncts, loop_domain, map_buffers,
-                         map_exprs, path_to, rebuilt, replace_stmt, rewrite_stmts, substitute_stmt,
+                         Update, accesses, block, conjuncts, loop_domain, map_buffers,
+                         path_to, replace_stmt, rewrite_stmts, substitute_stmt,
                          unblock, walk_stmts)
-from compiler.te import INDEX, Buffer, Const, Expr, Read, Select, Var, is_number, rewrite
+from compiler.te import INDEX, Buffer, Const, Expr, Read, Select, Var, is_number
 
+from .copies import allocated_around, copies_of, in_turns
 from .dependence import find_dependence, refuse_dependence
 from .place import (find_buffer, find_loop, finish, guarded, refuse, require_free,
                     require_numbers, require_serial, written_together)
@@ -58,8 +59,8 @@ def double_buffer(program: Program, buffer: str) -> Program:
     taken = rewrite_stmts(loop, lambda s: s.body if isinstance(s, Alloc) and s.buffer in together
                           else None)
     copies: dict[Buffer, tuple[Buffer, Expr]] = {
-        one: (_copies(one, 2), loop.var) for one in together}
-    return finish(program, _allocated_around(program, loop, _in_turns(taken, copies),
+        one: (copies_of(one, 2), loop.var) for one in together}
+    return finish(program, allocated_around(program, loop, in_turns(taken, copies),
                                              tuple(copy for copy, _ in copies.values())))
 
 
@@ -68,42 +69,6 @@ def _allocating(program: Program, buffer: Buffer) -> tuple[For | None, Stmt | No
     path = path_to(program.body, lambda s: isinstance(s, Alloc) and s.buffer == buffer)
     loop = next((stmt for stmt in reversed(path) if isinstance(stmt, For)), None)
     return loop, path[-1] if path else None
-
-
-def _copies(buffer: Buffer, count: int) -> Buffer:
-    """The buffer with a leading dimension of `count` copies."""
-    if count == 1:
-        return buffer
-    strides = None if buffer.strides is None else (buffer.size, *buffer.strides)
-    return replace(buffer, shape=(count, *buffer.shape), strides=strides)
-
-
-def _in_turns(stmt: Stmt, copies: dict[Buffer, tuple[Buffer, Expr]]) -> Stmt:
-    """The statement with copy ``turn % count`` of each buffer."""
-    def place(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]]:
-        new, turn = copies[buffer]
-        return new, indices if new is buffer else (turn % new.shape[0], *indices)
-
-    def read(node: Expr) -> Expr | None:
-        return Read(*place(node.buffer, node.indices)) if (
-            isinstance(node, Read) and node.buffer in copies) else None
-
-    def write(node: Stmt) -> Stmt | None:
-        if isinstance(node, Write) and any(buffer in copies for buffer in node.buffers):
-            new = tuple(copies[buffer][0] for buffer in node.buffers)
-            return rebuilt(node, buffers=new, indices=place(node.buffers[0], node.indices)[1])
-        return None
-
-    return rewrite_stmts(map_exprs(stmt, lambda expr: rewrite(expr, read)), write)
-
-
-def _allocated_around(program: Program, old: Stmt, new: Stmt, buffers: tuple[Buffer, ...]) -> Stmt:
-    """The program's body with `new` in place of `old`, and the buffers allocated in its block."""
-    path = path_to(program.body, lambda s: s is old)
-    owner = next((s for s in reversed(path[:-1]) if isinstance(s, For | If)), None)
-    whole = program.body if owner is None else owner.body
-    present, stmts = unblock(replace_stmt(whole, old, new))
-    return replace_stmt(program.body, whole, block((*present, *buffers), stmts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +124,13 @@ def pipeline(program: Program, loop: str, *stages: int, asynchronous: bool = Fal
         _require_no_early_reduction(program, node, part)
     if asynchronous:
         parts = [replace(part, stmt=_noted(part)) if part.ahead else part for part in parts]
-    copies = {buffer: _copies(buffer, max(_lifetime(one, parts) for one in _all_of(
+    copies = {buffer: copies_of(buffer, max(_lifetime(one, parts) for one in _all_of(
         program, node, buffer, buffers))) for buffer in buffers}
     first = _prologue(program, node, parts, copies)
     groups = [list(group) for _, group in groupby(parts, key=lambda part: part.ahead)]
     steady = replace(node, body=block((), tuple(_steady(node, group, copies) for group in groups)))
     whole = Seq((*first, steady))
-    return finish(program, _allocated_around(program, node, whole, tuple(copies.values())))
+    return finish(program, allocated_around(program, node, whole, tuple(copies.values())))
 
 
 def _statements(node: For) -> tuple[tuple[Buffer, ...], tuple[Stmt, ...]]:
@@ -280,7 +245,7 @@ def _steady(node: For, parts: list[_Part], copies: dict[Buffer, Buffer]) -> Stmt
 def _at(stmt: Stmt, var: Var, turn: Expr, copies: dict[Buffer, Buffer]) -> Stmt:
     """The statement for iteration `turn`."""
     shifted = substitute_stmt(stmt, {var: turn})
-    return _in_turns(shifted, {buffer: (new, turn) for buffer, new in copies.items()})
+    return in_turns(shifted, {buffer: (new, turn) for buffer, new in copies.items()})
 
 
 def _prologue(program: Program, node: For, parts: list[_Part],

@@ -7,12 +7,14 @@ import ast
 import keyword
 import re
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import Any
 
 from compiler.tensorize import Intrinsic
 
 __all__ = ["read_step", "step_text"]
 
+MOST = 12               # intrinsics that a message names
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
@@ -64,6 +66,8 @@ def _value(node: ast.expr) -> Any:
 def _intrinsic(line: str, name: tuple, intrinsics: Iterable[Intrinsic]) -> Intrinsic:
     known = {intrinsic.name: intrinsic for intrinsic in intrinsics}
     if not name or name[0] not in known:
+        shown = list(known) if len(known) <= MOST else [
+            *get_close_matches(str(*name[:1]), known, 3), "..."]
         raise ValueError(f"Step {line!r} cannot be replayed: intrinsic must be one of "
-                         f"{', '.join(known) or 'none'}, not {name[0] if name else 'missing'}")
+                         f"{', '.join(shown) or 'none'}, not {name[0] if name else 'missing'}")
     return known[name[0]]
