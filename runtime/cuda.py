@@ -1,7 +1,8 @@
 """The device `cuda`: kernels through NVRTC and cuda-core, on the GPU of this machine."""
 
+import ctypes
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from math import prod
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
-from compiler.cpu_gpu_backends.simt.code import Code
+from compiler.cpu_gpu_backends.simt.code import Code, Launch, TensorMap
+from compiler.te import Buffer, numpy_dtype
 from runtime.device import DeviceMissing
 
 __all__ = ["CudaDevice"]
@@ -68,14 +70,55 @@ class CudaDevice:
         code.require("cuda")
         module = self._module(code)
         at = dict(zip((*code.inputs, *code.outputs, *code.temporaries), addresses, strict=True))
-        calls = [(self._core.LaunchConfig(grid=launch.grid, block=launch.block),
-                  module.get_kernel(launch.kernel), *map(at.__getitem__, launch.arguments),
-                  *map(np.int32, launch.numbers)) for launch in code.launches]
+        starts = [(self._mapped if launch.maps else self._plain)(launch, module, at)
+                  for launch in code.launches]
 
         def start(to: Any = None) -> None:
-            for call in calls:
-                self._core.launch(to or self._stream, *call)
+            for one in starts:
+                one(to)
         return start
+
+    def _plain(self, launch: Launch, module: Any, at: Mapping[Buffer, int]) -> Callable[..., None]:
+        call = (self._core.LaunchConfig(grid=launch.grid, block=launch.block),
+                module.get_kernel(launch.kernel), *map(at.__getitem__, launch.arguments),
+                *map(np.int32, launch.numbers))
+        return lambda to: self._core.launch(to or self._stream, *call)
+
+    def _mapped(self, launch: Launch, module: Any, at: Mapping[Buffer, int]) -> Callable[..., None]:
+        """By the driver: cuda-core has no arguments of 128 bytes, but those that it encodes."""
+        driver, kernel = self._driver, module.get_kernel(launch.kernel).handle
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        self._require(driver.cuKernelSetAttribute(attribute, launch.shared_bytes, kernel,
+                                                  self._ordinal))
+        maps = [self._map(one, at[one.buffer]) for one in launch.maps]
+        words = [*(ctypes.c_uint64(at[buffer]) for buffer in launch.arguments),
+                 *map(ctypes.c_int32, launch.numbers)]
+        places = (ctypes.c_void_p * (len(words) + len(maps)))(
+            *map(ctypes.addressof, words), *(one.getPtr() for one in maps))
+
+        def start(to: Any, _alive: Any = (words, maps)) -> None:
+            stream = to.stream if to else self._stream
+            self._require(driver.cuLaunchKernel(
+                kernel, *launch.grid, *launch.block, launch.shared_bytes, int(stream.handle),
+                ctypes.addressof(places), 0))
+        return start
+
+    def _map(self, one: TensorMap, address: int) -> Any:
+        """``CUtensorMap``: the last dimension first, strides in bytes. Types say widths alone."""
+        driver, width = self._driver, numpy_dtype(one.buffer.dtype).itemsize
+        rank = len(one.box)
+        answer = driver.cuTensorMapEncodeTiled(
+            getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_UINT{8 * width}"), rank,
+            address, [driver.cuuint64_t(size) for size in reversed(one.buffer.shape)],
+            [driver.cuuint64_t(pitch * width) for pitch in reversed(one.buffer.pitches[:-1])],
+            [driver.cuuint32_t(size) for size in reversed(one.box)],
+            [driver.cuuint32_t(1)] * rank,
+            driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+            driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+            driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
+        self._require(answer)
+        return answer[1]
 
     def imported(self, array: Any) -> Any:
         """A view of another library's array on this GPU, through DLPack, without a copy. Raises
@@ -139,7 +182,8 @@ class CudaDevice:
         if code.images is not None:
             _log.warning("The kernels are compiled for %s: there is machine code for %s", self.arch,
                          ", ".join(images) or "no architecture")
-        return compile_cuda(code.text, self.arch).image
+        own = f"{self.arch}a" if self.arch == "sm_90" else self.arch
+        return compile_cuda(code.text, own).image
 
     def _require(self, answer: tuple) -> None:
         if answer[0] != self._driver.CUresult.CUDA_SUCCESS:

@@ -86,7 +86,9 @@ def _calls(step: GpuStep | GroupCode, names: list[str], scratch: list[str]) -> I
                       strict=True))
         for launch in code.launches:
             arguments = ", ".join([*(at[buffer] for buffer in launch.arguments),
-                                   *map(str, launch.numbers)])
+                                   *map(str, launch.numbers),
+                                   *(f"{at[one.buffer]} in boxes of "
+                                     f"{' x '.join(map(str, one.box))}" for one in launch.maps)])
             yield f"{launch.kernel} grid {launch.grid} block {launch.block}: {arguments}"
     elif isinstance(step, GroupCode) and (kernel := step.kernel):
         yield f"{kernel.program.name}: {', '.join([*names, *scratch])}"

@@ -1,13 +1,15 @@
 """The device `cuda` without a GPU: kernels through the C++ emulation, in the host's memory."""
 
+import struct
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from compiler.cpu_gpu_backends.gpu.emulate import emulation
-from compiler.cpu_gpu_backends.simt.code import Code
+from compiler.cpu_gpu_backends.simt.code import Code, TensorMap
+from compiler.te import numpy_dtype
 
-__all__ = ["EmulatedDevice"]
+__all__ = ["EmulatedDevice", "tensor_map"]
 
 ALIGNMENT = 256
 
@@ -42,7 +44,8 @@ class EmulatedDevice:
         at = dict(zip((*code.inputs, *code.outputs, *code.temporaries), addresses, strict=True))
         library = emulation(code.text)
         calls = [(one.kernel, one.grid, one.block, *map(at.__getitem__, one.arguments),
-                  *one.numbers) for one in code.launches]
+                  *one.numbers, *(_map(each, at[each.buffer]) for each in one.maps))
+                 for one in code.launches]
 
         def launch() -> None:
             for call in calls:
@@ -77,3 +80,20 @@ class EmulatedDevice:
         room = self._memory[base]
         first = address - room.ctypes.data
         return room[first:first + size]
+
+
+def _map(one: TensorMap, address: int) -> bytes:
+    width = numpy_dtype(one.buffer.dtype).itemsize
+    sizes, box, pitches = (tuple(reversed(extents)) for extents in (
+        one.buffer.shape, one.box, one.buffer.pitches))
+    return tensor_map(address, width, sizes, box, tuple(pitch * width for pitch in pitches))
+
+
+def tensor_map(address: int, width: int, sizes: Sequence[int], box: Sequence[int],
+               strides: Sequence[int]) -> bytes:
+    """``TensorMap`` of ``emulation.h``: bytes of an element, and of each dimension, the last one
+    first, the elements, those of the box that is copied, and bytes from one to the next.
+    """
+    none = (0,) * (5 - len(sizes))
+    return struct.pack("<QII5I5I5Q", address, len(sizes), width, *sizes, *none, *box, *none,
+                       *strides, *none)

@@ -7,7 +7,7 @@ from typing import Any
 
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, GpuStep, ValueForms
 from compiler.cpu_gpu_backends.gpu.target import PRECISIONS, lowered
-from compiler.cpu_gpu_backends.simt.code import Code, Launch
+from compiler.cpu_gpu_backends.simt.code import Code, Launch, TensorMap
 from compiler.graph.fusion import Group
 from compiler.graph.graph import Graph
 from compiler.te import Buffer
@@ -33,6 +33,7 @@ def gpu_json(segment: GpuSegment, number: int, members: Members) -> dict[str, An
     return {"gpu": {
         "dialect": dialect, "text": text,
         "last": list(segment.forms.last), "halves": segment.forms.halves,
+        "rows": segment.forms.rows,
         "images": {arch: members.add(f"gpu/{number}/{arch}.cubin", image)
                    for arch, image in images.items()},
         "codes": [_code_json(code) for code in codes],
@@ -42,7 +43,7 @@ def gpu_json(segment: GpuSegment, number: int, members: Members) -> dict[str, An
 
 def gpu_of(entry: Mapping[str, Any], graph: Graph, container: Container) -> GpuSegment:
     """Reads a segment; `graph` is its part of the network."""
-    forms = ValueForms(tuple(entry.get("last", ())), entry.get("halves"))
+    forms = ValueForms(tuple(entry.get("last", ())), entry.get("halves"), entry.get("rows", False))
     if forms.halves not in PRECISIONS.values():
         raise ValueError(f"factors must be stored as a type that products have, not "
                          f"{forms.halves!r}")
@@ -84,7 +85,9 @@ def _code_json(code: Code) -> dict[str, Any]:
                                   for field in ("inputs", "outputs", "temporaries")},
             "launches": [{"kernel": launch.kernel, "grid": list(launch.grid),
                           "block": list(launch.block), "numbers": list(launch.numbers),
-                          "arguments": [buffer.name for buffer in launch.arguments]}
+                          "arguments": [buffer.name for buffer in launch.arguments],
+                          "maps": [{"buffer": one.buffer.name, "box": list(one.box)}
+                                   for one in launch.maps], "shared_bytes": launch.shared_bytes}
                          for launch in code.launches]}
 
 
@@ -102,5 +105,10 @@ def _launch(entry: Mapping[str, Any], buffers: Mapping[str, Buffer]) -> Launch:
     grid, block = entry["grid"], entry["block"]
     if (len(grid), len(block)) != (3, 3) or min(*grid, *block) < 1:
         raise ValueError(f"{entry['kernel']} must have blocks and threads along three axes")
+    maps = tuple(TensorMap(buffers[one["buffer"]], tuple(one["box"]))
+                 for one in entry.get("maps", ()))
+    if any(len(one.box) != len(one.buffer.shape) or min(one.box) < 1 for one in maps):
+        raise ValueError(f"{entry['kernel']} must have boxes of the dimensions of its arrays")
     return Launch(entry["kernel"], tuple(grid), tuple(block),
-                  tuple(buffers[name] for name in entry["arguments"]), tuple(entry["numbers"]))
+                  tuple(buffers[name] for name in entry["arguments"]), tuple(entry["numbers"]),
+                  maps, entry.get("shared_bytes", 0))

@@ -48,9 +48,10 @@ PROGRAM = {
 CODE = {
     "name": str, "inputs": [BUFFER], "outputs": [BUFFER], "temporaries": [BUFFER],
     "launches": [{"kernel": str, "grid": [int], "block": [int], "numbers": [int],
-                  "arguments": [str]}]}
+                  "arguments": [str], Optional("maps"): [{"buffer": str, "box": [int]}],
+                  Optional("shared_bytes"): int}]}
 GPU = {"dialect": str, "text": str, "images": {str: str}, "codes": [CODE],
-       Optional("last"): [str], Optional("halves"): (str, None),
+       Optional("last"): [str], Optional("halves"): (str, None), Optional("rows"): bool,
        "steps": [{"nodes": [str], "code": (int, None)}]}
 WORK = {"node": str, "macs": int, "products": int, "input_bytes": int, "other_bytes": int,
         "note": str}

@@ -16,6 +16,7 @@ from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
 from runtime import ArtifactError, Module, cuda
 from runtime.device import DeviceMissing
 from tests.support.fake_cuda import Cuda
+from tests.support.float_graphs import FloatNet, inputs_of
 
 ROOT = Path(__file__).parents[2]
 INT8 = ROOT / "examples" / "digits" / "digits-int8.onnx"
@@ -87,6 +88,27 @@ def test_machine_code_in_a_file_needs_no_compiler(saved: Path, monkeypatch, want
     for _ in range(2):
         np.testing.assert_array_equal(module(IMAGE)["logits"], wanted)
     assert list(gpu.texts) == gpu.images
+
+
+def test_a_file_holds_maps_of_arrays(tmp_path, monkeypatch) -> None:
+    """Kernels of groups of warps are launched by the driver, with maps of what the TMA reads; the
+    graph that is captured holds them too.
+    """
+    net = FloatNet(1, 96, 128)
+    graph = net.finish([net.op("relu", net.op("matmul", "x", net.constant(128, 64)))])
+    lockstep.compile(graph, "cuda", arch="sm_90a", precision="f16").save(tmp_path / "net")
+    gpu = Cuda(9, 0)
+    text = text_of(tmp_path / "net")
+    assert "const __grid_constant__ TensorMap" in text
+    gpu.texts[compile_cuda(text, "sm_90a").image] = text
+    module = loaded_on(monkeypatch, tmp_path / "net", gpu)
+    inputs = inputs_of(graph)
+    found = lockstep.compile(graph, "cuda:emulated", arch="sm_90a", precision="f16")(inputs)
+    for _ in range(2):
+        for name, array in module(inputs).items():
+            np.testing.assert_array_equal(array, found[name])
+    module.profile(inputs)
+    assert "launch mapped" in gpu.calls
 
 
 @pytest.mark.parametrize("capability, tensor_cores", [((7, 5), False), ((8, 0), True)])

@@ -6,12 +6,13 @@ was made, so that it can be emulated.
 """
 
 import ctypes
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 
 from compiler.cpu_gpu_backends.gpu.emulate import emulation
-from runtime.emulated import EmulatedDevice
+from runtime.emulated import EmulatedDevice, tensor_map
 
 __all__ = ["Array", "Cuda"]
 
@@ -24,6 +25,7 @@ class Cuda:
     def __init__(self, major: int = 9, minor: int = 0):
         self.memory, self.calls = EmulatedDevice(), []
         self.images: list[bytes] = []
+        self.builders: dict[int, _Builder] = {}
         self.texts: dict[bytes, str] = {}
         self.stream = SimpleNamespace(handle=7, sync=lambda: self.calls.append("sync"))
         self.device = SimpleNamespace(
@@ -37,8 +39,13 @@ class Cuda:
             utils=SimpleNamespace(StridedMemoryView=SimpleNamespace(
                 from_dlpack=lambda array, stream_ptr: array.view, from_buffer=_shown)))
         success = SimpleNamespace(CUDA_SUCCESS=0)
-        self.driver = SimpleNamespace(CUresult=success, cuMemcpyHtoDAsync=self._copy("in"),
-                                      cuMemcpyDtoHAsync=self._copy("out"))
+        self.driver = SimpleNamespace(
+            CUresult=success, cuMemcpyHtoDAsync=self._copy("in"),
+            cuMemcpyDtoHAsync=self._copy("out"), cuuint32_t=int, cuuint64_t=int,
+            cuKernelSetAttribute=self._set, cuTensorMapEncodeTiled=_encoded,
+            cuLaunchKernel=self._launch_mapped, **{name: _Words() for name in (
+                "CUfunction_attribute", "CUtensorMapDataType", "CUtensorMapInterleave",
+                "CUtensorMapSwizzle", "CUtensorMapL2promotion", "CUtensorMapFloatOOBfill")})
 
     @property
     def libraries(self) -> tuple[SimpleNamespace, SimpleNamespace]:
@@ -62,16 +69,51 @@ class Cuda:
     def _load(self, image: bytes) -> SimpleNamespace:
         self.images.append(image)
         text = self.texts[image]
-        return SimpleNamespace(get_kernel=lambda name: (text, name))
+        return SimpleNamespace(get_kernel=lambda name: SimpleNamespace(handle=(text, name)))
+
+    def _set(self, attribute: str, value: int, kernel, device: int) -> tuple[int]:
+        assert attribute == "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"
+        self.shared_bytes = value
+        return (0,)
+
+    def _launch_mapped(self, kernel, *numbers: int) -> tuple[int]:
+        """With places of arguments in memory, as the driver takes them."""
+        (text, name), grid, block = kernel, numbers[:3], numbers[3:6]
+        shared_bytes, stream, places, _ = numbers[6:]
+        assert shared_bytes == self.shared_bytes
+        run = partial(emulation(text).launch_at, name, grid, block, places)
+        if builder := self.builders.get(stream):
+            builder.calls.append(run)
+        else:
+            self.calls.append("launch mapped")
+            run()
+        return (0,)
 
     def _launch(self, to, config, kernel, *arguments) -> None:
-        text, name = kernel
+        text, name = kernel.handle
         grid, block = config
+        run = partial(emulation(text).launch, name, grid, block, *map(int, arguments))
         if isinstance(to, _Builder):
-            to.calls.append((text, name, grid, block, arguments))
+            to.calls.append(run)
         else:
             self.calls.append("launch")
-            emulation(text).launch(name, grid, block, *map(int, arguments))
+            run()
+
+
+class _Words:
+    """Names of the driver's constants, as they are spelled."""
+
+    def __getattr__(self, name: str) -> str:
+        return name
+
+
+def _encoded(kind, rank, address, sizes, strides, box, steps, interleave, swizzle, promotion, fill):
+    assert (interleave, swizzle, fill) == (
+        "CU_TENSOR_MAP_INTERLEAVE_NONE", "CU_TENSOR_MAP_SWIZZLE_128B",
+        "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE") and steps == [1] * rank
+    width = int(kind.removeprefix("CU_TENSOR_MAP_DATA_TYPE_UINT")) // 8
+    data = ctypes.create_string_buffer(tensor_map(address, width, sizes, box, (width, *strides)))
+    return 0, SimpleNamespace(getPtr=lambda: ctypes.addressof(data))
 
 
 class Array:
@@ -99,6 +141,8 @@ class _Builder:
 
     def __init__(self, cuda: Cuda):
         self.cuda, self.calls, self.is_building = cuda, [], False
+        self.stream = SimpleNamespace(handle=100 + len(cuda.builders))
+        cuda.builders[self.stream.handle] = self
 
     def begin_building(self) -> "_Builder":
         self.cuda.calls.append("capture")
@@ -115,5 +159,5 @@ class _Builder:
 
     def launch(self, stream) -> None:
         self.cuda.calls.append(f"graph on {stream.handle}")
-        for text, name, grid, block, arguments in self.calls:
-            emulation(text).launch(name, grid, block, *map(int, arguments))
+        for run in self.calls:
+            run()

@@ -8,6 +8,7 @@ import ctypes
 import re
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -48,19 +49,31 @@ class Emulation:
         self._running = OwnLock()
 
     def launch(self, kernel: str, grid: tuple[int, int, int], block: tuple[int, int, int],
-               *arguments: np.ndarray | int) -> None:
-        """Run `kernel` to its end. Arguments are arrays, in place, and 64-bit integers.
+               *arguments: np.ndarray | int | bytes) -> None:
+        """Run `kernel` to its end. Arguments are arrays, in place, 64-bit integers, and the bytes
+        of structures.
 
         Raises EmulationError for what no GPU would survive.
         """
-        words = [ctypes.c_void_p(a.ctypes.data) if isinstance(a, np.ndarray)
-                 else ctypes.c_int64(a) for a in arguments]
+        words = [_word(argument) for argument in arguments]
         places = (ctypes.c_void_p * len(words))(*(ctypes.addressof(word) for word in words))
+        self.launch_at(kernel, grid, block, ctypes.addressof(places))
+
+    def launch_at(self, kernel: str, grid: tuple[int, int, int], block: tuple[int, int, int],
+                  places: int) -> None:
+        """As `launch`, with an array in memory of where each argument lies."""
         sizes = [(ctypes.c_uint * 3)(*size) for size in (grid, block)]
         with self._running:
-            if self._library[f"launch_{kernel}"](*sizes, places):
+            if self._library[f"launch_{kernel}"](*sizes, ctypes.c_void_p(places)):
                 reason = self._library.launch_failure().decode()
                 raise EmulationError(f"{kernel}: {reason}")
+
+
+def _word(argument: np.ndarray | int | bytes) -> Any:
+    match argument:
+        case np.ndarray(): return ctypes.c_void_p(argument.ctypes.data)
+        case bytes(): return ctypes.create_string_buffer(argument, len(argument))
+        case _: return ctypes.c_int64(argument)
 
 
 def _compile(source: str, folder: Path) -> None:

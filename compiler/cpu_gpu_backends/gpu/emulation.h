@@ -19,6 +19,7 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -29,6 +30,7 @@
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __shared__ static  // of the block: one runs at a time
+#define __grid_constant__
 
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
@@ -49,6 +51,17 @@ LOCKSTEP_VECTORS(unsigned char, uchar)
 struct alignas(16) double2 { double x, y; };
 struct alignas(16) longlong2 { long long x, y; };
 
+// An array as the TMA sees it, its last dimension first; ``runtime/emulated.py`` fills it in.
+struct alignas(64) TensorMap {
+  const char* address;
+  unsigned rank, element_bytes, sizes[5], box[5];
+  std::uint64_t strides[5];  // in bytes
+};
+
+// What a launch asks for beside the arrays that the text declares.
+constexpr unsigned BLOCK_BYTES = 227 << 10;
+alignas(1024) static unsigned char block_memory[BLOCK_BYTES];
+
 namespace simt {
 
 constexpr std::size_t STACK_BYTES = 1 << 17;
@@ -61,6 +74,13 @@ struct Copy {
   unsigned bytes;
 };
 
+// A product of a group of warps that has been begun: a thread's sums, and what they add up.
+struct Product {
+  void* sums;
+  const char *a, *b;
+  void (*add)(const Product&);
+};
+
 struct Fiber {
   jmp_buf context;  // where it goes on; what begins it is a ucontext, which asks the system
   std::unique_ptr<char[]> stack;
@@ -68,6 +88,7 @@ struct Fiber {
   bool done;
   std::deque<std::vector<Copy>> groups;  // committed, oldest first
   std::vector<Copy> open;
+  std::vector<Product> products;
 };
 
 // Where threads wait for each other: all of a block, or of a warp.
@@ -84,7 +105,24 @@ struct Warp {
 
 static std::vector<std::unique_ptr<Fiber>> fibers;  // kept between launches
 static std::vector<Warp> warps;
+struct Group {  // of four warps
+  Meeting meeting;
+  const void *a, *b;
+};
+static std::vector<Group> groups;
 static Meeting block;
+struct TensorBox {  // a copy by the TMA: a box of an array, to rows of 128 bytes
+  char* to;
+  const struct ::TensorMap* map;
+  int place[5];
+};
+struct Barrier {
+  int signals, pending;
+  long long bytes = 0;
+  unsigned phase = 0;
+  std::vector<TensorBox> copies;
+};
+static std::map<const void*, Barrier> barriers;
 static ucontext_t beginning;
 static jmp_buf scheduler;
 static unsigned current, progress;
@@ -167,12 +205,17 @@ inline void prepare(unsigned threads) {
     fiber.done = false;
     fiber.groups.clear();
     fiber.open.clear();
+    fiber.products.clear();
     fiber.index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
   }
   block = {threads};
   warps.assign((threads + WARP - 1) / WARP, {});
   for (unsigned w = 0; w < warps.size(); ++w)
     warps[w].meeting.size = std::min(WARP, threads - w * WARP);
+  groups.assign((threads + 4 * WARP - 1) / (4 * WARP), {});
+  for (unsigned g = 0; g < groups.size(); ++g)
+    groups[g].meeting.size = std::min(4 * WARP, threads - g * 4 * WARP);
+  barriers.clear();
 }
 
 inline void run_block(unsigned threads) {
@@ -430,3 +473,153 @@ inline void mma_m16n8k8_tf32(float* d, const unsigned* a, const unsigned* b) {
 inline void mma_m16n8k32_s8(int* d, const unsigned* a, const unsigned* b) {
   simt::mma<std::int8_t>(d, a, b);
 }
+
+// Units (PTX ISA, section "mbarrier"). A phase ends when all signals have come and all bytes that
+// were expected have arrived; those of a copy arrive when somebody waits for them.
+
+namespace simt {
+
+inline Barrier& at(const void* barrier) {
+  auto found = barriers.find(barrier);
+  if (found == barriers.end()) fail("a barrier must be set up before it is used");
+  return found->second;
+}
+
+inline void end_phase(Barrier& barrier) {
+  if (barrier.pending || barrier.bytes) return;
+  barrier.pending = barrier.signals;
+  barrier.phase ^= 1;
+}
+
+inline void signal(Barrier& barrier) {
+  if (!barrier.pending) fail("a barrier must not have more signals than it waits for");
+  --barrier.pending;
+  ++progress;
+  end_phase(barrier);
+}
+
+// Chunks of 16 bytes change places in rows of 128, by the bits of their address.
+inline std::uintptr_t swizzled(std::uintptr_t address) {
+  return address ^ (address >> 7 & 7) << 4;
+}
+
+inline void deliver(Barrier& barrier) {
+  for (const TensorBox& copy : barrier.copies) {
+    const TensorMap& map = *copy.map;
+    unsigned count = 1;
+    for (unsigned d = 0; d < map.rank; ++d) count *= map.box[d];
+    for (unsigned e = 0; e < count; ++e) {
+      unsigned rest = e;
+      bool inside = true;
+      std::uint64_t from = 0;
+      for (unsigned d = 0; d < map.rank; ++d, rest /= map.box[d - 1]) {
+        const long long i = copy.place[d] + (long long)(rest % map.box[d]);
+        inside &= i >= 0 && i < (long long)map.sizes[d];
+        from += i * map.strides[d];
+      }
+      char* to = reinterpret_cast<char*>(
+          swizzled(std::uintptr_t(copy.to) + std::uintptr_t(e) * map.element_bytes));
+      if (inside) std::memcpy(to, map.address + from, map.element_bytes);
+      else std::memset(to, 0, map.element_bytes);
+    }
+    barrier.bytes -= (long long)count * map.element_bytes;
+  }
+  if (!barrier.copies.empty()) ++progress;
+  barrier.copies.clear();
+  end_phase(barrier);
+}
+
+template <class Element, class Sum, int columns>
+inline void group_add(const Product& one) {
+  constexpr int K = 32 / sizeof(Element);
+  const int row = current % (4 * WARP) / WARP * 16 + lane() / 4, column = lane() % 4 * 2;
+  auto element = [](const char* first, int r, int k) {
+    Element value;
+    std::memcpy(&value, reinterpret_cast<const char*>(
+        swizzled(std::uintptr_t(first) + r * 128 + k * sizeof(Element))), sizeof value);
+    return Sum(value);
+  };
+  Sum* d = static_cast<Sum*>(one.sums);
+  for (int i = 0; i < columns / 2; ++i)
+    for (int k = 0; k < K; ++k)
+      d[i] += element(one.a, row + i / 2 % 2 * 8, k) * element(one.b, i / 4 * 8 + column + i % 2, k);
+}
+
+// Begins a product of four warps, which all must name the same operands.
+template <class Element, class Sum, int columns>
+inline void group_product(Sum* d, const void* a, const void* b) {
+  Group& group = groups[current / (4 * WARP)];
+  if (group.meeting.size != 4 * WARP)
+    fail("wgmma must be run by four whole warps, not by %u threads", group.meeting.size);
+  if (std::uintptr_t(a) % 1024 >= 128 || std::uintptr_t(b) % 1024 >= 128 ||
+      (std::uintptr_t(a) | std::uintptr_t(b)) % 16)
+    fail("operands of wgmma must begin in the first of 8 rows of 128 bytes, aligned to 1024");
+  if (!group.meeting.arrived) group.a = a, group.b = b;
+  if (group.a != a || group.b != b) fail("the four warps of a wgmma must have the same operands");
+  fibers[current]->products.push_back(
+      {d, static_cast<const char*>(a), static_cast<const char*>(b),
+       group_add<Element, Sum, columns>});
+  meet(group.meeting, -4);
+}
+
+}  // namespace simt
+
+inline void barrier_begin(unsigned long long* barrier, int signals) {
+  if (simt::barriers.empty()) std::memset(block_memory, 0xCD, sizeof block_memory);
+  simt::Barrier& one = simt::barriers[barrier];
+  one.signals = one.pending = signals;
+}
+inline void barriers_begun() {}
+inline void barrier_expect(unsigned long long* barrier, int bytes) {
+  simt::Barrier& one = simt::at(barrier);
+  one.bytes += bytes;
+  simt::signal(one);
+}
+inline void barrier_arrive(unsigned long long* barrier, int lane) {
+  simt::meet(simt::warp().meeting, -5);
+  if (lane == 0) simt::signal(simt::at(barrier));
+}
+inline void barrier_wait(unsigned long long* barrier, int phase) {
+  simt::Barrier& one = simt::at(barrier);
+  while (one.phase == unsigned(phase)) {
+    simt::deliver(one);
+    if (one.phase == unsigned(phase)) simt::yield();
+  }
+}
+template <int rank>
+inline void tile_copy(void* tile, const TensorMap* map, unsigned long long* barrier, int x, int y,
+                      int z = 0, int u = 0, int v = 0) {
+  if (map->rank != rank) simt::fail("a copy must have the dimensions of its map");
+  if (std::uintptr_t(tile) % 1024) simt::fail("a tile of the TMA must be aligned to 1024 bytes");
+  std::uint64_t bytes = map->element_bytes;
+  for (int d = 0; d < rank; ++d) bytes *= map->box[d];
+  std::memset(tile, 0xCD, bytes);
+  simt::at(barrier).copies.push_back({static_cast<char*>(tile), map, {x, y, z, u, v}});
+}
+template <int count> inline void registers_fewer() {}
+template <int count> inline void registers_more() {}
+inline void products_begin() {}
+inline void products_end() {
+  for (const simt::Product& one : simt::fibers[simt::current]->products) one.add(one);
+  simt::fibers[simt::current]->products.clear();
+}
+
+#define LOCKSTEP_GROUP(columns)                                                            \
+  inline void wgmma_m64n##columns##k16_f16(float* d, const void* a, const void* b) {       \
+    simt::group_product<half, float, columns>(d, a, b);                                    \
+  }                                                                                        \
+  inline void wgmma_m64n##columns##k16_bf16(float* d, const void* a, const void* b) {      \
+    simt::group_product<bfloat16, float, columns>(d, a, b);                                \
+  }                                                                                        \
+  inline void wgmma_m64n##columns##k32_s8(int* d, const void* a, const void* b) {          \
+    simt::group_product<signed char, int, columns>(d, a, b);                               \
+  }
+LOCKSTEP_GROUP(8)
+LOCKSTEP_GROUP(16)
+LOCKSTEP_GROUP(32)
+LOCKSTEP_GROUP(64)
+LOCKSTEP_GROUP(96)
+LOCKSTEP_GROUP(128)
+LOCKSTEP_GROUP(192)
+LOCKSTEP_GROUP(256)
+#undef LOCKSTEP_GROUP

@@ -14,7 +14,7 @@ from compiler.native import BuildError
 
 __all__ = ["SassLoop", "PRODUCTS", "disassembled", "main_loop"]
 
-TENSOR = ("HMMA", "IMMA")                       # products of tensor cores,
+TENSOR = ("HMMA", "IMMA", "HGMMA", "IGMMA")     # products of tensor cores,
 PRODUCTS = (*TENSOR, "FFMA", "IMAD", "IDP")     # and of threads; IMAD computes addresses as well
 PACKAGE = "nvidia-cuda-nvdisasm"
 
@@ -83,10 +83,12 @@ def main_loop(lines: Sequence[str]) -> SassLoop:
             begin = labels.get(target[1], len(lines))
             if begin < place - 1:               # the last branch of all goes to itself
                 loops.append((begin, place + 1))
-    inner = [loop for loop in loops if not any(
-        loop != other and loop[0] <= other[0] and other[1] <= loop[1] for other in loops)]
-    found = [_counted(lines[begin:end]) for begin, end in inner]
-    found = [loop for loop in found if loop.products]
+    made = {loop: _counted(lines[loop[0]:loop[1]]) for loop in loops}
+    tensor = any(one.tensor for one in made.values())
+    made = {loop: one for loop, one in made.items()
+            if (one.tensor if tensor else one.products)}        # not those that only wait
+    found = [one for loop, one in made.items() if not any(
+        loop != other and loop[0] <= other[0] and other[1] <= loop[1] for other in made)]
     return max(found, key=lambda loop: (loop.tensor, loop.products), default=_counted(lines))
 
 

@@ -28,6 +28,8 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from math import prod
 
+from compiler.cpu_gpu_backends.gpu.group_tiles import (MULTIPROCESSORS_90, OFFERED_GROUPS,
+                                                       GroupTiles, copied_by_tma, tile_groups)
 from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, readers,
                                                   stages, write_of, writes_in)
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import (OFFERED, TensorTiles, flatten_rows,
@@ -46,19 +48,21 @@ THREADS = 128               # of a block
 TERMS = 8, 4, 2             # of a product that are in shared memory at once
 VECTOR_BYTES = 16           # that a thread loads or stores at once
 BUSY = 1 << 14              # threads that vectors leave at least
-MULTIPROCESSORS = 108       # of an A100; an H100 has 132
+MULTIPROCESSORS = 108       # of an A100
 COPIED = 32                 # products that tensor cores make while an operand is copied
 FEW = 4096                  # results that are too few for a thread each,
 LONG = 64                   # where each has so many terms
 
 
-def own_schedule(program: Program, kinds: Collection[str] = ()) -> Schedule:
+def own_schedule(program: Program, kinds: Collection[str] = (), groups: bool = False) -> Schedule:
     """The schedule that we choose where nobody gives one. `kinds` are those of `MMA` that tensor
-    cores may compute: sums of floats change their order.
+    cores may compute: sums of floats change their order; with `groups`, by groups of warps where
+    that can be.
     """
     s = Schedule(program)
     tiles = (partial(_by_tiles, terms=terms) for terms in TERMS)
-    return _first(s, partial(_by_tensor_cores, kinds=kinds), *tiles, _by_rows, _by_elements,
+    ways = [partial(_by_groups, kinds=kinds)] if groups else []
+    return _first(s, *ways, partial(_by_tensor_cores, kinds=kinds), *tiles, _by_rows, _by_elements,
                   _by_stages)
 
 
@@ -95,13 +99,31 @@ def _by_tensor_cores(s: Schedule, kinds: Collection[str]) -> bool:
     return True
 
 
-def _cost(tiles: TensorTiles, rows: int, columns: int, count: int) -> int:
+def _by_groups(s: Schedule, kinds: Collection[str]) -> bool:
+    """Groups of warps, if the program is a product of one of the kinds whose operands the TMA
+    copies.
+    """
+    flatten_rows(s)
+    product = tensor_product_of(s.program)
+    if product is None or product.kind not in kinds or _is_few(s.program, [product.sum]) or (
+            not copied_by_tma(s.program, product)):
+        return False
+    rows, columns, count = result_of(product)
+    if min(rows, columns) < LEAST:
+        return False
+    tile_groups(s, product, min(OFFERED_GROUPS, key=lambda tiles: _cost(
+        tiles, rows, columns, count, MULTIPROCESSORS_90)))
+    return True
+
+
+def _cost(tiles: TensorTiles | GroupTiles, rows: int, columns: int, count: int,
+          multiprocessors: int = MULTIPROCESSORS) -> int:
     """What a multiprocessor does one after the other: the tiles of `count` products of so many rows
     and columns, each its products and its operands on their way.
     """
     tiles = tiles.for_result(rows, columns)
     blocks = -(-rows // tiles.rows) * -(-columns // tiles.columns) * count
-    return -(-blocks // MULTIPROCESSORS) * (tiles.rows * tiles.columns
+    return -(-blocks // multiprocessors) * (tiles.rows * tiles.columns
                                             + COPIED * (tiles.rows + tiles.columns))
 
 

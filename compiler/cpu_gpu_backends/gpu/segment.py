@@ -30,11 +30,13 @@ Array = np.ndarray
 @dataclass(frozen=True, slots=True)
 class ValueForms:
     """How the values of a segment are stored: `last` are the types of images that have their
-    channels last where tensor cores convolve them, `halves` the type of factors of float32.
+    channels last where tensor cores convolve them, `halves` the type of factors of float32; with
+    `rows`, weights of products lie in rows along their sums.
     """
 
     last: tuple[str, ...] = ()
     halves: str | None = None
+    rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

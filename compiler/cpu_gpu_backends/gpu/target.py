@@ -10,7 +10,7 @@ from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, GpuStep, ValueForms
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import in_precision
 from compiler.cpu_gpu_backends.groups import Recipe, recipe_of, unscheduled
-from compiler.cpu_gpu_backends.intrinsics.gpu import TENSOR_CORES, dp4a
+from compiler.cpu_gpu_backends.intrinsics.gpu import TENSOR_CORES, WARP_GROUPS, dp4a
 from compiler.cpu_gpu_backends.memory import shown
 from compiler.cpu_gpu_backends.simt.code import Code
 from compiler.cpu_gpu_backends.simt.dialects import DIALECT
@@ -22,6 +22,7 @@ from compiler.graph.graph import Graph, Node
 from compiler.graph.halves import with_halves
 from compiler.graph.last_convolutions import with_channels_last
 from compiler.graph.shared_constants import with_shared_constants
+from compiler.graph.weight_rows import with_weights_in_rows
 from compiler.ir import Program
 from compiler.native import digest
 from compiler.ops.registry import OPERATORS
@@ -35,6 +36,7 @@ KERNELS = 1024              # how many scheduled programs are kept
 MOST = 1 << 31              # elements of an array: indices have 32 bits
 LONGEST = 40                # characters of a group's name in that of its kernel
 FIRST_ARCH = 80             # that has our instructions of tensor cores
+GROUP_ARCH = "sm_90a"       # the one that has `wgmma`
 PRECISIONS = {"tf32": None, "f16": "float16", "bf16": "bfloat16"}
 """The kinds of `MMA` for products of float32, and in which type their factors are stored."""
 
@@ -73,10 +75,17 @@ class GpuTarget:
                        *([nvrtc_version()] if self.archs else [])])
 
     def on_arch(self, arch: str) -> "GpuTarget":
-        """The target for a GPU that is here. For an old one, kernels do without tensor cores and
-        are compiled at once.
+        """The target for a GPU that is here. For an old one, kernels do without tensor cores, for
+        one of 9.0 they have groups of warps; both are compiled at once.
         """
+        if arch == GROUP_ARCH.rstrip("a"):
+            return replace(self, archs=(GROUP_ARCH,))
         return replace(self, archs=(arch,)) if _is_old(arch) else self
+
+    @property
+    def _groups(self) -> bool:
+        """Whether all architectures have groups of warps and the TMA."""
+        return bool(self.archs) and set(self.archs) == {GROUP_ARCH}
 
     @property
     def _kinds(self) -> tuple[str, ...]:
@@ -110,7 +119,8 @@ class GpuTarget:
                 raise ValueError(f"{node.name}: {reason}")
         last = tuple(dtype for kind, dtype in (("s8", "int8"), (self.precision, "float32"))
                      if kind in self._kinds)
-        forms = ValueForms(last, PRECISIONS[self.precision] if self.precision else None)
+        forms = ValueForms(last, PRECISIONS[self.precision] if self.precision else None,
+                           "float32" in last)
         graph = lowered(graph, forms)
         groups = [_without_offset(graph, group) for group in self.groups(graph).groups]
         recipes = {group: recipe_of(graph, group) for group in groups if not group.is_view}
@@ -124,7 +134,8 @@ class GpuTarget:
         return fuse(graph) if self.fusion else separate(graph)
 
     def _codes(self, recipes: list[Recipe]) -> dict[Recipe, Code]:
-        programs = [replace(_program(recipe, self._plan(recipe), self._kinds, self.precision),
+        programs = [replace(_program(recipe, self._plan(recipe), self._kinds, self._groups,
+                                     self.precision),
                             name=f"{recipe.name[:LONGEST].rstrip('_')}_{number}")
                     for number, recipe in enumerate(recipes)]
         try:
@@ -140,7 +151,7 @@ class GpuTarget:
             return None
         task = Task(self.fingerprint, digest(["group of a GPU", repr(recipe)]), str(recipe))
         return self.plans.find(task, lambda: own_schedule(
-            _algorithm(recipe, self.precision), self._kinds).text())
+            _algorithm(recipe, self.precision), self._kinds, self._groups).text())
 
 
 def _is_old(arch: str) -> bool:
@@ -149,10 +160,11 @@ def _is_old(arch: str) -> bool:
 
 def lowered(graph: Graph, forms: ValueForms) -> Graph:
     """The graph as it is computed: images with their channels last where tensor cores convolve
-    them, factors as halves, equal constants once.
+    them, factors as halves, weights in rows, equal constants once.
     """
     graph = with_channels_last(graph, forms.last)
-    return with_shared_constants(with_halves(graph, forms.halves) if forms.halves else graph)
+    graph = with_halves(graph, forms.halves) if forms.halves else graph
+    return with_shared_constants(with_weights_in_rows(graph) if forms.rows else graph)
 
 
 def _without_offset(graph: Graph, group: Group) -> Group:
@@ -171,13 +183,13 @@ def _algorithm(recipe: Recipe, precision: str | None) -> Program:
 
 
 @lru_cache(KERNELS)
-def _program(recipe: Recipe, plan: str | None, kinds: tuple[str, ...],
+def _program(recipe: Recipe, plan: str | None, kinds: tuple[str, ...], groups: bool,
              precision: str | None) -> Program:
     """The scheduled program of a group. Raises PlanRefused."""
     program = _algorithm(recipe, precision)
     if plan is None:
-        return own_schedule(program, kinds).program
+        return own_schedule(program, kinds, groups).program
     try:
-        return Schedule.replay(program, plan, (*TENSOR_CORES, dp4a())).program
+        return Schedule.replay(program, plan, (*TENSOR_CORES, *WARP_GROUPS, dp4a())).program
     except ValueError as error:
         raise PlanRefused(f"Plan of {recipe.name}: {error}") from None

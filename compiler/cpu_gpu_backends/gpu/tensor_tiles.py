@@ -32,7 +32,8 @@ from compiler.schedule import Schedule
 from compiler.te import (INDEX, Binary, Buffer, Call, Cast, Const, Expr, Extent, Read, Var,
                          numpy_dtype, substitute, tf32)
 
-__all__ = ["OFFERED", "TensorProduct", "TensorTiles", "flatten_rows", "in_precision", "result_of",
+__all__ = ["OFFERED", "TensorProduct", "TensorTiles", "dimensions_of", "flatten_rows",
+           "in_precision", "result_of",
            "tensor_product_of", "tile_tensors"]
 
 WARP = 32
@@ -112,7 +113,7 @@ def tensor_product_of(program: Program) -> TensorProduct | None:
     if taps and any(read.indices[-1] != total.axes[depth] for read in (first, second)):
         return None
     for read, side in ((first, axes[row].name), (second, axes[-1].name)):
-        dimensions = _dimensions(read, extents)
+        dimensions = dimensions_of(read, extents)
         if dimensions is None or dimensions.count(side) != 1 or dimensions.count(k) != 1:
             return None
     return TensorProduct(kind, total, (first, second), row, len(axes) - 1, depth, tuple(taps))
@@ -162,7 +163,7 @@ def _moving(read: Read) -> frozenset[Var]:
     return frozenset[Var]().union(*map(free_variables, read.indices))
 
 
-def _dimensions(read: Read, extents: Mapping[Var, Extent]) -> list[str] | None:
+def dimensions_of(read: Read, extents: Mapping[Var, Extent]) -> list[str] | None:
     """The loop that each dimension moves along, "" for those that do not move; None where it is
     less simple.
     """
@@ -209,7 +210,7 @@ def tile_tensors(s: Schedule, product: TensorProduct, tiles: TensorTiles = OFFER
     taps = [update.axes[place].name for place in product.taps]
     wide = {row: tiles.rows, column: tiles.columns, depth: _step(product.kind)}
     extents = {loop.var: loop.extent for loop in loops_around(s.program, update)}
-    operands = [_Operand(read.buffer, _dimensions(read, extents) or [], side, depth)
+    operands = [_Operand(read.buffer, dimensions_of(read, extents) or [], side, depth)
                 for read, side in zip(_reads(update, product), (row, column), strict=True)]
     for operand in operands:
         operand.cache(s, wide)
@@ -413,7 +414,8 @@ def _is_map(program: Program, total: Update, out: Write) -> bool:
     """Whether the result is computed from the sum element by element."""
     if out is total:
         return True
-    found = [read for read in reads(out) if read.buffer == total.buffer]
-    own = tuple(loop.var for loop in loops_around(program, out))
-    return (isinstance(out, Store) and bool(found) and len(set(found)) == 1
-            and found[0].indices == own and len(own) == len(total.indices))
+    found = {read for read in reads(out) if read.buffer == total.buffer}
+    own = loops_around(program, out)
+    return isinstance(out, Store) and len(found) == 1 and len(own) == len(total.indices) and all(
+        index == loop.var or loop.extent == 1 and index == Const(0, INDEX)
+        for index, loop in zip(next(iter(found)).indices, own, strict=True))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from compiler.ir import bindings, concrete, extent_value
 from compiler.te import Buffer, Extent, Symbol
 
-__all__ = ["DIALECTS", "Code", "Extent3", "Grid", "Launch"]
+__all__ = ["DIALECTS", "Code", "Extent3", "Grid", "Launch", "TensorMap"]
 
 DIALECTS = ("cuda", "opencl", "metal")
 MOST = (1 << 31) - (1 << 16)        # elements of a buffer, and of a parameter: 32 bits, and room
@@ -17,10 +17,20 @@ Grid = tuple[Extent, Extent, Extent]
 
 
 @dataclass(frozen=True, slots=True)
+class TensorMap:
+    """An array as the TMA sees it, and the box, of so many elements in each dimension, that it
+    copies at a time; its rows have 128 bytes, whose chunks of 16 change places.
+    """
+
+    buffer: Buffer
+    box: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """One kernel: blocks of the grid, threads of a block, the buffers that it takes, and after them
     which turn of each loop of the host it is, from 1, and the values of parameters, as integers of
-    32 bits.
+    32 bits; last the maps of arrays. Beside what its text declares, a block shares so many bytes.
     """
 
     kernel: str
@@ -28,6 +38,8 @@ class Launch:
     block: Extent3
     arguments: tuple[Buffer, ...]
     numbers: tuple[int, ...] = ()
+    maps: tuple[TensorMap, ...] = ()
+    shared_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

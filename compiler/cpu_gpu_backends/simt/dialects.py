@@ -9,6 +9,8 @@ from math import prod
 
 from compiler.cpu_gpu_backends.polynomials import ERF, ERFC
 
+from .hopper import COLUMNS_OF_GROUPS, GROUP_PRODUCTS, UNITS_TEXT, group_product
+
 __all__ = ["CUDA", "DIALECT", "HELPERS", "METAL", "OPENCL", "Dialect", "Helper"]
 
 
@@ -453,6 +455,9 @@ HELPERS = {helper.name: helper for helper in (
     Helper("turn_bytes", _TURN_BYTES),
     Helper("round_fragment", _ROUND_FRAGMENT, ("to_tf32",)),
     Helper("mma_fill", _MMA_FILL),
+    Helper("units", UNITS_TEXT, emulated=True),
+    *(Helper(*group_product(kind, columns), ("units",), emulated=True)
+      for kind in GROUP_PRODUCTS for columns in COLUMNS_OF_GROUPS),
     *_wrapping("add", "+"), *_wrapping("sub", "-"), *_wrapping("mul", "*"),
     _extremum("max", ">", "float", ""), _extremum("min", "<", "float", ""),
     _extremum("max", ">", "double", "64"), _extremum("min", "<", "double", "64"),

@@ -40,7 +40,8 @@ def generate_all(programs: Sequence[Program], dialect: str = "cuda") -> tuple[Co
                             f"{symbols[name]} have a kernel {name}")
     text = text_of(lowered, dialect)
     return tuple(Code(program.program.name, dialect, text,
-                      tuple(Launch(kernel.name, kernel.grid, kernel.block, kernel.buffers, numbers)
+                      tuple(Launch(kernel.name, kernel.grid, kernel.block, kernel.buffers, numbers,
+                                   kernel.maps, kernel.shared_bytes)
                             for kernel, numbers in program.launches()),
                       program.program.inputs, program.program.outputs, program.temporaries,
                       program.program.parameters)

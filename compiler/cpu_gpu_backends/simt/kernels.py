@@ -16,11 +16,12 @@ from compiler.ir import (Alloc, Program, Stmt, Tensorized, Write, bindings, conc
                          loops, program_text, specialize, walk_stmts, writes)
 from compiler.te import Buffer, Expr, Extent, Read, Symbol, Var, numpy_dtype
 
-from .code import Extent3, Grid
+from .code import Extent3, Grid, TensorMap
 
 __all__ = ["AXES", "BLOCKS", "FRAGMENT", "FRAGMENTS", "LOCAL", "OWN", "SHARED", "THREADS", "TILES",
-           "WARP", "WORDS", "SimtKernel", "SimtProgram", "Shuffle", "SimtError", "Turn", "fresh",
-           "is_of_warps", "names_in", "refuse", "symbol", "tile_of", "writes_own"]
+           "WARP", "WORDS", "Counter", "SimtKernel", "SimtProgram", "Shuffle", "SimtError", "Turn",
+           "fresh", "is_of_groups", "is_of_tma", "is_of_warps", "names_in", "refuse", "symbol",
+           "tile_of", "tma_copies", "writes_own"]
 
 THREADS = (Var("tx"), Var("ty"), Var("tz"))
 BLOCKS = (Var("bx"), Var("by"), Var("bz"))
@@ -29,6 +30,7 @@ AXES = {f"{name}Idx.{axis}": var for name, variables in (("block", BLOCKS), ("th
 """Kind of a loop to the variable that takes the place of its own."""
 
 SHARED = "shared"           # of a block
+TMA_ALIGNMENT = 1024        # bytes
 LOCAL = "local"             # of a thread
 WARP = 32
 FRAGMENT = "fragment"       # sums of a warp, spread over its threads
@@ -78,7 +80,21 @@ def tile_of(buffer: Buffer) -> tuple[int, int]:
 
 def is_of_warps(stmt: Stmt) -> bool:
     """Whether the threads of a warp run it together."""
-    return isinstance(stmt, Tensorized) and stmt.intrinsic.unit == "warp"
+    return isinstance(stmt, Tensorized) and stmt.intrinsic.unit in ("warp", "warp group")
+
+
+def is_of_groups(stmt: Stmt) -> bool:
+    """Whether four warps run it together."""
+    return isinstance(stmt, Tensorized) and stmt.intrinsic.unit == "warp group"
+
+
+def is_of_tma(stmt: Stmt) -> bool:
+    """Whether the TMA copies it."""
+    return isinstance(stmt, Tensorized) and stmt.intrinsic.unit == "tma"
+
+
+def tma_copies(stmt: Stmt) -> list[Tensorized]:
+    return [s for s in walk_stmts(stmt) if isinstance(s, Tensorized) and is_of_tma(s)]
 
 
 def writes_own(stmt: Stmt) -> bool:
@@ -111,6 +127,19 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class Counter:
+    """Tokens from one unit to another: barriers in shared memory, for so many turns at a time. Each
+    token takes so many `signals`. Where it `begins_full`, the first `depth` are there from the
+    start.
+    """
+
+    name: str
+    depth: int
+    signals: int
+    begins_full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SimtKernel:
     """Parameters
     ----------
@@ -122,6 +151,7 @@ class SimtKernel:
     shared : what a block shares; lives as long as the block.
     body : see the module's text.
     turns : loops of the host around it, outermost first.
+    maps : the arrays that the TMA reads.
     """
 
     name: str
@@ -133,6 +163,25 @@ class SimtKernel:
     shared: tuple[Buffer, ...]
     body: Stmt
     turns: tuple[Turn, ...] = ()
+    maps: tuple[TensorMap, ...] = ()
+
+    @property
+    def shared_places(self) -> dict[str, int]:
+        """Where the buffers of a block lie in memory that its launch asks for; nothing where the
+        text declares them: tiles that the TMA fills begin at multiples of 1,024 bytes.
+        """
+        places, end = {}, 0
+        for buffer in self.shared if self.maps else ():
+            assert isinstance(buffer.size_bytes, int)
+            places[buffer.name] = end
+            end += buffer.size_bytes + -buffer.size_bytes % TMA_ALIGNMENT
+        return places
+
+    @property
+    def shared_bytes(self) -> int:
+        """The bytes that its launch asks for."""
+        places, sizes = self.shared_places, {b.name: b.size_bytes for b in self.shared}
+        return max((place + int(sizes[name]) for name, place in places.items()), default=0)
 
     @property
     def threads(self) -> int:

@@ -22,9 +22,10 @@ from .barriers import place_barriers
 from .code import Extent3, Grid
 from .kernels import (AXES, BLOCKS, FRAGMENTS, LOCAL, OWN, SHARED, THREADS, WARP, WORDS,
                       SimtKernel, SimtProgram, Turn, fresh, is_of_warps, names_in, refuse, symbol,
-                      tile_of, writes_own)
+                      tile_of, tma_copies, writes_own)
 from .own import require_own
 from .reductions import begin_outside, reduce_across_threads
+from .units import divided, maps_of, require_copies, require_groups, together
 from .vectors import even
 
 __all__ = ["lower"]
@@ -92,7 +93,19 @@ def _kernel(program: Program, stmt: Stmt, name: str, shuffles: bool, asynchronou
     grid = x, y, z
     require_own(program, stmt)
     body = _without_clashes(stmt)
+    if intrinsics:
+        require_copies(program, body)
+        require_groups(program, body)
+        if parts := divided(program, body, threads):
+            return _specialized(program, parts, name, grid, threads)
     body = marked(body) if asynchronous else body
+    shared, body = _placed(program, body, grid, threads, shuffles)
+    return _kernel_of(program, name, grid, threads, shared, written_out(body))
+
+
+def _placed(program: Program, body: Stmt, grid: Grid, threads: Extent3, shuffles: bool
+            ) -> tuple[tuple[Buffer, ...], Stmt]:
+    """What a block shares, and what its threads do, with barriers."""
     body = reduce_across_threads(program, body, shuffles and threads[0] % 32 == 0)
     body = begin_outside(body)
     body = _on_threads(body, grid, threads)
@@ -100,12 +113,26 @@ def _kernel(program: Program, stmt: Stmt, name: str, shuffles: bool, asynchronou
     known = {var: extent for var, extent in ranges.items() if isinstance(extent, int)}
     body = simplify_stmt(_flat(_without_single(body)), known)
     shared, body = _without_shared(rewrite_stmts(body, even))
-    body = with_groups(possible(body))
-    body = written_out(place_barriers(program, body, ranges))
+    return shared, place_barriers(program, with_groups(possible(body)), ranges)
+
+
+def _specialized(program: Program, parts: tuple[Stmt, Stmt], name: str, grid: Grid,
+                 threads: Extent3) -> SimtKernel:
+    """A kernel whose copies are made by threads of their own: four warps more."""
+    shared, copies = _placed(program, parts[0], grid, (1, 1, 1), False)
+    others, rest = _placed(program, parts[1], grid, threads, True)
+    x, y, z = threads
+    return _kernel_of(program, name, grid, (x, y, z + 1), tuple(dict.fromkeys((*shared, *others))),
+                      together(program, copies, rest, threads))
+
+
+def _kernel_of(program: Program, name: str, grid: Grid, threads: Extent3,
+               shared: tuple[Buffer, ...], body: Stmt) -> SimtKernel:
+    maps = maps_of(body)
     used = _global_buffers(program, body)
     written = frozenset(buffer.name for write in writes(body) for buffer in write.buffers)
     return SimtKernel(name, grid, threads, used, program.parameters,
-                      written & {b.name for b in used}, shared, body)
+                      written & {b.name for b in used}, shared, body, maps=maps)
 
 
 def _plain(stmt: Stmt) -> Stmt:
@@ -293,7 +320,9 @@ def _without_shared(stmt: Stmt) -> tuple[tuple[Buffer, ...], Stmt]:
 def _global_buffers(program: Program, stmt: Stmt) -> tuple[Buffer, ...]:
     """The global buffers that a kernel touches: inputs, then the rest in order, outputs last."""
     own = {s.buffer for s in walk_stmts(stmt) if isinstance(s, Alloc)}
-    used = dict.fromkeys(buffer for node in walk_stmts(stmt) for buffer in _named(node)
+    by_map = {id(s) for copy in tma_copies(stmt) for s in walk_stmts(copy)}
+    used = dict.fromkeys(buffer for node in walk_stmts(stmt) if id(node) not in by_map
+                         for buffer in _named(node)
                          if buffer.scope == "global" and buffer not in own)
     inputs = [b for b in program.inputs if b in used]
     outputs = [b for b in program.outputs if b in used]

@@ -4,22 +4,29 @@ Every statement runs for all threads of a block together, so the result is that 
 another way than any device's. Each access to memory that threads share is recorded with its thread
 until the next barrier: two threads that touch one element in between, one of them writing, race.
 So do two blocks that touch one element at all. What asynchronous copies write counts when they are
-issued and again when they are waited for, since they may land at any time in between.
+issued and again when they are waited for, since they may land at any time in between. Units of a
+specialized loop run in turns; what they have touched, and the tokens that they have taken and
+given, must be a stream that `latency_hiding.check` proves.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from compiler.ir import (Alloc, Barrier, Combine, For, If, Seq, Stmt, Store, Tensorized, Update,
-                         stmt_text, substitute_stmt, values_in)
+                         stmt_text, substitute_stmt, values_in, walk_stmts)
 from compiler.ir.arithmetic import apply_binary, apply_call, apply_cast
+from compiler.latency_hiding import AddressSet, Event, Tokens, Violation, check
 from compiler.te import (INDEX, Binary, Buffer, Call, Cast, Const, Expr, Read, Select, Var,
                          numpy_dtype)
 
 from .asynchronous import AsyncCommit, AsyncCopy, AsyncWait
-from .kernels import FRAGMENTS, OWN, WARP, Shuffle, SimtKernel, SimtProgram, is_of_warps
+from .kernels import (FRAGMENTS, OWN, WARP, Counter, Shuffle, SimtKernel, SimtProgram, is_of_tma,
+                      is_of_warps)
+from .units import (BeginUnits, Expect, ProductsBegin, ProductsEnd, RegisterShare, TokenSignal,
+                    TokenWait)
 
 __all__ = ["Race", "find_races", "run_kernels"]
 
@@ -36,7 +43,7 @@ class Race:
     element: int
     first: int
     second: int
-    between: str        # "threads" or "blocks"
+    between: str        # "threads", "units" or "blocks"
     stmt: str
 
     def __str__(self) -> str:
@@ -135,6 +142,59 @@ def _twice(places: np.ndarray, actors: np.ndarray) -> tuple[int, int, int] | Non
 
 
 @dataclass
+class _Unit:
+    """A unit of a specialized loop: what it has touched in shared memory since it took a token, and
+    before that, as events with tokens.
+    """
+
+    name: str
+    tokens: dict[str, int]
+    events: list[tuple[list[str], list[AddressSet], list[str]]] = field(default_factory=list)
+    steps: int = 0
+
+    def take(self, counter: Counter) -> None:
+        self.tokens[counter.name] -= 1
+        self.steps += 1
+        self.events.append(([counter.name], [], []))
+
+    def give(self, counter: Counter) -> None:
+        self.tokens[counter.name] += 1
+        self.steps += 1
+        self.events[-1][2].append(counter.name)
+
+    def touch(self, buffer: str, places: np.ndarray, write: bool) -> None:
+        if not self.events or self.events[-1][2]:
+            self.events.append(([], [], []))
+        self.events[-1][1].append(AddressSet(buffer, np.unique(places), write))
+
+
+def _has_tokens(stmt: Stmt) -> bool:
+    return any(isinstance(s, TokenWait | TokenSignal | Expect) for s in walk_stmts(stmt))
+
+
+def _judged(counters: tuple[Counter, ...], units: list[_Unit]) -> list[Violation]:
+    """What breaks the rules of a stream, in which units take turns; first of all those signal who
+    fill counters that begin full, and in the end those wait.
+    """
+    giver = dict.fromkeys((one.name for one in counters), "nobody")
+    taker = dict(giver)
+    for unit in units:
+        for taken, _, given in unit.events:
+            giver |= dict.fromkeys(given, unit.name)
+            taker |= dict.fromkeys(taken, unit.name)
+    full = [one for one in counters if one.begins_full for _ in range(one.depth)]
+    stream = [(Event(giver[one.name]), Tokens((), (taker[one.name],))) for one in full]
+    for turn in range(max(len(unit.events) for unit in units)):
+        for unit in units:
+            for taken, touched, given in unit.events[turn:turn + 1]:
+                stream.append((Event(unit.name, tuple(touched), f"turn {turn}"),
+                               Tokens(tuple(map(giver.__getitem__, taken)),
+                                      tuple(map(taker.__getitem__, given)))))
+    stream += [(Event(taker[one.name]), Tokens((giver[one.name],), ())) for one in full]
+    return check([event for event, _ in stream], [tokens for _, tokens in stream], {}, 1)
+
+
+@dataclass
 class _Grid:
     """A kernel on its blocks, one after the other."""
 
@@ -143,8 +203,9 @@ class _Grid:
     races: dict[str, Race] = field(default_factory=dict)
 
     def run(self) -> list[Race]:
-        blocks = {b.name: _Watch(b.size) for b in self.kernel.buffers}
-        threads = {b.name: _Watch(b.size) for b in (*self.kernel.buffers, *self.kernel.shared)}
+        seen = (*self.kernel.buffers, *(one.buffer for one in self.kernel.maps))
+        blocks = {b.name: _Watch(b.size) for b in seen}
+        threads = {b.name: _Watch(b.size) for b in (*seen, *self.kernel.shared)}
         x, y, z = self.kernel.grid
         for number in range(x * y * z):
             place = (number % x, number // x % y, number // x // y)
@@ -177,6 +238,7 @@ class _Block:
         self.groups: list[list] = [[]]              # asynchronous copies: open one last
         self.owners = self.actors = count           # of local buffers, and as recorded
         self.stmt: Stmt = self.kernel.body
+        self.unit: _Unit | None = None
 
     def run(self) -> None:
         everybody = np.arange(self.kernel.threads)
@@ -185,6 +247,9 @@ class _Block:
 
     def _do(self, stmt: Stmt, lanes: Lanes) -> None:
         match stmt:
+            case Seq((BeginUnits(counters), *units)):
+                self._barrier(lanes)
+                self._run_units(counters, units, lanes)
             case Seq(stmts):
                 for child in stmts:
                     self._do(child, lanes)
@@ -198,8 +263,7 @@ class _Block:
                 if chosen.size:
                     self._do(body, chosen)
             case Alloc(buffer, body):
-                size = (self.kernel.threads, buffer.size)
-                self.local[buffer.name] = _poisoned(size[0] * size[1], buffer.dtype).reshape(size)
+                self._allocate(buffer)
                 self._do(body, lanes)
             case Barrier():
                 self._barrier(lanes)
@@ -207,6 +271,8 @@ class _Block:
                 self.groups.append([])
             case AsyncWait(pending):
                 self._wait(pending)
+            case RegisterShare() | ProductsBegin() | ProductsEnd():
+                pass
             case AsyncCopy() | Store() | Update() | Combine():
                 self.stmt = stmt
                 self._write(stmt, lanes)
@@ -215,7 +281,69 @@ class _Block:
             case _:
                 raise TypeError(f"Statement must be of a known kind, not {stmt!r}")
 
+    def _allocate(self, buffer: Buffer) -> None:
+        size = (self.kernel.threads, buffer.size)
+        self.local[buffer.name] = _poisoned(size[0] * size[1], buffer.dtype).reshape(size)
+
+    def _run_units(self, counters: tuple[Counter, ...], parts: list[Stmt], lanes: Lanes) -> None:
+        """Each until it must wait, then the next. Raises ValueError where all wait."""
+        tokens = {one.name: one.depth * one.begins_full for one in counters}
+        units = []
+        for number, part in enumerate(parts):
+            block = copy(self)
+            block.env, block.unit = dict(self.env), _Unit(f"unit {number}", tokens)
+            units.append((block.unit, block._advance(part, lanes)))
+        running = list(units)
+        while running:
+            before = sum(unit.steps for unit, _ in units)
+            running = [one for one in running if next(one[1], "ended") != "ended"]
+            if running and before == sum(unit.steps for unit, _ in units):
+                raise ValueError(f"{self.kernel.name}: units must not wait for each other for ever")
+        for violation in _judged(counters, [unit for unit, _ in units]):
+            element = violation.ranges[0][0] if violation.ranges else 0
+            self.grid.races.setdefault(str(violation), Race(
+                self.kernel.name, violation.memory, element, 0, 1, "units", str(violation)))
+
+    def _advance(self, stmt: Stmt, lanes: Lanes) -> Iterator[None]:
+        """Does the statement; stops where a token must be waited for."""
+        unit = self.unit
+        assert unit is not None
+        match stmt:
+            case TokenWait(counter):
+                while not unit.tokens[counter.name]:
+                    yield
+                unit.take(counter)
+            case TokenSignal(counter):
+                unit.give(counter)
+            case _ if not _has_tokens(stmt):
+                self._do(stmt, lanes)
+            case Seq(stmts):
+                arriving = [child.counter for child in stmts if isinstance(child, Expect)]
+                for child in stmts:
+                    if not isinstance(child, Expect):
+                        yield from self._advance(child, lanes)
+                for counter in arriving:
+                    unit.give(counter)
+            case For(var, extent, body):
+                for value in range(extent):
+                    self.env[var] = np.full(self.kernel.threads, value)
+                    yield from self._advance(body, lanes)
+            case If(condition, body):
+                chosen = lanes[self._eval(condition, lanes)]
+                if chosen.size:
+                    yield from self._advance(body, chosen)
+            case Alloc(buffer, body):
+                self._allocate(buffer)
+                yield from self._advance(body, lanes)
+            case _:
+                raise TypeError(f"Statement must be of a known kind, not {stmt!r}")
+
     def _perform(self, stmt: Tensorized, lanes: Lanes) -> None:
+        if is_of_tma(stmt):
+            kept = self.env, self.owners, self.actors
+            self._perform_warp(stmt.body, lanes[0])
+            self.env, self.owners, self.actors = kept
+            return
         if not is_of_warps(stmt):
             self._do(stmt.body, lanes)
             return
@@ -301,6 +429,9 @@ class _Block:
         return begins
 
     def _record(self, buffer: Buffer, places: np.ndarray, lanes: Lanes, write: bool) -> None:
+        if self.unit and buffer in self.kernel.shared:
+            self.unit.touch(buffer.name, places, write)
+            return
         met = self.threads[buffer.name].touch(places, self.actors[lanes], write)
         self.grid.found(met, "threads", buffer.name, self.stmt)
         if buffer.name in self.blocks:

@@ -14,10 +14,14 @@ from compiler.te import (FUNCTIONS, INDEX, Binary, Buffer, Const, Expr, Extent, 
                          all_of, as_expr, is_float, is_number, numpy_dtype, substitute, walk)
 
 from .asynchronous import AsyncCommit, AsyncCopy, AsyncWait
+from .code import TensorMap
 from .dialects import HELPERS, Dialect
 from .expressions import Expressions, sides
-from .kernels import BLOCKS, FRAGMENT, FRAGMENTS, THREADS, WORDS, SimtKernel, tile_of
+from .kernels import (BLOCKS, FRAGMENT, FRAGMENTS, THREADS, WORDS, Counter, SimtKernel,
+                      is_of_groups, is_of_tma, tile_of)
 from .tiles import IntrinsicCall, Tile
+from .units import (BeginUnits, Expect, ProductsBegin, ProductsEnd, RegisterShare, TokenSignal,
+                    TokenWait, map_of)
 from .vectors import VectorLoop, vector, vectors, without_guard
 
 __all__ = ["Printer"]
@@ -37,7 +41,9 @@ _WORDS = frozenset("""alignas alignof and and_eq asm auto barrier bitand bitor b
     volatile while write_only xor xor_eq blockDim blockIdx gridDim threadIdx warpSize""".split()
     ) | FUNCTIONS | HELPERS.keys()
 _TYPES = re.compile(r"(u?(char|short|int|long|longlong)|float|double|half|bool|u?int\d+_|size_|"
-                    r"ptrdiff_|u?intptr_|wchar_|image\w*_)(\d+|t)|v\d+|get_\w+|async_\w+|mma_\w+")
+                    r"ptrdiff_|u?intptr_|wchar_|image\w*_)(\d+|t)|v\d+|get_\w+|async_\w+|w?gmma_\w+|"
+                    r"mma_\w+|barriers?_\w+|registers_\w+|products_\w+|\w+_map\d+|full|free|"
+                    r"TensorMap|block_memory")
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*"}
 MOST_TURNS = 8          # copies of a buffer that a pipelined loop uses in turns
 ZERO = Const(0, INDEX)
@@ -53,6 +59,7 @@ class Printer:
         self.exprs = Expressions(dialect, self.names, {**ranges, **dict(kernel.ranges())})
         self.lines: list[str] = []
         self.depth = 0
+        self._signal = ""               # of the copies by the TMA that follow
         self._aligned = {b.name for loop in vectors(kernel.body)
                          for b in (loop.store.buffer, *(read.buffer for read in loop.loads))}
         self._spaces = {b.name: dialect.device for b in kernel.buffers} | {
@@ -72,6 +79,8 @@ class Printer:
                       for number, b in enumerate(kernel.buffers)]
         parameters += [dialect.number(self.names[symbol.name], number)
                        for number, symbol in enumerate(kernel.parameters, len(parameters))]
+        parameters += [f"const __grid_constant__ TensorMap {self._map_name(one)}"
+                       for one in kernel.maps]
         head = dialect.kernel(kernel.name, ", ".join(parameters), self._bounds(), kernel.block)
         if max(map(len, head.splitlines())) > WIDTH:
             indent = ",\n" + " " * (len(kernel.name) + 1)
@@ -80,8 +89,12 @@ class Printer:
         self.depth = 1
         for variables, sizes in ((BLOCKS, kernel.grid), (THREADS, kernel.block)):
             self._place([var for var, size in zip(variables, sizes) if size != 1])
+        places = kernel.shared_places
         for buffer in kernel.shared:
-            self._line(f"{dialect.shared}{self._array(buffer, True)};")
+            if buffer.name in places:
+                self._line(self._in_block_memory(buffer, places[buffer.name]))
+            else:
+                self._line(f"{dialect.shared}{self._array(buffer, True)};")
         self._write(kernel.body)
         return "\n".join([head, *self.lines, "}", ""])
 
@@ -127,6 +140,19 @@ class Printer:
         attribute = self.dialect.aligned if aligned and dimensions else ""
         return f"{attribute}{kind} {name}{dimensions}"
 
+    def _in_block_memory(self, buffer: Buffer, place: int) -> str:
+        """A pointer to the rows of an array that the launch has asked for."""
+        self.exprs.use("units")
+        kind, name = self._type(buffer), self.names[buffer.name]
+        rest = "".join(f"[{side}]" for side in [side for side in sides(buffer) if side > 1][1:])
+        first, whole = (f"(*{name}){rest}", f"{kind} (*){rest}") if rest else (
+            f"*{name}", f"{kind}*")
+        return f"{kind} {first} = reinterpret_cast<{whole}>(block_memory + {place});"
+
+    def _map_name(self, one: TensorMap) -> str:
+        number = self.kernel.maps.index(one)
+        return f"{self.names[one.buffer.name]}_map{number}"
+
     # Statements
 
     def _write(self, stmt: Stmt) -> None:
@@ -147,7 +173,43 @@ class Printer:
             case Update(): self._update(stmt)
             case Combine(): self._braced("", stmt)
             case Tensorized(): self._intrinsic(stmt)
+            case BeginUnits(counters): self._begin_units(counters)
+            case RegisterShare(count, fewer): self._calls(f"registers_{('more', 'fewer')[fewer]}"
+                                                      f"<{count}>()")
+            case TokenWait(counter, turn): self._wait(counter, turn)
+            case TokenSignal(counter, turn):
+                self._calls(f"barrier_arrive({self._barrier(counter, turn)}, tx)")
+            case Expect(counter, turn, size):
+                self._signal = self._barrier(counter, turn)
+                self._calls(f"barrier_expect({self._signal}, {size})")
+            case ProductsBegin(): self._calls("products_begin()")
+            case ProductsEnd(): self._calls("products_end()")
             case _: raise TypeError(f"Statement must be of a known kind, not {stmt!r}")
+
+    def _calls(self, call: str) -> None:
+        self.exprs.use("units")
+        self._line(f"{call};")
+
+    def _begin_units(self, counters: Sequence[Counter]) -> None:
+        """Barriers in shared memory, which one thread sets up."""
+        for one in counters:
+            self._line(f"{self.dialect.shared}unsigned long long {one.name}[{one.depth}];")
+        self._line("if (threadIdx.x + threadIdx.y + threadIdx.z == 0) {")
+        for one in counters:
+            self._inside(lambda one=one: self._calls(
+                f"for (int i = 0; i < {one.depth}; ++i) barrier_begin(&{one.name}[i], "
+                f"{one.signals})"))
+        self._inside(lambda: self._calls("barriers_begun()"))
+        self._line("}")
+        self._line(self.dialect.barrier(False))
+
+    def _barrier(self, counter: Counter, turn: Expr) -> str:
+        return f"&{counter.name}[{self.exprs.value(normalize(turn % counter.depth))}]"
+
+    def _wait(self, counter: Counter, turn: Expr) -> None:
+        """A barrier's phases alternate; before its first one it counts as one that has ended."""
+        phase = normalize((turn // counter.depth + int(counter.begins_full)) % 2)
+        self._calls(f"barrier_wait({self._barrier(counter, turn)}, {self.exprs.value(phase)})")
 
     def _allocate(self, stmt: Alloc) -> None:
         """An array, or a variable with the value that it is given first."""
@@ -357,6 +419,10 @@ class Printer:
             self._line(f"const {self._type(buffer)} {name} = {self.exprs.value(value)};")
 
     def _intrinsic(self, stmt: Tensorized) -> None:
+        if is_of_groups(stmt):      # the four warps name the rows of the first
+            stmt = replace(stmt, binding=replace(stmt.binding, tiles=tuple(
+                (name, normalize(substitute(tile, {THREADS[1]: ZERO})))
+                for name, tile in stmt.binding.tiles)))
         intrinsic, binding = stmt.intrinsic, stmt.binding
         if intrinsic.lower is None:
             raise ValueError(f"Intrinsic {intrinsic.name} must have a rule that writes C")
@@ -364,7 +430,12 @@ class Printer:
             self.exprs.value(all_of(*(var.equal(0) for var in binding.begin))))
         tiles = {name: self._tile(tile, len(intrinsic.operand(name).shape))
                  for name, tile in binding.tiles if isinstance(tile, Read)}
-        for line in intrinsic.lower(IntrinsicCall(tiles, begins, self.exprs.use)):
+        if is_of_tma(stmt):
+            first = binding.tile("src")
+            assert isinstance(first, Read)
+            tiles["src"] = Tile(self._map_name(map_of(stmt)), (),
+                                tuple(map(self.exprs.value, first.indices)))
+        for line in intrinsic.lower(IntrinsicCall(tiles, begins, self.exprs.use, self._signal)):
             self._line(line)
 
     def _tile(self, first: Read, rank: int) -> Tile:
@@ -497,7 +568,8 @@ def _names(kernel: SimtKernel) -> dict[str, str]:
     taken = {var.name for var in (*BLOCKS, *THREADS)}
     spelled = {name: name for name in taken}
     wanted = [*(symbol.name for symbol in kernel.parameters),
-              *(b.name for b in (*kernel.buffers, *kernel.shared)),
+              *(b.name for b in (*kernel.buffers, *(m.buffer for m in kernel.maps),
+                                 *kernel.shared)),
               *(s.buffer.name for s in walk_stmts(kernel.body) if isinstance(s, Alloc)),
               *(loop.var.name for loop in loops(kernel.body))]
     for name in dict.fromkeys(wanted):

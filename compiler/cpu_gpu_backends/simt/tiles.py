@@ -17,12 +17,13 @@ class Tile:
     """An operand's tile: its first element as an lvalue, and the distance of neighbours in each
     of its dimensions, in elements. Of a fragment, `element` is the array of the thread's elements.
     Of a swizzled buffer (`Buffer.swizzle`), it is the first of all rows, and `place` the row and
-    the column where the tile begins.
+    the column where the tile begins. For the TMA, `element` of an array in global memory is its
+    map, and `place` where the tile begins in each dimension.
     """
 
     element: str
     pitches: tuple[int, ...]
-    place: tuple[str, str] = ("0", "0")
+    place: tuple[str, ...] = ("0", "0")
     swizzle: tuple[int, int, int] = (1, 1, 1)
 
     @property
@@ -39,8 +40,10 @@ class IntrinsicCall:
     tiles : by name of the operand, the destination among them.
     begins : the condition under which the reduction begins here, ``true`` and ``false`` literally.
     needs : ``needs(name)`` asks for a helper of `dialects.HELPERS`.
+    signal : of a copy by the TMA, the address of the barrier at which its bytes arrive.
     """
 
     tiles: Mapping[str, Tile]
     begins: str
     needs: Callable[[str], None]
+    signal: str = ""
