@@ -43,7 +43,7 @@ from compiler.cpu_gpu_backends.gpu.schedules import (LARGE, matmul, matmul_tenso
                                                      schedule_matmul)
 from compiler.cpu_gpu_backends.gpu.schedules.depthwise import depthwise, schedule_depthwise
 from compiler.cpu_gpu_backends.gpu.target import GpuTarget
-from compiler.cpu_gpu_backends.intrinsics.gpu import MMA
+from compiler.cpu_gpu_backends.intrinsics.gpu import GROUP_KINDS, MMA
 from compiler.cpu_gpu_backends.simt.code import Code
 from compiler.cpu_gpu_backends.simt.generate import generate
 from compiler.graph import Builder, Graph, TensorType, evaluate
@@ -98,6 +98,12 @@ class Bench:
     @property
     def is_gpu(self) -> bool:
         return isinstance(self.device, CudaDevice)
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether groups of warps multiply: by `wgmma`, and where it is emulated."""
+        return self.dialect == "cuda" and (not isinstance(self.device, CudaDevice)
+                                           or self.device.arch == "sm_90")
 
     def size(self, full: int, small: int) -> int:
         return full if self.is_gpu else small
@@ -160,6 +166,8 @@ class Bench:
               ) -> tuple[np.ndarray, Run]:
         """The only output of a graph, and what runs it again."""
         target = GpuTarget(self.dialect, self.dialect, **options)
+        if isinstance(self.device, CudaDevice):
+            target = target.on_arch(self.device.arch)
         executable = target.compile(graph).on(self.device)
         found, = executable(inputs).values.values()
         return np.asarray(found), executable.again
@@ -186,8 +194,10 @@ def _error(found: np.ndarray, wanted: np.ndarray) -> float:
 def products(bench: Bench, rng: np.random.Generator) -> Iterator[Timed]:
     n = bench.size(8192, 160)
     kinds = ("f32", "f32 128x128", "s8") if bench.dialect == "opencl" else (
-        "f32", "f32 128x128", "tf32", "f16", "bf16", "s8")
-    for kind in kinds:
+        "f32", "f32 128x128", "tf32", "f16", "bf16", "s8",
+        *(f"{kind} by groups" for kind in GROUP_KINDS if bench.has_groups))
+    for name in kinds:
+        kind, groups = name.removesuffix(" by groups"), name.endswith(" by groups")
         mma = MMA.get(kind)
         dtype, total = (mma.dtype, mma.total) if mma else ("float32", "float32")
         a, b = (rng.integers(-128, 128, (n, n)).astype(np.int8) if kind == "s8" else
@@ -195,7 +205,8 @@ def products(bench: Bench, rng: np.random.Generator) -> Iterator[Timed]:
                 for _ in range(2))          # tf32 holds what float16 does; bfloat16 rounds it
         if mma:
             program = lower([matmul_tensor_cores(n, n, n, kind)], "product")
-            program = own_schedule(program, (kind,) if bench.dialect == "cuda" else ()).program
+            program = own_schedule(program, (kind,) if bench.dialect == "cuda" else (),
+                                   groups).program
             given = {"a": a, "b": b}
         else:
             product = matmul(n, n, n, "float32")
@@ -205,7 +216,7 @@ def products(bench: Bench, rng: np.random.Generator) -> Iterator[Timed]:
         found, start = bench.kernel(program, given)
         rows = rng.choice(n, min(ROWS_SEEN, n), replace=False)
         wanted = a[rows].astype(np.float64) @ b.T.astype(np.float64)
-        yield bench.timed("products", f"{kind} {n}", _error(found[rows], wanted), total, start,
+        yield bench.timed("products", f"{name} {n}", _error(found[rows], wanted), total, start,
                           _torch_product(bench, a, b, kind), 2.0 * n ** 3)
 
 

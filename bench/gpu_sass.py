@@ -19,6 +19,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
+from compiler.cpu_gpu_backends.gpu.group_tiles import OFFERED_GROUPS, tile_groups
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda, nvrtc_version
 from compiler.cpu_gpu_backends.gpu.sass import disassembled, main_loop
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
@@ -26,7 +27,7 @@ from compiler.cpu_gpu_backends.gpu.schedules import (LARGE, matmul, matmul_tenso
                                                      schedule_matmul, schedule_tensor_cores)
 from compiler.cpu_gpu_backends.gpu.segment import ValueForms
 from compiler.cpu_gpu_backends.gpu.target import lowered
-from compiler.cpu_gpu_backends.gpu.tensor_tiles import OFFERED
+from compiler.cpu_gpu_backends.gpu.tensor_tiles import OFFERED, tensor_product_of
 from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
 from compiler.cpu_gpu_backends.simt.generate import generate
 from compiler.graph import Builder, Graph, TensorType
@@ -35,11 +36,13 @@ from compiler.ir import Program
 from compiler.native import BuildError
 from compiler.ops.operator import Kind
 from compiler.ops.registry import find
+from compiler.schedule import Schedule
 from tests.support.integer_graphs import Net
 
 __all__ = ["ARCHITECTURES", "figures", "main", "table"]
 
 ARCHITECTURES = ("sm_80", "sm_90")
+GROUP_ARCHITECTURES = ("", "sm_90a")        # in place of these, of products by groups of warps
 COLUMNS = ("kernel", "tensor cores",
            *(f"{what}, {arch}" for what in ("share", "others each", "registers")
              for arch in ARCHITECTURES),
@@ -71,6 +74,13 @@ def programs() -> Iterator[tuple[str, Program]]:
             product = matmul_tensor_cores(4096, 4096, 4096, kind, transposed=turned)
             name = f"{kind} {tiles.rows}x{tiles.columns}{', b by rows' if turned else ''}"
             yield name, schedule_tensor_cores(product, "kernel", tiles).program
+    for kind in ("f16", "s8"):
+        for tiles in OFFERED_GROUPS:
+            s = Schedule([matmul_tensor_cores(4096, 4096, 4096, kind)], "kernel")
+            product = tensor_product_of(s.program)
+            assert product
+            tile_groups(s, product, tiles)
+            yield f"{kind} {tiles.rows}x{tiles.columns} by groups", s.program
     ragged = matmul_tensor_cores(4000, 4000, 1000, "f16")
     yield "f16 128x128, ragged", schedule_tensor_cores(ragged, "kernel", OFFERED[1]).program
     yield "int8 dense, 512 x 768 to 3072", _group("dense", (512, 768), 3072)
@@ -112,7 +122,9 @@ def figures() -> Iterator[dict]:
     """A record for each kernel and architecture. Raises BuildError."""
     for name, program in programs():
         text = generate(replace(program, name="kernel"), "cuda").text
-        for arch in ARCHITECTURES:
+        for arch in GROUP_ARCHITECTURES if "wgmma" in text else ARCHITECTURES:
+            if not arch:
+                continue
             cubin = compile_cuda(text, arch)
             loop = main_loop(disassembled(cubin.image)["k0_kernel"])
             taken = cubin.resources["k0_kernel"]
@@ -129,8 +141,8 @@ def table(found: list[dict], version: str) -> str:
     rows = [COLUMNS, ("---",) * len(COLUMNS)]
     for name, records in kernels.items():
         rows.append((name, "yes" if records[0]["tensor"] else "no",
-                     *(record[key] for key in ("share", "others", "registers")
-                       for record in records),
+                     *(record[key] if record else "" for key in ("share", "others", "registers")
+                       for record in [*[None] * (len(ARCHITECTURES) - len(records)), *records]),
                      *(max(record[key] for record in records)
                        for key in ("shared_bytes", "spill_bytes", "local_bytes"))))
     lines = [f"| {' | '.join(map(str, row))} |" for row in rows]

@@ -27,7 +27,7 @@ def pad(program: Program, loop: str, extent: int) -> Program:
           c[i] += x[k] begin(k)              c[i] += select(k < 10, x[k], 0) begin(k)
 
     The dimension of an allocated buffer that the loop runs over grows with it; the elements beyond
-    are zero, or computed by the statement from existing elements. An output stays as it is, and the
+    are zero, or computed by the statement from existing elements where it selects no zeros. An output stays as it is, and the
     loop does nothing beyond: ``if y_i < 10: y[y_i] = ...``. A reduction combines neutral
     values beyond. Where it sums products of operands that are padded with zeros, these are neutral
     already, and nothing is selected (a sum of floats that is -0.0 becomes 0.0).
@@ -56,10 +56,17 @@ def pad(program: Program, loop: str, extent: int) -> Program:
         return finish(program, replace_stmt(program.body, node, replace(wide, body=body)))
     buffer, dimension = _grown(program, write, node)
     shape = tuple(extent if d == dimension else size for d, size in enumerate(buffer.shape))
-    if not is_safe(program, wide, loop_domain(path[:-1])):
+    if _selects_zero(write) or not is_safe(program, wide, loop_domain(path[:-1])):
         wide = replace_stmt(wide, write, rebuilt(write, values=(_inside(inside, write.values[0]),)))
     body = replace_stmt(program.body, node, wide)
     return finish(program, map_buffers(body, {buffer: replace(buffer, shape=shape)}))
+
+
+def _selects_zero(write: Write) -> bool:
+    """Whether it stores 0 in some places: then it may as well beyond."""
+    match write.values[0]:
+        case Select(_, _, Const(0)): return isinstance(write, Store)
+        case _: return False
 
 
 def _inside(condition: Expr, value: Expr) -> Expr:

@@ -23,16 +23,18 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, padded,
-                                                  write_of)
-from compiler.cpu_gpu_backends.gpu.tensor_tiles import TensorProduct, dimensions_of, result_of
+                                                  stages, write_of)
+from compiler.cpu_gpu_backends.gpu.tensor_tiles import (TensorProduct, dimensions_of,
+                                                       factors_of, result_of)
 from compiler.cpu_gpu_backends.intrinsics.gpu import (COLUMNS_OF_GROUPS, GROUP_KINDS, MMA,
                                                       ROW_BYTES, mma_fill, tile_copy,
                                                       wgmma)
-from compiler.ir import Program, Update
+from compiler.ir import Program, Store, Update
 from compiler.schedule import Schedule
-from compiler.te import Buffer, Var, numpy_dtype
+from compiler.te import Buffer, Read, Var, numpy_dtype
 
-__all__ = ["MULTIPROCESSORS_90", "OFFERED_GROUPS", "GroupTiles", "copied_by_tma", "tile_groups"]
+__all__ = ["MULTIPROCESSORS_90", "OFFERED_GROUPS", "GroupTiles", "copied_by_tma",
+           "inline_copies", "tile_groups"]
 
 GROUP_ROWS, WARP_ROWS = 64, 16
 ALIGNED = 16                # bytes, of rows that the TMA copies
@@ -68,6 +70,14 @@ class GroupTiles:
 OFFERED_GROUPS = (GroupTiles(128, 256), GroupTiles(128, 192), GroupTiles(128, 128),
                   GroupTiles(64, 256), GroupTiles(128, 64), GroupTiles(64, 128),
                   GroupTiles(64, 64))
+
+
+def inline_copies(s: Schedule) -> None:
+    """Inlines the stages that only copy what they read, as pixels that windows of one see."""
+    for stage in stages(s.program):
+        write = write_of(s.program, stage.buffer.name)
+        if isinstance(write, Store) and isinstance(write.value, Read):
+            s[stage.buffer.name].compute_inline()
 
 
 def copied_by_tma(program: Program, product: TensorProduct) -> bool:
@@ -118,15 +128,15 @@ def tile_groups(s: Schedule, product: TensorProduct, tiles: GroupTiles = GroupTi
     depth = update.axes[product.depth].name
     wide = {row: tiles.rows, column: tiles.columns, depth: _step(product.kind)}
     extents = {loop.var: loop.extent for loop in loops_around(s.program, update)}
-    stages = []
-    for read, side in zip(product.operands, (row, column), strict=True):
+    copies = []
+    for read, side in zip(factors_of(update, product), (row, column), strict=True):
         stage = s[read.buffer.name].cache_read("global", name=f"{read.buffer.name}_shared")
         dimensions = dimensions_of(read, extents) or []
         is_padded = any(extent_of(s, loop) % wide[loop] for loop in (side, depth))
         for d, loop in enumerate(dimensions):
             if loop in wide:
                 padded(s, f"{stage.name}_{d}", wide[loop])
-        stages.append((stage, len(dimensions), wide[side], is_padded))
+        copies.append((stage, len(dimensions), wide[side], is_padded))
     for loop, multiple in wide.items():
         padded(s, loop, multiple)
     _cut_result(s, out, product, tiles)
@@ -141,7 +151,7 @@ def tile_groups(s: Schedule, product: TensorProduct, tiles: GroupTiles = GroupTi
     part, lane = s[total].split(inner, MMA[product.kind].depth, "k_part", "k_lane")
     s[total].reorder(*others, step, part, row, column, lane, reassociate=True)
     s[total].unroll(part)
-    for stage, rank, rows, is_padded in stages:
+    for stage, rank, rows, is_padded in copies:
         stage.set_scope("shared")
         stage.compute_at(step)
         kept = ", ".join(f"d{d}" for d in range(rank))

@@ -29,7 +29,8 @@ from functools import partial
 from math import prod
 
 from compiler.cpu_gpu_backends.gpu.group_tiles import (MULTIPROCESSORS_90, OFFERED_GROUPS,
-                                                       GroupTiles, copied_by_tma, tile_groups)
+                                                       GroupTiles, copied_by_tma, inline_copies,
+                                                       tile_groups)
 from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, readers,
                                                   stages, write_of, writes_in)
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import (OFFERED, TensorTiles, flatten_rows,
@@ -104,6 +105,7 @@ def _by_groups(s: Schedule, kinds: Collection[str]) -> bool:
     copies.
     """
     flatten_rows(s)
+    inline_copies(s)
     product = tensor_product_of(s.program)
     if product is None or product.kind not in kinds or _is_few(s.program, [product.sum]) or (
             not copied_by_tma(s.program, product)):

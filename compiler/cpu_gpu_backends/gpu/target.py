@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
+from compiler.cpu_gpu_backends.gpu.flat_inputs import with_flat_inputs
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda, nvrtc_version
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, GpuStep, ValueForms
+from compiler.cpu_gpu_backends.gpu.stages import writes_in
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import in_precision
 from compiler.cpu_gpu_backends.groups import Recipe, recipe_of, unscheduled
 from compiler.cpu_gpu_backends.intrinsics.gpu import TENSOR_CORES, WARP_GROUPS, dp4a
@@ -23,7 +25,7 @@ from compiler.graph.halves import with_halves
 from compiler.graph.last_convolutions import with_channels_last
 from compiler.graph.shared_constants import with_shared_constants
 from compiler.graph.weight_rows import with_weights_in_rows
-from compiler.ir import Program
+from compiler.ir import Program, Update
 from compiler.native import digest
 from compiler.ops.registry import OPERATORS
 from compiler.plans import OWN, PlanRefused, Plans, Task
@@ -151,7 +153,7 @@ class GpuTarget:
             return None
         task = Task(self.fingerprint, digest(["group of a GPU", repr(recipe)]), str(recipe))
         return self.plans.find(task, lambda: own_schedule(
-            _algorithm(recipe, self.precision), self._kinds, self._groups).text())
+            _algorithm(recipe, self._kinds, self.precision), self._kinds, self._groups).text())
 
 
 def _is_old(arch: str) -> bool:
@@ -176,9 +178,14 @@ def _without_offset(graph: Graph, group: Group) -> Group:
     return group
 
 
-def _algorithm(recipe: Recipe, precision: str | None) -> Program:
-    """The program of a group that is scheduled."""
+def _algorithm(recipe: Recipe, kinds: tuple[str, ...], precision: str | None) -> Program:
+    """The program of a group that is scheduled. Where tensor cores may compute it, images that are
+    read pixel by pixel are matrices.
+    """
     program = unscheduled(recipe)
+    if kinds and any(isinstance(write, Update) and write.op == "sum"
+                     for write in writes_in(program)):
+        program = with_flat_inputs(program)
     return in_precision(program, precision) if precision == "tf32" else program
 
 
@@ -186,7 +193,7 @@ def _algorithm(recipe: Recipe, precision: str | None) -> Program:
 def _program(recipe: Recipe, plan: str | None, kinds: tuple[str, ...], groups: bool,
              precision: str | None) -> Program:
     """The scheduled program of a group. Raises PlanRefused."""
-    program = _algorithm(recipe, precision)
+    program = _algorithm(recipe, kinds, precision)
     if plan is None:
         return own_schedule(program, kinds, groups).program
     try:

@@ -32,7 +32,7 @@ from compiler.schedule import Schedule
 from compiler.te import (INDEX, Binary, Buffer, Call, Cast, Const, Expr, Extent, Read, Var,
                          numpy_dtype, substitute, tf32)
 
-__all__ = ["OFFERED", "TensorProduct", "TensorTiles", "dimensions_of", "flatten_rows",
+__all__ = ["OFFERED", "TensorProduct", "TensorTiles", "dimensions_of", "factors_of", "flatten_rows",
            "in_precision", "result_of",
            "tensor_product_of", "tile_tensors"]
 
@@ -211,7 +211,7 @@ def tile_tensors(s: Schedule, product: TensorProduct, tiles: TensorTiles = OFFER
     wide = {row: tiles.rows, column: tiles.columns, depth: _step(product.kind)}
     extents = {loop.var: loop.extent for loop in loops_around(s.program, update)}
     operands = [_Operand(read.buffer, dimensions_of(read, extents) or [], side, depth)
-                for read, side in zip(_reads(update, product), (row, column), strict=True)]
+                for read, side in zip(factors_of(update, product), (row, column), strict=True)]
     for operand in operands:
         operand.cache(s, wide)
     for loop, multiple in wide.items():
@@ -244,7 +244,7 @@ def _step(kind: str) -> int:
     return STEP_BYTES // numpy_dtype(MMA[kind].dtype).itemsize
 
 
-def _reads(update: Update, product: TensorProduct) -> tuple[Read, ...]:
+def factors_of(update: Update, product: TensorProduct) -> tuple[Read, ...]:
     """The factors of the sum as it is now, in the order of those of the product."""
     found = {read.buffer: read for read in reads(update)}
     return tuple(found[read.buffer] for read in product.operands)

@@ -13,6 +13,8 @@ from compiler.cpu_gpu_backends.gpu.emulate import EmulationError
 from compiler.cpu_gpu_backends.gpu.group_tiles import (OFFERED_GROUPS, GroupTiles,
                                                         copied_by_tma, tile_groups)
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
+from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
+from compiler.cpu_gpu_backends.gpu.schedules import matmul_tensor_cores
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment
 from compiler.cpu_gpu_backends.gpu.target import GpuTarget
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import tensor_product_of
@@ -26,6 +28,7 @@ from compiler.cpu_gpu_backends.simt.units import BeginUnits, TokenSignal, TokenW
 from compiler.graph import Graph
 from compiler.graph.reference import evaluate
 from compiler.ir import Program, Seq, Stmt, replace_stmt, walk_stmts
+from compiler.ir import lower as lower_te
 from compiler.native import BuildError
 from compiler.plans import Recorder, Table
 from compiler.schedule import Schedule
@@ -83,6 +86,17 @@ def wanted(inputs: dict[str, np.ndarray]) -> np.ndarray:
     """Exact: floats are small integers."""
     a, b = (array.astype(np.float64) for array in inputs.values())
     return np.maximum(a @ b.swapaxes(-1, -2), 0)
+
+
+def test_a_product_with_nothing_behind_it(rng) -> None:
+    """By the schedule that is chosen."""
+    for shape in ((70, 600, 264), (256, 196, 256)):
+        program = lower_te([matmul_tensor_cores(*shape, "f16")], "p")
+        chosen = own_schedule(program, ("f16",), groups=True)
+        assert "wgmma" in chosen.text() and "mma_m16" not in chosen.text()
+        inputs = random_inputs(program, rng)
+        found = compute(EmulatedDevice(), generate(chosen.program), inputs)["c"]
+        np.testing.assert_array_equal(found, inputs["a"].astype(float) @ inputs["b"].T)
 
 
 @pytest.mark.parametrize("name", CASES)
