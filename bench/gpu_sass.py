@@ -121,13 +121,15 @@ def _product(graph: Graph, kind: str) -> Program:
 def figures() -> Iterator[dict]:
     """A record for each kernel and architecture. Raises BuildError."""
     for name, program in programs():
-        text = generate(replace(program, name="kernel"), "cuda").text
+        code = generate(replace(program, name="kernel"), "cuda")
+        text, (launch,) = code.text, code.launches
         for arch in GROUP_ARCHITECTURES if "wgmma" in text else ARCHITECTURES:
             if not arch:
                 continue
             cubin = compile_cuda(text, arch)
             loop = main_loop(disassembled(cubin.image)["k0_kernel"])
             taken = cubin.resources["k0_kernel"]
+            taken = replace(taken, shared_bytes=taken.shared_bytes + launch.shared_bytes)
             yield {"kernel": name, "arch": arch, "tensor": loop.tensor, "products": loop.products,
                    "share": round(loop.share, 2), "others": round(loop.others, 2),
                    **asdict(taken), "instructions": dict(loop.counts.most_common())}
