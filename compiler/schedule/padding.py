@@ -29,8 +29,9 @@ def pad(program: Program, loop: str, extent: int) -> Program:
     The dimension of an allocated buffer that the loop runs over grows with it; the elements beyond
     are zero, or computed by the statement from existing elements where it selects no zeros. An
     output stays as it is, and the loop does nothing beyond: ``if y_i < 10: y[y_i] = ...``. A
-    reduction combines neutral values beyond. Where it sums products of operands that are padded with zeros, these are neutral
-    already, and nothing is selected (a sum of floats that is -0.0 becomes 0.0).
+    reduction combines neutral values beyond. Where it sums products of operands that are padded
+    with zeros, these are neutral already, and nothing is selected (a sum of floats that is -0.0
+    becomes 0.0).
 
     1. The loop is serial and carries no notes; `extent` is not less than its own.
     2. It holds one statement, in loops and guards, that reduces over it, stores to an output, or is

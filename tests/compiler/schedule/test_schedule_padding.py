@@ -30,6 +30,15 @@ def test_pad_of_a_copy_fills_with_zeros():
     assert_same_meaning(SCALED, program)
 
 
+def test_a_copy_that_selects_zeros_has_zeros_beyond():
+    """Also where there is something to copy."""
+    x = te.placeholder((12,), "int32", name="x")
+    t = te.compute((10,), lambda i: te.select(i > 2, x[i], 0), name="t")
+    y = te.compute((10,), lambda i: t[i] + 1, name="y")
+    program = pad(lower([y], "main"), "t_i", 12)
+    assert "t[t_i] = select(t_i > 2 and t_i < 10, x[t_i], 0)" in program_text(program)
+
+
 def test_pad_of_a_reduction_adds_neutral_values():
     program = pad(RAGGED, "k", 8)
     expect(program, """

@@ -1,5 +1,6 @@
 """Operators and networks as kernels of GPUs: what they compute equals the reference."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
-from compiler.cpu_gpu_backends.gpu.segment import ValueForms
+from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, ValueForms
 from compiler.cpu_gpu_backends.gpu.target import GpuTarget, lowered
 from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
 from compiler.cpu_gpu_backends.simt.generate import generate_all
@@ -25,7 +26,7 @@ from runtime.emulated import EmulatedDevice
 from runtime.kernels import compute
 from runtime.opencl import OpenClDevice
 from tests.compiler.cpu_gpu_backends.cpu.test_target import graph_of
-from tests.support.float_graphs import assert_near, inputs_of, random_graph
+from tests.support.float_graphs import FloatNet, assert_near, inputs_of, random_graph
 from tests.support.integer_graphs import Net
 from tests.support.metal import computed_as_cxx
 from tests.support.operator_cases import CASES, OperatorCase
@@ -318,6 +319,40 @@ def test_networks_in_less_precision() -> None:
     found, = segment.on(EmulatedDevice())(inputs).values.values()
     error = np.abs(found - wanted).max() / np.abs(wanted).max()
     assert found.dtype == np.float32 and 1e-7 < error < 2**-9
+
+
+def halves_of(graph: Graph) -> GpuSegment:
+    """Compiled in f16; its results are those of the graph."""
+    segment = GpuTarget("cuda", "cuda", precision="f16").compile(graph)
+    inputs = inputs_of(graph)
+    wanted, = evaluate(graph, inputs).values()
+    found, = segment.on(EmulatedDevice())(inputs).values.values()
+    assert np.abs(found - wanted).max() / np.abs(wanted).max() < 2**-8
+    return segment
+
+
+def tensor_products(segment: GpuSegment, name: str) -> list[bool]:
+    """Whether tensor cores compute the kernels whose group's name begins so."""
+    kernels = {match[1]: match[0] for match in re.finditer(
+        r"__global__ void .*?\n(\w+)\(.*?\n}\n", segment.text[0], re.DOTALL)}
+    return ["mma_m16n8k16_f16(" in kernels[step.code.launches[0].kernel]
+            for step in segment.steps if step.code and step.group.name.startswith(name)]
+
+
+def test_layers_of_one_batch_go_to_tensor_cores() -> None:
+    """The first dimension of tokens is 1; what follows the product reads its sums there."""
+    net = FloatNet(1, 72, 96)
+    hidden = net.op("relu", net.op("add", net.op("matmul", "x", net.constant(96, 136)),
+                                   net.constant(136)))
+    graph = net.finish([net.op("add", net.op("matmul", hidden, net.constant(136, 96)), "x")])
+    assert tensor_products(halves_of(graph), "matmul") == [True, True]
+
+
+def test_a_stem_goes_to_tensor_cores() -> None:
+    """Rows of windows of 28 numbers, which are no multiple of 32."""
+    net = FloatNet(1, 3, 30, 32)
+    graph = net.finish([net.op("relu", net.conv("x", 64, 7, stride=2))])
+    assert tensor_products(halves_of(graph), "conv2d_last") == [True]
 
 
 def test_old_architectures_do_without_tensor_cores() -> None:
