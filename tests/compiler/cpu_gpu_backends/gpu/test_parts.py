@@ -11,6 +11,7 @@ from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, ValueForms
 from compiler.cpu_gpu_backends.gpu.target import GpuTarget, lowered
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import (flatten_rows, tensor_product_of,
                                                         tile_tensors)
+from compiler.cpu_gpu_backends.gpu.tiles import product_of, tile_product
 from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
 from compiler.cpu_gpu_backends.simt.code import Code
 from compiler.cpu_gpu_backends.simt.generate import generate
@@ -18,10 +19,10 @@ from compiler.cpu_gpu_backends.simt.lowering import lower
 from compiler.cpu_gpu_backends.simt.races import find_races
 from compiler.graph import Graph, evaluate
 from compiler.graph.fusion import fuse
-from compiler.ir import interpret
+from compiler.ir import If, Update, interpret, path_to
 from compiler.plans import Recorder, Table
 from compiler.schedule import Schedule
-from compiler.te import numpy_dtype
+from compiler.te import Select, numpy_dtype
 from runtime.emulated import EmulatedDevice
 from runtime.kernels import compute
 from runtime.opencl import OpenClDevice
@@ -53,6 +54,19 @@ def test_sums_of_threads_in_parts(name: str, dialect: str, device: type, rng) ->
     assert (np.abs(found.reshape(wanted.shape) - wanted) <= bound).all()
     if dialect == "opencl":
         assert not find_races(lower(program), given)
+
+
+@pytest.mark.parametrize("parts", [Parts(5), Parts(7)], ids=str)
+def test_partial_sums_in_registers_ask_for_no_bound(parts: Parts) -> None:
+    """Terms are padded to whole chunks of all parts."""
+    group, = fuse(LONG["ragged"]).groups
+    s = Schedule(unscheduled(recipe_of(LONG["ragged"], group)))
+    tiled = product_of(s.program)
+    assert tiled
+    tile_product(s, tiled, parts=parts)
+    *around, total = path_to(s.program.body, lambda stmt: isinstance(stmt, Update))
+    assert isinstance(total, Update) and not isinstance(total.value, Select)
+    assert not any(isinstance(stmt, If) for stmt in around)
 
 
 def codes(segment: GpuSegment) -> list[Code]:
@@ -149,7 +163,8 @@ def test_a_small_grid_is_divided_and_a_large_one_is_not() -> None:
         return min(divisions(work), key=work.cost)
 
     assert best(SMALL).depth > 8
-    assert best(replace(SMALL, steps=4)) == WHOLE           # short sums are not worth a kernel
+    short = replace(SMALL, steps=8, terms=16)               # not worth a kernel
+    assert len(list(divisions(short))) > 1 and best(short) == WHOLE
     for blocks in (108, 500):
         assert list(divisions(replace(SMALL, blocks=blocks, results=blocks * 4096))) == [WHOLE]
     window = replace(SMALL, steps=16, extents=(3, 3), blocks=8, results=49 * 512)
