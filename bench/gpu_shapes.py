@@ -3,14 +3,15 @@
     python -m bench.gpu_shapes [--count 300] [--seed 0] [--device opencl|emulated|cuda]
                                [--arch sm_80 ...] [--tensor-cores]
 
-Convolutions (stride, padding on each side, groups), products of matrices and of one row, pools,
-reductions, softmax and elementwise chains, in float32 and int8, with extents that divide nothing.
-Each is scheduled as in a network and computed on outputs that are poisoned first; it must equal the
-NumPy meaning, integers to the bit, floats within 1e-5 of the largest element. One in ten also runs
-on NumPy lanes that record which thread touches what. Every kernel is compiled by NVRTC for each
-``--arch``. With ``--tensor-cores`` they are convolutions of images with channels last and products,
-computed by tensor cores where these take them, in int8 and in tf32 (of numbers that tf32 holds), in
-CUDA. Prints what is wrong, then ``name value`` lines; exit status 1 if anything is.
+Convolutions (stride, padding on each side, groups), products of matrices, of long sums too, and of
+one row, pools, reductions, softmax and elementwise chains, in float32 and int8, with extents that
+divide nothing. Each is scheduled as in a network and computed on outputs that are poisoned first;
+it must equal the NumPy meaning, integers to the bit, floats within 1e-5 of the largest element. One
+in ten also runs on NumPy lanes that record which thread touches what. Every kernel is compiled by
+NVRTC for each ``--arch``. With ``--tensor-cores`` they are convolutions of images with channels
+last and products, computed by tensor cores where these take them, in int8 and in tf32 (of numbers
+that tf32 holds), in CUDA. Prints what is wrong, then ``name value`` lines; exit status 1 if
+anything is.
 """
 
 import argparse
@@ -24,6 +25,7 @@ import numpy as np
 
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
+from compiler.cpu_gpu_backends.gpu.stages import stages
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import in_precision
 from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
 from compiler.cpu_gpu_backends.simt.generate import generate_all
@@ -136,6 +138,31 @@ def _product(net: _Net, int8: bool) -> None:
     net.emit("add", ["p", net.input(columns)], "y")
 
 
+def _long_product(net: _Net, int8: bool) -> None:
+    """Few results, of long sums."""
+    rows, terms, columns = net.number(8, 70), net.number(300, 3000), net.number(8, 130)
+    if int8:
+        net.emit("qdense", [net.input(rows, terms, dtype="int8"),
+                            net.input(columns, terms, dtype="int8"), *net.parameters(columns)],
+                 "y", **CLAMP)
+        return
+    net.emit("matmul", [net.input(rows, terms), net.input(terms, columns)], "y")
+
+
+def _long_convolution(net: _Net, int8: bool) -> None:
+    """Few pixels of many channels."""
+    inside, outside, size = net.number(100, 300), net.number(8, 80), net.number(2, 7)
+    dtype, kernel = "int8" if int8 else "float32", (net.number(1, 3), net.number(1, 3))
+    x = net.input(1, size, net.number(3, 7), inside, dtype=dtype)
+    w = net.input(outside, *kernel, inside, dtype=dtype)
+    attrs = {"strides": (1, 1), "pads": tuple(net.number(0, 1) for _ in range(4))}
+    if int8:
+        net.emit("qconv2d_last", [x, w, *net.parameters(outside)], "y", **attrs, **CLAMP,
+                 pad_value=-7 * net.number(0, 1))
+        return
+    net.emit("conv2d_last", [x, w, net.input(outside)], "y", **attrs)
+
+
 def _dense(net: _Net, int8: bool) -> None:
     rows, terms, outputs = net.number(1, 3), net.number(1, 700), net.number(1, 300)
     if int8:
@@ -185,8 +212,10 @@ def _chain(net: _Net, int8: bool) -> None:
     net.emit("tanh", ["s"], "y")
 
 
-KINDS = (_convolution, _convolution, _product, _dense, _pool, _rows, _reduction, _chain)
-BY_TENSOR_CORES = (_last_convolution, _last_convolution, _product, _dense)
+KINDS = (_convolution, _convolution, _product, _long_product, _dense, _pool, _rows, _reduction,
+         _chain)
+BY_TENSOR_CORES = (_last_convolution, _last_convolution, _product, _long_product,
+                   _long_convolution, _dense)
 
 
 def cases(seed: int, tensor_cores: bool = False) -> Iterator[Case]:
@@ -248,11 +277,13 @@ def main() -> int:
     device = DEVICES[args.device]()
     dialect = "opencl" if args.device == "opencl" else "cuda"
     stream, wrong, kinds = cases(args.seed, args.tensor_cores), 0, Counter[str]()
-    spilled = local = taken_by_tensor_cores = 0
+    spilled = local = taken_by_tensor_cores = in_parts = 0
     for number in range(0, args.count, TOGETHER):
         chosen = list(islice(stream, min(TOGETHER, args.count - number)))
         kinds.update(case.program.name for case in chosen)
         taken_by_tensor_cores += sum(map(_has_tensor_cores, chosen))
+        in_parts += sum(any(stage.buffer.name.endswith("_rf") for stage in stages(case.program))
+                        for case in chosen)
         for line in check(chosen, device, dialect, number):
             print(line, flush=True)
             wrong += 1
@@ -268,6 +299,7 @@ def main() -> int:
         print(f"gpu_shapes_{name} {count}")
     if args.tensor_cores:
         print(f"gpu_shapes_by_tensor_cores {taken_by_tensor_cores}")
+    print(f"gpu_shapes_in_parts {in_parts}")
     print(f"gpu_shapes_seed {args.seed}")
     print(f"gpu_shapes {args.count}")
     print(f"gpu_shapes_wrong {wrong}")

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from compiler.cpu_gpu_backends.gpu.parts import TiledWork
 from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, padded,
                                                   stages, write_of)
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import (TensorProduct, dimensions_of,
@@ -34,7 +35,7 @@ from compiler.schedule import Schedule
 from compiler.te import Buffer, Read, Var, numpy_dtype
 
 __all__ = ["MULTIPROCESSORS_90", "OFFERED_GROUPS", "GroupTiles", "copied_by_tma",
-           "inline_copies", "tile_groups"]
+           "inline_copies", "tile_groups", "work_of_groups"]
 
 GROUP_ROWS, WARP_ROWS = 64, 16
 ALIGNED = 16                # bytes, of rows that the TMA copies
@@ -98,6 +99,17 @@ def copied_by_tma(program: Program, product: TensorProduct) -> bool:
                 dimensions[-2:] != [side, depth.name]) or not _is_mapped(read.buffer):
             return False
     return True
+
+
+def work_of_groups(program: Program, product: TensorProduct, tiles: GroupTiles) -> TiledWork:
+    """What there is to do."""
+    rows, columns, count = result_of(product)
+    tiles, terms = tiles.for_result(rows, columns), _step(product.kind)
+    extents = {loop.var: loop.extent for loop in loops_around(program, product.sum)}
+    blocks = -(-rows // tiles.rows) * -(-columns // tiles.columns) * count
+    depth = extents[product.sum.axes[product.depth]]
+    return TiledWork(rows * columns * count, blocks, tiles.rows, tiles.columns,
+                     tiles.rows // WARP_ROWS, -(-depth // terms), terms)
 
 
 def _is_mapped(buffer: Buffer) -> bool:

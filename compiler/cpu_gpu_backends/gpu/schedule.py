@@ -28,29 +28,28 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from math import prod
 
-from compiler.cpu_gpu_backends.gpu.group_tiles import (MULTIPROCESSORS_90, OFFERED_GROUPS,
-                                                       GroupTiles, copied_by_tma, inline_copies,
-                                                       tile_groups)
+from compiler.cpu_gpu_backends.gpu.group_tiles import (OFFERED_GROUPS, copied_by_tma, inline_copies,
+                                                       tile_groups, work_of_groups)
+from compiler.cpu_gpu_backends.gpu.parts import (WHOLE, Parts, TiledWork, cost_by_rows, divisions)
 from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, readers,
                                                   stages, write_of, writes_in)
-from compiler.cpu_gpu_backends.gpu.tensor_tiles import (OFFERED, TensorTiles, flatten_rows,
-                                                        result_of, tensor_product_of,
-                                                        tile_tensors)
+from compiler.cpu_gpu_backends.gpu.tensor_tiles import (OFFERED, TensorProduct, TensorTiles,
+                                                        flatten_rows, result_of,
+                                                        tensor_product_of, tile_tensors, work_of)
 from compiler.cpu_gpu_backends.gpu.tiles import (LEAST, SHARED, GpuTiles, product_of,
-                                                 shared_bytes, tile_product)
+                                                 shared_bytes, tile_product, tiled_work)
 from compiler.cpu_gpu_backends.simt.vectors import vectors
 from compiler.ir import Program, Store, Update, Write, reads
 from compiler.schedule import Schedule, ScheduleError
 from compiler.te import INDEX, Binary, Call, Expr, Read, children, numpy_dtype
 
-__all__ = ["own_schedule"]
+__all__ = ["add_parts", "own_schedule"]
 
 THREADS = 128               # of a block
 TERMS = 8, 4, 2             # of a product that are in shared memory at once
 VECTOR_BYTES = 16           # that a thread loads or stores at once
 BUSY = 1 << 14              # threads that vectors leave at least
-MULTIPROCESSORS = 108       # of an A100
-COPIED = 32                 # products that tensor cores make while an operand is copied
+FASTER = 2                  # products of groups of warps than others of tensor cores
 FEW = 4096                  # results that are too few for a thread each,
 LONG = 64                   # where each has so many terms
 
@@ -91,58 +90,86 @@ def _by_tensor_cores(s: Schedule, kinds: Collection[str]) -> bool:
         return False
     flatten_rows(s)
     product = tensor_product_of(s.program)
-    if product is None or product.kind not in kinds or _is_few(s.program, [product.sum]):
+    if product is None or product.kind not in kinds or min(result_of(product)[:2]) < LEAST:
         return False
-    rows, columns, count = result_of(product)
-    if min(rows, columns) < LEAST:
+    tiles, work, parts = _tensor_way(s.program, product)
+    if _is_better_by_rows(s.program, product.sum, work, parts):
         return False
-    tile_tensors(s, product, min(OFFERED, key=lambda tiles: _cost(tiles, rows, columns, count)))
-    return True
+    tile_tensors(s, product, tiles, parts)
+    return parts == WHOLE or add_parts(s, product.sum.buffer.name)
+
+
+def _tensor_way(program: Program, product: TensorProduct) -> tuple[TensorTiles, TiledWork, Parts]:
+    """Tiles and parts of the least cost."""
+    extents = {loop.var: loop.extent for loop in loops_around(program, product.sum)}
+    works = [work_of(product, extents, tiles) for tiles in OFFERED]
+    return min(((tiles, work, parts) for tiles, work in zip(OFFERED, works)
+                for parts in divisions(work)), key=lambda way: way[1].cost(way[2]))
 
 
 def _by_groups(s: Schedule, kinds: Collection[str]) -> bool:
     """Groups of warps, if the program is a product of one of the kinds whose operands the TMA
-    copies.
+    copies, and no sum in parts is estimated to take less.
     """
     flatten_rows(s)
     inline_copies(s)
     product = tensor_product_of(s.program)
-    if product is None or product.kind not in kinds or _is_few(s.program, [product.sum]) or (
+    if product is None or product.kind not in kinds or min(result_of(product)[:2]) < LEAST or (
             not copied_by_tma(s.program, product)):
         return False
-    rows, columns, count = result_of(product)
-    if min(rows, columns) < LEAST:
+    works = {tiles: work_of_groups(s.program, product, tiles) for tiles in OFFERED_GROUPS}
+    tiles = min(works, key=lambda tiles: works[tiles].cost())
+    _, work, parts = _tensor_way(s.program, product)
+    if _is_better_by_rows(s.program, product.sum, works[tiles], WHOLE) or (
+            works[tiles].cost() > FASTER * work.cost(parts)):
         return False
-    tile_groups(s, product, min(OFFERED_GROUPS, key=lambda tiles: _cost(
-        tiles, rows, columns, count, MULTIPROCESSORS_90)))
+    tile_groups(s, product, tiles)
     return True
-
-
-def _cost(tiles: TensorTiles | GroupTiles, rows: int, columns: int, count: int,
-          multiprocessors: int = MULTIPROCESSORS) -> int:
-    """What a multiprocessor does one after the other: the tiles of `count` products of so many rows
-    and columns, each its products and its operands on their way.
-    """
-    tiles = tiles.for_result(rows, columns)
-    blocks = -(-rows // tiles.rows) * -(-columns // tiles.columns) * count
-    return -(-blocks // multiprocessors) * (tiles.rows * tiles.columns
-                                            + COPIED * (tiles.rows + tiles.columns))
 
 
 def _by_tiles(s: Schedule, terms: int) -> bool:
     """Tiles, if the program is a product with so many results that tiles keep a GPU busy."""
-    product = product_of(s.program)
-    if product is None or _is_few(s.program, [product.sum]):
+    product, tiles = product_of(s.program), GpuTiles(terms=terms)
+    if product is None:
         return False
-    tile_product(s, product, GpuTiles(terms=terms))
-    return shared_bytes(s) <= SHARED
+    work = tiled_work(s.program, product, tiles)
+    parts = min(divisions(work), key=work.cost)
+    if _is_better_by_rows(s.program, product.sum, work, parts):
+        return False
+    tile_product(s, product, tiles, parts)
+    return shared_bytes(s) <= SHARED and (parts == WHOLE or add_parts(s, product.sum.buffer.name))
+
+
+def _is_better_by_rows(program: Program, total: Update, work: TiledWork, parts: Parts) -> bool:
+    """Whether there are few results, and a block for each sums it sooner than tiles do. Pixels that
+    are one axis of the sum and several of the result are no rows.
+    """
+    return (_is_few(program, [total]) and len(total.indices) == len(program.outputs[0].shape)
+            and work.cost(parts) > cost_by_rows(work.results, _terms(program, total), work.rates))
+
+
+def add_parts(s: Schedule, total: str) -> bool:
+    """A thread for each element of the result, which adds its parts."""
+    out = s.program.outputs[0].name
+    if total == out:
+        total = s[out].cache_write("local", name=f"{out}_sum").name
+    else:
+        s[total].set_scope("local")
+    s[total].compute_at(maps(s.program, write_of(s.program, out))[-1])
+    _bind(s, out)
+    return True
 
 
 def _is_few(program: Program, sums: Sequence[Write]) -> bool:
     """Whether there are few results, of long sums."""
-    terms = max(prod(loop.extent for loop in loops_around(program, write) if loop.var in write.axes)
-                for write in sums if not isinstance(write, Store))
+    terms = max(_terms(program, write) for write in sums)
     return terms >= LONG and prod(program.outputs[0].shape) <= FEW
+
+
+def _terms(program: Program, write: Write) -> int:
+    """Of each of the sums."""
+    axes = () if isinstance(write, Store) else write.axes
+    return prod(loop.extent for loop in loops_around(program, write) if loop.var in axes)
 
 
 # What is computed where it is read

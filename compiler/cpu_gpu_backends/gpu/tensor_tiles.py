@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from compiler.cpu_gpu_backends.gpu.parts import WHOLE, Parts, TiledWork, divide
 from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, padded,
                                                   readers, stages, write_of, writes_in)
 from compiler.cpu_gpu_backends.intrinsics.gpu import MMA, load_fragment, mma, mma_fill, turn_bytes
@@ -33,8 +34,7 @@ from compiler.te import (INDEX, Binary, Buffer, Call, Cast, Const, Expr, Extent,
                          numpy_dtype, substitute, tf32)
 
 __all__ = ["OFFERED", "TensorProduct", "TensorTiles", "dimensions_of", "factors_of", "flatten_rows",
-           "in_precision", "result_of",
-           "tensor_product_of", "tile_tensors"]
+           "in_precision", "result_of", "tensor_product_of", "tile_tensors", "work_of"]
 
 WARP = 32
 STEP_BYTES = 64             # of a row that a step multiplies
@@ -52,6 +52,10 @@ class TensorTiles:
     warp_rows: int = 32
     warp_columns: int = 64
     stages: int = 4
+
+    @property
+    def warps(self) -> int:
+        return self.rows // self.warp_rows * self.columns // self.warp_columns
 
     def for_result(self, rows: int, columns: int) -> "TensorTiles":
         """With as many warps as so many rows and columns need."""
@@ -193,11 +197,39 @@ def _factor(expr: Expr) -> tuple[str, Read] | None:
         case _: return None
 
 
-def tile_tensors(s: Schedule, product: TensorProduct, tiles: TensorTiles = OFFERED[-1]) -> None:
-    """Applies the schedule above. Raises ScheduleError for tiles that the program does not allow.
+def work_of(product: TensorProduct, extents: Mapping[Var, int], tiles: TensorTiles) -> TiledWork:
+    """What there is to do for loops of these extents."""
+    rows, columns, count = result_of(product)
+    tiles, terms = tiles.for_result(rows, columns), _step(product.kind)
+    blocks = -(-rows // tiles.rows) * -(-columns // tiles.columns) * count
+    axes = [extents[axis] for axis in product.sum.axes]
+    return TiledWork(rows * columns * count, blocks, tiles.rows, tiles.columns, tiles.warps,
+                -(-axes[product.depth] // terms), terms,
+                tuple(axes[place] for place in product.taps))
+
+
+def tile_tensors(s: Schedule, product: TensorProduct, tiles: TensorTiles = OFFERED[-1],
+                 parts: Parts = WHOLE) -> None:
+    """Applies the schedule above. With `parts` the tiles are of partial sums, which the stage of
+    the sum adds: it is left to be scheduled. Raises ScheduleError for tiles that the program does
+    not allow.
     """
     tiles = tiles.for_result(*result_of(product)[:2])
     out, total = s.program.outputs[0].name, product.sum.buffer.name
+    update = write_of(s.program, total)
+    assert isinstance(update, Update)
+    row, column, depth, taps = _loops(product, update)
+    step = _step(product.kind)
+    wide = {row: tiles.rows, column: tiles.columns, depth: step * parts.depth}
+    extents = {loop.var: loop.extent for loop in loops_around(s.program, update)}
+    operands = [_Operand(read.buffer, dimensions_of(read, extents) or [], side, depth)
+                for read, side in zip(factors_of(update, product), (row, column), strict=True)]
+    for operand in operands:
+        operand.cache(s, wide)
+    padded(s, depth, wide[depth])
+    if parts != WHOLE:
+        out = total = divide(s, total, taps, depth, parts)
+        product = _of_parts(product, parts, update)
     if out == total:
         total = s[out].cache_write("fragment", name="acc").name
     else:
@@ -205,17 +237,9 @@ def tile_tensors(s: Schedule, product: TensorProduct, tiles: TensorTiles = OFFER
     update = write_of(s.program, total)
     assert isinstance(update, Update)
     axes = [index.name for index in update.indices if isinstance(index, Var)]
-    row, column = axes[product.rows], axes[product.columns]
-    depth = update.axes[product.depth].name
-    taps = [update.axes[place].name for place in product.taps]
-    wide = {row: tiles.rows, column: tiles.columns, depth: _step(product.kind)}
-    extents = {loop.var: loop.extent for loop in loops_around(s.program, update)}
-    operands = [_Operand(read.buffer, dimensions_of(read, extents) or [], side, depth)
-                for read, side in zip(factors_of(update, product), (row, column), strict=True)]
-    for operand in operands:
-        operand.cache(s, wide)
-    for loop, multiple in wide.items():
-        padded(s, loop, multiple)
+    row, column, depth, taps = _loops(product, update)
+    padded(s, row, tiles.rows)
+    padded(s, column, tiles.columns)
     warp = _cut_result(s, out, product, tiles)
     s[total].compute_at(warp)
     padded(s, row, tiles.warp_rows)           # where it is all that the result needs
@@ -237,6 +261,25 @@ def tile_tensors(s: Schedule, product: TensorProduct, tiles: TensorTiles = OFFER
     dtype = product.sum.buffer.dtype
     s[total].tensorize("i_tile_init", mma_fill(dtype))
     s[total].tensorize("i_tile", mma(product.kind))
+
+
+def _loops(product: TensorProduct, update: Update) -> tuple[str, str, str, list[str]]:
+    """The loops over rows, columns, depth and taps, as they are called now."""
+    axes = [index.name for index in update.indices if isinstance(index, Var)]
+    summed = [axis.name for axis in update.axes]
+    return (axes[product.rows], axes[product.columns], summed[product.depth],
+            [summed[place] for place in product.taps])
+
+
+def _of_parts(product: TensorProduct, parts: Parts, update: Update) -> TensorProduct:
+    """The product whose results are partial sums: parts are the first axis of these."""
+    gone = product.taps[:parts.loops]
+
+    def moved(place: int) -> int:
+        return place - sum(one < place for one in gone)
+
+    return replace(product, rows=product.rows + 1, columns=product.columns + 1,
+                   depth=moved(product.depth), taps=tuple(map(moved, product.taps[parts.loops:])))
 
 
 def _step(kind: str) -> int:

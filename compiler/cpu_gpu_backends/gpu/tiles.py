@@ -17,17 +17,20 @@ way is padded in shared memory, with zeros where a chunk hangs over the terms.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple
 
+from compiler.cpu_gpu_backends.gpu.parts import (BY_THREADS, QUARTERS, WHOLE, Parts, TiledWork,
+                                                 divide)
 from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, padded,
                                                   readers, stages, write_of, writes_in)
 from compiler.ir import Program, Store, Update, Write, free_variables, interval, linear, reads
 from compiler.schedule import Schedule, ScheduleError, pad
 from compiler.te import Buffer, Const, Read, Var
 
-__all__ = ["LEAST", "SHARED", "TiledProduct", "GpuTiles", "product_of", "tile_product"]
+__all__ = ["LEAST", "SHARED", "TiledProduct", "GpuTiles", "product_of", "tile_product",
+           "tiled_work"]
 
 SHARED = 48 << 10           # bytes that the blocks of every GPU have
 LEAST = 8                   # rows, and columns, that are worth a tile
@@ -112,10 +115,37 @@ def _is_simple(program: Program, total: Update, out: Write, operands: list[Read]
                                             total.buffers[0].shape, strict=True))
 
 
-def tile_product(s: Schedule, product: TiledProduct, tiles: GpuTiles = GpuTiles()) -> None:
-    """Applies the schedule above. Raises ScheduleError for tiles that the program does not allow.
+def tiled_work(program: Program, product: TiledProduct, tiles: GpuTiles = GpuTiles()) -> TiledWork:
+    """What there is to do."""
+    cuts = _cuts(product, tiles)
+    blocks = prod(-(-extent // cuts[place].block) if place in cuts else extent
+                  for place, extent in enumerate(product.extents))
+    terms = [loop.extent for loop in loops_around(program, product.sum)
+             if loop.var in product.sum.axes]
+    chunk = terms.pop(product.chunk)
+    each = tiles.terms if chunk > tiles.terms else 1
+    return TiledWork(prod(product.extents), blocks, cuts[product.rows].block,
+                prod(cuts[place].block for place in product.pixels), QUARTERS, -(-chunk // each),
+                each * prod(terms), rates=BY_THREADS)
+
+
+def tile_product(s: Schedule, product: TiledProduct, tiles: GpuTiles = GpuTiles(),
+                 parts: Parts = WHOLE) -> None:
+    """Applies the schedule above. With `parts` the tiles are of partial sums, which the stage of
+    the sum adds: it is left to be scheduled. Raises ScheduleError for tiles that the program does
+    not allow.
     """
     out, total = s.program.outputs[0].name, product.sum.buffers[0].name
+    update, cuts = write_of(s.program, total), _cuts(product, tiles)
+    assert isinstance(update, Update)
+    wide = _wide(s, update, product, cuts, tiles, parts)
+    operands = [_widened(s, read.buffer, total, wide) for read in product.operands]
+    chunk = update.axes[product.chunk].name
+    if chunk in wide:
+        s.apply(pad, chunk, wide[chunk])
+    if parts != WHOLE:
+        out = total = divide(s, total, (), chunk, parts)
+        product, cuts = _of_parts(product, parts, cuts)
     if out == total:
         total = s[out].cache_write("local", name="acc").name
     else:
@@ -123,15 +153,8 @@ def tile_product(s: Schedule, product: TiledProduct, tiles: GpuTiles = GpuTiles(
     update = write_of(s.program, total)
     assert isinstance(update, Update)
     elements = [index.name for index in update.indices if isinstance(index, Var)]
-    cuts = _cuts(product, tiles)
-    wide = {elements[place]: _multiple(product.extents[place], cut.block)
-            for place, cut in cuts.items()}
-    chunk, terms = update.axes[product.chunk].name, tiles.terms
-    if extent_of(s, chunk) > terms and extent_of(s, chunk) % terms:
-        wide[chunk] = _multiple(extent_of(s, chunk), terms)
-    operands = [_widened(s, read.buffer, total, wide) for read in product.operands]
-    for loop, extent in wide.items():
-        s.apply(pad, loop, extent)
+    for place, cut in cuts.items():
+        padded(s, elements[place], cut.block)
     tx, inside = _cut_result(s, out, product, cuts)
     s[total].compute_at(tx)
     for place, cut in cuts.items():
@@ -158,6 +181,28 @@ def tile_product(s: Schedule, product: TiledProduct, tiles: GpuTiles = GpuTiles(
 def shared_bytes(s: Schedule) -> int:
     return sum(stage.buffer.size_bytes for stage in stages(s.program)
                if stage.buffer.scope == "shared")
+
+
+def _wide(s: Schedule, update: Update, product: TiledProduct, cuts: Mapping[int, "_Cut"],
+          tiles: GpuTiles, parts: Parts) -> dict[str, int]:
+    """The extents of the loops that are cut, as whole blocks and chunks need them."""
+    wide = {index.name: _multiple(product.extents[place], cuts[place].block)
+            for place, index in enumerate(update.indices) if place in cuts
+            and isinstance(index, Var)}
+    chunk = update.axes[product.chunk].name
+    multiple = parts.depth * (tiles.terms if extent_of(s, chunk) > tiles.terms else 1)
+    if extent_of(s, chunk) % multiple:
+        wide[chunk] = _multiple(extent_of(s, chunk), multiple)
+    return wide
+
+
+def _of_parts(product: TiledProduct, parts: Parts, cuts: Mapping[int, "_Cut"]
+              ) -> tuple[TiledProduct, dict[int, "_Cut"]]:
+    """The product whose results are partial sums, and its cuts: parts are the first axis of these.
+    """
+    return (replace(product, extents=(parts.depth, *product.extents), rows=product.rows + 1,
+                    pixels=tuple(place + 1 for place in product.pixels)),
+            {place + 1: cut for place, cut in cuts.items()})
 
 
 class _Cut(NamedTuple):

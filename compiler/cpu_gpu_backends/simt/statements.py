@@ -46,6 +46,7 @@ _TYPES = re.compile(r"(u?(char|short|int|long|longlong)|float|double|half|bool|u
                     r"TensorMap|block_memory")
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*"}
 MOST_TURNS = 8          # copies of a buffer that a pipelined loop uses in turns
+MOST_COPIES = 8         # asynchronous ones that are written out: all have addresses in registers
 ZERO = Const(0, INDEX)
 
 
@@ -259,6 +260,8 @@ class Printer:
             self._line(f"int {turn} = {first};")
         if counts:
             self._line(f"#pragma unroll {max(counts)}")
+        elif isinstance(loop.extent, int) and loop.extent > MOST_COPIES and _copies(loop):
+            self._line(f"#pragma unroll {MOST_COPIES}")
         head = f"for (int {name} = 0; {name} < {extent}; ++{name}) "
         self._braced(head, loop.body, [f"{turn} = {turn} == {count - 1} ? 0 : {turn} + 1;"
                                        for turn, (_, count) in turns.items()])
@@ -550,6 +553,12 @@ def _lane(loop: VectorLoop, read: Read) -> Read:
 def _mentions(stmt: Stmt, var: Var) -> bool:
     return any(node == var for s in walk_stmts(stmt) for expr in expressions(s)
                for node in walk(expr))
+
+
+def _copies(loop: For) -> bool:
+    """Whether it is a serial loop of asynchronous copies and nothing else."""
+    made = [s for s in walk_stmts(loop.body) if not isinstance(s, For | If | Seq)]
+    return loop.kind == "serial" and all(isinstance(s, AsyncCopy) for s in made)
 
 
 def _is_flat(stmt: Stmt) -> bool:

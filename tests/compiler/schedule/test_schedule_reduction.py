@@ -3,10 +3,10 @@
 import numpy as np
 
 from compiler import te
-from compiler.ir import (Combine, For, If, Program, Seq, Store, Update, interpret, lower, verify,
-                         walk_stmts)
-from compiler.schedule import (cache_read, cache_write, compute_at, decompose_reduction, parallel,
-                               reorder, rfactor, split, unroll, vectorize)
+from compiler.ir import (Alloc, Combine, For, If, Program, Seq, Store, Update, interpret, lower,
+                         verify, walk_stmts)
+from compiler.schedule import (cache_read, cache_write, compute_at, decompose_reduction, fuse,
+                               parallel, reorder, rfactor, split, unroll, vectorize)
 from compiler.te import Buffer, Const, Var
 from tests.compiler.ir.samples import arrays, assert_same_meaning, matmul, scaled
 from tests.compiler.schedule.checks import expect, refused
@@ -117,6 +117,24 @@ def test_rfactor_of_floats_by_permission():
     inputs = arrays(FLOATS)
     np.testing.assert_allclose(interpret(verify(program), inputs)["c"],
                                interpret(FLOATS, inputs)["c"], rtol=1e-5)
+
+
+def test_rfactor_of_a_part_of_each_tap():
+    """Of a window: its first tap and pieces of the channels as one loop, ragged pieces too."""
+    x, w = te.placeholder((6, 10), "int32", "x"), te.placeholder((3, 10, 4), "int32", "w")
+    t, k = te.reduce_axis(3, "t"), te.reduce_axis(10, "k")
+    y = te.compute((4, 4), lambda i, j: te.sum(x[i + t, k] * w[t, k, j], (t, k)), "y")
+    whole = lower([y], "main")
+    for parts, factor in ((2, 5), (4, 3)):
+        program = fuse(split(whole, "k", nparts=parts), "t", "k_o", "part")
+        program = rfactor(program, "y", "part")
+        partial = next(s.buffer for s in walk_stmts(program.body) if isinstance(s, Alloc))
+        assert partial.shape == (3 * parts, 4, 4)
+        inputs = arrays(whole)
+        wanted = sum(np.lib.stride_tricks.sliding_window_view(inputs["x"], 3, 0)[..., d] @
+                     inputs["w"][d] for d in range(3))
+        np.testing.assert_array_equal(interpret(verify(program), inputs)["y"], wanted)
+        assert factor in {s.extent for s in walk_stmts(program.body) if isinstance(s, For)}
 
 
 def test_rfactor_of_several_outputs():

@@ -1,0 +1,21 @@
+"""Products on tensor cores: what their kernels take, and how sums are divided."""
+
+import pytest
+
+from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
+from compiler.cpu_gpu_backends.gpu.schedules import matmul_tensor_cores, schedule_tensor_cores
+from compiler.cpu_gpu_backends.gpu.tensor_tiles import OFFERED
+from compiler.cpu_gpu_backends.simt.generate import generate
+from compiler.native import BuildError
+
+
+def test_rows_that_are_copied_element_by_element_spill_nothing() -> None:
+    """Rows of 59 elements: a thread makes 32 copies in each step, 8 of which are written out."""
+    product = matmul_tensor_cores(59, 58, 59, "tf32", 2, transposed="b")
+    text = generate(schedule_tensor_cores(product, "p", OFFERED[1]).program).text
+    assert text.count("#pragma unroll 8\n") == 2       # before the steps, and in them
+    try:
+        resources = compile_cuda(text).resources["k0_p"]
+    except BuildError as error:
+        pytest.skip(str(error))
+    assert resources.spill_bytes == resources.local_bytes == 0
