@@ -8,6 +8,7 @@ from math import prod
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda, nvrtc_version
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, GpuStep, ValueForms
+from compiler.cpu_gpu_backends.gpu.stages import stages
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import in_precision
 from compiler.cpu_gpu_backends.groups import Recipe, recipe_of, unscheduled
 from compiler.cpu_gpu_backends.intrinsics.gpu import TENSOR_CORES, dp4a
@@ -121,7 +122,11 @@ class GpuTarget:
 
     def groups(self, graph: Graph) -> Groups:
         """The groups of nodes that are computed together, in order."""
-        return fuse(graph) if self.fusion else separate(graph)
+        return fuse(graph, self._is_one_kernel) if self.fusion else separate(graph)
+
+    def _is_one_kernel(self, graph: Graph, group: Group) -> bool:
+        program = _program(recipe_of(graph, group), None, self._kinds, self.precision)
+        return all(stage.buffer.scope != "global" for stage in stages(program))
 
     def _codes(self, recipes: list[Recipe]) -> dict[Recipe, Code]:
         programs = [replace(_program(recipe, self._plan(recipe), self._kinds, self.precision),

@@ -32,8 +32,8 @@ from compiler.schedule import Schedule
 from compiler.te import (INDEX, Binary, Buffer, Call, Cast, Const, Expr, Extent, Read, Var,
                          numpy_dtype, substitute, tf32)
 
-__all__ = ["OFFERED", "TensorProduct", "TensorTiles", "flatten_rows", "in_precision", "result_of",
-           "tensor_product_of", "tile_tensors"]
+__all__ = ["OFFERED", "TensorProduct", "TensorTiles", "factors_of", "flatten_rows",
+           "in_precision", "result_of", "tensor_product_of", "tile_tensors"]
 
 WARP = 32
 STEP_BYTES = 64             # of a row that a step multiplies
@@ -86,7 +86,7 @@ def tensor_product_of(program: Program) -> TensorProduct | None:
         return None
     total = sums[0]
     out = write_of(program, program.outputs[0].name)
-    factors = _factors(total)
+    factors = factors_of(total)
     others = [stage for stage in stages(program) if stage.buffer != total.buffer]
     if factors is None or not all(_is_factor(program, stage, factors[1:]) for stage in others):
         return None
@@ -173,7 +173,7 @@ def _dimensions(read: Read, extents: Mapping[Var, Extent]) -> list[str] | None:
     return [index.name if isinstance(index, Var) else "" for index in indices]
 
 
-def _factors(total: Update) -> tuple[str, Read, Read] | None:
+def factors_of(total: Update) -> tuple[str, Read, Read] | None:
     """The kind of instruction for the terms of a sum, and their two factors."""
     match total.value:
         case Binary("mul", a, b) if total.op == "sum":
