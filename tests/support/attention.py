@@ -1,10 +1,17 @@
-"""Heads of attention as graphs."""
+"""Heads of attention as graphs, and what they mean."""
+
+from collections.abc import Callable
 
 import numpy as np
 
-from compiler.graph import Builder, TensorType
+from compiler.graph import Builder, Graph, TensorType
+from compiler.target import Values
+from tests.support.float_graphs import inputs_of
 
-__all__ = ["Heads"]
+__all__ = ["Heads", "Shape", "attention", "given_to"]
+
+Shape = tuple[int, int, int, int, int]
+"""Batch, heads, queries, keys and width."""
 
 
 class Heads(Builder):
@@ -36,3 +43,22 @@ class Heads(Builder):
         self.emit("reduce_sum", "total", ["powers"], "total", **rows)
         self.emit("div", "weights", ["powers", "total"], "weights")
         return self.emit("matmul", "y", ["weights", "values"], "y")
+
+
+def given_to(graph: Graph) -> dict[str, np.ndarray]:
+    """Inputs of heads; the mask hides what comes later."""
+    inputs = inputs_of(graph)
+    if "mask" in inputs:
+        seen = np.tri(*inputs["mask"].shape, dtype=bool)
+        inputs["mask"] = np.where(seen, 0, -np.inf).astype(np.float32)
+    return inputs
+
+
+def attention(inputs: Values, masked: bool,
+              rounded: Callable[[np.ndarray], np.ndarray] = lambda x: x) -> np.ndarray:
+    """What heads compute, in float64, of queries, keys and values that are rounded."""
+    x, keys, values = (rounded(inputs[name]).astype(np.float64)
+                       for name in ("x", "keys", "values"))
+    scores = x @ keys / 4 + (inputs["mask"] if masked else 0)
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    return (powers / powers.sum(-1, keepdims=True) @ values).astype(np.float32)

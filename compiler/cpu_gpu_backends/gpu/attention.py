@@ -31,7 +31,8 @@ from compiler.ir import Program, Store, Update, Write, reads
 from compiler.schedule import Schedule, pad
 from compiler.te import Binary, Buffer, Var, walk
 
-__all__ = ["ROWS", "WIDEST", "Attention", "attention_of", "rows_of", "tile_attention"]
+__all__ = ["ROWS", "WIDEST", "Attention", "attention_of", "axes_of", "part_of", "place_stages",
+           "rows_of", "sum_of", "tile_attention", "widen_rows"]
 
 WARP = 32
 WARPS = 4                   # of a block: each has the same rows of all stages
@@ -90,7 +91,7 @@ def attention_of(s: Schedule) -> Attention | None:
             if _size(s.program) > LONGEST:
                 return None
     between = [write for write in writes_in(s.program)
-               if write.buffers[0].name not in (_sum_of(s.program, scores), scores,
+               if write.buffers[0].name not in (sum_of(s.program, scores), scores,
                                                 weights[0].name, last.buffer.name,
                                                 s.program.outputs[0].name)]
     if not between or not all(_is_of_rows(write, first.buffer) for write in between):
@@ -110,7 +111,7 @@ def _scores(s: Schedule, first: Update, weights: Buffer) -> str:
     return first.buffer.name
 
 
-def _sum_of(program: Program, scores: str) -> str:
+def sum_of(program: Program, scores: str) -> str:
     """The sum that the scores are computed from."""
     own = {stage.buffer for stage in stages(program)}
     return next(read.buffer.name for read in reads(write_of(program, scores))
@@ -142,10 +143,13 @@ def _is_product(update: Update, left: Buffer | None = None) -> bool:
 def _is_map(program: Program, total: Update, out: Buffer) -> bool:
     """Whether a stage is computed from the sum element by element, or is the sum."""
     write = write_of(program, out.name)
-    return write.buffers == total.buffers or isinstance(write, Store) and (
-        out.shape == total.buffer.shape and all(isinstance(one, Var) for one in write.indices)
-        and {read.indices for read in reads(write) if read.buffer == total.buffer}
-        == {write.indices})
+    if write.buffers == total.buffers:
+        return True
+    places = [read.indices for read in reads(write) if read.buffer == total.buffer]
+    return (isinstance(write, Store) and out.shape == total.buffer.shape and len(places) > 0
+            and all(isinstance(index, Var) for index in write.indices)
+            and all(index == own or extent == 1 for indices in places for index, own, extent in zip(
+                indices, write.indices, out.shape, strict=True)))
 
 
 def _is_of_rows(write: Write, scores: Buffer) -> bool:
@@ -158,10 +162,7 @@ def _size(program: Program) -> int:
     return sum(1 for write in writes_in(program) for value in write.values for _ in walk(value))
 
 
-# Threads
-
-
-def rows_of(attention: Attention) -> Sequence[int]:
+def rows_of(attention: Attention, offered: Sequence[int] = ROWS) -> Sequence[int]:
     """The rows that blocks may have, from the best down: few blocks leave a GPU idle, and all of
     them read all keys and values.
     """
@@ -170,29 +171,59 @@ def rows_of(attention: Attention) -> Sequence[int]:
 
     def cost(each: int) -> int:
         return -(-heads * -(-rows // each) // MULTIPROCESSORS) * (each + COPIED)
-    return sorted(ROWS, key=cost)
+    return sorted(offered, key=cost)
+
+
+def widen_rows(s: Schedule, attention: Attention, rows: int) -> None:
+    """Pads the rows of scores and of what reduces them, so that blocks have whole ones."""
+    for stage in (attention.scores, *attention.rows):
+        padded(s, axes_of(write_of(s.program, stage))[-2], rows)
+
+
+def place_stages(s: Schedule, attention: Attention, rows: int, warps: Sequence[int]) -> None:
+    """Computes scores and what reduces their rows in the blocks of the result, whose so many warps
+    along y and z have as many rows each.
+    """
+    out = write_of(s.program, s.program.outputs[0].name)
+    block = next(loop.var.name for loop in loops_around(s.program, out)
+                 if loop.kind == "blockIdx.x")
+    for stage in reversed((attention.scores, *attention.rows)):
+        s[stage].set_scope("shared")
+        s[stage].compute_at(block)
+    for stage in attention.rows:
+        _reduce(s, stage, rows // prod(warps), warps)
+
+
+def _reduce(s: Schedule, stage: str, rows: int, warps: Sequence[int]) -> None:
+    """A warp reduces so many rows, one after the other."""
+    write = write_of(s.program, stage)
+    assert isinstance(write, Update)
+    lane = write.axes[0].name
+    warp, row = s[stage].split(fused(s, stage, axes_of(write)), rows)
+    if extent_of(s, lane) > WARP:
+        outer, lane = s[stage].split(lane, WARP)
+        s[stage].reorder(lane, outer, reassociate=True)
+    if len(warps) > 1:
+        across, warp = s[stage].split(warp, warps[0])
+        s[stage].bind(across, "threadIdx.z")
+    s[stage].bind(warp, "threadIdx.y")
+    s[stage].bind(lane, "threadIdx.x", reassociate=True)
+    s[stage].unroll(row)
 
 
 def tile_attention(s: Schedule, attention: Attention, rows: int) -> None:
     """Applies the schedule above. Raises ScheduleError where the program does not allow it."""
-    scores, out = attention.scores, s.program.outputs[0].name
-    total = _sum_of(s.program, scores)
+    scores = attention.scores
+    total = sum_of(s.program, scores)
     _, columns, width = attention.shape
-    pixels = _part(-(-columns // WARP), PIXELS)
+    pixels = part_of(-(-columns // WARP), PIXELS)
     tiles = GpuTiles(WARPS, WARP, rows // WARPS, pixels, TERMS)
     operands = _widen(s, total, attention.first, rows, pixels * WARP)
-    for stage in (scores, *attention.rows):
-        padded(s, _axes(write_of(s.program, stage))[-2], rows)
+    widen_rows(s, attention, rows)
     s[total].set_scope("local")
     tile_product(s, _last_product(s, attention, rows), GpuTiles(
         WARPS, WARP, rows // WARPS, -(-width // WARP), TERMS))
-    block = next(loop.var.name for loop in loops_around(s.program, write_of(s.program, out))
-                 if loop.kind == "blockIdx.x")
-    for stage in reversed((scores, *attention.rows)):
-        s[stage].set_scope("shared")
-        s[stage].compute_at(block)
-    for stage in attention.rows:
-        _reduce(s, stage, rows // WARPS)
+    place_stages(s, attention, rows, (WARPS,))
     _tile_scores(s, scores, total, operands, tiles)
 
 
@@ -200,7 +231,7 @@ def _widen(s: Schedule, total: str, first: Update, rows: int, columns: int) -> l
     """Pads the scores' sums to whole tiles; returns the stages of their operands."""
     update = write_of(s.program, total)
     assert isinstance(update, Update)
-    *_, row, column = _axes(update)
+    *_, row, column = axes_of(update)
     depth = update.axes[0].name
     wide = {name: extent_of(s, name) + -extent_of(s, name) % multiple
             for name, multiple in ((row, rows), (column, columns), (depth, TERMS))}
@@ -220,33 +251,18 @@ def _last_product(s: Schedule, attention: Attention, rows: int) -> TiledProduct:
                         (weights, values))
 
 
-def _reduce(s: Schedule, stage: str, rows: int) -> None:
-    """A warp reduces so many rows, one after the other."""
-    write = write_of(s.program, stage)
-    assert isinstance(write, Update)
-    axis, loop = write.axes[0].name, fused(s, stage, _axes(write))
-    warp, row = s[stage].split(loop, rows)
-    lane = axis
-    if extent_of(s, axis) > WARP:
-        outer, lane = s[stage].split(axis, WARP)
-        s[stage].reorder(lane, outer, reassociate=True)
-    s[stage].bind(warp, "threadIdx.y")
-    s[stage].bind(lane, "threadIdx.x", reassociate=True)
-    s[stage].unroll(row)
-
-
 def _tile_scores(s: Schedule, scores: str, total: str, operands: list[str], tiles: GpuTiles
                  ) -> None:
     """Cuts the scores of a block into tiles, one after the other along the columns."""
     stage = s[scores]
-    *others, row, column = _axes(write_of(s.program, scores))
+    *others, row, column = axes_of(write_of(s.program, scores))
     padded(s, column, tiles.columns * tiles.thread_pixels)
     warp, row = stage.split(row, tiles.thread_rows)
     block, column = stage.split(column, tiles.columns * tiles.thread_pixels)
     lane, pixel = stage.split(column, tiles.thread_pixels)
     stage.reorder(*others, block, warp, lane, row, pixel)
     s[total].compute_at(lane)
-    *_, down, across = _axes(write_of(s.program, total))
+    *_, down, across = axes_of(write_of(s.program, total))
     padded(s, down, tiles.thread_rows)
     padded(s, across, tiles.thread_pixels)
     stage.bind(warp, "threadIdx.y")
@@ -256,10 +272,11 @@ def _tile_scores(s: Schedule, scores: str, total: str, operands: list[str], tile
         stage.unroll(loop)
 
 
-def _axes(write: Write) -> list[str]:
+def axes_of(write: Write) -> list[str]:
     """The loops over the elements of a stage."""
     return [index.name for index in write.indices if isinstance(index, Var)]
 
 
-def _part(extent: int, most: int) -> int:
+def part_of(extent: int, most: int) -> int:
+    """How many of them a tile has: `most`, or fewer so that tiles are of one size."""
     return -(-extent // -(-extent // most))

@@ -33,9 +33,11 @@ from compiler.cpu_gpu_backends.gpu.attention import (ROWS, WIDEST, attention_of,
                                                      tile_attention)
 from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, readers,
                                                   stages, write_of, writes_in)
-from compiler.cpu_gpu_backends.gpu.tensor_tiles import (OFFERED, TensorTiles, factors_of,
-                                                        flatten_rows, result_of,
-                                                        tensor_product_of, tile_tensors)
+from compiler.cpu_gpu_backends.gpu.tensor_attention import (tensor_attention_of,
+                                                            tile_tensor_attention)
+from compiler.cpu_gpu_backends.gpu.tensor_tiles import (OFFERED, TensorTiles, flatten_rows,
+                                                        result_of, tensor_product_of,
+                                                        tile_tensors)
 from compiler.cpu_gpu_backends.gpu.tiles import (LEAST, SHARED, GpuTiles, product_of,
                                                  shared_bytes, tile_product)
 from compiler.cpu_gpu_backends.simt.vectors import vectors
@@ -89,9 +91,13 @@ def _by_attention(s: Schedule, choice: int, kinds: Collection[str]) -> bool:
     attention = attention_of(s)
     if attention is None or min(attention.shape) < LEAST or attention.width > WIDEST:
         return False
-    if (factors := factors_of(attention.first)) and factors[0] in kinds:
-        return False                # tensor cores compute the products, each by itself
-    tile_attention(s, attention, rows_of(attention)[choice])
+    tensors = tensor_attention_of(attention)
+    if tensors is not None and tensors.kind in kinds:
+        if choice >= len(offered := tensors.offered()):
+            return False
+        tile_tensor_attention(s, tensors, *offered[choice])
+    else:
+        tile_attention(s, attention, rows_of(attention)[choice])
     return shared_bytes(s) <= SHARED
 
 

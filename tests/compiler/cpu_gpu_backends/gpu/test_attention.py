@@ -18,27 +18,14 @@ from runtime.device import KernelDevice
 from runtime.emulated import EmulatedDevice
 from runtime.kernels import compute
 from runtime.opencl import OpenClDevice
-from tests.support.attention import Heads
-from tests.support.float_graphs import assert_near, inputs_of
+from tests.support.attention import Heads, Shape, attention, given_to
+from tests.support.float_graphs import assert_near
 
 DEVICES = {"cuda": EmulatedDevice, "opencl": OpenClDevice}
 # Batch, heads, queries, keys, width: whole tiles, tiles that are left over, long rows, wide heads.
 SHAPES = [(1, 3, 64, 64, 64), (2, 3, 50, 33, 20), (1, 1, 9, 1024, 24), (3, 1, 8, 17, 32),
           (1, 2, 21, 130, 136)]
-Shape = tuple[int, int, int, int, int]
 SOFTMAX = "mul+{}reduce_max+sub+exp+reduce_sum+div"
-
-
-def causal(queries: int, keys: int) -> np.ndarray:
-    """Nothing of what comes later."""
-    return np.where(np.tri(queries, keys, dtype=bool), 0, -np.inf).astype(np.float32)
-
-
-def given_to(graph: Graph) -> dict[str, np.ndarray]:
-    inputs = inputs_of(graph)
-    if "mask" in inputs:
-        inputs["mask"] = causal(*inputs["mask"].shape)
-    return inputs
 
 
 def names(graph: Graph, **options) -> list[str]:
@@ -53,14 +40,6 @@ def computed(dialect: str, graph: Graph, inputs: Values, **options) -> np.ndarra
 
 def algorithm(graph: Graph) -> Program:
     return unscheduled(recipe_of(graph, fuse(graph, lambda _, group: True).groups[-1]))
-
-
-def attention(inputs: Values, masked: bool) -> np.ndarray:
-    """In float64."""
-    x, keys, values = (inputs[name].astype(np.float64) for name in ("x", "keys", "values"))
-    scores = x @ keys / 4 + (inputs["mask"] if masked else 0)
-    powers = np.exp(scores - scores.max(-1, keepdims=True))
-    return (powers / powers.sum(-1, keepdims=True) @ values).astype(np.float32)
 
 
 @pytest.mark.parametrize("dialect", DEVICES)
