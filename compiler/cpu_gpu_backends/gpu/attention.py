@@ -31,17 +31,20 @@ from compiler.ir import Program, Store, Update, Write, reads
 from compiler.schedule import Schedule, pad
 from compiler.te import Binary, Buffer, Var, walk
 
-__all__ = ["ROWS", "WIDEST", "Attention", "attention_of", "axes_of", "part_of", "place_stages",
-           "rows_of", "sum_of", "tile_attention", "widen_rows"]
+__all__ = ["MOST_BLOCKS", "MULTIPROCESSORS", "ROWS", "WIDEST", "Attention", "attention_of",
+           "axes_of", "part_of", "place_stages", "rows_of", "sum_of", "tile_attention",
+           "widen_rows"]
 
 WARP = 32
 WARPS = 4                   # of a block: each has the same rows of all stages
 ROWS = 32, 16, 8            # of a block, the most for which there is room
-PIXELS = 4                  # columns of a thread
+PIXELS = 4                  # columns of scores of a thread, at most
+SUMS = 24                   # in the registers of a thread
 TERMS = 8                   # of a product that are in shared memory at once
 WIDEST = 256                # columns of the result: each thread has one in 32
 LONGEST = 1000              # parts of expressions when what maps is inlined
 MULTIPROCESSORS = 108       # of an A100
+MOST_BLOCKS = 65535         # along y of a grid
 COPIED = 8                  # rows that take as long as the copies of operands
 
 
@@ -67,6 +70,11 @@ class Attention:
     def width(self) -> int:
         """Columns of the result."""
         return self.last.buffer.shape[-1]
+
+    def blocks(self, rows: int) -> int:
+        """How many there are of so many rows."""
+        *heads, count, _ = self.first.buffer.shape
+        return prod(heads) * -(-count // rows)
 
 
 def attention_of(s: Schedule) -> Attention | None:
@@ -162,16 +170,15 @@ def _size(program: Program) -> int:
     return sum(1 for write in writes_in(program) for value in write.values for _ in walk(value))
 
 
-def rows_of(attention: Attention, offered: Sequence[int] = ROWS) -> Sequence[int]:
+def rows_of(attention: Attention) -> Sequence[int]:
     """The rows that blocks may have, from the best down: few blocks leave a GPU idle, and all of
     them read all keys and values.
     """
-    rows, *_ = attention.shape
-    heads = prod(attention.first.buffer.shape[:-2])
-
-    def cost(each: int) -> int:
-        return -(-heads * -(-rows // each) // MULTIPROCESSORS) * (each + COPIED)
-    return sorted(offered, key=cost)
+    def cost(rows: int) -> int:
+        return -(-attention.blocks(rows) // MULTIPROCESSORS) * (rows + COPIED)
+    pixels = -(-attention.width // WARP)
+    return sorted((rows for rows in ROWS if rows // WARPS * pixels <= SUMS
+                   and attention.blocks(rows) <= MOST_BLOCKS), key=cost)
 
 
 def widen_rows(s: Schedule, attention: Attention, rows: int) -> None:
@@ -216,7 +223,7 @@ def tile_attention(s: Schedule, attention: Attention, rows: int) -> None:
     scores = attention.scores
     total = sum_of(s.program, scores)
     _, columns, width = attention.shape
-    pixels = part_of(-(-columns // WARP), PIXELS)
+    pixels = part_of(-(-columns // WARP), min(PIXELS, SUMS * WARPS // rows))
     tiles = GpuTiles(WARPS, WARP, rows // WARPS, pixels, TERMS)
     operands = _widen(s, total, attention.first, rows, pixels * WARP)
     widen_rows(s, attention, rows)

@@ -97,7 +97,9 @@ def _by_attention(s: Schedule, choice: int, kinds: Collection[str]) -> bool:
             return False
         tile_tensor_attention(s, tensors, *offered[choice])
     else:
-        tile_attention(s, attention, rows_of(attention)[choice])
+        if choice >= len(offered := rows_of(attention)):
+            return False
+        tile_attention(s, attention, offered[choice])
     return shared_bytes(s) <= SHARED
 
 

@@ -25,8 +25,9 @@ need, so that eight of them do not begin in one bank.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compiler.cpu_gpu_backends.gpu.attention import (Attention, axes_of, place_stages, rows_of,
-                                                     sum_of, widen_rows)
+from compiler.cpu_gpu_backends.gpu.attention import (MOST_BLOCKS, MULTIPROCESSORS, Attention,
+                                                     axes_of, place_stages, sum_of,
+                                                     widen_rows)
 from compiler.cpu_gpu_backends.gpu.stages import loops_around, padded, write_of
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import (STEP_BYTES, TensorOperand, TensorProduct,
                                                         TensorTiles, cut_sum, dimensions_of,
@@ -46,6 +47,10 @@ WIDEST = 8                  # such tiles of columns of the result of a warp
 STAGES = 2, 1               # tiles of operands that are in shared memory at once
 GAP = 32, 8                 # rows of scores begin the second after multiples of the first
 ROWS = 64, 32, 16           # of a block
+COPIED = 64                 # rows that take as long as the copies of operands
+UNHIDDEN = 1.3              # times as long where copies wait
+BUSY = 12                   # warps that keep a multiprocessor busy
+ROOM = 164 << 10            # bytes of shared memory of a multiprocessor of an A100
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +68,19 @@ class TensorAttention:
         """Tiles of both products that fit, from the best down: of as many warps along the rows, and
         as many along the columns.
         """
-        return [tiles for rows in rows_of(self.stages, ROWS) for stages in STAGES
-                for warps in (4, 2, 1) for wide in WIDE
-                if (tiles := self._tiles(rows, warps, wide, stages)) and (
-                    self._shared_bytes(*tiles) <= SHARED)]
+        found = [tiles for rows in ROWS for stages in STAGES for warps in (4, 2, 1) for wide in WIDE
+                 if (tiles := self._tiles(rows, warps, wide, stages)) and (
+                     self._shared_bytes(*tiles) <= SHARED)
+                 and self.stages.blocks(rows) <= MOST_BLOCKS]
+        return sorted(found, key=lambda tiles: self._cost(*tiles))
+
+    def _cost(self, first: TensorTiles, last: TensorTiles) -> float:
+        """What a multiprocessor does one after the other, more where it has few warps."""
+        blocks = -(-self.stages.blocks(first.rows) // MULTIPROCESSORS)
+        together = min(blocks, ROOM // self._shared_bytes(first, last))
+        warps = together * first.rows // TILE * first.columns // first.warp_columns
+        return (blocks * (first.rows + COPIED) * (UNHIDDEN if first.stages == 1 else 1)
+                / min(1, warps / BUSY))
 
     def _tiles(self, rows: int, warps: int, wide: int, stages: int
                ) -> tuple[TensorTiles, TensorTiles] | None:

@@ -83,6 +83,21 @@ def test_a_small_network_has_small_blocks_and_a_large_one_large_blocks() -> None
         assert found and rows_of(found)[0] == rows
 
 
+@pytest.mark.parametrize("width, rows", [(96, {32, 16, 8}), (128, {16, 8}), (256, {8})])
+def test_wide_heads_have_few_rows(width: int, rows: set[int]) -> None:
+    """Their sums are in registers."""
+    net = Heads(1, 2, 64, 64, width)
+    found = attention_of(Schedule(algorithm(net.finish([net.attend()]))))
+    assert found and set(rows_of(found)) == rows
+
+
+def test_a_grid_has_so_many_blocks() -> None:
+    for heads, rows in ((1 << 12, {32, 16, 8}), (1 << 13, {32, 16}), (1 << 14, {32})):
+        net = Heads(1, heads, 64, 64, 64)
+        found = attention_of(Schedule(algorithm(net.finish([net.attend()]))))
+        assert found and set(rows_of(found)) == rows
+
+
 def test_heads_that_share_keys_and_values() -> None:
     net = Heads(2, 4, 20, 40, 24, shared=True)
     graph = net.finish([net.attend()])

@@ -119,3 +119,13 @@ def test_products_of_float32_are_no_tensor_attention() -> None:
     group = fuse(graph, lambda _, group: True).groups[-1]
     stages = attention_of(Schedule(unscheduled(recipe_of(graph, group))))
     assert stages and tensor_attention_of(stages) is None
+
+
+@pytest.mark.parametrize("heads, count, rows", [(3, 64, 16), (96, 128, 32)])
+def test_blocks_have_four_warps(heads: int, count: int, rows: int) -> None:
+    """Of as many rows as leave no multiprocessor idle."""
+    found = tensors(Schedule(grouped(Heads(1, heads, count, count, 64), "f16")[0]))
+    first, last = found.offered()[0]
+    assert first.rows == last.rows == rows
+    for tiles in (first, last):
+        assert tiles.rows // tiles.warp_rows * (tiles.columns // tiles.warp_columns) == 4
