@@ -120,14 +120,16 @@ def separate(graph: Graph) -> Groups:
     return Groups(graph, tuple(Group.of([node], graph) for node in graph.nodes))
 
 
-def fuse(graph: Graph, attention: Attention | None = None) -> Groups:
-    """Before: a verified graph. After: every node in exactly one group, by the rules above.
+def fuse(graph: Graph, attention: Attention | None = None, longest_row: int = LONGEST_ROW
+         ) -> Groups:
+    """Before: a verified graph. After: every node in exactly one group, by the rules above. Rows
+    have `longest_row` elements at most.
 
     An injective operator is not fused into a reader that would compute its elements more than
     once, and no further than `MOST_COPIES` and `MOST_INPUTS`. Views at the ends of a group stay by
     themselves: they cost nothing.
     """
-    return _Fusion(graph, attention).run()
+    return _Fusion(graph, attention, longest_row).run()
 
 
 def immediate_post_dominators(graph: Graph) -> dict[str, Node | None]:
@@ -166,6 +168,7 @@ class _Fusion:
 
     graph: Graph
     attention: Attention | None
+    longest_row: int
     readers: Mapping[str, tuple[Node, ...]] = field(init=False)
     after: Mapping[str, Node | None] = field(init=False)
     place: Mapping[str, int] = field(init=False)
@@ -254,11 +257,11 @@ class _Fusion:
         if len(shape) < 2:
             return None
         if operator.kind is Kind.ELEMENTWISE:
-            return (shape[:-1], shape[-1]) if shape[-1] <= LONGEST_ROW else None
+            return (shape[:-1], shape[-1]) if shape[-1] <= self.longest_row else None
         given = self.graph.values[node.inputs[0]]
         if (operator.kind is Kind.REDUCTION and given.dtype == "float32"
                 and node.attrs.get("keepdims") and tuple(node.attrs["axes"]) == (len(shape) - 1,)
-                and 1 < given.shape[-1] <= LONGEST_ROW):
+                and 1 < given.shape[-1] <= self.longest_row):
             return given.shape[:-1], given.shape[-1]
         return None
 

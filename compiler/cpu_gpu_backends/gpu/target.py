@@ -35,6 +35,7 @@ __all__ = ["PRECISIONS", "GpuTarget", "lowered"]
 KERNELS = 1024              # how many scheduled programs are kept
 MOST = 1 << 31              # elements of an array: indices have 32 bits
 LONGEST = 40                # characters of a group's name in that of its kernel
+LONGEST_ROW = 1 << 12       # elements of a row, two of which a block has in shared memory
 FIRST_ARCH = 80             # that has our instructions of tensor cores
 PRECISIONS = {"tf32": None, "f16": "float16", "bf16": "bfloat16"}
 """The kinds of `MMA` for products of float32, and in which type their factors are stored."""
@@ -122,7 +123,9 @@ class GpuTarget:
 
     def groups(self, graph: Graph) -> Groups:
         """The groups of nodes that are computed together, in order."""
-        return fuse(graph, self._is_one_kernel) if self.fusion else separate(graph)
+        if not self.fusion:
+            return separate(graph)
+        return fuse(graph, self._is_one_kernel, LONGEST_ROW)
 
     def _is_one_kernel(self, graph: Graph, group: Group) -> bool:
         program = _program(recipe_of(graph, group), None, self._kinds, self.precision)

@@ -136,10 +136,10 @@ def test_what_somebody_else_reads_is_stored(kept: str) -> None:
         assert_near(found[name], wanted)
 
 
-@pytest.mark.parametrize("shape", [(1, 2, 7, 64, 64), (1, 2, 64, 64, 7), (1, 1, 20, 1030, 20),
+@pytest.mark.parametrize("shape", [(1, 2, 7, 64, 64), (1, 2, 64, 64, 7), (1, 1, 20, 1300, 20),
                                    (1, 1, 8, 8, 1100)], ids=str)
 def test_what_is_too_small_or_too_large_stays_apart(shape: Shape) -> None:
-    """Few rows and columns, rows that are longer than softmax's, heads without room."""
+    """Few rows and columns, rows of scores and heads without room."""
     net = Heads(*shape)
     graph = net.finish([net.attend()])
     assert names(graph)[-1] == "matmul"
@@ -166,3 +166,14 @@ def test_weights_that_are_the_second_operand_wrong() -> None:
     graph = net.finish([net.emit("matmul", "z", ["values", "weights"], "z")])
     program = unscheduled(recipe_of(graph, Group.of(graph.nodes, graph)))
     assert attention_of(Schedule(program)) is None
+
+
+def test_rows_of_softmax_that_are_one_kernel() -> None:
+    """As many as fit into shared memory twice."""
+    for columns, count in ((4096, 1), (4097, 4)):
+        net = Heads(1, 1, 8, columns, 8)
+        graph = net.finish([net.attend(scaled=False)])
+        first, *softmax, last = names(graph)
+        assert first == last == "matmul" and len(softmax) == count
+        inputs = given_to(graph)
+        assert_near(computed("opencl", graph, inputs), evaluate(graph, inputs)["y"])
