@@ -6,6 +6,8 @@ Parts, all of them unless told:
 
 products   matrices of 8192 x 8192 in f32, tf32, f16, bf16 and s8, beside torch.matmul (cuBLAS)
 rows       softmax of 8192 rows of 1024 and a chain of elements, beside torch.compile
+attention  96 heads of 64 columns with 64, 197 and 512 rows in f32 and f16, beside torch's
+           scaled_dot_product_attention
 depthwise  the depthwise layers of MobileNet-v1 in float32, beside cuDNN
 images     a depthwise layer on images of 21, 32 and 64 pixels, with tiles in shared memory and
            without, beside cuDNN
@@ -63,6 +65,7 @@ ROWS_SEEN = 64
 TOLERANCES = {"int32": 0.0, "float32": 1e-4, "network": 2e-2}
 NETWORKS = {"resnet18": 224, "resnet50": 224, "mobilenet_v1": 224, "vit_small": 64}
 """Pixels of a side."""
+HEADS, WIDTH = 96, 64       # of attention, and columns of each
 STUDY = 21, 32, 64          # pixels of a side
 CHANNELS = 128              # of the study
 COPIED = 1 << 28            # bytes
@@ -266,6 +269,43 @@ def _row(bench: Bench, name: str, graph: Graph, x: np.ndarray,
                        "float32", again, other, moved=2.0 * x.nbytes)
 
 
+def attention(bench: Bench, rng: np.random.Generator) -> Iterator[Timed]:
+    heads = bench.size(HEADS, 2)
+    kinds = {"f32": "float32", **({} if bench.dialect == "opencl" else {"f16": "float16"})}
+    for kind, dtype in kinds.items():
+        for count in (64, 197, 512) if bench.is_gpu else (50,):
+            q, k, v = (rng.standard_normal((1, heads, count, WIDTH)).astype(dtype)
+                       for _ in range(3))
+            given = {"q": q / np.array(WIDTH, dtype) ** 0.5, "k": k.swapaxes(2, 3), "v": v}
+            given = {name: np.ascontiguousarray(x, dtype) for name, x in given.items()}
+            options = {"precision": kind} if kind != "f32" else {}
+            found, again = bench.graph(_attention(given), given, **options)
+            scores = given["q"].astype(np.float64) @ given["k"]
+            powers = np.exp(scores - scores.max(-1, keepdims=True))
+            wanted = powers / powers.sum(-1, keepdims=True) @ v.astype(np.float64)
+            peer = partial(bench.torch.nn.functional.scaled_dot_product_attention,
+                           *map(bench.tensor, (q, k, v))) if bench.is_gpu and bench.torch else None
+            yield bench.timed("attention", f"{kind} {heads}x{count}x{WIDTH}",
+                              _error(found, wanted), "float32" if kind == "f32" else "network",
+                              again, peer, 4.0 * heads * count * count * WIDTH)
+
+
+def _attention(given: Mapping[str, np.ndarray]) -> Graph:
+    net, last = Builder("attention"), {"axes": (3,), "keepdims": 1}
+    for name, x in given.items():
+        net.add_input(name, TensorType.of(x))
+    net.emit("matmul", "scores", ["q", "k"], "t")
+    net.emit("reduce_max", "max", ["t"], "m", **last)
+    net.emit("sub", "sub", ["t", "m"], "d")
+    net.emit("exp", "exp", ["d"], "e")
+    net.emit("reduce_sum", "sum", ["e"], "s", **last)
+    net.emit("div", "div", ["e", "s"], "w")
+    weights = "w"
+    if (dtype := str(given["v"].dtype)) != "float32":
+        weights = net.emit("cast", "cast", ["w"], "h", to=dtype)
+    return net.finish([net.emit("matmul", "context", [weights, "v"], "y")])
+
+
 def depthwise_layers(bench: Bench, rng: np.random.Generator) -> Iterator[Timed]:
     for channels, pixels, stride in dict.fromkeys(LAYERS):
         size = pixels if bench.is_gpu else min(pixels, 14)
@@ -348,8 +388,8 @@ def _compiled(torch: Any, module: Any, inputs: Sequence[Any]) -> Run:
     return run
 
 
-PARTS = {"products": products, "rows": rows, "depthwise": depthwise_layers, "images": images,
-         "networks": networks}
+PARTS = {"products": products, "rows": rows, "attention": attention,
+         "depthwise": depthwise_layers, "images": images, "networks": networks}
 
 
 def main(arguments: list[str] | None = None) -> int:

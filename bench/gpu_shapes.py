@@ -4,14 +4,14 @@
                                [--arch sm_80 ...] [--tensor-cores]
 
 Convolutions (stride, padding on each side, groups), products of matrices, of long sums too, and of
-one row, pools, reductions, softmax and elementwise chains, in float32 and int8, with extents that
-divide nothing. Each is scheduled as in a network and computed on outputs that are poisoned first;
-it must equal the NumPy meaning, integers to the bit, floats within 1e-5 of the largest element. One
-in ten also runs on NumPy lanes that record which thread touches what. Every kernel is compiled by
-NVRTC for each ``--arch``. With ``--tensor-cores`` they are convolutions of images with channels
-last and products, computed by tensor cores where these take them, in int8 and in tf32 (of numbers
-that tf32 holds), in CUDA. Prints what is wrong, then ``name value`` lines; exit status 1 if
-anything is.
+one row, attention, pools, reductions, softmax and elementwise chains, in float32 and int8, with
+extents that divide nothing. Each is scheduled as in a network and computed on outputs that are
+poisoned first; it must equal the NumPy meaning, integers to the bit, floats within 1e-5 of the
+largest element. One in ten also runs on NumPy lanes that record which thread touches what. Every
+kernel is compiled by NVRTC for each ``--arch``. With ``--tensor-cores`` they are convolutions of
+images with channels last, products and attention, computed by tensor cores where these take them,
+in int8 and in tf32 (of numbers that tf32 holds, but for the weights of attention, which are
+rounded), in CUDA. Prints what is wrong, then ``name value`` lines; exit status 1 if anything is.
 """
 
 import argparse
@@ -46,6 +46,7 @@ DEVICES: dict[str, Callable[[], KernelDevice]] = {
     "opencl": OpenClDevice, "emulated": EmulatedDevice, "cuda": CudaDevice}
 TOGETHER = 10           # kernels of one text
 TOLERANCE = 1e-5
+WEIGHTS = 4 * 2.0**-11      # of values that are at most 4, by weights that tf32 rounds
 CLAMP = {"zp": 3, "lo": -128, "hi": 127}
 
 
@@ -58,6 +59,7 @@ class Case:
     arrays: dict[str, np.ndarray]
     program: Program
     inputs: dict[str, np.ndarray]
+    tolerance: float = TOLERANCE
 
 
 class _Net:
@@ -186,16 +188,30 @@ def _pool(net: _Net, int8: bool) -> None:
 def _rows(net: _Net, int8: bool) -> None:
     """Softmax of rows; of int8 their greatest difference from the maximum."""
     shape = net.number(1, 3), net.number(1, 12), net.number(1, 300)
-    last = {"axes": (2,), "keepdims": 1}
     if int8:
         net.emit("qbelow_max", [net.input(*shape, dtype="int8")], "y")
         return
-    x = net.input(*shape)
+    _softmax(net, net.input(*shape), "y")
+
+
+def _softmax(net: _Net, x: str, result: str) -> str:
+    last = {"axes": (2,), "keepdims": 1}
     net.emit("reduce_max", [x], "m", **last)
     net.emit("sub", [x, "m"], "d")
     net.emit("exp", ["d"], "e")
     net.emit("reduce_sum", ["e"], "s", **last)
-    net.emit("div", ["e", "s"], "y")
+    return net.emit("div", ["e", "s"], result)
+
+
+def _attention(net: _Net, int8: bool) -> None:
+    """Two products of float32 with softmax between, half of them with a mask."""
+    heads, rows, terms, columns, width = (
+        net.number(low, most) for low, most in ((1, 3), (8, 80), (1, 70), (8, 300), (16, 140)))
+    last = net.emit("matmul", [net.input(heads, rows, terms),
+                               net.input(heads, terms, columns)], "t")
+    if int8:
+        last = net.emit("add", [last, net.input(rows, columns)], "b")
+    net.emit("matmul", [_softmax(net, last, "w"), net.input(heads, columns, width)], "y")
 
 
 def _reduction(net: _Net, int8: bool) -> None:
@@ -212,10 +228,10 @@ def _chain(net: _Net, int8: bool) -> None:
     net.emit("tanh", ["s"], "y")
 
 
-KINDS = (_convolution, _convolution, _product, _long_product, _dense, _pool, _rows, _reduction,
-         _chain)
+KINDS = (_convolution, _convolution, _product, _long_product, _attention, _dense, _pool, _rows,
+         _reduction, _chain)
 BY_TENSOR_CORES = (_last_convolution, _last_convolution, _product, _long_product,
-                   _long_convolution, _dense)
+                   _long_convolution, _attention, _dense)
 
 
 def cases(seed: int, tensor_cores: bool = False) -> Iterator[Case]:
@@ -225,7 +241,7 @@ def cases(seed: int, tensor_cores: bool = False) -> Iterator[Case]:
         net = _Net(rng, tensor_cores)
         kind(net, int8)
         graph = net.net.finish(["y"])
-        group, *others = fuse(graph).groups
+        group, *others = fuse(graph, lambda _, group: True).groups
         if others or group.is_view:
             continue
         recipe = recipe_of(graph, group)
@@ -234,7 +250,8 @@ def cases(seed: int, tensor_cores: bool = False) -> Iterator[Case]:
             tensor_cores) else own_schedule(program).program
         inputs = {buffer.name: net.arrays[value].reshape(buffer.shape) for buffer, value
                   in zip(program.inputs, group.inputs, strict=True)}
-        yield Case(str(recipe), graph, net.arrays, program, inputs)
+        yield Case(str(recipe), graph, net.arrays, program, inputs,
+                   WEIGHTS if tensor_cores and kind is _attention else TOLERANCE)
 
 
 def check(chosen: list[Case], device: KernelDevice, dialect: str, number: int) -> Iterator[str]:
@@ -246,7 +263,8 @@ def check(chosen: list[Case], device: KernelDevice, dialect: str, number: int) -
     for place, (case, code) in enumerate(zip(chosen, codes, strict=True)):
         wanted = evaluate(case.graph, case.arrays)["y"]
         found = compute(device, code, case.inputs)["y"].reshape(wanted.shape)
-        if found.dtype != wanted.dtype or not _near(found, wanted):
+        if found.dtype != wanted.dtype or not _near(
+                found, wanted, case.tolerance):
             yield f"{case.title}: another result"
         if (number + place) % 10 == 0 and find_races(
                 lower(case.program, *[dialect == "cuda"] * 3), case.inputs):
@@ -257,10 +275,10 @@ def _has_tensor_cores(case: Case) -> bool:
     return any(isinstance(stmt, Tensorized) for stmt in walk_stmts(case.program.body))
 
 
-def _near(found: np.ndarray, wanted: np.ndarray) -> bool:
+def _near(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> bool:
     if wanted.dtype.kind != "f":
         return bool(np.array_equal(found, wanted))
-    return bool(np.abs(found - wanted).max() <= TOLERANCE * max(1.0, np.abs(wanted).max()))
+    return bool(np.abs(found - wanted).max() <= tolerance * max(1.0, np.abs(wanted).max()))
 
 
 def main() -> int:

@@ -14,7 +14,8 @@ and one more: what computes rows from the same rows is one kernel, a softmax or 
     elementwise, reduction along rows ...   reduce_max -> sub -> exp -> reduce_sum -> div
 
 With `attention`, functions of the rows of a product whose only reader is another product are fused
-with both: the products of queries with keys, softmax, the products with values.
+with both, where that accepts the group: the products of queries with keys, softmax, the products
+with values.
 
 A value that is read in several places is fused into all of them or none: the readers between an
 operator and its *immediate post-dominator*, the first node that every path to an output leads
@@ -27,13 +28,12 @@ from dataclasses import dataclass, field
 from math import prod
 
 from compiler.graph.graph import Graph, Node
-from compiler.ops.blocks import LANES
 from compiler.ops.operator import Kind
 from compiler.ops.registry import find
 from compiler.te import numpy_dtype
 
-__all__ = ["MOST_INPUTS", "Group", "Groups", "fuse", "immediate_post_dominators", "overwritable",
-           "separate"]
+__all__ = ["MOST_INPUTS", "Attention", "Group", "Groups", "fuse", "immediate_post_dominators",
+           "overwritable", "separate"]
 
 MOST_INPUTS = 128       # of a kernel: a call of native code cannot have thousands
 MOST_COPIES = 64        # expressions of a group when each is written where it is read
@@ -72,6 +72,10 @@ class Group:
     def __str__(self) -> str:
         names = ", ".join(node.name for node in self.nodes)
         return f"{self.output} = {self.name}({', '.join(self.inputs)})  # {names}"
+
+
+Attention = Callable[[Graph, Group], bool]
+"""Says of a group of two products with functions of rows between whether one kernel computes it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,14 +120,16 @@ def separate(graph: Graph) -> Groups:
     return Groups(graph, tuple(Group.of([node], graph) for node in graph.nodes))
 
 
-def fuse(graph: Graph, attention: bool = False) -> Groups:
-    """Before: a verified graph. After: every node in exactly one group, by the rules above.
+def fuse(graph: Graph, attention: Attention | None = None, longest_row: int = LONGEST_ROW
+         ) -> Groups:
+    """Before: a verified graph. After: every node in exactly one group, by the rules above. Rows
+    have `longest_row` elements at most.
 
     An injective operator is not fused into a reader that would compute its elements more than
     once, and no further than `MOST_COPIES` and `MOST_INPUTS`. Views at the ends of a group stay by
     themselves: they cost nothing.
     """
-    return _Fusion(graph, attention).run()
+    return _Fusion(graph, attention, longest_row).run()
 
 
 def immediate_post_dominators(graph: Graph) -> dict[str, Node | None]:
@@ -161,7 +167,8 @@ class _Fusion:
     """One run: `home` has the members of each node's group, one dictionary for all of them."""
 
     graph: Graph
-    attention: bool
+    attention: Attention | None
+    longest_row: int
     readers: Mapping[str, tuple[Node, ...]] = field(init=False)
     after: Mapping[str, Node | None] = field(init=False)
     place: Mapping[str, int] = field(init=False)
@@ -182,7 +189,7 @@ class _Fusion:
             self._into_row(node)
         if self.attention:
             for node in self.graph.nodes:
-                self._attend(node)
+                self._attend(node, self.attention)
         for node in self.graph.nodes:
             if find(node.op).kind <= Kind.INJECTIVE:
                 self._into_reader(node)
@@ -209,11 +216,11 @@ class _Fusion:
         if moves(node):
             self._fused(node, moves, moves, self._are_rows)
 
-    def _attend(self, last: Node) -> None:
+    def _attend(self, last: Node, accepts: Attention) -> None:
         """Fuses a product with the functions of rows that it reads, and these with the product that
         they are of, where nobody else reads them.
         """
-        if not self._is_product(last) or len(self.home[last.name]) > 1:
+        if find(last.op).kind is not Kind.COMPLEX:
             return
         writers = {node.outputs[0]: node for node in self.graph.nodes}
         made = writers.get(last.inputs[0])
@@ -226,26 +233,21 @@ class _Fusion:
         shape = self._shape(made)
         given = {writers[value].name for node in rows.values() for value in node.inputs
                  if value in writers and writers[value].name not in rows}
-        products = {name for name in given
-                    if any(map(self._is_product, self.home[name].values()))}
+        products = [first for name in given if any(map(_is_complex, self.home[name].values()))
+                    and self._shape(self._sorted(first := self.home[name])[-1]) == shape]
         if len(products) != 1:
             return
-        name, = products
-        first = self.home[name]
+        first, = products
         scores = self._sorted(first)[-1]
-        if self._shape(scores) != shape or scores.outputs[0] in self.graph.outputs or any(
+        if scores.outputs[0] in self.graph.outputs or any(
                 reader.name not in rows for reader in self.readers[scores.outputs[0]]):
             return
-        members = first | rows | {last.name: last}
-        if len(Group.of(self._sorted(members), self.graph).inputs) <= MOST_INPUTS:
+        members = first | rows | self.home[last.name]
+        group = Group.of(self._sorted(members), self.graph)
+        if (sum(map(_is_complex, group.nodes)) == 2 and len(group.inputs) <= MOST_INPUTS
+                and accepts(self.graph, group)):
             for member in members:
                 self.home[member] = members
-
-    def _is_product(self, node: Node) -> bool:
-        """Whether it is a product of floats, of more than one block of columns."""
-        result = self.graph.values[node.outputs[0]]
-        return (node.op == "packed_matmul" and result.dtype == "float32"
-                and result.shape[-1] > LANES)
 
     def _row(self, node: Node) -> tuple[tuple[int, ...], int] | None:
         """The outer extents of the rows that a node computes, or sums up, and how long they are, 1
@@ -255,11 +257,11 @@ class _Fusion:
         if len(shape) < 2:
             return None
         if operator.kind is Kind.ELEMENTWISE:
-            return (shape[:-1], shape[-1]) if shape[-1] <= LONGEST_ROW else None
+            return (shape[:-1], shape[-1]) if shape[-1] <= self.longest_row else None
         given = self.graph.values[node.inputs[0]]
         if (operator.kind is Kind.REDUCTION and given.dtype == "float32"
                 and node.attrs.get("keepdims") and tuple(node.attrs["axes"]) == (len(shape) - 1,)
-                and 1 < given.shape[-1] <= LONGEST_ROW):
+                and 1 < given.shape[-1] <= self.longest_row):
             return given.shape[:-1], given.shape[-1]
         return None
 
@@ -371,6 +373,10 @@ class _Fusion:
 
     def _size(self, value: str) -> int:
         return prod(self.graph.values[value].shape)
+
+
+def _is_complex(node: Node) -> bool:
+    return find(node.op).kind is Kind.COMPLEX
 
 
 def _without_views(graph: Graph, nodes: list[Node]) -> list[list[Node]]:

@@ -20,13 +20,29 @@ from compiler.cpu_gpu_backends.cpu.product_tiles import (ResultTiles, packed_wei
                                                          tile_of_rows)
 from compiler.cpu_gpu_backends.cpu.row_stages import along_rows
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors, axes_of, extents_of
+from compiler.graph.fusion import Group
+from compiler.graph.graph import Graph
 from compiler.ir import Program, Store, Update, Write, reads, walk_stmts
+from compiler.ops.blocks import LANES
+from compiler.ops.operator import Kind
+from compiler.ops.registry import find
 from compiler.schedule import Schedule
 from compiler.te import Buffer, Var, numpy_dtype
 
-__all__ = ["tile_attention"]
+__all__ = ["is_one_kernel", "tile_attention"]
 
 ROOM = 1 << 18          # bytes of rows of scores, before and after softmax, that stay near
+
+
+def is_one_kernel(graph: Graph, group: Group) -> bool:
+    """Whether the products of a group are of floats and of more than one block of columns, and the
+    last one is its result.
+    """
+    products = [node for node in group.nodes if find(node.op).kind is Kind.COMPLEX]
+    results = [graph.values[node.outputs[0]] for node in products]
+    return products[-1] is group.nodes[-1] and all(
+        node.op == "packed_matmul" and result.dtype == "float32" and result.shape[-1] > LANES
+        for node, result in zip(products, results, strict=True))
 
 
 def tile_attention(program: Program, vectors: Vectors) -> Schedule | None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from compiler.cpu_gpu_backends.cpu.arrays import on_cache_lines
+from compiler.cpu_gpu_backends.cpu.attention import is_one_kernel
 from compiler.cpu_gpu_backends.cpu.groups import group_program, own_plan
 from compiler.cpu_gpu_backends.cpu.segment import Arenas, GroupCode, HostSegment
 from compiler.cpu_gpu_backends.cpu.tiles import TileCosts, Vectors
@@ -81,7 +82,7 @@ class CpuTarget:
 
     def groups(self, graph: Graph) -> Groups:
         """The groups of nodes that are computed together, in order."""
-        return fuse(graph, attention=True) if self.fusion else separate(graph)
+        return fuse(graph, is_one_kernel) if self.fusion else separate(graph)
 
     def _step(self, graph: Graph, group: Group) -> GroupCode:
         kernel = None

@@ -26,7 +26,7 @@ from compiler.cpu_gpu_backends.gpu.parts import TiledWork
 from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, padded,
                                                   stages, write_of)
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import (TensorProduct, dimensions_of,
-                                                       factors_of, result_of)
+                                                       operands_of, result_of)
 from compiler.cpu_gpu_backends.intrinsics.gpu import (COLUMNS_OF_GROUPS, GROUP_KINDS, MMA,
                                                       ROW_BYTES, mma_fill, tile_copy,
                                                       wgmma)
@@ -141,7 +141,7 @@ def tile_groups(s: Schedule, product: TensorProduct, tiles: GroupTiles = GroupTi
     wide = {row: tiles.rows, column: tiles.columns, depth: _step(product.kind)}
     extents = {loop.var: loop.extent for loop in loops_around(s.program, update)}
     copies = []
-    for read, side in zip(factors_of(update, product), (row, column), strict=True):
+    for read, side in zip(operands_of(update, product), (row, column), strict=True):
         stage = s[read.buffer.name].cache_read("global", name=f"{read.buffer.name}_shared")
         dimensions = dimensions_of(read, extents) or []
         is_padded = any(extent_of(s, loop) % wide[loop] for loop in (side, depth))

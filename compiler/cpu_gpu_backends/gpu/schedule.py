@@ -1,8 +1,9 @@
 """The schedule of a group of operators on a GPU: which loops are blocks and which threads.
 
-Products are computed in tiles, by tensor cores (`tensor_tiles.py`) or by threads (`tiles.py`). In
-other groups, stages that only map are computed where they are read. Functions of rows take a block
-for each row, whose threads reduce together, and so do long sums of which there are few::
+Products are computed in tiles, by tensor cores (`tensor_tiles.py`) or by threads (`tiles.py`), and
+two of them with functions of rows between are attention (`attention.py`). In other groups, stages
+that only map are computed where they are read. Functions of rows take a block for each row, whose
+threads reduce together, and so do long sums of which there are few::
 
     for i (blockIdx.x):                             one row of the result
       alloc shared top[1], e[n], total[1]
@@ -28,11 +29,15 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from math import prod
 
+from compiler.cpu_gpu_backends.gpu.attention import (ROWS, WIDEST, attention_of, rows_of,
+                                                     tile_attention)
 from compiler.cpu_gpu_backends.gpu.group_tiles import (OFFERED_GROUPS, copied_by_tma, inline_copies,
                                                        tile_groups, work_of_groups)
-from compiler.cpu_gpu_backends.gpu.parts import (WHOLE, Parts, TiledWork, cost_by_rows, divisions)
+from compiler.cpu_gpu_backends.gpu.parts import WHOLE, Parts, TiledWork, cost_by_rows, divisions
 from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, readers,
                                                   stages, write_of, writes_in)
+from compiler.cpu_gpu_backends.gpu.tensor_attention import (tensor_attention_of,
+                                                            tile_tensor_attention)
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import (OFFERED, TensorProduct, TensorTiles,
                                                         flatten_rows, result_of,
                                                         tensor_product_of, tile_tensors, work_of)
@@ -61,9 +66,10 @@ def own_schedule(program: Program, kinds: Collection[str] = (), groups: bool = F
     """
     s = Schedule(program)
     tiles = (partial(_by_tiles, terms=terms) for terms in TERMS)
+    attention = (partial(_by_attention, choice=choice, kinds=kinds) for choice in range(len(ROWS)))
     ways = [partial(_by_groups, kinds=kinds)] if groups else []
-    return _first(s, *ways, partial(_by_tensor_cores, kinds=kinds), *tiles, _by_rows, _by_elements,
-                  _by_stages)
+    return _first(s, *attention, *ways, partial(_by_tensor_cores, kinds=kinds), *tiles, _by_rows,
+                  _by_elements, _by_stages)
 
 
 def _first(s: Schedule, *ways: Callable[[Schedule], bool]) -> Schedule:
@@ -82,6 +88,23 @@ def _first(s: Schedule, *ways: Callable[[Schedule], bool]) -> Schedule:
 
 
 # Products
+
+
+def _by_attention(s: Schedule, choice: int, kinds: Collection[str]) -> bool:
+    """Two products and functions of rows between, if what their blocks need fits."""
+    attention = attention_of(s)
+    if attention is None or min(attention.shape) < LEAST or attention.width > WIDEST:
+        return False
+    tensors = tensor_attention_of(attention)
+    if tensors is not None and tensors.kind in kinds:
+        if choice >= len(offered := tensors.offered()):
+            return False
+        tile_tensor_attention(s, tensors, *offered[choice])
+    else:
+        if choice >= len(offered := rows_of(attention)):
+            return False
+        tile_attention(s, attention, offered[choice])
+    return shared_bytes(s) <= SHARED
 
 
 def _by_tensor_cores(s: Schedule, kinds: Collection[str]) -> bool:

@@ -9,7 +9,7 @@ from compiler.cpu_gpu_backends.gpu.flat_inputs import with_flat_inputs
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda, nvrtc_version
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, GpuStep, ValueForms
-from compiler.cpu_gpu_backends.gpu.stages import writes_in
+from compiler.cpu_gpu_backends.gpu.stages import stages, writes_in
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import in_precision
 from compiler.cpu_gpu_backends.groups import Recipe, recipe_of, unscheduled
 from compiler.cpu_gpu_backends.intrinsics.gpu import TENSOR_CORES, WARP_GROUPS, dp4a
@@ -37,6 +37,7 @@ __all__ = ["PRECISIONS", "GpuTarget", "lowered"]
 KERNELS = 1024              # how many scheduled programs are kept
 MOST = 1 << 31              # elements of an array: indices have 32 bits
 LONGEST = 40                # characters of a group's name in that of its kernel
+LONGEST_ROW = 1 << 12       # elements of a row, two of which a block has in shared memory
 FIRST_ARCH = 80             # that has our instructions of tensor cores
 GROUP_ARCH = "sm_90a"       # the one that has `wgmma`
 PRECISIONS = {"tf32": None, "f16": "float16", "bf16": "bfloat16"}
@@ -133,7 +134,13 @@ class GpuTarget:
 
     def groups(self, graph: Graph) -> Groups:
         """The groups of nodes that are computed together, in order."""
-        return fuse(graph) if self.fusion else separate(graph)
+        if not self.fusion:
+            return separate(graph)
+        return fuse(graph, self._is_one_kernel, LONGEST_ROW)
+
+    def _is_one_kernel(self, graph: Graph, group: Group) -> bool:
+        program = _program(recipe_of(graph, group), None, self._kinds, self._groups, self.precision)
+        return all(stage.buffer.scope != "global" for stage in stages(program))
 
     def _codes(self, recipes: list[Recipe]) -> dict[Recipe, Code]:
         programs = [replace(_program(recipe, self._plan(recipe), self._kinds, self._groups,

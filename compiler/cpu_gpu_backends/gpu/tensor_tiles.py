@@ -33,8 +33,9 @@ from compiler.schedule import Schedule
 from compiler.te import (INDEX, Binary, Buffer, Call, Cast, Const, Expr, Extent, Read, Var,
                          numpy_dtype, substitute, tf32)
 
-__all__ = ["OFFERED", "TensorProduct", "TensorTiles", "dimensions_of", "factors_of", "flatten_rows",
-           "in_precision", "result_of", "tensor_product_of", "tile_tensors", "work_of"]
+__all__ = ["OFFERED", "STEP_BYTES", "TensorOperand", "TensorProduct", "TensorTiles", "cut_sum",
+           "dimensions_of", "factors_of", "flatten_rows", "in_precision", "operands_of",
+           "result_of", "step_of", "tensor_product_of", "tile_steps", "tile_tensors", "work_of"]
 
 WARP = 32
 STEP_BYTES = 64             # of a row that a step multiplies
@@ -91,7 +92,7 @@ def tensor_product_of(program: Program) -> TensorProduct | None:
         return None
     total = sums[0]
     out = write_of(program, program.outputs[0].name)
-    factors = _factors(total)
+    factors = factors_of(total)
     others = [stage for stage in stages(program) if stage.buffer != total.buffer]
     if factors is None or not all(_is_factor(program, stage, factors[1:]) for stage in others):
         return None
@@ -178,7 +179,7 @@ def dimensions_of(read: Read, extents: Mapping[Var, Extent]) -> list[str] | None
     return [index.name if isinstance(index, Var) else "" for index in indices]
 
 
-def _factors(total: Update) -> tuple[str, Read, Read] | None:
+def factors_of(total: Update) -> tuple[str, Read, Read] | None:
     """The kind of instruction for the terms of a sum, and their two factors."""
     match total.value:
         case Binary("mul", a, b) if total.op == "sum":
@@ -200,7 +201,7 @@ def _factor(expr: Expr) -> tuple[str, Read] | None:
 def work_of(product: TensorProduct, extents: Mapping[Var, int], tiles: TensorTiles) -> TiledWork:
     """What there is to do for loops of these extents."""
     rows, columns, count = result_of(product)
-    tiles, terms = tiles.for_result(rows, columns), _step(product.kind)
+    tiles, terms = tiles.for_result(rows, columns), step_of(product.kind)
     blocks = -(-rows // tiles.rows) * -(-columns // tiles.columns) * count
     axes = [extents[axis] for axis in product.sum.axes]
     return TiledWork(rows * columns * count, blocks, tiles.rows, tiles.columns, tiles.warps,
@@ -219,11 +220,11 @@ def tile_tensors(s: Schedule, product: TensorProduct, tiles: TensorTiles = OFFER
     update = write_of(s.program, total)
     assert isinstance(update, Update)
     row, column, depth, taps = _loops(product, update)
-    step = _step(product.kind)
+    step = step_of(product.kind)
     wide = {row: tiles.rows, column: tiles.columns, depth: step * parts.depth}
     extents = {loop.var: loop.extent for loop in loops_around(s.program, update)}
-    operands = [_Operand(read.buffer, dimensions_of(read, extents) or [], side, depth)
-                for read, side in zip(factors_of(update, product), (row, column), strict=True)]
+    operands = [TensorOperand(read.buffer, dimensions_of(read, extents) or [], side, depth)
+                for read, side in zip(operands_of(update, product), (row, column), strict=True)]
     for operand in operands:
         operand.cache(s, wide)
     padded(s, depth, wide[depth])
@@ -248,19 +249,26 @@ def tile_tensors(s: Schedule, product: TensorProduct, tiles: TensorTiles = OFFER
     s[total].transform_layout(f"{', '.join(names)} -> d{product.rows}, d{product.columns}")
     _bind_result(s, out, warp)
     s[total].reorder(*(axis for axis in axes if axis not in (row, column)), row, column, depth)
-    step, part = _cut_sum(s, total, row, column, depth, taps, product.kind)
+    step, part = cut_sum(s, total, row, column, depth, taps, product.kind)
+    tile_steps(s, total, product.kind, operands, tiles, step, part)
+
+
+def tile_steps(s: Schedule, total: str, kind: str, operands: Sequence["TensorOperand"],
+               tiles: TensorTiles, step: str, part: str, name: str = "") -> None:
+    """Copies operands in every step of a sum, and multiplies what they have in every part. Names of
+    loops begin with `name`.
+    """
     threads = tiles.rows // tiles.warp_rows, tiles.columns // tiles.warp_columns
     for operand in operands:
         operand.copy(s, step, threads)
-    for operand, name in zip(operands, "ab"):
-        operand.load(s, part, product.kind, name)
+    for operand, side in zip(operands, "ab"):
+        operand.load(s, part, kind, side)
     steps = extent_of(s, step)
     if ahead := min(tiles.stages, steps) - 1:
         s[total].pipeline(step, 0, 0, ahead, asynchronous=True)
     s[total].decompose_reduction(step)
-    dtype = product.sum.buffer.dtype
-    s[total].tensorize("i_tile_init", mma_fill(dtype))
-    s[total].tensorize("i_tile", mma(product.kind))
+    s[total].tensorize(f"{name}i_tile_init", mma_fill(MMA[kind].total))
+    s[total].tensorize(f"{name}i_tile", mma(kind))
 
 
 def _loops(product: TensorProduct, update: Update) -> tuple[str, str, str, list[str]]:
@@ -282,19 +290,19 @@ def _of_parts(product: TensorProduct, parts: Parts, update: Update) -> TensorPro
                    depth=moved(product.depth), taps=tuple(map(moved, product.taps[parts.loops:])))
 
 
-def _step(kind: str) -> int:
+def step_of(kind: str) -> int:
     """Elements of a row that a step multiplies."""
     return STEP_BYTES // numpy_dtype(MMA[kind].dtype).itemsize
 
 
-def factors_of(update: Update, product: TensorProduct) -> tuple[Read, ...]:
+def operands_of(update: Update, product: TensorProduct) -> tuple[Read, ...]:
     """The factors of the sum as it is now, in the order of those of the product."""
     found = {read.buffer: read for read in reads(update)}
     return tuple(found[read.buffer] for read in product.operands)
 
 
 @dataclass(frozen=True, slots=True)
-class _Operand:
+class TensorOperand:
     """An operand on its way to fragments. It moves along the loop `side` and over the depth."""
 
     buffer: Buffer
@@ -345,9 +353,10 @@ class _Operand:
         loops = [f"{self.shared}_{d}" for d in kept]
         stage.reorder(*(f"{self.shared}_{d}" for d in range(len(names)) if d not in kept), *loops)
         loops = self._squares(s, *loops) if self.turns else self._rows(s, *loops, kept[-1])
-        loop = stage.split(fused(s, self.shared, loops), threads[0] * threads[1] * WARP)[1]
-        loop, tx = stage.split(loop, WARP)
-        tz, ty = stage.split(loop, threads[0])
+        loop = fused(s, self.shared, loops)
+        loop = stage.split(loop, min(threads[0] * threads[1] * WARP, extent_of(s, loop)))[1]
+        loop, tx = stage.split(loop, min(WARP, extent_of(s, loop)))
+        tz, ty = stage.split(loop, min(threads[0], extent_of(s, loop)))
         for one, axis in ((tx, "x"), (ty, "y"), (tz, "z")):
             stage.bind(one, f"threadIdx.{axis}")
         if self.turns:
@@ -374,7 +383,8 @@ class _Operand:
         """
         stage = s[self.shared]
         (down, row), (across, column) = stage.split(depth, 4), stage.split(side, 4)
-        (down, four), (across, eight) = stage.split(down, 4), stage.split(across, 8)
+        down, four = stage.split(down, 4)
+        across, eight = stage.split(across, min(8, extent_of(s, across)))
         loops = [down, across, four, eight]
         stage.reorder(*loops, column, row)
         if self.buffer.dtype != "int8":
@@ -437,18 +447,18 @@ def _bind_result(s: Schedule, out: str, warp: str) -> None:
     s[out].vectorize("pair_in")
 
 
-def _cut_sum(s: Schedule, total: str, row: str, column: str, depth: str, taps: list[str], kind: str
-             ) -> tuple[str, str]:
-    """The loops over steps, of all taps, and parts of steps."""
+def cut_sum(s: Schedule, total: str, row: str, column: str, depth: str, taps: list[str], kind: str,
+            name: str = "") -> tuple[str, str]:
+    """The loops over steps, of all taps, and parts of steps. All names begin with `name`."""
     stage = s[total]
-    step, inner = stage.split(depth, _step(kind), "k_step", "k_in")
-    part, lane = stage.split(inner, MMA[kind].depth, "k_part", "k_lane")
-    stage.split(row, 16, "m", "i_tile")
-    stage.split(column, 8, "n", "j_tile")
-    stage.reorder(*taps, step, part, "m", "n", "i_tile", "j_tile", lane, reassociate=True)
+    step, inner = stage.split(depth, step_of(kind), f"{name}k_step", f"{name}k_in")
+    part, lane = stage.split(inner, MMA[kind].depth, f"{name}k_part", f"{name}k_lane")
+    m, i = stage.split(row, 16, f"{name}m", f"{name}i_tile")
+    n, j = stage.split(column, 8, f"{name}n", f"{name}j_tile")
+    stage.reorder(*taps, step, part, m, n, i, j, lane, reassociate=True)
     if taps:
-        step = fused(s, total, [*taps, step], "k_turn")
-    for loop in (part, "m", "n"):
+        step = fused(s, total, [*taps, step], f"{name}k_turn")
+    for loop in (part, m, n):
         stage.unroll(loop)
     return step, part
 

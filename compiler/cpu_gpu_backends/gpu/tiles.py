@@ -16,7 +16,7 @@ image, the pixels of a thread lie below each other, else beside each other. What
 way is padded in shared memory, with zeros where a chunk hangs over the terms.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple
@@ -29,8 +29,8 @@ from compiler.ir import Program, Store, Update, Write, free_variables, interval,
 from compiler.schedule import Schedule, ScheduleError, pad
 from compiler.te import Buffer, Const, Read, Var
 
-__all__ = ["LEAST", "SHARED", "TiledProduct", "GpuTiles", "product_of", "tile_product",
-           "tiled_work"]
+__all__ = ["LEAST", "SHARED", "TiledProduct", "GpuTiles", "product_of", "shared_bytes",
+           "tile_product", "tile_terms", "tiled_work", "widened"]
 
 SHARED = 48 << 10           # bytes that the blocks of every GPU have
 LEAST = 8                   # rows, and columns, that are worth a tile
@@ -139,7 +139,7 @@ def tile_product(s: Schedule, product: TiledProduct, tiles: GpuTiles = GpuTiles(
     update, cuts = write_of(s.program, total), _cuts(product, tiles)
     assert isinstance(update, Update)
     wide = _wide(s, update, product, cuts, tiles, parts)
-    operands = [_widened(s, read.buffer, total, wide) for read in product.operands]
+    operands = [widened(s, read.buffer, total, wide) for read in product.operands]
     chunk = update.axes[product.chunk].name
     if chunk in wide:
         s.apply(pad, chunk, wide[chunk])
@@ -160,16 +160,27 @@ def tile_product(s: Schedule, product: TiledProduct, tiles: GpuTiles = GpuTiles(
     for place, cut in cuts.items():
         padded(s, elements[place], cut.thread)      # where it is all that the result needs
     _bind_result(s, out, product, tx)
+    tile_terms(s, total, product.chunk, operands, tiles)
+    for loop in inside:
+        s[total].unroll(loop)
+
+
+def tile_terms(s: Schedule, total: str, place: int, operands: Sequence[str], tiles: GpuTiles,
+               name: str = "k") -> None:
+    """Sums a tile of the registers of each thread over chunks of the reduction axis at a place,
+    whose parts of operands all threads of the block copy. Loops over chunks begin with the name.
+    """
     update = write_of(s.program, total)
     assert isinstance(update, Update)
-    chunk, axes = _cut_terms(s, total, update, product.chunk, tiles.terms)
+    elements = [index.name for index in update.indices if isinstance(index, Var)]
+    chunk, axes = _cut_terms(s, total, update, place, tiles.terms, name)
     s[total].reorder(chunk, *axes, *elements)
     for name in operands:
         s[name].set_scope("shared")
         s[name].compute_at(chunk)
         _copy_together(s, name, tiles)
     count = prod(extent_of(s, loop) for loop in elements)
-    for loop in (*elements, *inside):
+    for loop in elements:
         s[total].unroll(loop)
     for axis in reversed(axes):
         count *= extent_of(s, axis)
@@ -231,7 +242,7 @@ def _multiple(extent: int, of: int) -> int:
     return extent + -extent % of
 
 
-def _widened(s: Schedule, operand: Buffer, total: str, wide: Mapping[str, int]) -> str:
+def widened(s: Schedule, operand: Buffer, total: str, wide: Mapping[str, int]) -> str:
     """The stage of an operand, as wide as the sum with loops of these extents reads it, so that no
     thread asks whether an element is there.
     """
@@ -286,14 +297,13 @@ def _bind_result(s: Schedule, out: str, product: TiledProduct, tx: str) -> None:
         s[out].bind(loop, axis)
 
 
-def _cut_terms(s: Schedule, total: str, update: Update, chunk: int, terms: int
+def _cut_terms(s: Schedule, total: str, update: Update, chunk: int, terms: int, name: str
                ) -> tuple[str, list[str]]:
     """The loop over chunks, and the reduction loops inside."""
     axes = [axis.name for axis in update.axes]
-    name = axes[chunk]
-    if extent_of(s, name) <= terms:                 # a chunk is one of its terms
-        return name, [*axes[:chunk], *axes[chunk + 1:]]
-    outer, axes[chunk] = s[total].split(name, terms, "k_block", "k_in")
+    if extent_of(s, axes[chunk]) <= terms:          # a chunk is one of its terms
+        return axes[chunk], [*axes[:chunk], *axes[chunk + 1:]]
+    outer, axes[chunk] = s[total].split(axes[chunk], terms, f"{name}_block", f"{name}_in")
     return outer, axes
 
 

@@ -10,42 +10,16 @@ from compiler.cpu_gpu_backends.cpu.groups import group_program, own_plan
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget, lowered
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.cpu_gpu_backends.groups import recipe_of
-from compiler.graph import Builder, Graph, TensorType, evaluate
+from compiler.graph import Graph, evaluate
 from compiler.graph.fusion import fuse
 from compiler.ir import Alloc, verify, walk_stmts
+from tests.support.attention import Heads
 from tests.support.float_graphs import assert_near, inputs_of
 
 # Batch, heads, queries, keys, width: whole tiles, tiles that are left over, and blocks of rows.
 SHAPES = [(1, 2, 48, 48, 32), (2, 3, 50, 33, 20), (1, 1, 197, 197, 24), (1, 1, 131, 1024, 17),
           (3, 1, 8, 17, 32)]
 SOFTMAX = "mul+{}reduce_max+sub+exp+reduce_sum+div+packed_matmul"
-
-
-class Heads(Builder):
-    """Attention of queries x over keys and values; the parts are values of their own."""
-
-    def __init__(self, batch: int, heads: int, queries: int, keys: int, width: int):
-        super().__init__("heads")
-        for name, shape in (("x", (queries, width)), ("keys", (width, keys)),
-                            ("values", (keys, width))):
-            self.add_input(name, TensorType((batch, heads, *shape), "float32"))
-        self.add_input("mask", TensorType((queries, keys), "float32"))
-
-    def attend(self, masked: bool = False, scaled: bool = True) -> str:
-        self.emit("matmul", "scores", ["x", "keys"], "scores")
-        last = "scores"
-        if scaled:
-            self.add_constant("scale", np.full((), 0.25, np.float32))
-            last = self.emit("mul", "scaled", [last, "scale"], "scaled")
-        if masked:
-            last = self.emit("add", "hidden", [last, "mask"], "hidden")
-        rows = {"axes": (3,), "keepdims": 1}
-        self.emit("reduce_max", "top", [last], "top", **rows)
-        self.emit("sub", "below", [last, "top"], "below")
-        self.emit("exp", "powers", ["below"], "powers")
-        self.emit("reduce_sum", "total", ["powers"], "total", **rows)
-        self.emit("div", "weights", ["powers", "total"], "weights")
-        return self.emit("matmul", "y", ["weights", "values"], "y")
 
 
 def names(graph: Graph) -> list[str]:
@@ -71,7 +45,7 @@ def test_only_some_rows_of_scores_are_there_at_a_time(shape: tuple[int, ...], ve
                                                       ) -> None:
     net = Heads(*shape)
     graph = lowered(net.finish([net.attend()]))
-    recipe = recipe_of(graph, fuse(graph, attention=True).groups[-1])
+    recipe = recipe_of(graph, fuse(graph, attention.is_one_kernel).groups[-1])
     program = group_program(recipe, vectors)
     verify(program)
     stages = [*program.outputs[1:], *(s.buffer for s in walk_stmts(program.body)

@@ -1,0 +1,179 @@
+"""Attention on GPUs: which operators make one kernel, and what it computes."""
+
+import numpy as np
+import pytest
+
+from compiler.cpu_gpu_backends.gpu.attention import ROWS, attention_of, rows_of, tile_attention
+from compiler.cpu_gpu_backends.gpu.target import GpuTarget
+from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
+from compiler.cpu_gpu_backends.simt.generate import generate
+from compiler.cpu_gpu_backends.simt.lowering import lower
+from compiler.cpu_gpu_backends.simt.races import find_races
+from compiler.graph import Graph, evaluate
+from compiler.graph.fusion import Group, fuse
+from compiler.ir import Program
+from compiler.schedule import Schedule
+from compiler.target import Values
+from runtime.device import KernelDevice
+from runtime.emulated import EmulatedDevice
+from runtime.kernels import compute
+from runtime.opencl import OpenClDevice
+from tests.support.attention import Heads, Shape, attention, given_to
+from tests.support.float_graphs import assert_near
+
+DEVICES = {"cuda": EmulatedDevice, "opencl": OpenClDevice}
+# Batch, heads, queries, keys, width: whole tiles, tiles that are left over, long rows, wide heads.
+SHAPES = [(1, 3, 64, 64, 64), (2, 3, 50, 33, 20), (1, 1, 9, 1024, 24), (3, 1, 8, 17, 32),
+          (1, 2, 21, 130, 136)]
+SOFTMAX = "mul+{}reduce_max+sub+exp+reduce_sum+div"
+
+
+def names(graph: Graph, **options) -> list[str]:
+    target = GpuTarget("cuda", "cuda", **options)
+    return [step.group.name for step in target.compile(graph).steps]
+
+
+def computed(dialect: str, graph: Graph, inputs: Values, **options) -> np.ndarray:
+    device: KernelDevice = DEVICES[dialect]()
+    return GpuTarget(dialect, dialect, **options).compile(graph).on(device)(inputs).values["y"]
+
+
+def algorithm(graph: Graph) -> Program:
+    return unscheduled(recipe_of(graph, fuse(graph, lambda _, group: True).groups[-1]))
+
+
+@pytest.mark.parametrize("dialect", DEVICES)
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_attention_is_one_kernel(shape: Shape, masked: bool, dialect: str) -> None:
+    net = Heads(*shape)
+    graph = net.finish([net.attend(masked)])
+    softmax = SOFTMAX.format("add+" if masked else "")
+    assert names(graph) == [f"matmul+{softmax}+matmul"]
+    inputs = given_to(graph)
+    assert_near(computed(dialect, graph, inputs), attention(inputs, masked))
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("shape", SHAPES[:2], ids=str)
+def test_blocks_of_any_rows(shape: Shape, rows: int) -> None:
+    net = Heads(*shape)
+    graph = net.finish([net.attend(masked=True)])
+    s = Schedule(algorithm(graph))
+    found = attention_of(s)
+    assert found and rows in rows_of(found)
+    tile_attention(s, found, rows)
+    assert Schedule.replay(algorithm(graph), s.text()).program == s.program
+    group, = fuse(graph, lambda _, group: True).groups
+    inputs = given_to(graph)
+    given = {buffer.name: inputs[value] if value in inputs else graph.constants[value]
+             for buffer, value in zip(s.program.inputs, group.inputs, strict=True)}
+    for dialect, device in DEVICES.items():
+        code = generate(s.program, dialect)
+        launch, = code.launches
+        assert launch.grid == (1, -(-shape[2] // rows) * shape[0] * shape[1], 1)
+        assert_near(compute(device(), code, given)["y"], attention(inputs, masked=True))
+    assert find_races(lower(s.program), given) == []
+
+
+def test_a_small_network_has_small_blocks_and_a_large_one_large_blocks() -> None:
+    for heads, rows in ((3, 8), (12 * 64, 32)):
+        net = Heads(1, heads, 64, 64, 64)
+        found = attention_of(Schedule(algorithm(net.finish([net.attend()]))))
+        assert found and rows_of(found)[0] == rows
+
+
+@pytest.mark.parametrize("width, rows", [(96, {32, 16, 8}), (128, {16, 8}), (256, {8})])
+def test_wide_heads_have_few_rows(width: int, rows: set[int]) -> None:
+    """Their sums are in registers."""
+    net = Heads(1, 2, 64, 64, width)
+    found = attention_of(Schedule(algorithm(net.finish([net.attend()]))))
+    assert found and set(rows_of(found)) == rows
+
+
+def test_a_grid_has_so_many_blocks() -> None:
+    for heads, rows in ((1 << 12, {32, 16, 8}), (1 << 13, {32, 16}), (1 << 14, {32})):
+        net = Heads(1, heads, 64, 64, 64)
+        found = attention_of(Schedule(algorithm(net.finish([net.attend()]))))
+        assert found and set(rows_of(found)) == rows
+
+
+def test_heads_that_share_keys_and_values() -> None:
+    net = Heads(2, 4, 20, 40, 24, shared=True)
+    graph = net.finish([net.attend()])
+    inputs = given_to(graph)
+    assert names(graph) == [f"matmul+{SOFTMAX.format('')}+matmul"]
+    for dialect in DEVICES:
+        assert_near(computed(dialect, graph, inputs), attention(inputs, masked=False))
+
+
+def test_a_head_without_a_scale() -> None:
+    net = Heads(1, 2, 40, 56, 20)
+    graph = net.finish([net.attend(scaled=False)])
+    inputs = given_to(graph)
+    assert len(names(graph)) == 1
+    assert_near(computed("opencl", graph, inputs), evaluate(graph, inputs)["y"])
+
+
+def test_what_is_computed_from_the_result_is_in_the_kernel() -> None:
+    net = Heads(1, 2, 40, 56, 20)
+    net.emit("relu", "positive", [net.attend()], "positive")
+    graph = net.finish(["positive"])
+    inputs = given_to(graph)
+    assert len(names(graph)) == 1
+    found = GpuTarget("opencl", "opencl").compile(graph).on(OpenClDevice())(inputs).values
+    assert_near(found["positive"], evaluate(graph, inputs)["positive"])
+
+
+@pytest.mark.parametrize("kept", ["scores", "scaled", "powers", "weights"])
+def test_what_somebody_else_reads_is_stored(kept: str) -> None:
+    net = Heads(1, 2, 40, 56, 20)
+    graph = net.finish([net.attend(), kept])
+    assert names(graph)[-1] == "matmul"
+    inputs = given_to(graph)
+    found = GpuTarget("opencl", "opencl").compile(graph).on(OpenClDevice())(inputs).values
+    for name, wanted in evaluate(graph, inputs).items():
+        assert_near(found[name], wanted)
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 7, 64, 64), (1, 2, 64, 64, 7), (1, 1, 20, 1300, 20),
+                                   (1, 1, 8, 8, 1100)], ids=str)
+def test_what_is_too_small_or_too_large_stays_apart(shape: Shape) -> None:
+    """Few rows and columns, rows of scores and heads without room."""
+    net = Heads(*shape)
+    graph = net.finish([net.attend()])
+    assert names(graph)[-1] == "matmul"
+
+
+def test_products_of_products_stay_apart() -> None:
+    net = Heads(1, 2, 40, 56, 20)
+    net.emit("matmul", "scores", ["x", "keys"], "scores")
+    graph = net.finish([net.emit("matmul", "y", ["scores", "values"], "y")])
+    assert names(graph) == ["matmul", "matmul"]
+
+
+def test_scores_that_others_read_are_stored() -> None:
+    net = Heads(1, 2, 40, 56, 20)
+    net.attend()
+    net.emit("relu", "seen", ["scores"], "seen")
+    graph = net.finish(["y", "seen"])
+    assert names(graph).count("matmul") == 2
+
+
+def test_weights_that_are_the_second_operand_wrong() -> None:
+    net = Heads(1, 2, 40, 40, 40)
+    net.attend()
+    graph = net.finish([net.emit("matmul", "z", ["values", "weights"], "z")])
+    program = unscheduled(recipe_of(graph, Group.of(graph.nodes, graph)))
+    assert attention_of(Schedule(program)) is None
+
+
+def test_rows_of_softmax_that_are_one_kernel() -> None:
+    """As many as fit into shared memory twice."""
+    for columns, count in ((4096, 1), (4097, 4)):
+        net = Heads(1, 1, 8, columns, 8)
+        graph = net.finish([net.attend(scaled=False)])
+        first, *softmax, last = names(graph)
+        assert first == last == "matmul" and len(softmax) == count
+        inputs = given_to(graph)
+        assert_near(computed("opencl", graph, inputs), evaluate(graph, inputs)["y"])

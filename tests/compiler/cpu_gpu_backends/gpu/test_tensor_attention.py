@@ -1,0 +1,131 @@
+"""Attention on tensor cores: one kernel, whose products are rounded as others are."""
+
+from itertools import cycle
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from compiler.cpu_gpu_backends.gpu.attention import attention_of
+from compiler.cpu_gpu_backends.gpu.target import PRECISIONS, GpuTarget, ValueForms, lowered
+from compiler.cpu_gpu_backends.gpu.tensor_attention import (TensorAttention, tensor_attention_of,
+                                                            tile_tensor_attention)
+from compiler.cpu_gpu_backends.gpu.tensor_tiles import in_precision
+from compiler.cpu_gpu_backends.gpu.tiles import SHARED, shared_bytes
+from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
+from compiler.cpu_gpu_backends.simt.generate import generate
+from compiler.cpu_gpu_backends.simt.lowering import lower
+from compiler.cpu_gpu_backends.simt.races import find_races
+from compiler.graph.fusion import Group, fuse
+from compiler.ir import Program
+from compiler.schedule import Schedule
+from compiler.target import Values
+from runtime.emulated import EmulatedDevice
+from runtime.kernels import compute
+from tests.support.attention import Heads, Shape, attention, given_to
+
+# Whole tiles, tiles that are left over, several steps of weights, and heads as wide as fit.
+SHAPES = [(1, 3, 64, 64, 64), (2, 3, 50, 33, 20), (1, 1, 20, 197, 24), (1, 1, 21, 40, 200)]
+CASES = [*zip(PRECISIONS, cycle(SHAPES)), *(("f16", shape) for shape in SHAPES[1:])]
+UNITS = {"tf32": 2**-11, "f16": 2**-11, "bf16": 2**-8}     # how far the nearest number is
+
+
+def rounded(kind: str, x: np.ndarray) -> np.ndarray:
+    if kind == "tf32":
+        return ((x.view(np.uint32) + 0x1000) & ~np.uint32(0x1fff)).view(np.float32)
+    return x.astype(np.float16 if kind == "f16" else ml_dtypes.bfloat16)
+
+
+def grouped(net: Heads, kind: str, masked: bool = True) -> tuple[Program, Group, Values]:
+    """The program of attention, its group and constants."""
+    graph = lowered(net.finish([net.attend(masked)]), ValueForms((), PRECISIONS[kind]))
+    group = fuse(graph, lambda _, group: True).groups[-1]
+    program = unscheduled(recipe_of(graph, group))
+    return in_precision(program, kind), group, graph.constants
+
+
+def tensors(s: Schedule) -> TensorAttention:
+    stages = attention_of(s)
+    found = stages and tensor_attention_of(stages)
+    assert found
+    return found
+
+
+def assert_rounded(found: np.ndarray, inputs: Values, kind: str, masked: bool) -> None:
+    """Weights are rounded, and sums of them are of 1; other sums are those of float32."""
+    wanted = attention(inputs, masked, lambda x: rounded(kind, x))
+    error = np.abs(found - wanted).max() / np.abs(inputs["values"]).max()
+    assert 1e-7 < error < UNITS[kind] + 1e-5
+
+
+@pytest.mark.parametrize("kind, shape", CASES, ids=str)
+def test_attention_is_one_kernel(kind: str, shape: Shape) -> None:
+    net = Heads(*shape)
+    graph = net.finish([net.attend(masked := shape[3] < 64)])
+    inputs = given_to(graph)
+    segment = GpuTarget("cuda", "cuda", precision=kind).compile(graph)
+    name = segment.steps[-1].group.name
+    assert name.startswith("matmul+") and name.endswith("+matmul")
+    assert segment.text[0].count(f"  mma_m16n8k{8 if kind == 'tf32' else 16}_{kind}(") == 2
+    found, = segment.on(EmulatedDevice())(inputs).values.values()
+    assert_rounded(found, inputs, kind, masked)
+
+
+@pytest.mark.parametrize("place", [0, 3, -1])
+@pytest.mark.parametrize("kind", ["f16", "tf32"])
+def test_tiles_of_any_size(kind: str, place: int) -> None:
+    net = Heads(1, 2, 50, 75, 40)
+    program, group, constants = grouped(net, kind)
+    s = Schedule(program)
+    found = tensors(s)
+    tiles = found.offered()[place]
+    tile_tensor_attention(s, found, *tiles)
+    assert shared_bytes(s) <= SHARED
+    inputs = given_to(net.finish(["y"]))
+    given = {buffer.name: (rounded(kind, inputs[value.removesuffix(".halves")])
+                           if value not in constants and value != "mask" else
+                           inputs[value] if value in inputs else constants[value])
+             for buffer, value in zip(s.program.inputs, group.inputs, strict=True)}
+    code = generate(s.program, "cuda")
+    launch, = code.launches
+    assert launch.grid == (1, -(-50 // tiles[0].rows), 2)
+    assert_rounded(compute(EmulatedDevice(), code, given)["y"], inputs, kind, masked=True)
+    assert find_races(lower(s.program, True, True, True), given) == []
+
+
+def test_tiles_fit_into_shared_memory() -> None:
+    for shape in SHAPES:
+        s = Schedule(grouped(Heads(*shape), "f16")[0])
+        found = tensors(s)
+        assert found.offered()
+        for first, last in found.offered()[::9]:
+            assert first.rows == last.rows and first.warp_rows == last.warp_rows
+            again = Schedule(s.program)
+            tile_tensor_attention(again, found, first, last)
+            assert shared_bytes(again) <= SHARED
+
+
+def test_rows_for_which_there_is_no_room_stay_apart() -> None:
+    net = Heads(1, 1, 20, 1000, 40)
+    graph = net.finish([net.attend()])
+    names = [step.group.name for step in
+             GpuTarget("cuda", "cuda", precision="f16").compile(graph).steps]
+    assert names[-1] == "matmul"
+
+
+def test_products_of_float32_are_no_tensor_attention() -> None:
+    net = Heads(1, 1, 20, 40, 40)
+    graph = net.finish([net.attend()])
+    group = fuse(graph, lambda _, group: True).groups[-1]
+    stages = attention_of(Schedule(unscheduled(recipe_of(graph, group))))
+    assert stages and tensor_attention_of(stages) is None
+
+
+@pytest.mark.parametrize("heads, count, rows", [(3, 64, 16), (96, 128, 32)])
+def test_blocks_have_four_warps(heads: int, count: int, rows: int) -> None:
+    """Of as many rows as leave no multiprocessor idle."""
+    found = tensors(Schedule(grouped(Heads(1, heads, count, count, 64), "f16")[0]))
+    first, last = found.offered()[0]
+    assert first.rows == last.rows == rows
+    for tiles in (first, last):
+        assert tiles.rows // tiles.warp_rows * (tiles.columns // tiles.warp_columns) == 4
