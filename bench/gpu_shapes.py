@@ -1,7 +1,7 @@
 """Random operators of random shapes as kernels of GPUs: are they right, without races and spills?
 
     python -m bench.gpu_shapes [--count 300] [--seed 0] [--device opencl|emulated|cuda]
-                               [--arch sm_80 ...] [--tensor-cores]
+                               [--arch sm_80 ...] [--tensor-cores | --groups]
 
 Convolutions (stride, padding on each side, groups), products of matrices, of long sums too, and of
 one row, attention, pools, reductions, softmax and elementwise chains, in float32 and int8, with
@@ -11,7 +11,9 @@ largest element. One in ten also runs on NumPy lanes that record which thread to
 kernel is compiled by NVRTC for each ``--arch``. With ``--tensor-cores`` they are convolutions of
 images with channels last, products and attention, computed by tensor cores where these take them,
 in int8 and in tf32 (of numbers that tf32 holds, but for the weights of attention, which are
-rounded), in CUDA. Prints what is wrong, then ``name value`` lines; exit status 1 if anything is.
+rounded), in CUDA. With ``--groups`` they are products and convolutions of single pixels whose
+operands the TMA copies, in int8 and float16, for ``sm_90a``. Prints what is wrong, then ``name
+value`` lines; exit status 1 if anything is.
 """
 
 import argparse
@@ -23,12 +25,14 @@ from itertools import islice
 
 import numpy as np
 
+from compiler.cpu_gpu_backends.gpu.flat_inputs import with_flat_inputs
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
 from compiler.cpu_gpu_backends.gpu.stages import stages
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import in_precision
 from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
 from compiler.cpu_gpu_backends.simt.generate import generate_all
+from compiler.cpu_gpu_backends.simt.kernels import is_of_groups
 from compiler.cpu_gpu_backends.simt.lowering import lower
 from compiler.cpu_gpu_backends.simt.races import find_races
 from compiler.graph import Builder, Graph, TensorType, evaluate
@@ -72,7 +76,7 @@ class _Net:
 
     def input(self, *shape: int, dtype: str = "float32", low: int = -100, high: int = 100) -> str:
         name = f"x{len(self.arrays)}"
-        array = (self.rng.standard_normal(shape) if dtype == "float32"
+        array = (self.rng.standard_normal(shape) if dtype in ("float32", "float16")
                  else self.rng.integers(low, high, shape)).astype(dtype)
         if self.short and dtype == "float32":
             array = array.astype(np.float16).astype(np.float32)
@@ -234,11 +238,47 @@ BY_TENSOR_CORES = (_last_convolution, _last_convolution, _product, _long_product
                    _long_convolution, _attention, _dense)
 
 
-def cases(seed: int, tensor_cores: bool = False) -> Iterator[Case]:
-    rng, kinds = np.random.default_rng(seed), BY_TENSOR_CORES if tensor_cores else KINDS
+def _rows_product(net: _Net, int8: bool) -> None:
+    """Of operands in rows along the sum."""
+    leading = (net.number(2, 3),) if net.number(0, 1) else ()
+    rows, columns = net.number(8, 400), net.number(8, 300)
+    terms = 16 * net.number(9, 24) if int8 else 8 * net.number(9, 50)
+    dtype = "int8" if int8 else "float16"
+    factors = [net.input(*leading, rows, terms, dtype=dtype),
+               net.input(*leading, columns, terms, dtype=dtype)]
+    if int8:
+        net.emit("qmatmul", factors, "y", **CLAMP, a_zp=0, b_zp=0, bias=5, mult=40000, shift=24,
+                 trans_b=1)
+        return
+    net.emit("matmul", factors, "p", trans_b=1)
+    net.emit("add", ["p", net.input(columns)], "y")
+
+
+def _pixels(net: _Net, int8: bool) -> None:
+    """A convolution of single pixels."""
+    inside, outside = (16 * net.number(9, 20), 8 * net.number(9, 40))[not int8], net.number(8, 200)
+    dtype = "int8" if int8 else "float16"
+    x = net.input(net.number(1, 3), net.number(3, 12), net.number(3, 12), inside, dtype=dtype)
+    w = net.input(outside, 1, 1, inside, dtype=dtype)
+    attrs = {"strides": (1, 1), "pads": (0, 0, 0, 0)}
+    if int8:
+        net.emit("qconv2d_last", [x, w, *net.parameters(outside)], "y", **attrs, **CLAMP,
+                 pad_value=0)
+        return
+    net.emit("conv2d_last", [x, w, net.input(outside)], "c", **attrs)
+    net.emit("relu", ["c"], "y")
+
+
+MODES = {"threads": (KINDS, ()), "tensor cores": (BY_TENSOR_CORES, ("s8", "tf32")),
+         "groups": ((_rows_product, _pixels), ("s8", "f16"))}
+"""What is drawn, and the kinds of products that tensor cores compute."""
+
+
+def cases(seed: int, mode: str = "threads") -> Iterator[Case]:
+    rng, (kinds, tensor) = np.random.default_rng(seed), MODES[mode]
     while True:
         kind, int8 = kinds[int(rng.integers(len(kinds)))], bool(rng.integers(2))
-        net = _Net(rng, tensor_cores)
+        net = _Net(rng, "tf32" in tensor)
         kind(net, int8)
         graph = net.net.finish(["y"])
         group, *others = fuse(graph, lambda _, group: True).groups
@@ -246,12 +286,13 @@ def cases(seed: int, tensor_cores: bool = False) -> Iterator[Case]:
             continue
         recipe = recipe_of(graph, group)
         program = unscheduled(recipe)
-        program = own_schedule(in_precision(program, "tf32"), ("s8", "tf32")).program if (
-            tensor_cores) else own_schedule(program).program
+        if tensor:
+            program = with_flat_inputs(in_precision(program, tensor[-1]))
+        program = own_schedule(program, tensor, mode == "groups").program
         inputs = {buffer.name: net.arrays[value].reshape(buffer.shape) for buffer, value
                   in zip(program.inputs, group.inputs, strict=True)}
         yield Case(str(recipe), graph, net.arrays, program, inputs,
-                   WEIGHTS if tensor_cores and kind is _attention else TOLERANCE)
+                   WEIGHTS if tensor and kind is _attention else TOLERANCE)
 
 
 def check(chosen: list[Case], device: KernelDevice, dialect: str, number: int) -> Iterator[str]:
@@ -271,8 +312,10 @@ def check(chosen: list[Case], device: KernelDevice, dialect: str, number: int) -
             yield f"{case.title}: a race"
 
 
-def _has_tensor_cores(case: Case) -> bool:
-    return any(isinstance(stmt, Tensorized) for stmt in walk_stmts(case.program.body))
+def _is_by(mode: str, case: Case) -> bool:
+    """Whether tensor cores compute it, by groups of warps where that is asked for."""
+    return any(isinstance(stmt, Tensorized) and (mode != "groups" or is_of_groups(stmt))
+               for stmt in walk_stmts(case.program.body))
 
 
 def _near(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> bool:
@@ -287,36 +330,41 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", choices=DEVICES, default="opencl")
-    parser.add_argument("--arch", nargs="*", default=["sm_80"], metavar="A")
-    parser.add_argument("--tensor-cores", action="store_true")
+    parser.add_argument("--arch", nargs="*", metavar="A")
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument("--tensor-cores", dest="mode", action="store_const", const="tensor cores")
+    one.add_argument("--groups", dest="mode", action="store_const", const="groups")
+    parser.set_defaults(mode="threads")
     args = parser.parse_args()
-    if args.tensor_cores and args.device == "opencl":
+    if args.mode != "threads" and args.device == "opencl":
         args.device = "emulated"
+    archs = args.arch if args.arch is not None else [
+        "sm_90a" if args.mode == "groups" else "sm_80"]
     device = DEVICES[args.device]()
     dialect = "opencl" if args.device == "opencl" else "cuda"
-    stream, wrong, kinds = cases(args.seed, args.tensor_cores), 0, Counter[str]()
-    spilled = local = taken_by_tensor_cores = in_parts = 0
+    stream, wrong, kinds = cases(args.seed, args.mode), 0, Counter[str]()
+    spilled = local = taken = in_parts = 0
     for number in range(0, args.count, TOGETHER):
         chosen = list(islice(stream, min(TOGETHER, args.count - number)))
         kinds.update(case.program.name for case in chosen)
-        taken_by_tensor_cores += sum(map(_has_tensor_cores, chosen))
+        taken += sum(_is_by(args.mode, case) for case in chosen)
         in_parts += sum(any(stage.buffer.name.endswith("_rf") for stage in stages(case.program))
                         for case in chosen)
         for line in check(chosen, device, dialect, number):
             print(line, flush=True)
             wrong += 1
-        if args.arch:
+        if archs:
             text = generate_all([replace(case.program, name=f"k{place}_{case.program.name}")
                                  for place, case in enumerate(chosen)], "cuda")[0].text
-            for arch in args.arch:
-                taken = compile_cuda(text, arch).resources.values()
-                spilled += sum(one.spill_bytes for one in taken)
-                local += sum(one.local_bytes for one in taken)
+            for arch in archs:
+                resources = compile_cuda(text, arch).resources.values()
+                spilled += sum(one.spill_bytes for one in resources)
+                local += sum(one.local_bytes for one in resources)
         print(f"{number + len(chosen)} of {args.count}", file=sys.stderr, flush=True)
     for name, count in sorted(kinds.items()):
         print(f"gpu_shapes_{name} {count}")
-    if args.tensor_cores:
-        print(f"gpu_shapes_by_tensor_cores {taken_by_tensor_cores}")
+    if args.mode != "threads":
+        print(f"gpu_shapes_by_{args.mode.replace(' ', '_')} {taken}")
     print(f"gpu_shapes_in_parts {in_parts}")
     print(f"gpu_shapes_seed {args.seed}")
     print(f"gpu_shapes {args.count}")
