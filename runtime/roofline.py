@@ -1,18 +1,23 @@
 """Estimated prices of GPUs that are not here: what bandwidth and peak allow, no measurement."""
 
 import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
 
+from compiler.cpu_gpu_backends.gpu.target import GpuTarget
+from compiler.cpu_gpu_backends.gpu.tiles import LEAST
 from compiler.cpu_gpu_backends.groups import Recipe, recipe_of, unscheduled
 from compiler.graph.fusion import Group
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.graph.room import bytes_of
 from compiler.ir import For, Store, Write, path_to, walk_stmts
-from compiler.target import Crossing, Priced, Target
+from compiler.ops.operator import Kind
+from compiler.ops.registry import find
+from compiler.target import Crossing, Priced
 from compiler.te import bits
 
 __all__ = ["CARDS", "Card", "RooflinePrices"]
@@ -24,12 +29,14 @@ COPY_SECONDS = 10e-6        # assumed: of a copy, whatever its size
 @dataclass(frozen=True, slots=True)
 class Card:
     """A GPU by its data sheet: operations a second of float32, bytes a second of its memory and of
-    the link to the host.
+    the link to the host, and operations a second of tensor cores, by kind of product
+    (`intrinsics.gpu.MMA`).
     """
 
     float32: float
     memory_bytes: float
     link_bytes: float
+    tensor: Mapping[str, float]
 
     def rate(self, dtype: str) -> float:
         """Operations a second; of types with 64 bits a 32nd, of others as of float32."""
@@ -48,7 +55,7 @@ class RooflinePrices:
     """
 
     graph: Graph
-    target: Target
+    target: GpuTarget
     card: Card
 
     def assumed(self) -> dict[str, dict[str, Any]]:
@@ -56,6 +63,7 @@ class RooflinePrices:
                    "memory_bytes": (self.card.memory_bytes, "B/s"),
                    "link_bytes": (self.card.link_bytes, "B/s"),
                    "launch_seconds": (LAUNCH_SECONDS, "s"), "copy_seconds": (COPY_SECONDS, "s")}
+        figures |= {f"tensor_{kind}": (self.card.tensor[kind], "op/s") for kind in self._kinds()}
         return {f"{self.target.name} (estimate).{name}": {"value": value, "unit": unit}
                 for name, (value, unit) in figures.items()}
 
@@ -63,13 +71,19 @@ class RooflinePrices:
         return LAUNCH_SECONDS
 
     def node(self, node: Node) -> float:
-        return _node_seconds(self.graph, node, self.card)
+        return _node_seconds(self.graph, node, self.card, self._kinds())
 
     def segment(self, graph: Graph) -> Priced:
         return Priced(self.target.compile(graph), self.least(graph))
 
     def least(self, graph: Graph) -> float:
-        return LAUNCH_SECONDS + sum(_node_seconds(graph, node, self.card) for node in graph.nodes)
+        kinds = self._kinds()
+        return LAUNCH_SECONDS + sum(_node_seconds(graph, node, self.card, kinds)
+                                    for node in graph.nodes)
+
+    def _kinds(self) -> tuple[str, ...]:
+        """The kinds of products that tensor cores of the card compute."""
+        return tuple(kind for kind in self.target.kinds if kind in self.card.tensor)
 
     def crossing(self, value: str, kind: TensorType, outwards: bool, last: bool = False
                  ) -> Crossing:
@@ -77,7 +91,7 @@ class RooflinePrices:
         return Crossing(size, COPY_SECONDS + size / self.card.link_bytes)
 
 
-def _node_seconds(graph: Graph, node: Node, card: Card) -> float:
+def _node_seconds(graph: Graph, node: Node, card: Card, kinds: Sequence[str]) -> float:
     group = Group.of([node], graph)
     if group.is_view:
         return 0.0
@@ -86,7 +100,27 @@ def _node_seconds(graph: Graph, node: Node, card: Card) -> float:
     recipe = recipe_of(graph, group)
     dtypes = [type_.dtype for type_ in (*recipe.types, recipe.result)]
     slowest = min(map(card.rate, dtypes))
+    if kind := _kind_of(graph, node, kinds):
+        slowest = card.tensor[kind]
     return max(moved, _operations(recipe) / slowest) + LAUNCH_SECONDS
+
+
+def _kind_of(graph: Graph, node: Node, kinds: Sequence[str]) -> str | None:
+    """The kind of product that tensor cores compute for the node: of int8, or of float32 in the
+    precision of the target; neither convolutions of groups of channels nor a single row.
+    """
+    operator = find(node.op)
+    result = graph.values[node.outputs[0]]
+    if operator.kind is not Kind.COMPLEX or len(node.inputs) < 2 or (
+            node.attrs.get("group", 1) != 1 or min(prod(result.shape[:-1]), prod(
+                result.shape[1:])) < LEAST):
+        return None
+    factors = {graph.values[value].dtype for value in node.inputs[:2]}
+    if factors == {"int8"}:
+        return "s8" if "s8" in kinds else None
+    if factors == {"float32"} and operator.halves:
+        return next((kind for kind in kinds if kind != "s8"), None)
+    return None
 
 
 @cache

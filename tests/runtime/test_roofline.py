@@ -11,6 +11,7 @@ from compiler.graph import Builder, Graph, TensorType
 from examples import zoo
 from runtime.device import DeviceMissing
 from runtime.roofline import CARDS, COPY_SECONDS, LAUNCH_SECONDS, RooflinePrices
+from tests.support.integer_graphs import Net
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 NETWORKS = {"int8": lambda: DIGITS / "digits-int8.onnx",
@@ -40,6 +41,32 @@ def test_prices_are_those_of_the_roofline(name: str, rows: int) -> None:
     assert prices.segment(graph).seconds == prices.least(graph) == LAUNCH_SECONDS + found
     crossing = prices.crossing("x", graph.values["x"], False)
     assert crossing.seconds == pytest.approx(COPY_SECONDS + rows * 2048 / card.link_bytes)
+
+
+@pytest.mark.parametrize(("card", "precision", "rate"), [
+    ("a100", "tf32", 156e12), ("h100", "bf16", 989e12), ("t4", "f16", 8.1e12),
+    ("orin", "f16", 5.3e12), ("a100", None, 19.5e12)])
+def test_products_of_tensor_cores_have_their_peak(card: str, precision: str | None, rate: float
+                                                  ) -> None:
+    graph = product(1 << 14)
+    prices = RooflinePrices(graph, GpuTarget(f"cuda:{card}", "cuda", precision=precision),
+                            CARDS[card])
+    moved = 4 * ((512 + 1024 << 14) + 512 * 1024) / CARDS[card].memory_bytes
+    assert prices.node(graph.nodes[0]) == pytest.approx(
+        LAUNCH_SECONDS + max(moved, 2 * 512 * 1024 * (1 << 14) / rate))
+    assumed = prices.assumed()
+    assert (f"cuda:{card} (estimate).tensor_{precision}" in assumed) == (rate > 100e12)
+
+
+def test_int8_is_the_business_of_tensor_cores_and_depthwise_is_not() -> None:
+    net = Net()
+    x = net.conv(net.input(1, 64, 56, 56), 64, (3, 3), (1, 1), (1,) * 4)
+    graph = net.graph(net.conv(x, 64, (7, 7), (1, 1), (3,) * 4, group=64))
+    prices = RooflinePrices(graph, GpuTarget("cuda:orin", "cuda"), CARDS["orin"])
+    pixels = 2 * 64 * 56 * 56
+    whole, apart = (prices.node(node) for node in graph.nodes)
+    assert whole - LAUNCH_SECONDS == pytest.approx(64 * 9 * pixels / 85e12, rel=0.05)
+    assert apart - LAUNCH_SECONDS == pytest.approx(49 * pixels / 5.3e12, rel=0.1)
 
 
 @pytest.mark.parametrize("network", NETWORKS)

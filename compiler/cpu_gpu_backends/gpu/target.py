@@ -91,7 +91,7 @@ class GpuTarget:
         return bool(self.archs) and set(self.archs) == {GROUP_ARCH}
 
     @property
-    def _kinds(self) -> tuple[str, ...]:
+    def kinds(self) -> tuple[str, ...]:
         """The kinds of products that tensor cores compute."""
         if self.dialect != "cuda" or any(map(_is_old, self.archs)):
             return ()
@@ -121,7 +121,7 @@ class GpuTarget:
             if reason := self.refusal(graph, node):
                 raise ValueError(f"{node.name}: {reason}")
         last = tuple(dtype for kind, dtype in (("s8", "int8"), (self.precision, "float32"))
-                     if kind in self._kinds)
+                     if kind in self.kinds)
         forms = ValueForms(last, PRECISIONS[self.precision] if self.precision else None,
                            "float32" in last)
         graph = lowered(graph, forms)
@@ -139,11 +139,11 @@ class GpuTarget:
         return fuse(graph, self._is_one_kernel, LONGEST_ROW)
 
     def _is_one_kernel(self, graph: Graph, group: Group) -> bool:
-        program = _program(recipe_of(graph, group), None, self._kinds, self._groups, self.precision)
+        program = _program(recipe_of(graph, group), None, self.kinds, self._groups, self.precision)
         return all(stage.buffer.scope != "global" for stage in stages(program))
 
     def _codes(self, recipes: list[Recipe]) -> dict[Recipe, Code]:
-        programs = [replace(_program(recipe, self._plan(recipe), self._kinds, self._groups,
+        programs = [replace(_program(recipe, self._plan(recipe), self.kinds, self._groups,
                                      self.precision),
                             name=f"{recipe.name[:LONGEST].rstrip('_')}_{number}")
                     for number, recipe in enumerate(recipes)]
@@ -160,7 +160,7 @@ class GpuTarget:
             return None
         task = Task(self.fingerprint, digest(["group of a GPU", repr(recipe)]), str(recipe))
         return self.plans.find(task, lambda: own_schedule(
-            _algorithm(recipe, self._kinds, self.precision), self._kinds, self._groups).text())
+            _algorithm(recipe, self.kinds, self.precision), self.kinds, self._groups).text())
 
 
 def _is_old(arch: str) -> bool:
