@@ -13,7 +13,7 @@ from runtime.module import Module
 
 __all__ = ["KINDS", "emitted"]
 
-KINDS = {"cuda": "//", "opencl": "//", "ptx": "//", "llvm": ";", "asm": "#"}
+KINDS = {"cuda": "//", "opencl": "//", "metal": "//", "ptx": "//", "llvm": ";", "asm": "#"}
 """Kinds of text, and what begins their comments."""
 
 ARCH = "sm_80"

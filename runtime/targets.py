@@ -10,6 +10,8 @@
                             kernels on the processor, to try them; cuda:CARD a card of
                             `runtime.roofline.CARDS`, which need not be here: its prices are
                             estimates, and it runs on the first GPU
+    metal                   kernels as text in Metal (`lockstep compile --emit metal`); there is no
+                            device that executes them
     accel:MACHINE           an accelerator, and this processor for what it does not take; MACHINE
                             is a preset or a file, as in `accel.machine.loading`
     accel                   the same, of the machine that is given beside the text, if any
@@ -55,10 +57,10 @@ __all__ = ["Placed", "Request", "TargetError", "Targets", "accelerator", "gpu_de
            "register", "request", "target_machine"]
 
 CPU, AUTO = "cpu", "auto"
-CUDA, OPENCL = "cuda", "opencl"
+CUDA, OPENCL, METAL = "cuda", "opencl", "metal"
 PLAIN, THREADS, EMULATED = "plain", r"[1-9]\d{0,2}", "emulated"
 WHERE = {CPU: rf"{THREADS}|(?:{THREADS}:)?{PLAIN}", CUDA: "|".join((r"\d{1,3}", EMULATED, *CARDS)),
-         OPENCL: r".+"}
+         OPENCL: r".+", METAL: r"(?!)"}
 """What may stand behind the colon, where that is not a machine."""
 ARCH = r"sm_\d{2,3}[af]?"
 
@@ -203,7 +205,7 @@ class Request:
                 targets.append(accelerator(machine, device, threads, link, dram,
                                            name if accelerators else ACCEL, plans))
                 accelerators += 1
-            elif kind in (CUDA, OPENCL):
+            elif kind in (CUDA, OPENCL, METAL):
                 own = {"archs": archs, "precision": precision} if kind == CUDA else {}
                 targets.append(_placed_gpu(GpuTarget(name, kind, plans=plans, **own), where))
             else:
@@ -279,7 +281,7 @@ def _placed_gpu(target: GpuTarget, where: str) -> Placed:
 
 def is_gpu(name: str) -> bool:
     """Whether the target of this name is a GPU."""
-    return name.partition(":")[0] in (CUDA, OPENCL)
+    return name.partition(":")[0] in (CUDA, OPENCL, METAL)
 
 
 def gpu_device(name: str, absent: bool = False) -> Any:
@@ -287,6 +289,9 @@ def gpu_device(name: str, absent: bool = False) -> Any:
     raises it when it is used.
     """
     kind, _, where = name.partition(":")
+    if kind == METAL:
+        return AbsentDevice(DeviceMissing("Kernels in Metal must be compiled and run by a program "
+                                          "of yours: --emit metal writes them"))
     try:
         if where == EMULATED and kind == CUDA:
             return EmulatedDevice()
@@ -302,7 +307,7 @@ def gpu_device(name: str, absent: bool = False) -> Any:
 def _no_target(text: Any) -> TargetError:
     own = "".join(f", {kind}" for kind in _registered)
     return TargetError(f"Target must be accel:MACHINE, auto:MACHINE, cpu, cpu:THREADS, "
-                       f"cpu:plain, cuda, opencl{own}, or a list of targets, not {text!r}; "
+                       f"cpu:plain, cuda, opencl, metal{own}, or a list of targets, not {text!r}; "
                        "a machine is a preset or a file")
 
 

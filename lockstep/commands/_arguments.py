@@ -24,10 +24,10 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
     """Adds the options of compilation. An option that is not given is None, False or empty."""
     add = parser.add_argument
     add("--target", type=MachineName, metavar="T",
-        help="accel:MACHINE, cpu, cpu:THREADS, cpu:plain, cuda or opencl; a list of them in order "
-             "of preference, such as accel:MACHINE,cpu; or auto:MACHINE, or auto: before a list, "
-             "which gives each part of the network to the target where it costs least (default "
-             "accel)")
+        help="accel:MACHINE, cpu, cpu:THREADS, cpu:plain, cuda, opencl or metal; a list of them in "
+             "order of preference, such as accel:MACHINE,cpu; or auto:MACHINE, or auto: before a "
+             "list, which gives each part of the network to the target where it costs least "
+             "(default accel)")
     add_machine(parser, f"that a target means by accel alone (default {MACHINE})", None)
     add("--pin", action="append", type=pin, default=[], metavar=f"NAME={HOST}|{ACCEL}",
         help="where a layer, or all layers of an operator, must be computed")

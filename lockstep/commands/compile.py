@@ -26,7 +26,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                         help="the file to write, say resnet18.lockstep; with --emit the text's, "
                              "by default standard output")
     add_compilation(parser)
-    parser.add_argument("--emit", choices=("cuda", "opencl", "ptx", "llvm", "asm"),
+    parser.add_argument("--emit", choices=("cuda", "opencl", "metal", "ptx", "llvm", "asm"),
                         help="write, instead of a module, the text of its kernels, and what the "
                              "host does with them: buffers, launches with grid, block and "
                              "arguments (ptx: of the first --arch, by default sm_80)")

@@ -17,7 +17,7 @@ from .host import buffer_json, buffer_of
 
 __all__ = ["gpu_json", "gpu_of"]
 
-SUFFIX = {"cuda": "cu", "opencl": "cl"}
+SUFFIX = {"cuda": "cu", "opencl": "cl", "metal": "metal"}
 
 
 def gpu_json(segment: GpuSegment, number: int, members: Members) -> dict[str, Any]:

@@ -211,7 +211,7 @@ def test_a_target_that_is_none(there, capsys, command: list[str], target: str) -
     assert cli.main([*command, "--target", target]) == 2
     assert capsys.readouterr() == ("", f"lockstep: error: Target must be accel:MACHINE, "
                                        f"auto:MACHINE, cpu, cpu:THREADS, cpu:plain, "
-                                       f"cuda, opencl, or "
+                                       f"cuda, opencl, metal, or "
                                        "a list of "
                                        f"targets, not {target!r}; a machine is a preset "
                                        f"or a file\n")

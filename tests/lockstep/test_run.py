@@ -367,7 +367,7 @@ def test_a_geometry_that_is_not_toml(capsys, tmp_path) -> None:
 @pytest.mark.parametrize("target", ["accelerator", "accel:", "cpu:two", "tpu"])
 def test_an_unknown_target(capsys, target: str) -> None:
     refused(capsys, f"Target must be accel:MACHINE, auto:MACHINE, cpu, cpu:THREADS, cpu:plain, "
-                    f"cuda, opencl, or "
+                    f"cuda, opencl, metal, or "
                     "a list of "
                     f"targets, not {target!r}; a machine is a preset or a file",
             DIGITS, "--target", target)

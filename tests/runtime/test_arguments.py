@@ -94,7 +94,7 @@ def test_an_option_that_nobody_takes(target: str, options, message: str) -> None
 def test_a_target_that_is_none(target) -> None:
     refused(lambda: lockstep.compile(DIGITS, target), TargetError,
             f"Target must be accel:MACHINE, auto:MACHINE, cpu, cpu:THREADS, cpu:plain, "
-            f"cuda, opencl, or "
+            f"cuda, opencl, metal, or "
             "a list of "
             f"targets, not {target!r}; a machine is a preset or a file")
 

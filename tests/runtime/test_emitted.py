@@ -8,19 +8,21 @@ import pytest
 
 import lockstep
 from lockstep.cli import main
+from runtime.device import DeviceMissing
 from runtime.emitted import KINDS, emitted
 
 INT8 = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
-TARGETS = {"cuda": "cuda:emulated", "ptx": "cuda:emulated", "opencl": "opencl", "llvm": "cpu",
-           "asm": "cpu"}
+TARGETS = {"cuda": "cuda:emulated", "ptx": "cuda:emulated", "opencl": "opencl", "metal": "metal",
+           "llvm": "cpu", "asm": "cpu"}
 KERNELS = {"cuda": r"__global__", "ptx": r"\.visible \.entry", "opencl": r"__kernel",
+           "metal": r"kernel void",
            "llvm": r"define i32 @", "asm": r"\.globl"}
 
 
 @pytest.fixture(scope="module")
 def module():
     return {target: lockstep.compile(INT8, target, cache=False)
-            for target in ("cuda:emulated", "opencl", "cpu")}
+            for target in ("cuda:emulated", "opencl", "metal", "cpu")}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -61,6 +63,12 @@ def test_the_command_prints_it_or_writes_it(tmp_path, capsys) -> None:
     assert main([*options, "-o", str(tmp_path / "net.cl")]) == 0
     assert (tmp_path / "net.cl").read_text() == out and not capsys.readouterr().out
     assert out.startswith("// Segment 0 on opencl\n")
+
+
+def test_what_is_text_alone(module) -> None:
+    with pytest.raises(DeviceMissing, match="^Kernels in Metal must be compiled and run by a "
+                                            "program of yours: --emit metal writes them$"):
+        module["metal"]({"image": np.zeros((1, 1, 8, 8), np.float32)})
 
 
 def test_ptx_of_an_architecture(module) -> None:

@@ -176,7 +176,7 @@ def test_an_output_before_the_run_or_of_another_name_is_refused(module: Module) 
 def test_an_unknown_target_is_refused(target: str) -> None:
     refused(lambda: compile(DIGITS / "digits-int8.onnx", target), TargetError,
             f"Target must be accel:MACHINE, auto:MACHINE, cpu, cpu:THREADS, cpu:plain, "
-            f"cuda, opencl, or "
+            f"cuda, opencl, metal, or "
             "a list of "
             f"targets, not {target!r}; a machine is a preset or a file")
 

@@ -46,7 +46,7 @@ PRECISIONS = {"tf32": None, "f16": "float16", "bf16": "bfloat16"}
 
 @dataclass(frozen=True, slots=True)
 class GpuTarget:
-    """Compiles for devices that speak a `dialect`, ``cuda`` or ``opencl``. All kernels of a segment
+    """Compiles for devices that speak a `dialect`, ``cuda``, ``opencl`` or ``metal``. All kernels of a segment
     are one text.
 
     Without `fusion` every operator is a group of its own. Schedules of groups come from `plans`.
