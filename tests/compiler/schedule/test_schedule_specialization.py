@@ -60,12 +60,12 @@ def test_it_is_recorded_and_replayed():
     ((0, 0), 2, "units must be 2 numbers, .*, not 0, 0"),
     ((0, 2), 2, "units must be 2 numbers, .*, not 0, 2"),
     ((0, 1), 1, "copies must be 2 or more, not 1")])
-def test_units_and_copies_that_there_are_not(units, copies: int, reason: str):
+def test_specialize_refuses_units_and_copies_that_there_are_not(units, copies: int, reason: str):
     with refused(reason):
         specialize(loaded(), "k", *units, copies=copies)
 
 
-def test_loops_that_have_no_turns():
+def test_specialize_refuses_loops_that_have_no_turns():
     with refused("loop must be one of k, y_shared_0, y_shared_1, c_i, c_j, not 'z'"):
         specialize(loaded(), "z", 0, 1, copies=2)
     with refused("k_o must have two iterations or more, not 1"):
