@@ -241,8 +241,8 @@ BY_TENSOR_CORES = (_last_convolution, _last_convolution, _product, _long_product
 def _rows_product(net: _Net, int8: bool) -> None:
     """Of operands in rows along the sum."""
     leading = (net.number(2, 3),) if net.number(0, 1) else ()
-    rows, columns = net.number(8, 400), net.number(8, 300)
-    terms = 16 * net.number(9, 24) if int8 else 8 * net.number(9, 50)
+    rows, columns = net.number(8, 200), net.number(8, 200)
+    terms = 16 * net.number(9, 16) if int8 else 8 * net.number(9, 30)
     dtype = "int8" if int8 else "float16"
     factors = [net.input(*leading, rows, terms, dtype=dtype),
                net.input(*leading, columns, terms, dtype=dtype)]
@@ -256,7 +256,7 @@ def _rows_product(net: _Net, int8: bool) -> None:
 
 def _pixels(net: _Net, int8: bool) -> None:
     """A convolution of single pixels."""
-    inside, outside = (16 * net.number(9, 20), 8 * net.number(9, 40))[not int8], net.number(8, 200)
+    inside, outside = 16 * net.number(9, 14) if int8 else 8 * net.number(9, 24), net.number(8, 160)
     dtype = "int8" if int8 else "float16"
     x = net.input(net.number(1, 3), net.number(3, 12), net.number(3, 12), inside, dtype=dtype)
     w = net.input(outside, 1, 1, inside, dtype=dtype)
