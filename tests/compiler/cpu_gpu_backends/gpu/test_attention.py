@@ -98,6 +98,35 @@ def test_a_grid_has_so_many_blocks() -> None:
         assert found and set(rows_of(found)) == rows
 
 
+@pytest.mark.parametrize("dialect", DEVICES)
+@pytest.mark.parametrize("shape", SHAPES[:2] + SHAPES[-1:], ids=str)
+def test_transposes_in_front_are_in_the_kernel(shape: Shape, dialect: str) -> None:
+    net = Heads(*shape, turned=True)
+    graph = net.finish([net.attend(masked=True)])
+    assert names(graph) == [f"{'transpose+' * 3}matmul+{SOFTMAX.format('add+')}+matmul"]
+    inputs = given_to(graph)
+    assert_near(computed(dialect, graph, inputs), attention(inputs, masked=True))
+
+
+def test_a_transpose_that_others_read_is_stored() -> None:
+    net = Heads(1, 2, 40, 56, 20, turned=True)
+    net.attend()
+    net.emit("relu", "seen", ["keys"], "seen")
+    graph = net.finish(["y", "seen"])
+    alone, fused, _ = names(graph)
+    assert alone == "transpose" and fused.startswith("transpose+transpose+matmul+")
+
+
+def test_queries_that_are_keys_stay_apart() -> None:
+    """A kernel reads two different buffers."""
+    net = Heads(1, 2, 40, 40, 20, turned=True)
+    net.emit("transpose", "again", ["x"], "turned", perm=(0, 1, 3, 2))
+    net.emit("matmul", "scores", ["x", "turned"], "scores")
+    graph = net.finish([net.softmax("scores")])
+    inputs = given_to(graph)
+    assert_near(computed("opencl", graph, inputs), evaluate(graph, inputs)["y"])
+
+
 def test_heads_that_share_keys_and_values() -> None:
     net = Heads(2, 4, 20, 40, 24, shared=True)
     graph = net.finish([net.attend()])
