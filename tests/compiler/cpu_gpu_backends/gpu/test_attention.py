@@ -117,12 +117,14 @@ def test_a_transpose_that_others_read_is_stored() -> None:
     assert alone == "transpose" and fused.startswith("transpose+transpose+matmul+")
 
 
-def test_queries_that_are_keys_stay_apart() -> None:
-    """A kernel reads two different buffers."""
+def test_queries_that_are_keys_are_turned_before() -> None:
+    """A product has two different buffers."""
     net = Heads(1, 2, 40, 40, 20, turned=True)
     net.emit("transpose", "again", ["x"], "turned", perm=(0, 1, 3, 2))
     net.emit("matmul", "scores", ["x", "turned"], "scores")
     graph = net.finish([net.softmax("scores")])
+    softmax = SOFTMAX.removeprefix("mul+{}")
+    assert names(graph)[-3:] == ["transpose", "transpose", f"transpose+matmul+{softmax}+matmul"]
     inputs = given_to(graph)
     assert_near(computed("opencl", graph, inputs), evaluate(graph, inputs)["y"])
 
