@@ -15,8 +15,8 @@ and one more: what computes rows from the same rows is one kernel, a softmax or 
 
 With `attention`, functions of the rows of a product whose only reader is another product are fused
 with both, where that accepts the group: the products of queries with keys, softmax, the products
-with values; and with what only chooses elements of their operands, as a transpose, where it accepts
-these too.
+with values; and with what only chooses elements of their operands or result, as a transpose, where
+it accepts these too.
 
 A value that is read in several places is fused into all of them or none: the readers between an
 operator and its *immediate post-dominator*, the first node that every path to an output leads
@@ -253,6 +253,13 @@ class _Fusion:
             members = self._longer(members, lambda members: self._is_accepted(members, accepts))
         else:
             return
+        result = self._sorted(members)[-1].outputs[0]
+        if len(behind := self.readers[result]) == 1 and result not in self.graph.outputs:
+            node, = behind
+            longer = members | {node.name: node}
+            if (self._chooses(node) and self._size(node.outputs[0]) == self._size(result)
+                    and self._is_accepted(longer, accepts)):
+                members = longer
         members = {node.name: node for node in self._without_ends(members)}
         for member in members:
             self.home[member] = members
@@ -276,9 +283,15 @@ class _Fusion:
     def _chooses_for(self, node: Node, members: Mapping[str, Node]) -> bool:
         """Whether a node only chooses elements for these nodes alone."""
         readers = self.readers[node.outputs[0]]
-        return (find(node.op).picks and find(node.op).kind is Kind.INJECTIVE and len(readers) > 0
+        return (self._chooses(node) and len(readers) > 0
                 and all(reader.name in members for reader in readers)
                 and node.outputs[0] not in self.graph.outputs)
+
+    def _chooses(self, node: Node) -> bool:
+        """Whether a node only chooses elements of a value, none of them twice, and is alone yet."""
+        return (find(node.op).picks and find(node.op).kind is Kind.INJECTIVE
+                and len(self.home[node.name]) == 1
+                and self._size(node.outputs[0]) <= self._size(node.inputs[0]))
 
     def _row(self, node: Node) -> tuple[tuple[int, ...], int] | None:
         """The outer extents of the rows that a node computes, or sums up, and how long they are, 1

@@ -90,7 +90,7 @@ def attention_of(s: Schedule) -> Attention | None:
     weights = [read.buffer for read in reads(last) if read.buffer in own]
     if (len(weights) != 1 or not _is_product(first) or not _is_product(last, weights[0])
             or any(read.buffer in own for read in reads(first))
-            or not _is_map(s.program, last, s.program.outputs[0])):
+            or not _store_in_order(s, last)):
         return None
     scores = _scores(s, first, weights[0])
     for stage in reversed(own):
@@ -107,6 +107,33 @@ def attention_of(s: Schedule) -> Attention | None:
         return None
     return Attention(first, scores, tuple(write.buffers[0].name for write in between),
                      weights[0].name, last)
+
+
+def _store_in_order(s: Schedule, last: Update) -> bool:
+    """Lets the result be stored in the order of its sums, wherever its elements lie; whether it is
+    computed from them element by element.
+    """
+    out = s.program.outputs[0]
+    write = write_of(s.program, out.name)
+    if write.buffers == last.buffers:
+        return True
+    places = {read.indices for read in reads(write) if read.buffer == last.buffer}
+    extents = {loop.var: loop.extent for loop in loops_around(s.program, write)}
+    if not isinstance(write, Store) or len(places) != 1 or set(write.indices) != set(extents):
+        return False
+    place, = places
+    order = [index for index in place if isinstance(index, Var)]
+    rest = [var for var in extents if var not in order]
+    if any(extents[var] != 1 for var in rest) or len(set(order)) + len(rest) != len(place):
+        return False
+    for at, index in enumerate(place):
+        if not isinstance(index, Var):
+            order.insert(at, rest.pop(0))
+    if tuple(extents[var] for var in order) != last.buffer.shape:
+        return False
+    if order != list(extents):
+        s[out.name].reorder(*(var.name for var in order))
+    return True
 
 
 def _sums(program: Program) -> list[Update]:

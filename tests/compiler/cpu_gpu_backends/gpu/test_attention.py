@@ -108,6 +108,32 @@ def test_transposes_in_front_are_in_the_kernel(shape: Shape, dialect: str) -> No
     assert_near(computed(dialect, graph, inputs), attention(inputs, masked=True))
 
 
+@pytest.mark.parametrize("dialect", DEVICES)
+@pytest.mark.parametrize("order", [(0, 2, 1, 3), (0, 1, 3, 2), (3, 2, 0, 1)], ids=str)
+def test_a_transpose_behind_is_in_the_kernel(order: tuple[int, ...], dialect: str) -> None:
+    for shape in SHAPES[:2]:
+        net = Heads(*shape)
+        net.emit("transpose", "turn", [net.attend()], "turned", perm=order)
+        graph = net.finish(["turned"])
+        assert names(graph) == [f"matmul+{SOFTMAX.format('')}+matmul+transpose"]
+        inputs = given_to(graph)
+        device: KernelDevice = DEVICES[dialect]()
+        found = GpuTarget(dialect, dialect).compile(graph).on(device)(inputs).values["turned"]
+        assert_near(found, attention(inputs, masked=False).transpose(order))
+
+
+def test_what_is_turned_and_read_as_it_is_stays_apart() -> None:
+    net = Heads(1, 2, 40, 56, 20)
+    net.emit("transpose", "turn", [net.attend()], "turned", perm=(0, 2, 1, 3))
+    graph = net.finish(["y", "turned"])
+    assert names(graph)[-1] == "transpose"
+    net = Heads(1, 2, 40, 56, 20)
+    net.emit("slice", "part", [net.attend()], "some", begin=(0, 0, 0, 0), end=(1, 2, 40, 18),
+             step=(1, 1, 1, 1))
+    graph = net.finish(["some"])
+    assert names(graph)[-1] == "slice"
+
+
 def test_a_transpose_that_others_read_is_stored() -> None:
     net = Heads(1, 2, 40, 56, 20, turned=True)
     net.attend()
