@@ -257,8 +257,7 @@ class _Fusion:
         if len(behind := self.readers[result]) == 1 and result not in self.graph.outputs:
             node, = behind
             longer = members | {node.name: node}
-            if (self._chooses(node) and self._size(node.outputs[0]) == self._size(result)
-                    and self._is_accepted(longer, accepts)):
+            if self._chooses(node) and self._is_accepted(longer, accepts):
                 members = longer
         members = {node.name: node for node in self._without_ends(members)}
         for member in members:
