@@ -15,7 +15,8 @@ and one more: what computes rows from the same rows is one kernel, a softmax or 
 
 With `attention`, functions of the rows of a product whose only reader is another product are fused
 with both, where that accepts the group: the products of queries with keys, softmax, the products
-with values.
+with values; and with what only chooses elements of their operands or result, as a transpose, where
+it accepts these too.
 
 A value that is read in several places is fused into all of them or none: the readers between an
 operator and its *immediate post-dominator*, the first node that every path to an output leads
@@ -243,11 +244,53 @@ class _Fusion:
                 reader.name not in rows for reader in self.readers[scores.outputs[0]]):
             return
         members = first | rows | self.home[last.name]
-        group = Group.of(self._sorted(members), self.graph)
-        if (sum(map(_is_complex, group.nodes)) == 2 and len(group.inputs) <= MOST_INPUTS
-                and accepts(self.graph, group)):
-            for member in members:
-                self.home[member] = members
+        if sum(map(_is_complex, members.values())) != 2:
+            return
+        longest = self._longer(members, lambda members: True)
+        if self._is_accepted(longest, accepts):
+            members = longest
+        elif self._is_accepted(members, accepts):
+            members = self._longer(members, lambda members: self._is_accepted(members, accepts))
+        else:
+            return
+        result = self._sorted(members)[-1].outputs[0]
+        if len(behind := self.readers[result]) == 1 and result not in self.graph.outputs:
+            node, = behind
+            longer = members | {node.name: node}
+            if self._chooses(node) and self._is_accepted(longer, accepts):
+                members = longer
+        members = {node.name: node for node in self._without_ends(members)}
+        for member in members:
+            self.home[member] = members
+
+    def _longer(self, members: dict[str, Node],
+                accepts: Callable[[Mapping[str, Node]], bool]) -> dict[str, Node]:
+        """The nodes, and what only chooses elements for these alone."""
+        for node in reversed(self.graph.nodes):
+            if self._chooses_for(node, members) and accepts(
+                    longer := members | {node.name: node}):
+                members = longer
+        return members
+
+    def _is_accepted(self, members: Mapping[str, Node], accepts: Attention) -> bool:
+        group = Group.of(self._without_ends(members), self.graph)
+        return len(group.inputs) <= MOST_INPUTS and accepts(self.graph, group)
+
+    def _without_ends(self, members: Mapping[str, Node]) -> list[Node]:
+        return _without_views(self.graph, self._sorted(members))[0]
+
+    def _chooses_for(self, node: Node, members: Mapping[str, Node]) -> bool:
+        """Whether a node only chooses elements for these nodes alone."""
+        readers = self.readers[node.outputs[0]]
+        return (self._chooses(node) and len(readers) > 0
+                and all(reader.name in members for reader in readers)
+                and node.outputs[0] not in self.graph.outputs)
+
+    def _chooses(self, node: Node) -> bool:
+        """Whether a node only chooses elements of a value, none of them twice, and is alone yet."""
+        return (find(node.op).picks and find(node.op).kind is Kind.INJECTIVE
+                and len(self.home[node.name]) == 1
+                and self._size(node.outputs[0]) <= self._size(node.inputs[0]))
 
     def _row(self, node: Node) -> tuple[tuple[int, ...], int] | None:
         """The outer extents of the rows that a node computes, or sums up, and how long they are, 1

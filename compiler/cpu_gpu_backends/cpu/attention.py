@@ -35,9 +35,11 @@ ROOM = 1 << 18          # bytes of rows of scores, before and after softmax, tha
 
 
 def is_one_kernel(graph: Graph, group: Group) -> bool:
-    """Whether the products of a group are of floats and of more than one block of columns, and the
-    last one is its result.
+    """Whether the products of a group are of floats and of more than one block of columns, the last
+    one is its result, and all else is computed by rows.
     """
+    if any(find(node.op).kind is Kind.INJECTIVE for node in group.nodes):
+        return False
     products = [node for node in group.nodes if find(node.op).kind is Kind.COMPLEX]
     results = [graph.values[node.outputs[0]] for node in products]
     return products[-1] is group.nodes[-1] and all(

@@ -27,9 +27,9 @@ from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around
                                                   readers, stages, write_of, writes_in)
 from compiler.cpu_gpu_backends.gpu.tiles import (GpuTiles, TiledProduct, tile_product, tile_terms,
                                                  widened)
-from compiler.ir import Program, Store, Update, Write, reads
+from compiler.ir import Program, Store, Update, Write, free_variables, reads
 from compiler.schedule import Schedule, pad
-from compiler.te import Binary, Buffer, Var, walk
+from compiler.te import Binary, Buffer, Read, Var, walk
 
 __all__ = ["MOST_BLOCKS", "MULTIPROCESSORS", "ROWS", "WIDEST", "Attention", "attention_of",
            "axes_of", "part_of", "place_stages", "rows_of", "sum_of", "tile_attention",
@@ -43,6 +43,7 @@ SUMS = 24                   # in the registers of a thread
 TERMS = 8                   # of a product that are in shared memory at once
 WIDEST = 256                # columns of the result: each thread has one in 32
 LONGEST = 1000              # parts of expressions when what maps is inlined
+GAP = 32, 4                 # rows of keys begin the second after multiples of the first
 MULTIPROCESSORS = 108       # of an A100
 MOST_BLOCKS = 65535         # along y of a grid
 COPIED = 8                  # rows that take as long as the copies of operands
@@ -81,15 +82,15 @@ def attention_of(s: Schedule) -> Attention | None:
     """The stages of two products with functions of rows between, after what maps is inlined; None
     where the program is another.
     """
-    sums = [write for write in writes_in(s.program) if isinstance(write, Update)]
-    if len(sums) < 3 or len(s.program.outputs) != 1:
+    if len(_sums(s.program)) < 3 or len(s.program.outputs) != 1:
         return None
-    first, last = sums[0], sums[-1]
+    _inline_choices(s)
+    first, *_, last = _sums(s.program)
     own = [stage.buffer for stage in stages(s.program)]
     weights = [read.buffer for read in reads(last) if read.buffer in own]
     if (len(weights) != 1 or not _is_product(first) or not _is_product(last, weights[0])
             or any(read.buffer in own for read in reads(first))
-            or not _is_map(s.program, last, s.program.outputs[0])):
+            or not _store_in_order(s, last)):
         return None
     scores = _scores(s, first, weights[0])
     for stage in reversed(own):
@@ -106,6 +107,46 @@ def attention_of(s: Schedule) -> Attention | None:
         return None
     return Attention(first, scores, tuple(write.buffers[0].name for write in between),
                      weights[0].name, last)
+
+
+def _store_in_order(s: Schedule, last: Update) -> bool:
+    """Lets the result be stored in the order of its sums, wherever its elements lie; whether it is
+    computed from them element by element.
+    """
+    out = s.program.outputs[0]
+    write = write_of(s.program, out.name)
+    if write.buffers == last.buffers:
+        return True
+    places = {read.indices for read in reads(write) if read.buffer == last.buffer}
+    extents = {loop.var: loop.extent for loop in loops_around(s.program, write)}
+    if not isinstance(write, Store) or len(places) != 1 or set(write.indices) != set(extents):
+        return False
+    place, = places
+    order = [index for index in place if isinstance(index, Var)]
+    rest = [var for var in extents if var not in order]
+    if any(extents[var] != 1 for var in rest) or len(set(order)) + len(rest) != len(place):
+        return False
+    for at, index in enumerate(place):
+        if not isinstance(index, Var):
+            order.insert(at, rest.pop(0))
+    if tuple(extents[var] for var in order) != last.buffer.shape:
+        return False
+    if order != list(extents):
+        s[out.name].reorder(*(var.name for var in order))
+    return True
+
+
+def _sums(program: Program) -> list[Update]:
+    return [write for write in writes_in(program) if isinstance(write, Update)]
+
+
+def _inline_choices(s: Schedule) -> None:
+    """Inlines what only chooses elements of inputs."""
+    for stage in stages(s.program):
+        write = write_of(s.program, stage.buffer.name)
+        if isinstance(write, Store) and isinstance(write.value, Read) and (
+                write.value.buffer in s.program.inputs):
+            s[stage.buffer.name].compute_inline()
 
 
 def _scores(s: Schedule, first: Update, weights: Buffer) -> str:
@@ -277,6 +318,23 @@ def _tile_scores(s: Schedule, scores: str, total: str, operands: list[str], tile
     tile_terms(s, total, 0, operands, tiles, "depth")
     for loop in (row, pixel):
         stage.unroll(loop)
+    _turn_keys(s, total, across)
+
+
+def _turn_keys(s: Schedule, total: str, across: str) -> None:
+    """Lets keys that lie with their depth last have neighbours beside each other, in rows that
+    begin in different banks.
+    """
+    for read in dict.fromkeys(reads(write_of(s.program, total))):
+        places = [place for place, index in enumerate(read.indices)
+                  if any(var.name == across for var in free_variables(index))]
+        rank = len(read.indices)
+        if places and places[0] < rank - 1:
+            order = [*(d for d in range(rank) if d != places[0]), places[0]]
+            name = read.buffer.name
+            s[name].transform_layout(f"{', '.join(f'd{d}' for d in range(rank))} -> "
+                                     f"{', '.join(f'd{d}' for d in order)}")
+            s[name].storage_align(rank - 2, *GAP)
 
 
 def axes_of(write: Write) -> list[str]:

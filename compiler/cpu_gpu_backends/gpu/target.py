@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
+from compiler.cpu_gpu_backends.gpu.attention import attention_of
 from compiler.cpu_gpu_backends.gpu.flat_inputs import with_flat_inputs
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda, nvrtc_version
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
@@ -139,7 +140,11 @@ class GpuTarget:
         return fuse(graph, self._is_one_kernel, LONGEST_ROW)
 
     def _is_one_kernel(self, graph: Graph, group: Group) -> bool:
-        program = _program(recipe_of(graph, group), None, self.kinds, self._groups, self.precision)
+        """Whether attention is."""
+        recipe = recipe_of(graph, group)
+        if attention_of(Schedule(_algorithm(recipe, self.kinds, self.precision))) is None:
+            return False
+        program = _program(recipe, None, self.kinds, self._groups, self.precision)
         return all(stage.buffer.scope != "global" for stage in stages(program))
 
     def _codes(self, recipes: list[Recipe]) -> dict[Recipe, Code]:

@@ -63,6 +63,15 @@ def test_a_head_without_a_scale() -> None:
     assert_near(CpuTarget().compile(graph)(inputs)["y"], evaluate(graph, inputs)["y"])
 
 
+def test_transposes_in_front_stay_apart() -> None:
+    net = Heads(1, 2, 40, 56, 20, turned=True)
+    graph = net.finish([net.attend()])
+    inputs = inputs_of(graph)
+    assert "transpose" in names(graph) and "transpose" not in names(graph)[-1]
+    assert names(graph)[-1] == "packed_matmul+" + SOFTMAX.format("")
+    assert_near(CpuTarget().compile(graph)(inputs)["y"], evaluate(graph, inputs)["y"])
+
+
 @pytest.mark.parametrize("kept", ["scores", "scaled", "powers", "weights"])
 def test_what_somebody_else_reads_is_stored(kept: str) -> None:
     net = Heads(1, 2, 40, 56, 20)

@@ -98,6 +98,63 @@ def test_a_grid_has_so_many_blocks() -> None:
         assert found and set(rows_of(found)) == rows
 
 
+@pytest.mark.parametrize("dialect", DEVICES)
+@pytest.mark.parametrize("shape", SHAPES[:2] + SHAPES[-1:], ids=str)
+def test_transposes_in_front_are_in_the_kernel(shape: Shape, dialect: str) -> None:
+    net = Heads(*shape, turned=True)
+    graph = net.finish([net.attend(masked=True)])
+    assert names(graph) == [f"{'transpose+' * 3}matmul+{SOFTMAX.format('add+')}+matmul"]
+    inputs = given_to(graph)
+    assert_near(computed(dialect, graph, inputs), attention(inputs, masked=True))
+
+
+@pytest.mark.parametrize("dialect", DEVICES)
+@pytest.mark.parametrize("order", [(0, 2, 1, 3), (0, 1, 3, 2), (3, 2, 0, 1)], ids=str)
+def test_a_transpose_behind_is_in_the_kernel(order: tuple[int, ...], dialect: str) -> None:
+    for shape in SHAPES[:2]:
+        net = Heads(*shape)
+        net.emit("transpose", "turn", [net.attend()], "turned", perm=order)
+        graph = net.finish(["turned"])
+        assert names(graph) == [f"matmul+{SOFTMAX.format('')}+matmul+transpose"]
+        inputs = given_to(graph)
+        device: KernelDevice = DEVICES[dialect]()
+        found = GpuTarget(dialect, dialect).compile(graph).on(device)(inputs).values["turned"]
+        assert_near(found, attention(inputs, masked=False).transpose(order))
+
+
+def test_what_is_turned_and_read_as_it_is_stays_apart() -> None:
+    net = Heads(1, 2, 40, 56, 20)
+    net.emit("transpose", "turn", [net.attend()], "turned", perm=(0, 2, 1, 3))
+    graph = net.finish(["y", "turned"])
+    assert names(graph)[-1] == "transpose"
+    net = Heads(1, 2, 40, 56, 20)
+    net.emit("slice", "part", [net.attend()], "some", begin=(0, 0, 0, 0), end=(1, 2, 40, 18),
+             step=(1, 1, 1, 1))
+    graph = net.finish(["some"])
+    assert names(graph)[-1] == "slice"
+
+
+def test_a_transpose_that_others_read_is_stored() -> None:
+    net = Heads(1, 2, 40, 56, 20, turned=True)
+    net.attend()
+    net.emit("relu", "seen", ["keys"], "seen")
+    graph = net.finish(["y", "seen"])
+    alone, fused, _ = names(graph)
+    assert alone == "transpose" and fused.startswith("transpose+transpose+matmul+")
+
+
+def test_queries_that_are_keys_are_turned_before() -> None:
+    """A product has two different buffers."""
+    net = Heads(1, 2, 40, 40, 20, turned=True)
+    net.emit("transpose", "again", ["x"], "turned", perm=(0, 1, 3, 2))
+    net.emit("matmul", "scores", ["x", "turned"], "scores")
+    graph = net.finish([net.softmax("scores")])
+    softmax = SOFTMAX.removeprefix("mul+{}")
+    assert names(graph)[-3:] == ["transpose", "transpose", f"transpose+matmul+{softmax}+matmul"]
+    inputs = given_to(graph)
+    assert_near(computed("opencl", graph, inputs), evaluate(graph, inputs)["y"])
+
+
 def test_heads_that_share_keys_and_values() -> None:
     net = Heads(2, 4, 20, 40, 24, shared=True)
     graph = net.finish([net.attend()])

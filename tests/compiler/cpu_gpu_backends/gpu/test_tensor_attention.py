@@ -54,7 +54,8 @@ def tensors(s: Schedule) -> TensorAttention:
 def assert_rounded(found: np.ndarray, inputs: Values, kind: str, masked: bool) -> None:
     """Weights are rounded, and sums of them are of 1; other sums are those of float32."""
     wanted = attention(inputs, masked, lambda x: rounded(kind, x))
-    error = np.abs(found - wanted).max() / np.abs(inputs["values"]).max()
+    values = inputs["values" if "values" in inputs else "values.tokens"]
+    error = np.abs(found - wanted).max() / np.abs(values).max()
     assert 1e-7 < error < UNITS[kind] + 1e-5
 
 
@@ -69,6 +70,20 @@ def test_attention_is_one_kernel(kind: str, shape: Shape) -> None:
     assert segment.text[0].count(f"  mma_m16n8k{8 if kind == 'tf32' else 16}_{kind}(") == 2
     found, = segment.on(EmulatedDevice())(inputs).values.values()
     assert_rounded(found, inputs, kind, masked)
+
+
+@pytest.mark.parametrize("kind, shape", [*zip(PRECISIONS, SHAPES[1:])], ids=str)
+def test_keys_with_their_depth_last(kind: str, shape: Shape) -> None:
+    """And the result stored by tokens."""
+    net = Heads(*shape, turned=True)
+    net.emit("transpose", "turn", [net.attend()], "turned", perm=(0, 2, 1, 3))
+    graph = net.finish(["turned"])
+    inputs = given_to(graph)
+    segment = GpuTarget("cuda", "cuda", precision=kind).compile(graph)
+    name = segment.steps[-1].group.name
+    assert name.startswith("transpose+transpose+transpose+matmul+") and name.endswith("+transpose")
+    found, = segment.on(EmulatedDevice())(inputs).values.values()
+    assert_rounded(found.transpose(0, 2, 1, 3), inputs, kind, masked=False)
 
 
 @pytest.mark.parametrize("place", [0, 3, -1])
