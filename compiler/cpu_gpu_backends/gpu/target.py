@@ -47,8 +47,8 @@ PRECISIONS = {"tf32": None, "f16": "float16", "bf16": "bfloat16"}
 
 @dataclass(frozen=True, slots=True)
 class GpuTarget:
-    """Compiles for devices that speak a `dialect`, ``cuda``, ``opencl`` or ``metal``. All kernels of a segment
-    are one text.
+    """Compiles for devices that speak a `dialect`, ``cuda``, ``opencl`` or ``metal``. All kernels
+    of a segment are one text.
 
     Without `fusion` every operator is a group of its own. Schedules of groups come from `plans`.
     Kernels in CUDA multiply int8 by tensor cores, which is exact, unless one of `archs` has none
