@@ -13,7 +13,7 @@ from compiler.ir import (Alloc, Barrier, Combine, For, If, Linear, Seq, Stmt, St
 from compiler.te import (FUNCTIONS, INDEX, Binary, Buffer, Const, Expr, Extent, Read, Select, Var,
                          all_of, as_expr, is_float, is_number, numpy_dtype, substitute, walk)
 
-from .asynchronous import AsyncCommit, AsyncCopy, AsyncWait
+from .asynchronous import WRITTEN_OUT, AsyncCommit, AsyncCopy, AsyncWait
 from .dialects import HELPERS, Dialect
 from .expressions import Expressions, sides
 from .kernels import BLOCKS, FRAGMENT, FRAGMENTS, THREADS, WORDS, SimtKernel, tile_of
@@ -40,7 +40,6 @@ _TYPES = re.compile(r"(u?(char|short|int|long|longlong)|float|double|half|bool|u
                     r"ptrdiff_|u?intptr_|wchar_|image\w*_)(\d+|t)|v\d+|get_\w+|async_\w+|mma_\w+")
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*"}
 MOST_TURNS = 8          # copies of a buffer that a pipelined loop uses in turns
-MOST_COPIES = 8         # asynchronous ones that are written out: all have addresses in registers
 ZERO = Const(0, INDEX)
 
 
@@ -198,8 +197,8 @@ class Printer:
             self._line(f"int {turn} = {first};")
         if counts:
             self._line(f"#pragma unroll {max(counts)}")
-        elif isinstance(loop.extent, int) and loop.extent > MOST_COPIES and _copies(loop):
-            self._line(f"#pragma unroll {MOST_COPIES}")
+        elif isinstance(loop.extent, int) and loop.extent > WRITTEN_OUT and _copies(loop):
+            self._line(f"#pragma unroll {WRITTEN_OUT}")
         head = f"for (int {name} = 0; {name} < {extent}; ++{name}) "
         self._braced(head, loop.body, [f"{turn} = {turn} == {count - 1} ? 0 : {turn} + 1;"
                                        for turn, (_, count) in turns.items()])

@@ -19,3 +19,12 @@ def test_rows_that_are_copied_element_by_element_spill_nothing() -> None:
     except BuildError as error:
         pytest.skip(str(error))
     assert resources.spill_bytes == resources.local_bytes == 0
+
+
+def test_sixteen_copies_of_one_element_are_a_loop() -> None:
+    product = matmul_tensor_cores(64, 64, 77, "tf32")
+    text = generate(schedule_tensor_cores(product, "p").program).text
+    assert text.count("#pragma unroll 8\n") == text.count("async_copy<4, ") == 4
+    aligned = matmul_tensor_cores(64, 64, 80, "tf32")       # four copies of 16 bytes
+    text = generate(schedule_tensor_cores(aligned, "p").program).text
+    assert "#pragma unroll 8\n" not in text and text.count("async_copy<16, ") == 16
