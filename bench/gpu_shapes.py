@@ -157,7 +157,7 @@ def _long_product(net: _Net, int8: bool) -> None:
 
 def _long_convolution(net: _Net, int8: bool) -> None:
     """Few pixels of many channels."""
-    inside, outside, size = net.number(100, 300), net.number(8, 80), net.number(2, 7)
+    inside, outside, size = net.number(100, 300), net.number(8, 80), net.number(3, 7)
     dtype, kernel = "int8" if int8 else "float32", (net.number(1, 3), net.number(1, 3))
     x = net.input(1, size, net.number(3, 7), inside, dtype=dtype)
     w = net.input(outside, *kernel, inside, dtype=dtype)

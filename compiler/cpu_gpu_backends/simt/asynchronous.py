@@ -27,7 +27,7 @@ __all__ = ["AsyncCommit", "AsyncCopy", "AsyncWait", "marked", "possible",
 
 NOTE = "async_copy"
 COPIED_BYTES = (4, 8, 16)       # at a time
-WRITTEN_OUT = 16                # copies
+WRITTEN_OUT = 4                 # copies: all have addresses in registers
 
 
 @dataclass(frozen=True, slots=True)

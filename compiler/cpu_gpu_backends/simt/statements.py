@@ -13,7 +13,7 @@ from compiler.ir import (Alloc, Barrier, Combine, For, If, Linear, Seq, Stmt, St
 from compiler.te import (FUNCTIONS, INDEX, Binary, Buffer, Const, Expr, Extent, Read, Select, Var,
                          all_of, as_expr, is_float, is_number, numpy_dtype, substitute, walk)
 
-from .asynchronous import AsyncCommit, AsyncCopy, AsyncWait
+from .asynchronous import WRITTEN_OUT, AsyncCommit, AsyncCopy, AsyncWait
 from .code import TensorMap
 from .dialects import HELPERS, Dialect
 from .expressions import Expressions, sides
@@ -41,12 +41,11 @@ _WORDS = frozenset("""alignas alignof and and_eq asm auto barrier bitand bitor b
     volatile while write_only xor xor_eq blockDim blockIdx gridDim threadIdx warpSize""".split()
     ) | FUNCTIONS | HELPERS.keys()
 _TYPES = re.compile(r"(u?(char|short|int|long|longlong)|float|double|half|bool|u?int\d+_|size_|"
-                    r"ptrdiff_|u?intptr_|wchar_|image\w*_)(\d+|t)|v\d+|get_\w+|async_\w+|w?gmma_\w+|"
-                    r"mma_\w+|barriers?_\w+|registers_\w+|products_\w+|\w+_map\d+|full|free|"
+                    r"ptrdiff_|u?intptr_|wchar_|image\w*_)(\d+|t)|v\d+|get_\w+|async_\w+|"
+                    r"w?g?mma_\w+|barriers?_\w+|registers_\w+|products_\w+|\w+_map\d+|full|free|"
                     r"TensorMap|block_memory")
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*"}
 MOST_TURNS = 8          # copies of a buffer that a pipelined loop uses in turns
-MOST_COPIES = 8         # asynchronous ones that are written out: all have addresses in registers
 ZERO = Const(0, INDEX)
 
 
@@ -260,8 +259,8 @@ class Printer:
             self._line(f"int {turn} = {first};")
         if counts:
             self._line(f"#pragma unroll {max(counts)}")
-        elif isinstance(loop.extent, int) and loop.extent > MOST_COPIES and _copies(loop):
-            self._line(f"#pragma unroll {MOST_COPIES}")
+        elif isinstance(loop.extent, int) and loop.extent > WRITTEN_OUT and _copies(loop):
+            self._line(f"#pragma unroll {WRITTEN_OUT}")
         head = f"for (int {name} = 0; {name} < {extent}; ++{name}) "
         self._braced(head, loop.body, [f"{turn} = {turn} == {count - 1} ? 0 : {turn} + 1;"
                                        for turn, (_, count) in turns.items()])

@@ -10,12 +10,27 @@ from compiler.native import BuildError
 
 
 def test_rows_that_are_copied_element_by_element_spill_nothing() -> None:
-    """Rows of 59 elements: a thread makes 32 copies in each step, 8 of which are written out."""
+    """Rows of 59 elements: a thread makes 32 copies in each step, 4 of which are written out."""
     product = matmul_tensor_cores(59, 58, 59, "tf32", 2, transposed="b")
     text = generate(schedule_tensor_cores(product, "p", OFFERED[1]).program).text
-    assert text.count("#pragma unroll 8\n") == 2       # before the steps, and in them
+    assert text.count("#pragma unroll 4\n") == 2       # before the steps, and in them
     try:
         resources = compile_cuda(text).resources["k0_p"]
     except BuildError as error:
         pytest.skip(str(error))
     assert resources.spill_bytes == resources.local_bytes == 0
+
+
+@pytest.mark.parametrize("terms, size", [(77, 4), (70, 8)])
+def test_many_copies_are_a_loop(terms: int, size: int) -> None:
+    """Of 4 or 8 bytes: 16 or 8 of each operand in a step, before the steps and in them."""
+    product = matmul_tensor_cores(64, 64, terms, "tf32")
+    text = generate(schedule_tensor_cores(product, "p").program).text
+    assert text.count(f"async_copy<{size}, ") == 4
+    assert text.count("#pragma unroll 4\n") == 5       # and that of the steps, of four stages
+
+
+def test_four_copies_are_written_out() -> None:
+    product = matmul_tensor_cores(64, 64, 80, "tf32")
+    text = generate(schedule_tensor_cores(product, "p").program).text
+    assert text.count("#pragma unroll 4\n") == 1 and text.count("async_copy<16, ") == 16
