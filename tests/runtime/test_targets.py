@@ -213,7 +213,8 @@ def test_other_texts_are_refused(text: Any) -> None:
         request(text)
     assert str(refusal.value) == (
         f"Target must be accel:MACHINE, auto:MACHINE, cpu, cpu:THREADS, cpu:plain, cuda, "
-        f"opencl, metal, numpy, or a list of targets, not {text!r}; a machine is a preset or a file")
+        f"opencl, metal, numpy, or a list of targets, not {text!r}; a machine is a preset or a "
+        f"file")
 
 
 def test_the_processor_is_named_once() -> None:

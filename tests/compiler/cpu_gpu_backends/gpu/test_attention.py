@@ -43,8 +43,10 @@ def algorithm(graph: Graph) -> Program:
 
 
 @pytest.mark.parametrize("dialect", DEVICES)
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(("shape", "masked"), [
+    *((shape, True) for shape in SHAPES),
+    *(pytest.param(shape, False, marks=pytest.mark.slow) for shape in SHAPES[1:]),
+    (SHAPES[0], False)], ids=str)
 def test_attention_is_one_kernel(shape: Shape, masked: bool, dialect: str) -> None:
     net = Heads(*shape)
     graph = net.finish([net.attend(masked)])
@@ -55,7 +57,8 @@ def test_attention_is_one_kernel(shape: Shape, masked: bool, dialect: str) -> No
 
 
 @pytest.mark.parametrize("rows", ROWS)
-@pytest.mark.parametrize("shape", SHAPES[:2], ids=str)
+@pytest.mark.parametrize("shape", [pytest.param(SHAPES[0], marks=pytest.mark.slow), SHAPES[1]],
+                         ids=str)
 def test_blocks_of_any_rows(shape: Shape, rows: int) -> None:
     net = Heads(*shape)
     graph = net.finish([net.attend(masked=True)])
