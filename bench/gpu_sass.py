@@ -122,7 +122,7 @@ def figures() -> Iterator[dict]:
     """A record for each kernel and architecture. Raises BuildError."""
     for name, program in programs():
         code = generate(replace(program, name="kernel"), "cuda")
-        text, (launch,) = code.text, code.launches
+        text, launch = code.text, code.launches[0]
         for arch in GROUP_ARCHITECTURES if "wgmma" in text else ARCHITECTURES:
             if not arch:
                 continue

@@ -39,7 +39,8 @@ def test_attention_is_one_kernel_of_the_same_values(shape: tuple[int, ...], mask
         np.testing.assert_array_equal(found, target.compile(graph)(inputs)["y"])
 
 
-@pytest.mark.parametrize("vectors", [Vectors(4, 8), Vectors(8, 14), Vectors(16, 16)], ids=str)
+@pytest.mark.parametrize("vectors", [Vectors(4, 8), pytest.param(
+    Vectors(8, 14), marks=pytest.mark.slow), Vectors(16, 16)], ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_only_some_rows_of_scores_are_there_at_a_time(shape: tuple[int, ...], vectors: Vectors
                                                       ) -> None:
