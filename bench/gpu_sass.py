@@ -19,6 +19,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
+from compiler.cpu_gpu_backends.gpu.flat_inputs import with_flat_inputs
 from compiler.cpu_gpu_backends.gpu.group_tiles import OFFERED_GROUPS, tile_groups
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda, nvrtc_version
 from compiler.cpu_gpu_backends.gpu.sass import disassembled, main_loop
@@ -115,7 +116,7 @@ def _product(graph: Graph, kind: str) -> Program:
     """The scheduled program of the only group that is a product."""
     group, = (group for group in fuse(graph).groups
               if any(find(node.op).kind is Kind.COMPLEX for node in group.nodes))
-    return own_schedule(unscheduled(recipe_of(graph, group)), (kind,)).program
+    return own_schedule(with_flat_inputs(unscheduled(recipe_of(graph, group))), (kind,)).program
 
 
 def figures() -> Iterator[dict]:

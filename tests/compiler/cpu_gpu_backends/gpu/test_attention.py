@@ -114,15 +114,14 @@ def test_transposes_in_front_are_in_the_kernel(shape: Shape, dialect: str) -> No
 @pytest.mark.parametrize("dialect", DEVICES)
 @pytest.mark.parametrize("order", [(0, 2, 1, 3), (0, 1, 3, 2), (3, 2, 0, 1)], ids=str)
 def test_a_transpose_behind_is_in_the_kernel(order: tuple[int, ...], dialect: str) -> None:
-    for shape in SHAPES[:2]:
-        net = Heads(*shape)
-        net.emit("transpose", "turn", [net.attend()], "turned", perm=order)
-        graph = net.finish(["turned"])
-        assert names(graph) == [f"matmul+{SOFTMAX.format('')}+matmul+transpose"]
-        inputs = given_to(graph)
-        device: KernelDevice = DEVICES[dialect]()
-        found = GpuTarget(dialect, dialect).compile(graph).on(device)(inputs).values["turned"]
-        assert_near(found, attention(inputs, masked=False).transpose(order))
+    net = Heads(*SHAPES[1])
+    net.emit("transpose", "turn", [net.attend()], "turned", perm=order)
+    graph = net.finish(["turned"])
+    assert names(graph) == [f"matmul+{SOFTMAX.format('')}+matmul+transpose"]
+    inputs = given_to(graph)
+    device: KernelDevice = DEVICES[dialect]()
+    found = GpuTarget(dialect, dialect).compile(graph).on(device)(inputs).values["turned"]
+    assert_near(found, attention(inputs, masked=False).transpose(order))
 
 
 def test_what_is_turned_and_read_as_it_is_stays_apart() -> None:
