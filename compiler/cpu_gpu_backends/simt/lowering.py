@@ -31,6 +31,7 @@ from .vectors import even
 __all__ = ["lower"]
 
 MAX_THREADS = 1024
+MOST_SHARED = 226 << 10         # bytes of a block of compute capability 9.0, but for its barriers
 ZERO = Const(0, INDEX)
 
 
@@ -122,8 +123,13 @@ def _specialized(program: Program, parts: tuple[Stmt, Stmt], name: str, grid: Gr
     shared, copies = _placed(program, parts[0], grid, (1, 1, 1), False)
     others, rest = _placed(program, parts[1], grid, threads, True)
     x, y, z = threads
-    return _kernel_of(program, name, grid, (x, y, z + 1), tuple(dict.fromkeys((*shared, *others))),
-                      together(program, copies, rest, threads))
+    kernel = _kernel_of(program, name, grid, (x, y, z + 1),
+                        tuple(dict.fromkeys((*shared, *others))),
+                        together(program, copies, rest, threads))
+    if kernel.shared_bytes > MOST_SHARED:
+        refuse(f"what a block shares must have at most {MOST_SHARED} bytes, not "
+               f"{kernel.shared_bytes}", program)
+    return kernel
 
 
 def _kernel_of(program: Program, name: str, grid: Grid, threads: Extent3,

@@ -110,7 +110,7 @@ def divided(program: Program, stmt: Stmt, threads: Extent3) -> tuple[Stmt, Stmt]
             refuse("copies by the TMA and products of groups must be in a specialized loop",
                    program, groups)
         return None
-    units = _units(loop)
+    units = _units(program, loop)
     path = path_to(stmt, lambda s: s is loop)
     if specialized_loop(loop.body) or sum(
             UNITS in dict(s.annotations) for s in walk_stmts(stmt) if isinstance(s, For)) > 1:
@@ -123,8 +123,8 @@ def divided(program: Program, stmt: Stmt, threads: Extent3) -> tuple[Stmt, Stmt]
     if odd := next((s for s in walk_stmts(copies) if isinstance(s, Store) and not any(
             is_of_tma(one) for one in path_to(copies, lambda n, s=s: n is s))), None):
         refuse("statements of unit 0 must be copies by the TMA", program, odd)
-    if odd := next((s for unit, child in units if unit for s in walk_stmts(child)
-                    if is_of_tma(s)), None):
+    theirs = {id(copy) for copy in tma_copies(copies)}
+    if odd := next((copy for copy in tma_copies(stmt) if id(copy) not in theirs), None):
         refuse("copies by the TMA must be in unit 0", program, odd)
     for guard in path:
         if isinstance(guard, If) and (not is_uniform(guard.condition) or free_variables(
@@ -134,11 +134,13 @@ def divided(program: Program, stmt: Stmt, threads: Extent3) -> tuple[Stmt, Stmt]
     return _copies_of(program, path, units), _rest_of(path, units)
 
 
-def _units(loop: For) -> list[tuple[int, Stmt]]:
-    body = loop.body
-    assert isinstance(body, Seq)
-    numbers = map(int, str(dict(loop.annotations)[UNITS]).split())
-    return list(zip(numbers, body.stmts, strict=True))
+def _units(program: Program, loop: For) -> list[tuple[int, Stmt]]:
+    numbers = str(dict(loop.annotations)[UNITS]).split()
+    stmts = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
+    if len(numbers) != len(stmts):
+        refuse(f"a specialized loop must have a unit for each statement, not {len(numbers)} for "
+               f"{len(stmts)}", program, loop)
+    return list(zip(map(int, numbers), stmts, strict=True))
 
 
 def _copies_of(program: Program, path: tuple[Stmt, ...], units: list[tuple[int, Stmt]]) -> Stmt:
@@ -150,7 +152,8 @@ def _copies_of(program: Program, path: tuple[Stmt, ...], units: list[tuple[int, 
         match outer:
             case For(kind=kind) if kind in THREAD_KINDS:
                 if any(outer.var in free_variables(expr) for s in walk_stmts(new)
-                       if isinstance(s, Tensorized) for _, expr in s.binding.tiles):
+                       if isinstance(s, Tensorized)
+                       for _, expr in (*s.binding.tiles, *s.binding.immediates)):
                     refuse(f"copies by the TMA must not depend on {outer.var.name} ({kind})",
                            program, outer)
             case For(): new = replace(outer, body=new)

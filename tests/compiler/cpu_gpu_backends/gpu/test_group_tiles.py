@@ -213,6 +213,22 @@ def test_copies_must_be_by_the_tma() -> None:
             "statements of unit 0 must be copies by the TMA")
 
 
+def test_copies_by_threads_that_multiply() -> None:
+    program = product(64, 64, 128)
+    text = scheduled(program, GroupTiles(64, 64)).text()
+    text = text.replace("specialize(k_step, 0, 0, 1", "specialize(k_step, 1, 0, 1")
+    refused(Schedule.replay(program, text, INTRINSICS).program,
+            "copies by the TMA must be in unit 0")
+
+
+def test_there_is_room_for_so_many_copies() -> None:
+    program = product(128, 256, 1024)
+    s = scheduled(program, GroupTiles(128, 256))
+    text = s.text().replace("copies=4", "copies=5")
+    refused(Schedule.replay(program, text, INTRINSICS).program,
+            "what a block shares must have at most 231424 bytes, not 245760")
+
+
 def test_tiles_must_be_swizzled() -> None:
     program = product(64, 64, 128)
     s = scheduled(program, GroupTiles(64, 64))
