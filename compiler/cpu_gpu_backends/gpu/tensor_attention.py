@@ -88,7 +88,8 @@ class TensorAttention:
         count, columns, width = (-(-extent // TILE) for extent in self.stages.shape)
         each = -(-_in_banks(width) // warps)
         if (rows // TILE * warps > WARPS or rows > TILE * count or -(-width // each) < warps
-                or each > WIDEST or wide > 1 and warps * wide >= 2 * columns):
+                or each > WIDEST or wide > 1 and warps * wide >= 2 * columns
+                or warps > 1 and wide >= columns):
             return None
         return (TensorTiles(rows, warps * TILE * wide, TILE, TILE * wide, stages),
                 TensorTiles(rows, warps * TILE * each, TILE, TILE * each, stages))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from compiler.cpu_gpu_backends.gpu.attention import attention_of
+from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
 from compiler.cpu_gpu_backends.gpu.target import PRECISIONS, GpuTarget, ValueForms, lowered
 from compiler.cpu_gpu_backends.gpu.tensor_attention import (TensorAttention, tensor_attention_of,
                                                             tile_tensor_attention)
@@ -18,6 +19,7 @@ from compiler.cpu_gpu_backends.simt.lowering import lower
 from compiler.cpu_gpu_backends.simt.races import find_races
 from compiler.graph.fusion import Group, fuse
 from compiler.ir import Program
+from compiler.native import BuildError
 from compiler.schedule import Schedule
 from compiler.target import Values
 from runtime.emulated import EmulatedDevice
@@ -122,6 +124,21 @@ def test_tiles_fit_into_shared_memory() -> None:
             again = Schedule(s.program)
             tile_tensor_attention(again, found, first, last)
             assert shared_bytes(again) <= SHARED
+
+
+def test_few_columns_of_scores_are_of_one_warp() -> None:
+    """Fragments of several would be indexed by the warp, and lie in memory."""
+    s = Schedule(grouped(Heads(1, 2, 41, 13, 47), "tf32")[0])
+    found = tensors(s)
+    for first, last in found.offered():
+        assert first.columns == first.warp_columns and last.columns == last.warp_columns
+        again = Schedule(s.program)
+        tile_tensor_attention(again, found, first, last)
+        try:
+            taken, = compile_cuda(generate(again.program).text, "sm_80").resources.values()
+        except BuildError as error:
+            pytest.skip(str(error))
+        assert taken.local_bytes == 0
 
 
 def test_rows_for_which_there_is_no_room_stay_apart() -> None:
