@@ -34,8 +34,8 @@ LONG = {"ragged": product("product", 2, 19, 1003, 37),
 
 
 @pytest.mark.parametrize("dialect, device", [("opencl", OpenClDevice), ("cuda", EmulatedDevice)])
-@pytest.mark.parametrize("name", ["ragged", "pixels",
-                                  pytest.param("whole", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["ragged", *(
+    pytest.param(name, marks=pytest.mark.slow) for name in ("whole", "pixels"))])
 def test_sums_of_threads_in_parts(name: str, dialect: str, device: type, rng) -> None:
     """Two kernels equal NumPy within the bound of sums in another order, without a race."""
     graph = LONG[name]
