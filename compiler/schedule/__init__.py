@@ -14,6 +14,6 @@ from .place import ScheduleError
 from .reduction import decompose_reduction, rfactor
 from .reorder import reorder
 from .reverse import reverse_compute_at, reverse_inline
-from .specialization import specialize
+from .warp_specialization import warp_specialize
 from .storage import cache_read, cache_write, set_scope
 from .threads import bind, virtual_thread

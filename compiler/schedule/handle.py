@@ -35,7 +35,7 @@ from .record import read_step, step_text
 from .reduction import decompose_reduction, rfactor
 from .reorder import reorder
 from .reverse import reverse_compute_at, reverse_inline
-from .specialization import specialize
+from .warp_specialization import warp_specialize
 from .storage import cache_read, cache_write, set_scope
 from .threads import bind, virtual_thread
 
@@ -46,8 +46,8 @@ Loop = str | Axis | Var
 PRIMITIVES = {primitive.__name__: primitive for primitive in (
     annotate, bind, cache_read, cache_write, compute_at, compute_inline, decompose_reduction,
     double_buffer, fuse, pad, parallel, peel, pipeline, reorder, reverse_compute_at, reverse_inline,
-    rfactor, set_scope, specialize, split, storage_align, swizzle, tensorize, tile,
-    transform_layout, unroll, vectorize, virtual_thread)}
+    rfactor, set_scope, split, storage_align, swizzle, tensorize, tile, transform_layout, unroll,
+    vectorize, virtual_thread, warp_specialize)}
 """The whole schedule language: each entry is ``primitive(program, ...) -> program``."""
 
 
@@ -162,8 +162,8 @@ class StageSchedule:
         self.schedule.apply(pipeline, self._loop(loop), *stages,
                             **_if_set(asynchronous=asynchronous))
 
-    def specialize(self, loop: Loop, *units: int, copies: int) -> None:
-        self.schedule.apply(specialize, self._loop(loop), *units, copies=copies)
+    def warp_specialize(self, loop: Loop, *units: int, copies: int) -> None:
+        self.schedule.apply(warp_specialize, self._loop(loop), *units, copies=copies)
 
     # Where and how the stage is computed
 

@@ -171,7 +171,7 @@ def tile_groups(s: Schedule, product: TensorProduct, tiles: GroupTiles = GroupTi
         stage.swizzle()
         stage.tensorize(f"{stage.name}_{rank - 2}",
                         tile_copy(MMA[product.kind].dtype, rows, is_padded))
-    s[total].specialize(step, 0, 0, 1, copies=tiles.copies)
+    s[total].warp_specialize(step, 0, 0, 1, copies=tiles.copies)
     s[total].decompose_reduction(step)
     n = s[total].split(f"{column}_init", 8, "n_init", "j_tile_init")[0]
     s[total].reorder(n, f"{row}_init", "j_tile_init")

@@ -1,7 +1,7 @@
 """Specialized loops: the TMA copies what the threads of a block compute on, at a pace of its own.
 
-`specialize` notes which statements of a loop are whose. The kernel has four warps more, the first
-thread of which begins the copies; the others do the rest::
+`warp_specialize` notes which statements of a loop are whose. The kernel has four warps more, the
+first thread of which begins the copies; the others do the rest::
 
     if tz == 2:                               else:
       if tx == 0 and ty == 0:                   ...
@@ -36,7 +36,7 @@ __all__ = ["GROUP", "BeginUnits", "Expect", "ProductsBegin", "ProductsEnd", "Reg
            "TokenSignal", "TokenWait", "divided", "map_of", "maps_of", "require_copies",
            "require_groups", "specialized_loop", "together"]
 
-UNITS = "units"                 # what `specialize` notes
+UNITS = "units"                 # what `warp_specialize` notes
 GROUP = 4                       # warps
 COPIER, THREADS_UNIT = "the TMA", "threads"
 ROUNDS = 4                      # of turns through all copies of a buffer that are proved

@@ -1,5 +1,7 @@
 """Extents that are symbols: steps hold for every value of them, or are refused."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -247,7 +249,8 @@ def test_pad_refuses_symbols():
     ("transform_layout", ("b", "i -> i")), ("virtual_thread", ("c_i",)),
 ])
 def test_primitives_that_calculate_with_extents_refuse_symbols(name, args):
-    refused(lambda: PRIMITIVES[name](LINE, *args), f"""
+    primitive: Callable[..., Program] = PRIMITIVES[name]
+    refused(lambda: primitive(LINE, *args), f"""
         {name}: extents must be numbers, but the program has symbols (n): specialize it first
         program main<n>(a: int32[n]) -> c: int32[n]
         alloc b: int32[n]

@@ -203,7 +203,7 @@ def steps_without(s: Schedule, word: str, program: Program) -> Program:
 def test_groups_must_be_in_a_specialized_loop() -> None:
     program = product(64, 64, 128)
     s = scheduled(program, GroupTiles(64, 64))
-    refused(steps_without(s, "specialize", program), "must be in a specialized loop")
+    refused(steps_without(s, "warp_specialize", program), "must be in a specialized loop")
 
 
 def test_copies_must_be_by_the_tma() -> None:
@@ -216,7 +216,7 @@ def test_copies_must_be_by_the_tma() -> None:
 def test_copies_by_threads_that_multiply() -> None:
     program = product(64, 64, 128)
     text = scheduled(program, GroupTiles(64, 64)).text()
-    text = text.replace("specialize(k_step, 0, 0, 1", "specialize(k_step, 1, 0, 1")
+    text = text.replace("warp_specialize(k_step, 0, 0, 1", "warp_specialize(k_step, 1, 0, 1")
     refused(Schedule.replay(program, text, INTRINSICS).program,
             "copies by the TMA must be in unit 0")
 
@@ -348,5 +348,5 @@ def test_plans_of_groups_are_replayed() -> None:
     except BuildError as error:
         pytest.skip(str(error))
     plans = Table({task.digest: plan for task, plan in recorder.recorded.items()})
-    assert any("specialize(k_step" in plan for plan in recorder.recorded.values())
+    assert any("warp_specialize(k_step" in plan for plan in recorder.recorded.values())
     assert GpuTarget("cuda", "cuda", plans=plans, **options).compile(graph).text == text

@@ -4,7 +4,7 @@ import pytest
 
 from compiler.ir import Program, lower, program_text
 from compiler.schedule import (Schedule, ScheduleError, bind, cache_read, compute_at, peel, reorder,
-                               specialize, split)
+                               warp_specialize, split)
 from tests.compiler.ir.samples import assert_same_meaning, matmul
 from tests.compiler.schedule.checks import expect
 
@@ -12,7 +12,7 @@ MATMUL = lower([matmul()], "main")
 
 
 def refused(reason: str):
-    return pytest.raises(ScheduleError, match=f"^specialize: {reason}\n")
+    return pytest.raises(ScheduleError, match=f"^warp_specialize: {reason}\n")
 
 
 def loaded() -> Program:
@@ -22,7 +22,7 @@ def loaded() -> Program:
 
 
 def test_copies_take_turns():
-    program = specialize(loaded(), "k", 0, 1, copies=3)
+    program = warp_specialize(loaded(), "k", 0, 1, copies=3)
     expect(program, """
         program main(x: int32[4, 8], y: int32[8, 6]) -> c: int32[4, 6]
         alloc shared.y_shared: int32[3, 1, 6]
@@ -42,7 +42,7 @@ def test_turns_go_on_from_round_to_round():
     program = split(reorder(MATMUL, "c_i", "k", "c_j"), "c_i", 2)
     program = bind(program, "c_i_o", "blockIdx.x")
     program = compute_at(cache_read(program, "y", "shared"), "y_shared", "k")
-    program = specialize(program, "k", 0, 1, copies=3)
+    program = warp_specialize(program, "k", 0, 1, copies=3)
     assert "c_i_o*" not in (text := program_text(program).split("c[c_i_o")[0])
     assert "y_shared[(c_i_i*8 + k) % 3, y_shared_0, y_shared_1] = y[k + y_shared_0" in text
     assert_same_meaning(MATMUL, program)
@@ -50,8 +50,8 @@ def test_turns_go_on_from_round_to_round():
 
 def test_it_is_recorded_and_replayed():
     s = Schedule(loaded())
-    s["c"].specialize("k", 0, 1, copies=2)
-    assert s.text() == "specialize(k, 0, 1, copies=2)"
+    s["c"].warp_specialize("k", 0, 1, copies=2)
+    assert s.text() == "warp_specialize(k, 0, 1, copies=2)"
     assert Schedule.replay(loaded(), s.text()).program == s.program
 
 
@@ -60,20 +60,20 @@ def test_it_is_recorded_and_replayed():
     ((0, 0), 2, "units must be 2 numbers, .*, not 0, 0"),
     ((0, 2), 2, "units must be 2 numbers, .*, not 0, 2"),
     ((0, 1), 1, "copies must be 2 or more, not 1")])
-def test_specialize_refuses_units_and_copies_that_there_are_not(units, copies: int, reason: str):
+def test_warp_specialize_refuses_other_units_and_copies(units, copies: int, reason: str):
     with refused(reason):
-        specialize(loaded(), "k", *units, copies=copies)
+        warp_specialize(loaded(), "k", *units, copies=copies)
 
 
-def test_specialize_refuses_loops_that_have_no_turns():
+def test_warp_specialize_refuses_loops_that_have_no_turns():
     with refused("loop must be one of k, y_shared_0, y_shared_1, c_i, c_j, not 'z'"):
-        specialize(loaded(), "z", 0, 1, copies=2)
+        warp_specialize(loaded(), "z", 0, 1, copies=2)
     with refused("k_o must have two iterations or more, not 1"):
-        specialize(split(MATMUL, "k", 8), "k_o", 0, 1, copies=2)
+        warp_specialize(split(MATMUL, "k", 8), "k_o", 0, 1, copies=2)
 
 
 def test_what_lies_outside_belongs_to_one_unit():
     """Two statements that add to one sum."""
     program = peel(reorder(MATMUL, "k", "c_i", "c_j"), "c_i")
     with refused("c, which units 0 and 1 touch, must be allocated in k"):
-        specialize(program, "k", 0, 1, copies=2)
+        warp_specialize(program, "k", 0, 1, copies=2)

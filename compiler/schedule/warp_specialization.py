@@ -9,13 +9,13 @@ from compiler.te import Buffer, Expr
 from .copies import allocated_around, copies_of, in_turns
 from .place import find_loop, finish, refuse, require_numbers, require_serial
 
-__all__ = ["UNITS", "specialize"]
+__all__ = ["UNITS", "warp_specialize"]
 
 UNITS = "units"
 """Note at a specialized loop: the unit of each of its statements, ``"0 0 1"``."""
 
 
-def specialize(program: Program, loop: str, *units: int, copies: int) -> Program:
+def warp_specialize(program: Program, loop: str, *units: int, copies: int) -> Program:
     """Gives the statements of a loop to units that work at the same time.
 
     ::
@@ -37,21 +37,21 @@ def specialize(program: Program, loop: str, *units: int, copies: int) -> Program
        among them. `copies` are two or more.
     2. What statements of different units touch, one of them writing, is allocated in the block.
     """
-    require_numbers(program, "specialize")
-    path = find_loop(program, loop, "specialize")
+    require_numbers(program, "warp_specialize")
+    path = find_loop(program, loop, "warp_specialize")
     node = path[-1]
     assert isinstance(node, For)
-    require_serial(program, node, "specialize")
+    require_serial(program, node, "warp_specialize")
     if node.extent < 2:
-        refuse("specialize", f"{loop} must have two iterations or more, not {node.extent}",
+        refuse("warp_specialize", f"{loop} must have two iterations or more, not {node.extent}",
                program, node)
     buffers, stmts = unblock(node.body)
     if len(units) != len(stmts) or {*units} != {0, 1}:
-        refuse("specialize", f"units must be {len(stmts)} numbers, one for each statement of "
-                             f"{loop}, 0 and 1 among them, not "
-                             f"{', '.join(map(repr, units)) or 'none'}", program, node)
+        refuse("warp_specialize", f"units must be {len(stmts)} numbers, one for each statement of "
+                                  f"{loop}, 0 and 1 among them, not "
+                                  f"{', '.join(map(repr, units)) or 'none'}", program, node)
     if not isinstance(copies, int) or copies < 2:
-        refuse("specialize", f"copies must be 2 or more, not {copies!r}", program, node)
+        refuse("warp_specialize", f"copies must be 2 or more, not {copies!r}", program, node)
     _require_apart(program, node, buffers, list(zip(units, stmts)))
     turn: Expr = node.var
     rounds = node.extent
@@ -83,5 +83,5 @@ def _require_apart(program: Program, node: For, buffers: tuple[Buffer, ...],
                 units[unit] = units.get(unit, False) or access.is_write
     for buffer, units in touched.items():
         if len(units) > 1 and any(units.values()):
-            refuse("specialize", f"{buffer.name}, which units 0 and 1 touch, must be allocated in "
-                                 f"{node.var.name}", program, node)
+            refuse("warp_specialize", f"{buffer.name}, which units 0 and 1 touch, must be "
+                                      f"allocated in {node.var.name}", program, node)
