@@ -29,7 +29,6 @@ from compiler.graph import Graph
 from compiler.graph.reference import evaluate
 from compiler.ir import Program, Seq, Stmt, replace_stmt, walk_stmts
 from compiler.ir import lower as lower_te
-from compiler.native import BuildError
 from compiler.plans import Recorder, Table
 from compiler.schedule import Schedule
 from compiler.te import numpy_dtype
@@ -37,6 +36,7 @@ from runtime.emulated import EmulatedDevice
 from runtime.kernels import compute
 from tests.support.float_graphs import FloatNet, inputs_of
 from tests.support.gpu_cases import random_inputs
+from tests.support.nvrtc import require_nvrtc
 
 INTRINSICS = (*TENSOR_CORES, *WARP_GROUPS)
 LOWERED = {"shuffles": True, "asynchronous": True, "intrinsics": True}
@@ -120,10 +120,8 @@ def test_what_a_kernel_is_made_of() -> None:
 def test_nvrtc_compiles_it_without_spills() -> None:
     for name in ("in turns", "s8, one group", "bf16, several"):
         text = generate(case(name).program).text
-        try:
-            taken = compile_cuda(text, "sm_90a").resources["k0_p"]
-        except BuildError as error:
-            pytest.skip(str(error))
+        require_nvrtc()
+        taken = compile_cuda(text, "sm_90a").resources["k0_p"]
         assert (taken.spill_bytes, taken.local_bytes) == (0, 0)
 
 
@@ -139,7 +137,7 @@ SMALL = GroupTiles(64, 8, 2)
 
 
 def small() -> tuple[SimtProgram, dict[str, np.ndarray], Program]:
-    """Of several tiles for each block, and steps that do not divide by the copies."""
+    """A product of several tiles for each block, with steps that do not divide by the copies."""
     program = scheduled(product(64 * 5, 8, 64 * 3), SMALL).program
     return lower(program, **LOWERED), random_inputs(program, np.random.default_rng(0)), program
 
@@ -313,10 +311,8 @@ def network() -> Graph:
 
 
 def compiled(graph: Graph, *archs: str) -> GpuSegment:
-    try:
-        return GpuTarget("cuda", "cuda", precision="f16", archs=archs).compile(graph)
-    except BuildError as error:
-        pytest.skip(str(error))
+    require_nvrtc()
+    return GpuTarget("cuda", "cuda", precision="f16", archs=archs).compile(graph)
 
 
 def test_layers_of_networks_on_one_architecture() -> None:
@@ -343,10 +339,8 @@ def test_plans_of_groups_are_replayed() -> None:
     recorder = Recorder()
     graph = network()
     options = {"precision": "f16", "archs": ("sm_90a",)}
-    try:
-        text = GpuTarget("cuda", "cuda", plans=recorder, **options).compile(graph).text
-    except BuildError as error:
-        pytest.skip(str(error))
+    require_nvrtc()
+    text = GpuTarget("cuda", "cuda", plans=recorder, **options).compile(graph).text
     plans = Table({task.digest: plan for task, plan in recorder.recorded.items()})
     assert any("warp_specialize(k_step" in plan for plan in recorder.recorded.values())
     assert GpuTarget("cuda", "cuda", plans=plans, **options).compile(graph).text == text
