@@ -239,7 +239,7 @@ BY_TENSOR_CORES = (_last_convolution, _last_convolution, _product, _long_product
 
 
 def _rows_product(net: _Net, int8: bool) -> None:
-    """Of operands in rows along the sum."""
+    """A product of operands in rows along the sum."""
     leading = (net.number(2, 3),) if net.number(0, 1) else ()
     rows, columns = net.number(8, 200), net.number(8, 200)
     terms = 16 * net.number(9, 16) if int8 else 8 * net.number(9, 30)

@@ -23,15 +23,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, padded,
-                                                  readers, stages, write_of, writes_in)
+from compiler.cpu_gpu_backends.gpu.parts import MULTIPROCESSORS
+from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, inline_copies,
+                                                  loops_around, padded, readers, stages, write_of,
+                                                  writes_in)
 from compiler.cpu_gpu_backends.gpu.tiles import (GpuTiles, TiledProduct, tile_product, tile_terms,
                                                  widened)
 from compiler.ir import Program, Store, Update, Write, free_variables, reads
 from compiler.schedule import Schedule, pad
-from compiler.te import Binary, Buffer, Read, Var, walk
+from compiler.te import Binary, Buffer, Var, walk
 
-__all__ = ["MOST_BLOCKS", "MULTIPROCESSORS", "ROWS", "WIDEST", "Attention", "attention_of",
+__all__ = ["MOST_BLOCKS", "ROWS", "WIDEST", "Attention", "attention_of",
            "axes_of", "part_of", "place_stages", "rows_of", "sum_of", "tile_attention",
            "widen_rows"]
 
@@ -44,7 +46,6 @@ TERMS = 8                   # of a product that are in shared memory at once
 WIDEST = 256                # columns of the result: each thread has one in 32
 LONGEST = 1000              # parts of expressions when what maps is inlined
 GAP = 32, 4                 # rows of keys begin the second after multiples of the first
-MULTIPROCESSORS = 108       # of an A100
 MOST_BLOCKS = 65535         # along y of a grid
 COPIED = 8                  # rows that take as long as the copies of operands
 
@@ -84,7 +85,7 @@ def attention_of(s: Schedule) -> Attention | None:
     """
     if len(_sums(s.program)) < 3 or len(s.program.outputs) != 1:
         return None
-    _inline_choices(s)
+    inline_copies(s)
     first, *_, last = _sums(s.program)
     own = [stage.buffer for stage in stages(s.program)]
     weights = [read.buffer for read in reads(last) if read.buffer in own]
@@ -138,15 +139,6 @@ def _store_in_order(s: Schedule, last: Update) -> bool:
 
 def _sums(program: Program) -> list[Update]:
     return [write for write in writes_in(program) if isinstance(write, Update)]
-
-
-def _inline_choices(s: Schedule) -> None:
-    """Inlines what only chooses elements of inputs."""
-    for stage in stages(s.program):
-        write = write_of(s.program, stage.buffer.name)
-        if isinstance(write, Store) and isinstance(write.value, Read) and (
-                write.value.buffer in s.program.inputs):
-            s[stage.buffer.name].compute_inline()
 
 
 def _scores(s: Schedule, first: Update, weights: Buffer) -> str:

@@ -24,18 +24,18 @@ from math import prod
 
 from compiler.cpu_gpu_backends.gpu.parts import TiledWork
 from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, padded,
-                                                  stages, write_of)
+                                                  sums_in, write_of)
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import (TensorProduct, dimensions_of,
                                                        operands_of, result_of)
 from compiler.cpu_gpu_backends.intrinsics.gpu import (COLUMNS_OF_GROUPS, GROUP_KINDS, MMA,
                                                       ROW_BYTES, mma_fill, tile_copy,
                                                       wgmma)
-from compiler.ir import Program, Store, Update
+from compiler.ir import Program, Update
 from compiler.schedule import Schedule
-from compiler.te import Buffer, Read, Var, numpy_dtype
+from compiler.te import Buffer, Var, numpy_dtype
 
 __all__ = ["MULTIPROCESSORS_90", "OFFERED_GROUPS", "GroupTiles", "copied_by_tma",
-           "inline_copies", "tile_groups", "work_of_groups"]
+           "tile_groups", "work_of_groups"]
 
 GROUP_ROWS, WARP_ROWS = 64, 16
 ALIGNED = 16                # bytes, of rows that the TMA copies
@@ -58,7 +58,7 @@ class GroupTiles:
 
     @property
     def copies(self) -> int:
-        """Of the operands of a step, all but one of them on their way."""
+        """How many copies of a step's operands there are, all but one of them on their way."""
         return min(SHARED_BYTES // ((self.rows + self.columns) * ROW_BYTES), MOST_COPIES)
 
     def for_result(self, rows: int, columns: int) -> "GroupTiles":
@@ -71,14 +71,6 @@ class GroupTiles:
 OFFERED_GROUPS = (GroupTiles(128, 256), GroupTiles(128, 192), GroupTiles(128, 128),
                   GroupTiles(64, 256), GroupTiles(128, 64), GroupTiles(64, 128),
                   GroupTiles(64, 64))
-
-
-def inline_copies(s: Schedule) -> None:
-    """Inlines the stages that only copy what they read, as pixels that windows of one see."""
-    for stage in stages(s.program):
-        write = write_of(s.program, stage.buffer.name)
-        if isinstance(write, Store) and isinstance(write.value, Read):
-            s[stage.buffer.name].compute_inline()
 
 
 def copied_by_tma(program: Program, product: TensorProduct) -> bool:
@@ -129,10 +121,7 @@ def tile_groups(s: Schedule, product: TensorProduct, tiles: GroupTiles = GroupTi
     """
     tiles = tiles.for_result(*result_of(product)[:2])
     out, total = s.program.outputs[0].name, product.sum.buffer.name
-    if out == total:
-        total = s[out].cache_write("fragment", name="acc").name
-    else:
-        s[total].set_scope("fragment")
+    total = sums_in(s, out, total, "fragment")
     update = write_of(s.program, total)
     assert isinstance(update, Update)
     axes = [index.name for index in update.indices if isinstance(index, Var)]

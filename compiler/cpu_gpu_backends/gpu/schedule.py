@@ -31,11 +31,12 @@ from math import prod
 
 from compiler.cpu_gpu_backends.gpu.attention import (ROWS, WIDEST, attention_of, rows_of,
                                                      tile_attention)
-from compiler.cpu_gpu_backends.gpu.group_tiles import (OFFERED_GROUPS, copied_by_tma, inline_copies,
-                                                       tile_groups, work_of_groups)
+from compiler.cpu_gpu_backends.gpu.group_tiles import (OFFERED_GROUPS, copied_by_tma, tile_groups,
+                                                       work_of_groups)
 from compiler.cpu_gpu_backends.gpu.parts import WHOLE, Parts, TiledWork, cost_by_rows, divisions
-from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, readers,
-                                                  stages, write_of, writes_in)
+from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, inline_copies,
+                                                  loops_around, maps, readers, stages, write_of,
+                                                  writes_in)
 from compiler.cpu_gpu_backends.gpu.tensor_attention import (tensor_attention_of,
                                                             tile_tensor_attention)
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import (OFFERED, TensorProduct, TensorTiles,
@@ -190,7 +191,7 @@ def _is_few(program: Program, sums: Sequence[Write]) -> bool:
 
 
 def _terms(program: Program, write: Write) -> int:
-    """Of each of the sums."""
+    """How many terms each of the sums has."""
     axes = () if isinstance(write, Store) else write.axes
     return prod(loop.extent for loop in loops_around(program, write) if loop.var in axes)
 

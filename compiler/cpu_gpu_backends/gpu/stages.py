@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from compiler.ir import Alloc, For, Program, Store, Write, loops, path_to, reads, walk_stmts
 from compiler.schedule import Schedule, pad
+from compiler.te import Read
 
-__all__ = ["extent_of", "fused", "loops_around", "maps", "padded", "readers", "stages",
-           "write_of", "writes_in"]
+__all__ = ["extent_of", "fused", "inline_copies", "loops_around", "maps", "padded", "readers",
+           "stages", "sums_in", "write_of", "writes_in"]
 
 
 def writes_in(program: Program) -> list[Write]:
@@ -47,6 +48,23 @@ def padded(s: Schedule, loop: str, multiple: int) -> None:
     extent = extent_of(s, loop)
     if extent % multiple:
         s.apply(pad, loop, extent + -extent % multiple)
+
+
+def inline_copies(s: Schedule) -> None:
+    """Inlines the stages that only choose elements of inputs."""
+    for stage in stages(s.program):
+        write = write_of(s.program, stage.buffer.name)
+        if isinstance(write, Store) and isinstance(write.value, Read) and (
+                write.value.buffer in s.program.inputs):
+            s[stage.buffer.name].compute_inline()
+
+
+def sums_in(s: Schedule, out: str, total: str, scope: str) -> str:
+    """Lets sums lie in a scope; returns their stage, a new one where they are the result."""
+    if total == out:
+        return s[out].cache_write(scope, name="acc").name
+    s[total].set_scope(scope)
+    return total
 
 
 def fused(s: Schedule, stage: str, names: Sequence[str], name: str = "") -> str:

@@ -25,9 +25,10 @@ need, so that eight of them do not begin in one bank.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compiler.cpu_gpu_backends.gpu.attention import (MOST_BLOCKS, MULTIPROCESSORS, Attention,
+from compiler.cpu_gpu_backends.gpu.attention import (MOST_BLOCKS, Attention,
                                                      axes_of, place_stages, sum_of,
                                                      widen_rows)
+from compiler.cpu_gpu_backends.gpu.parts import MULTIPROCESSORS
 from compiler.cpu_gpu_backends.gpu.stages import loops_around, padded, write_of
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import (STEP_BYTES, TensorOperand, TensorProduct,
                                                         TensorTiles, cut_sum, dimensions_of,

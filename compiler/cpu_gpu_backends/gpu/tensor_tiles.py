@@ -25,7 +25,7 @@ from math import prod
 
 from compiler.cpu_gpu_backends.gpu.parts import WHOLE, Parts, TiledWork, divide
 from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, padded,
-                                                  readers, stages, write_of, writes_in)
+                                                  readers, stages, sums_in, write_of, writes_in)
 from compiler.cpu_gpu_backends.intrinsics.gpu import MMA, load_fragment, mma, mma_fill, turn_bytes
 from compiler.ir import (Alloc, Program, Stmt, Store, Update, Write, free_variables, normalize,
                          reads, rewrite_stmts)
@@ -231,10 +231,7 @@ def tile_tensors(s: Schedule, product: TensorProduct, tiles: TensorTiles = OFFER
     if parts != WHOLE:
         out = total = divide(s, total, taps, depth, parts)
         product = _of_parts(product, parts, update)
-    if out == total:
-        total = s[out].cache_write("fragment", name="acc").name
-    else:
-        s[total].set_scope("fragment")
+    total = sums_in(s, out, total, "fragment")
     update = write_of(s.program, total)
     assert isinstance(update, Update)
     axes = [index.name for index in update.indices if isinstance(index, Var)]

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from compiler.cpu_gpu_backends.gpu.parts import (BY_THREADS, QUARTERS, WHOLE, Parts, TiledWork,
                                                  divide)
 from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, loops_around, maps, padded,
-                                                  readers, stages, write_of, writes_in)
+                                                  readers, stages, sums_in, write_of, writes_in)
 from compiler.ir import Program, Store, Update, Write, free_variables, interval, linear, reads
 from compiler.schedule import Schedule, ScheduleError, pad
 from compiler.te import Buffer, Const, Read, Var
@@ -146,10 +146,7 @@ def tile_product(s: Schedule, product: TiledProduct, tiles: GpuTiles = GpuTiles(
     if parts != WHOLE:
         out = total = divide(s, total, (), chunk, parts)
         product, cuts = _of_parts(product, parts, cuts)
-    if out == total:
-        total = s[out].cache_write("local", name="acc").name
-    else:
-        s[total].set_scope("local")
+    total = sums_in(s, out, total, "local")
     update = write_of(s.program, total)
     assert isinstance(update, Update)
     elements = [index.name for index in update.indices if isinstance(index, Var)]
