@@ -15,7 +15,7 @@ from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.mapping.target import AccelTarget
-from accel.proof.access import IllegalProgram, prove
+from accel.proof.legal import IllegalProgram, prove
 from bench.networks import resnet50_graph
 from compiler.latency_hiding import Tokens, pair_tokens
 

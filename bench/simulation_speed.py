@@ -23,7 +23,7 @@ from accel.machine.program import AccelProgram
 from accel.machine.status import Run
 from accel.machine.words import decode_words
 from accel.mapping.target import AccelTarget
-from accel.proof.access import with_tokens
+from accel.proof.legal import with_tokens
 from accel.sim import cycle, verilated
 from bench.networks import resnet50_graph
 from compiler.frontend.onnx_import import load as load_model

@@ -25,7 +25,7 @@ from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.mapping.target import AccelTarget
-from accel.proof.access import IllegalProgram, prove
+from accel.proof.legal import IllegalProgram, prove
 from bench.happens_before import Judge, Masks
 from bench.networks import convolution_graph
 from runtime import compile as compile_model

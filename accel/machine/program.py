@@ -5,7 +5,7 @@ with, and the named tensors through which a host talks to it. It carries the has
 that it was compiled for.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,8 +19,8 @@ from compiler.errors import Error
 from compiler.lazy import cached_property
 from compiler.te import numpy_dtype
 
-__all__ = ["CODES", "Instruction", "AccelProgram", "ProgramError", "TensorSlot", "disassemble",
-           "finish"]
+__all__ = ["CODES", "Instruction", "AccelProgram", "ProgramError", "Stream", "TensorSlot",
+           "disassemble", "finish"]
 
 ALIGNMENT = 64
 """Segments start at multiples of the longest burst."""
@@ -68,6 +68,38 @@ class Instruction:
     @property
     def signals(self) -> tuple[str, ...]:
         return isa.units_of(self.fields.get("signals", 0))
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Instruction words in their order, uint8 of shape (count, 64), and where they come from."""
+
+    words: np.ndarray
+    provenance: Provenance = field(default_factory=Provenance)
+
+    @classmethod
+    def of(cls, machine: Machine, instructions: Iterable[Instruction]) -> "Stream":
+        """Encode instructions."""
+        known = list(instructions)
+        raw = b"".join(i.encode(machine).to_bytes(isa.WORD_BYTES, "little") for i in known)
+        return cls(np.frombuffer(raw, np.uint8).reshape(-1, isa.WORD_BYTES),
+                   Provenance.of(i.origin for i in known))
+
+    @classmethod
+    def joined(cls, parts: Sequence["Stream"]) -> "Stream":
+        """The streams one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        words = [part.words for part in parts]
+        return cls(np.concatenate(words) if words else np.zeros((0, isa.WORD_BYTES), np.uint8),
+                   Provenance.joined([part.provenance for part in parts]))
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def take(self, order: np.ndarray) -> "Stream":
+        """The instructions with these numbers, in this order."""
+        return Stream(self.words[order], self.provenance.take(order))
 
 
 def finish(waits: int = 0) -> Instruction:
@@ -130,14 +162,13 @@ class AccelProgram:
     machine: MachineRecord | None = None
 
     @classmethod
-    def assemble(cls, machine: Machine, instructions: Iterable[Instruction],
+    def assemble(cls, machine: Machine, instructions: "Stream | Iterable[Instruction]",
                  **parts) -> "AccelProgram":
-        """Build a program by encoding a stream; `parts` are the other fields."""
-        stream = list(instructions)
-        raw = b"".join(i.encode(machine).to_bytes(isa.WORD_BYTES, "little") for i in stream)
-        words = np.frombuffer(raw, np.uint8).reshape(-1, isa.WORD_BYTES)
-        parts.setdefault("provenance", Provenance.of(i.origin for i in stream))
-        return cls(machine.hash, words, **parts, machine=machine.record)
+        """Build a program of a stream, or of instructions; `parts` are the other fields."""
+        stream = (instructions if isinstance(instructions, Stream)
+                  else Stream.of(machine, instructions))
+        parts.setdefault("provenance", stream.provenance)
+        return cls(machine.hash, stream.words, **parts, machine=machine.record)
 
     @property
     def count(self) -> int:
@@ -216,11 +247,14 @@ class AccelProgram:
                                + (f": {known.difference(machine.record)}" if known else "")
                                + "; compile it again")
 
+    def instruction(self, machine: Machine, index: int) -> Instruction:
+        """One decoded instruction."""
+        word = int.from_bytes(self.words[index].tobytes(), "little")
+        return Instruction.decode(machine, word, self.origin(index))
+
     def instructions(self, machine: Machine) -> list[Instruction]:
         """The decoded stream."""
-        return [Instruction.decode(machine, int.from_bytes(word.tobytes(), "little"),
-                                   self.origin(index))
-                for index, word in enumerate(self.words)]
+        return [self.instruction(machine, index) for index in range(self.count)]
 
 
 def disassemble(instruction: Instruction) -> str:

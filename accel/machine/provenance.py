@@ -6,7 +6,7 @@ have in common is a `Site`, kept once; an instruction is a row of small numbers.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
@@ -92,6 +92,45 @@ class Provenance:
         for row, values in zip(rows, entries, strict=True):
             row[:len(values)] = values
         return cls(tuple(known), rows)
+
+    @classmethod
+    def numbered(cls, sites: Sequence[Site], rows: np.ndarray) -> "Provenance":
+        """The table for rows that name these sites by their places in the sequence, in any order
+        and equal ones more than once.
+        """
+        known: dict[Site, int] = {}
+        same = np.array([known.setdefault(site, len(known)) for site in sites], np.int32)
+        numbers, first = np.unique(same[rows[:, 0]], return_index=True)
+        met = numbers[np.argsort(first)]        # in the order of their first instructions
+        number_of = np.zeros(len(known), np.int32)
+        number_of[met] = np.arange(len(met))
+        rows = rows.astype(np.int32)
+        rows[:, 0] = number_of[same[rows[:, 0]]]
+        unique = tuple(known)
+        return cls(tuple(unique[number] for number in met.tolist()), rows)
+
+    @classmethod
+    def joined(cls, parts: Sequence["Provenance"]) -> "Provenance":
+        """The tables one after the other."""
+        total, begin = sum(map(len, parts)), 0
+        rows = np.zeros((total, max((part.rows.shape[1] for part in parts), default=1)), np.int32)
+        sites: list[Site] = []
+        for part in parts:
+            mine = rows[begin:begin + len(part)]
+            mine[:, :part.rows.shape[1]] = part.rows
+            mine[:, 0] += len(sites)
+            sites += part.sites
+            begin += len(part)
+        return cls.numbered(sites, rows)
+
+    def take(self, order: np.ndarray) -> "Provenance":
+        """The origins of the instructions with these numbers; `UNKNOWN` ones stay so."""
+        return self.numbered(self.sites, self.rows[order]) if len(self.rows) else self
+
+    def trimmed(self) -> "Provenance":
+        """The table without columns that no site has loops for."""
+        width = 1 + max((len(site.loops) for site in self.sites), default=0)
+        return Provenance(self.sites, np.ascontiguousarray(self.rows[:, :width]))
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -13,7 +13,7 @@ import numpy as np
 from accel.machine.config import element_bytes
 from accel.machine.device import Device
 from accel.machine.machine import Machine
-from accel.machine.program import AccelProgram, Instruction, ProgramError, TensorSlot, finish
+from accel.machine.program import AccelProgram, ProgramError, Stream, TensorSlot, finish
 from accel.machine.work import Work
 from accel.mapping.allocate import allocate
 from accel.mapping.borders import core, layout_of, orders, with_borders
@@ -26,12 +26,12 @@ from accel.mapping.lowering import LoweringError, Room, TensorPlacement, lower
 from accel.mapping.operators.blocked import BlockedOperator, Blocks
 from accel.mapping.plans import (layer_task, pair_of, pair_task, pair_text, tiles_from,
                                  tiles_text)
-from accel.mapping.schedules import (Cost, Tiles, choose_together, cost_of, schedule, shape_of,
-                                     tiles_of)
+from accel.mapping.schedules import (Cost, Tiles, choose_together, cost_of, prefix_of, scheduled,
+                                     shape_of, tiles_of)
 from accel.mapping.segment import AccelSegment
 from accel.mapping.views import View
 from accel.mapping.work import work_of
-from accel.proof.access import prove, with_tokens
+from accel.proof.legal import ordered, prove
 from compiler.graph.cheapest_orders import Order
 from compiler.graph.graph import Graph, Node
 from compiler.ir import Program
@@ -125,21 +125,26 @@ class AccelTarget:
         layers = self._layers(graph, forms)
         groups = self._groups(layers)
         memory = _Memory(self, graph, groups, forms)
-        stream: list[Instruction] = []
+        streams: list[Stream] = []
         ends: list[tuple[str, int]] = []
         for group in groups:
             parts = [self._lowered(part, memory) for part in group]
-            stream += parts[0] if len(parts) == 1 else interleave(self.machine, *parts)
-            ends.append((" + ".join(part.layer.name for part in group), len(stream)))
+            streams.append(parts[0] if len(parts) == 1 else interleave(self.machine, *parts))
+            ends.append((" + ".join(part.layer.name for part in group),
+                         sum(map(len, streams))))
         program = _proved(
-            self.machine, stream, weights=memory.weights, activations_bytes=memory.activations,
+            self.machine, streams, weights=memory.weights, activations_bytes=memory.activations,
             io_bytes=memory.io, inputs=memory.inputs, outputs=memory.outputs, layers=tuple(ends))
         return _compiled(program, [tuple(part.layer for part in group) for group in groups])
 
-    def _lowered(self, part: "_Part", memory: "_Memory") -> list[Instruction]:
-        scheduled = schedule(self.machine, part.layer.operator, part.tiles, part.threads).program
-        return lower(self.machine, scheduled, memory.placement(part.layer), part.layer.name,
-                     part.room)
+    def _lowered(self, part: "_Part", memory: "_Memory") -> Stream:
+        operator = part.layer.operator
+        named = scheduled(self.machine, operator, part.tiles, part.threads)
+        prefix = prefix_of(operator)
+        theirs = {named.prefix + name.removeprefix(prefix): place
+                  for name, place in memory.placement(part.layer).items()}
+        return lower(self.machine, named.program, theirs, part.layer.name, part.room,
+                     lambda name: named.renamed(name, prefix))
 
     def _alone(self, layer: MappedLayer) -> "_Part":
         try:
@@ -269,7 +274,7 @@ def assemble(machine: Machine, loops: Program,
     places = {slot.name: TensorPlacement(slot.base, slot.offset)
               for slot in (*inputs, *outputs, *fixed)}
     stream = lower(machine, loops, places, loops.name)
-    return _proved(machine, stream, weights=data, io_bytes=io.top, inputs=inputs, outputs=outputs,
+    return _proved(machine, [stream], weights=data, io_bytes=io.top, inputs=inputs, outputs=outputs,
                    layers=((loops.name, len(stream)),))
 
 
@@ -297,9 +302,10 @@ class _Segment:
         return slot
 
 
-def _proved(machine: Machine, stream: list[Instruction], **parts) -> AccelProgram:
-    """The program of a stream with tokens and FINISH added, proved legal."""
-    program = AccelProgram.assemble(machine, [*with_tokens(machine, stream), finish()], **parts)
+def _proved(machine: Machine, streams: Sequence[Stream], **parts) -> AccelProgram:
+    """The program of streams, one after the other, with tokens and FINISH added, proved legal."""
+    stream = Stream.joined([*streams, Stream.of(machine, [finish()])])
+    program = AccelProgram.assemble(machine, ordered(machine, stream), **parts)
     prove(machine, program)
     return program
 

@@ -1,34 +1,29 @@
-"""What instructions touch: operands, exact address sets, and the proof that a program is legal.
+"""What an instruction touches: operands and exact address sets.
 
 `touches` binds the operands of one instruction to memories and to the affine walks of its loops;
-it is what the functional simulator executes, what the tokens are placed by (`with_tokens`), and
-what is proved (`prove`). A **memory** is a buffer or a DRAM segment (`isa.BASES`). Addresses count
-bytes from its start, in acc entries.
+it is what the functional simulator executes, and what whole streams follow (`batches.py`). A
+**memory** is a buffer or a DRAM segment (`isa.BASES`). Addresses count bytes from its start, in acc
+entries.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import overload
 
 import numpy as np
 
 from accel.machine import isa
-from accel.machine.config import UNITS, WEIGHT_BITS
+from accel.machine.config import WEIGHT_BITS
 from accel.machine.intrinsics import operand_field
 from accel.machine.machine import Machine
-from accel.machine.program import AccelProgram, Instruction, disassemble
+from accel.machine.program import Instruction
 from accel.machine.status import Status
-from accel.machine.words import decode_words
-from accel.proof.findings import LIMIT, Findings
-from compiler.errors import Error
-from compiler.latency_hiding import AddressSet, Event, Tokens, Violation, check, insert_tokens
+from compiler.latency_hiding import AddressSet, Event
 from compiler.lazy import cached_property
 from compiler.te import numpy_dtype
 from compiler.tensorize import Intrinsic
 
-__all__ = ["Fault", "IllegalProgram", "Touch", "Walk", "event", "prove", "require_ranges",
-           "touches", "with_tokens"]
+__all__ = ["Fault", "Touch", "Walk", "event", "require_ranges", "touches"]
 
 DMA_BUFFERS = {"load": ("inp", "wgt", "res", "par", "tab"), "store": ("out",)}
 """Buffers that the DMA units can reach."""
@@ -39,20 +34,6 @@ WRITABLE = ("activations", "io")
 CONSTANT = tuple(base for base in isa.BASES if base not in WRITABLE)
 
 _FEW, _LONG = 4, 512    # intervals worth an Access of their own: few, or long
-
-
-class IllegalProgram(Error, ValueError):
-    """A program that could fail, hang or depend on timing; names the instructions.
-
-    `violations` are the broken rules of the order of instructions, the first `LIMIT` of them; the
-    message explains the first few.
-    """
-
-    exit_status = None
-
-    def __init__(self, message: object, violations: Sequence[Violation] = ()):
-        super().__init__(str(message))
-        self.violations = tuple(violations)
 
 
 class Fault(Exception):
@@ -361,105 +342,3 @@ def _read_before_written(dst: Touch, sources: Sequence[Touch]) -> list[AddressSe
         if not own.all():
             result.append(AddressSet(touch.memory, read[~own]))
     return result
-
-
-def with_tokens(machine: Machine, instructions: Iterable[Instruction]) -> list[Instruction]:
-    """Give the stream the tokens that make it legal, in place of any that it has.
-
-    Raises `IllegalProgram` for an instruction whose operands are not allowed or not in range.
-    FINISH gets no tokens: it waits until all units are idle.
-    """
-    stream = list(instructions)
-    working = [index for index, instruction in enumerate(stream) if instruction.unit != "fetch"]
-    tokens = insert_tokens((_event(machine, index, stream[index], {}) for index in working), UNITS)
-    for index, token in zip(working, tokens, strict=True):
-        masks = {"waits": isa.unit_mask(token.waits), "signals": isa.unit_mask(token.signals)}
-        stream[index] = replace(stream[index], fields={**stream[index].fields, **masks})
-    return stream
-
-
-def prove(machine: Machine, program: AccelProgram) -> None:
-    """Raise `IllegalProgram` unless the program ends well, with one memory, under every timing.
-
-    Checked: opcodes, selectors, every address against its buffer, its banks or its segment, tokens
-    against the order of every two conflicting accesses, and that nothing is read that neither
-    the program nor its constant segments and inputs wrote. Raises `ProgramError` if the program
-    was compiled for another machine.
-    """
-    program.require(machine)
-    stream = decode_words(machine, program.words, program.provenance)
-    _require_finish(stream)
-    events = _Events(machine, stream, program.segment_sizes)
-    tokens = [Tokens(instruction.waits, instruction.signals) for instruction in stream[:-1]]
-    initial: dict[str, list[tuple[int, int]]] = {}
-    for slot in program.inputs:
-        initial.setdefault(slot.base, []).append((slot.offset, slot.offset + slot.size_bytes))
-    if violations := check(events, tokens, initial, LIMIT):
-        raise IllegalProgram(Findings(machine, program, stream, events, tokens, violations),
-                             violations)
-
-
-class _Events(Sequence[Event]):
-    """The events of a stream without FINISH, rebuilt at every access: the addresses that a whole
-    network touches would fill the memory.
-    """
-
-    def __init__(self, machine: Machine, stream: Sequence[Instruction],
-                 segments: Mapping[str, int]):
-        self._machine, self._stream, self._segments = machine, stream, segments
-
-    def __len__(self) -> int:
-        return len(self._stream) - 1
-
-    @overload
-    def __getitem__(self, index: int) -> Event: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Event]: ...
-
-    def __getitem__(self, index: int | slice) -> Event | Sequence[Event]:
-        if isinstance(index, slice):
-            return [self[position] for position in range(*index.indices(len(self)))]
-        if not 0 <= index < len(self):
-            raise IndexError(index)
-        return _event(self._machine, index, self._stream[index], self._segments)
-
-
-def _require_finish(stream: Sequence[Instruction]) -> None:
-    ends = [index for index, instruction in enumerate(stream) if instruction.name == "finish"]
-    if ends != [len(stream) - 1]:
-        raise IllegalProgram(f"Program must have one finish, at its end {len(stream) - 1}, "
-                             f"not at {ends}")
-    if stream[-1].waits or stream[-1].signals:
-        raise IllegalProgram(f"{_name(len(stream) - 1, stream[-1])} must have no tokens: finish "
-                             f"waits until all units are idle")
-
-
-def _event(machine: Machine, index: int, instruction: Instruction,
-           segments: Mapping[str, int]) -> Event:
-    """The event of an instruction; raises `IllegalProgram` if every execution of it fails."""
-    try:
-        touched = touches(machine, instruction)
-        require_ranges(machine, instruction, touched)
-    except Fault as fault:
-        raise IllegalProgram(f"{_name(index, instruction)}: {fault}") from None
-    for touch in touched:
-        if touch.memory in isa.BASES and touch.walk.count:
-            _require_segment(index, instruction, touch, segments.get(touch.memory))
-    return event(machine, instruction, touched)
-
-
-def _require_segment(index: int, instruction: Instruction, touch: Touch,
-                     size: int | None) -> None:
-    last = touch.walk.bounds[1] + touch.width - 1
-    limit = touch.walk.modulus >> 1 if size is None else size
-    if last >= limit:
-        raise IllegalProgram(f"{_name(index, instruction)}: {touch.operand} reaches byte {last} "
-                             f"of {touch.memory}, which has {limit}")
-    if touch.write and touch.memory not in WRITABLE:
-        raise IllegalProgram(f"{_name(index, instruction)}: dst must be in "
-                             f"{' or '.join(WRITABLE)}, not {touch.memory}")
-
-
-def _name(index: int, instruction: Instruction) -> str:
-    label = f" ({instruction.label})" if instruction.label else ""
-    return f"Instruction {index}{label} `{disassemble(instruction)}`"

@@ -19,11 +19,14 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from accel.machine import isa
-from accel.machine.machine import Machine
-from accel.machine.program import AccelProgram, Instruction, disassemble
+from accel.machine.config import UNITS
+from accel.machine.program import AccelProgram, disassemble
 from accel.machine.provenance import Origin
-from compiler.latency_hiding import CAPACITY, Event, TokenPair, Tokens, Violation, pair_tokens
+from accel.proof.batches import Batches
+from compiler.latency_hiding import CAPACITY, TokenPair, Violation, pair_masks
 
 __all__ = ["LIMIT", "Findings"]
 
@@ -40,17 +43,16 @@ class Findings:
 
     Parameters
     ----------
-    stream : the instructions of `program`.
-    events, tokens : those of the instructions that the violations name.
+    stream : the instructions of `program` but FINISH.
+    waits, signals : the masks of units of each.
     """
 
-    def __init__(self, machine: Machine, program: AccelProgram, stream: Sequence[Instruction],
-                 events: Sequence[Event], tokens: Sequence[Tokens],
-                 violations: Sequence[Violation]):
-        self.machine, self.program, self.stream = machine, program, stream
-        self.events = events
+    def __init__(self, program: AccelProgram, stream: Batches, waits: np.ndarray,
+                 signals: np.ndarray, violations: Sequence[Violation]):
+        self.machine, self.program, self.stream = stream.machine, program, stream
         self.violations = violations
-        self.pairs = pair_tokens([event.unit for event in events], tokens)
+        self.units = stream.units
+        self.pairs = pair_masks(UNITS, self.units, waits, signals)
 
     def __str__(self) -> str:
         kinds = Counter(violation.kind for violation in self.violations)
@@ -102,11 +104,14 @@ class Findings:
 
     # ---- instructions ------------------------------------------------------------------------
 
+    def unit(self, index: int) -> str:
+        return UNITS[self.units[index]]
+
     def _short(self, index: int) -> str:
-        return f"{self.stream[index].unit} {index}"
+        return f"{self.unit(index)} {index}"
 
     def _instruction(self, index: int) -> Iterator[Row]:
-        instruction = self.stream[index]
+        instruction = self.stream.instruction(index)
         text = re.sub(r"\[.*?\]", lambda loop: _whole(loop[0]), disassemble(instruction))
         yield self._short(index), text
         if instruction.origin.site.layer:
@@ -134,7 +139,7 @@ class Findings:
 
     def _tensors(self, index: int, violation: Violation) -> tuple[str, ...]:
         """The region's tensors as the instruction's origin names them, else as the host does."""
-        known = self.stream[index].origin.tensors(violation.memory)
+        known = self.stream.instruction(index).origin.tensors(violation.memory)
         low, high = violation.ranges[0][0], violation.ranges[-1][1]
         return known or tuple(
             slot.name for slot in (*self.program.inputs, *self.program.outputs)
@@ -144,8 +149,8 @@ class Findings:
     def _written(self, violation: Violation) -> str:
         """When the region will be written."""
         addresses = {address for low, high in violation.ranges for address in range(low, high)}
-        for index in range(violation.later.index, len(self.events)):
-            for access in self.events[index].writes():
+        for index in range(violation.later.index, len(self.stream)):
+            for access in self.stream.event(index).writes():
                 if access.memory != violation.memory:
                     continue
                 touched = (range(*access.addresses) if isinstance(access.addresses, tuple)
@@ -157,7 +162,7 @@ class Findings:
     # ---- tokens ------------------------------------------------------------------------------
 
     def _order(self, earlier: int, later: int) -> Iterator[Row]:
-        source, target = self.events[earlier].unit, self.events[later].unit
+        source, target = self.unit(earlier), self.unit(later)
         yield "needed", (f"a token {source} to {target}, signalled by {earlier} or later, taken "
                          f"by {later} or before")
         pair = self.pairs.get((source, target), TokenPair())

@@ -20,7 +20,7 @@ import numpy as np
 from accel.machine.machine import Machine
 from accel.machine.program import disassemble
 from accel.machine.status import Run, Status
-from accel.proof.access import IllegalProgram, prove
+from accel.proof.legal import IllegalProgram, prove
 
 from . import functional
 from .coverage import Coverage

@@ -40,7 +40,7 @@ from compiler.native import build_once, compile_shared, compiler, digest, proces
 from compiler.tensorize import Intrinsic
 
 from .dram import DRAM, Dram, DramTiming
-from .layouts import layouts_header, weight_codes
+from accel.machine.layouts import layouts_header, weight_codes
 from .values import simulate as simulate_values
 
 __all__ = ["simulate"]

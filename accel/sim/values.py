@@ -33,7 +33,7 @@ from compiler.te import bits, is_signed, numpy_dtype, record_places
 from compiler.tensorize import UPDATES, Intrinsic
 
 from . import functional
-from .layouts import layouts_header, weight_codes
+from accel.machine.layouts import layouts_header, weight_codes
 from .steps import CODES, BodyStep, Foreign, straighten
 from .units import Buffers, block_product, perform
 

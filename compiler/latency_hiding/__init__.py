@@ -10,10 +10,13 @@ How it comes about::
                    on each that does not follow from others
     check          proves the result legal, by reasoning of its own
 
-Nothing here knows an accelerator: units and memories are names, addresses are numbers.
+Streams of millions of instructions come as arrays, in batches (`arrays.py`). Both scans are native
+and share nothing but the address sets. Nothing here knows an accelerator: units and memories are
+names, addresses are numbers.
 """
 
+from .arrays import LOOPS, SETS, Batch, Measures, last_writers, measure
 from .events import AddressSet, Event, Tokens
-from .legality import Violation, check
-from .pairing import TokenPair, pair_tokens
-from .tokens import CAPACITY, insert_tokens
+from .legality import Place, Violation, check, violations_of
+from .pairing import TokenPair, pair_masks, pair_tokens
+from .tokens import CAPACITY, insert_tokens, token_masks

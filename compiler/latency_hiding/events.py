@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["AddressSet", "Event", "Tokens", "grown"]
+__all__ = ["AddressSet", "Event", "Tokens"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +57,17 @@ class AddressSet:
             return self.addresses[1]
         return int(self.addresses.max()) + 1 if self.addresses.size else 0
 
+    def intervals(self) -> list[tuple[int, int]]:
+        """The set as half-open intervals, ascending, with gaps between them."""
+        if isinstance(self.addresses, tuple):
+            return [self.addresses]
+        addresses = np.unique(self.addresses)
+        if not addresses.size:
+            return []
+        cuts = np.flatnonzero(np.diff(addresses) > 1)
+        return list(zip(addresses[[0, *(cuts + 1)]].tolist(),
+                        (addresses[[*cuts, -1]] + 1).tolist(), strict=True))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Event:
@@ -80,10 +91,3 @@ class Tokens:
     waits: tuple[str, ...] = ()
     signals: tuple[str, ...] = ()
 
-
-def grown(table: np.ndarray, size: int) -> np.ndarray:
-    """The table, or one of at least `size` addresses that begins with it, zeros behind."""
-    missing = size - len(table)
-    if missing <= 0:
-        return table
-    return np.concatenate((table, np.zeros(max(missing, len(table)), table.dtype)))

@@ -7,25 +7,23 @@ A stream is legal when, performed in stream order,
    tokens, the k-th signal of a pair matching its k-th wait;
 3. nothing is read that neither the stream nor its declared initial contents wrote.
 
-The scan keeps for every address the stream position of its last write and, for each unit, of its
-last read. (Only the last write matters: what precedes it is ordered before it, or was reported.)
-For every unit it keeps a clock: up to which stream position the events of every other unit are
-known to have finished. It shares no reasoning with the insertion of tokens.
+One linear scan, native (`native/legality.cpp`). It keeps for every address the stream position of
+its last write and, for each unit, of its last read. (Only the last write matters: what precedes it
+is ordered before it, or was reported.) For every unit it keeps a clock: up to which stream position
+the events of every other unit are known to have finished. It shares no reasoning with the insertion
+of tokens.
 """
 
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+import ctypes
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 
-from .events import AddressSet, Event, Tokens, grown
+from .arrays import MOST_UNITS, Batch, Measures, batch_of, library, measure
+from .events import Event, Tokens
 
-__all__ = ["Place", "Violation", "check"]
-
-_NEVER, _INITIAL, _FIRST = 0, 1, 2      # marks of an address; event i marks with _FIRST + i
-_FULL = 255
+__all__ = ["Place", "Violation", "check", "violations_of"]
 
 Ranges = tuple[tuple[int, int], ...]
 """Half-open ranges of addresses, ascending, with gaps between them."""
@@ -83,172 +81,6 @@ class Violation:
                 return f"{self.earlier} and {self.later} touch {addresses} in no fixed order"
 
 
-class _Memory:
-    """Who touched each address last."""
-
-    def __init__(self, initial: Sequence[tuple[int, int]]):
-        self.written = np.zeros(max((stop for _, stop in initial), default=0), np.int32)
-        self.read: dict[int, np.ndarray] = {}       # by unit
-        for start, stop in initial:
-            self.written[start:stop] = _INITIAL
-
-    def marks(self, access: AddressSet) -> np.ndarray:
-        """Who wrote what is accessed."""
-        self.written = grown(self.written, access.stop)
-        return self.written[access.index]
-
-    def readers(self, access: AddressSet, unit: int) -> Iterator[tuple[int, np.ndarray]]:
-        """Other units, and their events that read what is accessed."""
-        for reader in self.read:
-            if reader != unit:
-                self.read[reader] = grown(self.read[reader], access.stop)
-                yield reader, self.read[reader][access.index]
-
-    def touch(self, access: AddressSet, unit: int, mark: int) -> None:
-        if access.write:
-            self.written = grown(self.written, access.stop)
-            self.written[access.index] = mark
-        else:
-            table = grown(self.read.get(unit, np.zeros(0, np.int32)), access.stop)
-            table[access.index] = mark
-            self.read[unit] = table
-
-
-class _Conflicts:
-    """What one event touches out of order, gathered by the earlier event and the memory.
-
-    An event may touch an address twice, and so may the earlier one: that is one conflict.
-    """
-
-    def __init__(self):
-        self.found: dict[tuple[int, str], tuple[list[np.ndarray], str, str]] = {}
-
-    def add(self, earlier: int, access: AddressSet, addresses: np.ndarray, wrote: bool) -> None:
-        parts, before, now = self.found.setdefault((earlier, access.memory), ([], "", ""))
-        parts.append(addresses)
-        self.found[earlier, access.memory] = (
-            parts, "write" if wrote else before or "read",
-            now if now == "read" else "write" if access.write else "read")
-
-
-class _Scan:
-    """Takes every event once, in order; `_place` asks for single ones again."""
-
-    def __init__(self, events: Sequence[Event], initial: Mapping[str, Sequence[tuple[int, int]]]):
-        self.events, self.initial = events, initial
-        self.units: list[str] = []
-        self.memories: dict[str, _Memory] = {}
-        # The column of the clock that speaks for a mark: 0 for marks of no event, else the unit's.
-        self.column = np.zeros(_FIRST + len(events), np.intp)
-        self.clock = np.zeros((0, 1), np.int64)
-        self.counters: dict[tuple[str, str], deque[tuple[int, np.ndarray]]] = {}
-
-    def _unit(self, name: str) -> int:
-        """The number of a unit; a new unit knows of no event."""
-        if name not in self.units:
-            self.units.append(name)
-            self.clock = np.pad(self.clock, ((0, 1), (0, 1)))
-            self.clock[:, 0] = _INITIAL
-        return self.units.index(name)
-
-    def _memory(self, name: str) -> _Memory:
-        if name not in self.memories:
-            self.memories[name] = _Memory(self.initial.get(name, ()))
-        return self.memories[name]
-
-    def run(self, tokens: Sequence[Tokens]) -> Iterator[Violation]:
-        for position, (event, token) in enumerate(zip(self.events, tokens, strict=True)):
-            unit = self._unit(event.unit)
-            self.column[_FIRST + position] = unit + 1
-            yield from self._take(position, event, token)
-            self.clock[unit, unit + 1] = _FIRST + position      # its own order holds anyway
-            yield from self._touch(position, unit, event)
-            yield from self._give(position, event, token)
-        for pair, left in self.counters.items():
-            if left:
-                yield Violation("tokens left", self._place(left[0][0]), counter=pair,
-                                count=len(left))
-
-    def _take(self, position: int, event: Event, token: Tokens) -> Iterator[Violation]:
-        for source in token.waits:
-            counter = self.counters.get((source, event.unit))
-            if not counter:
-                yield Violation("empty counter", self._place(position),
-                                counter=(source, event.unit))
-                continue
-            _, theirs = counter.popleft()               # of the units that were known then
-            mine = self.clock[self.units.index(event.unit), :len(theirs)]
-            np.maximum(mine, theirs, out=mine)
-
-    def _give(self, position: int, event: Event, token: Tokens) -> Iterator[Violation]:
-        for target in token.signals:
-            counter = self.counters.setdefault((event.unit, target), deque())
-            if len(counter) >= _FULL:
-                yield Violation("full counter", self._place(position),
-                                counter=(event.unit, target))
-            counter.append((position, self.clock[self.units.index(event.unit)].copy()))
-
-    def _touch(self, position: int, unit: int, event: Event) -> Iterator[Violation]:
-        conflicts = _Conflicts()
-        for access in event.accesses:
-            yield from self._accesses(position, unit, access, conflicts)
-        for (earlier, memory), (parts, before, now) in conflicts.found.items():
-            yield Violation("unordered", self._place(position), self._place(earlier),
-                            memory=memory, ranges=_ranges(np.concatenate(parts)),
-                            hazard=(before, now))
-        for access in (*event.reads(), *event.writes()):
-            self._memory(access.memory).touch(access, unit, _FIRST + position)
-
-    def _accesses(self, position: int, unit: int, access: AddressSet,
-                  conflicts: _Conflicts) -> Iterator[Violation]:
-        memory = self._memory(access.memory)
-        marks = memory.marks(access)
-        if not marks.size:
-            return
-        low, high = int(marks.min()), int(marks.max())
-        if not access.write and low == _NEVER:
-            yield Violation("unwritten", self._place(position), memory=access.memory,
-                            ranges=_ranges(_addresses(access)[marks == _NEVER]))
-        clock = self.clock[unit]
-        if low != high or high > clock[self.column[high]]:
-            self._late(access, marks, marks > clock[self.column[marks]], True, conflicts)
-        for reader, marks in memory.readers(access, unit) if access.write else ():
-            if marks.max() > clock[reader + 1]:
-                self._late(access, marks, marks > clock[reader + 1], False, conflicts)
-
-    def _late(self, access: AddressSet, marks: np.ndarray, late: np.ndarray, wrote: bool,
-              conflicts: _Conflicts) -> None:
-        """Reports, for each other unit, its latest event that is not known to have finished.
-
-        What orders that one orders the unit's earlier ones.
-        """
-        late &= marks >= _FIRST
-        if not late.any():
-            return
-        columns = self.column[marks]
-        for column in sorted(np.unique(columns[late]), key=lambda column: self.units[column - 1]):
-            latest = marks[late & (columns == column)].max()
-            conflicts.add(int(latest) - _FIRST, access, _addresses(access)[marks == latest], wrote)
-
-    def _place(self, position: int) -> Place:
-        event = self.events[position]
-        return Place(position, event.unit, event.label)
-
-
-def _addresses(access: AddressSet) -> np.ndarray:
-    if isinstance(access.addresses, tuple):
-        return np.arange(*access.addresses)
-    return access.addresses
-
-
-def _ranges(addresses: np.ndarray) -> Ranges:
-    addresses = np.unique(addresses)
-    gaps = np.flatnonzero(np.diff(addresses) > 1)
-    starts = addresses[[0, *(gaps + 1)]]
-    stops = addresses[[*gaps, -1]] + 1
-    return tuple(zip(starts.tolist(), stops.tolist()))
-
-
 def check(events: Sequence[Event], tokens: Sequence[Tokens],
           initial: Mapping[str, Sequence[tuple[int, int]]],
           limit: int | None = None) -> list[Violation]:
@@ -260,4 +92,84 @@ def check(events: Sequence[Event], tokens: Sequence[Tokens],
     After a violation the scan goes on as if the access had been ordered, so one mistake is
     reported where it shows first, not at every later access.
     """
-    return list(islice(_Scan(events, initial).run(tokens), limit))
+    if len(events) != len(tokens):
+        raise ValueError(f"Tokens must be those of the {len(events)} events, not {len(tokens)}")
+    units = sorted({event.unit for event in events}
+                   | {unit for token in tokens for unit in (*token.waits, *token.signals)})
+    numbers = {unit: number for number, unit in enumerate(units)}
+    memories: dict[str, int] = {}
+    batch = batch_of(events, numbers, memories)
+    waits, signals = (np.array([sum(1 << numbers[unit] for unit in set(named)) for named in masks],
+                               np.uint32)
+                      for masks in ([token.waits for token in tokens],
+                                    [token.signals for token in tokens]))
+
+    def place(position: int) -> Place:
+        return Place(position, events[position].unit, events[position].label)
+
+    return violations_of([batch], waits, signals, measure([batch], len(memories)), units,
+                         tuple(memories), initial, place, limit)
+
+
+def violations_of(batches: Iterable[Batch], waits: np.ndarray, signals: np.ndarray,
+                  measures: Measures, units: Sequence[str], memories: Sequence[str],
+                  initial: Mapping[str, Sequence[tuple[int, int]]], place: Callable[[int], Place],
+                  limit: int | None = None) -> list[Violation]:
+    """As `check`, of a stream in batches. `waits` and `signals` are masks of units (uint32, one for
+    each event), `units` and `memories` the names behind the numbers; `place` describes an event.
+    """
+    if len(units) > MOST_UNITS:
+        raise ValueError(f"Units of a stream must be at most {MOST_UNITS}, not {len(units)}")
+    scans, position = library(), 0
+    known = {memory: initial[memory] for memory in memories if memory in initial}
+    granule = measures.granule.copy()       # must divide what memory holds at the start, too
+    for memory, spans in known.items():
+        at = memories.index(memory)
+        granule[at] = np.gcd.reduce([granule[at], *(end for span in spans for end in span)])
+    proof = scans.proof_new(len(units), len(memories), granule.ctypes.data,
+                            measures.stop.ctypes.data, -1 if limit is None else limit)
+    try:
+        for memory, spans in known.items():
+            for start, stop in spans:
+                scans.proof_holds(proof, memories.index(memory), start, stop)
+        complete = True
+        for batch in batches:
+            if complete:
+                complete = scans.proof_take(
+                    proof, ctypes.byref(batch.native()), waits[position:].ctypes.data,
+                    signals[position:].ctypes.data)
+            position += len(batch)
+        scans.proof_end(proof)
+        found = [_Violation.from_address(scans.proof_violations(proof)
+                                         + number * ctypes.sizeof(_Violation))
+                 for number in range(scans.proof_count(proof))]
+        ranges = scans.proof_ranges(proof)
+        return [_violation(one, ranges, units, memories, place) for one in found]
+    finally:
+        scans.proof_free(proof)
+
+
+_KINDS = ("empty counter", "full counter", "tokens left", "unordered", "unwritten")
+
+
+class _Violation(ctypes.Structure):
+    """As in legality.cpp."""
+
+    _fields_ = [*((name, ctypes.c_int64) for name in ("later", "earlier", "ranges", "range")),
+                *((name, ctypes.c_int32) for name in ("kind", "source", "target", "memory",
+                                                      "wrote", "writes", "count", "unused"))]
+
+
+def _violation(one: _Violation, ranges: int, units: Sequence[str], memories: Sequence[str],
+               place: Callable[[int], Place]) -> Violation:
+    kind, later = _KINDS[one.kind], place(one.later)
+    if one.source >= 0:
+        return Violation(kind, later, counter=(units[one.source], units[one.target]),
+                         count=one.count)
+    raw = (ctypes.c_int64 * (2 * one.ranges)).from_address(ranges + 16 * one.range)
+    spans = tuple(zip(raw[::2], raw[1::2], strict=True))
+    if one.earlier < 0:
+        return Violation(kind, later, memory=memories[one.memory], ranges=spans)
+    hazard = "write" if one.wrote else "read", "write" if one.writes else "read"
+    return Violation(kind, later, place(one.earlier), memory=memories[one.memory], ranges=spans,
+                     hazard=hazard)

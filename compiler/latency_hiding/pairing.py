@@ -3,10 +3,13 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
+
+import numpy as np
 
 from .events import Tokens
 
-__all__ = ["TokenPair", "pair_tokens"]
+__all__ = ["TokenPair", "pair_masks", "pair_tokens"]
 
 
 @dataclass(slots=True)
@@ -35,12 +38,25 @@ class TokenPair:
         return token if token >= 0 else None
 
 
-def pair_tokens(units: Sequence[str], tokens: Sequence[Tokens]) -> dict[tuple[str, str], TokenPair]:
-    """The pairs that have a token; `units` and `tokens` hold those of each event."""
+def pair_masks(names: Sequence[str], units: np.ndarray, waits: np.ndarray,
+               signals: np.ndarray) -> dict[tuple[str, str], TokenPair]:
+    """The pairs that have a token. Each event has the number of its unit, a mask of those from
+    which it takes a token, and one of those to which it gives one.
+    """
     pairs: dict[tuple[str, str], TokenPair] = {}
-    for position, (unit, token) in enumerate(zip(units, tokens, strict=True)):
-        for source in token.waits:
-            pairs.setdefault((source, unit), TokenPair()).waits.append(position)
-        for target in token.signals:
-            pairs.setdefault((unit, target), TokenPair()).signals.append(position)
+    for one, other in product(range(len(names)), repeat=2):
+        mine = units == one
+        given = np.flatnonzero(mine & (signals >> other & 1 == 1))
+        taken = np.flatnonzero((units == other) & (waits >> one & 1 == 1))
+        if given.size or taken.size:
+            pairs[names[one], names[other]] = TokenPair(given.tolist(), taken.tolist())
     return pairs
+
+
+def pair_tokens(units: Sequence[str], tokens: Sequence[Tokens]) -> dict[tuple[str, str], TokenPair]:
+    """The same of named units and tokens."""
+    names = sorted({*units, *(name for token in tokens for name in (*token.waits, *token.signals))})
+    numbers = {name: number for number, name in enumerate(names)}
+    masks = (np.array([sum(1 << numbers[name] for name in set(named)) for named in part], np.int64)
+             for part in ([token.waits for token in tokens], [token.signals for token in tokens]))
+    return pair_masks(names, np.array([numbers[unit] for unit in units]), *masks)

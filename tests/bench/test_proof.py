@@ -7,7 +7,7 @@ import pytest
 from accel.machine.config import preset
 from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
-from accel.proof.access import IllegalProgram, prove
+from accel.proof.legal import IllegalProgram, prove
 from bench import proof
 from bench.networks import convolution_graph, resnet50_graph
 from compiler.graph import verify

@@ -3,7 +3,7 @@
 import numpy as np
 
 from accel.mapping.target import AccelTarget
-from accel.proof.access import prove
+from accel.proof.legal import prove
 from accel.sim import functional
 from bench.networks import convolution_graph
 from bench.simulation_speed import random_image, repeated, same

@@ -9,11 +9,11 @@ from accel.machine.config import preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, finish
 from accel.mapping.target import AccelTarget
-from accel.proof.access import with_tokens
+from accel.proof.legal import with_tokens
 from bench import token_faults
 from bench.happens_before import Judge
 from bench.token_faults import FAULTS, Subject, convolution, examine
-from compiler.latency_hiding import legality
+from compiler.latency_hiding import arrays, legality
 from tests.support.integer_graphs import Net
 from tests.support.machines import MACHINES
 
@@ -34,25 +34,31 @@ def test_the_proof_refuses_what_is_not_redundant(subject):
     assert sum(bool(fault.refusal) for fault in found) >= 15
 
 
+def break_proof(monkeypatch, old: str, new: str) -> None:
+    """Builds the proof with one piece of its text replaced."""
+    texts = arrays.texts()
+    assert texts["legality.cpp"].count(old) == 1
+    broken = arrays.built(texts | {"legality.cpp": texts["legality.cpp"].replace(old, new)})
+    monkeypatch.setattr(legality, "library", lambda: broken)
+
+
+def without_orders(monkeypatch) -> None:
+    break_proof(monkeypatch, "if (late.empty()) return;", "return;")
+
+
 def test_a_proof_without_orders_misses_faults(subject, monkeypatch):
-    monkeypatch.setattr(legality._Scan, "_late", lambda *args: None)
+    without_orders(monkeypatch)
     assert any(fault.missed for fault in examine(subject, 21, Random(1)))
 
 
 def test_a_proof_that_forgets_reads_misses_faults(subject, monkeypatch):
     """What is loaded over what gemm has not read yet goes unseen."""
-    touch = legality._Memory.touch
-
-    def forgetful(memory, access, unit, mark):
-        if access.write:
-            touch(memory, access, unit, mark)
-
-    monkeypatch.setattr(legality._Memory, "touch", forgetful)
+    break_proof(monkeypatch, "if (set[k].write == write) mark(", "if (write && set[k].write) mark(")
     assert any(fault.missed for fault in examine(subject, 35, Random(1)))
 
 
 def test_a_proof_that_is_too_strict_raises_false_alarms(subject, monkeypatch):
-    monkeypatch.setattr(legality._Scan, "_take", lambda *args: iter(()))
+    break_proof(monkeypatch, "mine[other] = std::max(mine[other],", "std::max(mine[other],")
     alarm = next(examine(subject, 0, Random(1)))
     assert alarm.false_alarm and not alarm.missed
 
@@ -67,7 +73,7 @@ def test_the_command_prints_its_figures(subject, monkeypatch, capsys):
     token_faults.main()
     assert capsys.readouterr().out == first
 
-    monkeypatch.setattr(legality._Scan, "_late", lambda *args: None)
+    without_orders(monkeypatch)
     monkeypatch.setattr("sys.argv", ["token_faults", "--faults", "21"])
     assert token_faults.main() == 1
     assert "MISSED: 8 channels, 9x9, 2 threads on ecp5-1x8x8: " in capsys.readouterr().out

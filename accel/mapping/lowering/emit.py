@@ -1,117 +1,168 @@
-"""Lowers scheduled loop programs to instructions.
+"""Lowers scheduled loop programs to streams of instructions.
 
 Loops around a single `Tensorized` statement fold into the instruction that performs it, as many as
 its word has; all other loops are unrolled, since an instruction stream is static. The order of the
 stream is the order of the program.
+
+A statement is lowered once, for all iterations of the unrolled loops: these are columns of numbers,
+one row for each iteration. Where iterations differ only in addresses, which are affine in the
+loops, they are one **class** with one **template**, the words of one of them; what a class is, the
+conditions of the statement decide (`classes.py`). Words of all iterations are copies of templates
+with other addresses, written by NumPy.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from accel.machine import isa
-from accel.machine.config import WEIGHT_BITS
-from accel.machine.intrinsics import operand_field
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction
-from accel.machine.provenance import Loop, Origin, Site
-from accel.mapping.lowering.dma import runs
+from accel.machine.program import Instruction, Stream
+from accel.machine.provenance import Loop, Provenance, Site
+from accel.mapping.lowering.classes import Classes, Columns, classes_of, row_of
 from accel.mapping.lowering.memory import Room, Scratchpads, TensorPlacement
-from accel.mapping.lowering.nest import (AffineAddress, Box, Interval, LoweringError, NotABox,
-                                         NotAffine, affine, solve)
-from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Tensorized, expr_text, normalize,
-                         offset)
-from compiler.te import Buffer, Const, Expr, Field, Read, Var, bits, is_float, numpy_dtype
+from accel.mapping.lowering.nest import AffineAddress, LoweringError, NotAffine, solve
+from accel.mapping.lowering.tile import (Fixed, Made, Move, Nest, Places, Tile, cut, ends_of,
+                                         guards_of, moves_of, nest_of, whole)
+from accel.mapping.lowering.words import Field, put
+from compiler.ir import Alloc, For, If, Program, Seq, Stmt, expr_text, loops
+from compiler.te import Buffer, Const, Expr, Var, numpy_dtype
 
 __all__ = ["lower"]
 
-Fixed = dict[Var, int]
-
 
 def lower(machine: Machine, program: Program, placement: Mapping[str, TensorPlacement],
-          layer: str, room: Room | None = None) -> list[Instruction]:
+          layer: str, room: Room | None = None,
+          renamed: Callable[[str], str] = str) -> Stream:
     """The instructions of one layer, without tokens.
 
     `placement` says where the program's inputs and outputs lie in DRAM, `room` which part of the
-    buffers it may use.
+    buffers it may use. `renamed` gives the names of loops and tensors in the stream's provenance.
     """
     pads = Scratchpads(machine.config, program.body, room)
-    emitter = _Emitter(machine, pads, placement, layer)
-    return list(emitter.walk(program.body, {}, 0))
+    return _Lowering(machine, pads, placement, layer, renamed).stream(program.body)
 
 
 @dataclass(frozen=True)
-class _Nest:
-    """Loops that one instruction runs itself (outermost first), guards among them, and the tile."""
+class _Part:
+    """A statement at all iterations of the loops around it: how many instructions each has."""
 
-    loops: tuple[tuple[Var, Interval], ...]
-    guards: tuple[Expr, ...]
-    tile: Tensorized
+    counts: np.ndarray
 
 
-class _Emitter:
+@dataclass(frozen=True)
+class _Sequence(_Part):
+    parts: tuple[_Part, ...]
+
+
+@dataclass(frozen=True)
+class _Loop(_Part):
+    """`body` is at the iterations of the loop within those around it."""
+
+    extent: int
+    is_threads: bool
+    body: _Part
+
+
+@dataclass(frozen=True)
+class _Chosen(_Part):
+    """`body` is at those of the iterations that are `rows`."""
+
+    rows: np.ndarray
+    body: _Part
+
+
+@dataclass(frozen=True)
+class _Allocated(_Part):
+    buffer: Buffer
+    body: _Part
+
+
+@dataclass(frozen=True)
+class _Tiles(_Part):
+    """A tile that instructions perform: `made` are the templates, `first` that of each class."""
+
+    columns: Columns
+    classes: Classes
+    nest: Nest
+    made: tuple[Made, ...]
+    first: np.ndarray
+
+
+@dataclass
+class _Rows:
+    """The stream that is being written."""
+
+    words: np.ndarray
+    origins: np.ndarray
+    sites: list[Site] = field(default_factory=list)
+
+
+class _Lowering:
     def __init__(self, machine: Machine, scratchpads: Scratchpads,
-                 placement: Mapping[str, TensorPlacement], layer: str):
-        self.machine = machine
-        self.scratchpads = scratchpads
-        self.placement = placement
-        self.layer = layer
-        self.addresses: dict[Buffer, int] = {}
-        self.turns: dict[Var, int] = {}     # iterations so far: copies of storage take turns
+                 placement: Mapping[str, TensorPlacement], layer: str,
+                 renamed: Callable[[str], str]):
+        self.machine, self.scratchpads, self.layer = machine, scratchpads, layer
+        self.renamed = renamed
+        self.places = Places(machine, placement)
         self.loops: dict[Var, Loop] = {}    # unrolled loops of several iterations
-        self.extents: dict[Var, int] = {}   # of all loops met so far
-        self._elements: dict[int, Expr | AffineAddress] = {}
 
-    def walk(self, stmt: Stmt, fixed: Fixed, turn: int) -> Iterator[Instruction]:
+    def stream(self, body: Stmt) -> Stream:
+        threads = [loop.var for loop in loops(body) if loop.kind == "virtual_thread"]
+        assert len(threads) == len(set(threads)), "copies of storage take turns within one loop"
+        whole_program = self._part(body, {}, 1)
+        total = int(whole_program.counts[0])
+        rows = _Rows(np.zeros((total, isa.WORD_BYTES), np.uint8),
+                     np.zeros((total, 1 + len(self.loops)), np.int32))
+        self._write(whole_program, np.zeros(1, np.int64), np.zeros(1, np.int64), {}, rows)
+        return Stream(rows.words, Provenance.numbered(rows.sites, rows.origins).trimmed())
+
+    # ---- what there is at which iterations ---------------------------------------------------
+
+    def _part(self, stmt: Stmt, columns: Columns, count: int) -> _Part:
+        """The statement at `count` iterations, in which unrolled loops stand as `columns` say."""
         match stmt:
             case Seq(stmts):
-                for part in stmts:
-                    yield from self.walk(part, fixed, turn)
-            case Alloc(buffer, body):
-                self.addresses[buffer] = self.scratchpads.address(buffer, turn)
-                yield from self.walk(body, fixed, turn)
-            case If(condition, body) if _nest(stmt) is None:
-                if self._holds(condition, fixed):
-                    yield from self.walk(body, fixed, turn)
-            case For(var, extent, body, "virtual_thread"):
-                self._count(var, extent, "virtual_thread")
-                for value in range(extent):
-                    mine = self.turns.get(var, 0)
-                    instructions = list(self.walk(body, fixed | {var: value}, mine))
-                    self.turns[var] = mine + bool(instructions)
-                    yield from instructions
-            case For(var, extent, body, kind) if kind != "serial" or _nest(stmt) is None:
+                parts = tuple(self._part(one, columns, count) for one in stmts)
+                return _Sequence(sum((part.counts for part in parts), np.zeros(count, np.int64)),
+                                 parts)
+            case Alloc(buffer, inner):
+                body = self._part(inner, columns, count)
+                return _Allocated(body.counts, buffer, body)
+            case _ if (nest := nest_of(stmt)) is not None:
+                return self._tiles(nest, columns, count)
+            case If(condition, inner):
+                rows = self._holding(condition, columns, count)
+                body = self._part(inner, {var: column[rows] for var, column in columns.items()},
+                                  len(rows))
+                counts = np.zeros(count, np.int64)
+                counts[rows] = body.counts
+                return _Chosen(counts, rows, body)
+            case For(var, extent, inner, kind):
                 self._count(var, extent, kind)
-                for value in range(extent):
-                    yield from self.walk(body, fixed | {var: value}, turn)
-            case For() | If() | Tensorized():
-                nest = _nest(stmt)
-                assert nest is not None
-                self.extents |= {var: extent for var, (_, extent) in nest.loops}
-                yield from self.perform(nest, fixed)
-            case _:
-                raise LoweringError(f"{self.layer}: every statement must be tensorized, but "
-                                    f"{type(stmt).__name__} to {_target(stmt)} is not")
+                within = {other: np.repeat(column, extent) for other, column in columns.items()}
+                within[var] = np.tile(np.arange(extent, dtype=np.int64), count)
+                body = self._part(inner, within, count * extent)
+                return _Loop(body.counts.reshape(count, extent).sum(1), extent,
+                             kind == "virtual_thread", body)
+        raise LoweringError(f"{self.layer}: every statement must be tensorized, but "
+                            f"{type(stmt).__name__} to {_target(stmt)} is not")
 
-    def elements(self, read: Read, fixed: Fixed) -> AffineAddress:
-        """Where a tile lies in its buffer, counted in elements. The form is found once a tile."""
-        if id(read) not in self._elements:
-            pitches = (self.placement[read.buffer.name].pitches
-                       if read.buffer.scope == "global" else ())
-            place = normalize(offset(read.buffer, read.indices, pitches), self.extents)
-            try:
-                self._elements[id(read)] = affine(place, {})
-            except NotAffine:
-                self._elements[id(read)] = place
-        form = self._elements[id(read)]
-        return form.at(fixed) if isinstance(form, AffineAddress) else affine(form, fixed)
+    def _count(self, var: Var, extent: int, kind: str = "serial") -> None:
+        self.places.extents[var] = extent
+        if extent > 1:
+            self.loops[var] = Loop(self.renamed(var.name), extent, kind)
 
-    def _holds(self, condition: Expr, fixed: Fixed) -> bool:
+    def _holding(self, condition: Expr, columns: Columns, count: int) -> np.ndarray:
+        """The iterations in which a condition holds."""
+        classes = classes_of([condition], columns, count, {})
         try:
-            return solve(condition, fixed, {}) is not None
+            holds = [solve(condition, row_of(columns, row), {}) is not None
+                     for row in classes.rows]
         except NotAffine as error:
             raise self._refuse(error) from None
+        return np.flatnonzero(np.array(holds, bool)[classes.of])
 
     def _refuse(self, error: NotAffine) -> LoweringError:
         reason = error.args[0]
@@ -119,311 +170,183 @@ class _Emitter:
         return LoweringError(f"{self.layer}: address or condition must be affine in the loops, "
                              f"not {text}")
 
-    def _count(self, var: Var, extent: int, kind: str = "serial") -> None:
-        self.extents[var] = extent
-        if extent > 1:
-            self.loops[var] = Loop(var.name, extent, kind)
+    def _tiles(self, nest: Nest, columns: Columns, count: int) -> _Part:
+        self.places.extents |= {var: extent for var, (_, extent) in nest.loops}
+        classes = self._classes(nest, columns, count)
+        made, lengths = [], []
+        for row in classes.rows:
+            mine = self._performed(nest, row_of(columns, row))
+            made += mine
+            lengths.append(len(mine))
+        lengths = np.array(lengths, np.int64)
+        return _Tiles(lengths[classes.of], columns, classes, nest, tuple(made),
+                      np.cumsum(lengths) - lengths)
 
-    def perform(self, nest: _Nest, fixed: Fixed) -> Iterator[Instruction]:
-        """Yields one instruction if the nest fits, else unrolls a loop."""
+    def _classes(self, nest: Nest, columns: Columns, count: int) -> Classes:
+        """Iterations of one class have the same instructions but for their addresses."""
+        tile, box = nest.tile, dict(nest.loops)
+        conditions = list(guards_of(self.places, nest))
+        if tile.intrinsic.unit in ("load", "store") and tile.intrinsic.immediates:
+            conditions.append(tile.binding.immediate("valid"))
+        keys: list[np.ndarray] = [columns[var] == 0 for var in tile.binding.begin
+                                  if var in columns]
+        for _, bound in tile.binding.tiles:
+            if isinstance(bound, Const):
+                continue
+            form = self.places.form(whole(bound))
+            if not isinstance(form, AffineAddress):         # it follows the loops in its own way
+                keys += columns.values()
+        if tile.intrinsic.unit in ("load", "store"):
+            far, _ = ends_of(tile)
+            place = self.places.placement[far.buffer.name]
+            if place.bits < 8:                              # cut at whole bytes, or refused
+                keys.append(self._moved(Move((), far, 1), columns, count) % (8 // place.bits))
+        return classes_of(conditions, columns, count, box, keys)
+
+    def _performed(self, nest: Nest, fixed: Fixed) -> list[Made]:
+        """One instruction if the nest fits, else a loop is unrolled."""
         try:
-            instructions = list(_Tile(self, nest, fixed).instructions())
+            return list(Tile(self.places, nest, fixed).instructions())
         except NotAffine as error:
             if not nest.loops:
                 raise self._refuse(error) from None
-            at, parts = _cut(nest, error)
-            var, whole = nest.loops[at]
-            self._count(var, whole[1] - whole[0])
-            for part in parts:
-                single = part[1] - part[0] == 1
-                loops = (*nest.loops[:at], *([] if single else [(var, part)]),
-                         *nest.loops[at + 1:])
-                yield from self.perform(_Nest(loops, nest.guards, nest.tile),
-                                        fixed | {var: part[0]} if single else fixed)
-        else:
-            yield from instructions
+            at, parts = cut(nest, error)
+        var, _ = nest.loops[at]
+        self._count(var, self.places.extents[var])
+        made = []
+        for part in parts:
+            single = part[1] - part[0] == 1
+            inner = (*nest.loops[:at], *([] if single else [(var, part)]), *nest.loops[at + 1:])
+            made += self._performed(Nest(inner, nest.guards, nest.tile),
+                                    fixed | {var: part[0]} if single else fixed)
+        return made
+
+    # ---- words -------------------------------------------------------------------------------
+
+    def _write(self, part: _Part, starts: np.ndarray, turns: np.ndarray,
+               storage: dict[Buffer, np.ndarray], rows: _Rows) -> None:
+        """Write a part's instructions. For each iteration `starts` has the place of the first one,
+        `turns` how often the copies of storage were used, `storage` where each buffer is.
+        """
+        match part:
+            case _Sequence(_, parts):
+                for one in parts:
+                    self._write(one, starts, turns, storage, rows)
+                    starts = starts + one.counts
+            case _Allocated(_, buffer, body):
+                copies = np.array(self.scratchpads.addresses(buffer), np.int64)
+                self._write(body, starts, turns,
+                            storage | {buffer: copies[turns % len(copies)]}, rows)
+            case _Chosen(_, chosen, body):
+                self._write(body, starts[chosen], turns[chosen],
+                            {buffer: place[chosen] for buffer, place in storage.items()}, rows)
+            case _Loop(_, extent, is_threads, body):
+                counts = body.counts.reshape(len(starts), extent)
+                inner = (starts[:, None] + np.cumsum(counts, 1) - counts).reshape(-1)
+                used = body.counts > 0
+                turns = np.cumsum(used) - used if is_threads else np.repeat(turns, extent)
+                self._write(body, inner, turns,
+                            {buffer: np.repeat(place, extent) for buffer, place in storage.items()},
+                            rows)
+            case _Tiles():
+                if part.made:
+                    self._write_tiles(part, starts, storage, rows)
+
+    def _write_tiles(self, part: _Tiles, starts: np.ndarray, storage: Mapping[Buffer, np.ndarray],
+                     rows: _Rows) -> None:
+        name = part.nest.tile.intrinsic.name
+        layout = self.machine.layouts[name]
+        templates = Stream.of(self.machine, [
+            Instruction(name, part.nest.tile.intrinsic.unit, one.fields) for one in part.made])
+        iteration = np.repeat(np.arange(len(starts)), part.counts)
+        within = np.arange(len(iteration)) - np.repeat(np.cumsum(part.counts) - part.counts,
+                                                       part.counts)
+        which = part.first[part.classes.of[iteration]] + within
+        at = starts[iteration] + within
+        words = templates.words[which]
+        lengths = np.diff([*part.first.tolist(), len(part.made)])
+        example = np.repeat(part.classes.rows, lengths)     # the iteration of each template
+        banks = np.zeros(len(at), np.int64)
+        for move in moves_of(self.places, part.nest.tile):
+            moved = self._moved(move, part.columns, len(starts))
+            steps = moved[iteration] - moved[example][which]
+            if move.read.buffer in storage:
+                steps += storage[move.read.buffer][iteration]
+            if (steps % move.step).any():
+                raise LoweringError(f"{self.layer}: copy of packed elements must begin and end at "
+                                    f"whole bytes of {move.step}")
+            base = np.array([_number(one, move) for one in part.made], np.int64)
+            values = base[which] + steps // move.step
+            spans = np.array([one.spans.get(move.path, -1) for one in part.made], np.int64)[which]
+            banks |= self._banks(values, spans)
+            put(words, Field.of(layout, move.path), values)
+        if part.nest.tile.intrinsic.unit in ("gemm", "vector"):
+            put(words, Field.of(layout, ("banks",)), banks)
+        rows.words[at] = words
+        self._write_origins(part, which, iteration, at, rows)
+
+    def _moved(self, move: Move, columns: Columns, count: int) -> np.ndarray:
+        """The bytes by which the loops outside move a tile, for each iteration."""
+        form = self.places.form(move.read)
+        total = np.zeros(count, np.int64)
+        if isinstance(form, AffineAddress):
+            item = numpy_dtype(move.read.dtype).itemsize
+            for var, factor in form.coefficients.items():
+                if var in columns:
+                    total += columns[var] * (factor * item)
+        return total
+
+    def _banks(self, first: np.ndarray, spans: np.ndarray) -> np.ndarray:
+        """The mask of banks between entries of acc; a negative span is none."""
+        depth = self.machine.config.bank_depth
+        inside = [(spans >= 0) & (first < (bank + 1) * depth) & (first + spans >= bank * depth)
+                  for bank in (0, 1)]
+        return inside[0] * 1 + inside[1] * 2
+
+    def _write_origins(self, part: _Tiles, which: np.ndarray, iteration: np.ndarray,
+                       at: np.ndarray, rows: _Rows) -> None:
+        tensors = tuple((operand, *self._tensor(read))
+                        for operand, read in part.nest.tile.binding.tiles
+                        if not isinstance(read, Const))
+        known: dict[tuple[tuple[Var, ...], tuple[str, ...]], int] = {}
+        numbers, unrolled = [], []
+        for one in part.made:
+            variables = tuple(var for var in one.fixed if var in self.loops)
+            key = variables, one.folded
+            if key not in known:
+                known[key] = len(rows.sites)
+                rows.sites.append(Site(self.layer, tuple(self.loops[var] for var in variables),
+                                       tuple(map(self.renamed, one.folded)), tensors))
+            numbers.append(known[key])
+            unrolled.append(variables)
+        origins = np.zeros((len(at), rows.origins.shape[1]), np.int32)
+        origins[:, 0] = np.array(numbers)[which]
+        for place in range(max(map(len, unrolled), default=0)):
+            column = np.zeros(len(at), np.int64)
+            for var in {row[place] for row in unrolled if place < len(row)}:
+                mine = np.array([place < len(row) and row[place] is var for row in unrolled])[which]
+                values = (part.columns[var][iteration] if var in part.columns else
+                          np.array([one.fixed.get(var, 0) for one in part.made])[which])
+                column[mine] = values[mine]
+            origins[:, 1 + place] = column
+        rows.origins[at] = origins
+
+    def _tensor(self, bound: Expr) -> tuple[str, str]:
+        """The memory that an operand lies in, and the tensor that it is a part of."""
+        read = whole(bound)
+        if read.buffer.scope != "global":
+            return read.buffer.scope, self.renamed(read.buffer.name)
+        place = self.places.placement[read.buffer.name]
+        return place.base, place.tensor or self.renamed(read.buffer.name)
 
 
-def _cut(nest: _Nest, error: NotAffine) -> tuple[int, list[Interval]]:
-    """Which loop to cut, and into which parts: the outermost, into its iterations. Where a
-    condition on a copy ties loops together, it is the first of these; iterations for which the
-    condition holds whatever the other loops are stay one part.
-    """
-    if not isinstance(error, NotABox):
-        at, inside = 0, (0, 0)
-    else:
-        at = next(at for at, (var, _) in enumerate(nest.loops) if var in error.loops)
-        inside = error.inside(nest.loops[at][0])
-    low, high = nest.loops[at][1]
-    parts = [(value, value + 1) for value in range(low, high)
-             if not inside[0] <= value < inside[1]]
-    return at, sorted(parts + [inside] * (inside[0] < inside[1]))
-
-
-def _nest(stmt: Stmt) -> _Nest | None:
-    """The nest of a statement that is one tensorized tile in loops and guards alone; else None."""
-    loops: list[tuple[Var, Interval]] = []
-    guards: list[Expr] = []
-    while not isinstance(stmt, Tensorized):
-        match stmt:
-            case For(var, extent, body, "serial"):
-                loops.append((var, (0, extent)))
-                stmt = body
-            case If(condition, body):
-                guards.append(condition)
-                stmt = body
-            case _:
-                return None
-    return _Nest(tuple(loops), tuple(guards), stmt)
+def _number(one: Made, move: Move) -> int:
+    """The address in a template."""
+    value = one.fields
+    for name in move.path:
+        value = value[name]     # type: ignore[index]
+    return value                # type: ignore[return-value]
 
 
 def _target(stmt: Stmt) -> str:
     return getattr(getattr(stmt, "buffer", None), "name", "?")
-
-
-class _Tile:
-    """One tensorized tile with the loops around it, in one environment."""
-
-    def __init__(self, emitter: _Emitter, nest: _Nest, fixed: Fixed):
-        self.machine = emitter.machine
-        self.emitter = emitter
-        self.fixed = fixed | {var: low for var, (low, high) in nest.loops if high - low == 1}
-        self.intrinsic = nest.tile.intrinsic
-        self.binding = nest.tile.binding
-        self.box = self._guarded(nest)
-        self.extents = {var: high - low for var, (low, high) in (self.box or {}).items()}
-        self.origin = self._origin_of(nest)
-
-    def _guarded(self, nest: _Nest) -> Box | None:
-        """The loops of several iterations, cut by the guards; None where no iteration is left."""
-        box = {var: (low, high) for var, (low, high) in nest.loops if high - low > 1}
-        for guard in (*nest.guards, *self._existing()):
-            solved = self._solved(guard, box)
-            if solved is None:
-                return None
-            box = solved
-        for var in self.binding.begin:
-            if box.get(var, (0, 0))[0]:
-                raise NotAffine(var)
-        return box
-
-    def _existing(self) -> Iterator[Expr]:
-        """Conditions for elements to exist, where a result ends within a block."""
-        read = self.binding.tile("dst")
-        if isinstance(read, Read) and self.intrinsic.unit == "store":
-            place = self.emitter.placement[read.buffer.name]
-            for block, lane, limit in place.bounds:
-                size = read.buffer.shape[lane]
-                yield read.indices[block] * size + read.indices[lane] < limit
-
-    def _solved(self, guard: Expr, box: Box) -> dict[Var, Interval] | None:
-        try:
-            return solve(guard, self.fixed, box)
-        except NotABox as error:
-            if self.intrinsic.unit in ("load", "store"):
-                raise
-            # The guarded statement may depend on the order of the loops.
-            raise NotAffine(*error.args) from None
-
-    def instructions(self) -> Iterator[Instruction]:
-        if self.box is None:
-            return
-        if self.intrinsic.unit in ("load", "store"):
-            yield from self._copies()
-        elif self.intrinsic.unit == "gemm":
-            yield self._compute({"a": "inp", "b": "wgt"}, {})
-        else:
-            yield self._vector()
-
-    def _bytes(self, read: Expr) -> AffineAddress:
-        """Byte address of a tile within its buffer or segment; iterations count from the first."""
-        read = read.base if isinstance(read, Field) else read
-        assert isinstance(read, Read) and self.box is not None
-        form = self.emitter.elements(read, self.fixed)
-        first = form.offset + sum(f * self.box[v][0] for v, f in form.coefficients.items())
-        elements = AffineAddress(first, form.coefficients)
-        return elements.scaled(numpy_dtype(read.dtype).itemsize) + AffineAddress(
-            self._origin(read.buffer), {})
-
-    def _origin(self, buffer: Buffer) -> int:
-        if buffer.scope == "global":
-            return self.emitter.placement[buffer.name].offset
-        return self.emitter.addresses[buffer]
-
-    def _entries(self, read: Expr) -> AffineAddress:
-        read = read.base if isinstance(read, Field) else read
-        assert isinstance(read, Read)
-        size = self.machine.config.buffers[read.buffer.scope].entry_bytes
-        address = self._bytes(read)
-        assert all(v % size == 0 for v in (address.offset, *address.coefficients.values()))
-        return AffineAddress(address.offset // size,
-                             {v: f // size for v, f in address.coefficients.items()})
-
-    # Copies
-
-    def _copies(self) -> Iterator[Instruction]:
-        src, dst = self.binding.tile("src"), self.binding.tile("dst")
-        assert isinstance(src, Read) and isinstance(dst, Read)
-        far, near = (dst, src) if self.intrinsic.unit == "store" else (src, dst)
-        item = numpy_dtype(far.dtype).itemsize
-        if not _spread(self._bytes(dst), self.extents, item):
-            raise NotAffine(f"a copy that writes {dst.buffer.name} twice")
-        valid, pad = self._validity()
-        place = self.emitter.placement[far.buffer.name]
-        fields = {"buffer": isa.BUFFERS.index(near.buffer.scope),
-                  "base": isa.BASES.index(place.base), "pad_value": pad & 0xFF}
-        if self.machine.pads_high and self.intrinsic.unit == "load":
-            fields["pad_high"] = pad >> 8 * (item - 1) & 0xFF
-        if place.bits < 8:
-            fields["bits"] = WEIGHT_BITS.index(place.bits)
-        for copy in runs(self._bytes(far), self._bytes(near), self.extents, valid, item):
-            if place.bits < 8:
-                copy = copy.packed(place.offset, 8 // place.bits)
-            yield self._instruction(fields | copy.fields())
-
-    def _validity(self) -> tuple[Box | None, int]:
-        """Where the source of a copy exists, in iterations from the first (None: nowhere), and the
-        value of padding.
-        """
-        assert self.box is not None
-        valid, value = self.box, 0
-        if self.intrinsic.immediates:
-            pad = self.binding.immediate("pad")
-            assert isinstance(pad, Const)
-            valid = solve(self.binding.immediate("valid"), self.fixed, self.box)
-            value = _bits_of(pad)
-        if valid is None:
-            return None, value
-        return {var: (low - self.box[var][0], high - self.box[var][0])
-                for var, (low, high) in valid.items()}, value
-
-    # Computation
-
-    def _vector(self) -> Instruction:
-        operands, fields = {}, {}
-        for operand in self.intrinsic.operands:
-            bound = self.binding.tile(operand.name)
-            field = operand_field(self.intrinsic, operand.name)
-            if isinstance(bound, Const):
-                fields |= {"imm": int(bound.value), "b_source": isa.SOURCES_B.index("imm")}
-                continue
-            operands[field] = operand.name
-            read = bound.base if isinstance(bound, Field) else bound
-            assert isinstance(read, Read)
-            sources = {"a": isa.SOURCES_A, "b": isa.SOURCES_B}.get(field, ())
-            if read.buffer.scope in sources:            # a table is in tab, whatever the word says
-                fields[f"{field}_source"] = sources.index(read.buffer.scope)
-        destination = self.binding.tile("dst")
-        assert isinstance(destination, Read)
-        fields["destination"] = isa.DESTINATIONS.index(destination.buffer.scope)
-        return self._compute(operands, fields)
-
-    def _compute(self, operands: Mapping[str, str], fields: dict[str, object]) -> Instruction:
-        """Builds a gemm or vector instruction; `operands` maps address fields to operand names."""
-        bound = {"dst": self.binding.tile("dst")} | {
-            field: self.binding.tile(name) for field, name in operands.items()}
-        addresses = {field: self._entries(read) for field, read in bound.items()}
-        begin = self._begin(addresses["dst"])
-        loops = self._merged(addresses)
-        if len(loops) > self.intrinsic.loops:
-            raise NotAffine(f"{len(loops)} loops")
-        self._check_range(addresses)
-        banks = self._banks(bound, addresses)
-        if any(strides.pop("c", 0) for _, strides in loops):
-            raise NotAffine("a loop that moves what no loop moves")
-        words = [{"extent": extent, **strides} for extent, strides in loops]
-        places = {field: form.offset for field, form in addresses.items()}
-        fields |= {"c": places.pop("c")} if "c" in places else {}
-        for immediate in self.intrinsic.immediates:
-            value = self.binding.immediate(immediate.name)
-            assert isinstance(value, Const)
-            fields[immediate.name] = int(value.value)
-        return self._instruction(fields | {
-            "reset": int(begin), "banks": banks, "base": places,
-            "loops": [{}] * (self.intrinsic.loops - len(words)) + words})
-
-    def _begin(self, destination: AffineAddress) -> bool:
-        """Whether this instruction begins its reduction; the hardware's rule must say the same."""
-        if not self.intrinsic.reads_destination:
-            return False
-        begin = set(self.binding.begin)
-        for var, extent in self.extents.items():
-            if extent > 1 and (var in begin) != (destination.over(var) == 0):
-                raise NotAffine(f"{var.name} in a reduction")
-        return self.binding.begins and all(
-            value == 0 for var, value in self.fixed.items() if var in begin)
-
-    def _merged(self, addresses: Mapping[str, AffineAddress]) -> list[tuple[int, dict[str, int]]]:
-        result: list[tuple[int, dict[str, int]]] = []
-        for var, extent in self.extents.items():
-            strides = {field: form.over(var) for field, form in addresses.items()}
-            if extent == 1:
-                continue
-            if result:
-                outer, steps = result[-1]
-                joined = all(steps[field] == strides[field] * extent for field in strides)
-                if joined and outer * extent <= 1 << 16:
-                    result[-1] = (outer * extent, strides)
-                    continue
-            result.append((extent, strides))
-        return result
-
-    def _check_range(self, addresses: Mapping[str, AffineAddress]) -> None:
-        for form in addresses.values():
-            if form.offset < 0 or any(not 0 <= f < 1 << 16 for f in form.coefficients.values()):
-                raise NotAffine("a negative or large stride")
-
-    def _banks(self, bound: Mapping[str, Expr], addresses: Mapping[str, AffineAddress]) -> int:
-        mask = 0
-        for field, read in bound.items():
-            read = read.base if isinstance(read, Field) else read
-            assert isinstance(read, Read)
-            if read.buffer.scope != "acc":
-                continue
-            form = addresses[field]
-            last = form.offset + sum(f * (self.extents[v] - 1)
-                                     for v, f in form.coefficients.items())
-            depth = self.machine.config.bank_depth
-            mask |= sum(1 << bank for bank in (0, 1)
-                        if form.offset < (bank + 1) * depth and last >= bank * depth)
-        return mask
-
-    def _instruction(self, fields: dict[str, object]) -> Instruction:
-        return Instruction(self.intrinsic.name, self.intrinsic.unit, fields, self.origin)
-
-    def _origin_of(self, nest: _Nest) -> Origin:
-        loops = self.emitter.loops
-        unrolled = [var for var in self.fixed if var in loops]
-        site = Site(self.emitter.layer, tuple(loops[var] for var in unrolled),
-                    tuple(var.name for var, (low, high) in nest.loops if high - low > 1),
-                    tuple((operand, *self._tensor(read)) for operand, read in self.binding.tiles
-                          if not isinstance(read, Const)))
-        return Origin(site, tuple(self.fixed[var] for var in unrolled))
-
-    def _tensor(self, read: Expr) -> tuple[str, str]:
-        """The memory that an operand lies in, and the tensor that it is a part of."""
-        read = read.base if isinstance(read, Field) else read
-        assert isinstance(read, Read)
-        if read.buffer.scope != "global":
-            return read.buffer.scope, read.buffer.name
-        place = self.emitter.placement[read.buffer.name]
-        return place.base, place.tensor or read.buffer.name
-
-
-def _bits_of(value: Const) -> int:
-    """A number as it is written to an instruction, of floats the bits."""
-    if not is_float(value.dtype):
-        return int(value.value)
-    number = np.asarray(value.value, numpy_dtype(value.dtype))
-    return int(number.view(f"uint{bits(value.dtype)}"))
-
-
-def _spread(form: AffineAddress, extents: Mapping[Var, int], size: int) -> bool:
-    """Whether elements of `size` bytes at these addresses are disjoint: any order writes the same.
-    """
-    reach = size
-    for stride, extent in sorted((abs(form.over(var)), extent) for var, extent in extents.items()):
-        if extent > 1 and stride < reach:
-            return False
-        reach += stride * (extent - 1)
-    return True

@@ -56,10 +56,9 @@ class Scratchpads:
         self._begin = dict(begin)
         self._place(body, 1)
 
-    def address(self, buffer: Buffer, turn: int) -> int:
-        """Byte address of the copy whose turn it is."""
-        copies = self._copies[buffer.name]
-        return copies[turn % len(copies)]
+    def addresses(self, buffer: Buffer) -> tuple[int, ...]:
+        """Byte addresses of the copies, which take turns."""
+        return self._copies[buffer.name]
 
     def used(self) -> dict[str, int]:
         """Bytes taken in each buffer."""

@@ -7,7 +7,7 @@ from compiler.target import CannotCompile
 from compiler.te import COMPARISONS, Binary, Const, Expr, Var
 
 __all__ = ["AffineAddress", "Box", "Interval", "LoweringError", "NotABox", "NotAffine", "affine",
-           "conjuncts", "solve"]
+           "at_least_zero", "conjuncts", "solve"]
 
 
 class LoweringError(CannotCompile):
@@ -119,7 +119,7 @@ def solve(condition: Expr, fixed: Mapping[Var, int], within: Box) -> dict[Var, I
             if not conjunct.value:
                 return None
             continue
-        for form in _at_least_zero(conjunct, fixed):
+        for form in at_least_zero(conjunct, fixed):
             if not form.coefficients:
                 if form.offset < 0:
                     return None
@@ -152,7 +152,7 @@ def _range(form: AffineAddress, box: Box) -> Interval:
     return form.offset + sum(map(min, ends)), form.offset + sum(map(max, ends))
 
 
-def _at_least_zero(condition: Expr, fixed: Mapping[Var, int]) -> list[AffineAddress]:
+def at_least_zero(condition: Expr, fixed: Mapping[Var, int]) -> list[AffineAddress]:
     """Affine forms that are all >= 0 exactly where the comparison holds."""
     if not isinstance(condition, Binary) or condition.op not in COMPARISONS:
         raise NotAffine(condition)

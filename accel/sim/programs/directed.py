@@ -13,7 +13,7 @@ from accel.machine import isa
 from accel.machine.config import UNITS
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, TensorSlot, finish
-from accel.proof.access import with_tokens
+from accel.proof.legal import with_tokens
 
 from .case import Case
 from .forms import Form, form_of, forms, reads

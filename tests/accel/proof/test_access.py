@@ -14,8 +14,8 @@ from accel.machine.program import (Instruction, AccelProgram, ProgramError, Tens
                                    finish)
 from accel.machine.provenance import Origin
 from accel.machine.words import decode_words
-from accel.proof.access import (Fault, IllegalProgram, Walk, event, prove, require_ranges, touches,
-                                with_tokens)
+from accel.proof.access import Fault, Walk, event, require_ranges, touches
+from accel.proof.legal import IllegalProgram, prove, with_tokens
 from tests.support.machines import PACKED
 
 MACHINE = Machine(preset("tiny-1x4x4"))

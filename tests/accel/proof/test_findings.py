@@ -12,7 +12,7 @@ from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.provenance import Provenance
 from accel.mapping.schedules import Tiles
 from accel.mapping.target import AccelTarget
-from accel.proof.access import IllegalProgram, prove
+from accel.proof.legal import IllegalProgram, prove
 from accel.proof.findings import LIMIT
 from bench.networks import convolution_graph
 

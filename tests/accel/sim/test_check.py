@@ -10,7 +10,7 @@ from accel.machine.config import preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import Counters, Run, Status
-from accel.proof.access import IllegalProgram
+from accel.proof.legal import IllegalProgram
 from accel.sim import check as checking
 from accel.sim import functional, verilated
 from accel.sim.check import COUNT, cases, check, default_simulators

@@ -15,7 +15,7 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, ProgramError, TensorSlot, finish
 from accel.machine.status import ACTIVITIES, Run, Status
 from accel.mapping.target import AccelTarget
-from accel.proof.access import with_tokens
+from accel.proof.legal import with_tokens
 from accel.sim import cycle, functional, verilated
 from accel.sim.dram import Dram, DramError
 from accel.sim.geometries import OPTIMIZATION

@@ -10,7 +10,7 @@ from accel.machine.config import preset
 from accel.machine.intrinsics import SHIPPED, Declaration, gemm_op, instructions, vector_op
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
-from accel.proof.access import prove
+from accel.proof.legal import prove
 from accel.sim import functional
 from accel.sim.check import Report, check, default_simulators, ran
 from accel.sim.programs.directed import directed

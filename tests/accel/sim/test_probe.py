@@ -7,7 +7,7 @@ from accel.machine.config import preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, ProgramError, TensorSlot, finish
 from accel.machine.status import Status
-from accel.proof.access import with_tokens
+from accel.proof.legal import with_tokens
 from accel.sim.probe import Probe
 from accel.sim.verilated import simulate
 

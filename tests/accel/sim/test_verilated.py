@@ -13,7 +13,7 @@ from accel.machine.config import preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, ProgramError, TensorSlot, finish
 from accel.machine.status import Run, Status
-from accel.proof.access import IllegalProgram, prove, with_tokens
+from accel.proof.legal import IllegalProgram, prove, with_tokens
 from accel.sim import functional, verilated
 
 MACHINE = Machine(preset("tiny-1x4x4"))

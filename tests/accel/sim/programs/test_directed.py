@@ -7,7 +7,7 @@ import pytest
 from accel.machine.config import UNITS, AccelConfig, preset
 from accel.machine.machine import Machine
 from accel.machine.status import Status
-from accel.proof.access import prove
+from accel.proof.legal import prove
 from accel.sim import cycle, functional
 from accel.sim.programs.directed import EXTENTS, LOOPS, directed
 

@@ -11,7 +11,7 @@ from accel.machine.config import preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.status import Status
-from accel.proof.access import IllegalProgram, prove
+from accel.proof.legal import IllegalProgram, prove
 from accel.sim import cycle, functional, verilated
 from accel.sim.locate import differ
 from accel.sim.programs.faults import FAULTS, plant

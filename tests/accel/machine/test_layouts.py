@@ -8,7 +8,7 @@ from amaranth import Shape
 from amaranth.lib import data
 
 from accel.machine import isa
-from accel.sim.layouts import layouts_header
+from accel.machine.layouts import layouts_header
 
 FORMATS = {"control": isa.CONTROL, "dma": isa.FULL_DMA, "gemm": isa.GEMM, "vector": isa.THREE}
 BITS = re.compile(r"constexpr Bits (\w+)\{(\d+), (\d+), (true|false), (\d)\};")
