@@ -3,10 +3,10 @@
 `assemble` does the same for one scheduled loop program, say to try an instruction of your own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -42,6 +42,8 @@ from compiler.te import Buffer, is_float, numpy_dtype
 __all__ = ["AccelTarget", "CompiledSegment", "assemble"]
 
 ALIGNMENT = 64
+
+Chosen = TypeVar("Chosen")
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class AccelTarget:
             return reason
         try:
             for layer in build_layers(node, graph, forms, self.machine):
-                tiles_of(self.machine, layer.operator, self.threads)
+                self._cheapest(layer.operator)
         except LoweringError as error:
             return str(error)
         return None
@@ -155,15 +157,17 @@ class AccelTarget:
 
     def _tiles(self, operator: BlockedOperator) -> tuple[Tiles, int]:
         """The tiles and virtual threads of the plan, else the cheapest by our formula."""
-        def own() -> tuple[Tiles, int]:
-            return tiles_of(self.machine, operator, self.threads)
-
         if self.plans is OWN:
-            return own()
+            return self._cheapest(operator)
         text = self.plans.find(layer_task(self.fingerprint, operator, self.threads),
-                               lambda: tiles_text(*own()))
-        return own() if text is None else tiles_from(
+                               lambda: tiles_text(*self._cheapest(operator)))
+        return self._cheapest(operator) if text is None else tiles_from(
             text, self.machine.config, shape_of(operator), self.threads, {})
+
+    def _cheapest(self, operator: BlockedOperator) -> tuple[Tiles, int]:
+        """`tiles_of`, once for layers of one shape."""
+        return _once(("tiles", self.machine.hash, shape_of(operator), self.threads),
+                     lambda: tiles_of(self.machine, operator, self.threads))
 
     def _part(self, layer: MappedLayer, room: Room, tiles: Tiles, threads: int) -> "_Part":
         shape = shape_of(layer.operator)
@@ -207,7 +211,8 @@ class AccelTarget:
         shapes = shape_of(first.layer.operator), shape_of(second.layer.operator)
 
         def own() -> tuple[Tiles, Tiles] | None:
-            pair = choose_together(config, *shapes, self.threads, rooms)
+            pair = _once(("pair", self.machine.hash, shapes, self.threads),
+                         lambda: choose_together(config, *shapes, self.threads, rooms))
             if pair is None:
                 return None
             first_cost, second_cost = (cost_of(config, shape, tiles, self.threads)
@@ -232,6 +237,26 @@ class AccelTarget:
             except LoweringError as error:
                 raise LoweringError(f"{node.name}: {error}") from None
         return layers
+
+
+def _once(key: Hashable, choose: Callable[[], Chosen]) -> Chosen:
+    """What `choose` gave for this key before; the refusals too."""
+    if key not in _chosen:
+        try:
+            _chosen[key] = choose()
+        except LoweringError as error:
+            _chosen[key] = error
+        while len(_chosen) > CHOICES:
+            _chosen.pop(next(iter(_chosen)))
+    if isinstance(_chosen[key], LoweringError):
+        raise _chosen[key]
+    return _chosen[key]
+
+
+CHOICES = 4096
+"""Choices of tiles that a process keeps."""
+
+_chosen: dict[Hashable, Any] = {}
 
 
 def _compiled(program: AccelProgram, groups: Sequence[tuple[MappedLayer, ...]]) -> CompiledSegment:

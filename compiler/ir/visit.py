@@ -19,31 +19,39 @@ __all__ = ["block", "buffers_of", "expressions", "loops", "map_binding", "map_bu
 
 
 def stmt_children(stmt: Stmt) -> tuple[Stmt, ...]:
-    match stmt:
-        case Seq(stmts): return stmts
-        case For() | Alloc() | If() | Tensorized(): return (stmt.body,)
-        case _: return ()
+    kind = type(stmt)
+    if kind is Seq:
+        return stmt.stmts       # type: ignore[attr-defined]
+    return (stmt.body,) if kind in _NESTING else ()     # type: ignore[attr-defined]
+
+
+_NESTING = frozenset((For, Alloc, If, Tensorized))
 
 
 def walk_stmts(stmt: Stmt) -> Iterator[Stmt]:
     """Every statement, parents first, in the order of the program."""
-    yield stmt
-    for child in stmt_children(stmt):
-        yield from walk_stmts(child)
+    left = [stmt]
+    while left:
+        node = left.pop()
+        yield node
+        left.extend(reversed(stmt_children(node)))
 
 
 def _with_children(stmt: Stmt, new: tuple[Stmt, ...]) -> Stmt:
-    if all(a is b for a, b in zip(stmt_children(stmt), new, strict=True)):
+    if all(map(is_, stmt_children(stmt), new)):
         return stmt
     match stmt:
-        case For() | Alloc() | If() | Tensorized(): return replace(stmt, body=new[0])
+        case For(): return For(stmt.var, stmt.extent, new[0], stmt.kind, stmt.annotations)
+        case Alloc(buffer): return Alloc(buffer, new[0])
+        case If(condition): return If(condition, new[0])
+        case Tensorized(): return replace(stmt, body=new[0])
         case _: return Seq(new)
 
 
 def rewrite_stmts(stmt: Stmt, rule: Callable[[Stmt], Stmt | None]) -> Stmt:
     """Apply `rule` bottom-up; where it returns None the statement stays."""
-    children = tuple(rewrite_stmts(child, rule) for child in stmt_children(stmt))
-    new = _with_children(stmt, children)
+    children = tuple([rewrite_stmts(child, rule) for child in stmt_children(stmt)])
+    new = _with_children(stmt, children) if children else stmt
     result = rule(new)
     return new if result is None else result
 
@@ -52,8 +60,8 @@ def replace_stmt(root: Stmt, old: Stmt, new: Stmt) -> Stmt:
     """`root` with the one statement that is `old` (the very object) exchanged."""
     if root is old:
         return new
-    children = tuple(replace_stmt(child, old, new) for child in stmt_children(root))
-    return _with_children(root, children)
+    children = tuple([replace_stmt(child, old, new) for child in stmt_children(root)])
+    return _with_children(root, children) if children else root
 
 
 def path_to(root: Stmt, is_sought: Callable[[Stmt], bool]) -> tuple[Stmt, ...]:

@@ -339,15 +339,19 @@ def _binary(op: str, a, b) -> Binary:
 
 def children(node: Expr) -> tuple[Expr, ...]:
     """Direct sub-expressions, in order."""
-    match node:
-        case Read(_, indices): return indices
-        case Field(base, _): return (base,)
-        case Binary(_, a, b): return (a, b)
-        case Call(_, args): return args
-        case Select(condition, a, b): return (condition, a, b)
-        case Cast(value, _): return (value,)
-        case Reduce(_, value, _): return (value,)
-        case _: return ()
+    part = _CHILDREN.get(type(node))
+    return part(node) if part else ()
+
+
+_CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
+    Read: lambda node: node.indices,
+    Field: lambda node: (node.base,),
+    Binary: lambda node: (node.a, node.b),
+    Call: lambda node: node.args,
+    Select: lambda node: (node.condition, node.a, node.b),
+    Cast: lambda node: (node.value,),
+    Reduce: lambda node: (node.value,),
+}
 
 
 def is_number(expr: Expr) -> bool:
@@ -360,18 +364,22 @@ def is_number(expr: Expr) -> bool:
 
 def walk(node: Expr) -> Iterator[Expr]:
     """Every sub-expression, parents first."""
-    yield node
-    for child in children(node):
-        yield from walk(child)
+    left = [node]
+    while left:
+        node = left.pop()
+        yield node
+        left.extend(reversed(children(node)))
 
 
 def rewrite(node: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
     """Apply `rule` bottom-up; where it returns None the node stays. What nothing changes is the
     same object.
     """
-    before = children(node)
-    after = tuple([rewrite(child, rule) for child in before])
-    new = node if all(map(is_, before, after)) else with_children(node, after)
+    new, before = node, children(node)
+    if before:
+        after = tuple([rewrite(child, rule) for child in before])
+        if not all(map(is_, before, after)):
+            new = with_children(node, after)
     result = rule(new)
     return new if result is None else result
 
@@ -379,7 +387,7 @@ def rewrite(node: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
 def with_children(node: Expr, new: tuple[Expr, ...]) -> Expr:
     """The node with other direct sub-expressions, in the order of `children`."""
     match node:
-        case Read(): return replace(node, indices=new)
+        case Read(buffer): return Read(buffer, new)
         case Field(_, name): return Field(new[0], name) if isinstance(new[0], Read) else node
         case Binary(op): return Binary(op, *new)
         case Call(function): return Call(function, new)

@@ -31,7 +31,7 @@ from compiler.schedule.intrinsics import first_match
 from compiler.te import Expr, Read, Tensor, walk
 from compiler.tensorize import Intrinsic
 
-__all__ = ["schedule", "tiles_of"]
+__all__ = ["Layer", "placed", "schedule", "tiles_of"]
 
 
 def tiles_of(machine: Machine, operator: BlockedOperator, threads: int) -> tuple[Tiles, int]:
@@ -51,15 +51,22 @@ def tiles_of(machine: Machine, operator: BlockedOperator, threads: int) -> tuple
 def schedule(machine: Machine, operator: BlockedOperator, tiles: Tiles,
              threads: int = 2) -> Schedule:
     """Schedules one layer with given tiles. Refuses tiles that no schedule can have."""
-    layer = _Layer(machine, operator, tiles, threads)
+    layer = placed(machine, operator, tiles, threads)
+    layer.compute()
+    return layer.steps
+
+
+def placed(machine: Machine, operator: BlockedOperator, tiles: Tiles, threads: int) -> "Layer":
+    """The schedule with all but its last steps: what vector computes has no instructions yet."""
+    layer = Layer(machine, operator, tiles, threads)
     layer.tile_output()
     layer.place_results()
     layer.place_operands()
     layer.tensorize()
-    return layer.steps
+    return layer
 
 
-class _Layer:
+class Layer:
     """The steps of one schedule, in order; each method is one group of steps."""
 
     def __init__(self, machine: Machine, operator: BlockedOperator, tiles: Tiles, threads: int):
@@ -209,7 +216,7 @@ class _Layer:
         return place
 
     def tensorize(self) -> None:
-        """Replaces every statement by an instruction."""
+        """Replaces copies and sums by instructions."""
         self._copy(self.stages["output"], "store")
         for role in (*self.operator.inputs, *["w"] * self.computed_weights):
             self._copy(self.stages[role], "load")
@@ -223,9 +230,16 @@ class _Layer:
             if self.operator[role].reduce_axes:
                 blocks, lanes = (axis.name for axis in self.operator[role].reduce_axes)
                 self[role].reorder(blocks, "b", "o", lanes)
-        for role in (*self.operator.accumulators, "quantized"):
-            if role != "acc":
-                self._lanes(role, self._bodies(role))
+
+    @property
+    def computed(self) -> tuple[str, ...]:
+        """The stages that `compute` has instructions for."""
+        return tuple(role for role in (*self.operator.accumulators, "quantized") if role != "acc")
+
+    def compute(self) -> None:
+        """Replaces what vector computes of them by instructions."""
+        for role in self.computed:
+            self._lanes(role, self._bodies(role))
 
     def _bodies(self, role: str) -> list[Intrinsic]:
         """The instructions that may compute a stage: the one that is known, or all that assign, the

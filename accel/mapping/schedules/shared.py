@@ -1,18 +1,29 @@
-"""Schedules of layers that differ only in their names: made once."""
+"""Schedules of layers that differ only in names, and in the numbers that vector computes with: zero
+points, factors, bounds. All steps but those that choose vector's instructions are made once.
+"""
 
+import re
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass, replace
 
 from accel.machine.machine import Machine
 from accel.mapping.operators.blocked import BlockedOperator
-from accel.mapping.schedules.layers import schedule
+from accel.mapping.schedules.layers import Layer, placed, schedule
 from accel.mapping.schedules.tiles import Tiles
 from compiler.ir import Program
+from compiler.ir.visit import map_exprs, writes
+from compiler.schedule import Schedule
+from compiler.te import Const, Expr, Reduce, rewrite, walk
 
 __all__ = ["NamedProgram", "prefix_of", "scheduled"]
 
 KEPT = 256
 """Schedules that a process keeps, those that were used last."""
+
+INDEX = "int64"
+"""The type of numbers in indices, which steps may have used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +38,74 @@ class NamedProgram:
         return prefix + name.removeprefix(self.prefix)
 
 
-_kept: OrderedDict[tuple[str, str, Tiles, int], NamedProgram] = OrderedDict()
+_kept: OrderedDict[tuple[str, str, Tiles, int], Layer] = OrderedDict()
 
 
 def scheduled(machine: Machine, operator: BlockedOperator, tiles: Tiles,
               threads: int) -> NamedProgram:
     """The schedule of this operator, or of one that is equal but for its name."""
-    prefix = prefix_of(operator)
-    key = machine.hash, repr(operator).replace(f"'{prefix}", "'"), tiles, threads
+    key = machine.hash, _text(operator), tiles, threads
     if key not in _kept:
-        _kept[key] = NamedProgram(schedule(machine, operator, tiles, threads).program, prefix)
+        _kept[key] = placed(machine, operator, tiles, threads)
         while len(_kept) > KEPT:
             _kept.popitem(last=False)
     _kept.move_to_end(key)
-    return _kept[key]
+    layer = copy(_kept[key])
+    program = _with_numbers(layer, operator)
+    if program is None:
+        made = schedule(machine, operator, tiles, threads).program
+        return NamedProgram(made, prefix_of(operator))
+    layer.steps = Schedule(program)
+    layer.compute()
+    return NamedProgram(layer.steps.program, prefix_of(layer.operator))
 
 
 def prefix_of(operator: BlockedOperator) -> str:
     """What the names of its stages begin with."""
     return operator.output.name.removesuffix("output")
+
+
+def _computed(operator: BlockedOperator) -> tuple[str, ...]:
+    """The stages whose numbers are left out of `_text`."""
+    return tuple(role for role in (*operator.accumulators, "quantized")
+                 if role != "acc" and isinstance(operator[role].body, Expr)
+                 and not isinstance(operator[role].body, Reduce))
+
+
+def _text(operator: BlockedOperator) -> str:
+    """The operator without its name and the numbers that may differ."""
+    loose = set(_computed(operator))
+    stages = (re.sub(rf"Const\(value=[^,()]+, (?!dtype='{INDEX}')", "Const(", repr(tensor))
+              if role in loose else repr(tensor) for role, tensor in operator.stages.items())
+    rest = repr(replace(operator, stages={}))
+    return "\n".join((*operator.stages, *stages, rest)).replace(f"'{prefix_of(operator)}", "'")
+
+
+def _with_numbers(layer: Layer, operator: BlockedOperator) -> Program | None:
+    """The layer's program with the numbers of another operator of the same text; None where it is
+    not certain which is which.
+    """
+    program = layer.steps.program
+    changed: dict[str, tuple[list[Const], list[Const]]] = {}
+    for role in _computed(operator):
+        mine, theirs = (list(_numbers(one[role].body)) for one in (operator, layer.operator))
+        if mine != theirs:
+            changed[layer.operator[role].name] = theirs, mine
+    new: dict[int, Const] = {}              # by identity: what a node becomes
+    for write in writes(program.body):
+        before, after = changed.get(write.buffers[0].name, ([], []))
+        nodes = list(_numbers(*write.values)) if before else []
+        if nodes != before:
+            return None
+        for node, number in zip(nodes, after, strict=True):
+            if new.setdefault(id(node), number) != number:
+                return None
+    return replace(program, body=map_exprs(
+        program.body, lambda expr: rewrite(expr, lambda node: new.get(id(node)))))
+
+
+def _numbers(*values: Expr) -> Iterator[Const]:
+    """The numbers in expressions, but those of indices."""
+    for value in values:
+        yield from (node for node in walk(value)
+                    if isinstance(node, Const) and node.dtype != INDEX)
