@@ -82,14 +82,12 @@ class Stream:
         """Encode instructions."""
         known = list(instructions)
         raw = b"".join(i.encode(machine).to_bytes(isa.WORD_BYTES, "little") for i in known)
-        return cls(np.frombuffer(raw, np.uint8).reshape(-1, isa.WORD_BYTES),
+        return cls(np.frombuffer(bytearray(raw), np.uint8).reshape(-1, isa.WORD_BYTES),
                    Provenance.of(i.origin for i in known))
 
     @classmethod
     def joined(cls, parts: Sequence["Stream"]) -> "Stream":
         """The streams one after the other."""
-        if len(parts) == 1:
-            return parts[0]
         words = [part.words for part in parts]
         return cls(np.concatenate(words) if words else np.zeros((0, isa.WORD_BYTES), np.uint8),
                    Provenance.joined([part.provenance for part in parts]))

@@ -96,16 +96,17 @@ class Provenance:
     @classmethod
     def numbered(cls, sites: Sequence[Site], rows: np.ndarray) -> "Provenance":
         """The table for rows that name these sites by their places in the sequence, in any order
-        and equal ones more than once.
+        and equal ones more than once. The rows, int32, become those of the table.
         """
         known: dict[Site, int] = {}
         same = np.array([known.setdefault(site, len(known)) for site in sites], np.int32)
-        numbers, first = np.unique(same[rows[:, 0]], return_index=True)
-        met = numbers[np.argsort(first)]        # in the order of their first instructions
+        numbers = same[rows[:, 0]]
+        first = np.full(len(known), len(rows))
+        first[numbers[::-1]] = np.arange(len(rows))[::-1]       # of equal ones the last is kept
+        met = np.argsort(first, kind="stable")[:np.count_nonzero(first < len(rows))]
         number_of = np.zeros(len(known), np.int32)
         number_of[met] = np.arange(len(met))
-        rows = rows.astype(np.int32)
-        rows[:, 0] = number_of[same[rows[:, 0]]]
+        rows[:, 0] = number_of[numbers]
         unique = tuple(known)
         return cls(tuple(unique[number] for number in met.tolist()), rows)
 

@@ -327,9 +327,10 @@ class _Segment:
         return slot
 
 
-def _proved(machine: Machine, streams: Sequence[Stream], **parts) -> AccelProgram:
+def _proved(machine: Machine, streams: list[Stream], **parts) -> AccelProgram:
     """The program of streams, one after the other, with tokens and FINISH added, proved legal."""
     stream = Stream.joined([*streams, Stream.of(machine, [finish()])])
+    streams.clear()                             # they are as long as the whole
     program = AccelProgram.assemble(machine, ordered(machine, stream), **parts)
     prove(machine, program)
     return program

@@ -22,19 +22,20 @@ WAITS, SIGNALS = 1, 2
 
 
 def ordered(machine: Machine, stream: Stream) -> Stream:
-    """Give a stream the tokens that make it legal, in place of any that it has.
+    """Give a stream the tokens that make it legal, in place of any that it has: they are written
+    into its words.
 
     Raises `IllegalProgram` for an instruction whose operands are not allowed or not in range.
     FINISH gets no tokens: it waits until all units are idle.
     """
-    words = stream.words.copy()
+    words = stream.words
     working = np.flatnonzero(words[:, 0] != FINISH)
     is_whole = len(working) == len(words)
     batches = (Batches(machine, words, stream.provenance, {}) if is_whole else
                Batches(machine, words[working], stream.provenance.take(working), {}))
     waits, signals = token_masks(batches, len(UNITS), batches.measures)
     words[working, WAITS], words[working, SIGNALS] = waits, signals
-    return replace(stream, words=words)
+    return stream
 
 
 def with_tokens(machine: Machine, instructions: Iterable[Instruction]) -> list[Instruction]:

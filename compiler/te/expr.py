@@ -13,7 +13,7 @@ arithmetically for signed types, `rshift_rne(x, s)` is ``x / 2**s`` rounded half
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
 from operator import is_
 from typing import Any

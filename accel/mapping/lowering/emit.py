@@ -11,7 +11,7 @@ conditions of the statement decide (`classes.py`). Words of all iterations are c
 with other addresses, written by NumPy.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,13 +23,16 @@ from accel.machine.provenance import Loop, Provenance, Site
 from accel.mapping.lowering.classes import Classes, Columns, classes_of, row_of
 from accel.mapping.lowering.memory import Room, Scratchpads, TensorPlacement
 from accel.mapping.lowering.nest import AffineAddress, LoweringError, NotAffine, solve
-from accel.mapping.lowering.tile import (Fixed, Made, Move, Nest, Places, Tile, cut, ends_of,
-                                         guards_of, moves_of, nest_of, whole)
-from accel.mapping.lowering.words import Field, put
+from accel.mapping.lowering.tile import (Fixed, Made, Move, Tile, TileNest, TilePlaces, cut,
+                                         ends_of, guards_of, moves_of, nest_of, whole)
+from accel.mapping.lowering.words import WordBits, put
 from compiler.ir import Alloc, For, If, Program, Seq, Stmt, expr_text, loops
 from compiler.te import Buffer, Const, Expr, Var, numpy_dtype
 
 __all__ = ["lower"]
+
+PIECE = 1 << 14
+"""Instructions that are written at a time."""
 
 
 def lower(machine: Machine, program: Program, placement: Mapping[str, TensorPlacement],
@@ -85,7 +88,7 @@ class _Tiles(_Part):
 
     columns: Columns
     classes: Classes
-    nest: Nest
+    nest: TileNest
     made: tuple[Made, ...]
     first: np.ndarray
 
@@ -99,13 +102,23 @@ class _Rows:
     sites: list[Site] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class _Sites:
+    """Where templates come from: their sites, and in which place of a row a loop's value goes, of
+    which templates; the value is that of a column, or the template's own.
+    """
+
+    numbers: np.ndarray
+    positions: tuple[tuple[int, np.ndarray, np.ndarray | None, np.ndarray], ...]
+
+
 class _Lowering:
     def __init__(self, machine: Machine, scratchpads: Scratchpads,
                  placement: Mapping[str, TensorPlacement], layer: str,
                  renamed: Callable[[str], str]):
         self.machine, self.scratchpads, self.layer = machine, scratchpads, layer
         self.renamed = renamed
-        self.places = Places(machine, placement)
+        self.places = TilePlaces(machine, placement)
         self.loops: dict[Var, Loop] = {}    # unrolled loops of several iterations
 
     def stream(self, body: Stmt) -> Stream:
@@ -170,7 +183,7 @@ class _Lowering:
         return LoweringError(f"{self.layer}: address or condition must be affine in the loops, "
                              f"not {text}")
 
-    def _tiles(self, nest: Nest, columns: Columns, count: int) -> _Part:
+    def _tiles(self, nest: TileNest, columns: Columns, count: int) -> _Part:
         self.places.extents |= {var: extent for var, (_, extent) in nest.loops}
         classes = self._classes(nest, columns, count)
         made, lengths = [], []
@@ -182,7 +195,7 @@ class _Lowering:
         return _Tiles(lengths[classes.of], columns, classes, nest, tuple(made),
                       np.cumsum(lengths) - lengths)
 
-    def _classes(self, nest: Nest, columns: Columns, count: int) -> Classes:
+    def _classes(self, nest: TileNest, columns: Columns, count: int) -> Classes:
         """Iterations of one class have the same instructions but for their addresses."""
         tile, box = nest.tile, dict(nest.loops)
         conditions = list(guards_of(self.places, nest))
@@ -203,7 +216,7 @@ class _Lowering:
                 keys.append(self._moved(Move((), far, 1), columns, count) % (8 // place.bits))
         return classes_of(conditions, columns, count, box, keys)
 
-    def _performed(self, nest: Nest, fixed: Fixed) -> list[Made]:
+    def _performed(self, nest: TileNest, fixed: Fixed) -> list[Made]:
         """One instruction if the nest fits, else a loop is unrolled."""
         try:
             return list(Tile(self.places, nest, fixed).instructions())
@@ -217,7 +230,7 @@ class _Lowering:
         for part in parts:
             single = part[1] - part[0] == 1
             inner = (*nest.loops[:at], *([] if single else [(var, part)]), *nest.loops[at + 1:])
-            made += self._performed(Nest(inner, nest.guards, nest.tile),
+            made += self._performed(TileNest(inner, nest.guards, nest.tile),
                                     fixed | {var: part[0]} if single else fixed)
         return made
 
@@ -254,36 +267,36 @@ class _Lowering:
 
     def _write_tiles(self, part: _Tiles, starts: np.ndarray, storage: Mapping[Buffer, np.ndarray],
                      rows: _Rows) -> None:
-        name = part.nest.tile.intrinsic.name
-        layout = self.machine.layouts[name]
+        tile = part.nest.tile
+        layout = self.machine.layouts[tile.intrinsic.name]
         templates = Stream.of(self.machine, [
-            Instruction(name, part.nest.tile.intrinsic.unit, one.fields) for one in part.made])
-        iteration = np.repeat(np.arange(len(starts)), part.counts)
-        within = np.arange(len(iteration)) - np.repeat(np.cumsum(part.counts) - part.counts,
-                                                       part.counts)
-        which = part.first[part.classes.of[iteration]] + within
-        at = starts[iteration] + within
-        words = templates.words[which]
+            Instruction(tile.intrinsic.name, tile.intrinsic.unit, one.fields) for one in part.made])
         lengths = np.diff([*part.first.tolist(), len(part.made)])
         example = np.repeat(part.classes.rows, lengths)     # the iteration of each template
-        banks = np.zeros(len(at), np.int64)
-        for move in moves_of(self.places, part.nest.tile):
-            moved = self._moved(move, part.columns, len(starts))
-            steps = moved[iteration] - moved[example][which]
-            if move.read.buffer in storage:
-                steps += storage[move.read.buffer][iteration]
-            if (steps % move.step).any():
-                raise LoweringError(f"{self.layer}: copy of packed elements must begin and end at "
-                                    f"whole bytes of {move.step}")
-            base = np.array([_number(one, move) for one in part.made], np.int64)
-            values = base[which] + steps // move.step
-            spans = np.array([one.spans.get(move.path, -1) for one in part.made], np.int64)[which]
-            banks |= self._banks(values, spans)
-            put(words, Field.of(layout, move.path), values)
-        if part.nest.tile.intrinsic.unit in ("gemm", "vector"):
-            put(words, Field.of(layout, ("banks",)), banks)
-        rows.words[at] = words
-        self._write_origins(part, which, iteration, at, rows)
+        moves = [(move, self._moved(move, part.columns, len(starts)),
+                  WordBits.of(layout, move.path),
+                  np.array([_number(one, move) for one in part.made], np.int64),
+                  np.array([one.spans.get(move.path, -1) for one in part.made], np.int64))
+                 for move in moves_of(self.places, tile)]
+        sites = self._sites(part, rows)
+        for iteration, within in _in_pieces(part.counts):
+            which = part.first[part.classes.of[iteration]] + within
+            at = starts[iteration] + within
+            words, banks = templates.words[which], np.zeros(len(at), np.int64)
+            for move, moved, place, base, spans in moves:
+                steps = moved[iteration] - moved[example[which]]
+                if move.read.buffer in storage:
+                    steps += storage[move.read.buffer][iteration]
+                if move.step > 1 and (steps % move.step).any():
+                    raise LoweringError(f"{self.layer}: copy of packed elements must begin and end "
+                                        f"at whole bytes of {move.step}")
+                values = base[which] + steps // move.step
+                banks |= self._banks(values, spans[which])
+                put(words, place, values)
+            if tile.intrinsic.unit in ("gemm", "vector"):
+                put(words, WordBits.of(layout, ("banks",)), banks)
+            rows.words[at] = words
+            self._write_origins(part, sites, which, iteration, at, rows)
 
     def _moved(self, move: Move, columns: Columns, count: int) -> np.ndarray:
         """The bytes by which the loops outside move a tile, for each iteration."""
@@ -303,8 +316,7 @@ class _Lowering:
                   for bank in (0, 1)]
         return inside[0] * 1 + inside[1] * 2
 
-    def _write_origins(self, part: _Tiles, which: np.ndarray, iteration: np.ndarray,
-                       at: np.ndarray, rows: _Rows) -> None:
+    def _sites(self, part: _Tiles, rows: _Rows) -> "_Sites":
         tensors = tuple((operand, *self._tensor(read))
                         for operand, read in part.nest.tile.binding.tiles
                         if not isinstance(read, Const))
@@ -319,16 +331,22 @@ class _Lowering:
                                        tuple(map(self.renamed, one.folded)), tensors))
             numbers.append(known[key])
             unrolled.append(variables)
-        origins = np.zeros((len(at), rows.origins.shape[1]), np.int32)
-        origins[:, 0] = np.array(numbers)[which]
+        positions = []
         for place in range(max(map(len, unrolled), default=0)):
-            column = np.zeros(len(at), np.int64)
-            for var in {row[place] for row in unrolled if place < len(row)}:
-                mine = np.array([place < len(row) and row[place] is var for row in unrolled])[which]
-                values = (part.columns[var][iteration] if var in part.columns else
-                          np.array([one.fixed.get(var, 0) for one in part.made])[which])
-                column[mine] = values[mine]
-            origins[:, 1 + place] = column
+            for var in dict.fromkeys(row[place] for row in unrolled if place < len(row)):
+                mine = np.array([place < len(row) and row[place] is var for row in unrolled])
+                own = np.array([one.fixed.get(var, 0) for one in part.made], np.int32)
+                positions.append((place, mine, part.columns.get(var), own))
+        return _Sites(np.array(numbers, np.int32), tuple(positions))
+
+    def _write_origins(self, part: _Tiles, sites: "_Sites", which: np.ndarray,
+                       iteration: np.ndarray, at: np.ndarray, rows: _Rows) -> None:
+        origins = np.zeros((len(at), rows.origins.shape[1]), np.int32)
+        origins[:, 0] = sites.numbers[which]
+        for place, mine, column, own in sites.positions:
+            values = own[which] if column is None else column[iteration]
+            chosen = mine[which]
+            origins[chosen, 1 + place] = values[chosen]
         rows.origins[at] = origins
 
     def _tensor(self, bound: Expr) -> tuple[str, str]:
@@ -338,6 +356,21 @@ class _Lowering:
             return read.buffer.scope, self.renamed(read.buffer.name)
         place = self.places.placement[read.buffer.name]
         return place.base, place.tensor or self.renamed(read.buffer.name)
+
+
+def _in_pieces(counts: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """For each instruction its iteration, and its number there; so many at a time that what is
+    computed of them takes little memory.
+    """
+    ends = np.cumsum(counts)
+    begin = 0
+    while begin < len(counts):
+        done = ends[begin - 1] if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, done + PIECE, side="right")))
+        mine = counts[begin:end]
+        iteration = np.repeat(np.arange(begin, end), mine)
+        yield iteration, np.arange(len(iteration)) - np.repeat(ends[begin:end] - mine - done, mine)
+        begin = end
 
 
 def _number(one: Made, move: Move) -> int:

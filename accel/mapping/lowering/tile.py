@@ -21,14 +21,14 @@ from accel.mapping.lowering.nest import (AffineAddress, Box, Interval, NotABox,
 from compiler.ir import For, If, Stmt, Tensorized, normalize, offset
 from compiler.te import Const, Expr, Field, Read, Var, bits, is_float, numpy_dtype
 
-__all__ = ["Fixed", "Made", "Move", "Nest", "Places", "Tile", "cut", "ends_of", "guards_of",
+__all__ = ["Fixed", "Made", "Move", "TileNest", "TilePlaces", "Tile", "cut", "ends_of", "guards_of",
            "moves_of", "nest_of", "whole"]
 
 Fixed = dict[Var, int]
 
 
 @dataclass(frozen=True)
-class Nest:
+class TileNest:
     """Loops that one instruction runs itself (outermost first), guards among them, and the tile."""
 
     loops: tuple[tuple[Var, Interval], ...]
@@ -36,7 +36,7 @@ class Nest:
     tile: Tensorized
 
 
-def nest_of(stmt: Stmt) -> Nest | None:
+def nest_of(stmt: Stmt) -> TileNest | None:
     """The nest of a statement that is one tensorized tile in loops and guards alone; else None."""
     loops: list[tuple[Var, Interval]] = []
     guards: list[Expr] = []
@@ -50,10 +50,10 @@ def nest_of(stmt: Stmt) -> Nest | None:
                 stmt = body
             case _:
                 return None
-    return Nest(tuple(loops), tuple(guards), stmt)
+    return TileNest(tuple(loops), tuple(guards), stmt)
 
 
-def cut(nest: Nest, error: NotAffine) -> tuple[int, list[Interval]]:
+def cut(nest: TileNest, error: NotAffine) -> tuple[int, list[Interval]]:
     """Which loop to cut, and into which parts: the outermost, into its iterations. Where a
     condition on a copy ties loops together, it is the first of these; iterations for which the
     condition holds whatever the other loops are stay one part.
@@ -69,7 +69,7 @@ def cut(nest: Nest, error: NotAffine) -> tuple[int, list[Interval]]:
     return at, sorted(parts + [inside] * (inside[0] < inside[1]))
 
 
-class Places:
+class TilePlaces:
     """Where the tensors of a layer lie in memory, and the tiles of them in elements."""
 
     def __init__(self, machine: Machine, placement: Mapping[str, TensorPlacement]):
@@ -140,7 +140,7 @@ def operands_of(tile: Tensorized) -> dict[str, str]:
                              if not isinstance(tile.binding.tile(operand.name), Const)}
 
 
-def moves_of(places: Places, tile: Tensorized) -> list[Move]:
+def moves_of(places: TilePlaces, tile: Tensorized) -> list[Move]:
     """The address fields of the instructions that perform a tile."""
     if tile.intrinsic.unit in ("load", "store"):
         far, near = ends_of(tile)
@@ -152,7 +152,7 @@ def moves_of(places: Places, tile: Tensorized) -> list[Move]:
                  buffers[read.buffer.scope].entry_bytes) for field, read in bound.items()]
 
 
-def guards_of(places: Places, nest: Nest) -> Iterator[Expr]:
+def guards_of(places: TilePlaces, nest: TileNest) -> Iterator[Expr]:
     """Conditions for an iteration to be: those around the tile, and for elements to exist where a
     result ends within a block.
     """
@@ -169,7 +169,7 @@ class Tile:
     instruction cannot follow.
     """
 
-    def __init__(self, places: Places, nest: Nest, fixed: Fixed):
+    def __init__(self, places: TilePlaces, nest: TileNest, fixed: Fixed):
         self.machine, self.places = places.machine, places
         self.folded = tuple(var.name for var, (low, high) in nest.loops if high - low > 1)
         self.fixed = fixed | {var: low for var, (low, high) in nest.loops if high - low == 1}
@@ -178,7 +178,7 @@ class Tile:
         self.box = self._guarded(nest)
         self.extents = {var: high - low for var, (low, high) in (self.box or {}).items()}
 
-    def _guarded(self, nest: Nest) -> Box | None:
+    def _guarded(self, nest: TileNest) -> Box | None:
         """The loops of several iterations, cut by the guards; None where no iteration is left."""
         box = {var: (low, high) for var, (low, high) in nest.loops if high - low > 1}
         for guard in guards_of(self.places, nest):

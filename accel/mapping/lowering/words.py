@@ -9,11 +9,11 @@ from amaranth.lib import data
 
 from accel.machine import isa
 
-__all__ = ["Field", "put"]
+__all__ = ["WordBits", "put"]
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class WordBits:
     """Bits of a word, unsigned; `modular` numbers are taken modulo their range."""
 
     name: str
@@ -22,7 +22,7 @@ class Field:
     modular: bool
 
     @classmethod
-    def of(cls, layout: data.Layout, path: tuple[str, ...]) -> "Field":
+    def of(cls, layout: data.Layout, path: tuple[str, ...]) -> "WordBits":
         """The field of a layout that a path of names leads to."""
         key = id(layout), path          # equality of layouts takes long
         if key not in _fields:
@@ -30,7 +30,7 @@ class Field:
         return _fields[key][1]
 
     @classmethod
-    def _found(cls, layout: Any, path: tuple[str, ...]) -> "Field":
+    def _found(cls, layout: Any, path: tuple[str, ...]) -> "WordBits":
         offset = 0
         for name in path[:-1]:
             offset += layout[name].offset
@@ -40,10 +40,10 @@ class Field:
                    path == ("dram",))
 
 
-_fields: dict[tuple[int, tuple[str, ...]], tuple[data.Layout, Field]] = {}
+_fields: dict[tuple[int, tuple[str, ...]], tuple[data.Layout, WordBits]] = {}
 
 
-def put(words: np.ndarray, place: Field, values: np.ndarray) -> None:
+def put(words: np.ndarray, place: WordBits, values: np.ndarray) -> None:
     """Write a field of at most 57 bits of every word (uint8, 64 bytes a row). Raises
     InstructionError for a number that does not fit.
     """

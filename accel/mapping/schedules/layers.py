@@ -31,7 +31,7 @@ from compiler.schedule.intrinsics import first_match
 from compiler.te import Expr, Read, Tensor, walk
 from compiler.tensorize import Intrinsic
 
-__all__ = ["Layer", "placed", "schedule", "tiles_of"]
+__all__ = ["LayerSteps", "placed", "schedule", "tiles_of"]
 
 
 def tiles_of(machine: Machine, operator: BlockedOperator, threads: int) -> tuple[Tiles, int]:
@@ -56,9 +56,9 @@ def schedule(machine: Machine, operator: BlockedOperator, tiles: Tiles,
     return layer.steps
 
 
-def placed(machine: Machine, operator: BlockedOperator, tiles: Tiles, threads: int) -> "Layer":
+def placed(machine: Machine, operator: BlockedOperator, tiles: Tiles, threads: int) -> "LayerSteps":
     """The schedule with all but its last steps: what vector computes has no instructions yet."""
-    layer = Layer(machine, operator, tiles, threads)
+    layer = LayerSteps(machine, operator, tiles, threads)
     layer.tile_output()
     layer.place_results()
     layer.place_operands()
@@ -66,7 +66,7 @@ def placed(machine: Machine, operator: BlockedOperator, tiles: Tiles, threads: i
     return layer
 
 
-class Layer:
+class LayerSteps:
     """The steps of one schedule, in order; each method is one group of steps."""
 
     def __init__(self, machine: Machine, operator: BlockedOperator, tiles: Tiles, threads: int):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from accel.machine.machine import Machine
 from accel.mapping.operators.blocked import BlockedOperator
-from accel.mapping.schedules.layers import Layer, placed, schedule
+from accel.mapping.schedules.layers import LayerSteps, placed, schedule
 from accel.mapping.schedules.tiles import Tiles
 from compiler.ir import Program
 from compiler.ir.visit import map_exprs, writes
@@ -38,7 +38,7 @@ class NamedProgram:
         return prefix + name.removeprefix(self.prefix)
 
 
-_kept: OrderedDict[tuple[str, str, Tiles, int], Layer] = OrderedDict()
+_kept: OrderedDict[tuple[str, str, Tiles, int], LayerSteps] = OrderedDict()
 
 
 def scheduled(machine: Machine, operator: BlockedOperator, tiles: Tiles,
@@ -81,7 +81,7 @@ def _text(operator: BlockedOperator) -> str:
     return "\n".join((*operator.stages, *stages, rest)).replace(f"'{prefix_of(operator)}", "'")
 
 
-def _with_numbers(layer: Layer, operator: BlockedOperator) -> Program | None:
+def _with_numbers(layer: LayerSteps, operator: BlockedOperator) -> Program | None:
     """The layer's program with the numbers of another operator of the same text; None where it is
     not certain which is which.
     """
