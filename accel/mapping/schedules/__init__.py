@@ -1,5 +1,5 @@
 """How the accelerator's layers are computed."""
 
 from .layers import schedule, tiles_of
-from .tiles import (Cost, Shape, Tiles, choose_together, cost_of, follows, misfit,
+from .tiles import (Cost, Shape, Tiles, choose_together, cost_of, fits, follows, misfit,
                     shape_of)
