@@ -239,8 +239,9 @@ def _fitting(config: AccelConfig, shape: Shape, threads: int, room: Room,
 
 
 def _in_pieces(shape: Shape) -> Iterable[Tiles]:
-    """Tiles for what no buffer holds at once: windows in pieces, of pools a pixel at a time; of
-    functions of rows, results in parts behind their numbers, of rows in parts a pixel at a time.
+    """Tiles for what no buffer holds at once: windows in pieces, of whole rows of pixels or a part
+    of one, of pools a pixel at a time; of functions of rows, results in parts behind their numbers,
+    of rows in parts a pixel at a time.
     """
     if shape.numbers:
         pixels = ([1], [1]) if shape.inputs > 1 else (_pieces(shape.rows), _pieces(shape.columns))
@@ -248,10 +249,13 @@ def _in_pieces(shape: Shape) -> Iterable[Tiles]:
             if channels < shape.channels:
                 yield Tiles(rows, columns, channels, 1, "input")
     elif not shape.row:
-        sizes = [[1], [1], _pieces(shape.channels), [1]]
+        pixels, depths = [(1, 1)], [1]
         if shape.weighted:
-            sizes = [_pieces(shape.rows), _pieces(shape.columns), sizes[2], _depths(shape)]
-        for rows, columns, channels, depth, count in product(*sizes, _piece_counts(shape)):
+            pixels = [(rows, shape.columns) for rows in _pieces(shape.rows)]
+            pixels += [(1, columns) for columns in _pieces(shape.columns)[:-1]]
+            depths = _depths(shape)
+        for (rows, columns), channels, depth, count in product(
+                pixels, _pieces(shape.channels), depths, _piece_counts(shape)):
             yield Tiles(rows, columns, channels, depth, pieces=count)
 
 
