@@ -14,7 +14,7 @@ from accel.mapping.layout import blocks_of, least_bits
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.operators.blocked import Blocks
 from accel.mapping.row_selection import is_row_function
-from accel.mapping.schedules import Tiles, cost_of, schedule, shape_of, tiles_of
+from accel.mapping.schedules import Tiles, cost_of, fits, schedule, shape_of, tiles_of
 from accel.mapping.selection import is_elementwise
 from accel.mapping.sums import require_sums
 from accel.mapping.weights import multipliers_of, products_of
@@ -106,10 +106,14 @@ def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
     if is_elementwise(node):
         layers = _packed(elementwise.elementwise_layer(node, graph, known, machine), machine)
     elif is_row_function(node):
-        layers = (elementwise.row_function_layer(node, graph, known, machine),)
+        layers = _first_that_fits(machine, *(
+            lambda apart=apart: elementwise.row_function_layer(node, graph, known, machine, apart)
+            for apart in (False, True)))
     elif node.op in PRODUCTS and (products_of(machine) != (None,)
                                   or _multipliers(node, graph, machine)):
         layers = _cheapest(node, graph, known, machine)
+    elif node.op in PRODUCTS:
+        layers = _packed(_in_form(node, graph, known, machine, blocks), machine)
     else:
         layers = _packed(LAYERS[node.op](node, graph, known, blocks), machine)
     layers = tuple(_reduced(layer, machine) for layer in layers)
@@ -117,6 +121,30 @@ def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
     if part is None:
         return layers
     return tuple(_among(layer, part, blocks.padded(known[value].c)) for layer in layers)
+
+
+def _in_form(node: Node, graph: Graph, known: Forms, machine: Machine, blocks: Blocks
+             ) -> tuple[MappedLayer, ...]:
+    """The layers of a product. Where windows that are packed, or all phases of a transposed
+    convolution at once, are more than buffers hold, windows are not packed, and fewer phases are
+    computed together.
+    """
+    forms = (blocks, *(replace(blocks, packs=False, phases=most) for most in (16, 8, 4, 2, 1)))
+    return _first_that_fits(machine, *(
+        lambda form=form: LAYERS[node.op](node, graph, known, form) for form in forms))
+
+
+def _first_that_fits(machine: Machine, *ways: Callable[[], MappedLayer | tuple[MappedLayer, ...]]
+                     ) -> tuple[MappedLayer, ...]:
+    """The layers of the first way whose tiles fit the machine, or else of the first."""
+    first: tuple[MappedLayer, ...] = ()
+    for way in ways:
+        built = way()
+        layers = built if isinstance(built, tuple) else (built,)
+        if all(fits(machine.config, shape_of(layer.operator)) for layer in layers):
+            return layers
+        first = first or layers
+    return first
 
 
 def _require_products(node: Node, graph: Graph, config: AccelConfig) -> None:
@@ -145,7 +173,7 @@ def _cheapest(node: Node, graph: Graph, known: Forms, machine: Machine
         forms = (None,)
     found: list[tuple[tuple[int, int], tuple[MappedLayer, ...]]] = []
     refused = LoweringError("")
-    ways = [lambda form=form: LAYERS[node.op](node, graph, known, replace(blocks, product=form))
+    ways = [lambda form=form: _in_form(node, graph, known, machine, replace(blocks, product=form))
             for form in forms]
     ways += [lambda body=body: products.depthwise(node, graph, known, blocks, body)
              for body in _multipliers(node, graph, machine)]

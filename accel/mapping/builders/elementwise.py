@@ -97,12 +97,15 @@ def _parameters(graph: Graph, node: Node, result: Activation, selection: Selecti
             for step, role in elementwise.parameters_of(selection.steps).items()}
 
 
-def row_function_layer(node: Node, graph: Graph, known: Forms, machine: Machine) -> MappedLayer:
-    """Maps a function of rows to the instructions that compute it, a stage for each."""
+def row_function_layer(node: Node, graph: Graph, known: Forms, machine: Machine,
+                       apart: bool = False) -> MappedLayer:
+    """Maps a function of rows to the instructions that compute it, a stage for each; where totals
+    are `apart`, each loads rows for itself.
+    """
     blocks, result = blocks_of(machine.config), known[node.outputs[0]]
     selection = select_rows(machine, graph, node, blocks.channels)
     x = in_line(known[node.inputs[0]], blocks)
-    operator = row_functions.row_function(stage_of(node), x, selection, blocks)
+    operator = row_functions.row_function(stage_of(node), x, selection, blocks, apart)
     steps = [step for stage in selection.stages for step in stage.steps]
     constants = {name: array.reshape(-1) for name, array in selection.constants.items()}
     own = [name for name in dict.fromkeys(step.intrinsic.name for step in steps)

@@ -70,7 +70,7 @@ def transposed_convolution(node: Node, graph: Graph, known: Forms,
     kernel = graph.constants[node.inputs[1]].shape[2:]
     rows, columns = (phases(*axis) for axis in zip(
         sizes, kernel, node.attrs["strides"], node.attrs["pads"][:2],
-        node.attrs.get("dilations", (1, 1)), strict=True))
+        node.attrs.get("dilations", (1, 1)), (blocks.phases, blocks.phases), strict=True))
     first, *others = (_part(node, graph, known[node.inputs[0]], sizes, down, across, blocks)
                       for down, across in product(rows, columns))
     return (first, *others) if others else (replace(first, part=""),)

@@ -74,7 +74,8 @@ class Blocks:
     """Extents of one block product; channels in memory are padded to multiples of `channels`.
     Activations are `element`s, as vector reads and writes them and gemm takes them; weights are
     what gemm takes, and what acc holds is of type `accumulator`. `product` takes constant weights;
-    None takes a matrix [block_out, block_in] as it is.
+    None takes a matrix [block_out, block_in] as it is. Windows of few channels are packed where
+    `packs`; along an axis at most so many `phases` of a transposed convolution are one layer.
     """
 
     batch: int
@@ -84,6 +85,8 @@ class Blocks:
     weight: str = "int8"
     product: Product | None = None
     accumulator: str = "int32"
+    packs: bool = True
+    phases: int = 1 << 16
 
     @property
     def entry(self) -> tuple[int, ...]:
@@ -206,8 +209,9 @@ class BlockedOperator:
     weight_bits : bits of an element of ``w`` in memory.
     weights : elements of ``w`` in an entry of wgt where the product of `by` takes them in a form of
         its own; else 0.
-    rows : whether a tile holds all channels of its pixels; stages without `c` among their axes have
-        an entry a row.
+    rows : whether a tile holds all channels of its pixels, or all results of a tile come after its
+        totals; stages without `c` among their axes have an entry a row.
+    totals : inputs that one total alone reads, with its role: where no whole row fits.
     """
 
     stages: dict[str, Tensor]
@@ -220,6 +224,7 @@ class BlockedOperator:
     weight_bits: int = 8
     weights: int = 0
     rows: bool = False
+    totals: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def output(self) -> Tensor:
@@ -305,7 +310,7 @@ def packed_blocks(x: Activation, window: Window, blocks: Blocks) -> int:
     taps = window.kernel[0] * window.kernel[1]
     packed = -(-taps * x.c // blocks.block_in)
     other = taps * x.channel_blocks(blocks, blocks.block_in)
-    whole = x.plain and blocks.batch == 1 and window.dilations == (1, 1)
+    whole = blocks.packs and x.plain and blocks.batch == 1 and window.dilations == (1, 1)
     return packed if whole and packed < other else 0
 
 

@@ -22,15 +22,17 @@ __all__ = ["row_function"]
 FOLDS = {"sum": te.sum, "max": te.max, "min": te.min}
 
 
-def row_function(name: str, x: Activation, selection: RowSelection, blocks: Blocks
-                 ) -> BlockedOperator:
-    """The stages of a selection for rows that lie as channels of `x`.
+def row_function(name: str, x: Activation, selection: RowSelection, blocks: Blocks,
+                 apart: bool = False) -> BlockedOperator:
+    """The stages of a selection for rows that lie as channels of `x`. Where they are `apart`, each
+    total has an input of its own, so that no row need lie on chip as a whole.
 
-    Stages: ``x``, ``input`` (blocked, padded); ``table``, ``table_1``, ...; ``params``,
-    ``params_1``, ... [co][block_out]; ``n0``, ``n1``, ... totals and numbers, int32
-    [n][h][w][b][o]; ``t0``, ... int32 of each element, then ``quantized`` and ``output``.
+    Stages: ``x``, ``input`` (blocked, padded), ``input_n0``, ... of totals apart; ``table``,
+    ``table_1``, ...; ``params``, ``params_1``, ... [co][block_out]; ``n0``, ``n1``, ... totals and
+    numbers, int32 [n][h][w][b][o]; ``t0``, ... int32 of each element, then ``quantized`` and
+    ``output``.
     """
-    return _Building(name, x, selection, blocks).run()
+    return _Building(name, x, selection, blocks, apart).run()
 
 
 @dataclass
@@ -39,6 +41,7 @@ class _Building:
     x: Activation
     selection: RowSelection
     blocks: Blocks
+    apart: bool
     stages: dict[str, Tensor] = field(default_factory=dict)
     axes: dict[str, str] = field(default_factory=dict)
     by: dict[str, str] = field(default_factory=dict)
@@ -48,6 +51,7 @@ class _Building:
     def run(self) -> BlockedOperator:
         stages, selection = self.stages, self.selection
         stages["x"], stages["input"] = self._input()
+        self.totals: dict[str, str] = {}
         steps = [step for stage in selection.stages for step in stage.steps]
         for role, buffer in tables_of(steps).items():
             stages[role] = self.loaded[buffer.name] = te.placeholder(
@@ -76,6 +80,7 @@ class _Building:
             there += inside([(channel, count * size, x.c)])
             return te.select(te.all_of(*there), read, self.selection.pad) if there else read
 
+        self.element = element
         return source, te.compute((groups, x.h, x.w, count, self.blocks.batch, size), element,
                                   f"{self.name}_input")
 
@@ -95,9 +100,15 @@ class _Building:
         groups, height, width, count, batch, size = self.stages["input"].shape
         c, i = (te.reduce_axis(extent, f"{self.name}_{role}_{axis}")
                 for extent, axis in ((count, "c"), (size, "i")))
+        row = self.stages["input"]
+        if self.apart:
+            own = f"input_{role}"
+            self.totals[own] = role
+            row = self.stages[own] = te.compute(row.shape, self.element, f"{self.name}_{own}")
         return te.compute(
             (groups, height, width, batch, size), lambda n, y, x, b, o: FOLDS[op](
-                self._value(step, (n, y, x, c.var, b, i.var), {}), (c, i)), f"{self.name}_{role}")
+                self._value(step, (n, y, x, c.var, b, i.var), {}, row), (c, i)),
+            f"{self.name}_{role}")
 
     def _alone(self, step: CoverStep, computed: Mapping[Expr, Tensor], role: str) -> Tensor:
         groups, height, width, _, batch, size = self.stages["input"].shape
@@ -116,16 +127,19 @@ class _Building:
         whole = written(self.name, self.stages, Window((1, 1)), self.stages["input"].shape,
                         lambda n, y, x, c, b, o: self._value(
                             last, (n, y, x, c, b, o), computed).astype("int8"))
-        return replace(whole, by=self.by, axes={**whole.axes, **self.axes}, rows=True)
+        return replace(whole, by=self.by, axes={**whole.axes, **self.axes}, rows=True,
+                       totals=self.totals)
 
     def _each(self, step: CoverStep, computed: Mapping[Expr, Tensor], role: str) -> Tensor:
         return te.compute(
             self.stages["input"].shape, lambda n, y, x, c, b, o: self._value(
                 step, (n, y, x, c, b, o), computed), f"{self.name}_{role}")
 
-    def _value(self, step: CoverStep, place: tuple[Expr, ...], computed: Mapping[Expr, Tensor]
-               ) -> Expr:
-        """What a step computes at a place; for numbers the block of channels does not count."""
+    def _value(self, step: CoverStep, place: tuple[Expr, ...], computed: Mapping[Expr, Tensor],
+               row: Tensor | None = None) -> Expr:
+        """What a step computes at a place, of the elements of `row`; for numbers the block of
+        channels does not count.
+        """
         n, y, x, c, b, o = place
 
         def read(operand: Operand, expr: Expr, scope: str) -> Expr:
@@ -142,6 +156,6 @@ class _Building:
             if scope == TABLES:
                 return self.loaded[name_of(expr)][0]
             assert leaf_of(expr) is not None and name_of(expr) == ROW
-            return Cast(self.stages["input"][place], operand.dtype)
+            return Cast((row or self.stages["input"])[place], operand.dtype)
 
         return step.body(read)

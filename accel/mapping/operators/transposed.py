@@ -32,13 +32,15 @@ class Phases:
         return max(1, *map(len, self.taps))
 
 
-def phases(outputs: int, kernel: int, stride: int, pad: int, dilation: int) -> list[Phases]:
-    """All phases along an axis of `outputs` pixels."""
+def phases(outputs: int, kernel: int, stride: int, pad: int, dilation: int,
+           most: int = 1 << 16) -> list[Phases]:
+    """All phases along an axis of `outputs` pixels, at most so many joined."""
     result: list[Phases] = []
     for number in range(min(stride, outputs)):
         phase = _phase(number, outputs, kernel, stride, pad, dilation)
         last = result[-1] if result else None
-        if last is not None and (joined := _joined(last, phase)) is not None:
+        if (last is not None and len(last.taps) < most
+                and (joined := _joined(last, phase)) is not None):
             result[-1] = joined
         else:
             result.append(phase)

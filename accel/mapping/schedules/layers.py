@@ -12,12 +12,14 @@ Schedule::
         load input and weights, run gemm over the tile
       requantize the tile into out, store it
 
-A pool whose window does not fit loads a piece of it, folds it into acc, and goes on with the next.
-A tile loads what it uses. A stationary operand is loaded before the tiles that share it: weights by
-the loop over channels, input by the loop over columns, which then encloses the loop over channels.
+A window that does not fit is loaded in pieces: each is folded, or multiplied, into acc before the
+next. Where the results of a function of rows do not fit at once, all its numbers come first; where
+a row does not fit, each total loads its parts. A tile loads what it uses. A stationary operand is
+loaded before the tiles that share it: weights by the loop over channels, input by the loop over
+columns, which then encloses the loop over channels.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import prod
 
 from accel.machine.machine import Machine
@@ -36,13 +38,15 @@ __all__ = ["LayerSteps", "placed", "schedule", "tiles_of"]
 
 def tiles_of(machine: Machine, operator: BlockedOperator, threads: int) -> tuple[Tiles, int]:
     """The cheapest tiles that fit the machine, and how many virtual threads share its buffers:
-    `threads`, or fewer where no tile fits so many times. Refuses a layer of which not even one
-    tile of one pixel fits.
+    `threads`, or fewer where no tile fits so many times. Products and functions of rows come in
+    pieces only where no tile fits otherwise. Refuses a layer of which not even one pixel fits.
     """
     shape = shape_of(operator)
-    for count in range(threads, 1, -1):
+    ways = [(cut, count) for cut in (not (shape.weighted or shape.numbers), True)
+            for count in range(threads, 0, -1)]
+    for cut, count in ways[:-1]:
         try:
-            return choose(machine.config, shape, count), count
+            return choose(machine.config, shape, count, cut), count
         except LoweringError:
             continue
     return choose(machine.config, shape, 1), 1
@@ -76,6 +80,7 @@ class LayerSteps:
         self.computed_weights = {"w", "y"} <= set(self.stages)
         lanes = operator.reduced.get("lanes")
         self.lanes = [lanes.name] if lanes else []
+        self.blocks: dict[str, str] = {}        # loops over blocks of rows, of totals that are cut
         self.window = [axis.name for axis in operator["acc"].reduce_axes if axis != lanes
                        ] if "acc" in operator.stages else []
 
@@ -139,7 +144,7 @@ class LayerSteps:
         self["quantized"].compute_at(self.tile_loop)
         self["quantized"].set_scope("out")
         for role in _readers_first(self.operator):
-            self[role].compute_at(self.tile_loop)
+            self[role].compute_at(self._result_loop(role))
             self[role].set_scope("acc")
 
     def place_operands(self) -> None:
@@ -155,15 +160,34 @@ class LayerSteps:
         elif self.tiles.pieces > 1:
             loop = self._cut_window()
         for role in self.operator.inputs:
-            self[role].compute_at(self.repeated_loop if role in self.operator.repeated
-                                  else self._kept("input", loop))
+            if role in self.operator.repeated:
+                place = self.repeated_loop
+            elif role in self.operator.totals:
+                place = self._cut_total(self.operator.totals[role])
+            else:
+                place = loop if self.operator.totals else self._kept("input", loop)
+            self[role].compute_at(place)
             self[role].set_scope(scope)
         for role in self.operator.parameters:
-            self[role].cache_read("par").compute_at(self._kept("w", self.tile_loop))
+            self[role].cache_read("par").compute_at(self._kept("w", self._reader_loop(role, loop)))
         for role in self.operator.tables:
             self[role].cache_read("tab")
         if self.operator.row:
             self._pack_rows()
+
+    def _result_loop(self, role: str) -> str:
+        """The loop that computes a stage: numbers of rows come before the parts of their results.
+        """
+        return self.shared_loop if role in self.operator.numbers else self.tile_loop
+
+    def _reader_loop(self, role: str, pieces: str) -> str:
+        """The loop that computes what reads a parameter; `pieces` computes parts of sums."""
+        name = self.operator[role].name
+        readers = [reader for reader in self.operator.accumulators
+                   if name in _read_by(self.operator[reader])]
+        if readers == ["acc"] and self.tiles.pieces > 1:
+            return pieces
+        return self._result_loop(readers[0]) if readers else self.tile_loop
 
     def _kept(self, operand: str, loop: str) -> str:
         """The loop that loads an operand: `loop`, unless the operand is stationary."""
@@ -186,34 +210,54 @@ class LayerSteps:
 
     def _order_products(self) -> str:
         """Orders gemm's loops: tile, kernel, lanes. Returns the loop that loads operands."""
-        acc, reduced = self["acc"], self.operator.reduced
-        place, outer = self.tile_loop, ()
-        inner = (reduced["depth"].name,) if "depth" in reduced else ()
+        acc, reduced, outer = self["acc"], self.operator.reduced, list[str]()
+        inner = [reduced["depth"].name] if "depth" in reduced else []
         if inner and self.tiles.depth < reduced["depth"].extent:
-            place, rest = acc.split(reduced["depth"].name, self.tiles.depth)
-            outer, inner = (place,), (rest,)
-            if self.threads > 1:
-                outer = acc.split(place, self.threads)
-                place = outer[1]
-                acc.virtual_thread(place)
-        kernel = (reduced[role].name for role in ("rows", "columns", "passes") if role in reduced)
-        acc.reorder(*outer, *self._axes("acc", AROUND + "pyxqc"), *inner, *kernel, "b", "o",
-                    reduced["lanes"].name)
-        return place
+            around, inner[0] = acc.split(reduced["depth"].name, self.tiles.depth)
+            outer.append(around)
+        window = [reduced[role].name for role in ("rows", "columns")]
+        outer += self._cut(window, piece_of(self.operator.window.kernel, self.tiles.pieces))
+        passes = [reduced["passes"].name] if "passes" in reduced else []
+        acc.reorder(*outer, *self._axes("acc", AROUND + "pyxqc"), *inner, *window, *passes, "b",
+                    "o", reduced["lanes"].name)
+        return self._alternating("acc", outer[-1]) if outer else self.tile_loop
 
     def _cut_window(self) -> str:
-        """Cuts the window of a pool into pieces. Returns the loop that loads a piece."""
-        acc, kernel, cut = self["acc"], self.operator.window.kernel, []
-        for at, size in enumerate(piece_of(kernel, self.tiles.pieces)):
-            if size < kernel[at]:
-                outer, self.window[at] = acc.split(self.window[at], size)
-                cut.append(outer)
-        acc.reorder(*cut, "n", "y", "x", "c")
-        place = cut[-1]
-        if self.threads > 1:
-            place = acc.split(place, self.threads)[1]
-            acc.virtual_thread(place)
-        return place
+        """Cuts the window of a pool, or what is gathered, into pieces. Returns the loop that loads
+        a piece.
+        """
+        sizes: Sequence[int] = piece_of(self.operator.window.kernel, self.tiles.pieces)
+        if "depth" in self.operator.reduced:
+            sizes = (-(-self.operator.reduced["depth"].extent // self.tiles.pieces),)
+        outer = self._cut(self.window, sizes)
+        self["acc"].reorder(*outer, *self._axes("acc", AROUND + "yxc"))
+        return self._alternating("acc", outer[-1])
+
+    def _cut(self, window: list[str], sizes: Sequence[int]) -> list[str]:
+        """Splits loops of `acc` into pieces of such sizes, in place; the loops around them."""
+        outer = list[str]()
+        extents = {axis.name: axis.extent for axis in self.operator["acc"].reduce_axes}
+        for at, size in enumerate(sizes):
+            if size < extents[window[at]]:
+                around, window[at] = self["acc"].split(window[at], size)
+                outer.append(around)
+        return outer
+
+    def _cut_total(self, role: str) -> str:
+        """Cuts the rows of a total into parts. Returns the loop that loads a part."""
+        blocks = self.operator[role].reduce_axes[0].name
+        outer, inner = self[role].split(blocks, self.tiles.channels)
+        self.blocks[role] = inner
+        self[role].reorder(outer, "n", "y", "x", inner)
+        return self._alternating(role, outer)
+
+    def _alternating(self, role: str, loop: str) -> str:
+        """Puts virtual threads on a loop of a stage. Returns the loop of what each turn loads."""
+        if self.threads == 1:
+            return loop
+        _, thread = self[role].split(loop, self.threads)
+        self[role].virtual_thread(thread)
+        return thread
 
     def tensorize(self) -> None:
         """Replaces copies and sums by instructions."""
@@ -229,7 +273,7 @@ class LayerSteps:
         for role in self.operator.numbers:
             if self.operator[role].reduce_axes:
                 blocks, lanes = (axis.name for axis in self.operator[role].reduce_axes)
-                self[role].reorder(blocks, "b", "o", lanes)
+                self[role].reorder(self.blocks.get(role, blocks), "b", "o", lanes)
 
     @property
     def computed(self) -> tuple[str, ...]:

@@ -3,32 +3,29 @@
 A tile is `rows` x `columns` output pixels and `channels` output blocks; a convolution may cut its
 input blocks into steps of `depth`. One operand of a convolution may be *stationary*: tiles that use
 the same weights (or input pixels) follow each other, and these are loaded once. A tile loads all
-else that it needs. A pool whose window fits no buffer loads it in several pieces. With two virtual
-threads every buffer is used in halves, and a layer costs the longer of its products and its traffic
-instead of their sum.
+else that it needs. A window that fits no buffer is loaded in several pieces, and so is what a
+function of rows has more of than fits. With two virtual threads every buffer is used in halves, and
+a layer costs the longer of its products and its traffic instead of their sum.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from itertools import product
-from math import ceil, prod
+from math import ceil, isqrt, prod
 
 from accel.machine.config import AccelConfig, element_bytes
 from accel.mapping.lowering import LoweringError, Room, room_of
 from accel.mapping.operators.blocked import AROUND, BlockedOperator
 
-__all__ = ["Cost", "Shape", "Tiles", "choose", "choose_together", "cost_of", "follows", "misfit",
-           "piece_of", "shape_of"]
+__all__ = ["Cost", "Shape", "Tiles", "choose", "choose_together", "cost_of", "fits", "follows",
+           "misfit", "piece_of", "shape_of"]
 
 LATENCY = 200
 """Extra cycles for work that nothing overlaps: memory latency, tokens, full pipelines."""
 
 TRIED = 256
 """Tiles of a layer that are tried together with the next layer's, the cheapest first."""
-
-MOST_PIXELS = 1 << 16
-"""The most rows or columns of a layer, so that its tiles can be enumerated."""
 
 FAR, IN_FLIGHT, BURST = 288, 64, 64
 """The slowest memory that tiles still hide: cycles from a request to its data, the most open
@@ -44,8 +41,8 @@ TURN = 4
 @dataclass(frozen=True, slots=True, order=True)
 class Tiles:
     """Extents of one tile, in pixels and in blocks of channels. `stationary` is ``"w"``,
-    ``"input"`` or neither. A pool loads the window of a tile of one pixel in `pieces`, one after
-    the other.
+    ``"input"`` or neither. The window of a tile, or all blocks that it gathers, are loaded in
+    `pieces`, one after the other.
     """
 
     rows: int
@@ -61,7 +58,8 @@ class Shape:
     """What a layer requires of a tile. `kernel`, `strides`, `dilations` describe its window. A
     layer without products has `weighted` false, and its input blocks are its output blocks; they
     also are in a layer with products that is `diagonal`. Each position is `phases` output pixels.
-    All is computed `times` times, for groups of images and of channels, or leading dimensions.
+    All is computed `times` times, for groups of images and of channels, or leading dimensions. A
+    function of rows whose totals have `inputs` of their own loads rows in parts, for each of them.
     """
 
     rows: int
@@ -104,7 +102,8 @@ def shape_of(operator: BlockedOperator) -> Shape:
                  weighted, len(operator.inputs) - repeated,
                  len(operator.accumulators) - len(operator.numbers),
                  len(operator.parameters), operator.row,
-                 "params" in stages and len(stages["params"].shape) == 3, window.dilations,
+                 not weighted and "params" in stages and len(stages["params"].shape) == 3,
+                 window.dilations,
                  depth == 0, phases, prod(size.get(axis, 1) for axis in AROUND), repeated,
                  len(operator.tables),
                  0 if weighted or "depth" not in operator.reduced
@@ -135,22 +134,35 @@ class Cost:
                     self.traffic + other.traffic, self.ends + other.ends)
 
 
-def choose(config: AccelConfig, shape: Shape, threads: int) -> Tiles:
-    """The cheapest tile that fits. Refuses a layer of which not even the smallest does."""
-    if max(shape.rows, shape.columns) > MOST_PIXELS:
-        raise LoweringError(f"Rows and columns of a layer must be at most {MOST_PIXELS:,}, not "
-                            f"{shape.rows:,} and {shape.columns:,}")
+def choose(config: AccelConfig, shape: Shape, threads: int, cut: bool = True) -> Tiles:
+    """The cheapest tile that fits; where none does, the cheapest of those that are loaded in
+    pieces. Refuses a layer of which not even the smallest fits, or that must be in pieces and may
+    not be `cut`.
+    """
     if candidates := _fitting(config, shape, threads, {}):
         return _least_traffic(config, shape, candidates, threads)
-    if candidates := _fitting(config, shape, threads, {}, _in_pieces(shape)):
+    if cut and (candidates := _fitting(config, shape, threads, {}, _in_pieces(shape))):
         return min(candidates)[1]
-    smallest = Tiles(1, 1, shape.channels if shape.numbers else 1, shape.depth if shape.row else 1)
     short = ", ".join(f"{name} needs {need} of {have} entries"
-                      for name, need, have in _needs(config, shape, smallest, threads, {})
+                      for name, need, have in _needs(config, shape, _smallest(shape), threads, {})
                       if need > have)
     times = f" {threads} times" if threads > 1 else ""
     raise LoweringError(f"Tile of one pixel must fit the buffers of {config.name}{times}: "
-                        f"{short}")
+                        f"{short or 'it must be loaded in pieces'}")
+
+
+def fits(config: AccelConfig, shape: Shape) -> bool:
+    """Whether any tile of a layer fits, be it in pieces."""
+    return _fits(config, shape, _smallest(shape), 1, {})
+
+
+def _smallest(shape: Shape) -> Tiles:
+    """The tile that takes the least of every buffer."""
+    if shape.row:
+        return Tiles(1, 1, 1, shape.depth)
+    if shape.numbers:
+        return Tiles(1, 1, 1, 1, "input")
+    return Tiles(1, 1, 1, 1, pieces=max(shape.gathered, prod(shape.kernel)))
 
 
 def _least_traffic(config: AccelConfig, shape: Shape, candidates: list[tuple["Rank", Tiles]],
@@ -206,7 +218,7 @@ def misfit(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int, room: 
         size, most = getattr(tiles, name), getattr(shape, name)
         if not 1 <= size <= most:
             return f"{name} must be from 1 to {most}, not {size}"
-    if tiles not in (_in_pieces(shape) if tiles.pieces > 1 else _candidates(shape)):
+    if tiles not in _candidates(shape) and tiles not in _in_pieces(shape):
         return "the layer must be cut into equal pieces that its operands can follow"
     for buffer, need, have in _needs(config, shape, tiles, threads, room):
         if need > have:
@@ -227,15 +239,33 @@ def _fitting(config: AccelConfig, shape: Shape, threads: int, room: Room,
 
 
 def _in_pieces(shape: Shape) -> Iterable[Tiles]:
-    """Tiles of one pixel of a pool, whose window is loaded in pieces."""
-    if shape.weighted:
-        return
+    """Tiles for what no buffer holds at once: windows in pieces, of whole rows of pixels or a part
+    of one, of pools a pixel at a time; of functions of rows, results in parts behind their numbers,
+    of rows in parts a pixel at a time.
+    """
+    if shape.numbers:
+        pixels = ([1], [1]) if shape.inputs > 1 else (_pieces(shape.rows), _pieces(shape.columns))
+        for rows, columns, channels in product(*pixels, _pieces(shape.channels)):
+            if channels < shape.channels:
+                yield Tiles(rows, columns, channels, 1, "input")
+    elif not shape.row:
+        pixels, depths = [(1, 1)], [1]
+        if shape.weighted:
+            pixels = [(rows, shape.columns) for rows in _pieces(shape.rows)]
+            pixels += [(1, columns) for columns in _pieces(shape.columns)[:-1]]
+            depths = _depths(shape)
+        for (rows, columns), channels, depth, count in product(
+                pixels, _pieces(shape.channels), depths, _piece_counts(shape)):
+            yield Tiles(rows, columns, channels, depth, pieces=count)
+
+
+def _piece_counts(shape: Shape) -> list[int]:
+    """The numbers of pieces, more than one, that a window or what is gathered may have."""
     height, width = shape.kernel
-    counts = [ceil(height / rows) for rows in _pieces(height)]
-    counts += [height * ceil(width / columns) for columns in _pieces(width)]
-    for channels, count in product(_pieces(shape.channels), sorted(set(counts))):
-        if count > 1:
-            yield Tiles(1, 1, channels, 1, pieces=count)
+    counts = {ceil(height / rows) for rows in _pieces(height)}
+    counts |= {height * ceil(width / columns) for columns in _pieces(width)}
+    counts |= {ceil(shape.gathered / blocks) for blocks in _pieces(max(shape.gathered, 1))}
+    return sorted(counts - {0, 1})
 
 
 def piece_of(kernel: tuple[int, int], pieces: int) -> tuple[int, int]:
@@ -249,11 +279,9 @@ def piece_of(kernel: tuple[int, int], pieces: int) -> tuple[int, int]:
 
 
 def _candidates(shape: Shape) -> Iterable[Tiles]:
-    least = shape.depth if shape.row else 1     # rows of windows are not cut
-    depths = [d for d in range(least, shape.depth + 1) if shape.depth % d == 0]
     cuts = [shape.channels] if shape.numbers else _pieces(shape.channels)
     for rows, columns, channels, depth in product(
-            _pieces(shape.rows), _pieces(shape.columns), cuts, depths):
+            _pieces(shape.rows), _pieces(shape.columns), cuts, _depths(shape)):
         yield Tiles(rows, columns, channels, depth)
         if shape.weighted and depth == shape.depth:
             if (rows, columns) != (shape.rows, shape.columns):
@@ -262,9 +290,18 @@ def _candidates(shape: Shape) -> Iterable[Tiles]:
                 yield Tiles(rows, columns, channels, depth, "input")
 
 
+def _depths(shape: Shape) -> list[int]:
+    """Steps of input blocks; rows of windows are not cut."""
+    least = shape.depth if shape.row else 1
+    return [depth for depth in range(least, shape.depth + 1) if shape.depth % depth == 0]
+
+
 def _pieces(extent: int) -> list[int]:
-    """Sizes that cut `extent` into equal pieces, the last one perhaps smaller."""
-    return sorted({ceil(extent / count) for count in range(1, extent + 1)})
+    """Sizes that cut `extent` into equal pieces, the last one perhaps smaller: ``ceil(extent / n)``
+    for all n. Up to the root these are all numbers; those above have an n that is not much greater.
+    """
+    root = isqrt(extent)
+    return sorted({*range(1, root + 1), *(ceil(extent / count) for count in range(1, root + 2))})
 
 
 def _window(shape: Shape, tiles: Tiles) -> int:
@@ -305,7 +342,7 @@ def _needs(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
         needs.append(("tab", shape.tables))
     if shape.weighted:
         needs += [("inp", pixels * (tiles.channels if shape.diagonal else tiles.depth)),
-                  ("wgt", channels * shape.kernel[0] * shape.kernel[1] * tiles.depth
+                  ("wgt", channels * prod(piece_of(shape.kernel, tiles.pieces)) * tiles.depth
                    * shape.passes)]
     else:
         needs.append(("res", (pixels * shape.inputs + shape.repeated) * _loaded(shape, tiles)))
@@ -313,18 +350,26 @@ def _needs(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
 
 
 def _loaded(shape: Shape, tiles: Tiles) -> int:
-    """The input blocks of a tile of a layer without products."""
-    return shape.gathered or tiles.channels
+    """The input blocks that a layer without products holds of a tile at once."""
+    if shape.gathered:
+        return ceil(shape.gathered / tiles.pieces)
+    return shape.channels if _keeps_rows(shape, tiles) else tiles.channels
+
+
+def _keeps_rows(shape: Shape, tiles: Tiles) -> bool:
+    """Whether whole rows stay on chip for the parts of their results."""
+    return bool(shape.numbers) and tiles.stationary == "input" and shape.inputs == 1
 
 
 def _records(shape: Shape, tiles: Tiles) -> int:
-    """The number of parameter entries that a tile loads."""
+    """The number of parameter entries that a tile holds at once."""
     if shape.gathered:                  # the first are those of the blocks that are gathered
-        return shape.gathered + tiles.channels * (shape.parameters - 1)
+        return _loaded(shape, tiles) + tiles.channels * (shape.parameters - 1)
     if shape.pixelwise:
         return tiles.rows * tiles.columns
     once = shape.parameters - (shape.taps > 0)
-    return tiles.channels * (shape.phases * once + shape.taps)
+    taps = prod(piece_of(shape.kernel, tiles.pieces)) if shape.taps else 0
+    return tiles.channels * (shape.phases * once + taps)
 
 
 def _fits(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int, room: Room) -> bool:
@@ -342,13 +387,16 @@ def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Co
     entry = {name: buffer.entry_bytes for name, buffer in config.buffers.items()}
     steps, work, kernel, lanes = tiles.pieces, 0, 0, outputs
     pixels = _window(shape, tiles) * _loaded(shape, tiles) * shape.inputs * entry["res"] * steps
+    if shape.numbers and tiles.stationary == "input":       # each input is whole rows
+        pixels = _window(shape, tiles) * shape.channels * shape.inputs * entry["res"]
     if shape.weighted:
-        steps, work = shape.depth // tiles.depth, outputs * taps * shape.depth * shape.passes
+        steps *= shape.depth // tiles.depth
+        work = outputs * taps * shape.depth * shape.passes
         pixel = (tiles.channels if shape.diagonal else shape.depth) * entry["inp"]
         if shape.row:           # each row begins and ends within a beat
             row = shape.row * element_bytes(config.operand)
             pixel += ceil(pixel / row) * (config.bus_bytes - 1)
-        pixels = _window(shape, tiles) * pixel
+        pixels = _window(shape, tiles) * pixel * tiles.pieces
         kernel = (shape.depth * channels * taps * shape.passes * (shape.weights or entry["wgt"])
                   * shape.weight_bits // 8)
     else:
@@ -356,7 +404,7 @@ def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Co
         lanes += tiles.rows * tiles.columns * (shape.numbers - shape.totals)
     lanes *= config.vector_beats
     if shape.parameters:
-        kernel += _records(shape, tiles) * entry["par"]
+        kernel += _records(shape, replace(tiles, pieces=1)) * entry["par"]
     stored = outputs * entry["out"]
     far = [_slowed(config, size, run) for size, run in zip(
         (pixels, stored), _runs(config, shape, tiles), strict=True)]

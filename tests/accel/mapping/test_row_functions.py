@@ -10,7 +10,10 @@ import pytest
 
 import lockstep
 from accel.machine.intrinsics import SHIPPED
+from accel.mapping.lowering import LoweringError
 from accel.mapping.row_selection import select_rows
+from accel.mapping.schedules import shape_of, tiles_of
+from accel.mapping.target import AccelTarget
 from compiler.graph.graph import Graph, TensorType
 from compiler.graph.reference import evaluate
 from compiler.graph.rewrite import Builder
@@ -93,6 +96,39 @@ def test_simulators_agree(rng, op: str, changes) -> None:
 def test_long_rows_of_a_large_machine(rng, op: str) -> None:
     shape = (3, 50, 197)
     agrees(network(op, shape, rng), rows(rng, shape), machine_of("pynq-1x16x16"), "cycle")
+
+
+SMALL = {"res_bytes": 128, "par_bytes": 128, "acc_bytes": 1024, "out_bytes": 32}
+
+
+@pytest.mark.parametrize("op, shape, changes, apart", [
+    ("qbelow_max", (2, 61), SMALL, False), ("qbelow_max", (3, 2, 131), SMALL, True),
+    *(pytest.param(op, shape, changes, apart, marks=pytest.mark.slow)
+      for op, shape, changes, apart in (
+          ("qsoftmax", (2, 61), SMALL, False), ("qsoftmax", (3, 300), SMALL, True),
+          ("qlayer_norm", (3, 131), SMALL | {"par_bytes": 256}, True),
+          ("qlayer_norm", (2, 61), SMALL, False), ("qlayer_norm", (2, 768), {}, False),
+          ("qlayer_norm", (1, 3000), {}, True),
+          ("qsoftmax", (5, 131), SMALL | {"batch": 2, "acc_bytes": 4096, "out_bytes": 64}, True),
+          ("qbelow_max", (1, 5000), {}, True)))], ids=str)
+def test_rows_that_do_not_fit(rng, op: str, shape, changes, apart: bool) -> None:
+    """Their numbers first, then results in parts; parts of a row for each total where a row does
+    not fit."""
+    graph, machine = network(op, shape, rng), machine_of(**changes)
+    agrees(graph, rows(rng, shape), machine, "functional")
+    layer, = AccelTarget(machine).compile(graph).layers
+    assert bool(layer.operator.totals) == apart
+    tiles, _ = tiles_of(machine, layer.operator, 2)
+    assert tiles.stationary == "input" and tiles.channels < shape_of(layer.operator).channels
+
+
+def test_what_acc_cannot_hold_is_refused(rng) -> None:
+    """A row needs all its numbers at once."""
+    graph, machine = network("qlayer_norm", (1, 8), rng), machine_of(acc_bytes=256)
+    reason = "Tile of one pixel must fit the buffers of tiny-1x4x4: acc needs 46 of 16 entries"
+    assert AccelTarget(machine).refusal(graph, graph.nodes[0]) == reason
+    with pytest.raises(LoweringError, match=f"^y: {reason}$"):
+        AccelTarget(machine).compile(graph)
 
 
 @pytest.mark.parametrize("missing, reason", [

@@ -70,8 +70,12 @@ def test_what_the_accelerator_does_not_take_is_refused() -> None:
         "it is along axis 2; the accelerator takes channels")
     assert refusal(TINY, graph((1, 5, 2, 2))) == (
         "no vector instructions compute its reduction over lanes")
-    assert refusal(LIKE["tiny-1x4x4"], graph((1, 300))) == (
-        "Tile of one pixel must fit the buffers of tiny-1x4x4: par needs 76 of 32 entries")
+
+
+def test_channels_that_do_not_fit_are_gathered_in_pieces() -> None:
+    """75 blocks have 75 entries of numbers, where par holds 32."""
+    for shape in ((1, 300), (2, 270, 2, 1)):
+        assert_places(LIKE["tiny-1x4x4"], shape)
 
 
 def test_the_note_names_the_own_instruction() -> None:

@@ -29,6 +29,7 @@ def test_phases_that_see_one_window_are_together() -> None:
     assert [(one.first, len(one.taps), one.kernel) for one in phases(8, 4, 2, 2, 1)] == [(0, 2, 2)]
     assert [(one.first, len(one.taps), one.kernel) for one in phases(8, 4, 2, 1, 1)] == [
         (0, 1, 2), (1, 1, 2)]
+    assert [(one.first, len(one.taps)) for one in phases(9, 9, 3, 0, 1, most=2)] == [(0, 2), (2, 1)]
     assert [(one.first, len(one.taps), one.kernel) for one in phases(8, 3, 2, 1, 1)] == [
         (0, 1, 1), (1, 1, 2)]
 

@@ -8,12 +8,13 @@ from accel.mapping.interleave import halves
 from accel.mapping.layout import blocks_of
 from accel.mapping.lowering import LoweringError
 from accel.mapping.lowering.memory import Scratchpads
-from accel.mapping.operators import blocked
+from accel.mapping.operators import blocked, convolutions
 from accel.mapping.operators.blocked import Activation, Quantization, Window
+from accel.mapping.operators.convolutions import ConvolutionForm
 from accel.mapping.operators.elementwise import elementwise
 from accel.mapping.schedules import schedule, tiles_of
-from accel.mapping.schedules.tiles import (Tiles, _candidates, _fits, _in_pieces, _needs, choose,
-                                           choose_together, cost_of, shape_of)
+from accel.mapping.schedules.tiles import (Shape, Tiles, _candidates, _fits, _in_pieces, _needs,
+                                           _pieces, choose, choose_together, cost_of, shape_of)
 from compiler import te
 from compiler.ir import interpret
 from compiler.te import numpy_dtype
@@ -36,6 +37,10 @@ OPERATORS = {
         (2, 3), (2, 1), (1, 0, 0, 1)), 0, Q, BLOCKS),
     "packed": blocked.packed_convolution("p", Activation(1, 3, 5, 6, plain=True), 8, Window(
         (3, 2), (1, 2), (1, 0, 0, 1)), 5, Q, BLOCKS),
+    "grouped": convolutions.convolution("g", Activation(1, 16, 4, 3), 16, Window((3, 2)), 2, Q,
+                                        BLOCKS, ConvolutionForm(groups=2)),
+    "phases": convolutions.convolution("t", Activation(1, 8, 3, 3), 8, Window((2, 3)), 0, Q, BLOCKS,
+                                       ConvolutionForm(phases=(2, 1))),
     "max_pool": blocked.max_pool("m", Activation(1, 8, 5, 6), Window((2, 3), (1, 2)), BLOCKS),
     "average": blocked.global_average_pool("a", Activation(1, 12, 3, 4), Q, BLOCKS),
     "rescale": blocked.rescale("r", Activation(1, 8, 3, 4), Q, BLOCKS),
@@ -71,11 +76,17 @@ def test_axes_have_their_roles_whatever_they_are_called(operator) -> None:
     assert shape_of(replace(operator, stages=operator.stages | renamed)) == shape_of(operator)
 
 
+def _some(shape: Shape, every: int) -> list[Tiles]:
+    """Some of the tiles, and of those in pieces."""
+    return [*list(_candidates(shape))[1::every],
+            *list(_in_pieces(shape))[::every if shape.weighted else 1]]
+
+
 @any_operator
 def test_a_schedule_takes_what_its_tiles_need(operator) -> None:
     """Never more, and no less where the window does not reach over the edge."""
     shape, config = shape_of(operator), TINY.config
-    for tiles in [*list(_candidates(shape))[::8 if Effort.quick else 3], *_in_pieces(shape)]:
+    for tiles in _some(shape, 8 if Effort.quick else 3):
         program = schedule(TINY, operator, tiles, 1).program
         used = Scratchpads(config, program.body).used()
         needs = {name: need * config.buffers[name].entry_bytes
@@ -93,11 +104,12 @@ def test_the_cheapest_tiles_that_fit_are_chosen(operator, machine, threads: int)
     shape, config = shape_of(operator), machine.config
     fitting = next(filter(None, (
         [tiles for tiles in candidates if _fits(config, shape, tiles, threads, {})]
-        for candidates in (_candidates(shape), _in_pieces(shape)))), [])
+        for candidates in (_candidates(shape), () if shape.weighted else _in_pieces(shape)))), [])
     if not fitting:
         with pytest.raises(LoweringError):
-            choose(config, shape, threads)
-        assert tiles_of(machine, operator, threads)[1] < threads
+            choose(config, shape, threads, cut=False)
+        few = [tiles for tiles in _candidates(shape) if _fits(config, shape, tiles, 1, {})]
+        assert tiles_of(machine, operator, threads)[1] == (1 if few else threads)
         return
     best = choose(config, shape, threads)
     assert best in fitting
@@ -139,12 +151,21 @@ def test_tiles_of_layers_at_the_same_time() -> None:
 
 
 def test_what_does_not_fit_is_named() -> None:
-    shape = replace(shape_of(OPERATORS["convolution"]), kernel=(5, 5))
+    shape = replace(shape_of(OPERATORS["convolution"]), phases=5)
     with pytest.raises(LoweringError) as refusal:
         choose(SHORT.config, shape, 2)
     assert str(refusal.value) == (
-        "Tile of one pixel must fit the buffers of short 2 times: inp needs 25 of 8 entries, "
-        "wgt needs 25 of 4 entries")
+        "Tile of one pixel must fit the buffers of short 2 times: out needs 5 of 4 entries, "
+        "par needs 5 of 2 entries, wgt needs 5 of 4 entries")
+    with pytest.raises(LoweringError, match="short 2 times: it must be loaded in pieces"):
+        choose(SHORT.config, replace(shape, phases=1, kernel=(5, 5)), 2, cut=False)
+
+
+def test_sizes_of_pieces() -> None:
+    """Whatever the extent, in a number of steps of about its root."""
+    for extent in (*range(1, 70), 1000, 65537):
+        assert _pieces(extent) == sorted({-(-extent // count) for count in range(1, extent + 1)})
+    assert len(_pieces(10**8)) < 20000
 
 
 @any_operator
@@ -159,7 +180,7 @@ def test_every_tiling_computes_the_same(operator, rng) -> None:
         arrays[buffer.name] = raw.view(numpy_dtype(buffer.dtype)).reshape(buffer.shape)
     (name, wanted), = interpret(base, arrays).items()
     shape = shape_of(operator)
-    for tiles in [*list(_candidates(shape))[1::29 if Effort.quick else 11], *_in_pieces(shape)]:
+    for tiles in _some(shape, 29 if Effort.quick else 11):
         for threads in (1, 2):
             program = schedule(TINY, operator, tiles, threads).program
             assert (interpret(program, arrays)[name] == wanted).all()
