@@ -8,11 +8,13 @@ function of rows has more of than fits. With two virtual threads every buffer is
 a layer costs the longer of its products and its traffic instead of their sum.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from heapq import nsmallest
 from itertools import product
 from math import ceil, isqrt, prod
+
+import numpy as np
 
 from accel.machine.config import AccelConfig, element_bytes
 from accel.mapping.lowering import LoweringError, Room, room_of
@@ -126,7 +128,7 @@ class Cost:
 
     @property
     def cycles(self) -> int:
-        return max(self.products, self.lanes, self.traffic) + self.ends
+        return np.maximum(np.maximum(self.products, self.lanes), self.traffic) + self.ends
 
     def __add__(self, other: "Cost") -> "Cost":
         """The cost of two layers that are computed at the same time."""
@@ -233,9 +235,29 @@ Rank = tuple[int, int, int]
 def _fitting(config: AccelConfig, shape: Shape, threads: int, room: Room,
              candidates: Iterable[Tiles] | None = None) -> list[tuple[Rank, Tiles]]:
     """The tiles that fit, of `candidates` if given, with their ranks."""
-    candidates = _candidates(shape) if candidates is None else candidates
-    return [((cost_of(config, shape, tiles, threads).cycles, -tiles.rows, -tiles.columns), tiles)
-            for tiles in candidates if _fits(config, shape, tiles, threads, room)]
+    known = list(_candidates(shape) if candidates is None else candidates)
+    fitting = _chosen(known, _fits(config, shape, _many(known), threads, room)) if known else []
+    if not fitting:
+        return []
+    cycles = _cost(config, shape, _many(fitting), threads).cycles
+    return [((count, -tiles.rows, -tiles.columns), tiles)
+            for count, tiles in zip(cycles.tolist(), fitting, strict=True)]
+
+
+def _many(tiles: Sequence[Tiles]) -> Tiles:
+    """Many tiles as one, whose fields are arrays: what is computed of one is computed of all."""
+    return Tiles(*(np.array([getattr(one, part.name) for one in tiles])
+                   for part in fields(Tiles)))    # type: ignore[arg-type]
+
+
+def _chosen(tiles: Sequence[Tiles], holds: np.ndarray) -> list[Tiles]:
+    return [one for one, held in zip(tiles, np.broadcast_to(holds, len(tiles)).tolist(),
+                                     strict=True) if held]
+
+
+def _up(number, by):
+    """The quotient, rounded up."""
+    return -(-number // by)
 
 
 def _in_pieces(shape: Shape) -> Iterable[Tiles]:
@@ -272,10 +294,14 @@ def piece_of(kernel: tuple[int, int], pieces: int) -> tuple[int, int]:
     """Rows and columns of the largest of so many pieces of a window: whole rows, or one row's
     columns where there are more pieces than rows.
     """
-    height, width = kernel
-    if pieces <= height:
-        return ceil(height / pieces), width
-    return 1, ceil(width / (pieces // height))
+    rows, columns = _piece(kernel, pieces)
+    return int(rows), int(columns)
+
+
+def _piece(kernel: tuple[int, int], pieces):
+    (height, width), whole = kernel, pieces <= kernel[0]
+    return (np.where(whole, _up(height, pieces), 1),
+            np.where(whole, width, _up(width, np.maximum(pieces // height, 1))))
 
 
 def _candidates(shape: Shape) -> Iterable[Tiles]:
@@ -306,7 +332,7 @@ def _pieces(extent: int) -> list[int]:
 
 def _window(shape: Shape, tiles: Tiles) -> int:
     """The number of input pixels of a tile, or of a piece of its window."""
-    kernel = piece_of(shape.kernel, tiles.pieces)
+    kernel = _piece(shape.kernel, tiles.pieces)
     height, width = ((size - 1) * step + 1
                      for size, step in zip(kernel, shape.dilations, strict=True))
     return (((tiles.rows - 1) * shape.strides[0] + height)
@@ -315,19 +341,19 @@ def _window(shape: Shape, tiles: Tiles) -> int:
 
 def _counts(shape: Shape, tiles: Tiles) -> tuple[int, int]:
     """The number of tiles of an image, and of the channels."""
-    return (ceil(shape.rows / tiles.rows) * ceil(shape.columns / tiles.columns),
-            ceil(shape.channels / tiles.channels))
+    return (_up(shape.rows, tiles.rows) * _up(shape.columns, tiles.columns),
+            _up(shape.channels, tiles.channels))
 
 
 def _needs(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
            room: Room) -> list[tuple[str, int, int]]:
     """For each buffer its name, the entries that a tile takes, and those that it may take."""
     images, cuts = _counts(shape, tiles)
-    once = {"w": cuts, "input": images}.get(tiles.stationary, 0) * shape.times == 1
-    kept = {"w": ("wgt", "par"), "input": ("inp",)}[tiles.stationary] if once else ()
-    kept = (*kept, "tab")
-    have = {name: (end - begin) // (1 if name in kept else threads)     # loaded once: one copy
-            for name in config.buffers
+    kept = {name: (tiles.stationary == operand) & (times * shape.times == 1)
+            for operand, times, names in (("w", cuts, ("wgt", "par")), ("input", images, ("inp",)))
+            for name in names} | {"tab": True}
+    have = {name: (end - begin) // np.where(kept.get(name, False), 1, threads)
+            for name in config.buffers                      # what is loaded once has one copy
             for begin, end in (room_of(config, room, name),)}
     channels = tiles.channels * shape.phases
     outputs = tiles.rows * tiles.columns * channels
@@ -342,7 +368,7 @@ def _needs(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
         needs.append(("tab", shape.tables))
     if shape.weighted:
         needs += [("inp", pixels * (tiles.channels if shape.diagonal else tiles.depth)),
-                  ("wgt", channels * prod(piece_of(shape.kernel, tiles.pieces)) * tiles.depth
+                  ("wgt", channels * _taps(shape, tiles) * tiles.depth
                    * shape.passes)]
     else:
         needs.append(("res", (pixels * shape.inputs + shape.repeated) * _loaded(shape, tiles)))
@@ -352,13 +378,19 @@ def _needs(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
 def _loaded(shape: Shape, tiles: Tiles) -> int:
     """The input blocks that a layer without products holds of a tile at once."""
     if shape.gathered:
-        return ceil(shape.gathered / tiles.pieces)
-    return shape.channels if _keeps_rows(shape, tiles) else tiles.channels
+        return _up(shape.gathered, tiles.pieces)
+    return np.where(_keeps_rows(shape, tiles), shape.channels, tiles.channels)
 
 
 def _keeps_rows(shape: Shape, tiles: Tiles) -> bool:
     """Whether whole rows stay on chip for the parts of their results."""
-    return bool(shape.numbers) and tiles.stationary == "input" and shape.inputs == 1
+    return (tiles.stationary == "input") & (bool(shape.numbers) and shape.inputs == 1)
+
+
+def _taps(shape: Shape, tiles: Tiles) -> int:
+    """The pixels of the window of a tile, or of a piece of it."""
+    rows, columns = _piece(shape.kernel, tiles.pieces)
+    return rows * columns
 
 
 def _records(shape: Shape, tiles: Tiles) -> int:
@@ -368,50 +400,60 @@ def _records(shape: Shape, tiles: Tiles) -> int:
     if shape.pixelwise:
         return tiles.rows * tiles.columns
     once = shape.parameters - (shape.taps > 0)
-    taps = prod(piece_of(shape.kernel, tiles.pieces)) if shape.taps else 0
+    taps = _taps(shape, tiles) if shape.taps else 0
     return tiles.channels * (shape.phases * once + taps)
 
 
 def _fits(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int, room: Room) -> bool:
-    return all(need <= have for _, need, have in _needs(config, shape, tiles, threads, room))
+    held = True
+    for _, need, have in _needs(config, shape, tiles, threads, room):
+        held = held & (need <= have)
+    return held
 
 
 def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Cost:
+    cost = _cost(config, shape, tiles, threads)
+    return Cost(*(int(getattr(cost, part.name)) for part in fields(Cost)))
+
+
+def _cost(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Cost:
     images, cuts = _counts(shape, tiles)
     images, cuts, count = (shape.times * some for some in (images, cuts, images * cuts))
-    inputs = images if tiles.stationary == "input" else count       # how often they are loaded
-    weights = cuts if tiles.stationary == "w" else count
+    inputs = np.where(tiles.stationary == "input", images, count)   # how often they are loaded
+    weights = np.where(tiles.stationary == "w", cuts, count)
     taps = shape.kernel[0] * shape.kernel[1]
     channels = tiles.channels * shape.phases
     outputs = tiles.rows * tiles.columns * channels
     entry = {name: buffer.entry_bytes for name, buffer in config.buffers.items()}
     steps, work, kernel, lanes = tiles.pieces, 0, 0, outputs
     pixels = _window(shape, tiles) * _loaded(shape, tiles) * shape.inputs * entry["res"] * steps
-    if shape.numbers and tiles.stationary == "input":       # each input is whole rows
-        pixels = _window(shape, tiles) * shape.channels * shape.inputs * entry["res"]
+    if shape.numbers:                                       # each input is whole rows
+        rows = _window(shape, tiles) * shape.channels * shape.inputs * entry["res"]
+        pixels = np.where(tiles.stationary == "input", rows, pixels)
     if shape.weighted:
-        steps *= shape.depth // tiles.depth
+        steps = steps * (shape.depth // tiles.depth)
         work = outputs * taps * shape.depth * shape.passes
         pixel = (tiles.channels if shape.diagonal else shape.depth) * entry["inp"]
         if shape.row:           # each row begins and ends within a beat
             row = shape.row * element_bytes(config.operand)
-            pixel += ceil(pixel / row) * (config.bus_bytes - 1)
+            pixel = pixel + _up(pixel, row) * (config.bus_bytes - 1)
         pixels = _window(shape, tiles) * pixel * tiles.pieces
         kernel = (shape.depth * channels * taps * shape.passes * (shape.weights or entry["wgt"])
                   * shape.weight_bits // 8)
     else:
-        lanes += outputs * (taps * shape.accumulators * max(shape.gathered, 1) + shape.totals)
-        lanes += tiles.rows * tiles.columns * (shape.numbers - shape.totals)
-    lanes *= config.vector_beats
+        lanes = (lanes + outputs * (taps * shape.accumulators * max(shape.gathered, 1)
+                                    + shape.totals)
+                 + tiles.rows * tiles.columns * (shape.numbers - shape.totals))
+    lanes = lanes * config.vector_beats
     if shape.parameters:
-        kernel += _records(shape, replace(tiles, pieces=1)) * entry["par"]
+        kernel = kernel + _records(shape, replace(tiles, pieces=1)) * entry["par"]
     stored = outputs * entry["out"]
     far = [_slowed(config, size, run) for size, run in zip(
         (pixels, stored), _runs(config, shape, tiles), strict=True)]
-    traffic = ceil((inputs * far[0] + weights * kernel + count * far[1]) / config.bus_bytes)
+    traffic = _up(inputs * far[0] + weights * kernel + count * far[1], config.bus_bytes)
     if threads == 1:
         return Cost(0, 0, 0, traffic + count * (work + lanes + LATENCY))
-    ends = ceil(((pixels + kernel) / steps + stored) / config.bus_bytes) + outputs + LATENCY
+    ends = _up(pixels + kernel + stored * steps, steps * config.bus_bytes) + outputs + LATENCY
     return Cost(count * (work + TURN * steps), count * lanes,
                 traffic + traffic // 16 + 2 * TURN * steps * count, ends)
 
@@ -422,8 +464,8 @@ def _runs(config: AccelConfig, shape: Shape, tiles: Tiles) -> tuple[int, int]:
         _loaded(shape, tiles), shape.gathered or shape.channels)
     size = config.block_in if shape.weighted else config.block_out
     columns = (tiles.columns - 1) * shape.strides[1] + shape.kernel[1]
-    together = columns if loaded == blocks else 1
-    written = tiles.columns if tiles.channels == shape.channels else 1
+    together = np.where(loaded == blocks, columns, 1)
+    written = np.where(tiles.channels == shape.channels, tiles.columns, 1)
     item = element_bytes(config.output)         # that of what gemm takes, too
     return (item * (shape.row or together * loaded * size),
             item * written * tiles.channels * config.block_out)
@@ -431,5 +473,5 @@ def _runs(config: AccelConfig, shape: Shape, tiles: Tiles) -> tuple[int, int]:
 
 def _slowed(config: AccelConfig, size: int, run: int) -> int:
     """The bytes that the bus could move while it moves `size` bytes in runs of `run`."""
-    beats = IN_FLIGHT * ceil(min(run, BURST) / config.bus_bytes)
-    return ceil(size * max(1, FAR / beats))
+    beats = IN_FLIGHT * _up(np.minimum(run, BURST), config.bus_bytes)
+    return np.ceil(size * np.maximum(1, FAR / beats)).astype(np.int64)
