@@ -22,6 +22,7 @@ from accel.mapping.interleave import halves, interleave
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.layers import build_layers, forms_of, refusal
 from accel.mapping.layout import blocks_of, stored_bytes, to_memory
+from accel.mapping.loads import constants_first
 from accel.mapping.lowering import LoweringError, Room, TensorPlacement, lower
 from accel.mapping.operators.blocked import BlockedOperator, Blocks
 from accel.mapping.plans import (layer_task, pair_of, pair_task, pair_text, tiles_from,
@@ -129,9 +130,10 @@ class AccelTarget:
         memory = _Memory(self, graph, groups, forms)
         streams: list[Stream] = []
         ends: list[tuple[str, int]] = []
-        for group in groups:
-            parts = [self._lowered(part, memory) for part in group]
-            streams.append(parts[0] if len(parts) == 1 else interleave(self.machine, *parts))
+        for number, group in enumerate(groups):
+            parts = [self._lowered(part, memory, number % 2 == 1) for part in group]
+            stream = parts[0] if len(parts) == 1 else interleave(self.machine, *parts)
+            streams.append(constants_first(self.machine, stream))
             ends.append((" + ".join(part.layer.name for part in group),
                          sum(map(len, streams))))
         program = _proved(
@@ -139,14 +141,14 @@ class AccelTarget:
             io_bytes=memory.io, inputs=memory.inputs, outputs=memory.outputs, layers=tuple(ends))
         return _compiled(program, [tuple(part.layer for part in group) for group in groups])
 
-    def _lowered(self, part: "_Part", memory: "_Memory") -> Stream:
+    def _lowered(self, part: "_Part", memory: "_Memory", from_above: bool) -> Stream:
         operator = part.layer.operator
         named = scheduled(self.machine, operator, part.tiles, part.threads)
         prefix = prefix_of(operator)
         theirs = {named.prefix + name.removeprefix(prefix): place
                   for name, place in memory.placement(part.layer).items()}
         return lower(self.machine, named.program, theirs, part.layer.name, part.room,
-                     lambda name: named.renamed(name, prefix))
+                     from_above, lambda name: named.renamed(name, prefix))
 
     def _alone(self, layer: MappedLayer) -> "_Part":
         try:

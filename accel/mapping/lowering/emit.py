@@ -36,14 +36,15 @@ PIECE = 1 << 14
 
 
 def lower(machine: Machine, program: Program, placement: Mapping[str, TensorPlacement],
-          layer: str, room: Room | None = None,
+          layer: str, room: Room | None = None, from_above: bool = False,
           renamed: Callable[[str], str] = str) -> Stream:
     """The instructions of one layer, without tokens.
 
     `placement` says where the program's inputs and outputs lie in DRAM, `room` which part of the
-    buffers it may use. `renamed` gives the names of loops and tensors in the stream's provenance.
+    buffers it may use, from below or `from_above`. `renamed` gives the names of loops and tensors
+    in the stream's provenance.
     """
-    pads = Scratchpads(machine.config, program.body, room)
+    pads = Scratchpads(machine.config, program.body, room, from_above)
     return _Lowering(machine, pads, placement, layer, renamed).stream(program.body)
 
 

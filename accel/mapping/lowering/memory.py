@@ -44,10 +44,14 @@ class Scratchpads:
     A buffer that is allocated inside a virtual-thread loop has one copy for each thread of the
     innermost such loop. Copies in acc alternate between its banks, so that gemm fills one while
     vector drains the other.
+
+    Buffers are filled from below, or `from_above`, acc from its second bank: a layer that follows
+    one from below then finds room for what it loads first while the other still computes.
     """
 
-    def __init__(self, config: AccelConfig, body: Stmt, room: Room | None = None):
-        self.config, self.room = config, room or {}
+    def __init__(self, config: AccelConfig, body: Stmt, room: Room | None = None,
+                 from_above: bool = False):
+        self.config, self.room, self.from_above = config, room or {}, from_above
         self._copies: dict[str, tuple[int, ...]] = {}
         begin = {name: room_of(config, self.room, name)[0] * buffer.entry_bytes
                  for name, buffer in config.buffers.items()}
@@ -75,18 +79,33 @@ class Scratchpads:
             case If(_, body):
                 self._place(body, threads)
             case Alloc(buffer, body):
+                taken = [self._take(buffer, copy, threads) for copy in range(threads)]
                 self._copies[buffer.name] = tuple(
-                    self._take(buffer, copy, threads) for copy in range(threads))
+                    self._mirrored(buffer, start) if self.from_above else start for start in taken)
                 self._place(body, threads)
             case Tensorized():
                 return
+
+    def _size(self, buffer: Buffer) -> int:
+        entry = self.config.buffers[buffer.scope].entry_bytes
+        return -(-buffer.size_bytes // entry) * entry
+
+    def _mirrored(self, buffer: Buffer, start: int) -> int:
+        """The start of a buffer where all is filled from the other end of its room."""
+        begin, end = (entry * self.config.buffers[buffer.scope].entry_bytes
+                      for entry in room_of(self.config, self.room, buffer.scope))
+        if buffer.scope != "acc" or (begin, end) == (0, self.config.buffers["acc"].size_bytes):
+            return begin + end - start - self._size(buffer)
+        bank = self.config.buffers["acc"].size_bytes // 2       # a half of the room in either
+        at, inside = 1 - start // bank, start % bank
+        return at * bank + begin // 2 + end // 2 - inside - self._size(buffer)
 
     def _take(self, buffer: Buffer, copy: int, copies: int) -> int:
         geometry = self.config.buffers.get(buffer.scope)
         if geometry is None:
             raise LoweringError(f"Scope of {buffer.name} must be an on-chip buffer, "
                                 f"not {buffer.scope!r}")
-        size = -(-buffer.size_bytes // geometry.entry_bytes) * geometry.entry_bytes
+        size = self._size(buffer)
         begin, end = (entry * geometry.entry_bytes
                       for entry in room_of(self.config, self.room, buffer.scope))
         room = end - begin
