@@ -397,6 +397,7 @@ def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Co
             row = shape.row * element_bytes(config.operand)
             pixel += ceil(pixel / row) * (config.bus_bytes - 1)
         pixels = _window(shape, tiles) * pixel * tiles.pieces
+        lanes += outputs * (shape.accumulators - 1)
         kernel = (shape.depth * channels * taps * shape.passes * (shape.weights or entry["wgt"])
                   * shape.weight_bits // 8)
     else:
