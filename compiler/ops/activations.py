@@ -122,6 +122,7 @@ OPERATORS = (
         meaning=lambda attrs, x: np.where(x < 0, x * np.float32(attrs["alpha"]), x),
         type=_leakyrelu_type, numbers=Numbers.FLOAT, kind=Kind.ELEMENTWISE,
         integer=_leakyrelu_integer, hindrance=_slope_hindrance, homogeneous=True,
+        slope=lambda attrs: attrs["alpha"] if 0 <= attrs["alpha"] <= 1 else None,
         algebra=Algebra(unchanged=lambda attrs, types, result: attrs["alpha"] == 1)),
     Operator(
         name="identity", summary="x", inputs="x", define=unary(lambda attrs, x: x),

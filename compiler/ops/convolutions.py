@@ -11,14 +11,13 @@ import numpy as np
 
 from compiler import te
 from compiler.ops.affine import affine
-from compiler.ops.arithmetic import requantize
 from compiler.ops.broadcasting import along
-from compiler.ops.fixed_point import requantize as requantized_array
 from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, Stored, clamp_to,
                                         weighted)
 from compiler.ops.node import Node, TensorType
 from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator, Shapes
-from compiler.ops.requantization import check_padded, clamp_of, multipliers, sums_of, wrapped
+from compiler.ops.requantization import (arrays_of_channels, check_padded, multipliers, of_channels,
+                                         sums_of, wrapped)
 from compiler.ops.rules import Types, need, need_arity, need_dtype, need_factors, need_rank
 from compiler.ops.sums import kept, narrowed, sum_dtype
 from compiler.ops.weights import CONVOLVED, TRANSPOSED
@@ -138,7 +137,8 @@ def _convtranspose2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 
 def _qconv2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
-    """``x`` and ``w`` as `conv2d`; ``bias``, ``mult``, ``shift`` [Co]; sums wrap."""
+    """``x`` and ``w`` as `conv2d`; ``bias``, ``mult``, ``shift`` [Co], perhaps ``mult_below``,
+    ``shift_below``; sums wrap."""
     return _requantized(_convolved, attrs, inputs, name)
 
 
@@ -159,11 +159,10 @@ def _biased(sums: Sums, attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 
 def _requantized(sums: Sums, attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
-    x, w, bias, mult, shift = inputs
+    x, w, *parameters = inputs
     acc = sums(attrs, x, w, attrs["pad_value"], sums_of(attrs), f"{name}_acc")
-    return te.compute(acc.shape, lambda n, c, h, w: requantize(
-        acc[n, c, h, w], bias[c], mult[c], shift[c],
-        attrs["zp"], attrs["lo"], attrs["hi"]).astype(inputs[0].dtype), name)
+    return te.compute(acc.shape, lambda n, c, h, w: of_channels(
+        attrs, acc[n, c, h, w], c, parameters, inputs[0].dtype), name)
 
 
 def _convolved(attrs: Attributes, x: Tensor, weight: Tensor, pad_value, dtype: str,
@@ -286,15 +285,14 @@ def _convtranspose2d_meaning(attrs, x: Array, w: Array, bias: Array | None = Non
     return biased_sums(_spread_sums(attrs, x, _outputs_first(w, attrs.get("group", 1)), 0), bias)
 
 
-def _qconv2d_meaning(attrs, x: Array, w: Array, bias: Array, mult: Array, shift: Array) -> Array:
+def _qconv2d_meaning(attrs, x: Array, w: Array, *parameters: Array) -> Array:
     sums = convolved_sums(attrs, x, w, attrs["pad_value"])
-    return requantized_sums(attrs, x.dtype, sums, bias, mult, shift)
+    return requantized_sums(attrs, x.dtype, sums, *parameters)
 
 
-def _qconvtranspose2d_meaning(attrs, x: Array, w: Array, bias: Array, mult: Array,
-                              shift: Array) -> Array:
+def _qconvtranspose2d_meaning(attrs, x: Array, w: Array, *parameters: Array) -> Array:
     sums = _spread_sums(attrs, x, w, attrs["pad_value"])
-    return requantized_sums(attrs, x.dtype, sums, bias, mult, shift)
+    return requantized_sums(attrs, x.dtype, sums, *parameters)
 
 
 def biased_sums(sums: Array, bias: Array | None) -> Array:
@@ -302,9 +300,8 @@ def biased_sums(sums: Array, bias: Array | None) -> Array:
 
 
 def requantized_sums(attrs, dtype: np.dtype, sums: Array, *parameters: Array) -> Array:
-    bias, mult, shift = (along(v, 4, 1) for v in parameters)
-    total = wrapped(sums, sums_of(attrs)) + bias
-    return requantized_array(total, mult, shift, *clamp_of(attrs), dtype)
+    bias, *factors = (along(v, 4, 1) for v in parameters)
+    return arrays_of_channels(attrs, wrapped(sums, sums_of(attrs)) + bias, factors, dtype)
 
 
 def convolved_sums(attrs, x: Array, w: Array, value) -> Array:
@@ -439,15 +436,15 @@ OPERATORS = (
         integer=_convtranspose2d_integer, weights=TRANSPOSED),
     Operator(
         name="qconv2d", summary="convolution of int8 images, a multiplier for each channel",
-        inputs="x, w [Co,Ci/group,kh,kw], bias, mult, shift [Co]",
-        attributes="as conv2d, pad_value, zp, lo, hi, sums (int32)",
+        inputs="x, w [Co,Ci/group,kh,kw], bias, mult, shift, mult_below?, shift_below? [Co]",
+        attributes="as conv2d, pad_value, zp, lo, hi, sums (int32)", below=True,
         define=_qconv2d, meaning=_qconv2d_meaning, type=_qconv2d_type, numbers=Numbers.INTEGER,
         kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers, pixelwise=is_pointwise,
         pads=lambda attrs: attrs["pad_value"]),
     Operator(
         name="qconvtranspose2d", summary="transposed convolution of int8 images",
-        inputs="x, w [Co,Ci/group,kh,kw], bias, mult, shift [Co]",
-        attributes="as convtranspose2d, pad_value, zp, lo, hi, sums (int32)",
+        inputs="x, w [Co,Ci/group,kh,kw], bias, mult, shift, mult_below?, shift_below? [Co]",
+        attributes="as convtranspose2d, pad_value, zp, lo, hi, sums (int32)", below=True,
         define=_qconvtranspose2d, meaning=_qconvtranspose2d_meaning, type=_qconvtranspose2d_type,
         numbers=Numbers.INTEGER, kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers),
     Operator(

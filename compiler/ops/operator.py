@@ -148,6 +148,10 @@ class Operator:
         gives, where ``last`` is 0: they follow from the order of the elements alone.
     fills : the same of its first input and of the number that its second one is, if it has one.
     homogeneous : ``f(s x) = s f(x)`` for every positive factor s of a channel.
+    slope : the number s, 0 to 1, for which the result is the greater of x and s x; None where there
+        is none. The integer operator before may compute both.
+    below : whether an integer operator may have a multiplier and a shift of its own for what is
+        below zero, its last two inputs: its result is then the greater of two.
     """
 
     name: str
@@ -183,3 +187,5 @@ class Operator:
     places: str = ""
     fills: bool = False
     homogeneous: bool = False
+    slope: Callable[[Attributes], float | None] | None = None
+    below: bool = False

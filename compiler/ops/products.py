@@ -6,7 +6,6 @@ from math import prod
 import numpy as np
 
 from compiler import te
-from compiler.ops import fixed_point
 from compiler.ops.arithmetic import requantize
 from compiler.ops.blocks import LANES, blocks_of
 from compiler.ops.broadcasting import broadcast, broadcast_shape, common_shape
@@ -14,8 +13,9 @@ from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, St
                                         check_accumulator, clamp_to, multiplier_of, weighted)
 from compiler.ops.node import Node, TensorType
 from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator
-from compiler.ops.requantization import (check_channels, check_requantized, clamp_of, multipliers,
-                                         rescaled_array, sums_of, wrapped)
+from compiler.ops.requantization import (arrays_of_channels, check_channels, check_requantized,
+                                         multipliers, of_channels, rescaled_array, sums_of,
+                                         wrapped)
 from compiler.ops.rules import (TypeRefused, Types, need, need_arity, need_dtype, need_factors,
                                 need_rank)
 from compiler.ops.sums import kept, narrowed, sum_dtype
@@ -113,16 +113,12 @@ def _dense(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 
 def _qdense(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
-    """``x`` [...,K], ``w`` [N,K]; ``bias``, ``mult``, ``shift`` [N]; sums wrap."""
-    x, w, bias, mult, shift = inputs
+    """``x`` [...,K], ``w`` [N,K]; ``bias``, ``mult``, ``shift`` [N], perhaps ``mult_below``,
+    ``shift_below``; sums wrap."""
+    x, w, *parameters = inputs
     acc = _products(x, w, True, sums_of(attrs), f"{name}_acc")
-
-    def lane(*indices):
-        n = indices[-1]
-        return requantize(acc[indices], bias[n], mult[n], shift[n],
-                          attrs["zp"], attrs["lo"], attrs["hi"]).astype(inputs[0].dtype)
-
-    return te.compute(acc.shape, lane, name)
+    return te.compute(acc.shape, lambda *indices: of_channels(
+        attrs, acc[indices], indices[-1], parameters, inputs[0].dtype), name)
 
 
 def _matmul(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
@@ -268,9 +264,9 @@ def _product_sums(a: Array, b: Array) -> Array:
     return a.astype(np.float64) @ b.astype(np.float64)
 
 
-def _qdense_meaning(attrs, x: Array, w: Array, bias: Array, mult: Array, shift: Array) -> Array:
+def _qdense_meaning(attrs, x: Array, w: Array, bias: Array, *factors: Array) -> Array:
     sums = wrapped(_product_sums(x, w.T), sums_of(attrs)) + bias
-    return fixed_point.requantize(sums, mult, shift, *clamp_of(attrs), x.dtype)
+    return arrays_of_channels(attrs, sums, factors, x.dtype)
 
 
 def _qmatmul_meaning(attrs, a: Array, b: Array) -> Array:
@@ -370,8 +366,8 @@ OPERATORS = (
         numbers=Numbers.FLOAT, kind=Kind.INJECTIVE),
     Operator(
         name="qdense", summary="product of int8 with a weight, a multiplier for each output",
-        inputs="x [...,K], w [N,K], bias, mult, shift [N]",
-        attributes="zp, lo, hi, sums (int32)",
+        inputs="x [...,K], w [N,K], bias, mult, shift, mult_below?, shift_below? [N]",
+        attributes="zp, lo, hi, sums (int32)", below=True,
         define=_qdense, meaning=_qdense_meaning, type=_qdense_type, numbers=Numbers.INTEGER,
         kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers),
     Operator(

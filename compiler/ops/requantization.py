@@ -16,13 +16,13 @@ from compiler.ops import arithmetic
 from compiler.ops.fixed_point import (MAX_MULTIPLIER, MAX_SHIFT, MIN_MULTIPLIER, STORED, limits_of,
                                       requantize)
 from compiler.ops.node import Node
-from compiler.ops.operator import Attributes, Range
+from compiler.ops.operator import Attributes, Inputs, Range
 from compiler.ops.rules import Types, need, need_arity
 from compiler.te import Expr
 
-__all__ = ["check_channels", "check_clamp", "check_multiplier", "check_padded",
-           "check_requantized", "check_stored", "clamp_of", "multipliers", "requantized",
-           "rescaled", "rescaled_array", "sums_of", "wrapped"]
+__all__ = ["arrays_of_channels", "check_channels", "check_clamp", "check_multiplier",
+           "check_padded", "check_requantized", "check_stored", "clamp_of", "multipliers",
+           "of_channels", "requantized", "rescaled", "rescaled_array", "sums_of", "wrapped"]
 
 
 SUMS = ("int32", "int64")
@@ -65,10 +65,10 @@ def check_multiplier(node: Node, bias: int, mult: int, shift: int) -> None:
 
 
 def check_channels(node: Node, types: Types) -> None:
-    """Data and weight of int8 or int16, then three int32 vectors: bias, mult, shift."""
-    need_arity(node, types, 5)
-    for name, type_, allowed in zip(node.inputs, types, (STORED,) * 2 + (("int32",),) * 3,
-                                    strict=True):
+    """Data and weight of int8 or int16, then three int32 vectors: bias, mult, shift; or five."""
+    need_arity(node, types, 5, 7)
+    for name, type_, allowed in zip(node.inputs, types, (*(STORED,) * 2, *(("int32",),) * 5),
+                                    strict=False):
         need(type_.dtype in allowed, node,
              f"input {name!r} must be {' or '.join(allowed)}, not {type_.dtype}")
     need(sums_of(node.attrs) in SUMS, node,
@@ -83,11 +83,15 @@ def check_padded(node: Node, types: Types) -> None:
 
 
 def multipliers(parameters: Sequence[np.ndarray]) -> Sequence[Range]:
-    """The ranges of multipliers and shifts, the last two parameters: what the machine has."""
-    mult, shift = parameters[-2:]
-    fits = (mult == 0) | ((mult >= MIN_MULTIPLIER) & (mult <= MAX_MULTIPLIER))
-    return (Range("multiplier", mult, fits, f"0 or {MIN_MULTIPLIER} to {MAX_MULTIPLIER}"),
-            Range("shift", shift, (shift >= 0) & (shift <= MAX_SHIFT), f"0 to {MAX_SHIFT}"))
+    """The ranges of multipliers and shifts, the last two parameters, or four where what is below
+    zero has its own: what the machine has."""
+    ranges: list[Range] = []
+    first = 2 if len(parameters) == 6 else len(parameters) - 2
+    for mult, shift in zip(parameters[first::2], parameters[first + 1::2], strict=True):
+        fits = (mult == 0) | ((mult >= MIN_MULTIPLIER) & (mult <= MAX_MULTIPLIER))
+        ranges += (Range("multiplier", mult, fits, f"0 or {MIN_MULTIPLIER} to {MAX_MULTIPLIER}"),
+                   Range("shift", shift, (shift >= 0) & (shift <= MAX_SHIFT), f"0 to {MAX_SHIFT}"))
+    return ranges
 
 
 def rescaled(attrs: Attributes, x: Expr) -> Expr:
@@ -100,6 +104,26 @@ def requantized(attrs: Attributes, acc: Expr, dtype: str = "int8") -> Expr:
     return arithmetic.requantize(
         acc, te.const(attrs["bias"], "int32"), te.const(attrs["mult"], "uint16"),
         te.const(attrs["shift"], "uint8"), attrs["zp"], attrs["lo"], attrs["hi"]).astype(dtype)
+
+
+def of_channels(attrs: Attributes, acc: Expr, channel: Expr, parameters: Inputs, dtype: str
+                ) -> Expr:
+    """An element of the type from a sum of its channel: ``bias``, ``mult``, ``shift`` of each
+    channel, and perhaps ``mult_below``, ``shift_below``: then the greater of both."""
+    bias, *factors = parameters
+    made = [arithmetic.requantize(acc, bias[channel], mult[channel], shift[channel], attrs["zp"],
+                                  attrs["lo"], attrs["hi"]).astype(dtype)
+            for mult, shift in zip(factors[::2], factors[1::2], strict=True)]
+    return te.maximum(*made) if len(made) == 2 else made[0]
+
+
+def arrays_of_channels(attrs, totals: np.ndarray, factors: Sequence[np.ndarray],
+                       dtype: np.dtype | type) -> np.ndarray:
+    """The same of exact integers in float64, the bias among them, and multipliers and shifts that
+    broadcast to them."""
+    made = [requantize(totals, mult, shift, *clamp_of(attrs), dtype)
+            for mult, shift in zip(factors[::2], factors[1::2], strict=True)]
+    return np.maximum(*made) if len(made) == 2 else made[0]
 
 
 def clamp_of(attrs) -> tuple[int, int, int]:

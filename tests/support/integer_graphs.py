@@ -25,12 +25,13 @@ class Net:
 
     Weights, of `weight_bits`, and parameters are random: multipliers and shifts are such that
     results spread over the whole range of `element`s, and differ from channel to channel. Weights
-    of more than 8 bits are int16.
+    of more than 8 bits are int16. With `slopes` products have a multiplier of their own below zero.
     """
 
     seed: int = 1
     weight_bits: int = 8
     element: str = "int8"
+    slopes: bool = False
     inputs: list[str] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     values: dict[str, TensorType] = field(default_factory=dict)
@@ -73,6 +74,10 @@ class Net:
         weights = self.rng.integers(-most, most, shape).astype(
             np.int8 if self.weight_bits <= 8 else np.int16)
         parameters = [weights, bias.astype(np.int32), mult, shift]
+        if self.slopes:         # below the others, or a multiplier of 0
+            parameters += [np.where(self.rng.random(channels) < 0.2, 0, mult // 2 + (1 << 14)
+                                    ).astype(np.int32), shift + self.rng.integers(
+                                        1, 5, channels).astype(np.int32)]
         return self.add_node(op, x, *map(self.constant, parameters), **attrs, **self._clamp())
 
     def conv(self, x: str, channels: int, kernel=(3, 3), strides=(1, 1), pads=(0, 0, 0, 0),

@@ -12,6 +12,7 @@ from accel.mapping.operators import blocked
 from accel.mapping.operators.blocked import Activation, BlockedOperator, Blocks, Quantization
 from accel.mapping.views import Stored, View
 from compiler.graph.graph import Graph, Node
+from compiler.ops.registry import find
 
 __all__ = ["Builder", "MappedLayer", "in_line", "leading_refusal", "quantization_of",
            "rows_within", "stage_of"]
@@ -68,8 +69,9 @@ Builder = Callable[[Node, Graph, Forms, Blocks], MappedLayer | tuple[MappedLayer
 
 
 def quantization_of(node: Node) -> Quantization:
-    """The zero point of a node's result, and its bounds."""
-    return Quantization(node.attrs["zp"], node.attrs["lo"], node.attrs["hi"])
+    """The zero point of a node's result, its bounds, and whether it has inputs for below zero."""
+    return Quantization(node.attrs["zp"], node.attrs["lo"], node.attrs["hi"],
+                        find(node.op).below and len(node.inputs) > 5)
 
 
 def stage_of(node: Node) -> str:

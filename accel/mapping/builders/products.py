@@ -49,18 +49,26 @@ def convolution(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Mappe
 def _of_form(node: Node, graph: Graph, x: Activation, window: Window, blocks: Blocks,
              kernels: Sequence[tuple[Grouped, np.ndarray]], phases: tuple[int, int]) -> MappedLayer:
     """Maps a convolution with groups or phases, each with its weights and its bias."""
-    mult, shift = (graph.constants[value] for value in node.inputs[3:5])
-    channels, first = len(mult), kernels[0][0]
+    channels, first = len(graph.constants[node.inputs[3]]), kernels[0][0]
     form = ConvolutionForm(first.groups, first.diagonal, phases)
     weights, blocks = in_entries(np.stack([weights.packed(blocks) for weights, _ in kernels]),
                                  blocks)
     operator = convolutions.convolution(
         stage_of(node), x, channels, window, node.attrs["pad_value"], quantization_of(node), blocks,
         form)
-    params = np.array([pack_params(bias, mult, shift, channels, blocks) for _, bias in kernels],
-                      numpy_dtype(PARAM))
-    return MappedLayer(node, operator, {"x": node.inputs[0]}, {"w": weights, "params": params},
+    params = [_records(node, graph, blocks, bias) for _, bias in kernels]
+    stacked = {role: np.array([records[role] for records in params], numpy_dtype(PARAM))
+               for role in params[0]}
+    return MappedLayer(node, operator, {"x": node.inputs[0]}, {"w": weights, **stacked},
                        Activation(x.n, channels, *window.outputs(x)))
+
+
+def _records(node: Node, graph: Graph, blocks: Blocks, bias: np.ndarray) -> dict[str, np.ndarray]:
+    """The records of channels, by role: two where what is below zero has its own."""
+    factors = [graph.constants[value] for value in node.inputs[3:]]
+    return {f"params_{place}" if place else "params": pack_params(bias, mult, shift, len(mult),
+                                                                  blocks)
+            for place, (mult, shift) in enumerate(zip(factors[::2], factors[1::2], strict=True))}
 
 
 def transposed_convolution(node: Node, graph: Graph, known: Forms,
@@ -145,9 +153,8 @@ def _products(node: Node, graph: Graph, x: Activation, weights: np.ndarray, wind
     w = pack_windows(weights, blocks) if packed else pack_weights(weights, x, blocks)
     w, blocks = in_entries(w, blocks)
     operator = form(stage_of(node), x, channels, window, pad_value, quantization_of(node), blocks)
-    bias, mult, shift = (graph.constants[v] for v in node.inputs[2:5])
-    params = pack_params(bias, mult, shift, channels, blocks)
-    return MappedLayer(node, operator, {"x": node.inputs[0]}, {"w": w, "params": params},
+    params = _records(node, graph, blocks, graph.constants[node.inputs[2]])
+    return MappedLayer(node, operator, {"x": node.inputs[0]}, {"w": w, **params},
                        Activation(x.n, channels, height, width),
                        x.n * height * width * weights.size)
 
@@ -155,8 +162,8 @@ def _products(node: Node, graph: Graph, x: Activation, weights: np.ndarray, wind
 def depthwise(node: Node, graph: Graph, known: Forms, blocks: Blocks,
                body: Intrinsic) -> MappedLayer:
     """Maps a depthwise convolution to an instruction of vector."""
-    x, (weights, bias, mult, shift) = known[node.inputs[0]], (graph.constants[value]
-                                                              for value in node.inputs[1:5])
+    x, (weights, bias) = known[node.inputs[0]], (graph.constants[value]
+                                                 for value in node.inputs[1:3])
     window = Window(weights.shape[2:], node.attrs["strides"], node.attrs["pads"],
                     node.attrs.get("dilations", (1, 1)))
     operator = blocked.depthwise(stage_of(node), x, window, node.attrs["pad_value"],
@@ -167,7 +174,7 @@ def depthwise(node: Node, graph: Graph, known: Forms, blocks: Blocks,
     taps = taps.swapaxes(0, 1).reshape(-1, *window.kernel, blocks.block_out)
     return MappedLayer(node, operator, {"x": node.inputs[0]},
                        {"params_taps": taps,
-                        "params": pack_params(bias, mult, shift, channels, blocks)},
+                        **_records(node, graph, blocks, bias)},
                        Activation(x.n, channels, *window.outputs(x)),
                        x.n * int(np.prod(window.outputs(x))) * weights.size,
                        note=f"by {body.name}")

@@ -184,11 +184,13 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
-    """Output zero point and clamp bounds."""
+    """Output zero point and clamp bounds. With `below` what is below zero has parameters of its
+    own, ``params_1``, and the result is the greater of two."""
 
     zp: int
     lo: int = -128
     hi: int = 127
+    below: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -568,14 +570,27 @@ def _finished(name: str, stages: dict[str, Tensor], window: Window, acc: Tensor,
               q: Quantization, blocks: Blocks, pixelwise: bool = False) -> BlockedOperator:
     """Requantize, with the parameters of a channel or of a pixel, and write."""
     places = acc.shape[1:3] if pixelwise else acc.shape[3:4]
-    params = te.placeholder((*places, blocks.block_out), PARAM, f"{name}_params")
 
-    def lane(n, y, x, c, b, o):
-        p = params[y, x, o] if pixelwise else params[c, o]
-        return requantize(acc[n, y, x, c, b, o].astype(blocks.accumulator), p.bias, p.mult, p.shift,
-                          q.zp, q.lo, q.hi).astype(blocks.element)
+    def scaled(role: str) -> Callable[..., Expr]:
+        stages[role] = params = te.placeholder((*places, blocks.block_out), PARAM,
+                                               f"{name}_{role}")
 
-    return written(name, stages | {"params": params}, window, acc.shape, lane)
+        def lane(n, y, x, c, b, o):
+            p = params[y, x, o] if pixelwise else params[c, o]
+            return requantize(acc[n, y, x, c, b, o].astype(blocks.accumulator), p.bias, p.mult,
+                              p.shift, q.zp, q.lo, q.hi)
+        return lane
+
+    stages = dict(stages)
+    lane = scaled("params")
+    if q.below:
+        above, below = (te.compute(acc.shape, one, f"{name}_{role}") for role, one in (
+            ("t0", lane), ("t1", scaled("params_1"))))
+        stages |= {"t0": above, "t1": below}
+        lane = lambda n, y, x, c, b, o: te.maximum(above[n, y, x, c, b, o],         # noqa: E731
+                                                   below[n, y, x, c, b, o])
+    return written(name, stages, window, acc.shape, lambda n, y, x, c, b, o: lane(
+        n, y, x, c, b, o).astype(blocks.element))
 
 
 def written(name: str, stages: dict[str, Tensor], window: Window, shape: tuple[int, ...],

@@ -57,23 +57,35 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
     depth = () if form.diagonal else (ci,)
     w = te.placeholder((*first.values(), co, *window.kernel, *depth, *blocks.entry),
                        blocks.weight, f"{name}_w")
-    params = te.placeholder((*first.values(), co, blocks.block_out), PARAM, f"{name}_params")
     products, reduced = _products(name, padded, w, window.seen, form, ci, blocks)
     tile, written = (present(order, sizes) for order in ("ngypxqcbo", "nypxqbgco"))
     acc = over(tile, sizes, f"{name}_acc", products)
 
-    def lane(at: At) -> Expr:
-        p = params[(*(at[axis] for axis in first), at["c"], at["o"])]
-        return requantize(acc[tuple(at.values())], p.bias, p.mult, p.shift,
-                          q.zp, q.lo, q.hi).astype(blocks.element)
+    def scaled(role: str) -> Callable[[At], Expr]:
+        params = stages[role] = te.placeholder((*first.values(), co, blocks.block_out), PARAM,
+                                               f"{name}_{role}")
 
-    quantized = over(tile, sizes, f"{name}_quantized", lane)
-    output = over(written, sizes, f"{name}_output",
-                  lambda at: quantized[tuple(at[axis] for axis in tile)])
-    return BlockedOperator(
-        {"x": source, "w": w, "params": params, "input": padded, "acc": acc,
-         "quantized": quantized, "output": output}, window.seen,
-        {"acc": tile, "quantized": tile, "output": written}, reduced, **blocks.own())
+        def lane(at: At) -> Expr:
+            p = params[(*(at[axis] for axis in first), at["c"], at["o"])]
+            return requantize(acc[tuple(at.values())], p.bias, p.mult, p.shift, q.zp, q.lo, q.hi)
+        return lane
+
+    stages = {"x": source, "w": w}
+    lane = scaled("params")
+    stages |= {"input": padded, "acc": acc}
+    if q.below:
+        above, below = (over(tile, sizes, f"{name}_{role}", one) for role, one in (
+            ("t0", lane), ("t1", scaled("params_1"))))
+        stages |= {"t0": above, "t1": below}
+        lane = lambda at: te.maximum(above[tuple(at.values())],         # noqa: E731
+                                     below[tuple(at.values())])
+    stages["quantized"] = quantized = over(tile, sizes, f"{name}_quantized",
+                                           lambda at: lane(at).astype(blocks.element))
+    stages["output"] = over(written, sizes, f"{name}_output",
+                            lambda at: quantized[tuple(at[axis] for axis in tile)])
+    tiles = {role: tile for role in ("acc", "t0", "t1", "quantized") if role in stages}
+    return BlockedOperator(stages, window.seen, {**tiles, "output": written}, reduced,
+                           **blocks.own())
 
 
 def _products(name: str, padded: Tensor, w: Tensor, window: Window, form: ConvolutionForm, ci: int,

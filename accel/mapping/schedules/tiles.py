@@ -438,6 +438,7 @@ def _cost(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Cost
             row = shape.row * element_bytes(config.operand)
             pixel = pixel + _up(pixel, row) * (config.bus_bytes - 1)
         pixels = _window(shape, tiles) * pixel * tiles.pieces
+        lanes += outputs * (shape.accumulators - 1)
         kernel = (shape.depth * channels * taps * shape.passes * (shape.weights or entry["wgt"])
                   * shape.weight_bits // 8)
     else:

@@ -15,6 +15,7 @@ from compiler.graph.channel_blocks import with_channel_blocks
 from compiler.graph.fusion import Group, Groups, fuse, separate
 from compiler.graph.graph import Graph, Node
 from compiler.graph.packed_products import with_packed_products
+from compiler.graph.products_apart import with_products_apart
 from compiler.graph.room import require_bytes
 from compiler.graph.shared_constants import with_shared_constants
 from compiler.ir import Program
@@ -102,7 +103,7 @@ def lowered(graph: Graph, plain: bool = False) -> Graph:
     """The graph as it is computed: its images in blocks of channels, constants packed, equal ones
     once; without Winograd's products where sums are to be `plain`.
     """
-    graph = with_shared_constants(graph)
+    graph = with_shared_constants(with_products_apart(graph))
     return with_packed_products(with_channel_blocks(graph, winograd=not plain))
 
 

@@ -24,6 +24,7 @@ from compiler.graph.fusion import Group, Groups, fuse, separate
 from compiler.graph.graph import Graph, Node
 from compiler.graph.halves import with_halves
 from compiler.graph.last_convolutions import with_channels_last
+from compiler.graph.products_apart import with_products_apart
 from compiler.graph.shared_constants import with_shared_constants
 from compiler.graph.weight_rows import with_weights_in_rows
 from compiler.ir import Program, Update
@@ -176,7 +177,7 @@ def lowered(graph: Graph, forms: ValueForms) -> Graph:
     """The graph as it is computed: images with their channels last where tensor cores convolve
     them, factors as halves, weights in rows, equal constants once.
     """
-    graph = with_channels_last(graph, forms.last)
+    graph = with_channels_last(with_products_apart(graph), forms.last)
     graph = with_halves(graph, forms.halves) if forms.halves else graph
     return with_shared_constants(with_weights_in_rows(graph) if forms.rows else graph)
 

@@ -34,7 +34,8 @@ class Integerize:
     """dequantize -> operator -> [relu, clip] -> quantize becomes one integer operator. Elementwise
     operators that have no such form become one together: a `qtable` where they depend on one
     quantized tensor, a `qmap` where on two. Softmax and layer normalization along the last axis
-    become operators of rows; maps between quantizations stay what they are.
+    become operators of rows; maps between quantizations stay what they are. A product before a
+    leaky relu has a multiplier for each of its slopes.
 
     Before: dequantized constants are still nodes (`FoldConstants(dequantize=False)`), no identity.
     After: every int8 or uint8 activation is int8 in stored form under its own name, every one of 16
@@ -147,6 +148,8 @@ class _Rewriting:
         if core is not None and replacement is None:
             replacement = self._function(node, core, out, activations)
             name = core.name if replacement else name
+        if core is not None and replacement is None:
+            replacement, name = self._with_slope(core, out, activations) or (None, name)
         attrs: dict[str, object] = {"scale": out.scale, "zp": out.zp}
         if out.dtype != "int8":
             attrs["dtype"] = out.dtype
@@ -182,6 +185,33 @@ class _Rewriting:
         if made:
             self.reasons.pop(core.name, None)
         return made
+
+    def _with_slope(self, core: Node, out: Stored, activations: list[Node]
+                    ) -> tuple[IntegerNode, str] | None:
+        """The operator before an activation that is the greater of x and a part of x, if it may
+        requantize its sums for both; and its name."""
+        slope = _slope(core)
+        before, earlier = self._core(core.inputs[0])
+        form = before and find(before.op).integer
+        if slope is None or before is None or form is None:
+            return None
+        ends = (end if end > 0 else slope and slope * end for end in _bounds(earlier))
+        bounds = _bounds(activations, *ends)
+        try:
+            above = form(self.view, before, out, bounds)
+            self._check_types(above, out)
+            if not find(above.op).below:
+                raise StaysFloat(f"{before.name} ({before.op}) before it is not quantized")
+            if slope == 0:
+                return above, before.name
+            below = form(self.view, before, replace(out, scale=out.scale / slope), bounds)
+        except (StaysFloat, ScaleRefused) as reason:
+            self.reasons[before.name] = str(reason)
+            return None
+        self.reasons.pop(core.name, None)
+        factors = dict(below.constants)
+        more = tuple((f"{role}_below", factors[role]) for role in ("mult", "shift"))
+        return replace(above, constants=(*above.constants, *more)), before.name
 
     def _of_rows(self, core: Node, steps: Sequence[IntegerNode]) -> IntegerNode:
         """Adds all operators but the last, which reads the one before; returns that."""
@@ -243,9 +273,14 @@ def _is_quantizable(node: Node) -> bool:
     return bool(operator.integer or operator.bounds or operator.stored)
 
 
-def _bounds(activations: list[Node]) -> Bounds:
+def _slope(node: Node) -> float | None:
+    """The part of x that an activation is where it is not x itself, and less."""
+    slope = find(node.op).slope
+    return slope and slope(node.attrs)
+
+
+def _bounds(activations: list[Node], low: float = -inf, high: float = inf) -> Bounds:
     """The least and the greatest number that may be left."""
-    low, high = -inf, inf
     for node in activations:
         bounds = find(node.op).bounds
         assert bounds is not None

@@ -20,7 +20,7 @@ from compiler.ops.broadcasting import broadcast, common_shape
 from compiler.ops.integer_forms import (Bounds, IntegerNode, StaysFloat, Stored, clamp_to,
                                         multiplier_of)
 from compiler.ops.integer_text import INT8, IntegerRange, operands, range_of
-from compiler.ops.registry import expression
+from compiler.ops.registry import expression, find
 
 __all__ = ["compares", "is_arithmetic", "mapped"]
 
@@ -61,6 +61,10 @@ def _value(view: QuantizedView, node: Node, known: Mapping[str, "Term"],
         stored = view.activation(node.outputs[0])
         return _leaf(names[stored.value], stored)
     terms = {value: float(constants[value].item()) for value in node.inputs if value in constants}
+    slope = find(node.op).slope
+    if slope and (part := slope(node.attrs)) is not None:
+        x = {**known, **terms}[node.inputs[0]]
+        return _chosen("max")(x, _product(x, part))
     return _result(view, node, {**known, **terms})
 
 

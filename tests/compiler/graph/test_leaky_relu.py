@@ -5,8 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import lockstep
 from compiler.frontend import convert
-from compiler.graph import evaluate, optimize, standard_passes
+from compiler.graph import evaluate, optimize, standard_passes, verify
+from compiler.graph.products_apart import with_products_apart
 from tests.support.effort import tries
 
 
@@ -50,12 +52,75 @@ def test_another_slope_is_a_table(qdq, onnx_values, rng, alpha: float) -> None:
                                atol=1e-6)
 
 
-def test_between_a_convolution_and_its_quantization_it_stays_in_float(qdq) -> None:
+PRODUCTS = {
+    "convolution": lambda one, x: one.add("Conv", x, one.weight(6, 4, 3, 2), name="product"),
+    "depthwise": lambda one, x: one.add("Conv", x, one.weight(8, 1, 3, 3), name="product", group=4),
+    "transposed": lambda one, x: one.add("ConvTranspose", x, one.weight(4, 5, 2, 3, axis=1),
+                                         name="product", strides=[2, 1]),
+    "dense": lambda one, x: one.add("MatMul", one.add("Flatten", x),
+                                    one.weight(4 * 56, 9, axis=1), name="product"),
+}
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.01, 0.37, 1.0])
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_behind_a_product_it_is_a_second_multiplier(qdq, layer_differences, name: str, alpha: float
+                                                    ) -> None:
+    """No quantization stands between; a clip before it and one after it are bounds."""
+    for bounds in ((), (-1.0, 2.5), (-0.2, 1.0, "after")):
+        one = qdq(seed=len(bounds))
+        x = one.requantized(one.input("x", 2, 4, 8, 7), 0.03, 7)
+        y = PRODUCTS[name](one, x)
+        clip = [one.constant(np.float32(bound)) for bound in bounds[:2]]
+        y = one.add("Clip", y, *clip) if len(bounds) == 2 else y
+        y = one.add("LeakyRelu", y, alpha=alpha)
+        y = one.add("Clip", y, *clip) if len(bounds) == 3 else y
+        model = one.model(one.requantized(y, 0.02, 90))
+        *_, product = layer_differences(model, {"x": one.rng.normal(size=(2, 4, 8, 7)).astype(
+            np.float32)})
+        assert product.name == "product" and product.op.startswith("q")
+        assert product.largest <= 1 and product.equal >= 0.99, product
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.1, 0.77])
+@pytest.mark.parametrize("op", ["Add", "Sub", "Mul"])
+def test_behind_arithmetic_it_is_a_maximum(qdq, layer_differences, op: str, alpha: float) -> None:
+    one = qdq(seed=2)
+    x, y = (one.requantized(one.input(name, 2, 30), scale, zero)
+            for name, scale, zero in (("x", 0.03, 5), ("y", 0.0217, 125)))
+    y = one.add("LeakyRelu", one.add(op, x, y), alpha=alpha, name="leaky")
+    feeds = {name: (2 * one.rng.normal(size=(2, 30))).astype(np.float32) for name in "xy"}
+    *_, leaky = layer_differences(one.model(one.requantized(y, 0.045, 40)), feeds)
+    assert (leaky.name, leaky.op) == ("leaky", "qmap") and leaky.largest <= 1
+
+
+def test_a_slope_that_is_no_part_of_x_needs_its_input_quantized(qdq) -> None:
     one = qdq()
     x = one.requantized(one.input("x", 1, 2, 4, 4))
-    y = one.add("LeakyRelu", one.add("Conv", x, one.weight(3, 2, 1, 1), name="conv"), name="leaky")
+    y = one.add("Conv", x, one.weight(3, 2, 1, 1), name="conv")
+    y = one.add("LeakyRelu", y, name="leaky", alpha=1.5)
     graph = optimize(convert(one.model(one.requantized(y))))
-    assert graph.notes == (
-        "conv (conv2d) stays in float: it does not stand between a DequantizeLinear and a "
-        "QuantizeLinear",
-        "leaky (leakyrelu) stays in float: its input 'conv.out' is not quantized")
+    assert [node.op for node in graph.nodes] == [
+        "quantize", "dequantize", "conv2d", "leakyrelu", "quantize", "dequantize"]
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_processors_compute_both_products(qdq, name: str) -> None:
+    one = qdq(seed=5)
+    x = one.requantized(one.input("x", 2, 4, 8, 7), 0.03, 7)
+    y = one.add("LeakyRelu", PRODUCTS[name](one, x), alpha=0.2)
+    graph = optimize(convert(one.model(one.requantized(y, 0.02, 90))))
+    apart = verify(with_products_apart(graph))
+    product, = (node.op for node in graph.nodes if node.name == "product")
+    assert [node.op for node in apart.nodes].count(product) == 2
+    assert all(len(node.inputs) <= 5 for node in apart.nodes)
+    feeds = {"x": one.rng.normal(size=(2, 4, 8, 7)).astype(np.float32)}
+    wanted = evaluate(graph, feeds)
+    for value, array in evaluate(apart, feeds).items():
+        np.testing.assert_array_equal(array, wanted[value])
+    module = lockstep.compile(graph, "cpu")
+    module.set_input("x", feeds["x"])
+    module.run()
+    for value, array in wanted.items():
+        np.testing.assert_array_equal(module.get_output(value), array)
+    assert with_products_apart(apart) is apart

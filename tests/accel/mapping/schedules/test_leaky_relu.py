@@ -1,13 +1,15 @@
 """Leaky relu: two requantizations in acc and their maximum, right to the bit."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accel.mapping.schedules.tiles import choose, shape_of
 from accel.mapping.target import AccelTarget
 from tests.support.effort import tries
-from tests.support.integer_graphs import Net, assert_right
-from tests.support.machines import MACHINES, TINY
+from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree
+from tests.support.machines import LONG, MACHINES, TINY
+from tests.support.slow_cases import some_fast
 
 
 @settings(max_examples=tries(8))
@@ -20,6 +22,44 @@ def test_leaky_relu(machine, channels, size, images, plain, threads) -> None:
     x = net.input(images, min(channels, 12) if few else channels, size, 3)
     y = net.leaky_relu(x if plain else net.rescale(x))
     assert_right(MACHINES[machine], net.graph(y), net.samples(), threads)
+
+
+PRODUCTS = {
+    "convolution": lambda net, x: net.conv(x, 9, (3, 2), pads=(1, 0, 1, 2)),
+    "blocks": lambda net, x: net.conv(x, 16, (3, 3), group=2),
+    "depthwise": lambda net, x: net.conv(x, 8, (3, 3), group=8),
+    "transposed": lambda net, x: net.conv_transpose(x, 6, (2, 3), (2, 2)),
+    "phases": lambda net, x: net.conv_transpose(x, 6, (2, 2)),
+    "dense": lambda net, x: net.dense(net.flatten(x), 11),
+    "after": lambda net, x: net.rescale(net.conv(x, 9, (1, 1))),
+}
+
+
+@some_fast(3, "name, machine, plain", [
+    (name, machine, plain) for name in PRODUCTS for machine in MACHINES for plain in (False, True)])
+def test_products_with_a_slope(name: str, machine: str, plain: bool) -> None:
+    """Two requantizations of the sums in acc, and their maximum."""
+    net = Net(len(name), slopes=True)
+    x = net.input(1 if name == "dense" else 3, 8, 6, 5)
+    graph = net.graph(PRODUCTS[name](net, x if plain else net.rescale(x)))
+    for threads in (1, 2):
+        program = assert_right(MACHINES[machine], graph, net.samples(), threads)
+        names = [i.name for i in program.instructions(MACHINES[machine])]
+        assert "max" in names and 2 * names.count("max") <= names.count("requantize")
+
+
+def test_activations_of_16_bits_with_a_slope() -> None:
+    net = Net(3, element="int16", slopes=True)
+    graph = net.graph(net.conv(net.rescale(net.input(1, 8, 5, 5)), 9))
+    assert_right(LONG, graph, net.samples())
+
+
+@pytest.mark.slow
+def test_every_simulator_computes_products_with_a_slope() -> None:
+    net = Net(5, slopes=True)
+    graph = net.graph(net.conv(net.rescale(net.input(1, 8, 6, 5)), 9))
+    samples = net.samples()
+    assert_simulators_agree(TINY, assert_right(TINY, graph, samples), samples)
 
 
 def test_both_sums_fit_acc() -> None:
