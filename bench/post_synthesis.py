@@ -30,7 +30,7 @@ from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.sim import check, verilated
 from accel.sim.check import MAX_CYCLES
-from accel.sim.dram import Dram
+from accel.machine.dram import Dram
 from accel.sim.programs.generate import generate
 from accel.sim.verilated import Port, SimulatorError, VerilatedCore
 from bench import fmax
