@@ -12,8 +12,8 @@ from compiler.target_names import ACCEL, HOST
 from lockstep.paths import MachineName, input_file, machine_name
 
 __all__ = ["CALIBRATION", "DEFAULT_THREADS", "QUANTIZER", "add_bind", "add_compilation",
-           "add_machine", "add_quantizer", "add_verbose", "at_least", "link", "memory", "pin",
-           "quantizer_options", "rate", "refresh", "row_buffer", "shape"]
+           "add_machine", "add_memory", "add_quantizer", "add_verbose", "at_least", "link",
+           "memory", "pin", "quantizer_options", "rate", "refresh", "row_buffer", "shape"]
 
 DEFAULT_THREADS = 2
 
@@ -46,9 +46,7 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
         help="with a target cuda: multiply float32 by tensor cores, factors rounded to 10 bits of "
              "mantissa or stored as halves, sums in float32 (default: factors in float32)")
     add("--bus-bytes", type=at_least(1), metavar="N", help="override the machine's bus width")
-    add("--memory", type=memory, metavar="board:NAME[@MHZ]",
-        help="simulate with the memory of a board and at its clock, or at this one (default: the "
-             "machine's)")
+    add_memory(parser)
     add("--threads", type=int, choices=(1, 2),
         help=f"virtual threads of the schedules (default {DEFAULT_THREADS}; 1 hides no latency)")
     add("--shape", action="append", type=shape, default=[], metavar="NAME=N",
@@ -72,6 +70,14 @@ def add_machine(parser: argparse.ArgumentParser, which: str, default: str | None
         "--machine", "--config", type=machine_name, default=default, metavar="M",
         help=f"the machine {which}: a preset, FILE.toml, or FILE.py (a folder, an installed "
              f"package's name), which is run: trust it like a program")
+
+
+def add_memory(parser: argparse._ActionsContainer) -> None:
+    """Adds the option that puts the memory of a board behind the machine."""
+    parser.add_argument(
+        "--memory", type=memory, metavar="board:NAME[@MHZ]",
+        help="simulate with the memory of a board and at its clock, or at this one (default: the "
+             "machine's)")
 
 
 def add_verbose(parser: argparse.ArgumentParser) -> None:

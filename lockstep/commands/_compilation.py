@@ -29,18 +29,20 @@ def target_of(args: argparse.Namespace) -> str:
 def machine_of(args: argparse.Namespace) -> Machine | None:
     """The accelerator, with the memory that it has; None for the host alone."""
     machine = target_machine(args.target)
-    if machine and args.bus_bytes:
+    if machine is None:
+        if args.memory:
+            raise RequestError(f"--memory must be left out with --target {args.target}: it has no "
+                               f"accelerator")
+        return None
+    if args.bus_bytes:
         machine = replace(machine, config=replace(machine.config, bus_bytes=args.bus_bytes))
     return with_memory(machine, args)
 
 
-def with_memory(machine: Machine | None, args: argparse.Namespace) -> Machine | None:
+def with_memory(machine: Machine, args: argparse.Namespace) -> Machine:
     """The machine with the memory of ``--memory``, and at the clock of that board."""
     if args.memory is None:
         return machine
-    if machine is None:
-        raise RequestError("--memory must be left out without an accelerator: nothing has a "
-                           "memory of its own")
     from fpga.memory import on_board
 
     return on_board(machine, *args.memory)

@@ -209,7 +209,9 @@ def _compiled(args: argparse.Namespace, saved, graph):
     from runtime import SimulatedDevice
     from runtime.loading import placed
 
-    machine = with_memory(saved.machine, args) if saved else machine_of(args)
+    machine = saved.machine if saved else machine_of(args)
+    if saved and machine:
+        machine = with_memory(machine, args)
     if machine:
         memory = replace(machine.config.memory, **_memory_options(args))
         machine = replace(machine, config=replace(machine.config, memory=memory))
