@@ -309,8 +309,8 @@ private:
 
     // The bus has a beat in this cycle.
     void occupy(uint64_t cycle) {
-        beat_ = cycle;
         bus_free_ = cycle + spacing(cycle) + gap(2, beats_++);
+        beat_ = cycle;
     }
 
     // When a request that comes at `now` finds its row open.
@@ -332,8 +332,7 @@ private:
     uint64_t spacing(uint64_t now) {
         uint64_t rate = timing_.rate, cost = beat_cost();
         if (!rate) return 1;
-        credit_ = std::min(credit_ + (now - last_beat_) * rate, cost + rate - 1) - cost;
-        last_beat_ = now;
+        credit_ = std::min(credit_ + (now - beat_) * rate, cost + rate - 1) - cost;
         return (cost - credit_ + rate - 1) / rate;
     }
 
@@ -367,7 +366,7 @@ private:
     Fifo<Waiting> waiting_;         // in order: requests that are not performed yet
     Fifo<uint64_t> ends_;           // of requests that were, in cycles to come
     std::vector<Row> rows_;
-    uint64_t credit_, last_beat_ = 0;
+    uint64_t credit_;
     uint64_t beat_ = 0;             // when the bus had its latest
     uint64_t port_free_ = 0;        // in order: when the port is, for a beat that was read
     uint64_t refresh_;              // when the next one is
