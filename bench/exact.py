@@ -2,10 +2,10 @@
 
 The digits network and one convolution of ResNet-18 (3x3, 64 -> 64 channels, 56x56) on every preset,
 each with memories of several latencies, with and without random stalls, and also with one of low
-bandwidth and with rows. The bench compares memory, status, all counters, and the start and
-retirement of every instruction. Prints a line for each run: its cycles, and millions of cycles a
-second (processor time) with time alone, with values, and of the Verilated RTL; then ``exact_runs``
-and ``exact_differences``. Exit status 1 if there are any.
+bandwidth and with rows, and one like a board's. The bench compares memory, status, all counters,
+and the start and retirement of every instruction. Prints a line for each run: its cycles, and
+millions of cycles a second (processor time) with time alone, with values, and of the Verilated RTL;
+then ``exact_runs`` and ``exact_differences``. Exit status 1 if there are any.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from accel.machine.program import AccelProgram
 from accel.machine.status import Run
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle, verilated
-from accel.sim.dram import Dram
+from accel.machine.dram import Dram
 from accel.sim.timing import differ_in_time
 from bench.networks import convolution_graph
 from compiler.frontend.onnx_import import load as load_model
@@ -33,7 +33,9 @@ DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits-int8.onnx"
 MEMORIES = {
     **{f"latency{latency}{'_stalls' if seed else ''}": Dram(latency, stall_seed=seed)
        for latency in (0, 7, 64, 256) for seed in (0, 9)},
-    "hard": Dram(64, 16, 9, bytes_per_cycle=3.3, row_bytes=2048, row_miss=30, banks=4)}
+    "hard": Dram(64, 16, 9, bytes_per_cycle=3.3, row_bytes=2048, row_miss=30, banks=4),
+    "board": Dram(15, 3, bytes_per_cycle=2, row_bytes=1024, row_miss=4, row_closed=2, banks=4,
+                  in_order=True, refresh_interval=625, refresh_cycles=8)}
 
 
 def main() -> int:

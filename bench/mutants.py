@@ -32,7 +32,7 @@ from accel.machine.machine import Machine
 from accel.machine.status import Run
 from accel.sim import verilated
 from accel.sim.check import COUNT, MAX_CYCLES, cases, compare, default_simulators
-from accel.sim.dram import Dram
+from accel.machine.dram import Dram
 from accel.sim.programs.case import Case
 from accel.sim.verilated import Port, SimulatorError
 from bench.liveness import Liveness

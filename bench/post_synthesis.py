@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -30,7 +30,6 @@ from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.sim import check, verilated
 from accel.sim.check import MAX_CYCLES
-from accel.sim.dram import Dram
 from accel.sim.programs.generate import generate
 from accel.sim.verilated import Port, SimulatorError, VerilatedCore
 from bench import fmax
@@ -80,10 +79,11 @@ def compare(machine: Machine, path: Path, count: int, seed: int = 0, mutant: int
         ctypes.c_uint32.in_dll(core.library, f"lockstep_{SELECT}").value = mutant
     for number in range(count):
         case = generate(machine, seed * 1_000_000 + number)
+        dram = replace(machine.config.memory, **case.timing)
         rtl = verilated.simulate(machine, case.program, case.memory, max_cycles=MAX_CYCLES,
-                                 **case.timing)
+                                 dram=dram)
         try:
-            netlist = core.run(case.program, case.memory.copy(), MAX_CYCLES, Dram(**case.timing))
+            netlist = core.run(case.program, case.memory.copy(), MAX_CYCLES, dram)
             difference = check.compare(machine, case, {"RTL": rtl, "netlist": netlist})
             found.difference = difference.describe() if difference else ""
         except SimulatorError as error:

@@ -18,10 +18,12 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from accel.machine.dram import DRAM
 from compiler.cpu_gpu_backends.llvm import WITHOUT
 from compiler.graph.graph import Graph
 from compiler.native import build_once, cache_folder, digest, find, processor
@@ -127,8 +129,9 @@ def network_key(graph: Graph, device: Device | None, settings: Settings,
     text = json.dumps([graph_json(graph, members), members.table(), dict(settings),
                        division or {}], sort_keys=True)
     machine = device.machine if device else None
+    config = replace(machine.config, memory=DRAM) if machine else None      # no program knows it
     return digest((
-        text, machine.text if machine else "", machine.config.to_toml() if machine else "",
+        text, machine.text if machine else "", config.to_toml() if config else "",
         processor(), os.environ.get(WITHOUT, ""), platform.python_version(),
         *(f"{name} {version(name)}" for name in LIBRARIES), _sources_hash()))
 

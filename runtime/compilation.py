@@ -19,7 +19,6 @@ import numpy as np
 
 from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
-from accel.sim.dram import DRAM, Dram
 from compiler.errors import ArgumentError, called_by_name
 from compiler.frontend.binding import Bindings
 from compiler.frontend.models import Model, graph_of
@@ -134,20 +133,20 @@ def quantized(model: Model, calibration: CalibrationSet, shapes: Mapping[str, in
 
 
 def compile_for(model: Model, device: Device | None, *, threads: int = 2, link: Link | None = None,
-                dram: Dram = DRAM, **options) -> Module:
+                **options) -> Module:
     """`compile_on` for a device of the accelerator and the host, or for the host alone. With a
-    `link`, costs decide which of the two computes what, with the memory `dram`.
+    `link`, costs decide which of the two computes what, with the machine's memory.
     """
     require_settings(integerize=True, threads=threads, after=None, cache=True, pins=None, link=link)
-    placed = [accelerator(device.machine, device, threads, link or LINK, dram)] if device else []
+    placed = [accelerator(device.machine, device, threads, link or LINK)] if device else []
     return compile_on(model, Targets(placed), link is not None, threads=threads, link=link,
-                      dram=dram, **options)
+                      **options)
 
 
 def compile_on(model: Model, targets: Targets, auto: bool = False, *, integerize: bool = True,
                threads: int = 2, shapes: Mapping[str, int] | None = None,
                after: AfterStage | None = None, cache: bool = True, pins: Pins | None = None,
-               link: Link | None = None, dram: Dram = DRAM, objective: str = "latency") -> Module:
+               link: Link | None = None, objective: str = "latency") -> Module:
     """`compile` for these targets in order of preference; with `auto`, costs decide."""
     require_settings(integerize=integerize, threads=threads, after=after, cache=cache, pins=pins,
                      link=link)
@@ -168,14 +167,16 @@ def compile_on(model: Model, targets: Targets, auto: bool = False, *, integerize
 
     recorded = isinstance(targets.plans, Recorder)      # asks for the plan of every task
     if cache and after is None and targets.can_be_saved and not recorded:
-        division = {"objective": objective, **_division(targets, auto, pins, link, dram)}
+        division = {"objective": objective, **_division(targets, auto, pins, link)}
         return cached(graph, targets, settings, division, make)
     return make()[0]
 
 
-def _division(targets: Targets, auto: bool, pins: Pins | None, link: Link | None,
-              dram: Dram) -> Division:
-    assumed = {"link": asdict(link or LINK), "dram": asdict(dram)} if auto else {}
+def _division(targets: Targets, auto: bool, pins: Pins | None, link: Link | None) -> Division:
+    machines = [placed.target.machine for placed in targets
+                if isinstance(placed.target, AccelTarget)]
+    assumed = {"link": asdict(link or LINK),        # clocks and memories, too
+               "machines": [machine.config.to_toml() for machine in machines]} if auto else {}
     return {"order": targets.names, "targets": targets.fingerprints,
             "pins": dict(pins or {}), "plans": targets.plans.fingerprint,
             **assumed}

@@ -17,7 +17,7 @@ from accel.machine.device import Device, DeviceError, Memory
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import Run
-from accel.sim.dram import DRAM, Dram
+from accel.machine.dram import DRAM, Dram
 from compiler.cpu_gpu_backends.simt.code import Code
 from compiler.errors import ArgumentError, Error, require_names
 from compiler.processes import OwnLock
@@ -147,7 +147,7 @@ def simulator(name: str, **options: Any) -> Simulate:
     simulate = _simulate(name)
     require_options(f"Simulator {name}", name, options)
     if "dram" in options:
-        require_kind("dram", options["dram"], Dram, "an accel.sim.dram.Dram")
+        require_kind("dram", options["dram"], Dram, "an accel.machine.dram.Dram")
     for option in {"values", "timeline"} & options.keys():
         require_kind(option, options[option], bool, "True or False")
     if type(options.get("max_cycles", 1)) is not int or options.get("max_cycles", 1) < 1:

@@ -15,7 +15,6 @@ from accel.mapping.layout import (BLOCKED, BLOCKED_ROWS, LAST, PLAIN, PLAIN_ROWS
 from accel.mapping.target import AccelTarget, CompiledSegment
 from accel.mapping.views import images
 from accel.sim import cycle
-from accel.sim.dram import DRAM, Dram
 from compiler.graph.channels_last import FROM_LAST
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.graph.partition import Segment, subgraph
@@ -28,9 +27,9 @@ __all__ = ["AccelPrices", "MeasuredPrices", "NodePrices"]
 
 @dataclass
 class AccelPrices:
-    """Prices of the accelerator. Cycles come from the cycle simulator, with the memory `dram`, and
-    become seconds by the machine's clock. A node costs its share of the cycles of the last segment
-    that was simulated with it.
+    """Prices of the accelerator. Cycles come from the cycle simulator, with the memory of the
+    machine, and become seconds by its clock. A node costs its share of the cycles of the last
+    segment that was simulated with it.
 
     `cycles` are those of the nodes, `overhead_cycles` those of a segment without its layers.
     """
@@ -39,7 +38,6 @@ class AccelPrices:
     target: AccelTarget
     measure: Measure
     link: Link = LINK
-    dram: Dram = DRAM
     cycles: dict[str, float] = field(default_factory=dict)
     overhead_cycles: float = 0.0
     simulated: dict[tuple[str, ...], tuple[CompiledSegment, int]] = field(default_factory=dict)
@@ -101,8 +99,7 @@ class AccelPrices:
         key = tuple(node.name for node in part.nodes)
         if key not in self.simulated:
             compiled = self.target.compile_core(part)
-            run = cycle.simulate(self.target.machine, compiled.program, values=False,
-                                 dram=self.dram)
+            run = cycle.simulate(self.target.machine, compiled.program, values=False)
             if not run.ok:
                 raise AssertionError(f"{key[0]} to {key[-1]}: {run.describe()}")
             self.simulated[key] = compiled, run.cycles

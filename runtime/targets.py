@@ -34,7 +34,6 @@ from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.config import MACHINE
 from accel.mapping.target import AccelTarget
-from accel.sim.dram import DRAM, Dram
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.gpu.target import PRECISIONS, GpuTarget
 from compiler.errors import ArgumentError, Error
@@ -137,13 +136,12 @@ class Targets:
 
 
 def accelerator(machine: Machine, device: Device | None = None, threads: int = 2,
-                link: Link = LINK, dram: Dram = DRAM, name: str = ACCEL, plans: Plans = OWN
-                ) -> Placed:
-    """An accelerator, priced by the assumed link and memory."""
+                link: Link = LINK, name: str = ACCEL, plans: Plans = OWN) -> Placed:
+    """An accelerator, priced by the assumed link and its machine's memory."""
     target = AccelTarget(machine, threads, name, plans)
 
     def priced(graph: Graph, measure: Measure) -> Prices:
-        return AccelPrices(graph, target, measure, link, dram)
+        return AccelPrices(graph, target, measure, link)
     return Placed(target, device, priced)
 
 
@@ -185,8 +183,8 @@ class Request:
         return f"{AUTO}:" * self.auto + ",".join(self.names)
 
     def placed(self, on: Callable[[Machine], Device | None], threads: int = 2,
-               link: Link = LINK, dram: Dram = DRAM, plans: Plans = OWN,
-               archs: tuple[str, ...] = (), precision: str | None = None) -> Targets:
+               link: Link = LINK, plans: Plans = OWN, archs: tuple[str, ...] = (),
+               precision: str | None = None) -> Targets:
         """The targets; `on` gives each accelerator its device, whose machine counts. CUDA is
         compiled for `archs` at once, and then its device may be missing until something runs; its
         products of float32 have this `precision` (`gpu.target.PRECISIONS`).
@@ -202,7 +200,7 @@ class Request:
             elif kind == ACCEL:
                 device = on(machine := self._machine(name))
                 machine = device.machine if device else machine
-                targets.append(accelerator(machine, device, threads, link, dram,
+                targets.append(accelerator(machine, device, threads, link,
                                            name if accelerators else ACCEL, plans))
                 accelerators += 1
             elif kind in (CUDA, OPENCL, METAL):

@@ -6,13 +6,14 @@ the geometry (entry sizes, depths, lanes) is derived here, once.
 
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
 from math import prod
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
 
+from accel.machine.dram import DRAM, Dram, DramError
 from compiler.errors import Error
 from compiler.lazy import cached_property
 
@@ -50,6 +51,10 @@ ELEMENTS = {"operand": ("int8", "uint8", "int16", "uint16", "float16", "bfloat16
 LEFT_OUT = {"weight_bits": [8], "weight": "int8", "records": []}
 """Fields with these values are no part of `AccelConfig.geometry`: machines that do not have what
 the field stands for keep their hash."""
+
+NOT_HASHED = ("name", "clock_mhz", "memory")
+"""Fields that are no part of it whatever their values: neither hardware nor programs depend on
+them."""
 
 
 class ConfigError(Error, ValueError):
@@ -102,6 +107,8 @@ class AccelConfig:
         and out. They follow from the declared instructions: `Machine` sets them, a file may not.
     records : the records of one's own, beside ``param``, as which instructions read an element of
         par. They follow from the declared instructions, too.
+    memory : the memory behind the core in simulations that name no other; not part of the machine
+        hash. A table of fields of `accel.machine.dram.Dram` becomes one.
     """
 
     name: str
@@ -127,6 +134,7 @@ class AccelConfig:
     output: str = "int8"
     weight: str = "int8"
     records: tuple[str, ...] = ()
+    memory: Dram = DRAM
 
     def __post_init__(self):
         for field in fields(self):
@@ -168,6 +176,7 @@ class AccelConfig:
             self._require(field, buffer.depth <= 1 << 16, "at most 65536 entries of "
                           f"{buffer.entry_bytes} bytes (entry addresses have 16 bits)")
             self._require(field, buffer.size_bytes <= 1 << 24, "at most 16 MiB")
+        self._make_memory()
 
     def _order_weight_bits(self):
         """Puts the numbers in the order of their codes, as a tuple; refuses others."""
@@ -177,6 +186,16 @@ class AccelConfig:
         self._require("weight_bits", is_list and 8 in bits and len(set(bits)) == len(bits)
                       and set(bits) <= set(WEIGHT_BITS), rule)
         object.__setattr__(self, "weight_bits", tuple(sorted(bits, reverse=True)))
+
+    def _make_memory(self):
+        """Makes a `Dram` of a table; refuses one that the bus cannot have."""
+        self._require("memory", isinstance(self.memory, Dram | Mapping), "a table")
+        try:
+            memory = Dram.of(self.memory) if isinstance(self.memory, Mapping) else self.memory
+            memory.require_bus(self.bus_bytes, self.name)
+        except DramError as error:
+            raise ConfigError(str(error)) from None
+        object.__setattr__(self, "memory", memory)
 
     def _require(self, field: str, holds: bool, rule: str):
         if not holds:
@@ -249,23 +268,30 @@ class AccelConfig:
         return max(self.block_in, self.block_out)     # powers of two: the least common multiple
 
     def geometry(self) -> dict[str, int | str | list[int] | list[str]]:
-        """Every field that the machine hash covers: all but the name, the clock, and what
-        `LEFT_OUT` says."""
-        values = self._values()
-        return {key: value for key, value in values.items()
-                if key not in ("name", "clock_mhz") and value != LEFT_OUT.get(key)}
+        """Every field that the machine hash covers: all but `NOT_HASHED` and what `LEFT_OUT` says.
+        """
+        return {key: value for key, value in self.values().items()
+                if key not in NOT_HASHED and value != LEFT_OUT.get(key)}
 
-    def _values(self) -> dict[str, Any]:
-        """Every field, lists for tuples."""
+    def values(self) -> dict[str, Any]:
+        """Every field in plain data, of which `AccelConfig` can be made again: lists for tuples, of
+        the memory what does not have its default."""
         return {key: list(value) if isinstance(value, tuple) else value
-                for key, value in asdict(self).items()}
+                for key, value in asdict(self).items()} | {"memory": self.memory.options}
 
     def to_toml(self) -> str:
         """The geometry as TOML, which `load` reads back."""
-        # JSON's numbers and strings are TOML's too, but for DEL, which TOML wants escaped.
-        values = {key: json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-                  for key, value in self._values().items() if value != LEFT_OUT.get(key)}
-        return "".join(f"{key} = {value}\n" for key, value in values.items())
+        values = self.values()
+        memory = _lines(values.pop("memory"))
+        return _lines({key: value for key, value in values.items() if value != LEFT_OUT.get(key)}
+                      ) + (f"\n[memory]\n{memory}" if memory else "")
+
+
+def _lines(values: Mapping[str, Any]) -> str:
+    # JSON's numbers and strings are TOML's too, but for DEL, which TOML wants escaped.
+    texts = {key: json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+             for key, value in values.items()}
+    return "".join(f"{key} = {text}\n" for key, text in texts.items())
 
 
 def element_bytes(dtype: str) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 
 from accel.machine import isa
 from accel.machine.config import WEIGHT_BITS
+from accel.machine.dram import ALIGNMENT
 from accel.machine.machine import Machine, MachineRecord
 from accel.machine.provenance import UNKNOWN, Origin, Provenance
 from compiler.errors import Error
@@ -21,9 +22,6 @@ from compiler.te import numpy_dtype
 
 __all__ = ["CODES", "Instruction", "AccelProgram", "ProgramError", "Stream", "TensorSlot",
            "disassemble", "finish"]
-
-ALIGNMENT = 64
-"""Segments start at multiples of the longest burst."""
 
 
 class ProgramError(Error, ValueError):

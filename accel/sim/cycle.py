@@ -32,15 +32,16 @@ from accel.hw.store import writer_depth
 from accel.hw.tokens import TOKEN_BITS
 from accel.machine import isa
 from accel.machine.config import BUFFERS, UNITS
+from accel.machine.dram import Dram
 from accel.machine.intrinsics import TABLE, operand_field
+from accel.machine.layouts import layouts_header, weight_codes
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import ACTIVITIES, CLIENTS, REPORTERS, Counters, Run, Status, Timeline
 from compiler.native import build_once, compile_shared, compiler, digest, processor
 from compiler.tensorize import Intrinsic
 
-from .dram import DRAM, Dram, DramTiming
-from accel.machine.layouts import layouts_header, weight_codes
+from .dram import DramTiming, bases, timing
 from .values import simulate as simulate_values
 
 __all__ = ["simulate"]
@@ -97,7 +98,7 @@ class _Result(ctypes.Structure):
 def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None = None, *,
              inputs: Mapping[str, np.ndarray] | None = None, values: bool = True,
              timeline: bool = False, events: np.ndarray | None = None,
-             max_cycles: int = MAX_CYCLES, dram: Dram = DRAM, **options: Any) -> Run:
+             max_cycles: int = MAX_CYCLES, dram: Dram | None = None, **options: Any) -> Run:
     """Execute a program that was compiled for `machine`, with the time that the hardware takes.
 
     Parameters
@@ -109,12 +110,14 @@ def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None 
     events : `Run.start` and `Run.retire` to be, for who watches them being filled: int64 of shape
         (2, instructions), all −1.
     max_cycles : after these the run ends with status WATCHDOG.
-    dram : the memory behind the core; `options` (``latency=7``) take the place of its own.
+    dram : the memory behind the core, by default the machine's; `options` (``latency=7``) take the
+        place of its own.
     """
     program.require(machine)
     image = program.image(inputs) if memory is None else np.array(memory, np.uint8)
     times = np.full((2, program.count), -1, np.int64) if events is None else events
-    timed = _timed(machine, program, image, replace(dram, **options), timeline, times, max_cycles)
+    memory_options = replace(dram or machine.config.memory, **options)
+    timed = _timed(machine, program, image, memory_options, timeline, times, max_cycles)
     if not values:
         return timed
     return replace(timed, memory=simulate_values(machine, program, image).memory)
@@ -127,8 +130,8 @@ def _timed(machine: Machine, program: AccelProgram, image: np.ndarray, dram: Dra
     parameters, opcodes = _parameters(machine), _opcodes(machine)
     config = _Config(parameters=ctypes.pointer(parameters), opcodes=opcodes,
                      words=words.ctypes.data, memory_bytes=image.size, max_cycles=max_cycles,
-                     dram=dram.timing(machine.config),
-                     base=dram.bases(program),
+                     dram=timing(dram, machine.config),
+                     base=bases(dram, program),
                      count=program.count, timeline=timeline)
     result = _Result()
     core = library.cycle_run(ctypes.byref(config), times[0].ctypes.data, times[1].ctypes.data,

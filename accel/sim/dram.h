@@ -12,7 +12,14 @@
 // spreads the beats; what a whole number of cycles is too much of counts for the next beat.
 //
 // With rows, each bank has one row open. A request of another row first keeps its bank busy for
-// `row_miss` cycles; requests of one bank follow each other.
+// `row_miss` cycles, or for `row_closed` if no row is open; requests of one bank follow each other.
+//
+// In order, requests are performed one after another on a bus of the memory's own, reads and writes
+// in the order of acceptance, and what is read reaches the port `latency` cycles after that. A
+// request is outstanding until its last beat has had its time on that bus; a write is then
+// acknowledged.
+//
+// Every `refresh_interval` cycles all rows close, and no beat begins for `refresh_cycles`.
 //
 // With a seed, random gaps (a function of the seed and of the running number of the request, beat
 // or acknowledgement) hold back requests, beats and acknowledgements.
@@ -37,6 +44,11 @@ struct DramTiming {
     uint32_t row_miss;      // cycles
     uint32_t banks;
     uint32_t origin;        // address of the first byte
+    uint32_t row_closed;    // cycles
+    uint32_t in_order;      // requests are performed one after another
+    uint32_t beat_cycles;   // in order: from a beat to the next, but within a read
+    uint32_t refresh_interval;      // cycles; 0: no refresh
+    uint32_t refresh_cycles;
 };
 
 constexpr uint64_t RATE_ONE = 1 << 16;
@@ -91,15 +103,23 @@ public:
     // Without `memory` it has the time of one of `size` bytes; what is written must have no mask.
     Dram(uint8_t *memory, uint64_t size, const DramTiming &timing)
         : memory_(memory), size_(size), timing_(timing), rows_(timing.row_bytes ? timing.banks : 0),
-          credit_(beat_cost()) {}
+          credit_(beat_cost()),
+          refresh_(timing.refresh_interval ? timing.refresh_interval : NEVER) {}
 
     DramOffer offer(uint64_t now, bool wdata_valid) {
         DramOffer result = {};
-        result.request_ready = in_flight() < timing_.outstanding && now >= request_free_;
-        bool bus = now >= bus_free_;
-        bool there = now >= due(reads_), room = now >= due(writes_);
-        held_ = bus & there & (held_ | written_ | !(wdata_valid & room));
-        result.wdata_ready = bus & room & !held_;
+        if (refresh_ <= now) refresh_offers(now);
+        while (!ends_.empty() && ends_.front() <= now) ends_.pop();
+        result.request_ready = outstanding() < timing_.outstanding && now >= request_free_;
+        bool there = now >= std::max(port_free_, due(reads_)), room = now >= due(writes_);
+        if (timing_.in_order) {
+            held_ = there;
+            result.wdata_ready = room;
+        } else {
+            bool bus = held_ | now >= bus_free_;
+            held_ = bus & there & (held_ | written_ | !(wdata_valid & room));
+            result.wdata_ready = bus & room & !held_;
+        }
         if (held_) {
             const Burst &burst = reads_.front();
             result.read_valid = true;
@@ -115,7 +135,12 @@ public:
         if (acking_) acks_.pop();
         if (taken.read) {
             held_ = written_ = false;
-            advance(reads_, now);
+            if (timing_.in_order) {
+                reads_.pop();
+                port_free_ = now + 1;
+            } else {
+                advance(reads_, now);
+            }
         }
         if (taken.wdata) {
             written_ = true;
@@ -123,19 +148,24 @@ public:
             if (!burst.error) write(burst.addr, taken.data, taken.mask);
             bool last = burst.beats == 1, error = burst.error;
             advance(writes_, now);
-            if (last) acknowledge(now, error);
+            if (timing_.in_order) go_on_writing(last, error);
+            else if (last) acknowledge(now + timing_.latency + 1, error);
         }
         if (taken.request) accept(now, taken);
     }
 
-    // Bursts that were accepted and not completed.
-    uint32_t in_flight() const { return reads_.size() + writes_.size() + acks_.size(); }
+    // Bursts that were accepted and not completed; in order, beats that were read and not taken.
+    uint32_t in_flight() const {
+        return reads_.size() + writes_.size() + acks_.size() + waiting_.size();
+    }
 
     // The first cycle after `now` that may offer what is not offered in `now`, if nothing is taken
     // and write data neither comes nor goes meanwhile; of requests, if one waits.
     uint64_t next_offer(uint64_t now, bool request) const {
-        uint64_t read = std::max(bus_free_, due(reads_)), write = std::max(bus_free_, due(writes_));
-        uint64_t next = request ? after(now, request_free_) : NEVER;
+        uint64_t free = timing_.in_order ? port_free_ : bus_free_;
+        uint64_t read = std::max(free, due(reads_)), write = std::max(free, due(writes_));
+        uint64_t room = outstanding() < timing_.outstanding || ends_.empty() ? 0 : ends_.front();
+        uint64_t next = request ? after(now, std::max(request_free_, room)) : NEVER;
         return std::min({next, after(now, due(acks_)), after(now, read), after(now, write)});
     }
 
@@ -143,9 +173,11 @@ public:
     // are taken and no write data is there; and what it was to take some of them. Other handshakes
     // may come in between.
     uint32_t steady_reads(uint64_t now) const {
-        if (timing_.seed || timing_.rate || reads_.empty() || bus_free_ > now) return 0;
+        if (timing_.seed || timing_.rate || timing_.in_order || reads_.empty() || bus_free_ > now
+            || refresh_ <= now)
+            return 0;
         const Burst &burst = reads_.front();
-        return burst.due > now || burst.error ? 0 : burst.beats;
+        return burst.due > now || burst.error ? 0 : std::min<uint64_t>(burst.beats, refresh_ - now);
     }
     void took_reads(uint64_t now, uint32_t beats) {
         Burst &burst = reads_.front();
@@ -167,12 +199,16 @@ private:
         uint32_t beats;     // that are left
         bool error;
     };
+    struct Waiting {
+        Burst burst;
+        bool write;
+    };
     struct Ack {
         uint64_t due;
         bool error;
     };
     struct Row {
-        uint64_t number = NEVER;    // that is open
+        uint64_t number = NEVER;    // that is open, if any
         uint64_t free = 0;          // when the bank is
     };
 
@@ -185,16 +221,96 @@ private:
         violated_ |= taken.addr & timing_.bus_bytes - 1 || taken.addr % 64 + bytes > 64;
         uint32_t addr = taken.addr - timing_.origin;
         bool error = addr + bytes > size_;
+        request_free_ = now + 1 + gap(1, requests_++);
+        if (timing_.in_order) {
+            waiting_.push({{now + 1, addr, taken.beats, error}, taken.write});
+            perform();
+            return;
+        }
         uint64_t due = open_row(now + 1, addr) + (taken.write ? 0 : timing_.latency);
         (taken.write ? writes_ : reads_).push({due, addr, taken.beats, error});
-        request_free_ = now + 1 + gap(1, requests_++);
+    }
+
+    // Requests that count as outstanding.
+    uint32_t outstanding() const {
+        return timing_.in_order ? waiting_.size() + writes_.size() + ends_.size() : in_flight();
+    }
+
+    // ---- in order ------------------------------------------------------------------------------
+
+    // Performs the requests that wait, up to one that waits for what it is to write.
+    void perform() {
+        while (writes_.empty() && !waiting_.empty()) {
+            auto [burst, write] = waiting_.front();
+            waiting_.pop();
+            if (write) {
+                burst.due = begin(burst.due, burst.addr);
+                writes_.push(burst);
+                continue;
+            }
+            for (; burst.beats; burst.beats--, burst.addr += timing_.bus_bytes) {
+                uint64_t cycle = begin(burst.due, burst.addr);
+                reads_.push({cycle + timing_.latency, burst.addr, 1, burst.error});
+                occupy(cycle);
+            }
+            keep_apart();
+            ends_.push(bus_free_);
+        }
+    }
+
+    // The cycle from `cycle` on in which a beat may begin, its row open. No refresh comes between.
+    uint64_t begin(uint64_t cycle, uint64_t addr) {
+        cycle = std::max(cycle, bus_free_);
+        refresh(cycle);
+        return open_row(std::max(cycle, bus_free_), addr);
+    }
+
+    // The next beat is not of the same read.
+    void keep_apart() { bus_free_ = std::max(bus_free_, beat_ + timing_.beat_cycles); }
+
+    // A beat of a write was taken.
+    void go_on_writing(bool last, bool error) {
+        keep_apart();
+        if (last) {
+            ends_.push(bus_free_);
+            acknowledge(bus_free_, error);
+            perform();
+        } else {
+            Burst &burst = writes_.front();
+            burst.due = begin(burst.due, burst.addr);
+        }
+    }
+
+    // ---- refresh -------------------------------------------------------------------------------
+
+    // The refreshes up to a cycle: they take the bus, and close all rows.
+    void refresh(uint64_t now) {
+        for (; refresh_ <= now; refresh_ += timing_.refresh_interval) {
+            bus_free_ = std::max(bus_free_, refresh_ + timing_.refresh_cycles);
+            for (Row &row : rows_) row.number = NEVER;
+        }
+    }
+
+    // The same, for what is offered in this cycle. In order, all but a write without data is past.
+    void refresh_offers(uint64_t now) {
+        if (!timing_.in_order) return refresh(now);
+        if (writes_.empty()) return;
+        Burst &burst = writes_.front();
+        while (burst.due < refresh_ && refresh_ <= now)
+            burst.due = begin(refresh_, burst.addr);
     }
 
     void advance(Fifo<Burst> &bursts, uint64_t now) {
         Burst &burst = bursts.front();
         burst.addr += timing_.bus_bytes;
         if (!--burst.beats) bursts.pop();
-        bus_free_ = now + spacing(now) + gap(2, beats_++);
+        occupy(now);
+    }
+
+    // The bus has a beat in this cycle.
+    void occupy(uint64_t cycle) {
+        bus_free_ = cycle + spacing(cycle) + gap(2, beats_++);
+        beat_ = cycle;
     }
 
     // When a request that comes at `now` finds its row open.
@@ -203,7 +319,8 @@ private:
         uint64_t number = addr / timing_.row_bytes;
         Row &row = rows_[number % timing_.banks];
         uint64_t start = std::max(now, row.free);
-        if (row.number != number) start += timing_.row_miss;
+        if (row.number != number)
+            start += row.number == NEVER ? timing_.row_closed : timing_.row_miss;
         row = {number, start};
         return start;
     }
@@ -215,13 +332,12 @@ private:
     uint64_t spacing(uint64_t now) {
         uint64_t rate = timing_.rate, cost = beat_cost();
         if (!rate) return 1;
-        credit_ = std::min(credit_ + (now - last_beat_) * rate, cost + rate - 1) - cost;
-        last_beat_ = now;
+        credit_ = std::min(credit_ + (now - beat_) * rate, cost + rate - 1) - cost;
         return (cost - credit_ + rate - 1) / rate;
     }
 
-    void acknowledge(uint64_t now, bool error) {
-        uint64_t due = now + timing_.latency + 1 + gap(3, answers_++);
+    void acknowledge(uint64_t due, bool error) {
+        due += gap(3, answers_++);
         if (!acks_.empty() && due <= acks_.back().due) due = acks_.back().due + 1;
         acks_.push({due, error});
     }
@@ -247,8 +363,13 @@ private:
     DramTiming timing_;
     Fifo<Burst> reads_, writes_;
     Fifo<Ack> acks_;
+    Fifo<Waiting> waiting_;         // in order: requests that are not performed yet
+    Fifo<uint64_t> ends_;           // of requests that were, in cycles to come
     std::vector<Row> rows_;
-    uint64_t credit_, last_beat_ = 0;
+    uint64_t credit_;
+    uint64_t beat_ = 0;             // when the bus had its latest
+    uint64_t port_free_ = 0;        // in order: when the port is, for a beat that was read
+    uint64_t refresh_;              // when the next one is
     uint64_t request_free_ = 0, bus_free_ = 0;
     uint64_t requests_ = 0, beats_ = 0, answers_ = 0;
     bool held_ = false, written_ = false, acking_ = false, violated_ = false;

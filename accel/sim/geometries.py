@@ -6,11 +6,11 @@ from random import Random
 from typing import Any
 
 from accel.machine.config import BUFFERS, PARAM_BYTES, TABLE_BYTES, AccelConfig
+from accel.machine.dram import Dram
 from accel.machine.machine import Machine
 
 from . import verilated
 from .check import MAX_CYCLES, Report, check, default_simulators
-from .dram import Dram
 from .locate import Simulator
 
 __all__ = ["check_geometries", "quick_simulators", "random_config"]

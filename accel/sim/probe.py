@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
+from accel.machine.dram import Dram
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import COUNTERS, Counters
 
-from .dram import DRAM, Dram
 from .verilated import build, view
 
 __all__ = ["Probe"]
@@ -40,7 +40,8 @@ class Probe:
     ----------
     memory : the image before the start (uint8, segments at `program.bases`; it is not changed);
         without it, the program's own with `inputs`.
-    dram : the memory behind the core; `options` (``latency=7``) take the place of its own.
+    dram : the memory behind the core, by default the machine's; `options` (``latency=7``) take the
+        place of its own.
 
     Attributes
     ----------
@@ -50,14 +51,15 @@ class Probe:
     """
 
     def __init__(self, machine: Machine, program: AccelProgram, memory: np.ndarray | None = None, *,
-                 inputs: Mapping[str, np.ndarray] | None = None, dram: Dram = DRAM, **options):
+                 inputs: Mapping[str, np.ndarray] | None = None, dram: Dram | None = None,
+                 **options):
         program.require(machine)
         self.program = program
         self.memory = program.image(inputs) if memory is None else np.array(memory, np.uint8)
         self.cycle = 0
         self.core = view(machine)
         self._handle = build(machine).probe(self.core, program, self.memory,
-                                            replace(dram, **options))
+                                            replace(dram or machine.config.memory, **options))
 
     def __enter__(self) -> "Probe":
         return self

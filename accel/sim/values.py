@@ -24,6 +24,7 @@ from accel.machine import isa
 from accel.machine.config import BUFFERS, UNITS
 from accel.machine.immediates import fields_in
 from accel.machine.intrinsics import operand_field
+from accel.machine.layouts import layouts_header, weight_codes
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction
 from accel.machine.status import Run, Status
@@ -33,7 +34,6 @@ from compiler.te import bits, is_signed, numpy_dtype, record_places
 from compiler.tensorize import UPDATES, Intrinsic
 
 from . import functional
-from accel.machine.layouts import layouts_header, weight_codes
 from .steps import CODES, BodyStep, Foreign, straighten
 from .units import Buffers, block_product, perform
 

@@ -26,6 +26,7 @@ from amaranth.back import verilog
 from accel.hw.core import Core
 from accel.machine import isa
 from accel.machine.config import UNITS
+from accel.machine.dram import Dram
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import COUNTERS, REPORTERS, Counters, Run, Status
@@ -33,7 +34,7 @@ from compiler.errors import Error
 from compiler.native import (BuildError, build_once, call, compile_objects, compile_shared,
                              compiler, digest, find, note, noted, processor)
 
-from .dram import DRAM, Dram, DramTiming
+from .dram import DramTiming, bases, patience, timing
 from .netlist import clocked, whole_words
 
 __all__ = ["Port", "SimulatorError", "VerilatedCore", "build", "build_object",
@@ -82,7 +83,7 @@ class Port:
 
 def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None = None, *,
              inputs: Mapping[str, np.ndarray] | None = None, events: np.ndarray | None = None,
-             max_cycles: int = MAX_CYCLES, dram: Dram = DRAM, **options: Any) -> Run:
+             max_cycles: int = MAX_CYCLES, dram: Dram | None = None, **options: Any) -> Run:
     """Execute a program that was compiled for `machine` on the RTL.
 
     Parameters
@@ -92,11 +93,13 @@ def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None 
     events : `Run.start` and `Run.retire` to be, for who watches them being filled: int64 of shape
         (2, instructions), all −1.
     max_cycles : after these the run ends with status WATCHDOG, as it does when nothing moves.
-    dram : the memory behind the core; `options` (``latency=7``) take the place of its own.
+    dram : the memory behind the core, by default the machine's; `options` (``latency=7``) take the
+        place of its own.
     """
     program.require(machine)
     image = program.image(inputs) if memory is None else np.array(memory, np.uint8)
-    return build(machine).run(program, image, max_cycles, replace(dram, **options), events)
+    memory_options = replace(dram or machine.config.memory, **options)
+    return build(machine).run(program, image, max_cycles, memory_options, events)
 
 
 @cache
@@ -339,7 +342,7 @@ class VerilatedCore:
                               ctypes.POINTER(_Result)]
 
     def run(self, program: AccelProgram, memory: np.ndarray, max_cycles: int = MAX_CYCLES,
-            dram: Dram = DRAM, events: np.ndarray | None = None) -> Run:
+            dram: Dram | None = None, events: np.ndarray | None = None) -> Run:
         """Runs one program from reset; writes to `memory`."""
         config = self._config(program, memory, max_cycles, dram)
         times = np.full((2, program.count), -1, np.int64) if events is None else events
@@ -351,17 +354,18 @@ class VerilatedCore:
         return self._record(result, memory, times)
 
     def probe(self, core: Any, program: AccelProgram, memory: np.ndarray,
-              dram: Dram = DRAM) -> "Handle":
+              dram: Dram | None = None) -> "Handle":
         """A memory behind the model of a `view`; `accel.sim.probe` is for its user."""
         return Handle(self.library, core, self._config(program, memory, MAX_CYCLES, dram), memory)
 
     def _config(self, program: AccelProgram, memory: np.ndarray, max_cycles: int,
-                dram: Dram) -> _Config:
+                dram: Dram | None) -> _Config:
         geometry = self.machine.config
+        dram = dram or geometry.memory
         return _Config(memory_bytes=memory.size, max_cycles=max_cycles,
-                       idle_cycles=IDLE_CYCLES + dram.patience(geometry),
-                       dram=dram.timing(geometry),
-                       base=dram.bases(program), count=program.count)
+                       idle_cycles=IDLE_CYCLES + patience(dram, geometry),
+                       dram=timing(dram, geometry), base=bases(dram, program),
+                       count=program.count)
 
     def _record(self, result: _Result, memory: np.ndarray, times: np.ndarray) -> Run:
         waiting = {unit: index - 1 for unit, index in zip(UNITS, result.waiting) if index}

@@ -16,16 +16,16 @@ from amaranth.back import verilog
 
 from accel.machine.machine import Machine
 from accel.sim.netlist import clocked, whole_words
-from fpga.emulation.board import SdramBoard
+from fpga.boards import BlockRam
+from fpga.emulation.board import EmulatedGateware
 from fpga.emulation.library import build_library
 from fpga.emulation.sdram_chip import RULES
-from fpga.gateware.uart import divisor
 from fpga.sdram import ULX3S, Sdram
 
 __all__ = ["EmulatedBoard"]
 
-CLOCK_HZ, LINE = 80_000_000, 20_000_000
-"""The clock and the line rate of the gateware: four cycles a bit, since every cycle is emulated."""
+CLOCK_HZ, BIT_CYCLES = 80_000_000, 4
+"""The clock of the gateware, and cycles of a bit on its line: few, since each one is emulated."""
 
 BAUD = 57_600
 """The baud rate of the terminal, which the emulation reaches even on a slow machine. The driver's
@@ -50,7 +50,8 @@ class EmulatedBoard:
     Parameters
     ----------
     machine : the machine of the core; its gateware is built on first use.
-    chip : the memory, whose rules the emulation checks (`broken_rules`).
+    memory : a memory chip, whose rules the emulation checks (`broken_rules`), or block RAM.
+    clock_hz : the clock that the gateware is for, which the timing of a chip follows.
     spoil : the share of bytes on the line, both ways, that are dropped or have a bit flipped.
     reset_within : cycles after the beginning of the next run in which the board is reset once.
     seed : the seed of the faults.
@@ -61,13 +62,15 @@ class EmulatedBoard:
     port : path of the terminal, while the board runs.
     """
 
-    def __init__(self, machine: Machine, chip: Sdram = ULX3S, *, spoil: float = 0.0,
-                 reset_within: int = 0, seed: int = 0, tireless: bool = False):
-        chip.burst(machine.config.bus_bytes)    # refused before any gateware is built
-        self._library = _library(machine, chip)
-        self._control = _Control(bit_cycles=divisor(CLOCK_HZ, LINE), spoil=int(spoil * 2**32),
+    def __init__(self, machine: Machine, memory: Sdram | BlockRam = ULX3S, *,
+                 clock_hz: int = CLOCK_HZ, spoil: float = 0.0, reset_within: int = 0, seed: int = 0,
+                 tireless: bool = False):
+        if isinstance(memory, Sdram):
+            memory.burst(machine.config.bus_bytes)      # refused before any gateware is built
+        self._library = _library(machine, memory, clock_hz)
+        self._control = _Control(bit_cycles=BIT_CYCLES, spoil=int(spoil * 2**32),
                                  reset_within=reset_within, seed=seed, tireless=tireless,
-                                 cells=chip.size_bytes // 2)
+                                 cells=memory.size_bytes // 2)
         self.baud, self.port = BAUD, ""
 
     def __enter__(self) -> "EmulatedBoard":
@@ -116,9 +119,9 @@ class EmulatedBoard:
 
 
 @cache
-def _library(machine: Machine, chip: Sdram) -> ctypes.CDLL:
-    text = verilog.convert(SdramBoard(machine, chip, CLOCK_HZ, LINE), name="board", emit_src=False,
-                           strip_internal_attrs=True)
+def _library(machine: Machine, memory: Sdram | BlockRam, clock_hz: int) -> ctypes.CDLL:
+    gateware = EmulatedGateware(machine, memory, clock_hz, clock_hz // BIT_CYCLES)
+    text = verilog.convert(gateware, name="board", emit_src=False, strip_internal_attrs=True)
     assert isinstance(text, str)
     library = ctypes.CDLL(str(build_library(
         "board", clocked(whole_words(text)), (_HERE / "board.cpp").read_text(),

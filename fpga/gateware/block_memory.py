@@ -9,12 +9,17 @@ from amaranth.utils import exact_log2
 from accel.hw.interface import memory_port
 from accel.hw.parts import Ram
 from accel.machine.config import AccelConfig
+from accel.machine.dram import Dram
 
-__all__ = ["BlockMemory"]
+__all__ = ["BLOCK_MEMORY", "BlockMemory"]
 
 BANK_ROWS = 1 << 14         # of a block RAM at its narrowest
 KEPT_BEATS = 8
 READ_CYCLES = 4             # address, memory, its output register, the choice of a bank
+KEEP_CYCLES = 2             # of the queue of beats
+
+BLOCK_MEMORY = Dram(latency=READ_CYCLES + KEEP_CYCLES, outstanding=1, in_order=True)
+"""The memory that a simulator takes for it."""
 
 
 class BlockMemory(wiring.Component):

@@ -7,10 +7,9 @@ from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
 from fpga import margins
 from fpga.boards import BlockRam, Board
-from fpga.gateware.block_memory import BlockMemory
 from fpga.gateware.clocks import CHIP, Clocks
+from fpga.gateware.memory import controller
 from fpga.gateware.pads import SdramPads
-from fpga.gateware.sdram import SdramController
 from fpga.gateware.top import Accelerator
 from fpga.pll import Pll
 
@@ -35,10 +34,7 @@ class BoardTop(Elaboratable):
     def __init__(self, board: Board, machine: Machine, pll: Pll):
         self._board, self._pll = board, pll
         clock_hz, memory = round(pll.clock_hz), board.memory
-        if isinstance(memory, BlockRam):
-            self._memory = BlockMemory(machine.config, memory.size_bytes)
-        else:
-            self._memory = SdramController(machine.config, memory, clock_hz)
+        self._memory = controller(machine.config, memory, clock_hz)
         self._accelerator = Accelerator(machine, memory.size_bytes, clock_hz,
                                         board.baud_rate(clock_hz))
 

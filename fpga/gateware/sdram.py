@@ -20,19 +20,48 @@ from amaranth.lib.wiring import In, Out, Signature
 from amaranth.utils import exact_log2
 
 from accel.hw.interface import memory_port
-from accel.hw.queue import Queue
+from accel.hw.queue import QUEUE_CYCLES, Queue
 from accel.machine.config import AccelConfig
-from fpga.sdram import Command, Sdram
+from accel.machine.dram import Dram
+from fpga.sdram import Command, Sdram, SdramTiming
 
-__all__ = ["READ_DELAY", "SdramController", "sdram_pins"]
+__all__ = ["READ_DELAY", "SdramController", "sdram_memory", "sdram_pins"]
 
 READ_DELAY = 4
 """Cycles of the registers: of the command on its way out, two here and one at the pins; and of the
 data on their way in, at the pins."""
 
+LOOK_CYCLES = 2
+"""From a request, or a change of the rows, until the state of its row is known, and a command may
+follow."""
+
+NEXT_CYCLES = 3
+"""From the last READ of a request, or a WRITE, to the first command of what comes next."""
+
+CHIP_BYTES = 2                  # of the chip's bus, a cycle
 PRECHARGE_ALL = 1 << 10         # address bit 10
 REFRESHES_AT_FIRST = 8
 KEPT_BEATS = 16                 # of reads that the port does not take at once
+
+
+def sdram_memory(config: AccelConfig, chip: Sdram, clock_hz: float) -> Dram:
+    """The memory that a simulator takes for chip and controller: it follows from their rules. Two
+    are left out: a WRITE after a READ waits until the bus has turned around, and a PRECHARGE waits
+    longer after a WRITE than after a READ. Raises ValueError as the controller does.
+    """
+    timing, burst = chip.at(clock_hz), chip.burst(config.bus_bytes)
+    opened = max(timing.rcd, LOOK_CYCLES)
+    return Dram(
+        latency=LOOK_CYCLES + _age(timing, burst) + QUEUE_CYCLES, outstanding=1, in_order=True,
+        bytes_per_cycle=CHIP_BYTES, beat_cycles=NEXT_CYCLES, banks=4,
+        row_bytes=CHIP_BYTES << chip.column_bits, row_closed=opened,
+        row_miss=max(timing.rp, LOOK_CYCLES) + opened,
+        refresh_interval=timing.refresh, refresh_cycles=timing.rp + timing.rfc)
+
+
+def _age(timing: SdramTiming, burst: int) -> int:
+    """Cycles from the READ of a beat until its last column is here."""
+    return timing.cas + READ_DELAY + burst - 1
 
 
 def sdram_pins(chip: Sdram) -> Signature:
@@ -252,7 +281,7 @@ class SdramController(wiring.Component):
         """Collects columns as they come into beats for the port, which has room for them."""
         m.submodules.kept = kept = Queue(8 * self._bus_bytes + 1, KEPT_BEATS, registered=True)
         rdata = self.mem.rdata
-        age = self.timing.cas + READ_DELAY + self._burst - 1
+        age = _age(self.timing, self._burst)
         coming, wrong = Signal(age), Signal(age)        # beats, by their age
         beat, error, arrived = Signal(8 * self._bus_bytes), Signal(), Signal()
         m.d.sync += [coming.eq(Cat(self._read, coming)), wrong.eq(Cat(self._wrong, wrong)),

@@ -1,5 +1,7 @@
 """Core, registers and host link around one memory: what every board has in common."""
 
+from dataclasses import replace
+
 from amaranth.hdl import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -7,12 +9,21 @@ from amaranth.lib.wiring import In, Out
 from accel.hw.core import Core
 from accel.hw.interface import memory_port
 from accel.hw.queue import Relay
+from accel.machine.dram import Dram
 from accel.machine.machine import Machine
 from fpga.gateware.link import Link
 from fpga.gateware.registers import Registers
 from fpga.gateware.uart import Uart, divisor
 
-__all__ = ["Accelerator"]
+__all__ = ["Accelerator", "relayed"]
+
+RELAY_CYCLES, RELAY_ITEMS = 1, 2        # of a `Relay`: its latency, and what it holds
+
+
+def relayed(dram: Dram) -> Dram:
+    """A memory as the core has it: requests and beats pass a `Relay` each."""
+    return replace(dram, latency=dram.latency + 2 * RELAY_CYCLES,
+                   outstanding=dram.outstanding + RELAY_ITEMS)
 
 
 class Accelerator(wiring.Component):

@@ -2,16 +2,18 @@
 
 import argparse
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 from accel.machine.config import MACHINE
+from accel.machine.dram import DRAM
 from compiler.target_names import ACCEL, HOST
 from lockstep.paths import MachineName, input_file, machine_name
 
 __all__ = ["CALIBRATION", "DEFAULT_THREADS", "QUANTIZER", "add_bind", "add_compilation",
-           "add_machine", "add_quantizer", "add_verbose", "at_least", "link", "pin",
-           "quantizer_options", "rate", "row_buffer", "shape"]
+           "add_machine", "add_memory", "add_quantizer", "add_verbose", "at_least", "link",
+           "memory", "pin", "quantizer_options", "rate", "refresh", "row_buffer", "shape"]
 
 DEFAULT_THREADS = 2
 
@@ -44,6 +46,7 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
         help="with a target cuda: multiply float32 by tensor cores, factors rounded to 10 bits of "
              "mantissa or stored as halves, sums in float32 (default: factors in float32)")
     add("--bus-bytes", type=at_least(1), metavar="N", help="override the machine's bus width")
+    add_memory(parser)
     add("--threads", type=int, choices=(1, 2),
         help=f"virtual threads of the schedules (default {DEFAULT_THREADS}; 1 hides no latency)")
     add("--shape", action="append", type=shape, default=[], metavar="NAME=N",
@@ -67,6 +70,14 @@ def add_machine(parser: argparse.ArgumentParser, which: str, default: str | None
         "--machine", "--config", type=machine_name, default=default, metavar="M",
         help=f"the machine {which}: a preset, FILE.toml, or FILE.py (a folder, an installed "
              f"package's name), which is run: trust it like a program")
+
+
+def add_memory(parser: argparse._ActionsContainer) -> None:
+    """Adds the option that puts the memory of a board behind the machine."""
+    parser.add_argument(
+        "--memory", type=memory, metavar="board:NAME[@MHZ]",
+        help="simulate with the memory of a board and at its clock, or at this one (default: the "
+             "machine's)")
 
 
 def add_verbose(parser: argparse.ArgumentParser) -> None:
@@ -162,12 +173,31 @@ def rate(text: str) -> float:
     return value
 
 
-def row_buffer(text: str) -> dict[str, int]:
-    """Parses ``BYTES[,MISS[,BANKS]]`` into options of `accel.sim.dram.Dram`."""
+def memory(text: str) -> tuple[str, int | None]:
+    """Parses ``board:NAME[@MHZ]``; the clock is None where it is left out."""
+    found = re.fullmatch(r"board:([^@]+)(?:@([1-9][0-9]{0,3}))?", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"must be board:NAME or board:NAME@MHZ, not {text!r}")
+    return found[1], int(found[2]) if found[2] else None
+
+
+def refresh(text: str) -> dict[str, int]:
+    """Parses ``INTERVAL,CYCLES`` into options of `accel.machine.dram.Dram`."""
+    numbers = text.split(",")
+    if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
+        raise argparse.ArgumentTypeError(f"must be INTERVAL,CYCLES, not {text!r}")
+    return dict(zip(("refresh_interval", "refresh_cycles"), map(int, numbers)))
+
+
+def row_buffer(text: str) -> dict[str, int | None]:
+    """Parses ``BYTES[,MISS[,BANKS]]`` into options of `accel.machine.dram.Dram`; what is left out
+    has its default.
+    """
     numbers = text.split(",")
     if len(numbers) > 3 or not all(number.isdecimal() for number in numbers):
         raise argparse.ArgumentTypeError(f"must be BYTES[,MISS[,BANKS]], not {text!r}")
-    return dict(zip(("row_bytes", "row_miss", "banks"), map(int, numbers)))
+    given = dict(zip(("row_bytes", "row_miss", "banks"), map(int, numbers)))
+    return {"row_miss": DRAM.row_miss, "banks": DRAM.banks, "row_closed": None, **given}
 
 
 def pin(text: str) -> tuple[str, str]:

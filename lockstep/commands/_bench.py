@@ -8,6 +8,7 @@ from dataclasses import asdict
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from compiler.files import write_text
+from lockstep.commands._compilation import with_memory
 from lockstep.commands._progress import progress_bar
 from lockstep.commands._table import show_columns
 from lockstep.compare import NetworkCycles, measure, networks
@@ -21,7 +22,7 @@ Results = Mapping[str, Sequence[NetworkCycles]]
 
 
 def bench(args: argparse.Namespace) -> int:
-    machines = [load_machine(name) for name in (args.base, args.machine) if name]
+    machines = [with_memory(load_machine(name), args) for name in (args.base, args.machine) if name]
     titles = [name for name in (args.base, args.machine) if name]
     results = measured(machines, args.networks or DEFAULT, args.size)
     if args.json:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from accel.machine.machine import Machine
-from accel.sim.dram import DRAM, Dram
 from compiler.errors import RequestError
 from compiler.frontend.models import graph_of
 from compiler.graph.graph import Graph
@@ -17,7 +16,7 @@ from runtime import Device, Link, Module, compile_on, quantized, target_machine
 from runtime.arguments import archs_of
 from runtime.targets import request
 
-__all__ = ["compiled", "imported", "machine_of", "target_of"]
+__all__ = ["compiled", "imported", "machine_of", "target_of", "with_memory"]
 
 
 def target_of(args: argparse.Namespace) -> str:
@@ -28,11 +27,25 @@ def target_of(args: argparse.Namespace) -> str:
 
 
 def machine_of(args: argparse.Namespace) -> Machine | None:
-    """The accelerator; None for the host alone."""
+    """The accelerator, with the memory that it has; None for the host alone."""
     machine = target_machine(args.target)
-    if machine and args.bus_bytes:
-        return replace(machine, config=replace(machine.config, bus_bytes=args.bus_bytes))
-    return machine
+    if machine is None:
+        if args.memory:
+            raise RequestError(f"--memory must be left out with --target {args.target}: it has no "
+                               f"accelerator")
+        return None
+    if args.bus_bytes:
+        machine = replace(machine, config=replace(machine.config, bus_bytes=args.bus_bytes))
+    return with_memory(machine, args)
+
+
+def with_memory(machine: Machine, args: argparse.Namespace) -> Machine:
+    """The machine with the memory of ``--memory``, and at the clock of that board."""
+    if args.memory is None:
+        return machine
+    from fpga.memory import on_board
+
+    return on_board(machine, *args.memory)
 
 
 def imported(args: argparse.Namespace, arrays: Mapping[str, Any] | None = None) -> Graph:
@@ -52,10 +65,8 @@ def imported(args: argparse.Namespace, arrays: Mapping[str, Any] | None = None) 
 
 
 def compiled(args: argparse.Namespace, device: Device | None, after: AfterStage | None = None,
-             dram: Dram = DRAM, graph: Graph | None = None) -> Module:
-    """Compiles the network. `dram` is the memory with which the target `auto` simulates cycles;
-    `graph` is the network, if it is already imported.
-    """
+             graph: Graph | None = None) -> Module:
+    """Compiles the network. `graph` is the network, if it is already imported."""
     wanted = request(args.target)
     if args.link and not wanted.auto:
         raise RequestError("--link must come with --target auto:PRESET: nothing else weighs copies")
@@ -63,9 +74,9 @@ def compiled(args: argparse.Namespace, device: Device | None, after: AfterStage 
         raise RequestError("--objective must come with --target auto:PRESET: nothing else weighs "
                            "costs")
     link = Link(**args.link)
-    targets = wanted.placed(lambda machine: device, args.threads, link, dram,
+    targets = wanted.placed(lambda machine: device, args.threads, link,
                             archs=archs_of(args.arch), precision=args.precision)
     return compile_on(graph or imported(args), targets, wanted.auto,
                       integerize=not args.no_integerize, threads=args.threads, after=after,
-                      cache=not args.no_cache, pins=dict(args.pin), link=link, dram=dram,
+                      cache=not args.no_cache, pins=dict(args.pin), link=link,
                       objective=args.objective or "latency")

@@ -31,6 +31,9 @@ def saved_module(args: argparse.Namespace):
     if args.machine and saved.machine is None:
         raise RequestError(f"--machine must be left out for {str(args.model)!r}: it is compiled "
                            f"for the host alone")
+    if args.memory and saved.machine is None:
+        raise RequestError(f"--memory must be left out for {str(args.model)!r}: it is compiled "
+                           f"for the host alone")
     accelerators = [f"accel:{saved.machine.config.name}"] if saved.machine else []
     gpus = [segment.target for segment in saved.partition.segments if is_gpu(segment.target)]
     args.target = ",".join(dict.fromkeys([*accelerators, *gpus])) or "cpu"

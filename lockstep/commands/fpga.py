@@ -269,6 +269,9 @@ def _machine(args: argparse.Namespace, saved):
         if args.bus_bytes:
             raise RequestError("--bus-bytes must come with --machine M, and a board of that "
                                "machine")
+        if args.memory:
+            raise RequestError("--memory must come with --machine M: what it changes are costs "
+                               "that auto weighs")
         return None
     if saved is None:
         args.target = target_of(args)

@@ -3,7 +3,7 @@
 import argparse
 
 from accel.machine.config import MACHINE
-from lockstep.commands._arguments import add_machine, at_least
+from lockstep.commands._arguments import add_machine, add_memory, at_least
 from lockstep.paths import machine_name, output_file
 
 __all__ = ["add_parser", "run"]
@@ -105,6 +105,7 @@ def _add_bench(kinds) -> argparse.ArgumentParser:
     add("networks", metavar="NETWORK", nargs="*", help=f"{NETWORKS} (default digits keywords)")
     add_machine(parser, f"(default {MACHINE})", MACHINE)
     add("--base", type=machine_name, metavar="M", help="the machine to compare with")
+    add_memory(parser)
     _add_size(parser)
     add("--json", type=output_file, metavar="R.json", help="write the figures as JSON")
     return parser

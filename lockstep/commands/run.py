@@ -7,11 +7,12 @@ import json
 import sys
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from compiler.errors import RequestError
-from lockstep.commands._arguments import add_compilation, at_least, rate, row_buffer
+from lockstep.commands._arguments import add_compilation, at_least, rate, refresh, row_buffer
 from lockstep.commands._inputs import arrays, random_inputs, set_inputs, write_outputs
 from lockstep.commands._saved import saved_module
 from lockstep.paths import input_file, model_file, output_file
@@ -36,16 +37,19 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--sim", default=DEFAULT_SIMULATOR, choices=("functional", "cycle", "verilator"),
         help="values only; cycles, fast; the RTL, which takes long "
              f"(default {DEFAULT_SIMULATOR})")
-    add("--latency", "--dram-latency", type=at_least(0), default=64, metavar="N",
-        dest="latency", help="of the memory, in cycles (default 64)")
-    add("--outstanding", "--dram-outstanding", type=at_least(1), default=64, metavar="N",
-        dest="outstanding", help="bursts of the memory in flight (default 64)")
+    add("--latency", "--dram-latency", type=at_least(0), metavar="N",
+        dest="latency", help="of the memory, in cycles (this and the next five: by default that of "
+                             "the machine or of --memory, else 64)")
+    add("--outstanding", "--dram-outstanding", type=at_least(1), metavar="N",
+        dest="outstanding", help="bursts of the memory in flight (else 64)")
     add("--bytes-per-cycle", type=rate, metavar="X",
-        help="average rate of the memory (default: the width of the machine's bus)")
+        help="average rate of the memory (else the width of the machine's bus)")
     add("--row-buffer", type=row_buffer, default={}, metavar="BYTES[,MISS[,BANKS]]",
         help="rows of the memory: their size, cycles of a miss (default 20), banks (default 8)")
-    add("--stall-seed", type=at_least(0), default=0, metavar="N",
-        help="of random stalls of the memory (default 0: none)")
+    add("--refresh", type=refresh, default={}, metavar="INTERVAL,CYCLES",
+        help="refresh of the memory: cycles from one to the next, cycles of each (else none)")
+    add("--stall-seed", type=at_least(0), metavar="N",
+        help="of random stalls of the memory (else 0: none)")
     add("--no-values", action="store_true", help="cycles only: outputs are not computed")
     add("--input", type=input_file, metavar="X.npz",
         help="inputs, by name; they tell the dimensions that the model leaves open")
@@ -167,7 +171,7 @@ def _write_page(args: argparse.Namespace, figures: dict[str, Any], machine, watc
     from lockstep.report import page_figures, write_page
 
     with progress_bar(f"writing {args.report.name}", 0, lambda: 0):
-        page = page_figures(figures, watched.recordings, machine, watched.options["dram"],
+        page = page_figures(figures, watched.recordings, machine,
                             {"virtual threads": str(args.threads)})
         with whole_file(args.report) as file:
             write_page(file, page)
@@ -200,30 +204,27 @@ def _errors(module, graph, inputs) -> dict[str, float]:
 
 
 def _compiled(args: argparse.Namespace, saved, graph):
-    from lockstep.commands._compilation import compiled, machine_of
+    from lockstep.commands._compilation import compiled, machine_of, with_memory
     from lockstep.commands._progress import Watched
     from runtime import SimulatedDevice
     from runtime.loading import placed
 
     machine = saved.machine if saved else machine_of(args)
-    watched = Watched(args.sim, _simulator_options(args, machine.config) if machine else {})
+    if saved and machine:
+        machine = with_memory(machine, args)
+    if machine:
+        memory = replace(machine.config.memory, **_memory_options(args))
+        machine = replace(machine, config=replace(machine.config, memory=memory))
+    options = {"values": not args.no_values, "timeline": True} if args.sim == "cycle" else {}
+    watched = Watched(args.sim, options)
     device = SimulatedDevice(machine, watched) if machine else None
-    module = placed(saved, device) if saved else compiled(args, device, dram=_dram(args),
-                                                          graph=graph)
+    module = placed(saved, device) if saved else compiled(args, device, graph=graph)
     return module, machine, watched
 
 
-def _dram(args: argparse.Namespace):
-    from accel.sim.dram import Dram
-
-    return Dram(args.latency, args.outstanding, args.stall_seed, args.bytes_per_cycle,
-                **args.row_buffer)
-
-
-def _simulator_options(args: argparse.Namespace, config) -> dict[str, Any]:
-    dram = _dram(args)
-    dram.timing(config)         # refuses programs that do not fit the machine
-    match args.sim:
-        case "cycle": return {"dram": dram, "values": not args.no_values, "timeline": True}
-        case "verilator": return {"dram": dram}
-    return {}
+def _memory_options(args: argparse.Namespace) -> dict[str, Any]:
+    """The options of the memory that were given."""
+    single = {name: getattr(args, name) for name in ("latency", "outstanding", "stall_seed",
+                                                     "bytes_per_cycle")}
+    given = {name: value for name, value in single.items() if value is not None}
+    return {**given, **args.row_buffer, **args.refresh}

@@ -60,8 +60,9 @@ def compare(first: Machine, second: Machine) -> MachineDifference:
 
 
 def _geometry(first: Machine, second: Machine) -> Iterator[tuple[str, Pair]]:
-    here, there = (LEFT_OUT | machine.config.geometry() | {"clock_mhz": machine.config.clock_mhz}
-                   for machine in (first, second))
+    here, there = (LEFT_OUT | machine.config.geometry() | {
+        "clock_mhz": machine.config.clock_mhz, "memory": machine.config.memory.options}
+        for machine in (first, second))
     yield from ((name, (here[name], there[name])) for name in here if here[name] != there[name])
 
 

@@ -14,7 +14,6 @@ from accel.machine.config import UNITS
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import ACTIVITIES
-from accel.sim.dram import Dram
 from lockstep.lines import counted, host_entries, largest_stall
 
 from .series import Grid, Recording, activity_series, occupancy_series
@@ -26,7 +25,7 @@ MOVERS = ("load", "store", "fetch")
 
 
 def page_figures(report: Mapping[str, Any], recordings: Sequence[Recording], machine: Machine,
-                 dram: Dram, options: Mapping[str, str]) -> dict[str, Any]:
+                 options: Mapping[str, str]) -> dict[str, Any]:
     """Figures of runs with timelines, one after the other.
 
     `report` is `runtime.report` of the same runs, with ``model``, ``target`` and ``simulator``;
@@ -38,10 +37,10 @@ def page_figures(report: Mapping[str, Any], recordings: Sequence[Recording], mac
     layers = _layers(report["layers"], machine, [program for program, _ in recordings])
     return {
         "title": f"{Path(report['model']).name} on {machine.config.name}",
-        "head": _head(report, [program for program, _ in recordings], machine, dram, options),
+        "head": _head(report, [program for program, _ in recordings], machine, options),
         "cycles": report["cycles"], "seconds": report["seconds"], "macs": report["macs"],
         "utilization": report["utilization"], "ideal": _ideal(layers),
-        "roofs": _roofs(machine, dram),
+        "roofs": _roofs(machine),
         "units": UNITS, "activities": ACTIVITIES,
         "counters": {"activity": _added([counters["activity"] for counters in report["counters"]]),
                      "bytes": _sum([counters["bytes"] for counters in report["counters"]])},
@@ -63,10 +62,10 @@ def _added(tables: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[
 
 # ---- head --------------------------------------------------------------------------------------
 
-def _head(report: Mapping[str, Any], programs: Sequence[AccelProgram], machine: Machine, dram: Dram,
+def _head(report: Mapping[str, Any], programs: Sequence[AccelProgram], machine: Machine,
           options: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """Headings, each with lines of a name and a value."""
-    config = machine.config
+    config, dram = machine.config, machine.config.memory
     return {
         "Machine": {
             "name": config.name,
@@ -87,9 +86,12 @@ def _head(report: Mapping[str, Any], programs: Sequence[AccelProgram], machine: 
         "Memory": {
             "latency": f"{dram.latency} cycles",
             "outstanding": f"{dram.outstanding} bursts",
-            "rate": f"{_rate(machine, dram):g} bytes a cycle",
+            "rate": f"{_rate(machine):g} bytes a cycle",
             "rows": (f"{dram.row_bytes:,} bytes in {dram.banks} banks, {dram.row_miss} cycles a "
                      f"miss" if dram.row_bytes else "none"),
+            "order": "that of requests" if dram.in_order else "that of reads, that of writes",
+            "refresh": (f"{dram.refresh_cycles} cycles, every {dram.refresh_interval}"
+                        if dram.refresh_interval else "none"),
             "stalls": f"random, seed {dram.stall_seed}" if dram.stall_seed else "none"},
         "Versions": {
             "lockstep": metadata.version("lockstep-hw"), "simulator": report["simulator"],
@@ -112,15 +114,15 @@ def _hash(programs: Sequence[AccelProgram]) -> str:
     return digest.hexdigest()
 
 
-def _rate(machine: Machine, dram: Dram) -> float:
+def _rate(machine: Machine) -> float:
     """The bytes per cycle that the memory can move."""
-    return dram.bytes_per_cycle or machine.config.bus_bytes
+    return machine.config.memory.bytes_per_cycle or machine.config.bus_bytes
 
 
-def _roofs(machine: Machine, dram: Dram) -> dict[str, float]:
+def _roofs(machine: Machine) -> dict[str, float]:
     """Roofs of the roofline: products per cycle, and bytes per cycle of bus and memory."""
     return {"macs_per_cycle": machine.config.macs_per_cycle,
-            "bus_bytes": machine.config.bus_bytes, "memory_bytes": _rate(machine, dram)}
+            "bus_bytes": machine.config.bus_bytes, "memory_bytes": _rate(machine)}
 
 
 # ---- layers ------------------------------------------------------------------------------------

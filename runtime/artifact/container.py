@@ -26,6 +26,7 @@ FORMAT = "lockstep module"
 VERSION = 3
 MANIFEST, SEAL = "manifest.json", "manifest.sha256"
 LARGEST_MANIFEST = 1 << 26
+LONGEST_REASON = 120            # characters of what the module zipfile says
 EPOCH = (1980, 1, 1, 0, 0, 0)
 MAGIC = b"PK\x03\x04"
 
@@ -127,7 +128,8 @@ def _opened(path: Path) -> Container:
             return _content(archive, os.stat(path).st_size)
     # The last three are what the module zipfile lets through for headers that make no sense.
     except (zipfile.BadZipFile, NotImplementedError, struct.error, EOFError) as error:
-        raise ArtifactError(f"is not a compiled module, or not all of one: {error}; give a file "
+        reason = str(error)[:LONGEST_REASON]        # it may quote the file
+        raise ArtifactError(f"is not a compiled module, or not all of one: {reason}; give a file "
                             "that `lockstep compile` has written") from None
 
 

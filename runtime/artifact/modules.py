@@ -58,7 +58,7 @@ def write(module: Any, file: IO[bytes]) -> None:
         "settings": module.settings,
         "auto": module.auto,
         "layout": module.layout,
-        "machine": machine and {"config": asdict(machine.config), **asdict(machine.record)},
+        "machine": machine and {"config": machine.config.values(), **asdict(machine.record)},
         "processor": processor_json(host()),
         "graph": graph_json(module.graph, shelf.members),
         "partition": partition_json(module.partition),

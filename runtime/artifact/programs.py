@@ -8,7 +8,8 @@ import numpy as np
 
 from accel.machine import isa
 from accel.machine.machine import Machine
-from accel.machine.program import ALIGNMENT, AccelProgram, TensorSlot
+from accel.machine.dram import ALIGNMENT
+from accel.machine.program import AccelProgram, TensorSlot
 from accel.machine.provenance import Provenance
 from accel.machine.work import Work
 from accel.mapping.layout import blocks_of

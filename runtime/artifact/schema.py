@@ -66,7 +66,8 @@ AUTO = {
 LAYOUT = {**SUMS, "at_every_border": SUMS,
           "conversions": [{"value": str, "bytes": int, "where": str}]}
 MACHINE = {
-    "config": {str: (int, float, str, [(int, str)])}, "hash": str, "name": str,
+    "config": {str: (int, float, str, [(int, str)], {str: (int, float, bool)})},
+    "hash": str, "name": str,
     "geometry": {str: (int, str, [(int, str)])},
     Optional("instructions"): {str: [(int, str)]}, Optional("layouts"): {str: str}}
 

@@ -157,15 +157,16 @@ def test_run_lengths_expand_again(values: list[int]) -> None:
 def test_the_head_says_what_ran(tmp_path) -> None:
     page = tmp_path / "page.html"
     assert run(DIGITS, "--target", "accel:tiny-1x4x4", "--report", page, "--latency", 20,
-               "--bytes-per-cycle", 1.5, "--row-buffer", "1024,30", "--stall-seed", 7,
-               "--threads", 1, "--no-values") == 0
+               "--bytes-per-cycle", 1.5, "--row-buffer", "1024,30", "--refresh", "625,8",
+               "--stall-seed", 7, "--threads", 1, "--no-values") == 0
     figures, machine = figures_of(page), Machine(preset("tiny-1x4x4"))
     head = figures["head"]
     assert head["Machine"]["machine hash"] == machine.hash
     assert head["Program"]["model"] == str(DIGITS) and head["Program"]["virtual threads"] == "1"
     assert head["Memory"] == {
         "latency": "20 cycles", "outstanding": "64 bursts", "rate": "1.5 bytes a cycle",
-        "rows": "1,024 bytes in 8 banks, 30 cycles a miss", "stalls": "random, seed 7"}
+        "rows": "1,024 bytes in 8 banks, 30 cycles a miss", "refresh": "8 cycles, every 625",
+        "order": "that of reads, that of writes", "stalls": "random, seed 7"}
     assert set(head["Versions"]) == {"lockstep", "simulator", "plotly", "numpy", "python"}
     assert figures["roofs"] == {"macs_per_cycle": 16, "memory_bytes": 1.5,
                                 "bus_bytes": machine.config.bus_bytes}

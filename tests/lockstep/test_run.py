@@ -22,6 +22,8 @@ from bench.spoiled_arrays import zeros_archive
 from compiler.cpu_gpu_backends.gpu.target import PRECISIONS
 from compiler.frontend import load
 from compiler.graph import evaluate, optimize
+from fpga.memory import on_board
+import lockstep
 from lockstep.cli import main
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
@@ -110,9 +112,44 @@ def plain_cycles(tmp_path_factory) -> int:
 
 @pytest.mark.parametrize("options", [
     ("--latency", 200), ("--outstanding", 1), ("--bytes-per-cycle", 1.5),
-    ("--row-buffer", "1024,60"), ("--stall-seed", 3)], ids=lambda options: options[0])
+    ("--row-buffer", "1024,60"), ("--refresh", "100,40"), ("--stall-seed", 3)],
+    ids=lambda options: options[0])
 def test_a_worse_memory_takes_longer(tmp_path, plain_cycles, options) -> None:
     assert figures_of(tmp_path, "--no-values", *options)["cycles"] > plain_cycles + 100
+
+
+def test_the_memory_of_a_board(tmp_path) -> None:
+    """Cycles are those of its memory, seconds those of its clock; single options take the place of
+    the board's.
+    """
+    machine = on_board(Machine(preset("tiny-1x4x4")), "ulx3s-85f")
+    module = lockstep.compile(DIGITS, machine=machine, sim="cycle", values=False)
+    (program,) = [segment.program for segment in module.accelerated]
+    board = ("--no-values", "--memory", "board:ulx3s-85f")
+    for options, changed in (((), {}), (("--latency", 100), {"latency": 100}),
+                             (("--refresh", "50,9"), {"refresh_interval": 50, "refresh_cycles": 9}),
+                             (("--row-buffer", "256"), {"row_bytes": 256, "row_miss": 20,
+                                                        "banks": 8, "row_closed": None})):
+        memory = replace(machine.config.memory, **changed)
+        figures = figures_of(tmp_path, *board, *options)
+        assert figures["cycles"] == cycle.simulate(machine, program, values=False,
+                                                   dram=memory).cycles
+        assert figures["seconds"] == figures["cycles"] / 80e6
+    slower = figures_of(tmp_path, "--no-values", "--memory", "board:ulx3s-85f@50")
+    assert slower["seconds"] == slower["cycles"] / 50e6
+
+
+def test_a_machine_has_a_memory_of_its_own(tmp_path, plain_cycles) -> None:
+    path = tmp_path / "slow.toml"
+    path.write_text(preset("tiny-1x4x4").to_toml() + "[memory]\nlatency = 200\n")
+    module, report = tmp_path / "digits.lockstep", tmp_path / "r.json"
+    assert main(["compile", str(DIGITS), "--machine", str(path), "-o", str(module)]) == 0
+    slow = figures_of(tmp_path, "--no-values", "--latency", 200)["cycles"]
+    assert slow > plain_cycles
+    for model, options in ((DIGITS, ("--machine", path)), (module, ()),
+                           (module, ("--machine", "tiny-1x4x4", "--latency", 200))):
+        assert run(model, *options, "--no-values", "--json", report) == 0
+        assert json.loads(report.read_text())["cycles"] == slow
 
 
 def test_timing_alone_computes_nothing(tmp_path, capsys) -> None:
@@ -166,6 +203,8 @@ def test_a_run_too_long_for_vcd(capsys, tmp_path, monkeypatch) -> None:
 FULL_DISK = """
 import resource
 from accel.sim import cycle, values
+from fpga.memory import on_board
+import lockstep
 from lockstep.cli import main
 cycle._library(), values._library()     # compiled before there is a limit
 resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
@@ -443,6 +482,18 @@ def test_a_file_that_holds_no_arrays(capsys, tmp_path, kind: str, reason: str) -
       for value in ("", "x", "1024,", "1024,1,1,1", "-1")),
     ("--row-buffer", "100", "row_bytes of the memory must be a power of two, not 100"),
     ("--row-buffer", "1024,5,0", "banks of the memory must be an integer from 1 to 65536, not 0"),
+    *(("--memory", value, f"argument --memory: must be board:NAME or board:NAME@MHZ, not {value!r} "
+                          f"(see lockstep run --help)")
+      for value in ("", "ulx3s-85f", "board:", "board:ulx3s-85f@", "board:ulx3s-85f@fast")),
+    ("--memory", "board:de10", "Board must be one of ulx3s-12f, ulx3s-25f, ulx3s-45f, ulx3s-85f, "
+                               "ecpix5-85f, not 'de10'"),
+    ("--memory", "board:ulx3s-85f@125",
+     "Memory of ulx3s-85f cannot be that of pynq-1x16x16: Clock of SDRAM of the ULX3S must be "
+     "slower than 125 MHz: data before the core's edge there are -0.9 ns left"),
+    *(("--refresh", value, f"argument --refresh: must be INTERVAL,CYCLES, not {value!r} "
+                           f"(see lockstep run --help)") for value in ("", "9", "9,x", "9,1,1")),
+    ("--refresh", "8,8", "refresh_cycles of the memory must be less than its refresh_interval of "
+                         "8, not 8"),
     *(("--shape", value, f"argument --shape: must be NAME=N with N at least 1, not {value!r} "
                          f"(see lockstep run --help)") for value in ("N", "N=0", "=3", "N=x")),
 ])

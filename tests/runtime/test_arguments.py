@@ -82,7 +82,7 @@ def test_a_call_that_does_not_fit(function: str, given: list, options, message: 
     ({"sim": "cycle", "latencies": 1}, "compile has no option 'latencies'; the nearest are "
                                        "latency, patterns, plans"),
     ({"sim": "cycle", "values": 1}, "values must be True or False, not 1"),
-    ({"sim": "cycle", "dram": 64}, "dram must be an accel.sim.dram.Dram, not 64"),
+    ({"sim": "cycle", "dram": 64}, "dram must be an accel.machine.dram.Dram, not 64"),
     ({"sim": "cycle", "max_cycles": 0}, "max_cycles must be an integer of at least 1, not 0"),
 ])
 @pytest.mark.parametrize("target", ["cpu", "accel:tiny-1x4x4"])

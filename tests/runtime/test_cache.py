@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from accel.machine.dram import Dram
 from accel.machine.machine import Machine
-from accel.sim.dram import DRAM, Dram
 from compiler.cpu_gpu_backends.llvm import WITHOUT, host
 from compiler.frontend import load
 from compiler.graph import Graph
@@ -23,6 +23,7 @@ from compiler.native import note
 from runtime import Module, SimulatedDevice, cache, compilation, compile_for, simulator, timing
 from runtime.cache import Division, network_key, sources
 from runtime.link import LINK, Link
+from runtime.targets import accelerator
 from tests.support.integer_graphs import Net
 from tests.support.machines import SHORT, TINY
 
@@ -190,14 +191,16 @@ def with_a_bit_changed(graph: Graph) -> Graph:
     return replace(graph, constants={**graph.constants, name: array})
 
 
-def division(link: Link | None = None, dram: Dram = DRAM, pins: Pins | None = None) -> Division:
-    targets = compilation.Targets([])
-    return compilation._division(targets, link is not None, pins, link, dram)
+def division(link: Link | None = None, pins: Pins | None = None, machine: Machine = TINY
+             ) -> Division:
+    targets = compilation.Targets([accelerator(machine)])
+    return compilation._division(targets, link is not None, pins, link)
 
 
 def keys() -> dict[str, str]:
     graph, here = load(DIGITS), device()
     faster = Machine(replace(TINY.config, clock_mhz=200))
+    nearer = Machine(replace(TINY.config, memory=Dram(latency=1)))
     return {
         "as it is": network_key(graph, here, SETTINGS),
         "name": network_key(renamed(graph), here, SETTINGS),
@@ -209,12 +212,17 @@ def keys() -> dict[str, str]:
         "pins": network_key(graph, here, SETTINGS, division(pins={"conv3": "host"})),
         "auto": network_key(graph, here, SETTINGS, division(LINK)),
         "link": network_key(graph, here, SETTINGS, division(Link(start_seconds=0))),
-        "memory": network_key(graph, here, SETTINGS, division(LINK, Dram(latency=1)))}
+        "memory": network_key(graph, device(nearer), SETTINGS, division(LINK, machine=nearer))}
 
 
 def test_keys_differ() -> None:
     assert len(set(keys().values())) == len(keys())
     assert keys() == keys()
+
+
+def test_programs_do_not_depend_on_the_memory() -> None:
+    nearer, graph = Machine(replace(TINY.config, memory=Dram(latency=1))), load(DIGITS)
+    assert network_key(graph, device(nearer), SETTINGS) == keys()["as it is"]
 
 
 def test_a_file_and_its_graph_are_one_network(own_cache: Path, request) -> None:

@@ -103,7 +103,7 @@ class _Generator:
         return Case(name, program, memory, self._timing())
 
     def _timing(self) -> dict[str, Any]:
-        """Options of the memory: half of them with no more than latency and stalls."""
+        """Options of the memory: a quarter of them with no more than latency and stalls."""
         random = self.random
         timing: dict[str, Any] = {"latency": random.choice([0, 1, 3, 17, 64, 130]),
                                   "outstanding": random.choice([1, 2, 8, 64]),
@@ -112,7 +112,13 @@ class _Generator:
             timing["bytes_per_cycle"] = self.machine.config.bus_bytes * random.uniform(0.1, 1)
         if random.random() < 0.3:
             timing |= {"row_bytes": random.choice([64, 256, 2048]),
-                       "row_miss": random.choice([0, 5, 40]), "banks": random.choice([1, 2, 8])}
+                       "row_miss": random.choice([0, 5, 40]), "banks": random.choice([1, 2, 8]),
+                       "row_closed": random.choice([None, 0, 7])}
+        if random.random() < 0.3:
+            timing |= {"in_order": True, "beat_cycles": random.choice([1, 3, 9])}
+        if random.random() < 0.3:
+            timing |= {"refresh_interval": random.choice([45, 200, 625]),
+                       "refresh_cycles": random.choice([0, 8, 44])}
         if random.random() < 0.5:
             timing["origin"] = random.randrange(1 << 26) * 64
         return timing

@@ -1,11 +1,13 @@
 """Geometries: what is refused, what is derived, what the files say, what the hash covers."""
 
+import json
 from dataclasses import asdict, fields, replace
 
 import pytest
 
 from accel.machine.config import (BUFFERS, ELEMENTS, UNITS, AccelConfig, ConfigError, load, preset,
                                   preset_names)
+from accel.machine.dram import DRAM, Dram
 from accel.machine.intrinsics import SHIPPED, vector_op
 from accel.machine.machine import Machine
 
@@ -191,9 +193,9 @@ def test_a_directory_is_refused(tmp_path) -> None:
     assert str(refusal.value).startswith(f"Configuration {path} cannot be read: ")
 
 
-def test_geometry_is_all_but_the_name_and_the_clock() -> None:
-    assert set(asdict(TINY)) - set(TINY.geometry()) == {"name", "clock_mhz", "weight_bits",
-                                                        "weight", "records"}
+def test_geometry_is_all_but_the_name_the_clock_and_the_memory() -> None:
+    assert set(asdict(TINY)) - set(TINY.geometry()) == {"name", "clock_mhz", "memory",
+                                                        "weight_bits", "weight", "records"}
     assert all(getattr(TINY, key) == value for key, value in TINY.geometry().items())
 
 
@@ -256,8 +258,52 @@ def test_a_file_has_no_types_of_its_own(tmp_path) -> None:
                                   f"types follow from declared instructions")
 
 
-def test_the_hash_does_not_change_with_the_name_or_the_clock() -> None:
-    assert Machine(replace(TINY, name="other", clock_mhz=1)).hash == Machine(TINY).hash
+def test_the_hash_does_not_change_with_the_name_the_clock_or_the_memory() -> None:
+    other = replace(TINY, name="other", clock_mhz=1, memory=Dram(latency=8))
+    assert Machine(other).hash == Machine(TINY).hash
+
+
+MEMORY = """
+[memory]
+latency = 15
+bytes_per_cycle = 2.5
+row_bytes = 1024
+in_order = true
+refresh_interval = 625
+"""
+
+
+def test_a_file_has_a_table_of_the_memory(tmp_path) -> None:
+    path = tmp_path / "tiny-1x4x4.toml"
+    path.write_text(TINY.to_toml() + MEMORY)
+    config = load(path)
+    assert config.memory == Dram(15, bytes_per_cycle=2.5, row_bytes=1024, in_order=True,
+                                 refresh_interval=625)
+    assert config == replace(TINY, memory=config.memory)
+    assert config.to_toml() == path.read_text()
+    assert AccelConfig(**json.loads(json.dumps(config.values()))) == config
+
+
+def test_without_the_table_a_machine_has_the_default_memory() -> None:
+    assert TINY.memory == DRAM and "memory" not in TINY.to_toml()
+
+
+@pytest.mark.parametrize(("table", "message"), [
+    ("memory = 3", "memory must be a table, not 3"),
+    ("[memory]\nlatancy = 3\nrows = 1",
+     f"memory must have fields among {', '.join(f.name for f in fields(Dram))}, not latancy, rows"),
+    ("[memory]\nlatency = -1",
+     "latency of the memory must be an integer from 0 to 1048576, not -1"),
+    ("[memory]\nin_order = 1", "in_order of the memory must be true or false, not 1"),
+    ("[memory]\nbytes_per_cycle = 5", "bytes_per_cycle of the memory must be at most the 4 bytes "
+                                      "of the bus of tiny-1x4x4, not 5"),
+])
+def test_a_memory_that_cannot_be_is_refused(tmp_path, table: str, message: str) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text(TINY.to_toml() + table)
+    with pytest.raises(ConfigError) as refusal:
+        load(path)
+    assert str(refusal.value) == f"Configuration {path}: {message}"
 
 
 def test_the_hash_covers_declarations() -> None:

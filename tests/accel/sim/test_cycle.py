@@ -17,7 +17,7 @@ from accel.machine.status import ACTIVITIES, Run, Status
 from accel.mapping.target import AccelTarget
 from accel.proof.legal import with_tokens
 from accel.sim import cycle, functional, verilated
-from accel.sim.dram import Dram, DramError
+from accel.machine.dram import Dram, DramError
 from accel.sim.geometries import OPTIMIZATION
 from accel.sim.programs.directed import directed
 from accel.sim.programs.generate import generate
@@ -35,8 +35,15 @@ MEMORIES: Mapping[str, Dram] = {
     "one burst": Dram(20, outstanding=1),
     "bandwidth": Dram(10, bytes_per_cycle=1.7),
     "rows": Dram(10, row_bytes=256, row_miss=13, banks=2),
+    "in order": Dram(10, 3, bytes_per_cycle=2, in_order=True, beat_cycles=3),
+    "refresh": Dram(10, refresh_interval=50, refresh_cycles=9),
+    "board": Dram(15, 3, bytes_per_cycle=2, row_bytes=1024, row_miss=4, row_closed=2, banks=4,
+                  in_order=True, refresh_interval=625, refresh_cycles=8),
     "high": Dram(10, origin=0xFFFFF000),
-    "all": Dram(33, 3, 5, bytes_per_cycle=3.1, row_bytes=64, row_miss=4, banks=1),
+    "all": Dram(33, 3, 5, bytes_per_cycle=3.1, row_bytes=64, row_miss=4, banks=1,
+                refresh_interval=200, refresh_cycles=30),
+    "all, in order": Dram(33, 3, 5, bytes_per_cycle=3.1, row_bytes=64, row_miss=4, banks=1,
+                          in_order=True, refresh_interval=200, refresh_cycles=30),
 }
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import accel.sim
 from accel.machine.config import preset
-from accel.sim.dram import Dram, DramError, DramTiming
+from accel.machine.dram import Dram, DramError
+from accel.sim import dram
+from accel.sim.dram import DramTiming
 from compiler.native import compile_shared
 
 WRAPPER = """
@@ -45,7 +46,7 @@ def library(tmp_path_factory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("dram")
     (folder / "wrapper.cpp").write_text(WRAPPER)
     compile_shared({folder / "wrapper.cpp": ["-O0"]}, folder / "dram.so",
-                   [f"-I{Path(accel.sim.__path__[0])}"])
+                   [f"-I{Path(dram.__file__).parent}"])
     loaded = ctypes.CDLL(str(folder / "dram.so"))
     loaded.make.restype = ctypes.c_void_p
     loaded.make.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(DramTiming)]
@@ -66,7 +67,7 @@ class Bench:
     def __init__(self, library, latency=10, outstanding=64, seed=0, **options):
         self.library = library
         self.memory = np.arange(SIZE, dtype=np.uint8)
-        timing = Dram(latency, outstanding, seed, **options).timing(CONFIG)
+        timing = dram.timing(Dram(latency, outstanding, seed, **options), CONFIG)
         self.dram = library.make(self.memory.ctypes.data, SIZE, ctypes.byref(timing))
         self.log: list[tuple] = []
         self.now = 0
@@ -258,9 +259,80 @@ def test_rows_hold_back_writes_too(bench):
                    (15, "ack", False), (24, "read", bytes([64, 65, 66, 67]))]
 
 
+def test_a_bank_without_an_open_row_has_a_time_of_its_own(bench):
+    rows = {"latency": 0, "row_bytes": 64, "row_miss": 10, "row_closed": 4, "banks": 1}
+    assert cycles_of(bench(**rows).run([read(0), read(4), read(64)]), "read") == [5, 6, 15]
+
+
+def test_in_order_a_read_waits_for_the_write_before_it(bench):
+    log = bench(latency=3, in_order=True).run([write(0, 2), read(64)], [(b"abcd", 15)] * 2)
+    assert log == [(0, "request", 0), (1, "request", 64), (1, "write", b"abcd"),
+                   (2, "write", b"abcd"), (3, "ack", False), (6, "read", bytes([64, 65, 66, 67]))]
+
+
+def test_in_order_latency_holds_up_no_request(bench):
+    """One is outstanding until its last beat was on the memory's bus."""
+    log = bench(latency=10, outstanding=1, in_order=True).run([read(0, 2), read(64), read(128)])
+    assert cycles_of(log, "request") == [0, 3, 5]
+    assert cycles_of(log, "read") == [11, 12, 14, 16]
+
+
+def test_in_order_the_memory_reads_on_while_the_port_waits(bench):
+    log = bench(latency=0, in_order=True, bytes_per_cycle=2).run(
+        [read(0, 3)], read_ready=lambda now: now >= 5)
+    assert cycles_of(log, "read") == [5, 6, 7]
+
+
+def test_in_order_beats_have_a_least_distance_but_within_a_read(bench):
+    options = {"latency": 0, "in_order": True, "beat_cycles": 3}
+    log = bench(**options).run([read(0, 2), read(64), read(128)])
+    assert cycles_of(log, "read") == [1, 2, 5, 8]
+    log = bench(**options).run([write(0), write(64)], [(b"abcd", 15)] * 2)
+    assert cycles_of(log, "write") == [1, 4] and cycles_of(log, "ack") == [4, 7]
+    log = bench(**options).run([write(0, 2)], [(b"abcd", 15)] * 2)
+    assert cycles_of(log, "write") == [1, 4] and cycles_of(log, "ack") == [7]
+
+
+def test_a_refresh_holds_back_beats(bench):
+    refresh = {"latency": 0, "refresh_interval": 10, "refresh_cycles": 4}
+    expected = [*range(1, 10), *range(14, 20), 24]
+    for in_order in (False, True):
+        assert cycles_of(bench(in_order=in_order, **refresh).run([read(0, 16)]), "read") == expected
+        log = bench(in_order=in_order, **refresh).run([write(0, 16)], [(b"abcd", 15)] * 16)
+        assert cycles_of(log, "write") == expected
+
+
+def test_a_refresh_closes_all_rows(bench):
+    rows = {"latency": 0, "row_bytes": 64, "row_miss": 3, "banks": 2, "refresh_interval": 20}
+    for in_order in (False, True):
+        one = bench(in_order=in_order, **rows)
+        assert cycles_of(one.run([read(0)], cycles=10), "read") == [4]
+        assert cycles_of(one.run([read(0)], cycles=15), "read")[1:] == [11]
+        assert cycles_of(one.run([read(0)], cycles=20), "read")[2:] == [29]
+
+
+def test_a_refresh_comes_while_a_write_has_no_data(bench):
+    for in_order in (False, True):
+        one = bench(latency=0, in_order=in_order, refresh_interval=10, refresh_cycles=4)
+        one.run([write(0)], cycles=11)
+        assert cycles_of(one.run([], [(b"abcd", 15)], cycles=20), "write") == [14]
+
+
+def test_an_offered_beat_stays_in_a_refresh(bench):
+    for in_order in (False, True):
+        log = bench(latency=0, in_order=in_order, refresh_interval=10, refresh_cycles=4).run(
+            [read(0, 9), read(64)], read_ready=lambda now: now < 9 or now >= 12)
+        assert (9, "held") in log and (11, "held") in log and cycles_of(log, "read")[8] == 12
+
+
 @pytest.mark.parametrize("options", [
-    {}, {"seed": 4}, {"bytes_per_cycle": 1.3}, {"row_bytes": 64, "row_miss": 9, "banks": 2}],
-    ids=["plain", "stalls", "rate", "rows"])
+    {}, {"seed": 4}, {"bytes_per_cycle": 1.3}, {"row_bytes": 64, "row_miss": 9, "banks": 2},
+    {"in_order": True}, {"in_order": True, "seed": 4, "bytes_per_cycle": 1.3, "beat_cycles": 5},
+    {"refresh_interval": 20, "refresh_cycles": 7},
+    {"in_order": True, "row_bytes": 64, "row_miss": 3, "refresh_interval": 20,
+     "refresh_cycles": 7}],
+    ids=["plain", "stalls", "rate", "rows", "in order", "in order, stalls", "refresh",
+         "in order, refresh"])
 def test_the_next_offer_is_known(bench, library, options):
     """Nothing comes before the cycle that `next_offer` names."""
     one = bench(latency=5, outstanding=3, **options)
@@ -292,6 +364,16 @@ def test_the_next_offer_is_known(bench, library, options):
     ({"row_bytes": 96}, "row_bytes of the memory must be a power of two, not 96"),
     ({"row_miss": -3}, "row_miss of the memory must be an integer from 0 to 1048576, not -3"),
     ({"banks": 0}, "banks of the memory must be an integer from 1 to 65536, not 0"),
+    ({"row_closed": -1}, "row_closed of the memory must be an integer from 0 to 1048576, not -1"),
+    ({"in_order": 1}, "in_order of the memory must be true or false, not 1"),
+    ({"beat_cycles": 3}, "beat_cycles of the memory must be 1 where requests are not "
+                            "performed in order, not 3"),
+    ({"beat_cycles": 0}, "beat_cycles of the memory must be an integer from 1 to 1048576, "
+                            "not 0"),
+    ({"refresh_interval": 0}, "refresh_interval of the memory must be an integer from 1 to "
+                              "1073741824, not 0"),
+    ({"refresh_interval": 8, "refresh_cycles": 8},
+     "refresh_cycles of the memory must be less than its refresh_interval of 8, not 8"),
 ])
 def test_options_that_cannot_be_are_refused(options, message):
     with pytest.raises(DramError) as refusal:
@@ -302,4 +384,4 @@ def test_options_that_cannot_be_are_refused(options, message):
 def test_a_rate_beyond_the_bus_is_refused():
     with pytest.raises(DramError, match=r"^bytes_per_cycle of the memory must be at most the 4 "
                                         r"bytes of the bus of tiny-1x4x4, not 4.5$"):
-        Dram(bytes_per_cycle=4.5).timing(CONFIG)
+        dram.timing(Dram(bytes_per_cycle=4.5), CONFIG)
