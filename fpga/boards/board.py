@@ -32,7 +32,8 @@ class Board:
     name : the name in `--board`.
     title : the name for people.
     platform : class of amaranth_boards, ``module:class``. It gives pins, device and oscillator.
-    memory : chip on the resource ``sdram``, or block RAM.
+    memory : chip on the resource ``sdram``, or block RAM; from it follows what simulators take for
+        it (`fpga.memory`).
     loader : its name in openFPGALoader.
     baud : fastest rate of the serial chip on the resource ``uart``.
     mhz : the default clock of a build.

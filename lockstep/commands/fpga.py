@@ -17,6 +17,8 @@ from lockstep.paths import input_file, model_file, output_file, require_files
 __all__ = ["add_parser", "run"]
 
 DEFAULT = "tiny-1x4x4"
+EMULATED = "ulx3s-85f"
+"""The board whose memory and clock the emulated one has."""
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
@@ -263,6 +265,7 @@ def _write_json(path: Path | None, report: Mapping[str, Any]) -> None:
 
 def _machine(args: argparse.Namespace, saved):
     """The machine that the network is for; None for the board's own."""
+    from fpga.memory import on_board
     from lockstep.commands._compilation import machine_of, target_of
 
     if saved is None and args.target is None and args.machine is None:
@@ -280,6 +283,8 @@ def _machine(args: argparse.Namespace, saved):
         raise RequestError(f"{str(args.model)!r} must have layers for the accelerator: it is "
                            f"compiled for the host alone" if saved else
                            "--target must be accel:MACHINE or auto:MACHINE for a board, not cpu")
+    if args.emulated and args.memory is None and saved is None:     # for the costs that auto weighs
+        return on_board(machine, EMULATED)
     return machine
 
 

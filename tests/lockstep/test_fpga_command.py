@@ -121,6 +121,8 @@ def test_a_port_that_is_not_there_or_busy(capsys):
     (["program", "no-such.bit"], "'no-such.bit' must be a file that exists"),
     (["run", DIGITS], "one of the arguments --port --emulated is required"),
     (["run", DIGITS, "--emulated", "--target", "cpu"], "--target must be accel:MACHINE or "),
+    (["run", DIGITS, "--emulated", "--memory", "board:ulx3s-85f"],
+     "--memory must come with --machine M: what it changes are costs that auto weighs"),
     (["run", DIGITS, "--emulated", "--baud", "9600"], "--baud must be left out with --emulated"),
     (["selftest", "--emulated", "--count", "0"], "argument --count: must be an integer of at"),
     (["selftest", "--port", "/dev/null", "--baud", "1"], "argument --baud: must be an integer of"),

@@ -314,6 +314,15 @@ def test_instructions_are_counted_in_the_stream(capsys) -> None:
             np.prod([loop["extent"] for loop in one.fields["loops"]]) for one in ran)
 
 
+def test_networks_with_the_memory_of_a_board(capsys) -> None:
+    cycles = []
+    for memory in ((), ("--memory", "board:ulx3s-85f")):
+        shown(capsys, "bench", "digits", "--machine", "tiny-1x4x4", "--json", "b.json", *memory)
+        (measured,) = json.loads(Path("b.json").read_text())["networks"]["digits"]
+        cycles.append(measured["cycles"])
+    assert cycles[1] > 1.2 * cycles[0]
+
+
 def test_a_network_of_the_zoo(capsys) -> None:
     shown(capsys, "bench", "keywords", "--machine", "tiny-1x4x4", "--json", "b.json")
     (measured,) = json.loads(Path("b.json").read_text())["networks"]["keywords"]

@@ -139,6 +139,17 @@ def test_the_memory_of_a_board(tmp_path) -> None:
     assert slower["seconds"] == slower["cycles"] / 50e6
 
 
+def test_the_host_alone_has_no_memory_of_a_board(tmp_path, capsys) -> None:
+    board = ("--memory", "board:ulx3s-85f")
+    refused(capsys, "--memory must be left out with --target cpu: it has no accelerator", DIGITS,
+            "--target", "cpu", *board)
+    module = tmp_path / "host.lockstep"
+    assert main(["compile", str(DIGITS), "--target", "cpu", "-o", str(module)]) == 0
+    capsys.readouterr()
+    refused(capsys, f"--memory must be left out for {str(module)!r}: it is compiled for the host "
+                    f"alone", module, *board)
+
+
 def test_a_machine_has_a_memory_of_its_own(tmp_path, plain_cycles) -> None:
     path = tmp_path / "slow.toml"
     path.write_text(preset("tiny-1x4x4").to_toml() + "[memory]\nlatency = 200\n")
