@@ -21,22 +21,24 @@ from compiler.plans import PlanRefused, Task
 __all__ = ["APART", "layer_task", "pair_of", "pair_task", "pair_text", "tiles_from", "tiles_text"]
 
 APART = "apart"
+NEXT = ";"
 STATIONARY = ("", "w", "input")
 
 
 def layer_task(fingerprint: str, operator: BlockedOperator, threads: int) -> Task:
     """The task of a layer. Layers of one shape are one task, whatever their names."""
-    return Task(fingerprint, digest(["layer", _described(operator), str(threads)]),
-                f"layer {_described(operator)}")
+    return Task(fingerprint, digest(["layer", described(operator), str(threads)]),
+                f"layer {described(operator)}")
 
 
 def pair_task(fingerprint: str, first: BlockedOperator, second: BlockedOperator, threads: int
               ) -> Task:
-    both = [_described(first), _described(second)]
+    both = [described(first), described(second)]
     return Task(fingerprint, digest(["pair", *both, str(threads)]), f"layers {' and '.join(both)}")
 
 
-def _described(operator: BlockedOperator) -> str:
+def described(operator: BlockedOperator) -> str:
+    """What tiles of a layer depend on, as text."""
     shape = shape_of(operator)
     gathered = f", {shape.gathered} blocks of channels in each" if shape.gathered else ""
     packed = f", weights of {operator.weight_bits} bits" if operator.weight_bits < 8 else ""

@@ -3,10 +3,10 @@
 `assemble` does the same for one scheduled loop program, say to try an instruction of your own.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,17 +18,16 @@ from accel.machine.work import Work
 from accel.mapping.allocate import allocate
 from accel.mapping.borders import core, layout_of, orders, with_borders
 from accel.mapping.forms import Forms
-from accel.mapping.interleave import halves, interleave
+from accel.mapping.choices import Choices, Group, Part
+from accel.mapping.interleave import interleave
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.layers import build_layers, forms_of, refusal
 from accel.mapping.layout import blocks_of, stored_bytes, to_memory
 from accel.mapping.loads import constants_first
-from accel.mapping.lowering import LoweringError, Room, TensorPlacement, lower
-from accel.mapping.operators.blocked import BlockedOperator, Blocks
-from accel.mapping.plans import (layer_task, pair_of, pair_task, pair_text, tiles_from,
-                                 tiles_text)
-from accel.mapping.schedules import (Cost, Tiles, choose_together, cost_of, prefix_of, scheduled,
-                                     shape_of, tiles_of)
+from accel.mapping.lowering import LoweringError, TensorPlacement, lower
+from accel.mapping.operators.blocked import Blocks
+from accel.mapping.schedules import prefix_of, scheduled
+from accel.mapping.search import EFFORTS, Search, Simulate
 from accel.mapping.segment import AccelSegment
 from accel.mapping.views import View
 from accel.mapping.work import work_of
@@ -43,8 +42,6 @@ from compiler.te import Buffer, is_float, numpy_dtype
 __all__ = ["AccelTarget", "CompiledSegment", "assemble"]
 
 ALIGNMENT = 64
-
-Chosen = TypeVar("Chosen")
 
 
 @dataclass(frozen=True)
@@ -81,13 +78,16 @@ class CompiledSegment:
 @dataclass(frozen=True)
 class AccelTarget:
     """Compiles for one machine. `threads` virtual threads hide memory latency (1: none do). `plans`
-    gives the tiles of layers, and which two are computed at the same time.
+    gives the tiles of layers, and which two are computed at the same time; without, the closed
+    formula does, and with `simulate` a search of this `effort` (`accel.mapping.search.EFFORTS`).
     """
 
     machine: Machine
     threads: int = 2
     name: str = ACCEL
     plans: Plans = OWN
+    effort: int = 0
+    simulate: Simulate | None = field(default=None, compare=False)
 
     @property
     def fingerprint(self) -> str:
@@ -105,8 +105,9 @@ class AccelTarget:
         if reason is not None:
             return reason
         try:
+            choices = self._choices
             for layer in build_layers(node, graph, forms, self.machine):
-                self._cheapest(layer.operator)
+                choices.cheapest(layer.operator)
         except LoweringError as error:
             return str(error)
         return None
@@ -126,8 +127,22 @@ class AccelTarget:
         """Compile a graph without `relayout`."""
         forms = forms_of(graph, blocks_of(self.machine.config))
         layers = self._layers(graph, forms)
-        groups = self._groups(layers)
+        groups = self._choices.groups(layers)
+        if self.simulate and self.plans is OWN and (effort := EFFORTS[self.effort]):
+            memory = _Memory(self, graph, groups, forms)
+            groups = Search(self._choices, effort, self.simulate, lambda some: self._program(
+                some, memory)).improved(groups)
         memory = _Memory(self, graph, groups, forms)
+        program = self._program(groups, memory)
+        prove(self.machine, program)
+        return _compiled(program, [tuple(part.layer for part in group) for group in groups])
+
+    @property
+    def _choices(self) -> Choices:
+        return Choices(self.machine, self.threads, self.plans)
+
+    def _program(self, groups: Sequence[Group], memory: "_Memory") -> AccelProgram:
+        """The program of some layers, with its tokens."""
         streams: list[Stream] = []
         ends: list[tuple[str, int]] = []
         for number, group in enumerate(groups):
@@ -136,12 +151,11 @@ class AccelTarget:
             streams.append(constants_first(self.machine, stream))
             ends.append((" + ".join(part.layer.name for part in group),
                          sum(map(len, streams))))
-        program = _proved(
+        return _ended(
             self.machine, streams, weights=memory.weights, activations_bytes=memory.activations,
             io_bytes=memory.io, inputs=memory.inputs, outputs=memory.outputs, layers=tuple(ends))
-        return _compiled(program, [tuple(part.layer for part in group) for group in groups])
 
-    def _lowered(self, part: "_Part", memory: "_Memory", from_above: bool) -> Stream:
+    def _lowered(self, part: Part, memory: "_Memory", from_above: bool) -> Stream:
         operator = part.layer.operator
         named = scheduled(self.machine, operator, part.tiles, part.threads)
         prefix = prefix_of(operator)
@@ -149,85 +163,6 @@ class AccelTarget:
                   for name, place in memory.placement(part.layer).items()}
         return lower(self.machine, named.program, theirs, part.layer.name, part.room,
                      from_above, lambda name: named.renamed(name, prefix))
-
-    def _alone(self, layer: MappedLayer) -> "_Part":
-        try:
-            tiles, threads = self._tiles(layer.operator)
-        except LoweringError as error:
-            raise LoweringError(f"{layer.name}: {error}") from None
-        return self._part(layer, {}, tiles, threads)
-
-    def _tiles(self, operator: BlockedOperator) -> tuple[Tiles, int]:
-        """The tiles and virtual threads of the plan, else the cheapest by our formula."""
-        if self.plans is OWN:
-            return self._cheapest(operator)
-        text = self.plans.find(layer_task(self.fingerprint, operator, self.threads),
-                               lambda: tiles_text(*self._cheapest(operator)))
-        return self._cheapest(operator) if text is None else tiles_from(
-            text, self.machine.config, shape_of(operator), self.threads, {})
-
-    def _cheapest(self, operator: BlockedOperator) -> tuple[Tiles, int]:
-        """`tiles_of`, once for layers of one shape."""
-        return _once(("tiles", self.machine.hash, shape_of(operator), self.threads),
-                     lambda: tiles_of(self.machine, operator, self.threads))
-
-    def _part(self, layer: MappedLayer, room: Room, tiles: Tiles, threads: int) -> "_Part":
-        shape = shape_of(layer.operator)
-        return _Part(layer, room, tiles, threads, cost_of(self.machine.config, shape, tiles,
-                                                          threads))
-
-    def _groups(self, layers: list[MappedLayer]) -> list[tuple["_Part", ...]]:
-        """Groups layers: each alone, or with the next one where that has no products and the
-        formula expects both together to take less time.
-        """
-        groups: list[tuple[_Part, ...]] = []
-        for layer in layers:
-            part = self._alone(layer)
-            shared = self._shared(groups[-1][0], part) if groups and len(groups[-1]) == 1 else ()
-            if shared:
-                groups[-1] = shared
-            else:
-                groups.append((part,))
-        return groups
-
-    def _shared(self, first: "_Part", second: "_Part") -> tuple["_Part", ...]:
-        """Both layers with halves of the buffers that they share; () where that gains nothing."""
-        operator = second.layer.operator
-        if (self.threads == 1 or "w" not in first.layer.operator.stages
-                or "w" in operator.stages):
-            return ()
-        buffers = ["out", *["acc"] * bool(operator.accumulators),
-                   *["par"] * bool(operator.parameters)]
-        rooms = halves(self.machine.config, buffers)
-        tiles = self._tiles_together(first, second, rooms)
-        return tuple(self._part(part.layer, room, its, self.threads)
-                     for part, room, its in zip((first, second), rooms, tiles, strict=True)
-                     ) if tiles else ()
-
-    def _tiles_together(self, first: "_Part", second: "_Part", rooms: tuple[Room, Room]
-                        ) -> tuple[Tiles, Tiles] | None:
-        """The tiles of the plan, else the cheapest by our formula where both layers together cost
-        less than one after the other; None where they are computed apart.
-        """
-        config = self.machine.config
-        shapes = shape_of(first.layer.operator), shape_of(second.layer.operator)
-
-        def own() -> tuple[Tiles, Tiles] | None:
-            pair = _once(("pair", self.machine.hash, shapes, self.threads),
-                         lambda: choose_together(config, *shapes, self.threads, rooms))
-            if pair is None:
-                return None
-            first_cost, second_cost = (cost_of(config, shape, tiles, self.threads)
-                                       for shape, tiles in zip(shapes, pair, strict=True))
-            apart = first.cost.cycles + second.cost.cycles
-            return pair if (first_cost + second_cost).cycles < apart else None
-
-        if self.plans is OWN:
-            return own()
-        task = pair_task(self.fingerprint, first.layer.operator, second.layer.operator,
-                         self.threads)
-        text = self.plans.find(task, lambda: pair_text(own(), self.threads))
-        return own() if text is None else pair_of(text, config, shapes, self.threads, rooms)
 
     def _layers(self, graph: Graph, forms: Forms) -> list[MappedLayer]:
         layers: list[MappedLayer] = []
@@ -239,26 +174,6 @@ class AccelTarget:
             except LoweringError as error:
                 raise LoweringError(f"{node.name}: {error}") from None
         return layers
-
-
-def _once(key: Hashable, choose: Callable[[], Chosen]) -> Chosen:
-    """What `choose` gave for this key before; the refusals too."""
-    if key not in _chosen:
-        try:
-            _chosen[key] = choose()
-        except LoweringError as error:
-            _chosen[key] = error
-        while len(_chosen) > CHOICES:
-            _chosen.pop(next(iter(_chosen)))
-    if isinstance(_chosen[key], LoweringError):
-        raise _chosen[key]
-    return _chosen[key]
-
-
-CHOICES = 4096
-"""Choices of tiles that a process keeps."""
-
-_chosen: dict[Hashable, Any] = {}
 
 
 def _compiled(program: AccelProgram, groups: Sequence[tuple[MappedLayer, ...]]) -> CompiledSegment:
@@ -301,8 +216,10 @@ def assemble(machine: Machine, loops: Program,
     places = {slot.name: TensorPlacement(slot.base, slot.offset)
               for slot in (*inputs, *outputs, *fixed)}
     stream = lower(machine, loops, places, loops.name)
-    return _proved(machine, [stream], weights=data, io_bytes=io.top, inputs=inputs, outputs=outputs,
-                   layers=((loops.name, len(stream)),))
+    program = _ended(machine, [stream], weights=data, io_bytes=io.top, inputs=inputs,
+                     outputs=outputs, layers=((loops.name, len(stream)),))
+    prove(machine, program)
+    return program
 
 
 def _require_constant(loops: Program, known: Mapping[str, Buffer], name: str,
@@ -329,30 +246,17 @@ class _Segment:
         return slot
 
 
-def _proved(machine: Machine, streams: list[Stream], **parts) -> AccelProgram:
-    """The program of streams, one after the other, with tokens and FINISH added, proved legal."""
+def _ended(machine: Machine, streams: list[Stream], **parts) -> AccelProgram:
+    """The program of streams, one after the other, with tokens and FINISH added."""
     stream = Stream.joined([*streams, Stream.of(machine, [finish()])])
     streams.clear()                             # they are as long as the whole
-    program = AccelProgram.assemble(machine, ordered(machine, stream), **parts)
-    prove(machine, program)
-    return program
-
-
-@dataclass(frozen=True)
-class _Part:
-    """How a layer is computed, and the `room` in the buffers that it may use."""
-
-    layer: MappedLayer
-    room: Room
-    tiles: Tiles
-    threads: int
-    cost: Cost
+    return AccelProgram.assemble(machine, ordered(machine, stream), **parts)
 
 
 class _Memory:
     """Where everything lies: packed constants, activations, and the tensors that the host sees."""
 
-    def __init__(self, target: AccelTarget, graph: Graph, groups: Sequence[Sequence[_Part]],
+    def __init__(self, target: AccelTarget, graph: Graph, groups: Sequence[Group],
                  forms: Forms):
         self.graph, self.groups, self.forms = graph, groups, forms
         self.layers = [part.layer for group in groups for part in group]

@@ -44,7 +44,7 @@ from compiler.tensorize import Intrinsic
 from .dram import DramTiming, bases, timing
 from .values import simulate as simulate_values
 
-__all__ = ["simulate"]
+__all__ = ["measure", "simulate"]
 
 MAX_CYCLES = 1 << 40
 
@@ -123,13 +123,21 @@ def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None 
     return replace(timed, memory=simulate_values(machine, program, image).memory)
 
 
+def measure(machine: Machine, program: AccelProgram) -> Run:
+    """The time of a program with the machine's memory; the run has no image."""
+    program.require(machine)
+    times = np.full((2, program.count), -1, np.int64)
+    return _timed(machine, program, np.zeros(0, np.uint8), machine.config.memory, False, times,
+                  MAX_CYCLES)
+
+
 def _timed(machine: Machine, program: AccelProgram, image: np.ndarray, dram: Dram, timeline: bool,
            times: np.ndarray, max_cycles: int) -> Run:
     library = _library()
     words = np.concatenate((program.words.reshape(-1), np.zeros(8, np.uint8)))
     parameters, opcodes = _parameters(machine), _opcodes(machine)
     config = _Config(parameters=ctypes.pointer(parameters), opcodes=opcodes,
-                     words=words.ctypes.data, memory_bytes=image.size, max_cycles=max_cycles,
+                     words=words.ctypes.data, memory_bytes=program.memory_bytes, max_cycles=max_cycles,
                      dram=timing(dram, machine.config),
                      base=bases(dram, program),
                      count=program.count, timeline=timeline)

@@ -2,5 +2,5 @@
 
 from .layers import schedule, tiles_of
 from .shared import NamedProgram, prefix_of, scheduled
-from .tiles import (Cost, Shape, Tiles, choose_together, cost_of, fits, follows, misfit,
-                    shape_of)
+from .tiles import (Cost, Shape, Tiles, choose_together, cost_of, fits, follows, misfit, ranked,
+                    ranked_together, shape_of)

@@ -21,7 +21,7 @@ from accel.mapping.lowering import LoweringError, Room, room_of
 from accel.mapping.operators.blocked import AROUND, BlockedOperator
 
 __all__ = ["Cost", "Shape", "Tiles", "choose", "choose_together", "cost_of", "fits", "follows",
-           "misfit", "piece_of", "shape_of"]
+           "misfit", "piece_of", "ranked", "ranked_together", "shape_of"]
 
 LATENCY = 200
 """Extra cycles for work that nothing overlaps: memory latency, tokens, full pipelines."""
@@ -32,6 +32,9 @@ TRIED = 256
 FAR, IN_FLIGHT, BURST = 288, 64, 64
 """The slowest memory that tiles still hide: cycles from a request to its data, the most open
 requests, and the most bytes of one. Short runs are short requests, which do not fill the bus."""
+
+OF_A_KIND = 4
+"""Tiles of every kind that `ranked` has."""
 
 SLACK = 128
 """A tile takes about as long as another if its cycles are more by less than such a part."""
@@ -153,6 +156,31 @@ def choose(config: AccelConfig, shape: Shape, threads: int, cut: bool = True) ->
                         f"{short or 'it must be loaded in pieces'}")
 
 
+def ranked(config: AccelConfig, shape: Shape, threads: int, most: int) -> list[Tiles]:
+    """The cheapest tiles that fit, the cheapest first: so many of all, and the four best of every
+    kind, of which a kind keeps one operand and takes all of the depth at once or not.
+    """
+    found = sorted(_fitting(config, shape, threads, {}))
+    if not found:
+        found = sorted(_fitting(config, shape, threads, {}, _in_pieces(shape)))
+    kinds: dict[tuple[str, bool], int] = {}
+    result = []
+    for number, (_, tiles) in enumerate(found):
+        kind = tiles.stationary, tiles.depth == shape.depth
+        kinds[kind] = kinds.get(kind, 0) + 1
+        if number < most or kinds[kind] <= min(most, OF_A_KIND):
+            result.append(tiles)
+    return result
+
+
+def ranked_together(config: AccelConfig, first: Shape, second: Shape, threads: int,
+                    rooms: tuple[Room, Room], most: int) -> list[tuple[Tiles, Tiles]]:
+    """The cheapest tiles of two layers computed at the same time, as `choose_together` has them,
+    the cheapest first.
+    """
+    return [tiles for _, *tiles in nsmallest(most, _pairs(config, first, second, threads, rooms))]
+
+
 def fits(config: AccelConfig, shape: Shape) -> bool:
     """Whether any tile of a layer fits, be it in pieces."""
     return _fits(config, shape, _smallest(shape), 1, {})
@@ -186,6 +214,15 @@ def choose_together(config: AccelConfig, first: Shape, second: Shape, threads: i
     from the results of the first; None where there are none. Tiles of the second are parts of those
     of the first, in the same order.
     """
+    pairs = _pairs(config, first, second, threads, rooms)
+    return min(pairs)[1:] if pairs else None
+
+
+def _pairs(config: AccelConfig, first: Shape, second: Shape, threads: int,
+           rooms: tuple[Room, Room]) -> list[tuple[tuple[int, "Rank"], Tiles, Tiles]]:
+    """Tiles of two layers computed at the same time, the cheapest for the second with each of the
+    first, with their ranks.
+    """
     after: dict[int, list[tuple[Rank, Tiles]]] = {}             # by rows, the cheapest first
     for rank, two in sorted(_fitting(config, second, threads, rooms[1])):
         after.setdefault(two.rows, []).append((rank, two))
@@ -196,8 +233,8 @@ def choose_together(config: AccelConfig, first: Shape, second: Shape, threads: i
                     if two.columns <= columns and two.channels <= channels), None)
         if two is not None:
             both = cost_of(config, first, tiles, threads) + cost_of(config, second, two, threads)
-            pairs.append(((both.cycles, rank), tiles, two))
-    return min(pairs)[1:] if pairs else None
+            pairs.append(((int(both.cycles), rank), tiles, two))
+    return pairs
 
 
 def follows(shapes: tuple[Shape, Shape], first: Tiles, second: Tiles) -> bool:

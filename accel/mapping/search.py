@@ -1,0 +1,153 @@
+"""Tilings by simulation: the closed formula proposes ways to compute a layer, the cycle simulator
+measures them as they stand between the layers around, and the fastest is taken.
+
+A layer is measured in a stream of three groups of layers: the one before, its own, the one after.
+Layers that lose nothing are left alone; those that lose most come first, where only so many may be
+tried. What was found is kept in the cache, as plans.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from accel.figures.attribution import layer_ends
+from accel.machine.machine import Machine
+from accel.machine.program import AccelProgram
+from accel.machine.status import Run
+from accel.mapping.builders.layer import MappedLayer
+from accel.mapping.choices import Choices, Group, groups_text
+from accel.mapping.plans import described
+from accel.mapping.work import work_of
+from compiler.native import CacheError, digest, note, noted
+from compiler.plans import PlanRefused
+
+__all__ = ["EFFORTS", "Effort", "Search", "Simulate"]
+
+Simulate = Callable[[Machine, AccelProgram], Run]
+"""Gives the time of a program, without values."""
+
+Assemble = Callable[[Sequence[Group]], AccelProgram]
+"""Makes a program of groups of layers, with its tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How many ways of each layer are tried, and how many of all layers (None: any number). A layer
+    that could gain less than one part in `worth` of all cycles is left alone.
+    """
+
+    breadth: int
+    trials: int | None
+    worth: int
+
+
+EFFORTS = (None, Effort(3, 8, 300), Effort(24, None, 4000))
+"""By the number that ``--effort`` has; 0 takes what the formula says."""
+
+GAIN = 1000
+"""Another way is taken if it saves more than one part in so many of what is measured."""
+
+
+class Search:
+    """The search for one segment. `assemble` makes programs of its layers."""
+
+    def __init__(self, choices: Choices, effort: Effort, simulate: Simulate, assemble: Assemble):
+        self.choices, self.effort = choices, effort
+        self.simulate, self.assemble = simulate, assemble
+        self.left = effort.trials
+        self._known: dict[str, list[Group]] = {}
+
+    def improved(self, groups: Sequence[Group]) -> list[Group]:
+        """The groups, those that lost most computed in better ways, as far as any were found."""
+        result = list(groups)
+        for first in self._losing(result):
+            place = next((at for at, group in enumerate(result)
+                          if group[0].layer is first), None)
+            if place is not None:               # else it has been joined to the one before
+                found, length = self._best(result, place)
+                result[place:place + length] = found
+        return result
+
+    def _losing(self, groups: Sequence[Group]) -> list[MappedLayer]:
+        """The first layers of the groups that could gain, the greatest loss first."""
+        program = self.assemble(groups)
+        ends = layer_ends(program, self.simulate(self.choices.machine, program))
+        lost = []
+        for group, begin, end in zip(groups, [0, *ends], ends):
+            work = [work_of(part.layer) for part in group]
+            moved = sum(one.input_bytes + one.other_bytes for one in work)
+            ideal = max(sum(one.products for one in work),
+                        moved // self.choices.machine.config.bus_bytes)
+            lost.append((end - begin - ideal, group[0].layer))
+        least = ends[-1] // self.effort.worth if ends else 0
+        return [layer for loss, layer in sorted(lost, key=lambda one: -one[0]) if loss > least]
+
+    def _best(self, groups: Sequence[Group], place: int) -> tuple[list[Group], int]:
+        """The best way of a group, perhaps with the next one, and how many it takes the place of.
+        """
+        length = 1 + (len(groups[place]) == 1 and place + 1 < len(groups)
+                      and len(groups[place + 1]) == 1
+                      and bool(self._pairs(groups[place], groups[place + 1])))
+        before, after = groups[max(place - 1, 0):place], groups[place + length:place + length + 1]
+        now = list(groups[place:place + length])
+        key = self._key(before, now, after)
+        layers = [part.layer for group in now for part in group]
+        if key not in self._known:
+            text = noted("tilings", key)
+            try:
+                found = None if text is None else self.choices.groups_of(text, layers)
+            except PlanRefused:                 # an older version's
+                found = None
+            if found is None:
+                found, is_whole = self._measured(before, now, after)
+                if is_whole:
+                    self._note(key, found)
+            self._known[key] = found
+        found = self._known[key]
+        return self.choices.groups_of(groups_text(found), layers), length
+
+    def _measured(self, before: Sequence[Group], now: list[Group], after: Sequence[Group]
+                  ) -> tuple[list[Group], bool]:
+        """The fastest way, and whether all were tried."""
+        best, cycles = now, 0
+        for number, way in enumerate((now, *self._ways(now))):
+            if number and self.left is not None:
+                if self.left == 0:
+                    return best, False
+                self.left -= 1
+            program = self.assemble([*before, *way, *after])
+            took = self.simulate(self.choices.machine, program).cycles
+            if not number or took < cycles - cycles // GAIN:
+                best, cycles = way, took
+        return best, True
+
+    def _ways(self, now: list[Group]) -> Iterator[list[Group]]:
+        """Other ways to compute these layers, the formula's favourites first."""
+        breadth = self.effort.breadth
+        layers = [part.layer for group in now for part in group]
+        if len(layers) == 2:
+            pairs = [[pair] for pair in self.choices.pairs(*layers, breadth)]
+            apart = [[(self.choices.alone(layer),) for layer in layers]]
+            yield from (way for way in (*pairs[:1], *apart, *pairs[1:]) if way != now)
+        first, *others = layers
+        if len(layers) == 1 or len(now) == 2:
+            rest = [group for group in now if group[0].layer is not first]
+            for group in self.choices.others(first, breadth):
+                if [group, *rest] != now:
+                    yield [group, *rest]
+
+    def _pairs(self, first: Group, second: Group) -> list[Group]:
+        return self.choices.pairs(first[0].layer, second[0].layer, self.effort.breadth)
+
+    def _key(self, *groups: Sequence[Group]) -> str:
+        """What the result follows from: the machine, its memory, all the layers, the effort."""
+        machine, effort = self.choices.machine, self.effort
+        tasks = ("; ".join(described(part.layer.operator) for group in some for part in group)
+                 for some in groups)
+        return digest([machine.hash, repr(machine.config.memory), repr(effort),
+                       str(self.choices.threads), groups_text([*groups[0], *groups[2]]), *tasks])
+
+    def _note(self, key: str, groups: Sequence[Group]) -> None:
+        try:
+            note("tilings", key, groups_text(groups))
+        except CacheError:                      # it is found again
+            pass
