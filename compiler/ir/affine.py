@@ -6,6 +6,7 @@ are taken as mathematical integers: they never come near the limits of their typ
 """
 
 from dataclasses import dataclass
+from math import gcd
 
 from compiler.te import INDEX, Binary, Buffer, Const, Expr, Var, children
 
@@ -92,7 +93,9 @@ def _product(a: Linear, b: Linear) -> Linear:
 
 
 def _division(op: str, a: Linear, b: Linear, extents: Extents) -> Linear:
-    """Multiples of the divisor leave the division: ``(8*x + y) // 4`` is ``2*x + y // 4``."""
+    """Multiples of the divisor leave the division: ``(8*x + y) // 4`` is ``2*x + y // 4``. What is
+    less than all other terms move by does, too: ``(4*x + y) // 16`` is ``x // 4`` for y below 4.
+    """
     if b.terms or b.constant <= 0:
         return Linear(((Binary(op, from_linear(a), from_linear(b)), 1),))
     c = b.constant
@@ -101,8 +104,26 @@ def _division(op: str, a: Linear, b: Linear, extents: Extents) -> Linear:
     span = interval(rest, extents)
     if span and span[0] >= 0 and span[1] < c:
         return whole if op == "floordiv" else rest
+    if (parts := _coarse(rest, c, extents)) is not None:
+        step, coarse, fine = parts
+        inner = _division(op, coarse, Linear((), c // step), extents)
+        return whole + inner if op == "floordiv" else _joined(inner.scaled(step) + fine)
     atom = Linear(((Binary(op, from_linear(rest), Const(c, INDEX)), 1),))
     return whole + atom if op == "floordiv" else atom
+
+
+def _coarse(form: Linear, divisor: int, extents: Extents) -> tuple[int, Linear, Linear] | None:
+    """A form as ``step * coarse + fine``, with `fine` from 0 to before `step`, which divides the
+    divisor; None where there is no step but 1.
+    """
+    for step in sorted({gcd(factor, divisor) for _, factor in form.terms} - {1}, reverse=True):
+        coarse = Linear(tuple((t, f // step) for t, f in form.terms if f % step == 0),
+                        form.constant // step)
+        fine = Linear(tuple((t, f) for t, f in form.terms if f % step), form.constant % step)
+        span = interval(fine, extents)
+        if span and span[0] >= 0 and span[1] < step:
+            return step, coarse, fine
+    return None
 
 
 def _extremum(op: str, a: Linear, b: Linear, extents: Extents) -> Linear:
