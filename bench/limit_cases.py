@@ -31,8 +31,8 @@ class QdqModel:
         self.constants.append(numpy_helper.from_array(np.asarray(array), name))
         return name
 
-    def add(self, op: str, *inputs: str, **attrs) -> str:
-        name = f"{op.lower()}_{len(self.nodes)}"
+    def add(self, op: str, *inputs: str, name: str = "", **attrs) -> str:
+        name = name or f"{op.lower()}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(op, inputs, [f"{name}.out"], name, **attrs))
         return f"{name}.out"
 
@@ -41,12 +41,16 @@ class QdqModel:
         numbers = self.constant(np.float32(scale)), self.constant(np.int8(zero))
         return self.add("DequantizeLinear", self.add("QuantizeLinear", x, *numbers), *numbers)
 
-    def input(self, *shape: int, zero: int = ZERO) -> str:
-        """A layer's result: a quantized input of the network with its scale changed."""
+    def real_input(self, *shape: int) -> str:
+        """An input of the network, in float."""
         name = f"x{len(self.inputs)}"
         self.inputs.append(name)
         self.shapes[name] = shape
-        return self.requantized(self.requantized(name, 0.04), zero=zero)
+        return name
+
+    def input(self, *shape: int, zero: int = ZERO) -> str:
+        """A layer's result: a quantized input of the network with its scale changed."""
+        return self.requantized(self.requantized(self.real_input(*shape), 0.04), zero=zero)
 
     def weight(self, *shape: int, axis: int = 0, most: int = 127) -> str:
         """A dequantized int8 weight with one scale for each output channel."""

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 from compiler.graph.graph import Graph
 from compiler.graph.layout import Layout, lay_out
+from compiler.graph.notes import Note
 from compiler.graph.partition import ACCEL, Partition, subgraph
 from compiler.graph.pipeline import AfterStage, PipelineStage, run, standard_passes
 from compiler.graph.placement import Pins
@@ -28,12 +29,15 @@ from runtime.auto import Choice, choose, greedy
 from runtime.costs import Pricing
 from runtime.targets import Targets
 
-__all__ = ["IN_FLOAT", "Built", "Compile", "Divide", "Divided", "LaidOut", "LayOut", "build",
-           "is_about_float", "pipeline"]
+__all__ = ["IN_FLOAT", "NEARLY", "Built", "Compile", "Divide", "Divided", "LaidOut", "LayOut",
+           "build", "is_about_float", "pipeline"]
 
 IN_FLOAT = ("nothing runs on the accelerator: it computes int8, and no layer of the network is "
             "quantized; give calibration samples (--calibration FILE, calibration= in Python), or "
             "a network that `lockstep quantize` made")
+
+NEARLY = ("nothing runs on the accelerator: it computes int8, and no layer of the network stands "
+          "between quantizations, DequantizeLinear -> layer -> QuantizeLinear; nearest is ")
 
 
 def is_about_float(note: str) -> bool:
@@ -139,8 +143,19 @@ class Compile:
     def _noted(self, graph: Graph) -> Graph:
         told = any(map(is_about_float, graph.notes))
         if ACCEL in self.targets.names and self.integerize and _is_float(graph) and not told:
-            return replace(graph, notes=(IN_FLOAT, *graph.notes))
+            return replace(graph, notes=(_advice(graph), *graph.notes))
         return graph
+
+
+def _advice(graph: Graph) -> str:
+    """Why nothing runs on the accelerator: that nothing is quantized or, where something is, which
+    layer lacks the least, and what.
+    """
+    notes = [note for note in map(Note.of, graph.notes) if note and find(note.op).contracts]
+    if not notes or all(find(node.op).numbers is not Numbers.CONVERSION for node in graph.nodes):
+        return IN_FLOAT
+    nearest = min(notes, key=lambda note: note.reason.count(" missing "))
+    return f"{NEARLY}{nearest.node} ({nearest.op}): {nearest.reason}"
 
 
 def _is_float(graph: Graph) -> bool:

@@ -83,10 +83,10 @@ def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
         return elementwise.row_function_refusal(graph, node, forms)
     if node.op not in LAYERS:
         return f"the accelerator has no operator {node.op}"
-    if len(x.shape) not in (2, 4) and (node.op not in ANY_RANK or len(x.shape) < 2):
-        return f"its input has {len(x.shape)} dimensions; the accelerator takes NCHW or NC"
     if x.dtype != forms.blocks.element:
         return f"its input is {x.dtype}; the accelerator takes {forms.blocks.element}"
+    if len(x.shape) not in (2, 4) and (node.op not in ANY_RANK or len(x.shape) < 2):
+        return f"its input has {len(x.shape)} dimensions; the accelerator takes NCHW or NC"
     other = REFUSALS[node.op](graph, node) if node.op in REFUSALS else None
     return other or (None if node.op == "qmatmul" else forms.misfit(node))
 

@@ -11,10 +11,12 @@ from accel.machine.program import AccelProgram
 from accel.machine.status import Run, Status
 from accel.mapping.target import AccelTarget
 from accel.sim.functional import simulate
-from compiler.frontend import ImportRefused
+from compiler.frontend import ImportRefused, convert
 from compiler.graph import Graph, evaluate
 from runtime import (DeviceError, InputError, Module, SimulatedDevice, TargetError, compile,
                      compile_graph)
+from bench.limit_cases import QdqModel
+from runtime.pipeline import NEARLY
 from tests.support.integer_graphs import Net
 from tests.support.machines import SHORT, TINY
 
@@ -61,13 +63,13 @@ def test_a_module_runs_again_on_other_inputs() -> None:
     assert_right(module, net.samples())
 
 
-def test_a_layer_that_does_not_fit_runs_on_the_host() -> None:
+def test_a_layer_that_is_refused_runs_on_the_host() -> None:
     net = Net(2)
     x = net.rescale(net.input(1, 4, 6, 6))
-    y = net.rescale(net.dense(net.flatten(x), 4))
+    y = net.rescale(net.slice(x, (0, 1, 1), (0, 4, 3)))
     module = module_of(net.graph(y), SHORT)
     assert [step.segment.target for step in module.steps] == ["accel", "host", "accel"]
-    assert list(module.partition.reasons) == ["qdense_2"]
+    assert list(module.partition.reasons) == ["slice_1"]
     assert_right(module, net.samples())
 
 
@@ -110,6 +112,19 @@ def test_a_float_model_runs_on_the_host() -> None:
     assert module.run() == ()
     wanted = evaluate(module.graph, {"image": PIXELS})["logits"]
     np.testing.assert_allclose(module.get_output("logits"), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_network_that_is_almost_quantized_says_what_it_lacks() -> None:
+    """Of two layers in float the one that lacks less is named."""
+    one = QdqModel()
+    x = one.requantized(one.real_input(1, 4, 6, 6))
+    far = one.add("Conv", one.add("Sin", x), one.weight(4, 4, 1, 1), name="far")
+    near = one.add("Conv", x, one.weight(4, 4, 1, 1), name="near")
+    y = one.add("Add", far, one.add("Tanh", near))
+    module = compile(convert(one.model(y)), "accel:tiny-1x4x4")
+    assert module.graph.notes[0] == (
+        f"{NEARLY}near (conv2d): a QuantizeLinear is missing between it and tanh_7 (tanh)")
+    assert not module.accelerated
 
 
 def test_without_integerize_nothing_is_an_integer_layer() -> None:

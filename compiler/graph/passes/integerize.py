@@ -15,7 +15,9 @@ from compiler.ops.reductions import MOST_PLACES
 from compiler.ops.registry import find
 from compiler.graph.graph import Graph, Node
 from compiler.graph.notes import Note
+from compiler.graph.passes.channels import affine_of_channels
 from compiler.graph.passes.maps import mapped
+from compiler.graph.passes.missing import MissingQuantizations
 from compiler.graph.passes.quantized import QuantizedView, stored_form
 from compiler.graph.passes.regions import Regions
 from compiler.graph.passes.rows import row_function, rows_of
@@ -24,7 +26,6 @@ from compiler.graph.rewrite import Builder, eliminate_dead_code
 
 __all__ = ["Integerize"]
 
-UNQUANTIZED = "it does not stand between a DequantizeLinear and a QuantizeLinear"
 STAYS_IN_FLOAT = "stays in float"
 PER_CHANNEL = "an activation must have one scale"
 
@@ -33,7 +34,8 @@ PER_CHANNEL = "an activation must have one scale"
 class Integerize:
     """dequantize -> operator -> [relu, clip] -> quantize becomes one integer operator. Elementwise
     operators that have no such form become one together: a `qtable` where they depend on one
-    quantized tensor, a `qmap` where on two. Softmax and layer normalization along the last axis
+    quantized tensor, a `qaffine` where they multiply one by constants of channels or add such, a
+    `qmap` where on two. Softmax and layer normalization along the last axis
     become operators of rows; maps between quantizations stay what they are. A product before a
     leaky relu has a multiplier for each of its slopes.
 
@@ -172,6 +174,10 @@ class _Rewriting:
             if found is not None:
                 self.reasons.pop(core.name, None)       # of an operator that is a part of it
                 return self._of_rows(core, rows_of(self.view, found, out, _bounds(activations)))
+            made = affine_of_channels(self.view, core, out, _bounds(activations))
+            if made is not None:
+                self.reasons.pop(core.name, None)
+                return made
             region = self.regions.before(node)
             for value in (out.value, *(region.sources if region else ())):
                 bits = self.graph.values[value].dtype.lstrip("uint")
@@ -201,7 +207,7 @@ class _Rewriting:
             above = form(self.view, before, out, bounds)
             self._check_types(above, out)
             if not find(above.op).below:
-                raise StaysFloat(f"{before.name} ({before.op}) before it is not quantized")
+                return None
             if slope == 0:
                 return above, before.name
             below = form(self.view, before, replace(out, scale=out.scale / slope), bounds)
@@ -246,10 +252,11 @@ class _Rewriting:
             typed.emit(f"to_{dtype}", f"{value}_to_{dtype}", [stored], value)
 
     def _notes(self, live: Graph) -> Iterator[str]:
+        missing = MissingQuantizations(self.graph)
         for node in live.nodes:
             if node.op == "quantizelinear" or node.name in self.reasons or _is_quantizable(node):
-                default = PER_CHANNEL if node.op == "quantizelinear" else UNQUANTIZED
-                reason = self.reasons.get(node.name, default)
+                reason = self.reasons.get(node.name) or (
+                    PER_CHANNEL if node.op == "quantizelinear" else missing.around(node))
                 yield str(Note(node.name, node.op, STAYS_IN_FLOAT, reason))
 
 

@@ -86,5 +86,5 @@ def test_a_clip_between_floats_is_noted(qdq) -> None:
     bounds = (one.constant(np.float32(bound)) for bound in (-0.25, 0.5))
     y = one.add("Clip", one.input("x", 2, 3), *bounds, name="act")
     graph = optimize(convert(one.model(one.requantized(y))))
-    assert graph.notes == ("act (clip) stays in float: it does not stand between a "
-                           "DequantizeLinear and a QuantizeLinear",)
+    assert graph.notes == ("act (clip) stays in float: a QuantizeLinear and a DequantizeLinear are "
+                           "missing behind its input 'x'",)

@@ -278,10 +278,33 @@ def test_float_operators_around_survive(qdq, onnx_values, rng) -> None:
     graph = optimize(convert(model))
     assert ops(graph) == ["quantize", "qdense", "dequantize", "dense"]
     assert graph.notes == (
-        "tail (dense) stays in float: it does not stand between a DequantizeLinear and a "
-        "QuantizeLinear",)
+        "tail (dense) stays in float: a QuantizeLinear is missing behind it, where its result "
+        "leaves the network",)
     feeds = {"x": normal(rng, 4, 8)}
     np.testing.assert_allclose(evaluate(graph, feeds)[y], onnx_values(model, feeds)[y], atol=0.4)
+
+
+@pytest.mark.parametrize(("build", "reason"), [
+    (lambda one, x: one.add("Sigmoid", one.add("Conv", one.requantized(x), one.weight(
+        2, 2, 1, 1), name="conv"), name="gate"),
+     "a QuantizeLinear is missing between it and gate.neg (neg)"),
+    (lambda one, x: one.add("Conv", one.add("Sigmoid", one.requantized(x), name="gate"),
+                            one.weight(2, 2, 1, 1), name="conv"),
+     "its input 'gate.out' is not quantized"),
+    (lambda one, x: one.add("Relu", one.add("Conv", one.requantized(x), one.weight(2, 2, 1, 1),
+                                            name="conv")), None),
+    (lambda one, x: one.add("Softmax", one.add("Relu", one.add(
+        "Conv", x, one.constant(np.ones((2, 2, 1, 1), np.float32)), name="conv")), name="soft"),
+     "a QuantizeLinear and a DequantizeLinear are missing behind its input 'x'; a DequantizeLinear "
+     "of int8 is missing behind its weight 'k0'; a QuantizeLinear is missing between it and soft"),
+])
+def test_what_is_missing_is_told(qdq, build, reason: str | None) -> None:
+    one = qdq()
+    y = build(one, one.input("x", 1, 2, 4, 4))
+    graph = optimize(convert(one.model(one.requantized(y))))
+    notes = [note for note in graph.notes if note.startswith("conv ")]
+    assert [note.startswith(f"conv (conv2d) stays in float: {reason}") for note in notes] == (
+        [True] if reason else []), graph.notes
 
 
 def test_integerizing_twice_changes_nothing(qdq) -> None:
@@ -353,7 +376,7 @@ def matrix_bias(one):
 
 
 def constant_add(one):
-    k = one.dequantize(one.constant(np.ones((1, 3), np.uint8)))
+    k = one.dequantize(one.constant(np.ones((2, 1), np.uint8)))
     return one.requantized(one.add("Add", one.requantized(one.input("a", 2, 3)), k, name="conv"))
 
 

@@ -74,8 +74,8 @@ def test_infinite_values_are_bounded_without_a_warning(qdq) -> None:
 
 
 @pytest.mark.parametrize(("build", "note"), [
-    (lambda one, x: one.add("Mul", x, one.constant(np.array([[[1.5]], [[-2]]], np.float32)),
-                            name="f"), "f (mul) stays in float: it computes with 2 constants"),
+    (lambda one, x: one.add("Mul", x, one.constant(np.full((10, 14), 1.5, np.float32)),
+                            name="f"), "f (mul) stays in float: it computes with 140 constants"),
     (lambda one, x: one.add("Mul", x, one.constant(np.full((1,) * 5, 1.5, np.float32)), name="f"),
      "f (mul) stays in float: a constant gives it more dimensions than its input has"),
     (lambda one, x: one.add("Sqrt", x, name="f"),
