@@ -1,6 +1,7 @@
-"""Recognizes softmax and layer normalization in the operators that front ends write them in.
+"""Recognizes softmax, layer normalization and normalization by the root of the mean square (RMS)
+in the operators that front ends write them in.
 
-Both run along the last axis. Exporters and front ends differ in the order of factors, in dividing
+All run along the last axis. Exporters and front ends differ in the order of factors, in dividing
 or multiplying, and in how they square; `recognized` takes them all.
 """
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from compiler.graph.graph import Node
 
-__all__ = ["LayerNorm", "RowFunction", "Softmax", "Values", "recognized"]
+__all__ = ["LayerNorm", "RmsNorm", "RowFunction", "Softmax", "Values", "recognized"]
 
 Array = np.ndarray
 
@@ -46,19 +47,27 @@ class LayerNorm:
     bias: Array
 
 
-RowFunction = Softmax | LayerNorm
+@dataclass(frozen=True, slots=True)
+class RmsNorm:
+    """``x / root(mean of x^2 + epsilon) weight``: weight has an element for each of the row."""
+
+    source: str
+    nodes: frozenset[str]
+    epsilon: float
+    weight: Array
+
+
+RowFunction = Softmax | LayerNorm | RmsNorm
 
 
 def recognized(values: Values, result: str) -> RowFunction | None:
     """What a value is, if it is a function of rows; None if it is none of these."""
-    try:
-        return _Reading(values).softmax(result)
-    except _Other:
-        pass
-    try:
-        return _Reading(values).layer_norm(result)
-    except _Other:
-        return None
+    for read in (_Reading.softmax, _Reading.layer_norm, _Reading.rms_norm):
+        try:
+            return read(_Reading(values), result)
+        except _Other:
+            pass
+    return None
 
 
 class _Other(Exception):
@@ -81,26 +90,35 @@ class _Reading:
 
     def layer_norm(self, result: str) -> LayerNorm:
         normal, bias = self._with_constants(result, "add")
-        factors, weight = self._factors(normal)
-        # Those that are left: the centred value and one over the root, or their quotient.
-        if len(factors) == 1:
-            centred, root = self._of(factors[0], "div")
-        else:
-            self._need(len(factors) == 2)
-            inverse = next((value for value in factors if self._is_inverse(value)), "")
-            self._need(inverse != "")
-            (centred,) = (value for value in factors if value != inverse)
-            root = self._inverse(inverse)
-        (inner,) = self._of(root, "sqrt")
-        variance, offset = self._with_constants(inner, "add")
-        self._need(offset.size == 1)
-        squares = self._mean(variance)
-        self._need(self._square(squares) == centred)
+        centred, epsilon, weight = self._over_root_of_squares(normal)
         source, mean = self._of(centred, "sub")
         self._need(self._mean(mean) == source)
         count = self.values.shape(source)[-1]
         weight, bias = (self._row(array, count) for array in (weight, bias))
-        return LayerNorm(source, frozenset(self.nodes), float(offset.item()), weight, bias)
+        return LayerNorm(source, frozenset(self.nodes), epsilon, weight, bias)
+
+    def rms_norm(self, result: str) -> RmsNorm:
+        source, epsilon, weight = self._over_root_of_squares(result)
+        weight = self._row(weight, self.values.shape(source)[-1])
+        return RmsNorm(source, frozenset(self.nodes), epsilon, weight)
+
+    def _over_root_of_squares(self, normal: str) -> tuple[str, float, Array]:
+        """What is divided by the root of its mean square, the epsilon, and constant factors."""
+        factors, weight = self._factors(normal)
+        # Those that are left: the value and one over the root, or their quotient.
+        if len(factors) == 1:
+            value, root = self._of(factors[0], "div")
+        else:
+            self._need(len(factors) == 2)
+            inverse = next((factor for factor in factors if self._is_inverse(factor)), "")
+            self._need(inverse != "")
+            (value,) = (factor for factor in factors if factor != inverse)
+            root = self._inverse(inverse)
+        (inner,) = self._of(root, "sqrt")
+        mean, offset = self._with_constants(inner, "add")
+        self._need(offset.size == 1)
+        self._need(self._square(self._mean(mean)) == value)
+        return value, float(offset.item()), weight
 
     # Operators
 

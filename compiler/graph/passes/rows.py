@@ -1,4 +1,4 @@
-"""Softmax and layer normalization of int8 rows: what `integerize` makes of them between
+"""Softmax and normalizations of int8 rows: what `integerize` makes of them between
 quantizations (`compiler/ops/row_functions.py` has their meaning).
 """
 
@@ -8,10 +8,12 @@ from math import floor, log2
 import numpy as np
 
 from compiler.graph.passes.quantized import QuantizedView
-from compiler.graph.row_functions import LayerNorm, RowFunction, Softmax, Values, recognized
+from compiler.graph.row_functions import (LayerNorm, RmsNorm, RowFunction, Softmax, Values,
+                                          recognized)
 from compiler.ops.integer_forms import (Bounds, IntegerNode, StaysFloat, Stored, clamp_to,
                                         multiplier_of)
-from compiler.ops.row_functions import (MOST_ELEMENTS, RECIPROCALS, ROOTS, Fractions, exponentials)
+from compiler.ops.row_functions import (MOST_ELEMENTS, RECIPROCALS, ROOTS, Fractions, exponentials,
+                                        rms_unit)
 
 __all__ = ["row_function", "rows_of"]
 
@@ -46,6 +48,8 @@ def rows_of(view: QuantizedView, found: RowFunction, out: Stored, bounds: Bounds
                          f"{MOST_ELEMENTS}")
     if isinstance(found, Softmax):
         return _softmax(x, out, bounds)
+    if isinstance(found, RmsNorm):
+        return (_rms_norm(found, x, count, out, bounds),)
     return (_layer_norm(found, x, count, out, bounds),)
 
 
@@ -61,24 +65,39 @@ def _softmax(x: Stored, out: Stored, bounds: Bounds) -> Sequence[IntegerNode]:
 def _layer_norm(found: LayerNorm, x: Stored, count: int, out: Stored, bounds: Bounds
                 ) -> IntegerNode:
     parts = Fractions(count)
-    epsilon = found.epsilon / x.scale**2 * count * 2.0**(parts.fine + parts.coarse)
+    epsilon = _epsilon(found, x, count * 2.0**(parts.fine + parts.coarse))
+    weight, bias = found.weight, found.bias / parts.unit
+    finer = _finer((weight, 1 << 14), (bias, 1 << 30))
+    mult, shift = multiplier_of(parts.unit * 2.0**-finer / out.scale, 2.0**31)
+    return IntegerNode("qlayer_norm", (x.value,), {
+        "epsilon": epsilon, "mult": mult, "shift": shift} | clamp_to(out, bounds),
+        (("weight", _steps(weight, finer, np.int16)), ("bias", _steps(bias, finer, np.int32)),
+         ("roots", ROOTS)))
+
+
+def _rms_norm(found: RmsNorm, x: Stored, count: int, out: Stored, bounds: Bounds) -> IntegerNode:
+    epsilon = _epsilon(found, x, count)
+    finer = _finer((found.weight, 1 << 14))
+    mult, shift = multiplier_of(rms_unit(count) * 2.0**-finer / out.scale, 2.0**31)
+    return IntegerNode("qrms_norm", (x.value,), {
+        "zero": x.zp, "epsilon": epsilon, "mult": mult, "shift": shift} | clamp_to(out, bounds),
+        (("weight", _steps(found.weight, finer, np.int16)), ("roots", ROOTS)))
+
+
+def _epsilon(found: LayerNorm | RmsNorm, x: Stored, factor: float) -> int:
+    """The epsilon of a mean square in steps of the stored sum, which is `factor` times as much."""
+    epsilon = found.epsilon / x.scale**2 * factor
     if not 0 <= epsilon < MOST_EPSILON:
         raise StaysFloat(f"its epsilon {found.epsilon:g} is {epsilon:.3g} steps; integers of 32 "
                          f"bits take {MOST_EPSILON}")
-    finer = _finer(found, parts)
-    weight, bias = (np.rint(array * 2.0**finer) for array in
-                    (found.weight, found.bias / parts.unit))
-    mult, shift = multiplier_of(parts.unit * 2.0**-finer / out.scale, 2.0**31)
-    return IntegerNode("qlayer_norm", (x.value,), {
-        "epsilon": round(epsilon), "mult": mult, "shift": shift}
-        | clamp_to(out, bounds), (("weight", weight.astype(np.int16)),
-                                  ("bias", bias.astype(np.int32)), ("roots", ROOTS)))
+    return round(epsilon)
 
 
-def _finer(found: LayerNorm, parts: Fractions) -> int:
-    """By how many bits weights are stored finer: the most that leave 2^14 for them and 2^30 for
-    biases.
-    """
-    limits = [floor(log2(most / np.abs(array).max())) for array, most in
-              ((found.weight, 1 << 14), (found.bias / parts.unit, 1 << 30)) if np.any(array)]
+def _finer(*limited: tuple[np.ndarray, int]) -> int:
+    """By how many bits constants are stored finer: the most that leave each below its limit."""
+    limits = [floor(log2(most / np.abs(array).max())) for array, most in limited if np.any(array)]
     return min(limits, default=0)
+
+
+def _steps(array: np.ndarray, finer: int, dtype: type) -> np.ndarray:
+    return np.rint(array * 2.0**finer).astype(dtype)

@@ -39,7 +39,9 @@ def network(op: str, shape: tuple[int, ...], rng) -> Graph:
         "qsoftmax": ({"high": high, "low": low, "reciprocals": RECIPROCALS}, SCALED),
         "qlayer_norm": ({"weight": rng.integers(-16384, 16385, count).astype(np.int16),
                          "bias": rng.integers(-2**27, 2**27, count).astype(np.int32),
-                         "roots": ROOTS}, SCALED | {"epsilon": 50})}[op]
+                         "roots": ROOTS}, SCALED | {"epsilon": 50}),
+        "qrms_norm": ({"weight": rng.integers(-16384, 16385, count).astype(np.int16),
+                       "roots": ROOTS}, SCALED | {"epsilon": 50, "zero": -9})}[op]
     builder = Builder("net")
     builder.add_input("x", TensorType(shape, "int8"))
     for name, array in constants.items():
@@ -62,11 +64,12 @@ def agrees(graph: Graph, x: np.ndarray, machine: lockstep.Machine, sim: str) -> 
     return sum(run.cycles for run in runs)
 
 
-OPERATORS = ("qbelow_max", "qsoftmax", "qlayer_norm")
+OPERATORS = ("qbelow_max", "qsoftmax", "qlayer_norm", "qrms_norm")
 
 
 @pytest.mark.parametrize("op, shape", [
     ("qbelow_max", (3, 8)), ("qbelow_max", (5, 2, 9)), ("qsoftmax", (5, 2, 9)),
+    ("qrms_norm", (5, 2, 9)),
     *(pytest.param(op, shape, marks=pytest.mark.slow) for op, shape in (
         ("qbelow_max", (1, 1)), ("qsoftmax", (3, 8)), ("qsoftmax", (1, 1)), ("qlayer_norm", (3, 8)),
         ("qlayer_norm", (5, 2, 9)), ("qlayer_norm", (1, 1))))], ids=str)

@@ -1,4 +1,4 @@
-"""Softmax and layer normalization between quantizations become integer operators of rows."""
+"""Softmax and normalizations between quantizations become integer operators of rows."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ import pytest
 from compiler.frontend import convert
 from compiler.graph import Graph, evaluate, optimize
 from compiler.graph.pipeline import standard_passes
+from compiler.graph.passes.rows import MOST_EPSILON
 from compiler.ops.row_functions import MOST_ELEMENTS, RECIPROCALS, ROOTS, Fractions, exponentials
 
 SCALE = 0.05
@@ -50,9 +51,30 @@ def plain_layer_norm(one, x, count):
     return one.add("LayerNormalization", x, ones, axis=-1, epsilon=EPSILON)
 
 
+def rms_norm(one, x, count):
+    return one.add("Mul", _vectors(one, count)[0], plain_rms_norm(one, x, count))
+
+
+def plain_rms_norm(one, x, count):
+    """Without weights."""
+    squares = one.add("ReduceMean", one.add("Mul", x, x), axes=[-1], keepdims=1)
+    root = one.add("Sqrt", one.add("Add", squares, one.constant(np.float32(EPSILON))))
+    return one.add("Div", x, root)
+
+
+def written_rms_norm(one, x, count):
+    """With a power and a reciprocal, as exporters write it."""
+    squares = one.add("ReduceMean", one.add("Pow", x, one.constant(np.float32(2))), axes=[-1],
+                      keepdims=1)
+    root = one.add("Sqrt", one.add("Add", squares, one.constant(np.float32(EPSILON))))
+    normal = one.add("Mul", x, one.add("Reciprocal", root))
+    return one.add("Mul", normal, _vectors(one, count)[0])
+
+
 KINDS = {softmax: ["qbelow_max", "qsoftmax"], written_softmax: ["qbelow_max", "qsoftmax"],
          layer_norm: ["qlayer_norm"], written_layer_norm: ["qlayer_norm"],
-         plain_layer_norm: ["qlayer_norm"]}
+         plain_layer_norm: ["qlayer_norm"], rms_norm: ["qrms_norm"],
+         plain_rms_norm: ["qrms_norm"], written_rms_norm: ["qrms_norm"]}
 
 
 def model_of(qdq, function, shape, out, zero, scale=SCALE) -> Graph:
@@ -121,13 +143,6 @@ def other_sum(one, x, count):
     return one.add("Div", powers, total)
 
 
-def no_mean(one, x, count):
-    """A root of mean squares, as in RMSNorm."""
-    squares = one.add("ReduceMean", one.add("Mul", x, x), axes=[-1], keepdims=1)
-    root = one.add("Sqrt", one.add("Add", squares, one.constant(np.float32(EPSILON))))
-    return one.add("Div", x, root)
-
-
 def other_count(one, x, count):
     """A mean of one element too many."""
     total = one.add("ReduceSum", x, one.constant(np.array([-1])), keepdims=1)
@@ -143,13 +158,13 @@ def a_weight_for_each_row(one, x, count):
     return one.add("Mul", normal, one.constant(np.linspace(1, 2, 6).reshape(6, 1).astype("f4")))
 
 
-@pytest.mark.parametrize("function", [other_axis, other_sum, no_mean, other_count,
+@pytest.mark.parametrize("function", [other_axis, other_sum, other_count,
                                       a_weight_for_each_row], ids=lambda f: f.__name__)
 def test_what_is_almost_one_of_these_stays_in_float(qdq, rng, function) -> None:
     shape = (1, 6, 12)
     model = model_of(qdq, function, shape, 0.02, 0)
     graph, found, wanted = values(model, rows(rng, *shape))
-    assert not any(node.op in ("qsoftmax", "qlayer_norm") for node in graph.nodes)
+    assert not any(node.op in ("qsoftmax", "qlayer_norm", "qrms_norm") for node in graph.nodes)
     np.testing.assert_array_equal(found, wanted)
 
 
@@ -175,6 +190,7 @@ def test_no_sum_overflows(count: int) -> None:
     twice = 3 * (total << parts.coarse)
     assert mean * twice < 1 << 32 and squares << parts.fine + parts.coarse <= 1 << 30
     assert 255 << parts.fine < 1 << 15
+    assert squares + 2 * 128 * total + count * 128 * 128 + MOST_EPSILON < 1 << 31   # of RMS
 
 
 def test_tables_hold_what_they_stand_for() -> None:
