@@ -193,8 +193,9 @@ class _Planning:
         return self._refusal(node, data)
 
     def data(self, layer: Layer) -> list[str]:
-        """The computed values that the layer reads."""
-        return [value for value in layer.node.inputs if value not in self.network.tensors]
+        """The computed numbers that the layer reads; conditions of a mask are none."""
+        return [value for value in layer.node.inputs if value not in self.network.tensors
+                and (layer.node.op != FUNCTION or self.types[value].dtype != "bool")]
 
     def _quantize(self, layer: Layer) -> None:
         op, data, value = layer.node.op, self.data(layer), layer.value

@@ -2,20 +2,26 @@
 quantizations (`compiler/ops/row_functions.py` has their meaning).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import floor, log2
 
 import numpy as np
 
 from compiler.graph.passes.quantized import QuantizedView
-from compiler.graph.row_functions import (LayerNorm, RmsNorm, RowFunction, Softmax, Values,
+from compiler.graph.row_functions import (LayerNorm, Mask, RmsNorm, RowFunction, Softmax, Values,
                                           recognized)
 from compiler.ops.integer_forms import (Bounds, IntegerNode, StaysFloat, Stored, clamp_to,
                                         multiplier_of)
-from compiler.ops.row_functions import (MOST_ELEMENTS, RECIPROCALS, ROOTS, Fractions, exponentials,
+from compiler.ops.row_functions import (MASKED, MOST_ELEMENTS, RECIPROCALS, ROOTS, Fractions, exponentials,
                                         rms_unit)
 
-__all__ = ["row_function", "rows_of"]
+__all__ = ["KEPT", "row_function", "rows_of"]
+
+KEPT = 127
+"""What an element that counts has in a mask of int8; others have `MASKED`."""
+UNDERFLOW = 104.0
+"""The exponential of less than minus that is 0 in float32."""
 
 MOST_EPSILON = 1 << 29
 PROBABILITY = 2.0**-28
@@ -37,15 +43,17 @@ def row_function(view: QuantizedView, value: str) -> RowFunction | None:
     return found if found is not None and view.is_computed(found.source) else None
 
 
-def rows_of(view: QuantizedView, found: RowFunction, out: Stored, bounds: Bounds
-            ) -> Sequence[IntegerNode]:
-    """The integer operators of a function, of which each reads the one before. Raises StaysFloat
-    with the reason.
+def rows_of(view: QuantizedView, found: RowFunction, out: Stored, bounds: Bounds,
+            stored_mask: Callable[[Mask, tuple[int, ...]], str]) -> Sequence[IntegerNode]:
+    """The integer operators of a function, of which each reads the one before. `stored_mask` gives
+    the int8 form of a mask of rows of a shape. Raises StaysFloat with the reason.
     """
     x, count = view.activation(found.source), view.shape(found.source)[-1]
     if count > MOST_ELEMENTS:
         raise StaysFloat(f"its rows have {count} elements; integers of 32 bits take "
                          f"{MOST_ELEMENTS}")
+    if isinstance(found, Softmax) and found.mask is not None:
+        return _masked_softmax(x, found.mask, view.shape(found.source), out, bounds, stored_mask)
     if isinstance(found, Softmax):
         return _softmax(x, out, bounds)
     if isinstance(found, RmsNorm):
@@ -53,9 +61,24 @@ def rows_of(view: QuantizedView, found: RowFunction, out: Stored, bounds: Bounds
     return (_layer_norm(found, x, count, out, bounds),)
 
 
-def _softmax(x: Stored, out: Stored, bounds: Bounds) -> Sequence[IntegerNode]:
+def _masked_softmax(x: Stored, mask: Mask, shape: tuple[int, ...], out: Stored, bounds: Bounds,
+                    stored_mask: Callable[[Mask, tuple[int, ...]], str]) -> Sequence[IntegerNode]:
+    """What doesn't count is least of all before the maximum is looked for, and behind that where
+    the exponential is 0.
+    """
+    if mask.low + 255 * x.scale > -UNDERFLOW:
+        raise StaysFloat(f"its mask adds {mask.low:g} to numbers that differ by {255 * x.scale:g}")
+    name = stored_mask(mask, shape)
+    below, powers = _softmax(x, out, bounds, masked=True)
+    least = {"function": "min(x0, x1)"}
+    return (IntegerNode("qmap", (x.value, name), least), replace(below, inputs=()),
+            IntegerNode("qmap", (name,), least), powers)
+
+
+def _softmax(x: Stored, out: Stored, bounds: Bounds, masked: bool = False
+             ) -> Sequence[IntegerNode]:
     mult, shift = multiplier_of(PROBABILITY / out.scale, 1 / PROBABILITY)
-    high, low = exponentials(x.scale)
+    high, low = exponentials(x.scale, masked)
     return (IntegerNode("qbelow_max", (x.value,), {}),
             IntegerNode("qsoftmax", (), {"mult": mult, "shift": shift}
                         | clamp_to(out, bounds),

@@ -123,6 +123,84 @@ def test_small_probabilities_are_as_fine_as_large_ones(qdq, rng, scale: float) -
     assert np.abs(found - wanted)[inside].max() <= 2 and inside.mean() > 0.5
 
 
+def causal(count: int) -> np.ndarray:
+    """Bool [count - 3, count]: rows of 4 and more elements that count."""
+    return np.tri(count - 3, count, 3, dtype=bool)
+
+
+def added_mask(one, x, count):
+    mask = np.where(causal(count), 0, -10000).astype(np.float32)
+    return one.add("Softmax", one.add("Add", one.constant(mask), x), axis=-1)
+
+
+def chosen_mask(one, x, count):
+    return one.add("Softmax", one.add("Where", one.constant(causal(count)), x,
+                                      one.constant(np.float32(-np.inf))), axis=-1)
+
+
+def filled_mask(one, x, count):
+    return one.add("Softmax", one.add("Where", one.constant(~causal(count)), one.constant(
+        np.float32(np.finfo(np.float32).min)), x), axis=-1)
+
+
+def computed_mask(one, x, count):
+    """As exporters write a cache of fixed size: places up to a number that is an input."""
+    mask = one.add("Where", *_places(one, count), one.constant(np.float32(0)),
+                   one.constant(np.float32(-np.inf)))
+    return one.add("Softmax", one.add("Add", x, mask), axis=-1)
+
+
+def _places(one, count):
+    return [one.add("LessOrEqual", one.constant(np.arange(count)),
+                    one.input("position", 1, dtype="int64"))]
+
+
+MASKS = (added_mask, chosen_mask, filled_mask, computed_mask)
+MASKED_SOFTMAX = ["qmap", "qbelow_max", "qmap", "qsoftmax"]
+
+
+@pytest.mark.parametrize("function", MASKS, ids=lambda function: function.__name__)
+def test_what_is_masked_has_no_probability(qdq, rng, function) -> None:
+    """Not even beside elements that are the least that int8 holds."""
+    shape = (2, 21, 24)
+    model = model_of(qdq, function, shape, 1 / 256, -128)
+    x = rows(rng, *shape)
+    x[1, :9] = -128
+    feeds = {"x": x} | ({"position": np.array([9])} if function is computed_mask else {})
+    graph, real = optimize(model), optimize(model, standard_passes(integerize=False))
+    found, wanted = (evaluate(one, feeds)[one.outputs[0]].astype(int) for one in (graph, real))
+    assert [node.op for node in graph.nodes if node.op[0] == "q"] == MASKED_SOFTMAX
+    assert not graph.notes
+    assert np.abs(found - wanted).max() <= 1
+    valid = np.arange(24) <= 9 if function is computed_mask else causal(24)
+    assert (found[np.broadcast_to(~valid, shape)] == -128).all()
+
+
+def test_two_softmaxes_share_a_mask(qdq) -> None:
+    one = qdq()
+    x = one.dequantize(one.input("x", 2, 6, 9, dtype="int8"), SCALE, 5, "int8")
+    ends = [one.quantize(added_mask(one, x, 9), 1 / 256, -128, "int8") for _ in range(2)]
+    graph = optimize(convert(one.model(*ends, dtypes=dict.fromkeys(ends, "int8")), "net"))
+    masks = {node.inputs[1] for node in graph.nodes if node.op == "qmap"}
+    assert len(masks) == 1 and graph.constants[masks.pop()].shape == (2, 6, 9)
+
+
+def test_a_mask_that_leaves_something_is_told(qdq) -> None:
+    """Where a step is so large that what is masked could still count."""
+    model = model_of(qdq, added_mask, (2, 6, 9), 1 / 256, -128, scale=100)
+    assert any("its mask adds -10000 to numbers that differ by 25500" in note
+               for note in optimize(model).notes)
+
+
+def test_a_small_bias_is_no_mask(qdq) -> None:
+    def biased(one, x, count):
+        bias = np.where(causal(count), 0, -5).astype(np.float32)
+        return one.add("Softmax", one.add("Add", x, one.constant(bias)), axis=-1)
+
+    graph = optimize(model_of(qdq, biased, (2, 6, 9), 1 / 256, -128))
+    assert "qsoftmax" not in [node.op for node in graph.nodes]
+
+
 def test_activations_bound_the_result(qdq, rng) -> None:
     shape = (2, 4, 20)
     graph, found, wanted = values(model_of(

@@ -116,10 +116,20 @@ def test_a_mask_stays_in_float() -> None:
                                       "reads, ")
 
 
-def test_an_endless_constant_stays_in_float() -> None:
+def test_a_mask_is_part_of_a_softmax() -> None:
     w = Writer()
     mask = np.where(np.tri(TOKENS, CHANNELS, dtype=bool), 0, -np.inf).astype(np.float32)
     scores = w.node("Softmax", w.node("Add", w.product("x"), w.constant(mask)), axis=-1)
+    _, found = w.quantized(w.product(scores))
+    assert all(layer.quantized for layer in found.layers) and found.decibels > 25
+    ops = [node.op for node in optimize(convert(found.model)).nodes]
+    assert "qsoftmax" in ops and "softmax" not in ops
+
+
+def test_an_endless_constant_stays_in_float() -> None:
+    w = Writer()
+    mask = np.where(np.eye(TOKENS, CHANNELS, dtype=bool), -np.inf, 0).astype(np.float32)
+    scores = w.node("Softmax", w.node("Add", w.product("x"), w.constant(mask)), axis=1)
     _, found = w.quantized(w.product(scores))
     reasons = {layer.name: layer.reason for layer in found.layers}
     assert reasons["add1"] == ("one of its inputs is a constant that is no tensor of finite "
