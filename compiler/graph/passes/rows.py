@@ -13,7 +13,7 @@ from compiler.graph.row_functions import (LayerNorm, Mask, RmsNorm, RowFunction,
                                           recognized)
 from compiler.ops.integer_forms import (Bounds, IntegerNode, StaysFloat, Stored, clamp_to,
                                         multiplier_of)
-from compiler.ops.row_functions import (MASKED, MOST_ELEMENTS, RECIPROCALS, ROOTS, Fractions, exponentials,
+from compiler.ops.row_functions import (MOST_ELEMENTS, RECIPROCALS, ROOTS, Fractions, exponentials,
                                         rms_unit)
 
 __all__ = ["KEPT", "row_function", "rows_of"]

@@ -116,6 +116,22 @@ def test_a_mask_stays_in_float() -> None:
                                       "reads, ")
 
 
+@pytest.mark.parametrize("first", [False, True])
+def test_a_factor_of_several_dimensions_is_an_operand(first: bool) -> None:
+    """As the cosines of rotary positions are, which are the same for all heads."""
+    w = Writer()
+    x = w.node("Reshape", w.product("x"), w.constant(np.array([TOKENS, 2, CHANNELS // 2])))
+    cosines = w.constant(np.cos(w.rng.normal(size=(TOKENS, 1, CHANNELS // 2)).astype(np.float32)))
+    x = w.node("Mul", *((cosines, x) if first else (x, cosines)))
+    y = w.product(w.node("Reshape", x, w.constant(np.array([1, TOKENS, CHANNELS]))))
+    _, found = w.quantized(y)
+    assert all(layer.quantized for layer in found.layers) and found.decibels > 30
+    graph = optimize(convert(found.model))
+    (node,) = (node for node in graph.nodes if node.op == "qmap")
+    (constant,) = graph.constants.keys() & {*node.inputs}
+    assert graph.constants[constant].shape == (TOKENS, 2, CHANNELS // 2) and not graph.notes
+
+
 def test_a_mask_is_part_of_a_softmax() -> None:
     w = Writer()
     mask = np.where(np.tri(TOKENS, CHANNELS, dtype=bool), 0, -np.inf).astype(np.float32)
