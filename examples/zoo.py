@@ -37,12 +37,13 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 from compiler.quantize import quantize, quantize_ranges
 from examples.digits.export import IR_VERSION, OPSET
-from examples.networks import recurrent, transformers
+from examples.networks import decoders, recurrent, transformers
 from examples.networks.convolutional import (
     basic_block,
     bottleneck,
@@ -75,10 +76,13 @@ NETWORKS: dict[str, Callable[[Network], None]] = {
     "mobilenet_v1": mobilenet_v1, "mobilenet_v2": mobilenet_v2, "squeezenet": squeezenet,
     "vgg11": vgg11, "unet": unet, "vit_small": transformers.vit_small,
     "bert_small": transformers.bert_small, "keywords": keywords, "lstm": recurrent.lstm,
+    "gpt_small": decoders.gpt, "gpt_small_step": partial(decoders.gpt, step=True),
+    "llama_small": decoders.llama, "llama_small_step": partial(decoders.llama, step=True),
 }
 MULTIPLES = {"unet": 16,            # four halvings that the way up must meet again
              "vit_small": transformers.PATCH}
-SIZES = {"vit_small": 64, "bert_small": 64, "keywords": 49, "lstm": 32}
+SIZES = {"vit_small": 64, "bert_small": 64, "keywords": 49, "lstm": 32,
+         **dict.fromkeys(("gpt_small", "gpt_small_step", "llama_small", "llama_small_step"), 64)}
 """Unless told; of all others 224."""
 
 
@@ -104,12 +108,16 @@ def float_model(net: Network, filled: Filled, batch: int = 1) -> onnx.ModelProto
                                     (*layer.parameters, *layer.fixed))],
         [layer.output], layer.name, **{name: value for name, value in layer.attributes.items()
                                        if name != "scale"}) for layer in net.layers]
-    typed = {value: helper.make_tensor_value_info(value, TensorProto.FLOAT, net.whole(value, batch))
-             for value in net.shapes}
-    first, last = typed.pop(net.source), typed.pop("logits")
+    typed = {value: helper.make_tensor_value_info(
+        value, helper.np_dtype_to_tensor_dtype(np.dtype(net.types.get(value, "float32"))),
+        net.whole_shape(value, batch)) for value in net.shapes}
+    first, last = ([typed.pop(value) for value in ends]
+                   for ends in ((net.source, *net.inputs), ("logits", *net.outputs)))
+    read = {value for node in nodes for value in node.input}
     graph = helper.make_graph(
-        nodes, net.name, [first], [last], value_info=list(typed.values()),
-        initializer=[numpy_helper.from_array(one, name) for name, one in filled.parameters.items()])
+        nodes, net.name, first, last, value_info=list(typed.values()),
+        initializer=[numpy_helper.from_array(one, name) for name, one in filled.parameters.items()
+                     if name in read])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)],
                              ir_version=IR_VERSION, producer_name="lockstep-zoo")
 
