@@ -28,7 +28,8 @@ of such an x, with ``T[x] = 128 high[x & 255] + low[x & 255]`` the exponential i
 
     d = max(sum of x^2 - 2 z sum of x + K z^2 + epsilon, 1)         K times the mean square
 
-and from there on as above, with F = G = C = 0, z for m, and no bias.
+and from there on as above, with F = G = C = 0, z for m, no bias, and a weight that is a multiplier
+and a shift of the requantization; where some are negative, `sign` is multiplied before.
 
 The table of reciprocals, and that of roots, holds numbers less 192. All functions are within a
 step of what float makes of rows of up to 1024 elements, but for layer normalization of longer ones,
@@ -47,7 +48,7 @@ from compiler.ops.arithmetic import exponent_of
 from compiler.ops.fixed_point import requantize
 from compiler.ops.node import Node, TensorType
 from compiler.ops.operator import Array, Attributes, Inputs, Numbers, Operator, Range
-from compiler.ops.requantization import check_clamp, check_multiplier
+from compiler.ops.requantization import check_clamp, check_multiplier, clamp_of, multipliers
 from compiler.ops.rules import Types, need, need_arity
 from compiler.te import Expr, Tensor
 
@@ -178,26 +179,41 @@ def _softmax_type(node: Node, types: Types) -> TensorType:
     return x
 
 
-def _norm_type(*channels: str) -> Callable[[Node, Types], TensorType]:
-    """Of a normalization with constants of these types for each channel, then the roots."""
-    def rule(node: Node, types: Types) -> TensorType:
-        x = _row_type(len(channels) + 2)(node, types)
-        for place, dtype in enumerate(channels, 1):
-            need((types[place].dtype, types[place].shape) == (dtype, x.shape[-1:]), node,
-                 f"input {node.inputs[place]!r} must be {dtype} of {x.shape[-1]} elements, "
-                 f"not {types[place]}")
-        _tables(node, types, len(channels) + 1)
-        _check_scale(node)
-        need(0 <= node.attrs["epsilon"] < 1 << 30, node,
-             f"epsilon must be 0 to {(1 << 30) - 1}, not {node.attrs['epsilon']!r}")
-        return x
-    return rule
+def _layer_norm_type(node: Node, types: Types) -> TensorType:
+    x = _row_type(4)(node, types)
+    _vectors(node, types, "int16", "int32")
+    _tables(node, types, 3)
+    _check_scale(node)
+    _check_epsilon(node)
+    return x
 
 
 def _rms_norm_type(node: Node, types: Types) -> TensorType:
+    x = _row_type(len(types) if len(types) == 5 else 4)(node, types)
+    _vectors(node, types, "int32", "int32")
+    _tables(node, types, 3)
+    if len(types) == 5:
+        need((types[4].dtype, types[4].shape) == ("int8", x.shape[-1:]), node,
+             f"input {node.inputs[4]!r} must be int8 of {x.shape[-1]} elements, not {types[4]}")
+    check_clamp(node)
+    _check_epsilon(node)
     need(-128 <= node.attrs["zero"] <= 127, node,
          f"zero must be -128 to 127, not {node.attrs['zero']!r}")
-    return _norm_type("int16")(node, types)
+    return x
+
+
+def _vectors(node: Node, types: Types, *dtypes: str) -> None:
+    """A constant of each of the types for each channel, behind the data."""
+    count = types[0].shape[-1]
+    for place, dtype in enumerate(dtypes, 1):
+        need((types[place].dtype, types[place].shape) == (dtype, (count,)), node,
+             f"input {node.inputs[place]!r} must be {dtype} of {count} elements, "
+             f"not {types[place]}")
+
+
+def _check_epsilon(node: Node) -> None:
+    need(0 <= node.attrs["epsilon"] < 1 << 30, node,
+         f"epsilon must be 0 to {(1 << 30) - 1}, not {node.attrs['epsilon']!r}")
 
 
 # Expressions
@@ -297,7 +313,7 @@ def _qlayer_norm(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 
 def _qrms_norm(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
-    x, weight, roots = inputs
+    x, mult, shift, roots, *sign = inputs
     rows, zero = _Rows(x, name), attrs["zero"]
     q = rows.reduced("squares", te.sum, lambda x: x * x)
     if zero:
@@ -310,7 +326,11 @@ def _qrms_norm(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
     def element(channel: Expr, x: Expr, r: Expr, amount: Expr) -> Expr:
         normal = _times(x - zero if zero else x, r) >> (amount & 31)
-        return _result(attrs, normal * weight[channel].astype("int32"), te.const(0, "int32"))
+        for factor in sign:
+            normal = normal * factor[channel].astype("int32")
+        return arithmetic.requantize(
+            normal, te.const(0, "int32"), mult[channel], shift[channel].astype("uint8"),
+            attrs["zp"], attrs["lo"], attrs["hi"]).astype("int8")
 
     return rows.elements(element, r, amount)
 
@@ -363,11 +383,15 @@ def _layer_norm(attrs: Attributes, x: Array, weight: Array, bias: Array, roots: 
     return _requantized(attrs, normal * weight + bias)
 
 
-def _rms_norm(attrs: Attributes, x: Array, weight: Array, roots: Array) -> Array:
+def _rms_norm(attrs: Attributes, x: Array, mult: Array, shift: Array, roots: Array,
+              *sign: Array) -> Array:
     centred = x.astype(np.int64) - attrs["zero"]
     power = np.square(centred).sum(-1, keepdims=True)
     r, amount = _over_root(np.maximum(power + attrs["epsilon"], 1), roots)
-    return _requantized(attrs, (centred * r >> amount) * weight)
+    normal = centred * r >> amount
+    for factor in sign:
+        normal = normal * factor
+    return requantize(normal.astype(np.float64), mult, shift, *clamp_of(attrs))
 
 
 def _over_root(d: Array, roots: Array) -> tuple[Array, Array]:
@@ -396,14 +420,16 @@ def _softmax_parameters(parameters: Sequence[Array]) -> Sequence[Range]:
 
 def _layer_norm_parameters(parameters: Sequence[Array]) -> Sequence[Range]:
     weight, bias, roots = parameters
-    return (*_rms_norm_parameters((weight, roots)),
-            Range("bias", bias, abs(bias.astype(int)) <= 1 << 30, "at most 2**30"))
+    return (Range("weight", weight, abs(weight.astype(int)) <= 1 << 14, "at most 2**14"),
+            Range("bias", bias, abs(bias.astype(int)) <= 1 << 30, "at most 2**30"),
+            Range("root", roots, roots == ROOTS, "as ROOTS has it"))
 
 
 def _rms_norm_parameters(parameters: Sequence[Array]) -> Sequence[Range]:
-    weight, roots = parameters
-    return (Range("weight", weight, abs(weight.astype(int)) <= 1 << 14, "at most 2**14"),
-            Range("root", roots, roots == ROOTS, "as ROOTS has it"))
+    mult, shift, roots, *sign = parameters
+    return (*multipliers((mult, shift)),
+            Range("root", roots, roots == ROOTS, "as ROOTS has it"),
+            *(Range("sign", factor, abs(factor) == 1, "1 or -1") for factor in sign))
 
 
 OPERATORS = (
@@ -421,12 +447,12 @@ OPERATORS = (
         name="qlayer_norm", summary="layer normalization along the last axis",
         inputs="x, weight int16 [K], bias int32 [K], roots int8 [256]",
         attributes="epsilon, mult, shift, zp, lo, hi", define=_qlayer_norm,
-        meaning=_layer_norm, type=_norm_type("int16", "int32"), numbers=Numbers.INTEGER,
-        by_rows=True, data_inputs=1, parameters=_layer_norm_parameters),
+        meaning=_layer_norm, type=_layer_norm_type, numbers=Numbers.INTEGER, by_rows=True,
+         data_inputs=1, parameters=_layer_norm_parameters),
     Operator(
         name="qrms_norm", summary="normalization by the root of the mean square of the last axis",
-        inputs="x, weight int16 [K], roots int8 [256]",
-        attributes="zero: x that stands for 0, epsilon, mult, shift, zp, lo, hi",
+        inputs="x, mult, shift int32 [K], roots int8 [256], sign int8 [K]?",
+        attributes="zero: x that stands for 0, epsilon, zp, lo, hi",
         define=_qrms_norm, meaning=_rms_norm, type=_rms_norm_type, numbers=Numbers.INTEGER,
         by_rows=True, data_inputs=1, parameters=_rms_norm_parameters),
 )

@@ -255,10 +255,10 @@ ELEMENTWISE = [
                                  "hi": 120},
                  (_int8(2, 5, 24), _rng.integers(-16384, 16385, 24).astype(np.int16),
                   _rng.integers(-2**27, 2**27, 24).astype(np.int32), ROOTS)),
-    OperatorCase("qrms_norm", {"zero": 11, "epsilon": 90, "mult": 50000, "shift": 37, "zp": 3,
-                               "lo": -128, "hi": 120},
+    OperatorCase("qrms_norm", {"zero": 11, "epsilon": 90, "zp": 3, "lo": -128, "hi": 120},
                  (np.arange(240).reshape(2, 5, 24).astype(np.int8),
-                  np.linspace(-16384, 16384, 24).astype(np.int16), ROOTS)),
+                  np.linspace(1 << 15, 65535, 24).astype(np.int32),
+                  np.full(24, 24, np.int32), ROOTS, _of("int8", [1, -1, 1] * 8))),
     OperatorCase("qmap", {"function": "requantize((x0 - 3) * (x1 + 128), 40000, 23, -7, -120, "
                                       "110)"},
                  (_int8(2, 3, 1, 1), _int8(2, 3, 4, 5))),

@@ -100,11 +100,14 @@ def _layer_norm(found: LayerNorm, x: Stored, count: int, out: Stored, bounds: Bo
 
 def _rms_norm(found: RmsNorm, x: Stored, count: int, out: Stored, bounds: Bounds) -> IntegerNode:
     epsilon = _epsilon(found, x, count)
-    finer = _finer((found.weight, 1 << 14))
-    mult, shift = multiplier_of(rms_unit(count) * 2.0**-finer / out.scale, 2.0**31)
+    steps = np.abs(found.weight) * rms_unit(count) / out.scale
+    pairs = [multiplier_of(float(step), 2.0**15) for step in steps]
+    mult, shift = (np.array(column, np.int32) for column in zip(*pairs, strict=True))
+    sign = np.where(found.weight < 0, -1, 1).astype(np.int8)
     return IntegerNode("qrms_norm", (x.value,), {
-        "zero": x.zp, "epsilon": epsilon, "mult": mult, "shift": shift} | clamp_to(out, bounds),
-        (("weight", _steps(found.weight, finer, np.int16)), ("roots", ROOTS)))
+        "zero": x.zp, "epsilon": epsilon} | clamp_to(out, bounds),
+        (("mult", mult), ("shift", shift), ("roots", ROOTS),
+         *((("sign", sign),) if (sign < 0).any() else ())))
 
 
 def _epsilon(found: LayerNorm | RmsNorm, x: Stored, factor: float) -> int:

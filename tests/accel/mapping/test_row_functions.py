@@ -10,7 +10,10 @@ import pytest
 
 import lockstep
 from accel.machine.intrinsics import SHIPPED
+from accel.mapping.layers import build_layers, forms_of
+from accel.mapping.operators.blocked import Blocks
 from accel.mapping.row_selection import select_rows
+from accel.mapping.schedules import tiles_of
 from compiler.graph.graph import Graph, TensorType
 from compiler.graph.reference import evaluate
 from compiler.graph.rewrite import Builder
@@ -40,8 +43,10 @@ def network(op: str, shape: tuple[int, ...], rng) -> Graph:
         "qlayer_norm": ({"weight": rng.integers(-16384, 16385, count).astype(np.int16),
                          "bias": rng.integers(-2**27, 2**27, count).astype(np.int32),
                          "roots": ROOTS}, SCALED | {"epsilon": 50}),
-        "qrms_norm": ({"weight": rng.integers(-16384, 16385, count).astype(np.int16),
-                       "roots": ROOTS}, SCALED | {"epsilon": 50, "zero": -9})}[op]
+        "qrms_norm": ({"mult": rng.integers(1 << 15, 1 << 16, count).astype(np.int32),
+                       "shift": rng.integers(22, 26, count).astype(np.int32), "roots": ROOTS},
+                      {name: SCALED[name] for name in ("zp", "lo", "hi")}
+                      | {"epsilon": 50, "zero": -9})}[op]
     builder = Builder("net")
     builder.add_input("x", TensorType(shape, "int8"))
     for name, array in constants.items():
@@ -107,6 +112,25 @@ def test_what_lacks_an_instruction_is_told(rng, missing: str, reason: str) -> No
     module = lockstep.compile(network("qlayer_norm", (3, 8), rng), "accel,cpu", machine=machine)
     assert reason in module.partition.reasons["y"]
     assert not module.accelerated
+
+
+@pytest.mark.slow
+def test_a_negative_weight_is_a_factor(rng) -> None:
+    """Multipliers have no sign."""
+    graph = network("qrms_norm", (5, 2, 9), rng)
+    builder = Builder.like(graph)
+    builder.add_constant("sign", np.array([1, -1, -1] * 3, np.int8))
+    builder.emit("qrms_norm", "y", [*graph.nodes[0].inputs, "sign"], "y", **graph.nodes[0].attrs)
+    agrees(builder.finish(["y"]), rows(rng, (5, 2, 9)), machine_of(), "functional")
+
+
+def test_rows_of_many_channels_have_room_for_their_weights(rng) -> None:
+    """RMS normalization has one record a channel."""
+    graph = network("qrms_norm", (1, 768), rng)
+    layer, = build_layers(graph.nodes[0], graph, forms_of(graph, Blocks(1, 16, 16)),
+                          machine_of("pynq-1x16x16"))
+    assert [role for role in layer.constants if role.startswith("params")] == ["params"]
+    tiles_of(machine_of("pynq-1x16x16"), layer.operator, 2)
 
 
 def test_padding_takes_no_part_in_a_sum(rng) -> None:

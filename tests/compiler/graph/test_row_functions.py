@@ -52,7 +52,9 @@ def plain_layer_norm(one, x, count):
 
 
 def rms_norm(one, x, count):
-    return one.add("Mul", _vectors(one, count)[0], plain_rms_norm(one, x, count))
+    """Some weights are negative."""
+    weight = one.constant(one.rng.normal(0, 1, count).astype(np.float32))
+    return one.add("Mul", weight, plain_rms_norm(one, x, count))
 
 
 def plain_rms_norm(one, x, count):
