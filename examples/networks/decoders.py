@@ -5,6 +5,7 @@ comes later is masked. The second, of one *step*, takes the token at the input `
 keys and values of those before it from caches of a fixed size, of which it reads as many rows. Both
 give, beside the logits, the keys and values of their tokens: rows for the caches.
 
+Keys are [tokens, heads, depth], values [heads, depth, tokens]: that is how products read them.
 There is no batch: a network has one sequence, [tokens, channels]. Heads are cut out of the channels
 by Reshape and Transpose; where several heads share keys and values, their queries are the rows of
 one product.
@@ -122,7 +123,7 @@ def llama(net: "Network", sizes: DecoderSizes = LLAMA, step: bool = False) -> No
 
 def states(net: "Network") -> dict[str, str]:
     """The output that has the new row of each cache of a step, by the name of its input."""
-    return {cache: row for cache, row in zip(net.inputs[1:], net.outputs, strict=True)}
+    return dict(zip(net.inputs[1:], net.outputs, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +166,13 @@ def attention(net: "Network", begin: _Begin, name: str, query: str, key: str, va
         query = net.reshape(f"{inner}.query.rows", query, groups, shared * tokens, depth)
     else:
         query = net.transpose(f"{inner}.query.transpose", query, 1, 0, 2)
-    known = [_remembered(net, begin, f"{name}.{part}", x)
-             for part, x in (("keys", key), ("values", value))]
-    key = net.transpose(f"{inner}.key.transpose", known[0], 1, 2, 0)
-    value = net.transpose(f"{inner}.value.transpose", known[1], 1, 0, 2)
+    key = net.reshape(f"{name}.keys", key, tokens, groups, depth)
+    key = net.transpose(f"{inner}.key.transpose", _remembered(net, begin, f"{name}.keys", key, 0),
+                        1, 2, 0)
+    value = net.reshape(f"{inner}.value.heads", value, tokens, groups, depth)
+    value = net.transpose(f"{name}.values", value, 1, 2, 0)
+    value = net.transpose(f"{inner}.value.transpose", _remembered(
+        net, begin, f"{name}.values", value, 2), 0, 2, 1)
     scores = net.matmul(f"{inner}.scores", query, key)
     shape = net.shapes[scores]
     if begin.step:
@@ -185,19 +189,17 @@ def attention(net: "Network", begin: _Begin, name: str, query: str, key: str, va
     return net.reshape(f"{inner}.joined", y, tokens, sizes.width)
 
 
-def _remembered(net: "Network", begin: _Begin, name: str, x: str) -> str:
-    """Keys or values of all that is seen, [tokens, heads, depth]: those of the network's own
-    tokens, which are an output, behind those of a cache.
+def _remembered(net: "Network", begin: _Begin, name: str, x: str, axis: int) -> str:
+    """Keys or values of all that is seen: those of the network's own tokens, which are an output,
+    behind those of a cache along the axis.
     """
-    sizes = begin.sizes
-    shape = (net.shapes[x][0], sizes.groups, sizes.depth)
-    rows = net.reshape(name, x, *shape)
-    net.outputs.append(rows)
+    net.outputs.append(x)
     if not begin.step:
-        return rows
-    past = net.input(f"{name}.past", net.size - 1, *shape[1:])
-    whole = net.add("Concat", f"{name}.all", [past, rows], (net.size, *shape[1:]), axis=0)
-    net.alike |= dict.fromkeys((past, whole), rows)
+        return x
+    before, after = net.shapes[x][:axis], net.shapes[x][axis + 1:]
+    past = net.input(f"{name}.past", *before, net.size - 1, *after)
+    whole = net.add("Concat", f"{name}.all", [past, x], (*before, net.size, *after), axis=axis)
+    net.alike |= dict.fromkeys((past, whole), x)
     return whole
 
 
