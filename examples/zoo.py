@@ -17,12 +17,18 @@ writes an ONNX file with the layers and widths of the published network and seed
 | bert_small | BERT's encoder, 4 layers, width 256, 4 heads, 2 classes | 210 M, 64 tokens |
 | keywords | DS-CNN of MLPerf Tiny, 12 spoken words | 2.66 M, 49 frames of 10 coefficients |
 | lstm | tagger of sequences, one LSTM each way, width 64, 16 tags | 2.16 M, 32 tokens |
+| gpt_small | GPT-2, 4 layers, width 256, 4 heads, 1000 words | 226 M, 64 tokens |
+| llama_small | Llama, 4 layers, width 256, 4 heads, 2 of keys, 1000 words | 214 M, 64 tokens |
+| gpt_small_step, llama_small_step | one token, and caches of others | 3.53 M, 3.34 M, 64 places |
 
 Counted are the products of convolutions, dense layers and matrices, for one image; biases, norms,
 additions and pooling are not. Layers are named as in torchvision where the network is there, and a
 layer `L` gives the value `L.out`. Input `image` [N,3,S,S], output `logits`: [N,1000], of the U-Net
 [N,2,S,S]. That of BERT is `embeddings` [N,S,256]: S tokens, embedded; of `lstm` [N,S,64], with
-`logits` [N,S,16]; that of `keywords` is `features` [N,1,S,10]. The first dense layer of
+`logits` [N,S,16]; that of `keywords` is `features` [N,1,S,10].
+GPT and Llama take `embeddings` [S,256], and give `logits` [S,1000] and the keys and values of each
+layer; a step takes `embeddings` [1,256], its `position` and caches of S-1 places, and gives rows
+for them (`examples/networks/decoders.py`). The first dense layer of
 VGG-11 takes as many features as the size gives; the U-Net pads its 3x3 convolutions, so that its
 skips need no crop, and has batch norms, as implementations of today do.
 
@@ -126,6 +132,8 @@ def build(name: str, size: int | None = None, batch: int = 1, seed: int = 0, int
           done: Callable[[int], None] = lambda macs: None) -> onnx.ModelProto:
     """The model that the command writes, accepted by ONNX's checker. Raises RequestError."""
     net = network(name, size)
+    if batch > 1 and not net.batched:
+        raise RequestError(f"--batch must be 1 for {name}, which takes one sequence, not {batch}")
     if 4 * net.count() > MOST_BYTES:
         raise RequestError(f"--size {net.size} would give {name} {4 * net.count() / 1e9:.2f} GB of "
                            "weights, and an ONNX file holds 2; give a smaller size")
@@ -159,7 +167,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    shape = "x".join(map(str, (args.batch, *net.shapes[net.source])))
+    shape = "x".join(map(str, net.whole_shape(net.source, args.batch)))
     print(f"{args.output}: {args.name} {'int8' if args.int8 else 'float32'}, {shape}, "
           f"{sum(net.macs()) / 1e9:.3f} G multiply-accumulates an image, "
           f"{net.count('weight', 'recurrent', 'bias') / 1e6:.2f} M parameters, "

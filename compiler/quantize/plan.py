@@ -7,9 +7,9 @@ quantized when all that it reads is, and a quantized layer computes from its res
 instruction of the machine matches, wherever all that it reads is. An operator
 that only moves elements keeps the scale of its input. All inputs of a concatenation have the scale
 of its result, which spans them all, so that joining them moves bytes and computes nothing. A
-constant of many elements that is added, multiplied or joined is quantized as a computed value is. What is
-subtracted from, or compared with, something else has the scale of that, which spans both. Both
-inputs of a product of computed values have zero point 128, which is 0 in int8.
+constant of many elements that is added, multiplied or joined is quantized as a computed value is.
+What is subtracted from, or compared with, something else has the scale of that, which spans both.
+Both inputs of a product of computed values have zero point 128, which is 0 in int8.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -21,7 +21,8 @@ from compiler.graph.graph import Node, TensorType
 from compiler.graph.passes.maps import compares
 from compiler.ops.operator import Kind
 from compiler.ops.registry import find
-from compiler.quantize.network import FILLS, FUNCTION, INTEGER_FORMS, PICKS, Layer, Network, is_operand
+from compiler.quantize.network import (FILLS, FUNCTION, INTEGER_FORMS, PICKS, Layer, Network,
+                                       is_operand)
 from compiler.quantize.scales import Scale
 from compiler.quantize.weights import MATRICES, WEIGHTED, outputs
 

@@ -85,7 +85,7 @@ def gpt(net: "Network", sizes: DecoderSizes = GPT, step: bool = False) -> None:
 
 
 def llama(net: "Network", sizes: DecoderSizes = LLAMA, step: bool = False) -> None:
-    """Touvron et al.: Llama, 2023; with grouped queries as in Llama 2; for tokens that are embedded.
+    """Touvron et al.: Llama, 2023; with grouped queries, for tokens that are embedded.
     """
     begin = _begin(net, sizes, step, llama)
     angles = np.outer(np.arange(net.size), 10000.0 ** -np.linspace(0, 1, sizes.depth // 2, False))
@@ -151,7 +151,7 @@ def _begin(net: "Network", sizes: DecoderSizes, step: bool,
     seen = net.add("Less", "seen", [net.constant("places", places), "position"],
                    (1, 1, net.size))
     net.types[seen] = "bool"
-    net.constant("unseen", MASK)
+    net.constant("unseen", np.array(MASK))
     return _Begin(sizes, step, seen)
 
 
