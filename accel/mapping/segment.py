@@ -1,7 +1,7 @@
 """Accelerator segments that run on a device."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,15 @@ from compiler.target import HOST, Outcome, Row, Values
 
 __all__ = ["AccelSegment"]
 
+LINE = 64                           # bytes that are copied together
+
 
 class AccelSegment:
     """A compiled segment on a device: constants are copied once, activations at every run.
 
     `work` has the work of each of the program's layers; layers computed at the same time are one
-    entry.
+    entry. Inputs that are kept lie in the device's memory from one run to the next: only lines of
+    them that have changed are copied.
     """
 
     def __init__(self, program: AccelProgram, work: tuple[tuple[Work, ...], ...], device: Device):
@@ -30,6 +33,12 @@ class AccelSegment:
         with device.exclusive:
             self._address = device.allocate(program.memory_bytes)
             device.copy_in(self._address, program.image())
+        self._kept: dict[str, np.ndarray] = {}
+
+    def keep(self, names: Collection[str]) -> None:
+        """Keeps these inputs, if they are some of the segment."""
+        self._kept |= {slot.name: np.zeros(0, np.uint8) for slot in self.program.inputs
+                       if slot.name in names}
 
     def __call__(self, values: Values) -> Outcome:
         with self.device.exclusive:
@@ -58,7 +67,8 @@ class AccelSegment:
         program = self.program
         for slot in program.inputs:
             raw = to_memory(values[slot.name], slot.layout).reshape(-1).view(np.uint8)
-            self.device.copy_in(self._place(slot), raw)
+            for begin, end in self._changed(slot.name, raw):
+                self.device.copy_in(self.place(slot) + begin, raw[begin:end])
         self.device.launch(program, self._address)
         run = self.device.wait()
         if not run.ok:
@@ -66,11 +76,26 @@ class AccelSegment:
             raise DeviceError(f"{run.describe()} {label}".strip(), run)
         return Outcome({slot.name: self._fetch(slot) for slot in program.outputs}, run)
 
-    def _place(self, slot: TensorSlot) -> int:
+    def _changed(self, name: str, raw: np.ndarray) -> Iterator[tuple[int, int]]:
+        """The runs of bytes of an input that are not in the device's memory."""
+        if name not in self._kept:
+            yield 0, raw.size
+            return
+        before, self._kept[name] = self._kept[name], raw.copy()
+        if before.size != raw.size:
+            yield 0, raw.size
+            return
+        lines = np.unique(np.flatnonzero(before != raw) // LINE)
+        for run in np.split(lines, np.flatnonzero(np.diff(lines) > 1) + 1):
+            if run.size:
+                yield int(run[0]) * LINE, min(raw.size, (int(run[-1]) + 1) * LINE)
+
+    def place(self, slot: TensorSlot) -> int:
+        """The address of a tensor in the device's memory."""
         return self._address + self.program.bases[slot.base] + slot.offset
 
     def _fetch(self, slot: TensorSlot) -> np.ndarray:
-        raw = self.device.copy_out(self._place(slot), slot.size_bytes).view(slot.numpy_dtype)
+        raw = self.device.copy_out(self.place(slot), slot.size_bytes).view(slot.numpy_dtype)
         return from_memory(raw.reshape(slot.shape), slot.layout, slot.logical)
 
 

@@ -1,66 +1,22 @@
 """Decoders: a step at a time gives what all tokens at once give, to the bit, in one segment."""
 
-import runpy
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-
 import numpy as np
 import onnx
 import pytest
 
 import lockstep
-from accel.machine.intrinsics import SHIPPED
 from compiler.frontend.onnx_import import convert
 from compiler.graph import evaluate, optimize
-from compiler.graph.graph import Graph
 from compiler.graph.pipeline import standard_passes
 from examples import zoo
 from examples.networks import decoders
-from examples.networks.decoders import DecoderSizes
+from tests.support.decoders import (ONE_LAYER, SIZES, TOKENS, Array, both, machine, made, tokens)
 from tests.support.onnx_runtime import run_onnx
-
-NORMALIZE = Path(__file__).parents[2] / "examples" / "machines" / "normalize.py"
-TOKENS = 8
-SIZES = {"gpt": DecoderSizes(2, 16, 2, 1, 32, 12), "llama": DecoderSizes(2, 32, 4, 2, 24, 12)}
-LAST = {"gpt": DecoderSizes(1, 16, 2, 1, 32, 12), "llama": DecoderSizes(1, 32, 4, 2, 24, 12)}
-
-Array = np.ndarray
-
-
-@dataclass(frozen=True)
-class Made:
-    net: zoo.Network
-    real: onnx.ModelProto
-    int8: onnx.ModelProto
-    graph: Graph
-
-    def caches(self, number: float = 0.0) -> dict[str, Array]:
-        return {name: np.full(self.net.shapes[name], number, np.float32)
-                for name in decoders.states(self.net)}
-
-
-@cache
-def made(kind: str, step: bool, sizes: DecoderSizes) -> Made:
-    net = zoo.Network(f"{kind}_small{'_step' * step}", TOKENS)
-    getattr(decoders, kind)(net, sizes, step)
-    filled = zoo.fill(net.finish())
-    real = zoo.float_model(net, filled)
-    int8 = zoo.int8_model(real, net, filled, 0)
-    return Made(net, real, int8, optimize(convert(int8)))
 
 
 @pytest.fixture(params=["gpt", "llama"])
 def kind(request) -> str:
     return request.param
-
-
-def both(kind: str, sizes: dict[str, DecoderSizes] = SIZES) -> tuple[Made, Made]:
-    return made(kind, False, sizes[kind]), made(kind, True, sizes[kind])
-
-
-def tokens(kind: str) -> Array:
-    return np.random.default_rng(2).standard_normal((TOKENS, SIZES[kind].width), np.float32)
 
 
 def remember(caches: dict[str, Array], net: zoo.Network, made: dict[str, Array], position: int
@@ -129,10 +85,8 @@ def test_steps_give_what_the_whole_gives(kind: str) -> None:
     ("llama", True), *(pytest.param(*one, marks=pytest.mark.slow) for one in (
         ("llama", False), ("gpt", False), ("gpt", True)))])
 def test_all_int8_layers_are_one_segment(kind: str, step: bool) -> None:
-    one = made(kind, step, LAST[kind])
-    declared = runpy.run_path(str(NORMALIZE))["DECLARATIONS"]
-    machine = lockstep.Machine(lockstep.preset("tiny-1x4x4"), (*SHIPPED, *declared))
-    module = lockstep.compile(convert(one.int8), "accel,cpu", machine=machine)
+    one = made(kind, step, ONE_LAYER[kind])
+    module = lockstep.compile(convert(one.int8), "accel,cpu", machine=machine())
     assert [segment.target for segment in module.partition.segments] == ["host", "accel", "host"]
     x = tokens(kind)
     feeds = {"embeddings": x[3:4], "position": np.array([3]), **one.caches(0.5)} if step else {

@@ -1,0 +1,108 @@
+"""One token after another, by one compiled network, with caches that stay where they are."""
+
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import lockstep
+from accel.mapping.segment import AccelSegment
+from compiler.errors import ArgumentError
+from compiler.frontend.onnx_import import convert
+from compiler.graph import evaluate, optimize
+from examples.networks import decoders
+from runtime.decoding import Decoder
+from tests.support.decoders import ONE_LAYER, TOKENS, both, machine, tokens
+
+LLAMA = {"llama": ONE_LAYER["llama"]}
+
+
+def decoder(target: str = "cpu", **options) -> Decoder:
+    _, step = both("llama", LLAMA)
+    return lockstep.decoder(convert(step.int8), target, states=decoders.states(step.net), **options)
+
+
+def wanted() -> dict[str, np.ndarray]:
+    whole, _ = both("llama", LLAMA)
+    return evaluate(whole.graph, {"embeddings": tokens("llama")})
+
+
+def test_each_token_is_that_of_the_whole() -> None:
+    """Twice, the second time after all is forgotten."""
+    step, logits = decoder(), wanted()["logits"]
+    assert step.places == TOKENS
+    for _ in range(2):
+        for position, token in enumerate(tokens("llama")):
+            assert step.position == position
+            made = step({"embeddings": token[None]})
+            assert [*made] == ["logits"]
+            np.testing.assert_array_equal(made["logits"][0], logits[position], str(position))
+        step.reset()
+
+
+def test_it_goes_on_behind_what_another_network_made() -> None:
+    step, whole, x = decoder(), wanted(), tokens("llama")
+    _, net = both("llama", LLAMA)
+    rows = {row: whole[row] for row in decoders.states(net.net).values()}
+    step.remember({row: array[:5] if array.shape[0] == TOKENS else array[..., :5]
+                   for row, array in rows.items()})
+    for position in (5, 6, 7):
+        made = step({"embeddings": x[position:position + 1]})
+        np.testing.assert_array_equal(made["logits"][0], whole["logits"][position])
+
+
+def test_a_float_network_decodes_too() -> None:
+    whole, one = both("llama", LLAMA)
+    step = lockstep.decoder(convert(one.real), "cpu", states=decoders.states(one.net))
+    x = tokens("llama")
+    logits = evaluate(optimize(convert(whole.real)), {"embeddings": x})["logits"]
+    for position in range(3):
+        made = step({"embeddings": x[position:position + 1]})["logits"]
+        np.testing.assert_allclose(made[0], logits[position], rtol=1e-3, atol=1e-3)
+
+
+def test_the_accelerator_keeps_the_caches(monkeypatch) -> None:
+    """One stream for all tokens; of the caches only the lines of a new row are copied."""
+    step, logits = decoder("accel,cpu", machine=machine()), wanted()["logits"]
+    (segment,) = step.module.accelerated
+    assert isinstance(segment, AccelSegment)
+    copied = Counter()
+    copy_in = type(segment.device).copy_in
+    monkeypatch.setattr(type(segment.device), "copy_in", lambda self, address, data: (
+        copied.update({address: data.size}), copy_in(self, address, data))[1])
+    caches = {segment.place(slot): slot for slot in segment.program.inputs
+              if slot.name in {state.cache for state in step.states}}
+    for position, token in enumerate(tokens("llama")[:3]):
+        copied.clear()
+        made = step({"embeddings": token[None]})
+        np.testing.assert_array_equal(made["logits"][0], logits[position])
+        assert step.runs and all(run.ok for run in step.runs)
+        moved = sum(size for address, size in copied.items()
+                    if any(begin <= address < begin + slot.size_bytes
+                           for begin, slot in caches.items()))
+        whole = sum(slot.size_bytes for slot in caches.values())
+        assert moved == whole if position == 0 else 0 < moved < whole
+
+
+def test_there_is_room_for_so_many_tokens() -> None:
+    step, (x, *_) = decoder(), tokens("llama")
+    for _ in range(TOKENS):
+        step({"embeddings": x[None]})
+    with pytest.raises(lockstep.InputError, match="^Tokens must be at most 8, not 9$"):
+        step({"embeddings": x[None]})
+
+
+def test_inputs_wrong() -> None:
+    step, (x, *_) = decoder(), tokens("llama")
+    with pytest.raises(lockstep.InputError, match="^Input position must not be given: the decoder "
+                                                  "has it$"):
+        step({"embeddings": x[None], "position": np.array([1])})
+    with pytest.raises(lockstep.InputError, match=r"^Rows of layer0.\w+.\w+ must be given, too$"):
+        step.remember({})
+    rows = {state.row: np.zeros((3, 1, 1), np.float32) for state in step.states}
+    with pytest.raises(lockstep.InputError, match=re.escape(
+            "must have a shape like ('N', 2, 8), with one N for all, not (3, 1, 1)")):
+        step.remember(rows)
+    with pytest.raises(ArgumentError, match="^states must name a cache and its row at least$"):
+        lockstep.decoder("x.onnx", states={})
