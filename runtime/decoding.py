@@ -43,8 +43,8 @@ class Decoder:
 
     @property
     def places(self) -> int:
-        """How many tokens it can make: the last is in no cache, since none follows."""
-        return min(state.places for state in self.states) + 1
+        """How many tokens it can make."""
+        return min(state.places for state in self.states)
 
     @property
     def position(self) -> int:

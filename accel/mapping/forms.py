@@ -114,6 +114,7 @@ class Forms:
                 self._slice_of_rows(node)
             else:
                 self._own(value, self._result(node) if node.op in operators else self._input(value))
+                self._put(node)
         for node in reversed(graph.nodes):
             if (node.op == "qconcat" and node.attrs.get("axis", 1) == 1
                     and len(self._shape(node.outputs[0])) in (2, 4)):
@@ -252,6 +253,26 @@ class Forms:
             self._copy(node, seen)
         else:
             self._see(value, source, seen)
+
+    def _put(self, node: Node) -> None:
+        """Lets a concatenation lie in the memory of an input of which it replaces the last places
+        of an axis: what is before them lies there already. So a cache takes a new row.
+        """
+        value, cut = node.outputs[0], self.producers.get(node.inputs[0])
+        if (node.op not in self.operators or not joins_rows(self.graph, node) or cut is None
+                or cut.op != "slice" or node.inputs.count(cut.outputs[0]) > 1):
+            return
+        (source,), (part,) = cut.inputs, cut.outputs
+        result, x = self.stored.get(value), self.stored.get(source)
+        alone = (*self.readers[source], *self.readers[part]) == (cut, node)
+        begin, step = cut.attrs["begin"], cut.attrs["step"]
+        if (source in self.graph.inputs and alone and self.keeps_scale(node, 0)
+                and not {source, part, value} & {*self.graph.outputs}
+                and self._shape(source) == self._shape(value) and set(step) == {1}
+                and not any(begin) and isinstance(result, Activation) and isinstance(x, Activation)
+                and self.view(source) == self.view(value)):
+            self.owner[value] = source
+            self.joined[part] = node.name
 
     def _see(self, value: str, source: str, seen: Stored, offset: int = 0) -> None:
         """A value lies where its source does, or `offset` elements behind, or among them."""

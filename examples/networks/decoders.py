@@ -191,16 +191,23 @@ def attention(net: "Network", begin: _Begin, name: str, query: str, key: str, va
 
 def _remembered(net: "Network", begin: _Begin, name: str, x: str, axis: int) -> str:
     """Keys or values of all that is seen: those of the network's own tokens, which are an output,
-    behind those of a cache along the axis.
+    in the last place of a cache along the axis.
     """
     net.outputs.append(x)
     if not begin.step:
         return x
-    before, after = net.shapes[x][:axis], net.shapes[x][axis + 1:]
-    past = net.input(f"{name}.past", *before, net.size - 1, *after)
-    whole = net.add("Concat", f"{name}.all", [past, x], (*before, net.size, *after), axis=axis)
-    net.alike |= dict.fromkeys((past, whole), x)
+    shape = (*net.shapes[x][:axis], net.size, *net.shapes[x][axis + 1:])
+    cache = net.input(f"{name}.past", *shape)
+    past = sliced(net, f"{name}.before", cache, axis, 0, net.size - 1)
+    whole = net.add("Concat", f"{name}.all", [past, x], shape, axis=axis)
+    net.alike |= dict.fromkeys((cache, past, whole), x)
     return whole
+
+
+def sliced(net: "Network", name: str, x: str, axis: int, start: int, count: int) -> str:
+    shape = (*net.shapes[x][:axis], count, *net.shapes[x][axis + 1:])
+    return net.add("Slice", name, [x], shape, fixed={
+        "starts": np.array([start]), "ends": np.array([start + count]), "axes": np.array([axis])})
 
 
 def _heads(net: "Network", name: str, x: str, heads: int) -> str:
@@ -212,9 +219,8 @@ def rotated(net: "Network", name: str, x: str, turns: list[str]) -> str:
     """Su et al.: RoFormer, 2021: pairs of channels, half a head apart, turned by the position."""
     shape = net.shapes[x]
     half = shape[-1] // 2
-    first, second = (net.add("Slice", f"{name}.{part}", [x], (*shape[:-1], half), fixed={
-        "starts": np.array([start]), "ends": np.array([start + half]), "axes": np.array([2])})
-        for part, start in (("first", 0), ("second", half)))
+    first, second = (sliced(net, f"{name}.{part}", x, 2, start, half)
+                     for part, start in (("first", 0), ("second", half)))
     negative = net.add("Neg", f"{name}.neg", [second], net.shapes[second])
     crossed = net.add("Concat", f"{name}.crossed", [negative, first], shape, axis=2)
     parts = [net.add("Mul", f"{name}.{part}", [y, turn], shape)

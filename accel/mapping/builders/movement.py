@@ -115,7 +115,9 @@ def _piece(node: Node, index: int, x: Activation, channels: int, blocks: Blocks,
 
 def _joined_rows(node: Node, graph: Graph, known: Forms, blocks: Blocks
                  ) -> tuple[MappedLayer, ...]:
-    """A layer for each input, which writes it among the rows of the result by strides."""
+    """A layer for each input that does not lie in the result already, which writes it among the
+    rows of the result by strides.
+    """
     axis, at = node.attrs.get("axis", 1), 0
     value, = node.outputs
     result = known.view(value)
@@ -124,6 +126,9 @@ def _joined_rows(node: Node, graph: Graph, known: Forms, blocks: Blocks
         x = known.view(source)
         if x is None or result is None:
             raise LoweringError("batches of images are no rows of matrices")
+        if known.is_written_by(node, index):
+            at += x.shape[axis]
+            continue
         q = None if known.keeps_scale(node, index) else quantization_of(node)
         operator = products.moved(f"{stage_of(node)}_{index}", x.shape, blocks, q)
         params = {} if q is None else {"params": _params_of(
