@@ -91,6 +91,9 @@ class Decoder:
         made = {name: module.get_output(name) for name in module.graph.outputs}
         for state in self.states:
             state.put(self._caches[state.cache], made.pop(state.row), self._position)
+            for segment in module.accelerated:
+                if isinstance(segment, AccelSegment) and segment.puts:
+                    segment.note(state.cache, self._caches[state.cache])
         self._position += 1
         return made
 

@@ -26,6 +26,7 @@ from accel.mapping.lowering import LoweringError, Room, TensorPlacement, lower
 from accel.mapping.operators.blocked import BlockedOperator, Blocks
 from accel.mapping.plans import (layer_task, pair_of, pair_task, pair_text, tiles_from,
                                  tiles_text)
+from accel.mapping.puts import PlacePut, narrowed, widened
 from accel.mapping.schedules import (Cost, Tiles, choose_together, cost_of, schedule, shape_of,
                                      tiles_of)
 from accel.mapping.segment import AccelSegment
@@ -48,12 +49,13 @@ ALIGNMENT = 64
 class CompiledSegment:
     """A program and the useful work of its layers, for reports: an entry for each of
     `AccelProgram.layers`, so layers computed at the same time share one. `groups` has the layers
-    themselves; it is empty in a loaded segment.
+    themselves; it is empty in a loaded segment. `puts` are stores whose place a run decides.
     """
 
     program: AccelProgram
     work: tuple[tuple[Work, ...], ...]
     groups: tuple[tuple[MappedLayer, ...], ...] = ()
+    puts: tuple[PlacePut, ...] = ()
     kind: ClassVar[str | None] = "program"
 
     @property
@@ -72,7 +74,7 @@ class CompiledSegment:
         """Place the segment on a device. Raises ProgramError for a device with another machine."""
         assert device is not None, "a program needs a device"
         self.program.require(device.machine)
-        return AccelSegment(self.program, self.work, device)
+        return AccelSegment(self.program, self.work, device, self.puts)
 
 
 @dataclass(frozen=True)
@@ -127,14 +129,21 @@ class AccelTarget:
         memory = _Memory(self, graph, groups, forms)
         stream: list[Instruction] = []
         ends: list[tuple[str, int]] = []
+        puts: list[PlacePut] = []
         for group in groups:
             parts = [self._lowered(part, memory) for part in group]
+            begin = len(stream)
             stream += parts[0] if len(parts) == 1 else interleave(self.machine, *parts)
+            puts += [_put_of(part.layer, forms, stream, begin) for part in group
+                     if part.layer.node.op == "qput"]
             ends.append((" + ".join(part.layer.name for part in group), len(stream)))
         program = _proved(
-            self.machine, stream, weights=memory.weights, activations_bytes=memory.activations,
-            io_bytes=memory.io, inputs=memory.inputs, outputs=memory.outputs, layers=tuple(ends))
-        return _compiled(program, [tuple(part.layer for part in group) for group in groups])
+            self.machine, widened(stream, puts), weights=memory.weights,
+            activations_bytes=memory.activations, io_bytes=memory.io, inputs=memory.inputs,
+            outputs=memory.outputs, layers=tuple(ends))
+        made = _compiled(narrowed(self.machine, program, puts) if puts else program,
+                         [tuple(part.layer for part in group) for group in groups])
+        return replace(made, puts=tuple(puts))
 
     def _lowered(self, part: "_Part", memory: "_Memory") -> list[Instruction]:
         scheduled = schedule(self.machine, part.layer.operator, part.tiles, part.threads).program
@@ -227,6 +236,18 @@ class AccelTarget:
             except LoweringError as error:
                 raise LoweringError(f"{node.name}: {error}") from None
         return layers
+
+
+def _put_of(layer: MappedLayer, forms: Forms, stream: Sequence[Instruction], begin: int
+            ) -> PlacePut:
+    """The stores of a layer, of those in the stream from `begin` on, as what the driver moves."""
+    node, view = layer.node, forms.view(layer.node.outputs[0])
+    assert view is not None
+    axis = node.attrs["axis"]
+    stores = tuple(index for index in range(begin, len(stream)) if stream[index].unit == "store"
+                   and stream[index].origin.site.layer == layer.name)
+    return PlacePut(node.inputs[2], view.shape[axis],
+                    view.strides[axis] * element_bytes(forms.blocks.element), stores)
 
 
 def _compiled(program: AccelProgram, groups: Sequence[tuple[MappedLayer, ...]]) -> CompiledSegment:
@@ -386,7 +407,10 @@ class _Memory:
 
     def _place_io(self) -> tuple[tuple[TensorSlot, ...], tuple[TensorSlot, ...], int]:
         slots, top = [], 0
+        positions = {node.inputs[2] for node in self.graph.nodes if node.op == "qput"}
         for value in (*self.graph.inputs, *self.graph.outputs):
+            if value in positions:
+                continue
             stored = self.storage[value]
             if stored not in self._places:
                 self._places[stored] = TensorPlacement("io", top, stored)
@@ -396,7 +420,7 @@ class _Memory:
             offset = self._places[stored].offset + (part.offset * self.item if part else 0)
             slots.append(TensorSlot(value, "io", offset, x.stored_shape(self.blocks),
                                     self.blocks.element, layout_of(x, logical), logical))
-        cut = len(self.graph.inputs)
+        cut = len(slots) - len(self.graph.outputs)
         return tuple(slots[:cut]), tuple(slots[cut:]), top
 
     def _place_activations(self) -> int:

@@ -31,6 +31,8 @@ __all__ = ["Plan", "disproportionate", "make_plan"]
 Ranges = Mapping[str, tuple[float, float]]
 MOVES = {*PICKS, *FILLS, "identity"}
 """Operators that only move elements of their input, zeros among them, and keep its scale."""
+JOINS = ("concat", "put_place")
+"""Operators whose inputs all have the scale of the result."""
 MOST_TIMES = 8
 """How many times wider than the other data a constant may be that is quantized beside it."""
 QUANTIZABLE = {*MOVES, *INTEGER_FORMS}
@@ -135,7 +137,7 @@ def _useless(network: Network, plan: Plan) -> list[str]:
         if value not in plan.quantized:
             continue
         if value in useful or value in network.matched or not (
-                op == FUNCTION or op in MOVES or op == "concat"):
+                op == FUNCTION or op in MOVES or op in JOINS):
             useful.update(layer.read)
         elif op == FUNCTION:
             useless.append(layer.name)
@@ -196,9 +198,12 @@ class _Planning:
         return self._refusal(layer, data)
 
     def data(self, layer: Layer) -> list[str]:
-        """The computed numbers that the layer reads; conditions of a mask are none."""
+        """The computed numbers that the layer reads; conditions of a mask, and the position of what
+        is put, are none.
+        """
+        other = {FUNCTION: "bool", "put_place": "int64"}.get(layer.node.op)
         return [value for value in layer.node.inputs if value not in self.network.tensors
-                and (layer.node.op != FUNCTION or self.types[value].dtype != "bool")]
+                and self.types[value].dtype != other]
 
     def _quantize(self, layer: Layer) -> None:
         op, data, value = layer.node.op, self.data(layer), layer.value
@@ -210,7 +215,7 @@ class _Planning:
             self.parent.setdefault(member, member)
         if op in MOVES:
             self.moved[value] = data[0]
-        if op in MOVES or op == "concat":
+        if op in MOVES or op in JOINS:
             for member in data:
                 self.parent[self._root(member)] = self._root(value)
         if op in WEIGHTED and len(data) == 2:
@@ -278,6 +283,8 @@ class _Planning:
             return self.weighted(node, data)
         if node.op == "identity":
             return None if data[0] in self.quantized else "it changes nothing"
+        if node.op == "put_place":
+            return None if len(data) == 2 else "it puts a constant"
         if node.op in FILLS:
             number = self.network.tensors.get(node.inputs[-1], np.zeros(()))
             return None if len(data) == 1 and not number.any() else (

@@ -146,10 +146,12 @@ def _begin(net: "Network", sizes: DecoderSizes, step: bool,
     build(net.whole, sizes)
     net.whole.finish()
     net.input("position", 1, dtype="int64")
-    # The rows before the position, and that of the token itself, which is the last one.
-    places = np.append(np.arange(net.size - 1), -1).reshape(1, 1, net.size)
-    seen = net.add("Less", "seen", [net.constant("places", places), "position"],
-                   (1, 1, net.size))
+    places = np.arange(net.size)
+    shapes = {"keys": (net.size, 1, 1), "values": (1, 1, net.size)}
+    for part, shape in shapes.items():
+        net.constant(f"{part}.places", places.reshape(shape))
+        net.types[net.add("Equal", f"{part}.at", [f"{part}.places", "position"], shape)] = "bool"
+    seen = net.add("LessOrEqual", "seen", ["values.places", "position"], shapes["values"])
     net.types[seen] = "bool"
     net.constant("unseen", np.array(MASK))
     return _Begin(sizes, step, seen)
@@ -191,16 +193,16 @@ def attention(net: "Network", begin: _Begin, name: str, query: str, key: str, va
 
 def _remembered(net: "Network", begin: _Begin, name: str, x: str, axis: int) -> str:
     """Keys or values of all that is seen: those of the network's own tokens, which are an output,
-    in the last place of a cache along the axis.
+    at their position in a cache along the axis.
     """
     net.outputs.append(x)
     if not begin.step:
         return x
     shape = (*net.shapes[x][:axis], net.size, *net.shapes[x][axis + 1:])
     cache = net.input(f"{name}.past", *shape)
-    past = sliced(net, f"{name}.before", cache, axis, 0, net.size - 1)
-    whole = net.add("Concat", f"{name}.all", [past, x], shape, axis=axis)
-    net.alike |= dict.fromkeys((cache, past, whole), x)
+    at = f"{name.rpartition('.')[-1]}.at.out"
+    whole = net.add("Where", f"{name}.all", [at, x, cache], shape)
+    net.alike |= dict.fromkeys((cache, whole), x)
     return whole
 
 

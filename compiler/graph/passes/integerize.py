@@ -160,7 +160,8 @@ class _Rewriting:
     def _check_types(self, integer: IntegerNode, out: Stored) -> None:
         """StaysFloat for a result of other bits than what it is computed from."""
         for value in integer.inputs:
-            if (dtype := self.builder.values[value].dtype) != out.dtype:
+            dtype = self.builder.values[value].dtype
+            if dtype not in (out.dtype, "int64"):       # an int64 is a position
                 raise StaysFloat(f"its input {value!r} is {dtype} and its result {out.dtype}")
 
     def _function(self, node: Node, core: Node, out: Stored, activations: list[Node]
