@@ -259,6 +259,12 @@ ELEMENTWISE = [
                  (np.arange(240).reshape(2, 5, 24).astype(np.int8),
                   np.linspace(1 << 15, 65535, 24).astype(np.int32),
                   np.full(24, 24, np.int32), ROOTS, _of("int8", [1, -1, 1] * 8))),
+    OperatorCase("put_place", {"axis": 1}, (np.arange(24, dtype=np.float32).reshape(2, 4, 3),
+                                            np.ones((2, 1, 3), np.float32), _of("int64", [2]))),
+    OperatorCase("put_place", {"axis": 0}, (np.arange(6, dtype=np.float32).reshape(3, 2),
+                                            np.ones((1, 2), np.float32), _of("int64", [-1]))),
+    OperatorCase("qput", {"axis": 2}, (np.arange(24).reshape(2, 3, 4).astype(np.int8),
+                                       _of("int8", [[[5], [6], [7]]] * 2), _of("int64", [3]))),
     OperatorCase("qmap", {"function": "requantize((x0 - 3) * (x1 + 128), 40000, 23, -7, -120, "
                                       "110)"},
                  (_int8(2, 3, 1, 1), _int8(2, 3, 4, 5))),
