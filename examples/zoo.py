@@ -17,12 +17,18 @@ writes an ONNX file with the layers and widths of the published network and seed
 | bert_small | BERT's encoder, 4 layers, width 256, 4 heads, 2 classes | 210 M, 64 tokens |
 | keywords | DS-CNN of MLPerf Tiny, 12 spoken words | 2.66 M, 49 frames of 10 coefficients |
 | lstm | tagger of sequences, one LSTM each way, width 64, 16 tags | 2.16 M, 32 tokens |
+| gpt_small | GPT-2, 4 layers, width 256, 4 heads, 1000 words | 226 M, 64 tokens |
+| llama_small | Llama, 4 layers, width 256, 4 heads, 2 of keys, 1000 words | 214 M, 64 tokens |
+| gpt_small_step, llama_small_step | one token, and caches of others | 3.53 M, 3.34 M, 64 places |
 
 Counted are the products of convolutions, dense layers and matrices, for one image; biases, norms,
 additions and pooling are not. Layers are named as in torchvision where the network is there, and a
 layer `L` gives the value `L.out`. Input `image` [N,3,S,S], output `logits`: [N,1000], of the U-Net
 [N,2,S,S]. That of BERT is `embeddings` [N,S,256]: S tokens, embedded; of `lstm` [N,S,64], with
-`logits` [N,S,16]; that of `keywords` is `features` [N,1,S,10]. The first dense layer of
+`logits` [N,S,16]; that of `keywords` is `features` [N,1,S,10].
+GPT and Llama take `embeddings` [S,256], and give `logits` [S,1000] and the keys and values of each
+layer; a step takes `embeddings` [1,256], its `position` and caches of S-1 places, and gives rows
+for them (`examples/networks/decoders.py`). The first dense layer of
 VGG-11 takes as many features as the size gives; the U-Net pads its 3x3 convolutions, so that its
 skips need no crop, and has batch norms, as implementations of today do.
 
@@ -37,12 +43,13 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 from compiler.quantize import quantize, quantize_ranges
 from examples.digits.export import IR_VERSION, OPSET
-from examples.networks import recurrent, transformers
+from examples.networks import decoders, recurrent, transformers
 from examples.networks.convolutional import (
     basic_block,
     bottleneck,
@@ -75,10 +82,13 @@ NETWORKS: dict[str, Callable[[Network], None]] = {
     "mobilenet_v1": mobilenet_v1, "mobilenet_v2": mobilenet_v2, "squeezenet": squeezenet,
     "vgg11": vgg11, "unet": unet, "vit_small": transformers.vit_small,
     "bert_small": transformers.bert_small, "keywords": keywords, "lstm": recurrent.lstm,
+    "gpt_small": decoders.gpt, "gpt_small_step": partial(decoders.gpt, step=True),
+    "llama_small": decoders.llama, "llama_small_step": partial(decoders.llama, step=True),
 }
 MULTIPLES = {"unet": 16,            # four halvings that the way up must meet again
              "vit_small": transformers.PATCH}
-SIZES = {"vit_small": 64, "bert_small": 64, "keywords": 49, "lstm": 32}
+SIZES = {"vit_small": 64, "bert_small": 64, "keywords": 49, "lstm": 32,
+         **dict.fromkeys(("gpt_small", "gpt_small_step", "llama_small", "llama_small_step"), 64)}
 """Unless told; of all others 224."""
 
 
@@ -104,12 +114,16 @@ def float_model(net: Network, filled: Filled, batch: int = 1) -> onnx.ModelProto
                                     (*layer.parameters, *layer.fixed))],
         [layer.output], layer.name, **{name: value for name, value in layer.attributes.items()
                                        if name != "scale"}) for layer in net.layers]
-    typed = {value: helper.make_tensor_value_info(value, TensorProto.FLOAT, net.whole(value, batch))
-             for value in net.shapes}
-    first, last = typed.pop(net.source), typed.pop("logits")
+    typed = {value: helper.make_tensor_value_info(
+        value, helper.np_dtype_to_tensor_dtype(np.dtype(net.types.get(value, "float32"))),
+        net.whole_shape(value, batch)) for value in net.shapes}
+    first, last = ([typed.pop(value) for value in ends]
+                   for ends in ((net.source, *net.inputs), ("logits", *net.outputs)))
+    read = {value for node in nodes for value in node.input}
     graph = helper.make_graph(
-        nodes, net.name, [first], [last], value_info=list(typed.values()),
-        initializer=[numpy_helper.from_array(one, name) for name, one in filled.parameters.items()])
+        nodes, net.name, first, last, value_info=list(typed.values()),
+        initializer=[numpy_helper.from_array(one, name) for name, one in filled.parameters.items()
+                     if name in read])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)],
                              ir_version=IR_VERSION, producer_name="lockstep-zoo")
 
@@ -118,6 +132,8 @@ def build(name: str, size: int | None = None, batch: int = 1, seed: int = 0, int
           done: Callable[[int], None] = lambda macs: None) -> onnx.ModelProto:
     """The model that the command writes, accepted by ONNX's checker. Raises RequestError."""
     net = network(name, size)
+    if batch > 1 and not net.batched:
+        raise RequestError(f"--batch must be 1 for {name}, which takes one sequence, not {batch}")
     if 4 * net.count() > MOST_BYTES:
         raise RequestError(f"--size {net.size} would give {name} {4 * net.count() / 1e9:.2f} GB of "
                            "weights, and an ONNX file holds 2; give a smaller size")
@@ -151,7 +167,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    shape = "x".join(map(str, (args.batch, *net.shapes[net.source])))
+    shape = "x".join(map(str, net.whole_shape(net.source, args.batch)))
     print(f"{args.output}: {args.name} {'int8' if args.int8 else 'float32'}, {shape}, "
           f"{sum(net.macs()) / 1e9:.3f} G multiply-accumulates an image, "
           f"{net.count('weight', 'recurrent', 'bias') / 1e6:.2f} M parameters, "

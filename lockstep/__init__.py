@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from compiler.native import BuildError
     from compiler.quantize.refusal import QuantizeRefused
     from runtime import compile, load
+    from runtime.decoding import decoder
     from runtime.artifact.container import ArtifactError
     from runtime.quantization import quantize
     from runtime.targets import TargetError
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = ["AccelConfig", "ArgumentError", "ArtifactError", "BuildError", "ConfigError",
            "DeviceError", "Error", "FileError", "ImportRefused", "InputError", "Machine",
-           "QuantizeRefused", "TargetError", "assemble", "compile", "load", "preset", "quantize",
-           "vector_op"]
+           "QuantizeRefused", "TargetError", "assemble", "compile", "decoder", "load", "preset",
+           "quantize", "vector_op"]
 
 _HOMES = {
     "AccelConfig": "accel.machine.config", "Machine": "accel.machine.machine",
     "assemble": "accel.mapping.target", "compile": "runtime", "load": "runtime",
+    "decoder": "runtime.decoding",
     "preset": "accel.machine.config", "quantize": "runtime.quantization",
     "vector_op": "accel.machine.intrinsics",
     "ArgumentError": "compiler.errors", "ArtifactError": "runtime.artifact.container",

@@ -4,6 +4,7 @@ from compiler.graph.graph import Graph
 
 from .artifact import ArtifactError
 from .compilation import compile, compile_for, compile_graph, compile_on, quantized
+from .decoding import Decoder, decoder
 from .device import Device, DeviceError, SimulatedDevice, simulator
 from .link import Link
 from .loading import load

@@ -29,7 +29,8 @@ def layout_of(x: Activation, shape: tuple[int, ...]) -> str:
 
 def orders(graph: Graph, forms: Forms) -> dict[str, Order | None]:
     """The order of each input and output of a segment, as in `compiler.graph.layout.Borders`."""
-    return {value: _order(forms, value) for value in (*graph.inputs, *graph.outputs)}
+    return {value: _order(forms, value) if value in forms.stored else NCHW
+            for value in (*graph.inputs, *graph.outputs)}
 
 
 def _order(forms: Forms, value: str) -> Order | None:
@@ -73,14 +74,16 @@ def with_borders(program: AccelProgram, graph: Graph) -> AccelProgram:
     `graph`.
     """
     inner, outside = core(graph), _outside(graph)
+    lying = {slot.name for slot in program.inputs}          # a position lies nowhere
+    given = tuple(value for value in inner.inputs if value in lying)
 
     def slots(names: tuple[str, ...], existing: tuple[TensorSlot, ...],
               order: tuple[str, ...]) -> tuple[TensorSlot, ...]:
         crossing = {outside.get(name, name): _crossing(graph, slot, outside.get(name), name)
                     for name, slot in zip(names, existing, strict=True)}
-        return tuple(crossing[value] for value in order)
+        return tuple(crossing[value] for value in order if value in crossing)
 
-    return replace(program, inputs=slots(inner.inputs, program.inputs, graph.inputs),
+    return replace(program, inputs=slots(given, program.inputs, graph.inputs),
                    outputs=slots(inner.outputs, program.outputs, graph.outputs))
 
 

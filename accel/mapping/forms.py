@@ -112,8 +112,11 @@ class Forms:
                 self._view(node)
             elif slices_rows(graph, node):
                 self._slice_of_rows(node)
+            elif node.op == "qput":
+                self._put(node)
             else:
                 self._own(value, self._result(node) if node.op in operators else self._input(value))
+                self._replace_last(node)
         for node in reversed(graph.nodes):
             if (node.op == "qconcat" and node.attrs.get("axis", 1) == 1
                     and len(self._shape(node.outputs[0])) in (2, 4)):
@@ -213,6 +216,8 @@ class Forms:
                 return reader.attrs["perm"][-1] == len(reader.attrs["perm"]) - 1
             case "reshape":
                 return len(reader.attrs["shape"]) not in (2, 4)
+            case "qput":
+                return True
         if is_elementwise(reader):
             return self._wish(reader.outputs[0])
         return is_of_rows(self.graph, reader) or is_row_function(reader)
@@ -252,6 +257,40 @@ class Forms:
             self._copy(node, seen)
         else:
             self._see(value, source, seen)
+
+    def _put(self, node: Node) -> None:
+        """Lets what a row is put into lie in the memory of the cache, which the host fills."""
+        cache, value = node.inputs[0], node.outputs[0]
+        maker = self.producers.get(cache)
+        given = cache not in self.graph.constants and cache not in self.graph.outputs and (
+            maker is None or maker.op not in self.operators and not is_view(self.graph, maker))
+        x = self.stored.get(cache)
+        if (given and isinstance(x, Activation) and len(self.readers[cache]) == 1
+                and self.blocks.batch == 1 and replace(x, plain=False) == rows(self._shape(cache))):
+            self.stored[value], self.owner[value] = x, cache
+        else:
+            self.refused[node.name] = "it is put into what others read or the accelerator makes"
+            self._own(value, self._input(value))
+
+    def _replace_last(self, node: Node) -> None:
+        """Lets a concatenation lie in the memory of an input of which it replaces the last places
+        of an axis: what is before them lies there already. So a cache takes a new row.
+        """
+        value, cut = node.outputs[0], self.producers.get(node.inputs[0])
+        if (node.op not in self.operators or not joins_rows(self.graph, node) or cut is None
+                or cut.op != "slice" or node.inputs.count(cut.outputs[0]) > 1):
+            return
+        (source,), (part,) = cut.inputs, cut.outputs
+        result, x = self.stored.get(value), self.stored.get(source)
+        alone = (*self.readers[source], *self.readers[part]) == (cut, node)
+        begin, step = cut.attrs["begin"], cut.attrs["step"]
+        if (source in self.graph.inputs and alone and self.keeps_scale(node, 0)
+                and not {source, part, value} & {*self.graph.outputs}
+                and self._shape(source) == self._shape(value) and set(step) == {1}
+                and not any(begin) and isinstance(result, Activation) and isinstance(x, Activation)
+                and self.view(source) == self.view(value)):
+            self.owner[value] = source
+            self.joined[part] = node.name
 
     def _see(self, value: str, source: str, seen: Stored, offset: int = 0) -> None:
         """A value lies where its source does, or `offset` elements behind, or among them."""

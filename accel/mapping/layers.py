@@ -47,6 +47,7 @@ LAYERS: dict[str, Builder] = {
     "slice": movement.cut,
     "pad": movement.pad,
     "qconcat": movement.concat,
+    "qput": movement.put,
     "qargmax": elementwise.place_layer,
     "qargmin": elementwise.place_layer,
 }
@@ -77,6 +78,8 @@ def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
     x = graph.values[node.inputs[0]]
     if is_view(graph, node) or slices_rows(graph, node):
         return forms.refused.get(node.name) or forms.idle_copy(node)
+    if node.op == "qput":
+        return forms.refused.get(node.name) or leading_refusal(graph, node)
     if is_elementwise(node):
         return elementwise.elementwise_refusal(graph, node, forms.blocks.element)
     if is_row_function(node):

@@ -26,6 +26,7 @@ from accel.mapping.layout import blocks_of, stored_bytes, to_memory
 from accel.mapping.loads import constants_first
 from accel.mapping.lowering import LoweringError, TensorPlacement, lower
 from accel.mapping.operators.blocked import Blocks
+from accel.mapping.puts import PlacePut, narrowed, widened
 from accel.mapping.schedules import prefix_of, scheduled
 from accel.mapping.search import EFFORTS, Search, Simulate
 from accel.mapping.segment import AccelSegment
@@ -48,12 +49,13 @@ ALIGNMENT = 64
 class CompiledSegment:
     """A program and the useful work of its layers, for reports: an entry for each of
     `AccelProgram.layers`, so layers computed at the same time share one. `groups` has the layers
-    themselves; it is empty in a loaded segment.
+    themselves; it is empty in a loaded segment. `puts` are stores whose place a run decides.
     """
 
     program: AccelProgram
     work: tuple[tuple[Work, ...], ...]
     groups: tuple[tuple[MappedLayer, ...], ...] = ()
+    puts: tuple[PlacePut, ...] = ()
     kind: ClassVar[str | None] = "program"
 
     @property
@@ -72,7 +74,7 @@ class CompiledSegment:
         """Place the segment on a device. Raises ProgramError for a device with another machine."""
         assert device is not None, "a program needs a device"
         self.program.require(device.machine)
-        return AccelSegment(self.program, self.work, device)
+        return AccelSegment(self.program, self.work, device, self.puts)
 
 
 @dataclass(frozen=True)
@@ -131,29 +133,39 @@ class AccelTarget:
         if self.simulate and self.plans is OWN and (effort := EFFORTS[self.effort]):
             memory = _Memory(self, graph, groups, forms)
             groups = Search(self._choices, effort, self.simulate, lambda some: self._program(
-                some, memory)).improved(groups)
+                some, memory)[0]).improved(groups)
         memory = _Memory(self, graph, groups, forms)
-        program = self._program(groups, memory)
+        program, puts = self._program(groups, memory)
         prove(self.machine, program)
-        return _compiled(program, [tuple(part.layer for part in group) for group in groups])
+        made = _compiled(narrowed(self.machine, program, puts) if puts else program,
+                         [tuple(part.layer for part in group) for group in groups])
+        return replace(made, puts=tuple(puts))
 
     @property
     def _choices(self) -> Choices:
         return Choices(self.machine, self.threads, self.plans)
 
-    def _program(self, groups: Sequence[Group], memory: "_Memory") -> AccelProgram:
-        """The program of some layers, with its tokens."""
+    def _program(self, groups: Sequence[Group], memory: "_Memory"
+                 ) -> tuple[AccelProgram, list[PlacePut]]:
+        """The program of some layers, with its tokens, and the stores whose place a run decides:
+        these write all places.
+        """
         streams: list[Stream] = []
         ends: list[tuple[str, int]] = []
+        puts: list[PlacePut] = []
         for number, group in enumerate(groups):
             parts = [self._lowered(part, memory, number % 2 == 1) for part in group]
             stream = parts[0] if len(parts) == 1 else interleave(self.machine, *parts)
-            streams.append(constants_first(self.machine, stream))
-            ends.append((" + ".join(part.layer.name for part in group),
-                         sum(map(len, streams))))
+            begin = ends[-1][1] if ends else 0
+            mine = [_put_of(self.machine, part.layer, memory.forms, stream) for part in group
+                    if part.layer.node.op == "qput"]
+            puts += [put.after(begin) for put in mine]
+            streams.append(constants_first(self.machine, widened(self.machine, stream, mine)))
+            ends.append((" + ".join(part.layer.name for part in group), begin + len(stream)))
         return _ended(
             self.machine, streams, weights=memory.weights, activations_bytes=memory.activations,
-            io_bytes=memory.io, inputs=memory.inputs, outputs=memory.outputs, layers=tuple(ends))
+            io_bytes=memory.io, inputs=memory.inputs, outputs=memory.outputs,
+            layers=tuple(ends)), puts
 
     def _lowered(self, part: Part, memory: "_Memory", from_above: bool) -> Stream:
         operator = part.layer.operator
@@ -174,6 +186,18 @@ class AccelTarget:
             except LoweringError as error:
                 raise LoweringError(f"{node.name}: {error}") from None
         return layers
+
+
+def _put_of(machine: Machine, layer: MappedLayer, forms: Forms, stream: Stream) -> PlacePut:
+    """The stores of a layer in a stream, as what the driver moves."""
+    node, view = layer.node, forms.view(layer.node.outputs[0])
+    assert view is not None
+    axis = node.attrs["axis"]
+    codes = [machine.opcodes[one.name] for one in machine.of_unit("store")]
+    stores = tuple(index for index in np.flatnonzero(np.isin(stream.words[:, 0], codes)).tolist()
+                   if stream.provenance.origin(index).site.layer == layer.name)
+    return PlacePut(node.inputs[2], view.shape[axis],
+                    view.strides[axis] * element_bytes(forms.blocks.element), stores)
 
 
 def _compiled(program: AccelProgram, groups: Sequence[tuple[MappedLayer, ...]]) -> CompiledSegment:
@@ -324,7 +348,10 @@ class _Memory:
 
     def _place_io(self) -> tuple[tuple[TensorSlot, ...], tuple[TensorSlot, ...], int]:
         slots, top = [], 0
+        positions = {node.inputs[2] for node in self.graph.nodes if node.op == "qput"}
         for value in (*self.graph.inputs, *self.graph.outputs):
+            if value in positions:
+                continue
             stored = self.storage[value]
             if stored not in self._places:
                 self._places[stored] = TensorPlacement("io", top, stored)
@@ -334,7 +361,7 @@ class _Memory:
             offset = self._places[stored].offset + (part.offset * self.item if part else 0)
             slots.append(TensorSlot(value, "io", offset, x.stored_shape(self.blocks),
                                     self.blocks.element, layout_of(x, logical), logical))
-        cut = len(self.graph.inputs)
+        cut = len(slots) - len(self.graph.outputs)
         return tuple(slots[:cut]), tuple(slots[cut:]), top
 
     def _place_activations(self) -> int:

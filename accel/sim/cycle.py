@@ -137,7 +137,8 @@ def _timed(machine: Machine, program: AccelProgram, image: np.ndarray, dram: Dra
     words = np.concatenate((program.words.reshape(-1), np.zeros(8, np.uint8)))
     parameters, opcodes = _parameters(machine), _opcodes(machine)
     config = _Config(parameters=ctypes.pointer(parameters), opcodes=opcodes,
-                     words=words.ctypes.data, memory_bytes=program.memory_bytes, max_cycles=max_cycles,
+                     words=words.ctypes.data, memory_bytes=program.memory_bytes,
+                     max_cycles=max_cycles,
                      dram=timing(dram, machine.config),
                      base=bases(dram, program),
                      count=program.count, timeline=timeline)

@@ -338,6 +338,17 @@ def _pool_place(w: _Writer, node: Node) -> None:
                                     node.name, **_window(node, node.attrs["kernel"])))
 
 
+def _put_place(w: _Writer, node: Node) -> None:
+    """A choice of one place."""
+    x, row, position = node.inputs
+    axis, shape = node.attrs["axis"], w.types(node)[0].shape
+    if w.extents(x)[axis][0] != w.extents(x)[axis][1]:
+        raise _Fixed
+    places = np.arange(shape[axis]).reshape(-1, *(1,) * (len(shape) - 1 - axis))
+    at = w.before(node, "Equal", [w.constant(node, "places", places), position])
+    w.add(node, "Where", [at, row, x])
+
+
 def _quantized_map(w: _Writer, node: Node) -> None:
     """Maps that are the same share a function of the model."""
     key = node.attrs["function"], w.types(node)[0].dtype, len(node.inputs)
@@ -362,7 +373,7 @@ RULES: dict[str, Rule] = {
     "concat": _plain("Concat", axis="axis"), "transpose": _plain("Transpose", perm="perm"),
     "reshape": _reshape, "expand": _expand, "slice": _slice,
     "reverse": _reverse, "pad": _pad, "upsample": _upsample, "resample": _resample,
-    "gather": _plain("Gather", axis="axis"),
+    "gather": _plain("Gather", axis="axis"), "put_place": _put_place,
     "gather_elements": _plain("GatherElements", axis="axis"),
     "gather_nd": _plain("GatherND", batch_dims="batch_dims"),
     **{f"reduce_{op}": _reduction(f"Reduce{op.title()}") for op in ("sum", "max", "min", "prod")},

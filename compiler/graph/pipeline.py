@@ -19,6 +19,7 @@ from compiler.graph.passes.fold_scales import FoldScales
 from compiler.graph.passes.gathers import GathersAsSlices
 from compiler.graph.passes.integerize import Integerize
 from compiler.graph.passes.pads import PadsInWindows
+from compiler.graph.passes.puts import WheresAsPuts
 from compiler.graph.passes.reductions import ReductionsAsPools
 from compiler.graph.passes.sequences import SequencesAsImages
 from compiler.graph.passes.sink_dequantize import SinkDequantize
@@ -59,6 +60,7 @@ def standard_passes(integerize: bool = True, accumulator_bits: int = ACCUMULATOR
     return (
         FoldConstants(dequantize=False),
         GathersAsSlices(),
+        WheresAsPuts(),
         SequencesAsImages(),
         CleanUp(),
         *(to_integers if integerize else ()),

@@ -1,6 +1,10 @@
-"""Recognizes softmax and layer normalization in the operators that front ends write them in.
+"""Recognizes softmax, layer normalization and normalization by the root of the mean square (RMS)
+in the operators that front ends write them in.
 
-Both run along the last axis. Exporters and front ends differ in the order of factors, in dividing
+A softmax may have a mask: numbers so far below all others that their exponentials are 0 are added
+to elements, or put in their place. Which elements count is a constant, or computed.
+
+All run along the last axis. Exporters and front ends differ in the order of factors, in dividing
 or multiplying, and in how they square; `recognized` takes them all.
 """
 
@@ -11,9 +15,12 @@ import numpy as np
 
 from compiler.graph.graph import Node
 
-__all__ = ["LayerNorm", "RowFunction", "Softmax", "Values", "recognized"]
+__all__ = ["LayerNorm", "Mask", "RmsNorm", "RowFunction", "Softmax", "Values", "recognized"]
 
 Array = np.ndarray
+
+MASKING = -1000.0
+"""What is added to an element that doesn't count is at most that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +33,26 @@ class Values:
 
 
 @dataclass(frozen=True, slots=True)
+class Mask:
+    """Which elements of a row count: the constant `valid`, or where there is none the computed
+    value `condition`, both bool; repeated to the shape of the rows. `low` is the greatest number
+    that is added where they don't.
+    """
+
+    low: float
+    valid: Array | None = None
+    condition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Softmax:
-    """``exp(x - max) / sum``, of the value `source`. `nodes` are the results of its operators."""
+    """``exp(x - max) / sum``, of the value `source`, perhaps masked. `nodes` are the results of its
+    operators, that of the mask among them.
+    """
 
     source: str
     nodes: frozenset[str]
+    mask: Mask | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +68,27 @@ class LayerNorm:
     bias: Array
 
 
-RowFunction = Softmax | LayerNorm
+@dataclass(frozen=True, slots=True)
+class RmsNorm:
+    """``x / root(mean of x^2 + epsilon) weight``: weight has an element for each of the row."""
+
+    source: str
+    nodes: frozenset[str]
+    epsilon: float
+    weight: Array
+
+
+RowFunction = Softmax | LayerNorm | RmsNorm
 
 
 def recognized(values: Values, result: str) -> RowFunction | None:
     """What a value is, if it is a function of rows; None if it is none of these."""
-    try:
-        return _Reading(values).softmax(result)
-    except _Other:
-        pass
-    try:
-        return _Reading(values).layer_norm(result)
-    except _Other:
-        return None
+    for read in (_Reading.softmax, _Reading.layer_norm, _Reading.rms_norm):
+        try:
+            return read(_Reading(values), result)
+        except _Other:
+            pass
+    return None
 
 
 class _Other(Exception):
@@ -77,30 +107,80 @@ class _Reading:
         source, greatest = self._of(inner, "sub")
         self._need(self._reduced(greatest, "reduce_max") == source)
         self._need(self._reduced(total, "reduce_sum") == powers)
+        inner, mask = self._masked(source)
+        if mask is not None and self.values.shape(inner) == self.values.shape(source):
+            return Softmax(inner, frozenset({*self.nodes, source}), mask)
         return Softmax(source, frozenset(self.nodes))
+
+    def _masked(self, value: str) -> tuple[str, Mask | None]:
+        """A value without its mask, and that."""
+        node = self.values.producer(value)
+        if node is not None and node.op == "add":
+            for x, other in (node.inputs, node.inputs[::-1]):
+                mask = self._added_mask(other)
+                if mask is not None and self.values.constant(x) is None:
+                    return x, mask
+        if node is not None and node.op == "where":
+            condition, a, b = node.inputs
+            for x, other, kept in ((a, b, True), (b, a, False)):
+                low = self.values.constant(other)
+                if low is not None and np.all(low <= MASKING):
+                    return x, self._chosen(condition, float(low.max()), kept)
+        return value, None
+
+    def _added_mask(self, value: str) -> Mask | None:
+        array, node = self.values.constant(value), self.values.producer(value)
+        if array is not None:
+            low = array[array != 0]
+            whole = low.size and np.all(low <= MASKING)
+            return Mask(float(low.max()), array == 0) if whole else None
+        if node is not None and node.op == "where":
+            condition, a, b = node.inputs
+            for zero, other, kept in ((a, b, True), (b, a, False)):
+                zeros, low = (self.values.constant(side) for side in (zero, other))
+                if (zeros is not None and low is not None and not zeros.any()
+                        and np.all(low <= MASKING)):
+                    return self._chosen(condition, float(low.max()), kept)
+        return None
+
+    def _chosen(self, condition: str, low: float, kept: bool) -> Mask | None:
+        """The mask of elements for which a condition is `kept`."""
+        array = self.values.constant(condition)
+        if array is not None:
+            return Mask(low, array == kept)
+        return Mask(low, condition=condition) if kept else None
 
     def layer_norm(self, result: str) -> LayerNorm:
         normal, bias = self._with_constants(result, "add")
-        factors, weight = self._factors(normal)
-        # Those that are left: the centred value and one over the root, or their quotient.
-        if len(factors) == 1:
-            centred, root = self._of(factors[0], "div")
-        else:
-            self._need(len(factors) == 2)
-            inverse = next((value for value in factors if self._is_inverse(value)), "")
-            self._need(inverse != "")
-            (centred,) = (value for value in factors if value != inverse)
-            root = self._inverse(inverse)
-        (inner,) = self._of(root, "sqrt")
-        variance, offset = self._with_constants(inner, "add")
-        self._need(offset.size == 1)
-        squares = self._mean(variance)
-        self._need(self._square(squares) == centred)
+        centred, epsilon, weight = self._over_root_of_squares(normal)
         source, mean = self._of(centred, "sub")
         self._need(self._mean(mean) == source)
         count = self.values.shape(source)[-1]
         weight, bias = (self._row(array, count) for array in (weight, bias))
-        return LayerNorm(source, frozenset(self.nodes), float(offset.item()), weight, bias)
+        return LayerNorm(source, frozenset(self.nodes), epsilon, weight, bias)
+
+    def rms_norm(self, result: str) -> RmsNorm:
+        source, epsilon, weight = self._over_root_of_squares(result)
+        weight = self._row(weight, self.values.shape(source)[-1])
+        return RmsNorm(source, frozenset(self.nodes), epsilon, weight)
+
+    def _over_root_of_squares(self, normal: str) -> tuple[str, float, Array]:
+        """What is divided by the root of its mean square, the epsilon, and constant factors."""
+        factors, weight = self._factors(normal)
+        # Those that are left: the value and one over the root, or their quotient.
+        if len(factors) == 1:
+            value, root = self._of(factors[0], "div")
+        else:
+            self._need(len(factors) == 2)
+            inverse = next((factor for factor in factors if self._is_inverse(factor)), "")
+            self._need(inverse != "")
+            (value,) = (factor for factor in factors if factor != inverse)
+            root = self._inverse(inverse)
+        (inner,) = self._of(root, "sqrt")
+        mean, offset = self._with_constants(inner, "add")
+        self._need(offset.size == 1)
+        self._need(self._square(self._mean(mean)) == value)
+        return value, float(offset.item()), weight
 
     # Operators
 

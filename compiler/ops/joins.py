@@ -1,4 +1,4 @@
-"""Tensors one after the other along an axis."""
+"""Tensors one after the other along an axis, and one in the place of a part of another."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -8,13 +8,13 @@ import numpy as np
 from compiler import te
 from compiler.ops.blocks import BlockForm
 from compiler.ops.channels_last import ChannelsLast, by_axis
-from compiler.ops.fixed_point import STORED, requantize
-from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, Stored, clamp_to,
-                                        scaled)
+from compiler.ops.fixed_point import STORED, limits_of, requantize
+from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, StaysFloat, Stored,
+                                        clamp_to, scaled)
 from compiler.ops.node import Node, TensorType
 from compiler.ops.operator import Algebra, Array, Attributes, Inputs, Kind, Numbers, Operator
 from compiler.ops.requantization import check_clamp, check_multiplier, clamp_of, rescaled
-from compiler.ops.rules import Types, need
+from compiler.ops.rules import Types, need, need_arity
 from compiler.te import Expr, Tensor
 
 __all__ = ["OPERATORS"]
@@ -102,6 +102,54 @@ def _concat_integer(view: QuantizedInputs, node: Node, out: Stored, bounds: Boun
                        scales | clamp_to(out, bounds) | axis)
 
 
+def _qput_type(node: Node, types: Types) -> TensorType:
+    need(types[0].dtype in STORED, node,
+         f"input {node.inputs[0]!r} must be {' or '.join(STORED)}, not {types[0].dtype}")
+    return _put_type(node, types)
+
+
+def _put_type(node: Node, types: Types) -> TensorType:
+    """The type of a tensor of which one place along the axis is put."""
+    need_arity(node, types, 3)
+    x, row, position = types
+    axis, rank = node.attrs["axis"], len(x.shape)
+    need(0 <= axis < rank, node, f"axis must be 0 to {rank - 1}, not {axis}")
+    wanted = TensorType((*x.shape[:axis], 1, *x.shape[axis + 1:]), x.dtype)
+    need(row == wanted, node, f"input {node.inputs[1]!r} must be {wanted}, not {row}")
+    need((position.dtype, position.shape) == ("int64", (1,)), node,
+         f"input {node.inputs[2]!r} must be int64 (1,), not {position}")
+    return x
+
+
+def _put(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
+    """``x`` with ``row`` at the place ``position`` of the axis, if there is such a place."""
+    (x, row, position), axis = inputs, attrs["axis"]
+
+    def element(*indices: Expr) -> Expr:
+        inner = (*indices[:axis], te.const(0, te.INDEX), *indices[axis + 1:])
+        at = position[(te.const(0, te.INDEX),)]
+        return te.select(indices[axis].astype("int64").equal(at), row[inner], x[indices])
+
+    return te.compute(x.shape, element, name)
+
+
+def _put_meaning(attrs: Attributes, x: Array, row: Array, position: Array) -> Array:
+    made, at = x.copy(), int(position.item())
+    if 0 <= at < x.shape[attrs["axis"]]:
+        np.moveaxis(made, attrs["axis"], 0)[at] = np.moveaxis(row, attrs["axis"], 0)[0]
+    return made
+
+
+def _put_integer(view: QuantizedInputs, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
+    x, row = (view.activation(value) for value in node.inputs[:2])
+    low, high = limits_of(out.dtype)
+    clamp = clamp_to(out, bounds)
+    if {(x.scale, x.zp), (row.scale, row.zp)} != {(out.scale, out.zp)} or (
+            clamp["lo"], clamp["hi"]) != (low, high):
+        raise StaysFloat("what is put has another scale than what is around it")
+    return IntegerNode("qput", (x.value, row.value, node.inputs[2]), node.attrs)
+
+
 OPERATORS = (
     Operator(
         name="concat", summary="the inputs one after the other", inputs="any number of tensors",
@@ -121,4 +169,14 @@ OPERATORS = (
         kind=Kind.INJECTIVE, joins=True, channels_last=ChannelsLast(by_axis),
         blocks=BlockForm("qconcat", lambda attrs: {**attrs, "axis": 1}
                          if attrs.get("axis", 1) in (1, -3) else None, whole=True)),
+    Operator(
+        name="put_place", summary="x with a row at the place `position` of the axis",
+        inputs="x, row, position int64 [1]", attributes="axis", define=_put,
+        meaning=_put_meaning, type=_put_type, kind=Kind.INJECTIVE, data_inputs=2,
+        integer=_put_integer),
+    Operator(
+        name="qput", summary="put_place of a quantized tensor",
+        inputs="x, row, position int64 [1]", attributes="axis", define=_put,
+        meaning=_put_meaning, type=_qput_type, numbers=Numbers.INTEGER, kind=Kind.INJECTIVE,
+        data_inputs=2),
 )

@@ -1,6 +1,6 @@
-"""Functions of whole rows of int8 elements, along the last axis: softmax and layer normalization.
+"""Functions of whole rows of int8 elements, along the last axis: softmax and normalizations.
 
-Both are arithmetic of int32 that never overflows, and one meaning for every target. What is one
+All are arithmetic of int32 that never overflows, and one meaning for every target. What is one
 number a row is computed by shifts, small tables and a step of Newton's method.
 
 **Softmax** is two operators. `qbelow_max` gives ``x - max(x) + 127``, which fits int8. `qsoftmax`
@@ -24,7 +24,14 @@ of such an x, with ``T[x] = 128 high[x & 255] + low[x & 255]`` the exponential i
     r = 64 a + (a (2^21 - a (f a >> 8)) >> 16)              2^20.5 / root of f
     y = requantize(((2^F x - m) r >> (n / 2 + C)) weight + bias)
 
-The table of reciprocals, and that of roots, holds numbers less 192. Both functions are within a
+**RMS normalization** has no mean to round, so no bits behind the point: with z the zero point, ::
+
+    d = max(sum of x^2 - 2 z sum of x + K z^2 + epsilon, 1)         K times the mean square
+
+and from there on as above, with F = G = C = 0, z for m, no bias, and a weight that is a multiplier
+and a shift of the requantization; where some are negative, `sign` is multiplied before.
+
+The table of reciprocals, and that of roots, holds numbers less 192. All functions are within a
 step of what float makes of rows of up to 1024 elements, but for layer normalization of longer ones,
 whose means have fewer bits.
 """
@@ -41,16 +48,18 @@ from compiler.ops.arithmetic import exponent_of
 from compiler.ops.fixed_point import requantize
 from compiler.ops.node import Node, TensorType
 from compiler.ops.operator import Array, Attributes, Inputs, Numbers, Operator, Range
-from compiler.ops.requantization import check_clamp, check_multiplier
+from compiler.ops.requantization import check_clamp, check_multiplier, clamp_of, multipliers
 from compiler.ops.rules import Types, need, need_arity
 from compiler.te import Expr, Tensor
 
-__all__ = ["MOST_ELEMENTS", "OPERATORS", "RECIPROCALS", "ROOTS", "Fractions", "exponentials"]
+__all__ = ["MASKED", "MOST_ELEMENTS", "OPERATORS", "RECIPROCALS", "ROOTS", "Fractions",
+           "exponentials", "rms_unit"]
 
 MOST_ELEMENTS = 1 << 14
 """The longest row, so that all sums fit int32."""
 
 GREATEST = 16383                # the exponential of 0
+MASKED = -128                   # what is masked is put here, below the maximum, by 255 steps
 
 _MIDDLE = 192                   # stands for 0 in the tables of reciprocals and roots
 
@@ -72,11 +81,21 @@ def _roots() -> Array:
 RECIPROCALS, ROOTS = _reciprocals(), _roots()
 
 
-def exponentials(scale: float) -> tuple[Array, Array]:
-    """The tables ``high`` and ``low`` [256] of a softmax of numbers in steps of `scale`."""
-    below = np.arange(256).astype(np.uint8).view(np.int8).astype(np.float64) - 127
-    powers = np.rint(GREATEST * np.exp(scale * below)).astype(np.int64)
+def exponentials(scale: float, masked: bool = False) -> tuple[Array, Array]:
+    """The tables ``high`` and ``low`` [256] of a softmax of numbers in steps of `scale`. Where some
+    are `masked`, the exponential of `MASKED` is 0.
+    """
+    stored = np.arange(256).astype(np.uint8).view(np.int8)
+    powers = np.rint(GREATEST * np.exp(scale * (stored.astype(np.float64) - 127))).astype(np.int64)
+    if masked:
+        powers[stored == MASKED] = 0
     return (powers >> 7).astype(np.int8), (powers & 127).astype(np.int8)
+
+
+def rms_unit(count: int) -> float:
+    """The root of the mean square that one step of the normalized element of RMS normalization
+    is."""
+    return sqrt(count) * 2.0**-14
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,15 +181,39 @@ def _softmax_type(node: Node, types: Types) -> TensorType:
 
 def _layer_norm_type(node: Node, types: Types) -> TensorType:
     x = _row_type(4)(node, types)
-    for place, dtype in ((1, "int16"), (2, "int32")):
-        need((types[place].dtype, types[place].shape) == (dtype, x.shape[-1:]), node,
-             f"input {node.inputs[place]!r} must be {dtype} of {x.shape[-1]} elements, "
-             f"not {types[place]}")
+    _vectors(node, types, "int16", "int32")
     _tables(node, types, 3)
     _check_scale(node)
+    _check_epsilon(node)
+    return x
+
+
+def _rms_norm_type(node: Node, types: Types) -> TensorType:
+    x = _row_type(len(types) if len(types) == 5 else 4)(node, types)
+    _vectors(node, types, "int32", "int32")
+    _tables(node, types, 3)
+    if len(types) == 5:
+        need((types[4].dtype, types[4].shape) == ("int8", x.shape[-1:]), node,
+             f"input {node.inputs[4]!r} must be int8 of {x.shape[-1]} elements, not {types[4]}")
+    check_clamp(node)
+    _check_epsilon(node)
+    need(-128 <= node.attrs["zero"] <= 127, node,
+         f"zero must be -128 to 127, not {node.attrs['zero']!r}")
+    return x
+
+
+def _vectors(node: Node, types: Types, *dtypes: str) -> None:
+    """A constant of each of the types for each channel, behind the data."""
+    count = types[0].shape[-1]
+    for place, dtype in enumerate(dtypes, 1):
+        need((types[place].dtype, types[place].shape) == (dtype, (count,)), node,
+             f"input {node.inputs[place]!r} must be {dtype} of {count} elements, "
+             f"not {types[place]}")
+
+
+def _check_epsilon(node: Node) -> None:
     need(0 <= node.attrs["epsilon"] < 1 << 30, node,
          f"epsilon must be 0 to {(1 << 30) - 1}, not {node.attrs['epsilon']!r}")
-    return x
 
 
 # Expressions
@@ -259,6 +302,41 @@ def _qlayer_norm(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
         (m * parts.count + (1 << fine - coarse >> 1)) >> (fine - coarse)), t, m)
     d = rows.number("variance", lambda q, m, w: te.maximum(
         q * (1 << fine + coarse) - _times(w, m) + attrs["epsilon"], parts.least), q, m, w)
+    r, amount = _root(rows, d, roots, parts.kept)
+
+    def element(channel: Expr, x: Expr, m: Expr, r: Expr, amount: Expr) -> Expr:
+        normal = _times(x * (1 << fine) - m, r) >> (amount & 31)
+        scaled = normal * weight[channel].astype("int32")
+        return _result(attrs, scaled, bias[channel])
+
+    return rows.elements(element, m, r, amount)
+
+
+def _qrms_norm(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
+    x, mult, shift, roots, *sign = inputs
+    rows, zero = _Rows(x, name), attrs["zero"]
+    q = rows.reduced("squares", te.sum, lambda x: x * x)
+    if zero:
+        t = rows.reduced("sum", te.sum, lambda x: x)
+        d = rows.number("power", lambda q, t: te.maximum(
+            q - t * (2 * zero) + (x.shape[-1] * zero**2 + attrs["epsilon"]), 1), q, t)
+    else:
+        d = rows.number("power", lambda q: te.maximum(q + attrs["epsilon"], 1), q)
+    r, amount = _root(rows, d, roots, 0)
+
+    def element(channel: Expr, x: Expr, r: Expr, amount: Expr) -> Expr:
+        normal = _times(x - zero if zero else x, r) >> (amount & 31)
+        for factor in sign:
+            normal = normal * factor[channel].astype("int32")
+        return arithmetic.requantize(
+            normal, te.const(0, "int32"), mult[channel], shift[channel].astype("uint8"),
+            attrs["zp"], attrs["lo"], attrs["hi"]).astype("int8")
+
+    return rows.elements(element, r, amount)
+
+
+def _root(rows: _Rows, d: Tensor, roots: Tensor, kept: int) -> tuple[Tensor, Tensor]:
+    """One over the root of d, and by how much a product with it is shifted."""
     n = rows.number("exponent", exponent_of, d)
     left = rows.number("mantissa", lambda d, n: d << (_left(n) & 31), d, n)
     odd = rows.number("odd", lambda n: n - (n >> 1) * 2, n)
@@ -268,14 +346,7 @@ def _qlayer_norm(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     z = rows.number("square", lambda f, a: _times(a, _times(f, a) >> 8), f, a)
     r = rows.number("root", lambda a, z: a * 64 + (
         _times(a, te.const(1 << 21, "int32") - z) >> 16), a, z)
-    amount = rows.number("amount", lambda n: (n >> 1) + parts.kept, n)
-
-    def element(channel: Expr, x: Expr, m: Expr, r: Expr, amount: Expr) -> Expr:
-        normal = _times(x * (1 << fine) - m, r) >> (amount & 31)
-        scaled = normal * weight[channel].astype("int32")
-        return _result(attrs, scaled, bias[channel])
-
-    return rows.elements(element, m, r, amount)
+    return r, rows.number("amount", lambda n: (n >> 1) + kept if kept else n >> 1, n)
 
 
 # Meanings
@@ -307,13 +378,29 @@ def _layer_norm(attrs: Attributes, x: Array, weight: Array, bias: Array, roots: 
     m = t * parts.mean + (1 << parts.shift >> 1) >> parts.shift
     w = (t << 1 + coarse) - (m * parts.count + (1 << fine - coarse >> 1) >> fine - coarse)
     d = np.maximum((q << fine + coarse) - m * w + attrs["epsilon"], parts.least)
+    r, amount = _over_root(d, roots)
+    normal = ((wide << fine) - m) * r >> amount + parts.kept
+    return _requantized(attrs, normal * weight + bias)
+
+
+def _rms_norm(attrs: Attributes, x: Array, mult: Array, shift: Array, roots: Array,
+              *sign: Array) -> Array:
+    centred = x.astype(np.int64) - attrs["zero"]
+    power = np.square(centred).sum(-1, keepdims=True)
+    r, amount = _over_root(np.maximum(power + attrs["epsilon"], 1), roots)
+    normal = centred * r >> amount
+    for factor in sign:
+        normal = normal * factor
+    return requantize(normal.astype(np.float64), mult, shift, *clamp_of(attrs))
+
+
+def _over_root(d: Array, roots: Array) -> tuple[Array, Array]:
+    """One over the root of d, and by how much a product with it is shifted."""
     n = _exponent(d)
     left, odd = d << 30 - n, n & 1
     f = (left >> 17) * (1 + odd)
     a = roots[(left >> 23) + 128 * odd & 255] + np.int64(_MIDDLE)
-    r = 64 * a + (a * (2**21 - a * (f * a >> 8)) >> 16)
-    normal = ((wide << fine) - m) * r >> (n >> 1) + parts.kept
-    return _requantized(attrs, normal * weight + bias)
+    return 64 * a + (a * (2**21 - a * (f * a >> 8)) >> 16), n >> 1
 
 
 def _requantized(attrs: Attributes, x: Array) -> Array:
@@ -338,6 +425,13 @@ def _layer_norm_parameters(parameters: Sequence[Array]) -> Sequence[Range]:
             Range("root", roots, roots == ROOTS, "as ROOTS has it"))
 
 
+def _rms_norm_parameters(parameters: Sequence[Array]) -> Sequence[Range]:
+    mult, shift, roots, *sign = parameters
+    return (*multipliers((mult, shift)),
+            Range("root", roots, roots == ROOTS, "as ROOTS has it"),
+            *(Range("sign", factor, abs(factor) == 1, "1 or -1") for factor in sign))
+
+
 OPERATORS = (
     Operator(
         name="qbelow_max", summary="each element less the greatest of its row, and 127",
@@ -354,6 +448,11 @@ OPERATORS = (
         inputs="x, weight int16 [K], bias int32 [K], roots int8 [256]",
         attributes="epsilon, mult, shift, zp, lo, hi", define=_qlayer_norm,
         meaning=_layer_norm, type=_layer_norm_type, numbers=Numbers.INTEGER, by_rows=True,
-        data_inputs=1,
-        parameters=_layer_norm_parameters),
+         data_inputs=1, parameters=_layer_norm_parameters),
+    Operator(
+        name="qrms_norm", summary="normalization by the root of the mean square of the last axis",
+        inputs="x, mult, shift int32 [K], roots int8 [256], sign int8 [K]?",
+        attributes="zero: x that stands for 0, epsilon, zp, lo, hi",
+        define=_qrms_norm, meaning=_rms_norm, type=_rms_norm_type, numbers=Numbers.INTEGER,
+        by_rows=True, data_inputs=1, parameters=_rms_norm_parameters),
 )

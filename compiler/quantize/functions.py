@@ -10,7 +10,7 @@ from compiler.graph.row_functions import Values, recognized
 from compiler.ops.operator import Kind
 from compiler.ops.registry import find
 from compiler.quantize.affine import read_affine
-from compiler.quantize.network import INTEGER_FORMS, PICKS, Layer, Network
+from compiler.quantize.network import INTEGER_FORMS, PICKS, Layer, Network, is_operand
 
 __all__ = ["with_functions"]
 
@@ -82,9 +82,12 @@ class _Grouping:
     def _trace(self, layer: Layer) -> None:
         """What the layer's value depends on, if it computes elementwise from values and numbers."""
         tensors = self.network.tensors
-        data = [value for value in layer.read if value not in tensors]
-        numbers = [tensors[value] for value in layer.read if value in tensors]
-        if (layer.body or not data
+        computed = [value for value in layer.read if value not in tensors]
+        operands = [value for value in layer.read if is_operand(tensors.get(value))]
+        numbers = [tensors[value] for value in layer.read
+                   if value in tensors and value not in operands]
+        data = computed + operands
+        if (layer.body or not computed
                 or any(find(node.op).kind is not Kind.ELEMENTWISE for node in layer.nodes())
                 or any(number.size != 1 for number in numbers)):
             return

@@ -14,7 +14,7 @@ from compiler.quantize.names import Names
 from compiler.quantize.weights import WEIGHTED
 
 __all__ = ["FILLS", "FUNCTION", "INTEGER_FORMS", "PICKS", "SLOPES", "Layer", "Network", "bounds",
-           "built", "layers_after"]
+           "built", "is_operand", "layers_after"]
 
 FUNCTION = "function"
 """The operator of a layer that is several elementwise operators."""
@@ -171,6 +171,14 @@ def bounds(clamp: Node) -> tuple[float, float] | None:
     """The bounds of a relu or clip; None for other nodes."""
     rule = find(clamp.op).bounds
     return None if rule is None else rule(clamp.attrs)
+
+
+def is_operand(constant: Array | None) -> bool:
+    """Whether arithmetic takes a constant as a tensor with a scale of its own: one of several
+    dimensions, as the sines and cosines of rotary positions are.
+    """
+    return (constant is not None and constant.dtype == np.float32
+            and bool(np.isfinite(constant).all()) and sum(n > 1 for n in constant.shape) > 1)
 
 
 def layers_after(network: Network, value: str) -> Iterator[Layer]:

@@ -7,9 +7,9 @@ quantized when all that it reads is, and a quantized layer computes from its res
 instruction of the machine matches, wherever all that it reads is. An operator
 that only moves elements keeps the scale of its input. All inputs of a concatenation have the scale
 of its result, which spans them all, so that joining them moves bytes and computes nothing. A
-constant of many elements that is added or joined is quantized as a computed value is. What is
-subtracted from, or compared with, something else has the scale of that, which spans both. Both
-inputs of a product of computed values have zero point 128, which is 0 in int8.
+constant of many elements that is added, multiplied or joined is quantized as a computed value is.
+What is subtracted from, or compared with, something else has the scale of that, which spans both.
+Both inputs of a product of computed values have zero point 128, which is 0 in int8.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -21,7 +21,8 @@ from compiler.graph.graph import Node, TensorType
 from compiler.graph.passes.maps import compares
 from compiler.ops.operator import Kind
 from compiler.ops.registry import find
-from compiler.quantize.network import FILLS, FUNCTION, INTEGER_FORMS, PICKS, Layer, Network
+from compiler.quantize.network import (FILLS, FUNCTION, INTEGER_FORMS, PICKS, Layer, Network,
+                                       is_operand)
 from compiler.quantize.scales import Scale
 from compiler.quantize.weights import MATRICES, WEIGHTED, outputs
 
@@ -30,6 +31,8 @@ __all__ = ["Plan", "disproportionate", "make_plan"]
 Ranges = Mapping[str, tuple[float, float]]
 MOVES = {*PICKS, *FILLS, "identity"}
 """Operators that only move elements of their input, zeros among them, and keep its scale."""
+JOINS = ("concat", "put_place")
+"""Operators whose inputs all have the scale of the result."""
 MOST_TIMES = 8
 """How many times wider than the other data a constant may be that is quantized beside it."""
 QUANTIZABLE = {*MOVES, *INTEGER_FORMS}
@@ -107,7 +110,8 @@ def disproportionate(network: Network, plan: Plan, ranges: Ranges) -> dict[str, 
     """
     reasons: dict[str, str] = {}
     for layer in network.layers:
-        if layer.value in plan.quantized and not plan.constants.keys().isdisjoint(layer.read):
+        if (layer.value in plan.quantized and not plan.constants.keys().isdisjoint(layer.read)
+                and any(node.op != "mul" for node in layer.nodes())):
             spans = {value: _width(plan.constants.get(value) or ranges.get(plan.origin(value)))
                      for value in layer.read}
             widest, data = (max((span for value, span in spans.items()
@@ -133,7 +137,7 @@ def _useless(network: Network, plan: Plan) -> list[str]:
         if value not in plan.quantized:
             continue
         if value in useful or value in network.matched or not (
-                op == FUNCTION or op in MOVES or op == "concat"):
+                op == FUNCTION or op in MOVES or op in JOINS):
             useful.update(layer.read)
         elif op == FUNCTION:
             useless.append(layer.name)
@@ -157,6 +161,7 @@ class _Planning:
         reasons = dict(self.kept)
         self.types.update(self.network.graph.values)
         self.known.update(self.network.inputs)
+        self.known.update(layer.value for layer in self.network.layers if self._looks_up(layer))
         for layer in self.network.layers:
             reason = self._reason(layer)
             if reason is None:
@@ -190,15 +195,19 @@ class _Planning:
         weighted = (node.op in WEIGHTED and len(data) == 1) or node.op == "mean"
         if not weighted and not self.known.intersection(data):
             return "it reads no quantized value"
-        return self._refusal(node, data)
+        return self._refusal(layer, data)
 
     def data(self, layer: Layer) -> list[str]:
-        """The computed values that the layer reads."""
-        return [value for value in layer.node.inputs if value not in self.network.tensors]
+        """The computed numbers that the layer reads; conditions of a mask, and the position of what
+        is put, are none.
+        """
+        other = {FUNCTION: "bool", "put_place": "int64"}.get(layer.node.op)
+        return [value for value in layer.node.inputs if value not in self.network.tensors
+                and self.types[value].dtype != other]
 
     def _quantize(self, layer: Layer) -> None:
         op, data, value = layer.node.op, self.data(layer), layer.value
-        for constant in self._operands(layer.node):
+        for constant in self._operands(layer):
             tensor = self.network.tensors[constant]
             self.constants[constant] = float(tensor.min()), float(tensor.max())
             data.append(constant)
@@ -206,7 +215,7 @@ class _Planning:
             self.parent.setdefault(member, member)
         if op in MOVES:
             self.moved[value] = data[0]
-        if op in MOVES or op == "concat":
+        if op in MOVES or op in JOINS:
             for member in data:
                 self.parent[self._root(member)] = self._root(value)
         if op in WEIGHTED and len(data) == 2:
@@ -216,6 +225,14 @@ class _Planning:
         self.quantized.add(value)
         self.known.add(value)
 
+    def _looks_up(self, layer: Layer) -> bool:
+        """Whether the layer takes rows of a constant, which are then like an input: those of a
+        position, say.
+        """
+        read = layer.node.inputs
+        return (layer.node.op == "gather" and read[0] in self.network.tensors
+                and self.types[layer.value].dtype == "float32")
+
     def _compared(self, layer: Layer) -> Iterator[tuple[str, str]]:
         """Pairs of values that the layer compares or subtracts, and that quantized layers compute.
         """
@@ -224,11 +241,15 @@ class _Planning:
                     and compares(node, [self.types[value] for value in node.inputs])):
                 yield node.inputs[0], node.inputs[1]
 
-    def _operands(self, node: Node) -> list[str]:
+    def _operands(self, layer: Layer) -> list[str]:
         """The constants that stand in the place of computed values."""
-        if node.op == FUNCTION or find(node.op).constants is None:
+        tensors, node = self.network.tensors, layer.node
+        if node.op == FUNCTION:
+            alone = all(find(inner.op).kind is Kind.ELEMENTWISE for inner in layer.body)
+            return [value for value in node.inputs if alone and is_operand(tensors.get(value))]
+        if find(node.op).constants is None:
             return []
-        return [value for value in node.inputs if value in self.network.tensors]
+        return [value for value in node.inputs if value in tensors]
 
     def _root(self, value: str) -> str:
         while self.parent[value] != value:
@@ -253,19 +274,22 @@ class _Planning:
             return f"its weight must have 2 dimensions, not {rank}"
         return self.weighted(node, data)
 
-    def _refusal(self, node: Node, data: list[str]) -> str | None:
+    def _refusal(self, layer: Layer, data: list[str]) -> str | None:
         """Why a layer cannot be an integer operator."""
+        node = layer.node
         if node.op in MATRICES:
             return self.product(node, data)
         if node.op in WEIGHTED:
             return self.weighted(node, data)
         if node.op == "identity":
             return None if data[0] in self.quantized else "it changes nothing"
+        if node.op == "put_place":
+            return None if len(data) == 2 else "it puts a constant"
         if node.op in FILLS:
             number = self.network.tensors.get(node.inputs[-1], np.zeros(()))
             return None if len(data) == 1 and not number.any() else (
                 f"it fills with {number.item():g}, which the scale of its input may not have")
-        operands = self._operands(node)
+        operands = self._operands(layer)
         if len(data) + len(operands) != len(node.inputs):
             return "one of its inputs is a constant"
         for value in operands:

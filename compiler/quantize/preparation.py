@@ -11,6 +11,7 @@ from compiler.graph.graph import Graph, Node
 from compiler.graph.passes.clean_up import CleanUp
 from compiler.graph.passes.fold_constants import FoldConstants
 from compiler.graph.passes.gathers import GathersAsSlices
+from compiler.graph.passes.puts import WheresAsPuts
 from compiler.graph.passes.reductions import ReductionsAsPools
 from compiler.graph.passes.sequences import SequencesAsImages
 from compiler.ops.patterns import Pattern
@@ -36,7 +37,8 @@ def prepare(graph: Graph, place: str = "model", patterns: Sequence[Pattern] = ()
         if node.op in QUANTIZED:
             raise QuantizeRefused(f"{place}: is quantized already: {node.name} is a {node.op}; "
                                   "give the float model")
-    for change in (FoldConstants(), GathersAsSlices(), SequencesAsImages(), CleanUp(),
+    for change in (FoldConstants(), GathersAsSlices(), WheresAsPuts(), SequencesAsImages(),
+                   CleanUp(),
                    ReductionsAsPools(before_products=True)):
         graph = change(graph)
     network = Network(graph, [], dict(graph.constants), Names(graph.values), place,

@@ -13,10 +13,15 @@ Array = np.ndarray
 Shape = tuple[int, ...]
 
 INPUTS: dict[str, tuple[str, Callable[[int], Shape]]] = {
-    "bert_small": ("embeddings", lambda size: (size, 256)),
+    **dict.fromkeys(("bert_small", "gpt_small", "llama_small"),
+                    ("embeddings", lambda size: (size, 256))),
+    **dict.fromkeys(("gpt_small_step", "llama_small_step"),
+                    ("embeddings", lambda size: (1, 256))),
     "lstm": ("embeddings", lambda size: (size, 64)),
     "keywords": ("features", lambda size: (1, size, 10))}
 """Name and shape of the input by the network's name; of all others an image."""
+
+FLOAT = "float32"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +62,40 @@ class Network:
     """Layer after layer; each method adds some and returns the name of the value they make.
 
     `shapes` are of one image, or sequence. The batch is the first axis of a value, but for those in
-    `batch_axes`.
+    `batch_axes`; there is none if the network is not `batched`. `inputs` are those besides the
+    source, `outputs` those besides the logits, `types` the element types of values that are no
+    float32, and `constants` are those that several layers read. What a network of single steps
+    learned is that of `whole`, which takes all steps at once; `alike` names, for values that this
+    one has alone, a value or a constant there of the same range.
     """
 
     name: str
     size: int
+    batched: bool = True
     layers: list[Layer] = field(default_factory=list)
     shapes: dict[str, Shape] = field(default_factory=dict)
     batch_axes: dict[str, int] = field(default_factory=dict)
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+    types: dict[str, str] = field(default_factory=dict)
+    constants: dict[str, Array] = field(default_factory=dict)
+    whole: "Network | None" = None
+    alike: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self):
         shape = INPUTS[self.name][1](self.size) if self.name in INPUTS else (3, *[self.size] * 2)
         self.shapes[self.source] = shape
+
+    def input(self, name: str, *shape: int, dtype: str = FLOAT) -> str:
+        """One more input."""
+        self.inputs.append(name)
+        self.shapes[name], self.types[name] = shape, dtype
+        return name
+
+    def constant(self, name: str, array: Array) -> str:
+        """A constant that is not drawn, the same for all layers that read it."""
+        self.constants[name] = array
+        return name
 
     @property
     def source(self) -> str:
@@ -91,14 +118,16 @@ class Network:
         self.shapes["logits"] = self.shapes.pop(last.output)
         return self
 
-    def whole(self, value: str, batch: int) -> Shape:
+    def whole_shape(self, value: str, batch: int) -> Shape:
         """The shape of a value for so many images."""
+        if not self.batched:
+            return self.shapes[value]
         axis, shape = self.batch_axes.get(value, 0), self.shapes[value]
         return (*shape[:axis], batch, *shape[axis:])
 
     def macs(self) -> list[int]:
         """Multiply-accumulates of each layer for one image."""
-        return [layer.macs(self.shapes[layer.inputs[0]]) for layer in self.layers]
+        return [layer.macs(self.shapes.get(layer.inputs[0], ())) for layer in self.layers]
 
     def count(self, *roles: str) -> int:
         """How many numbers the parameters of these roles have, of all roles unless told."""
@@ -173,25 +202,28 @@ class Network:
 
     def reshape(self, name: str, x: str, *shape: int) -> str:
         """0 is ONNX's word for the batch as it is."""
-        return self.add("Reshape", name, [x], shape, fixed={"shape": np.array((0, *shape))})
+        whole = (0, *shape) if self.batched else shape
+        return self.add("Reshape", name, [x], shape, fixed={"shape": np.array(whole)})
 
     def transpose(self, name: str, x: str, *axes: int) -> str:
         """Axes of one image."""
         shape = tuple(self.shapes[x][axis] for axis in axes)
-        return self.add("Transpose", name, [x], shape, perm=[0, *(axis + 1 for axis in axes)])
+        perm = [0, *(axis + 1 for axis in axes)] if self.batched else list(axes)
+        return self.add("Transpose", name, [x], shape, perm=perm)
 
     def matmul(self, name: str, x: str, y: str) -> str:
         """The product of two computed matrices."""
         return self.add("MatMul", name, [x, y], (*self.shapes[x][:-1], self.shapes[y][-1]))
 
-    def product(self, name: str, x: str, channels: int, scale: float = 1.0) -> str:
+    def product(self, name: str, x: str, channels: int, scale: float = 1.0, bias: bool = True
+                ) -> str:
         """A dense layer on the last axis, exported as those of several dimensions are: weights
         [inputs, outputs], and the bias added behind. `scale` is of the weights.
         """
         *rows, depth = self.shapes[x]
         y = self.add("MatMul", name, [x], (*rows, channels), {"weight": (depth, channels)},
                      scale=scale)
-        return self.shifted(f"{name}.add", y, channels)
+        return self.shifted(f"{name}.add", y, channels) if bias else y
 
     def shifted(self, name: str, x: str, *shape: int) -> str:
         """Adds a bias."""

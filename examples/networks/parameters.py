@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from examples.networks import recurrent, transformers
+from examples.networks import decoders, recurrent, transformers
 from examples.networks.network import Array, Layer, Network
 
 __all__ = ["Filled", "fill", "images", "samples"]
@@ -51,22 +51,47 @@ def fill(net: Network, seed: int = 0, done: Callable[[int], None] = lambda macs:
     """Draws all parameters while random images go through the network; `done` hears of progress
     in multiply-accumulates for one image.
     """
+    if net.whole is not None:
+        return _of_steps(net, fill(net.whole, seed, done))
     rng = np.random.default_rng([seed, 1])      # other numbers than those of the images
-    values = {net.source: samples(net, seed)}
+    given = samples(net, seed)
+    filled = Filled(dict(net.constants), {net.source: _range(given)})
+    for number, sample in enumerate([given] if net.batched else given):
+        _run(net, sample, filled, rng, (lambda macs: None) if number else done)
+    return filled
+
+
+def _run(net: Network, sample: Array, filled: Filled, rng: np.random.Generator,
+         done: Callable[[int], None]) -> None:
+    """Runs the network on all images at once, or on a sequence; draws what is not drawn yet."""
+    values = {net.source: sample, **net.constants}
     last = {value: layer for layer in net.layers for value in layer.inputs}
-    filled = Filled({}, {net.source: _range(values[net.source])})
     for layer, macs in zip(net.layers, net.macs(), strict=True):
         inputs = [values[value] for value in layer.inputs]
-        drawn = _draw(layer, rng, inputs[0])
-        filled.parameters.update({f"{layer.name}.{role}": one for role, one in drawn.items()})
-        made = MEANING[layer.op](layer.attributes, *inputs, *drawn.values())
-        filled.ranges[layer.output] = _range(made)
+        names = [f"{layer.name}.{role}" for role in (*layer.parameters, *layer.fixed)]
+        if not filled.parameters.keys() >= {*names}:
+            drawn = _draw(layer, rng, inputs[0])
+            filled.parameters.update({f"{layer.name}.{role}": one for role, one in drawn.items()})
+        made = MEANING[layer.op](layer.attributes, *inputs,
+                                 *(filled.parameters[name] for name in names))
+        ends = _range(made), filled.ranges.get(layer.output, _range(made))
+        filled.ranges[layer.output] = min(end[0] for end in ends), max(end[1] for end in ends)
         values[layer.output] = made
         for value in layer.inputs:
             if last[value] is layer:
                 values.pop(value, None)
         done(macs)
-    return filled
+
+
+def _of_steps(net: Network, filled: Filled) -> Filled:
+    """What a network of single steps has of the whole one."""
+    ranges = {value: filled.ranges[value] for value in net.shapes if value in filled.ranges}
+    for value, other in net.alike.items():
+        ranges[value] = (_range(filled.parameters[other]) if other in filled.parameters
+                         else filled.ranges[other])
+    fixed = {f"{layer.name}.{role}": array for layer in net.layers
+             for role, array in layer.fixed.items()}
+    return Filled(filled.parameters | net.constants | fixed, ranges)
 
 
 def _range(array: Array) -> tuple[float, float]:
@@ -91,7 +116,7 @@ def _draw(layer: Layer, rng: np.random.Generator, x: Array) -> dict[str, Array]:
 
 
 def _weight(layer: Layer, drawn: Array) -> Array:
-    if layer.op == "LayerNormalization":
+    if layer.op == "LayerNormalization" or len(layer.parameters["weight"]) == 1:
         return 1 + np.float32(0.1) * drawn
     # Each result of a 2x2 transposed convolution with stride 2 has one product a channel.
     if layer.op == "LSTM":                          # [directions, gates, inputs]
@@ -171,9 +196,9 @@ MEANING: dict[str, Callable[..., Array]] = {
     "Clip": lambda attributes, x, low, high: np.clip(x, low, high),
     "MaxPool": lambda attributes, x: _views(x, attributes, -np.inf).max(axis=(4, 5)),
     "GlobalAveragePool": lambda attributes, x: x.mean(axis=(2, 3), keepdims=True),
-    "Concat": lambda attributes, *inputs: np.concatenate(inputs, axis=1),
+    "Concat": lambda attributes, *inputs: np.concatenate(inputs, axis=attributes["axis"]),
     "Add": lambda attributes, a, b: a + b,
     "Flatten": lambda attributes, x: x.reshape(len(x), -1),
     "Gemm": lambda attributes, x, weight, bias: x @ weight.T + bias,
-    **transformers.MEANING, **recurrent.MEANING,
+    **transformers.MEANING, **recurrent.MEANING, **decoders.MEANING,
 }

@@ -99,7 +99,8 @@ def _normalized(attributes: Mapping[str, Any], x: Array, weight: Array, bias: Ar
 
 
 MEANING: dict[str, Callable[..., Array]] = {
-    "Reshape": lambda attributes, x, shape: x.reshape(len(x), *shape[1:]),
+    "Reshape": lambda attributes, x, shape: x.reshape(*(x.shape[axis] if extent == 0 else extent
+                                                        for axis, extent in enumerate(shape))),
     "Transpose": lambda attributes, x: x.transpose(attributes["perm"]),
     "MatMul": lambda attributes, x, y: x @ y,
     "LayerNormalization": _normalized,
@@ -107,5 +108,6 @@ MEANING: dict[str, Callable[..., Array]] = {
     "Div": lambda attributes, x, y: x / y,
     "Mul": lambda attributes, x, y: x * y,
     "Erf": lambda attributes, x: np.vectorize(erf, otypes=[np.float32])(x),
-    "ReduceMean": lambda attributes, x: x.mean(axis=tuple(attributes["axes"])),
+    "ReduceMean": lambda attributes, x: x.mean(axis=tuple(attributes["axes"]),
+                                               keepdims=bool(attributes["keepdims"])),
 }

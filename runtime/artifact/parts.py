@@ -1,7 +1,7 @@
 """Compiled segments as JSON: a codec for each kind of `compiler.target.Compiled`."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from accel.machine.machine import Machine
@@ -16,7 +16,7 @@ from compiler.target import Compiled
 from .container import ArtifactError, Container, Members
 from .gpu import gpu_json, gpu_of
 from .host import Kernels, host_json, host_of
-from .programs import program_json, program_of, work_json, work_of
+from .programs import program_json, program_of, puts_of, work_json, work_of
 
 __all__ = ["Shelf", "Stock", "part_json", "part_of"]
 
@@ -57,14 +57,16 @@ def part_of(entry: Mapping[str, Any], segment: Segment, stock: Stock) -> Compile
 
 def _program_json(compiled: CompiledSegment, number: int, shelf: Shelf) -> dict[str, Any]:
     return {"program": program_json(compiled.program, number, shelf.members),
-            "work": work_json(compiled.work)}
+            "work": work_json(compiled.work),
+            "puts": [asdict(put) for put in compiled.puts]}
 
 
 def _program_of(entry: Mapping[str, Any], segment: Segment, stock: Stock) -> CompiledSegment:
     if stock.machine is None:
         raise ValueError("a segment of the accelerator must have its machine")
     program = program_of(entry["program"], stock.machine, stock.graph, segment, stock.container)
-    return CompiledSegment(program, work_of(entry["work"], stock.graph, program))
+    return CompiledSegment(program, work_of(entry["work"], stock.graph, program),
+                           puts=puts_of(entry["puts"], segment, program))
 
 
 def _host_json(segment: HostSegment, number: int, shelf: Shelf) -> dict[str, Any]:

@@ -12,13 +12,14 @@ from accel.machine.dram import ALIGNMENT
 from accel.machine.program import AccelProgram, TensorSlot
 from accel.machine.provenance import Provenance
 from accel.machine.work import Work
+from accel.mapping.puts import PlacePut
 from accel.mapping.layout import blocks_of
 from compiler.graph.graph import Graph
 from compiler.graph.partition import Segment
 
 from .container import Container, Members
 
-__all__ = ["program_json", "program_of", "work_json", "work_of"]
+__all__ = ["program_json", "program_of", "puts_of", "work_json", "work_of"]
 
 
 def program_json(program: AccelProgram, number: int, members: Members) -> dict[str, Any]:
@@ -63,7 +64,8 @@ def _check_stream(program: AccelProgram) -> None:
 
 
 def _check_memory(program: AccelProgram, machine: Machine, graph: Graph, segment: Segment) -> None:
-    _need(tuple(slot.name for slot in program.inputs) == segment.inputs
+    lying = tuple(value for value in segment.inputs if graph.values[value].dtype != "int64")
+    _need(tuple(slot.name for slot in program.inputs) == lying
           and tuple(slot.name for slot in program.outputs) == segment.outputs,
           "a program must have the inputs and outputs of its segment")
     tensors = 0
@@ -94,6 +96,17 @@ def _slot_json(slot: TensorSlot) -> dict[str, Any]:
 def _slot_of(entry: Mapping[str, Any]) -> TensorSlot:
     return TensorSlot(entry["name"], entry["base"], entry["offset"], tuple(entry["shape"]),
                       entry["dtype"], entry["layout"], tuple(entry["logical"]))
+
+
+def puts_of(entries: Sequence[Mapping[str, Any]], segment: Segment, program: AccelProgram
+            ) -> tuple[PlacePut, ...]:
+    puts = tuple(PlacePut(str(entry["position"]), int(entry["places"]), int(entry["stride"]),
+                          tuple(map(int, entry["stores"]))) for entry in entries)
+    for put in puts:
+        _need(put.position in segment.inputs and put.places > 0 and put.stride > 0
+              and all(0 <= index < program.count for index in put.stores),
+              "what is put must be stores of the stream")
+    return puts
 
 
 def work_json(work: Sequence[Sequence[Work]]) -> list[list[dict[str, Any]]]:

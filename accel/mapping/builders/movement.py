@@ -15,7 +15,7 @@ from accel.mapping.operators.blocked import Activation, Blocks
 from compiler.graph.graph import Graph, Node
 from compiler.graph.passes.pads import sides_of
 
-__all__ = ["concat", "concat_refusal", "copy", "cut", "cut_refusal", "pad", "pad_refusal",
+__all__ = ["concat", "concat_refusal", "copy", "cut", "cut_refusal", "pad", "pad_refusal", "put",
            "upsample"]
 
 
@@ -115,7 +115,9 @@ def _piece(node: Node, index: int, x: Activation, channels: int, blocks: Blocks,
 
 def _joined_rows(node: Node, graph: Graph, known: Forms, blocks: Blocks
                  ) -> tuple[MappedLayer, ...]:
-    """A layer for each input, which writes it among the rows of the result by strides."""
+    """A layer for each input that does not lie in the result already, which writes it among the
+    rows of the result by strides.
+    """
     axis, at = node.attrs.get("axis", 1), 0
     value, = node.outputs
     result = known.view(value)
@@ -124,6 +126,9 @@ def _joined_rows(node: Node, graph: Graph, known: Forms, blocks: Blocks
         x = known.view(source)
         if x is None or result is None:
             raise LoweringError("batches of images are no rows of matrices")
+        if known.is_written_by(node, index):
+            at += x.shape[axis]
+            continue
         q = None if known.keeps_scale(node, index) else quantization_of(node)
         operator = products.moved(f"{stage_of(node)}_{index}", x.shape, blocks, q)
         params = {} if q is None else {"params": _params_of(
@@ -135,6 +140,17 @@ def _joined_rows(node: Node, graph: Graph, known: Forms, blocks: Blocks
             **rows_within(operator, target, blocks, False)))
         at += x.shape[axis]
     return tuple(layers)
+
+
+def put(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
+    """Maps a row that is put at the first place of a cache; the driver moves it to another."""
+    (row, value), axis = (node.inputs[1], node.outputs[0]), node.attrs["axis"]
+    x, result = known.view(row), known.view(value)
+    if x is None or result is None:
+        raise LoweringError("batches of images are no rows of matrices")
+    operator = products.moved(stage_of(node), x.shape, blocks)
+    return MappedLayer(node, operator, {"x": row}, {}, known.stored[value], views={"x": x},
+                       **rows_within(operator, result.part(axis, 1), blocks, False))
 
 
 def _joined_images(node: Node, known: Forms, blocks: Blocks) -> tuple[MappedLayer, ...]:

@@ -11,6 +11,7 @@ from compiler.ops.fixed_point import ScaleRefused, limits_of
 from compiler.ops.integer_forms import (ACCUMULATOR_BITS, Bounds, IntegerForm, IntegerNode,
                                         QuantizedInputs, StaysFloat, Stored, clamp_to, scaled)
 from compiler.ops.operator import Kind
+from compiler.ops.row_functions import MASKED
 from compiler.ops.reductions import MOST_PLACES
 from compiler.ops.registry import find
 from compiler.graph.graph import Graph, Node
@@ -20,9 +21,10 @@ from compiler.graph.passes.maps import mapped
 from compiler.graph.passes.missing import MissingQuantizations
 from compiler.graph.passes.quantized import QuantizedView, stored_form
 from compiler.graph.passes.regions import Regions
-from compiler.graph.passes.rows import row_function, rows_of
+from compiler.graph.passes.rows import KEPT, row_function, rows_of
 from compiler.graph.passes.tables import tabled
 from compiler.graph.rewrite import Builder, eliminate_dead_code
+from compiler.graph.row_functions import Mask
 
 __all__ = ["Integerize"]
 
@@ -35,9 +37,9 @@ class Integerize:
     """dequantize -> operator -> [relu, clip] -> quantize becomes one integer operator. Elementwise
     operators that have no such form become one together: a `qtable` where they depend on one
     quantized tensor, a `qaffine` where they multiply one by constants of channels or add such, a
-    `qmap` where on two. Softmax and layer normalization along the last axis
-    become operators of rows; maps between quantizations stay what they are. A product before a
-    leaky relu has a multiplier for each of its slopes.
+    `qmap` where on two. Softmax and normalizations along the last axis become operators of rows, a
+    mask the lesser of each element and -128 or 127; maps between quantizations stay what they are.
+    A product before a leaky relu has a multiplier for each of its slopes.
 
     Before: dequantized constants are still nodes (`FoldConstants(dequantize=False)`), no identity.
     After: every int8 or uint8 activation is int8 in stored form under its own name, every one of 16
@@ -68,6 +70,7 @@ class _Rewriting:
     view: QuantizedView = field(init=False)
     regions: Regions = field(init=False)
     reasons: dict[str, str] = field(default_factory=dict)
+    masks: dict[tuple, str] = field(default_factory=dict)
 
     def __post_init__(self):
         self.builder = Builder.like(self.graph)
@@ -161,7 +164,8 @@ class _Rewriting:
     def _check_types(self, integer: IntegerNode, out: Stored) -> None:
         """StaysFloat for a result of other bits than what it is computed from."""
         for value in integer.inputs:
-            if (dtype := self.builder.values[value].dtype) != out.dtype:
+            dtype = self.builder.values[value].dtype
+            if dtype not in (out.dtype, "int64"):       # an int64 is a position
                 raise StaysFloat(f"its input {value!r} is {dtype} and its result {out.dtype}")
 
     def _function(self, node: Node, core: Node, out: Stored, activations: list[Node]
@@ -173,7 +177,8 @@ class _Rewriting:
             found = row_function(self.view, core.outputs[0])
             if found is not None:
                 self.reasons.pop(core.name, None)       # of an operator that is a part of it
-                return self._of_rows(core, rows_of(self.view, found, out, _bounds(activations)))
+                return self._of_rows(core, rows_of(self.view, found, out, _bounds(activations),
+                                                   self._mask))
             made = affine_of_channels(self.view, core, out, _bounds(activations))
             if made is not None:
                 self.reasons.pop(core.name, None)
@@ -227,6 +232,29 @@ class _Rewriting:
             self.builder.emit(step.op, value, (*read, *step.inputs), value, **step.attrs)
             read = (value,)
         return replace(steps[-1], inputs=(*read, *steps[-1].inputs))
+
+    def _mask(self, mask: Mask, shape: tuple[int, ...]) -> str:
+        """The int8 form of a mask for rows of a shape, made once: a constant as large as they are,
+        or computed with as many dimensions.
+        """
+        key = (mask.condition, shape, b"" if mask.valid is None else mask.valid.tobytes())
+        if key in self.masks:
+            return self.masks[key]
+        if mask.valid is not None:
+            whole = np.broadcast_to(np.where(mask.valid, KEPT, MASKED).astype(np.int8), shape)
+            value = self._constant("mask", np.ascontiguousarray(whole))
+        else:
+            ends = [self._constant("mask", np.array(end, np.int8)) for end in (KEPT, MASKED)]
+            value = self.builder.fresh(f"{mask.condition}_mask")
+            self.builder.emit("where", self.builder.fresh_node(value), [mask.condition, *ends],
+                              value)
+            own = self.builder.values[value].shape
+            if len(own) < len(shape):
+                value, flat = self.builder.fresh(f"{value}_whole"), value
+                self.builder.emit("reshape", self.builder.fresh_node(value), [flat], value,
+                                  shape=(1,) * (len(shape) - len(own)) + own)
+        self.masks[key] = value
+        return value
 
     def _core(self, value: str) -> tuple[Node | None, list[Node]]:
         """The operator whose result is quantized, and what bounds it in between, in order."""

@@ -42,11 +42,18 @@ def mapped(view: QuantizedView, region: Region, core: Node, out: Stored, bounds:
     shapes = [view.shape(source) for source in region.sources]
     if common_shape(*shapes) != view.shape(region.nodes[-1].outputs[0]):
         raise StaysFloat("a constant gives it more dimensions than its inputs have")
-    names = {view.stored[source]: name
+    whole = view.shape(region.nodes[-1].outputs[0])
+    operands = {node.outputs[0]: view.operand(node.outputs[0], whole) for node in region.nodes
+                if node.inputs[0] in region.sources and node.inputs[0] in view.graph.constants}
+    values = {node.inputs[0]: operands[node.outputs[0]].value for node in region.nodes
+              if node.outputs[0] in operands}
+    names = {values.get(source) or view.stored[source]: name
              for source, name in zip(region.sources, INPUTS, strict=True)}
-    known: dict[str, Term] = {}
+    known: dict[str, Term] = {value: _leaf(names[stored.value], stored)
+                              for value, stored in operands.items()}
     for node in region.nodes[:region.nodes.index(core) + 1]:
-        known[node.outputs[0]] = _value(view, node, known, names)
+        if node.outputs[0] not in known:
+            known[node.outputs[0]] = _value(view, node, known, names)
     return IntegerNode("qmap", tuple(names),
                        {"function": _requantized(known[core.outputs[0]], out, bounds)})
 

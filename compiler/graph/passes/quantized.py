@@ -40,6 +40,8 @@ class QuantizedView:
     constant: Callable[[str, np.ndarray], str]
     stored: dict[str, str] = field(default_factory=dict)
     accumulator_bits: int = ACCUMULATOR_BITS
+    operands: dict[tuple[str, tuple[int, ...]], str] = field(default_factory=dict)
+    """The stored form of each constant that is an operand, repeated to a shape."""
 
     def shape(self, value: str) -> tuple[int, ...]:
         return self.graph.values[value].shape
@@ -93,9 +95,12 @@ class QuantizedView:
         array, parameters = self.graph.constants[node.inputs[0]], self.parameters(node)
         if parameters is None or array.dtype.name not in QUANTIZED:
             raise StaysFloat(f"its constant {value!r} must be of 8 or 16 bits with one scale")
-        whole = np.broadcast_to(stored_form(array), array.shape if shape is None else shape)
-        return Stored(self.constant(f"{node.inputs[0]}_stored", np.ascontiguousarray(whole)),
-                      *parameters)
+        shape = array.shape if shape is None else shape
+        key = node.inputs[0], shape
+        if key not in self.operands:
+            whole = np.ascontiguousarray(np.broadcast_to(stored_form(array), shape))
+            self.operands[key] = self.constant(f"{node.inputs[0]}_stored", whole)
+        return Stored(self.operands[key], *parameters)
 
     def weight(self, value: str, axis: int) -> tuple[np.ndarray, np.ndarray]:
         """int8 or int16 weight and float64 scale for each of the channels along the axis."""

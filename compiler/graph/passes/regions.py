@@ -17,7 +17,7 @@ __all__ = ["Region", "Regions"]
 @dataclass(frozen=True, slots=True)
 class Region:
     """Elementwise nodes in order, conversions from and to int8 among them, and the quantized
-    tensors that they compute from, by name, in order.
+    tensors that they compute from, by name, in order; constants of several dimensions are first.
     """
 
     nodes: tuple[Node, ...]
@@ -67,10 +67,23 @@ class Regions:
                 if node is None or find(node.op).kind is not Kind.ELEMENTWISE:
                     return None
                 nodes[value] = node
-                waiting.extend(node.inputs)
-        order = self.places.__getitem__
-        return Region(tuple(nodes[value] for value in sorted(nodes, key=order)),
-                      tuple(sorted(sources, key=order)))
+                if self._is_operand(node):
+                    sources.add(node.inputs[0])
+                else:
+                    waiting.extend(node.inputs)
+        return Region(tuple(nodes[value] for value in sorted(nodes, key=self.order)),
+                      tuple(sorted(sources, key=self.order)))
+
+    def order(self, value: str) -> int:
+        """The place of a value; constants come before all others."""
+        return self.places.get(value, -1)
+
+    def _is_operand(self, node: Node) -> bool:
+        """Whether a dequantized constant is a tensor of several dimensions with one scale."""
+        array = self.view.graph.constants.get(node.inputs[0])
+        return (node.op == "dequantizelinear" and array is not None
+                and sum(extent > 1 for extent in array.shape) > 1
+                and self.view.parameters(node) is not None)
 
     def _is_number(self, value: str) -> bool:
         array = self.view.graph.constants.get(value)

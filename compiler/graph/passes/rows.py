@@ -1,19 +1,27 @@
-"""Softmax and layer normalization of int8 rows: what `integerize` makes of them between
+"""Softmax and normalizations of int8 rows: what `integerize` makes of them between
 quantizations (`compiler/ops/row_functions.py` has their meaning).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import floor, log2
 
 import numpy as np
 
 from compiler.graph.passes.quantized import QuantizedView
-from compiler.graph.row_functions import LayerNorm, RowFunction, Softmax, Values, recognized
+from compiler.graph.row_functions import (LayerNorm, Mask, RmsNorm, RowFunction, Softmax, Values,
+                                          recognized)
 from compiler.ops.integer_forms import (Bounds, IntegerNode, StaysFloat, Stored, clamp_to,
                                         multiplier_of)
-from compiler.ops.row_functions import (MOST_ELEMENTS, RECIPROCALS, ROOTS, Fractions, exponentials)
+from compiler.ops.row_functions import (MOST_ELEMENTS, RECIPROCALS, ROOTS, Fractions, exponentials,
+                                        rms_unit)
 
-__all__ = ["row_function", "rows_of"]
+__all__ = ["KEPT", "row_function", "rows_of"]
+
+KEPT = 127
+"""What an element that counts has in a mask of int8; others have `MASKED`."""
+UNDERFLOW = 104.0
+"""The exponential of less than minus that is 0 in float32."""
 
 MOST_EPSILON = 1 << 29
 PROBABILITY = 2.0**-28
@@ -35,23 +43,42 @@ def row_function(view: QuantizedView, value: str) -> RowFunction | None:
     return found if found is not None and view.is_computed(found.source) else None
 
 
-def rows_of(view: QuantizedView, found: RowFunction, out: Stored, bounds: Bounds
-            ) -> Sequence[IntegerNode]:
-    """The integer operators of a function, of which each reads the one before. Raises StaysFloat
-    with the reason.
+def rows_of(view: QuantizedView, found: RowFunction, out: Stored, bounds: Bounds,
+            stored_mask: Callable[[Mask, tuple[int, ...]], str]) -> Sequence[IntegerNode]:
+    """The integer operators of a function, of which each reads the one before. `stored_mask` gives
+    the int8 form of a mask of rows of a shape. Raises StaysFloat with the reason.
     """
     x, count = view.activation(found.source), view.shape(found.source)[-1]
     if count > MOST_ELEMENTS:
         raise StaysFloat(f"its rows have {count} elements; integers of 32 bits take "
                          f"{MOST_ELEMENTS}")
+    if isinstance(found, Softmax) and found.mask is not None:
+        return _masked_softmax(x, found.mask, view.shape(found.source), out, bounds, stored_mask)
     if isinstance(found, Softmax):
         return _softmax(x, out, bounds)
+    if isinstance(found, RmsNorm):
+        return (_rms_norm(found, x, count, out, bounds),)
     return (_layer_norm(found, x, count, out, bounds),)
 
 
-def _softmax(x: Stored, out: Stored, bounds: Bounds) -> Sequence[IntegerNode]:
+def _masked_softmax(x: Stored, mask: Mask, shape: tuple[int, ...], out: Stored, bounds: Bounds,
+                    stored_mask: Callable[[Mask, tuple[int, ...]], str]) -> Sequence[IntegerNode]:
+    """What doesn't count is least of all before the maximum is looked for, and behind that where
+    the exponential is 0.
+    """
+    if mask.low + 255 * x.scale > -UNDERFLOW:
+        raise StaysFloat(f"its mask adds {mask.low:g} to numbers that differ by {255 * x.scale:g}")
+    name = stored_mask(mask, shape)
+    below, powers = _softmax(x, out, bounds, masked=True)
+    least = {"function": "min(x0, x1)"}
+    return (IntegerNode("qmap", (x.value, name), least), replace(below, inputs=()),
+            IntegerNode("qmap", (name,), least), powers)
+
+
+def _softmax(x: Stored, out: Stored, bounds: Bounds, masked: bool = False
+             ) -> Sequence[IntegerNode]:
     mult, shift = multiplier_of(PROBABILITY / out.scale, 1 / PROBABILITY)
-    high, low = exponentials(x.scale)
+    high, low = exponentials(x.scale, masked)
     return (IntegerNode("qbelow_max", (x.value,), {}),
             IntegerNode("qsoftmax", (), {"mult": mult, "shift": shift}
                         | clamp_to(out, bounds),
@@ -61,24 +88,42 @@ def _softmax(x: Stored, out: Stored, bounds: Bounds) -> Sequence[IntegerNode]:
 def _layer_norm(found: LayerNorm, x: Stored, count: int, out: Stored, bounds: Bounds
                 ) -> IntegerNode:
     parts = Fractions(count)
-    epsilon = found.epsilon / x.scale**2 * count * 2.0**(parts.fine + parts.coarse)
+    epsilon = _epsilon(found, x, count * 2.0**(parts.fine + parts.coarse))
+    weight, bias = found.weight, found.bias / parts.unit
+    finer = _finer((weight, 1 << 14), (bias, 1 << 30))
+    mult, shift = multiplier_of(parts.unit * 2.0**-finer / out.scale, 2.0**31)
+    return IntegerNode("qlayer_norm", (x.value,), {
+        "epsilon": epsilon, "mult": mult, "shift": shift} | clamp_to(out, bounds),
+        (("weight", _steps(weight, finer, np.int16)), ("bias", _steps(bias, finer, np.int32)),
+         ("roots", ROOTS)))
+
+
+def _rms_norm(found: RmsNorm, x: Stored, count: int, out: Stored, bounds: Bounds) -> IntegerNode:
+    epsilon = _epsilon(found, x, count)
+    steps = np.abs(found.weight) * rms_unit(count) / out.scale
+    pairs = [multiplier_of(float(step), 2.0**15) for step in steps]
+    mult, shift = (np.array(column, np.int32) for column in zip(*pairs, strict=True))
+    sign = np.where(found.weight < 0, -1, 1).astype(np.int8)
+    return IntegerNode("qrms_norm", (x.value,), {
+        "zero": x.zp, "epsilon": epsilon} | clamp_to(out, bounds),
+        (("mult", mult), ("shift", shift), ("roots", ROOTS),
+         *((("sign", sign),) if (sign < 0).any() else ())))
+
+
+def _epsilon(found: LayerNorm | RmsNorm, x: Stored, factor: float) -> int:
+    """The epsilon of a mean square in steps of the stored sum, which is `factor` times as much."""
+    epsilon = found.epsilon / x.scale**2 * factor
     if not 0 <= epsilon < MOST_EPSILON:
         raise StaysFloat(f"its epsilon {found.epsilon:g} is {epsilon:.3g} steps; integers of 32 "
                          f"bits take {MOST_EPSILON}")
-    finer = _finer(found, parts)
-    weight, bias = (np.rint(array * 2.0**finer) for array in
-                    (found.weight, found.bias / parts.unit))
-    mult, shift = multiplier_of(parts.unit * 2.0**-finer / out.scale, 2.0**31)
-    return IntegerNode("qlayer_norm", (x.value,), {
-        "epsilon": round(epsilon), "mult": mult, "shift": shift}
-        | clamp_to(out, bounds), (("weight", weight.astype(np.int16)),
-                                  ("bias", bias.astype(np.int32)), ("roots", ROOTS)))
+    return round(epsilon)
 
 
-def _finer(found: LayerNorm, parts: Fractions) -> int:
-    """By how many bits weights are stored finer: the most that leave 2^14 for them and 2^30 for
-    biases.
-    """
-    limits = [floor(log2(most / np.abs(array).max())) for array, most in
-              ((found.weight, 1 << 14), (found.bias / parts.unit, 1 << 30)) if np.any(array)]
+def _finer(*limited: tuple[np.ndarray, int]) -> int:
+    """By how many bits constants are stored finer: the most that leave each below its limit."""
+    limits = [floor(log2(most / np.abs(array).max())) for array, most in limited if np.any(array)]
     return min(limits, default=0)
+
+
+def _steps(array: np.ndarray, finer: int, dtype: type) -> np.ndarray:
+    return np.rint(array * 2.0**finer).astype(dtype)

@@ -1,6 +1,7 @@
 """Concatenation along channels, at any channel: right to the bit, or refused."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -153,3 +154,31 @@ def test_parts_need_no_layer() -> None:
     y = net.concat(net.conv(x, 8, (1, 1)), net.conv(x, 8, (1, 1)))
     names = [name for name, _ in AccelTarget(TINY).compile(net.graph(y)).program.layers]
     assert names[-2:] == ["qconcat_7:0", "qconcat_7:1"]
+
+
+def remembered(axis: int, whole: bool = False, zp: int = 0) -> tuple[Graph, Net]:
+    """A cache [6, 3, 8] whose last place a row takes; perhaps others read the `whole` cache."""
+    net, shape = Net(axis), [6, 3, 8]
+    cache = net.input(*shape, name="cache")
+    row = net.rescale(net.input(*(1 if i == axis else n for i, n in enumerate(shape)), name="row"))
+    end = tuple(n - (i == axis) for i, n in enumerate(shape))
+    before = net.add_node("slice", cache, begin=(0, 0, 0), end=end, step=(1, 1, 1))
+    y = net.add_node("qconcat", before, row, axis=axis, bias=(0, 0), mult=(1 << 15,) * 2,
+                     shift=(15, 15), zp=zp, lo=-128, hi=127)
+    return net.graph(net.rescale(y), *([net.rescale(cache)] if whole else [])), net
+
+
+@pytest.mark.parametrize("axis", [0, 2])
+def test_a_cache_takes_a_row_where_it_lies(axis: int) -> None:
+    graph, net = remembered(axis)
+    program = assert_right(TINY, graph, net.samples())
+    assert [name for name, _ in program.layers if "qconcat" in name] == ["qconcat_2:1"]
+
+
+@pytest.mark.parametrize("changes", [{"whole": True}, {"zp": 3}], ids=str)
+def test_a_cache_that_others_read_is_copied(changes) -> None:
+    """Nor does it lie there in another scale."""
+    graph, net = remembered(0, **changes)
+    program = assert_right(TINY, graph, net.samples())
+    assert [name for name, _ in program.layers if "qconcat" in name] == ["qconcat_2:0",
+                                                                         "qconcat_2:1"]

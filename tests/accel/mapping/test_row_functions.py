@@ -10,7 +10,9 @@ import pytest
 
 import lockstep
 from accel.machine.intrinsics import SHIPPED
+from accel.mapping.layers import build_layers, forms_of
 from accel.mapping.lowering import LoweringError
+from accel.mapping.operators.blocked import Blocks
 from accel.mapping.row_selection import select_rows
 from accel.mapping.schedules import shape_of, tiles_of
 from accel.mapping.target import AccelTarget
@@ -42,7 +44,11 @@ def network(op: str, shape: tuple[int, ...], rng) -> Graph:
         "qsoftmax": ({"high": high, "low": low, "reciprocals": RECIPROCALS}, SCALED),
         "qlayer_norm": ({"weight": rng.integers(-16384, 16385, count).astype(np.int16),
                          "bias": rng.integers(-2**27, 2**27, count).astype(np.int32),
-                         "roots": ROOTS}, SCALED | {"epsilon": 50})}[op]
+                         "roots": ROOTS}, SCALED | {"epsilon": 50}),
+        "qrms_norm": ({"mult": rng.integers(1 << 15, 1 << 16, count).astype(np.int32),
+                       "shift": rng.integers(22, 26, count).astype(np.int32), "roots": ROOTS},
+                      {name: SCALED[name] for name in ("zp", "lo", "hi")}
+                      | {"epsilon": 50, "zero": -9})}[op]
     builder = Builder("net")
     builder.add_input("x", TensorType(shape, "int8"))
     for name, array in constants.items():
@@ -65,11 +71,12 @@ def agrees(graph: Graph, x: np.ndarray, machine: lockstep.Machine, sim: str) -> 
     return sum(run.cycles for run in runs)
 
 
-OPERATORS = ("qbelow_max", "qsoftmax", "qlayer_norm")
+OPERATORS = ("qbelow_max", "qsoftmax", "qlayer_norm", "qrms_norm")
 
 
 @pytest.mark.parametrize("op, shape", [
     ("qbelow_max", (3, 8)), ("qbelow_max", (5, 2, 9)), ("qsoftmax", (5, 2, 9)),
+    ("qrms_norm", (5, 2, 9)),
     *(pytest.param(op, shape, marks=pytest.mark.slow) for op, shape in (
         ("qbelow_max", (1, 1)), ("qsoftmax", (3, 8)), ("qsoftmax", (1, 1)), ("qlayer_norm", (3, 8)),
         ("qlayer_norm", (5, 2, 9)), ("qlayer_norm", (1, 1))))], ids=str)
@@ -140,6 +147,25 @@ def test_what_lacks_an_instruction_is_told(rng, missing: str, reason: str) -> No
     module = lockstep.compile(network("qlayer_norm", (3, 8), rng), "accel,cpu", machine=machine)
     assert reason in module.partition.reasons["y"]
     assert not module.accelerated
+
+
+@pytest.mark.slow
+def test_a_negative_weight_is_a_factor(rng) -> None:
+    """Multipliers have no sign."""
+    graph = network("qrms_norm", (5, 2, 9), rng)
+    builder = Builder.like(graph)
+    builder.add_constant("sign", np.array([1, -1, -1] * 3, np.int8))
+    builder.emit("qrms_norm", "y", [*graph.nodes[0].inputs, "sign"], "y", **graph.nodes[0].attrs)
+    agrees(builder.finish(["y"]), rows(rng, (5, 2, 9)), machine_of(), "functional")
+
+
+def test_rows_of_many_channels_have_room_for_their_weights(rng) -> None:
+    """RMS normalization has one record a channel."""
+    graph = network("qrms_norm", (1, 768), rng)
+    layer, = build_layers(graph.nodes[0], graph, forms_of(graph, Blocks(1, 16, 16)),
+                          machine_of("pynq-1x16x16"))
+    assert [role for role in layer.constants if role.startswith("params")] == ["params"]
+    tiles_of(machine_of("pynq-1x16x16"), layer.operator, 2)
 
 
 def test_padding_takes_no_part_in_a_sum(rng) -> None:

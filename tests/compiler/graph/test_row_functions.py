@@ -1,4 +1,4 @@
-"""Softmax and layer normalization between quantizations become integer operators of rows."""
+"""Softmax and normalizations between quantizations become integer operators of rows."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ import pytest
 from compiler.frontend import convert
 from compiler.graph import Graph, evaluate, optimize
 from compiler.graph.pipeline import standard_passes
+from compiler.graph.passes.rows import MOST_EPSILON
 from compiler.ops.row_functions import MOST_ELEMENTS, RECIPROCALS, ROOTS, Fractions, exponentials
 
 SCALE = 0.05
@@ -50,9 +51,32 @@ def plain_layer_norm(one, x, count):
     return one.add("LayerNormalization", x, ones, axis=-1, epsilon=EPSILON)
 
 
+def rms_norm(one, x, count):
+    """Some weights are negative."""
+    weight = one.constant(one.rng.normal(0, 1, count).astype(np.float32))
+    return one.add("Mul", weight, plain_rms_norm(one, x, count))
+
+
+def plain_rms_norm(one, x, count):
+    """Without weights."""
+    squares = one.add("ReduceMean", one.add("Mul", x, x), axes=[-1], keepdims=1)
+    root = one.add("Sqrt", one.add("Add", squares, one.constant(np.float32(EPSILON))))
+    return one.add("Div", x, root)
+
+
+def written_rms_norm(one, x, count):
+    """With a power and a reciprocal, as exporters write it."""
+    squares = one.add("ReduceMean", one.add("Pow", x, one.constant(np.float32(2))), axes=[-1],
+                      keepdims=1)
+    root = one.add("Sqrt", one.add("Add", squares, one.constant(np.float32(EPSILON))))
+    normal = one.add("Mul", x, one.add("Reciprocal", root))
+    return one.add("Mul", normal, _vectors(one, count)[0])
+
+
 KINDS = {softmax: ["qbelow_max", "qsoftmax"], written_softmax: ["qbelow_max", "qsoftmax"],
          layer_norm: ["qlayer_norm"], written_layer_norm: ["qlayer_norm"],
-         plain_layer_norm: ["qlayer_norm"]}
+         plain_layer_norm: ["qlayer_norm"], rms_norm: ["qrms_norm"],
+         plain_rms_norm: ["qrms_norm"], written_rms_norm: ["qrms_norm"]}
 
 
 def model_of(qdq, function, shape, out, zero, scale=SCALE) -> Graph:
@@ -101,6 +125,84 @@ def test_small_probabilities_are_as_fine_as_large_ones(qdq, rng, scale: float) -
     assert np.abs(found - wanted)[inside].max() <= 2 and inside.mean() > 0.5
 
 
+def causal(count: int) -> np.ndarray:
+    """Bool [count - 3, count]: rows of 4 and more elements that count."""
+    return np.tri(count - 3, count, 3, dtype=bool)
+
+
+def added_mask(one, x, count):
+    mask = np.where(causal(count), 0, -10000).astype(np.float32)
+    return one.add("Softmax", one.add("Add", one.constant(mask), x), axis=-1)
+
+
+def chosen_mask(one, x, count):
+    return one.add("Softmax", one.add("Where", one.constant(causal(count)), x,
+                                      one.constant(np.float32(-np.inf))), axis=-1)
+
+
+def filled_mask(one, x, count):
+    return one.add("Softmax", one.add("Where", one.constant(~causal(count)), one.constant(
+        np.float32(np.finfo(np.float32).min)), x), axis=-1)
+
+
+def computed_mask(one, x, count):
+    """As exporters write a cache of fixed size: places up to a number that is an input."""
+    mask = one.add("Where", *_places(one, count), one.constant(np.float32(0)),
+                   one.constant(np.float32(-np.inf)))
+    return one.add("Softmax", one.add("Add", x, mask), axis=-1)
+
+
+def _places(one, count):
+    return [one.add("LessOrEqual", one.constant(np.arange(count)),
+                    one.input("position", 1, dtype="int64"))]
+
+
+MASKS = (added_mask, chosen_mask, filled_mask, computed_mask)
+MASKED_SOFTMAX = ["qmap", "qbelow_max", "qmap", "qsoftmax"]
+
+
+@pytest.mark.parametrize("function", MASKS, ids=lambda function: function.__name__)
+def test_what_is_masked_has_no_probability(qdq, rng, function) -> None:
+    """Not even beside elements that are the least that int8 holds."""
+    shape = (2, 21, 24)
+    model = model_of(qdq, function, shape, 1 / 256, -128)
+    x = rows(rng, *shape)
+    x[1, :9] = -128
+    feeds = {"x": x} | ({"position": np.array([9])} if function is computed_mask else {})
+    graph, real = optimize(model), optimize(model, standard_passes(integerize=False))
+    found, wanted = (evaluate(one, feeds)[one.outputs[0]].astype(int) for one in (graph, real))
+    assert [node.op for node in graph.nodes if node.op[0] == "q"] == MASKED_SOFTMAX
+    assert not graph.notes
+    assert np.abs(found - wanted).max() <= 1
+    valid = np.arange(24) <= 9 if function is computed_mask else causal(24)
+    assert (found[np.broadcast_to(~valid, shape)] == -128).all()
+
+
+def test_two_softmaxes_share_a_mask(qdq) -> None:
+    one = qdq()
+    x = one.dequantize(one.input("x", 2, 6, 9, dtype="int8"), SCALE, 5, "int8")
+    ends = [one.quantize(added_mask(one, x, 9), 1 / 256, -128, "int8") for _ in range(2)]
+    graph = optimize(convert(one.model(*ends, dtypes=dict.fromkeys(ends, "int8")), "net"))
+    masks = {node.inputs[1] for node in graph.nodes if node.op == "qmap"}
+    assert len(masks) == 1 and graph.constants[masks.pop()].shape == (2, 6, 9)
+
+
+def test_a_mask_that_leaves_something_is_told(qdq) -> None:
+    """Where a step is so large that what is masked could still count."""
+    model = model_of(qdq, added_mask, (2, 6, 9), 1 / 256, -128, scale=100)
+    assert any("its mask adds -10000 to numbers that differ by 25500" in note
+               for note in optimize(model).notes)
+
+
+def test_a_small_bias_is_no_mask(qdq) -> None:
+    def biased(one, x, count):
+        bias = np.where(causal(count), 0, -5).astype(np.float32)
+        return one.add("Softmax", one.add("Add", x, one.constant(bias)), axis=-1)
+
+    graph = optimize(model_of(qdq, biased, (2, 6, 9), 1 / 256, -128))
+    assert "qsoftmax" not in [node.op for node in graph.nodes]
+
+
 def test_activations_bound_the_result(qdq, rng) -> None:
     shape = (2, 4, 20)
     graph, found, wanted = values(model_of(
@@ -121,13 +223,6 @@ def other_sum(one, x, count):
     return one.add("Div", powers, total)
 
 
-def no_mean(one, x, count):
-    """A root of mean squares, as in RMSNorm."""
-    squares = one.add("ReduceMean", one.add("Mul", x, x), axes=[-1], keepdims=1)
-    root = one.add("Sqrt", one.add("Add", squares, one.constant(np.float32(EPSILON))))
-    return one.add("Div", x, root)
-
-
 def other_count(one, x, count):
     """A mean of one element too many."""
     total = one.add("ReduceSum", x, one.constant(np.array([-1])), keepdims=1)
@@ -143,13 +238,13 @@ def a_weight_for_each_row(one, x, count):
     return one.add("Mul", normal, one.constant(np.linspace(1, 2, 6).reshape(6, 1).astype("f4")))
 
 
-@pytest.mark.parametrize("function", [other_axis, other_sum, no_mean, other_count,
+@pytest.mark.parametrize("function", [other_axis, other_sum, other_count,
                                       a_weight_for_each_row], ids=lambda f: f.__name__)
 def test_what_is_almost_one_of_these_stays_in_float(qdq, rng, function) -> None:
     shape = (1, 6, 12)
     model = model_of(qdq, function, shape, 0.02, 0)
     graph, found, wanted = values(model, rows(rng, *shape))
-    assert not any(node.op in ("qsoftmax", "qlayer_norm") for node in graph.nodes)
+    assert not any(node.op in ("qsoftmax", "qlayer_norm", "qrms_norm") for node in graph.nodes)
     np.testing.assert_array_equal(found, wanted)
 
 
@@ -175,6 +270,7 @@ def test_no_sum_overflows(count: int) -> None:
     twice = 3 * (total << parts.coarse)
     assert mean * twice < 1 << 32 and squares << parts.fine + parts.coarse <= 1 << 30
     assert 255 << parts.fine < 1 << 15
+    assert squares + 2 * 128 * total + count * 128 * 128 + MOST_EPSILON < 1 << 31   # of RMS
 
 
 def test_tables_hold_what_they_stand_for() -> None:

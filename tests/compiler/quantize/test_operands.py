@@ -116,10 +116,36 @@ def test_a_mask_stays_in_float() -> None:
                                       "reads, ")
 
 
-def test_an_endless_constant_stays_in_float() -> None:
+@pytest.mark.parametrize("first", [False, True])
+def test_a_factor_of_several_dimensions_is_an_operand(first: bool) -> None:
+    """As the cosines of rotary positions are, which are the same for all heads."""
+    w = Writer()
+    x = w.node("Reshape", w.product("x"), w.constant(np.array([TOKENS, 2, CHANNELS // 2])))
+    cosines = w.constant(np.cos(w.rng.normal(size=(TOKENS, 1, CHANNELS // 2)).astype(np.float32)))
+    x = w.node("Mul", *((cosines, x) if first else (x, cosines)))
+    y = w.product(w.node("Reshape", x, w.constant(np.array([1, TOKENS, CHANNELS]))))
+    _, found = w.quantized(y)
+    assert all(layer.quantized for layer in found.layers) and found.decibels > 30
+    graph = optimize(convert(found.model))
+    (node,) = (node for node in graph.nodes if node.op == "qmap")
+    (constant,) = graph.constants.keys() & {*node.inputs}
+    assert graph.constants[constant].shape == (TOKENS, 2, CHANNELS // 2) and not graph.notes
+
+
+def test_a_mask_is_part_of_a_softmax() -> None:
     w = Writer()
     mask = np.where(np.tri(TOKENS, CHANNELS, dtype=bool), 0, -np.inf).astype(np.float32)
     scores = w.node("Softmax", w.node("Add", w.product("x"), w.constant(mask)), axis=-1)
+    _, found = w.quantized(w.product(scores))
+    assert all(layer.quantized for layer in found.layers) and found.decibels > 25
+    ops = [node.op for node in optimize(convert(found.model)).nodes]
+    assert "qsoftmax" in ops and "softmax" not in ops
+
+
+def test_an_endless_constant_stays_in_float() -> None:
+    w = Writer()
+    mask = np.where(np.eye(TOKENS, CHANNELS, dtype=bool), -np.inf, 0).astype(np.float32)
+    scores = w.node("Softmax", w.node("Add", w.product("x"), w.constant(mask)), axis=1)
     _, found = w.quantized(w.product(scores))
     reasons = {layer.name: layer.reason for layer in found.layers}
     assert reasons["add1"] == ("one of its inputs is a constant that is no tensor of finite "

@@ -102,7 +102,7 @@ def test_a_value_that_uses_the_pieces_apart():
     expect(compute_inline(split(before, "b_i", 5), "b"), """
         program main(x: int32[3, 4]) -> c: int32[6]
         for c_i in 0..6:
-          c[c_i] = x[(c_i*2 + 1) // 4, (c_i*2 + 1) % 4] * 2
+          c[c_i] = x[c_i // 2, c_i % 2*2 + 1] * 2
         """)
 
 
