@@ -8,6 +8,7 @@ from os import PathLike
 from types import UnionType
 from typing import Any
 
+from accel.mapping.search import EFFORTS
 from compiler.errors import ArgumentError
 from compiler.target import ACCEL, HOST
 from runtime.link import Link
@@ -38,6 +39,11 @@ def require_settings(*, integerize: Any, threads: Any, after: Any, cache: Any, p
         raise ArgumentError(f"after must be a function of number, name and result, not {after!r}")
     require_kind("link", link, Link | None, "a runtime.Link")
     require_kind("pins", pins, Mapping | None, f"a mapping of names to {HOST!r} or {ACCEL!r}")
+
+
+def require_effort(effort: Any) -> None:
+    if type(effort) is not int or not 0 <= effort < len(EFFORTS):
+        raise ArgumentError(f"effort must be 0 to {len(EFFORTS) - 1}, not {effort!r}")
 
 
 def require_targets(pins: Mapping[str, Any] | None, targets: Collection[str]) -> None:

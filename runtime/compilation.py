@@ -30,7 +30,8 @@ from compiler.plans import OWN, Plans, Recorder
 from compiler.quantize import QuantizeRefused
 from compiler.quantize.quantizer import quantize as quantize_for_any
 from compiler.quantize.sets import CalibrationSet
-from runtime.arguments import (archs_of, require_kind, require_settings, require_targets,
+from runtime.arguments import (archs_of, require_effort, require_kind, require_settings,
+                               require_targets,
                                shapes_of)
 from runtime.auto import OBJECTIVES
 from runtime.cache import Division, Made, cached
@@ -53,7 +54,7 @@ def compile(model: Model, target: str = "accel", *,       # noqa: A001
             example_inputs: Any = None, calibration: CalibrationSet | None = None,
             bind: Bindings | None = None, plans: Plans = OWN, objective: str = "latency",
             machine: Machine | str | Path | None = None, arch: str | Sequence[str] = (),
-            precision: str | None = None, **options) -> Module:
+            precision: str | None = None, effort: int = 0, **options) -> Module:
     """Compile a network.
 
     Parameters
@@ -75,6 +76,8 @@ def compile(model: Model, target: str = "accel", *,       # noqa: A001
     sim : the device behind an accelerator, with its `options`: see `runtime.simulator`.
     integerize : replace dequantize → operator → quantize by integer operators.
     threads : virtual threads of the accelerator's schedules.
+    effort : how the accelerator's tiles are chosen: 0, by a closed formula; 1 and 2, those layers
+        that lose cycles by simulating some ways, or a few dozen, between their neighbours.
     shapes : extents of the model's open dimensions, by their name or place (INPUT.AXIS).
     bind : inputs that become constants, by their name: arrays, or a number for all elements.
     example_inputs : what an nn.Module is exported with: a tensor, or a tuple of them.
@@ -99,11 +102,13 @@ def compile(model: Model, target: str = "accel", *,       # noqa: A001
     settings: dict[str, Any] = {"integerize": integerize, "threads": threads, "after": after,
                                 "cache": cache, "pins": pins, "link": link}
     require_settings(**settings)
+    require_effort(effort)
     require_kind("machine", machine, Machine | str | Path | None, "a Machine, a name or a path")
     shapes, simulate = shapes_of(shapes), simulator(sim, **options)
     wanted = request(target, machine)
     targets = wanted.placed(lambda machine: SimulatedDevice(machine, simulate), threads, link,
-                            plans=plans, archs=archs_of(arch), precision=precision)
+                            plans=plans, archs=archs_of(arch), precision=precision,
+                            effort=effort)
     if calibration is not None:
         machines = wanted.machines
         graph = quantized(model, calibration, shapes, machine=machines[0] if machines else None,
@@ -133,12 +138,15 @@ def quantized(model: Model, calibration: CalibrationSet, shapes: Mapping[str, in
 
 
 def compile_for(model: Model, device: Device | None, *, threads: int = 2, link: Link | None = None,
+                effort: int = 0,
                 **options) -> Module:
     """`compile_on` for a device of the accelerator and the host, or for the host alone. With a
     `link`, costs decide which of the two computes what, with the machine's memory.
     """
     require_settings(integerize=True, threads=threads, after=None, cache=True, pins=None, link=link)
-    placed = [accelerator(device.machine, device, threads, link or LINK)] if device else []
+    require_effort(effort)
+    placed = [accelerator(device.machine, device, threads, link or LINK, effort=effort)
+              ] if device else []
     return compile_on(model, Targets(placed), link is not None, threads=threads, link=link,
                       **options)
 

@@ -34,6 +34,7 @@ from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.config import MACHINE
 from accel.mapping.target import AccelTarget
+from accel.sim import cycle
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.gpu.target import PRECISIONS, GpuTarget
 from compiler.errors import ArgumentError, Error
@@ -136,9 +137,10 @@ class Targets:
 
 
 def accelerator(machine: Machine, device: Device | None = None, threads: int = 2,
-                link: Link = LINK, name: str = ACCEL, plans: Plans = OWN) -> Placed:
+                link: Link = LINK, name: str = ACCEL, plans: Plans = OWN, effort: int = 0
+                ) -> Placed:
     """An accelerator, priced by the assumed link and its machine's memory."""
-    target = AccelTarget(machine, threads, name, plans)
+    target = AccelTarget(machine, threads, name, plans, effort, cycle.measure)
 
     def priced(graph: Graph, measure: Measure) -> Prices:
         return AccelPrices(graph, target, measure, link)
@@ -184,10 +186,11 @@ class Request:
 
     def placed(self, on: Callable[[Machine], Device | None], threads: int = 2,
                link: Link = LINK, plans: Plans = OWN, archs: tuple[str, ...] = (),
-               precision: str | None = None) -> Targets:
-        """The targets; `on` gives each accelerator its device, whose machine counts. CUDA is
-        compiled for `archs` at once, and then its device may be missing until something runs; its
-        products of float32 have this `precision` (`gpu.target.PRECISIONS`).
+               precision: str | None = None, effort: int = 0) -> Targets:
+        """The targets; `on` gives each accelerator its device, whose machine counts, and whose
+        tilings are searched with this `effort`. CUDA is compiled for `archs` at once, and then its
+        device may be missing until something runs; its products of float32 have this `precision`
+        (`gpu.target.PRECISIONS`).
         """
         self._require_archs(archs)
         self._require_precision(precision)
@@ -201,7 +204,7 @@ class Request:
                 device = on(machine := self._machine(name))
                 machine = device.machine if device else machine
                 targets.append(accelerator(machine, device, threads, link,
-                                           name if accelerators else ACCEL, plans))
+                                           name if accelerators else ACCEL, plans, effort))
                 accelerators += 1
             elif kind in (CUDA, OPENCL, METAL):
                 own = {"archs": archs, "precision": precision} if kind == CUDA else {}

@@ -37,6 +37,7 @@ from compiler.graph.cheapest_orders import Order
 from compiler.graph.graph import Graph, Node
 from compiler.ir import Program
 from compiler.plans import OWN, Plans
+from compiler.native import digest
 from compiler.target import ACCEL
 from compiler.te import Buffer, is_float, numpy_dtype
 
@@ -93,8 +94,12 @@ class AccelTarget:
 
     @property
     def fingerprint(self) -> str:
-        """The machine's hash, which covers geometry, instructions and layouts."""
-        return self.machine.hash
+        """The machine's hash, which covers geometry, instructions and layouts; of a search also
+        its effort, and the memory that it measures with.
+        """
+        if not self.effort:
+            return self.machine.hash
+        return digest([self.machine.hash, str(self.effort), repr(self.machine.config.memory)])
 
     def refusal(self, graph: Graph, node: Node) -> str | None:
         """None when the accelerator takes the node, else the reason why not."""

@@ -75,7 +75,8 @@ def compiled(args: argparse.Namespace, device: Device | None, after: AfterStage 
                            "costs")
     link = Link(**args.link)
     targets = wanted.placed(lambda machine: device, args.threads, link,
-                            archs=archs_of(args.arch), precision=args.precision)
+                            archs=archs_of(args.arch), precision=args.precision,
+                            effort=args.effort)
     return compile_on(graph or imported(args), targets, wanted.auto,
                       integerize=not args.no_integerize, threads=args.threads, after=after,
                       cache=not args.no_cache, pins=dict(args.pin), link=link,
