@@ -31,8 +31,7 @@ from compiler.quantize import QuantizeRefused
 from compiler.quantize.quantizer import quantize as quantize_for_any
 from compiler.quantize.sets import CalibrationSet
 from runtime.arguments import (archs_of, require_effort, require_kind, require_settings,
-                               require_targets,
-                               shapes_of)
+                               require_targets, shapes_of)
 from runtime.auto import OBJECTIVES
 from runtime.cache import Division, Made, cached
 from runtime.costs import Pricing

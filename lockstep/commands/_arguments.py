@@ -50,8 +50,8 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
     add("--threads", type=int, choices=(1, 2),
         help=f"virtual threads of the schedules (default {DEFAULT_THREADS}; 1 hides no latency)")
     add("--effort", type=int, choices=range(3), default=0,
-        help="how the accelerator's tiles are chosen: 0, by a closed formula (default); 1 and 2, by "
-             "simulating some ways, or a few dozen, of every layer that loses cycles")
+        help="how the accelerator's tiles are chosen: 0, by a closed formula (default); 1 and 2, "
+             "by simulating some ways, or a few dozen, of every layer that loses cycles")
     add("--shape", action="append", type=shape, default=[], metavar="NAME=N",
         help="extent of a dimension that the model leaves open, by its name or place (x.2: the "
              "third of input x)")

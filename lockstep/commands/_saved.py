@@ -21,8 +21,8 @@ def saved_module(args: argparse.Namespace):
     if of_torch or not (os.path.isfile(args.model) and is_archive(args.model)):
         args.threads = args.threads or DEFAULT_THREADS
         return None
-    for option in ("target", "bus_bytes", "threads", "effort", "shape", "bind", "no_integerize", "no_cache",
-                   "pin", "link", "objective", "arch", "precision",
+    for option in ("target", "bus_bytes", "threads", "effort", "shape", "bind", "no_integerize",
+                   "no_cache", "pin", "link", "objective", "arch", "precision",
                    "calibration", *QUANTIZER):
         if getattr(args, option) not in (None, False, 0, [], {}, ""):
             raise RequestError(f"--{option.replace('_', '-')} must be left out for "
