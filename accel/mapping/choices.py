@@ -112,7 +112,7 @@ class Choices:
             count = 1 + plan.count("/")
             mine, left = left[:count], left[count:]
             if len(mine) < count:
-                break
+                raise PlanRefused(f"Plan of {len(layers)} layers must not have more, as {text!r}")
             if count == 1:
                 tiles, threads = tiles_from(plan, config, shape_of(mine[0].operator), self.threads,
                                             {})

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accel.machine.program import Stream
+from accel.mapping.choices import Choices
 from accel.mapping.interleave import interleave
 from accel.mapping.target import AccelTarget
 from accel.proof.access import touches
@@ -96,7 +97,7 @@ def test_one_thread_computes_one_by_one() -> None:
 def test_it_takes_less_time(kind: str, monkeypatch) -> None:
     net, graph = graph_of(kind, 16, 28)
     together = AccelTarget(TINY).compile(graph).program
-    monkeypatch.setattr(AccelTarget, "_shared", lambda self, first, second: ())
+    monkeypatch.setattr(Choices, "_pair", lambda self, first, second: ())
     apart = AccelTarget(TINY).compile(graph).program
     assert len(apart.layers) == len(together.layers) + 1
     cycles = [cycle.simulate(TINY, program, values=False).cycles for program in (together, apart)]

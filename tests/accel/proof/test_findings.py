@@ -27,7 +27,7 @@ def stream():
 
 def compiled() -> AccelProgram:
     """Compiles with given tiles, so that the texts do not depend on which are the cheapest."""
-    with patch("accel.mapping.target.tiles_of", lambda *_: (Tiles(9, 3, 1, 1), 2)):
+    with patch("accel.mapping.choices.Choices.cheapest", lambda *_: (Tiles(9, 3, 1, 1), 2)):
         return AccelTarget(MACHINE).compile(convolution_graph(8, 8, 9, seed=0)).program
 
 
