@@ -246,6 +246,8 @@ def _put_of(layer: MappedLayer, forms: Forms, stream: Sequence[Instruction], beg
     axis = node.attrs["axis"]
     stores = tuple(index for index in range(begin, len(stream)) if stream[index].unit == "store"
                    and stream[index].origin.site.layer == layer.name)
+    if not stores:
+        raise LoweringError(f"{layer.name}: no store of what is put is known by its origin")
     return PlacePut(node.inputs[2], view.shape[axis],
                     view.strides[axis] * element_bytes(forms.blocks.element), stores)
 
