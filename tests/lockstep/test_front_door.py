@@ -33,7 +33,8 @@ def test_names() -> None:
                      "InputError": InputError,
                      "Machine": Machine, "QuantizeRefused": QuantizeRefused,
                      "TargetError": TargetError, "assemble": assemble, "compile": compile,
-                     "decoder": decoder, "load": load, "preset": preset, "quantize": quantize, "vector_op": vector_op}
+                     "decoder": decoder, "load": load, "preset": preset,
+                     "quantize": quantize, "vector_op": vector_op}
 
 
 def test_an_unknown_name_is_refused() -> None:
