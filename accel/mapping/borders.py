@@ -74,8 +74,8 @@ def with_borders(program: AccelProgram, graph: Graph) -> AccelProgram:
     `graph`.
     """
     inner, outside = core(graph), _outside(graph)
-    lying = {slot.name for slot in program.inputs}          # a position lies nowhere
-    given = tuple(value for value in inner.inputs if value in lying)
+    positions = {node.inputs[2] for node in inner.nodes if node.op == "qput"}   # lie nowhere
+    given = tuple(value for value in inner.inputs if value not in positions)
 
     def slots(names: tuple[str, ...], existing: tuple[TensorSlot, ...],
               order: tuple[str, ...]) -> tuple[TensorSlot, ...]:

@@ -26,8 +26,9 @@ class AccelSegment:
     """A compiled segment on a device: constants are copied once, activations at every run.
 
     `work` has the work of each of the program's layers; layers computed at the same time are one
-    entry; `address` is where the program lies in the device's memory. Inputs that are kept lie in
-    the device's memory from one run to the next: only lines of them that have changed are copied.
+    entry; `address` is where the program lies in the device's memory. Inputs that are kept lie
+    there from one run to the next: only lines of them that have changed are copied. `puts` are
+    stores that the driver moves to the place that a run says.
     """
 
     def __init__(self, program: AccelProgram, work: tuple[tuple[Work, ...], ...], device: Device,

@@ -201,6 +201,8 @@ def _put_of(machine: Machine, layer: MappedLayer, forms: Forms, stream: Stream) 
     codes = [machine.opcodes[one.name] for one in machine.of_unit("store")]
     stores = tuple(index for index in np.flatnonzero(np.isin(stream.words[:, 0], codes)).tolist()
                    if stream.provenance.origin(index).site.layer == layer.name)
+    if not stores:
+        raise LoweringError(f"{layer.name}: no store of what is put is known by its origin")
     return PlacePut(node.inputs[2], view.shape[axis],
                     view.strides[axis] * element_bytes(forms.blocks.element), stores)
 

@@ -60,9 +60,9 @@ def standard_passes(integerize: bool = True, accumulator_bits: int = ACCUMULATOR
     return (
         FoldConstants(dequantize=False),
         GathersAsSlices(),
-        WheresAsPuts(),
         SequencesAsImages(),
         CleanUp(),
+        WheresAsPuts(),
         *(to_integers if integerize else ()),
         FoldConstants(),
         CleanUp(),

@@ -56,9 +56,9 @@ def part_of(entry: Mapping[str, Any], segment: Segment, stock: Stock) -> Compile
 
 
 def _program_json(compiled: CompiledSegment, number: int, shelf: Shelf) -> dict[str, Any]:
+    puts = {"puts": [asdict(put) for put in compiled.puts]} if compiled.puts else {}
     return {"program": program_json(compiled.program, number, shelf.members),
-            "work": work_json(compiled.work),
-            "puts": [asdict(put) for put in compiled.puts]}
+            "work": work_json(compiled.work), **puts}
 
 
 def _program_of(entry: Mapping[str, Any], segment: Segment, stock: Stock) -> CompiledSegment:
@@ -66,7 +66,7 @@ def _program_of(entry: Mapping[str, Any], segment: Segment, stock: Stock) -> Com
         raise ValueError("a segment of the accelerator must have its machine")
     program = program_of(entry["program"], stock.machine, stock.graph, segment, stock.container)
     return CompiledSegment(program, work_of(entry["work"], stock.graph, program),
-                           puts=puts_of(entry["puts"], segment, program))
+                           puts=puts_of(entry.get("puts", ()), segment, program))
 
 
 def _host_json(segment: HostSegment, number: int, shelf: Shelf) -> dict[str, Any]:

@@ -53,6 +53,7 @@ CODE = {
 GPU = {"dialect": str, "text": str, "images": {str: str}, "codes": [CODE],
        Optional("last"): [str], Optional("halves"): (str, None), Optional("rows"): bool,
        "steps": [{"nodes": [str], "code": (int, None)}]}
+PUT = {"position": str, "places": int, "stride": int, "stores": [int]}
 WORK = {"node": str, "macs": int, "products": int, "input_bytes": int, "other_bytes": int,
         "note": str}
 AUTO = {
@@ -76,7 +77,8 @@ MANIFEST = {
     Optional("auto"): (AUTO, None), Optional("layout"): (LAYOUT, None), "machine": (MACHINE, None),
     "processor": {"triple": str, "cpu": str, "features": str}, "graph": GRAPH,
     "partition": {"steps": [(COPY, SEGMENT)], "reasons": {str: str}},
-    "parts": [({"program": PROGRAM, "work": [[WORK]]}, {"gpu": GPU},
+    "parts": [({"program": PROGRAM, "work": [[WORK]], "puts": [PUT]},
+               {"program": PROGRAM, "work": [[WORK]]}, {"gpu": GPU},
                {"groups": [{"nodes": [str], "kernel": (int, None)}]})],
     "kernels": [{"name": str, "inputs": [BUFFER], "outputs": [BUFFER], "code": str}],
     "members": {str: {"bytes": int, "sha256": str}}}

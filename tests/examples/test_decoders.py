@@ -60,6 +60,17 @@ def test_all_layers_are_integer_operators(kind: str, step: bool) -> None:
     assert {node.op for node in graph.nodes if node.op[0] != "q" or node.op in ends} <= ends
 
 
+def test_samples_quantize_a_step(kind: str) -> None:
+    """Without ranges of the whole network: caches have the scales of the rows that they take."""
+    step, rng = made(kind, True, SIZES[kind]), np.random.default_rng(3)
+    samples = {name: rng.standard_normal((6, *step.net.shapes[name]), np.float32)
+               for name in ("embeddings", *step.caches())}
+    found = lockstep.quantize(step.real, calibration={
+        **samples, "position": rng.integers(0, TOKENS, (6, 1))})
+    assert {layer.op for layer in found.layers if not layer.quantized} == {"less_equal", "gather"}
+    assert (found.decibels or 0) > 20 and not optimize(found.graph).notes
+
+
 def test_int8_follows_float(kind: str) -> None:
     x, (whole, _) = tokens(kind), both(kind)
     wanted = evaluate(optimize(convert(whole.int8), standard_passes(False)), {"embeddings": x})

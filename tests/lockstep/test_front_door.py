@@ -17,6 +17,7 @@ from compiler.native import BuildError
 from compiler.quantize.refusal import QuantizeRefused
 from runtime import compile, load
 from runtime.artifact.container import ArtifactError
+from runtime.decoding import decoder
 from runtime.quantization import quantize
 from runtime.targets import TargetError
 from runtime.device import DeviceError
@@ -32,7 +33,8 @@ def test_names() -> None:
                      "InputError": InputError,
                      "Machine": Machine, "QuantizeRefused": QuantizeRefused,
                      "TargetError": TargetError, "assemble": assemble, "compile": compile,
-                     "load": load, "preset": preset, "quantize": quantize, "vector_op": vector_op}
+                     "decoder": decoder, "load": load, "preset": preset,
+                     "quantize": quantize, "vector_op": vector_op}
 
 
 def test_an_unknown_name_is_refused() -> None:

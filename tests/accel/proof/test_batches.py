@@ -1,6 +1,5 @@
 """What native code says that a stream touches is what `touches` says of every instruction."""
 
-from dataclasses import replace
 
 import numpy as np
 import pytest

@@ -39,6 +39,7 @@ CASES = {
     "gather": ((X, np.array([[2, -1]])), {"axis": 1}),
     "gather_elements": ((M, np.array([[1, 0], [2, 2]])), {"axis": 0}),
     "gather_nd": ((M, np.array([[1, 0], [5, 2]])), {"batch_dims": 0}),
+    "put_place": ((X, X[:, :, 2:3] * 2, np.array([3])), {"axis": 2}),
     "resample": ((X, np.array([[0, 1], [2, 3]]), np.array([[0.5, 0.5], [1, 0]], np.float32)),
                  {"axis": 2}),
     "reduce_sum": ((X,), REDUCED), "reduce_max": ((X,), REDUCED), "reduce_min": ((X,), REDUCED),

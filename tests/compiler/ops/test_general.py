@@ -66,6 +66,8 @@ CASES = [
     Case("gather", (X, np.array(2, np.int32)), {"axis": 2}),
     Case("gather_elements", (X, whole([[0, -1], [2, -4]])), {"axis": 1}),
     Case("gather_nd", (X, whole([[0, -1], [2, 3]])), {"batch_dims": 0}),
+    Case("put_place", (X, (3, 1, 5), whole(3)), {"axis": 1}),
+    Case("put_place", (X, (3, 4, 1), whole(5)), {"axis": 2}),
     Case("gather_nd", ((2, 4, 5), whole([[0], [1]], [[2], [-1]])), {"batch_dims": 1}),
     Case("resample", (X, whole([0, 1], [3, 2]), np.array([[1, 0.5], [2, -1]])), {"axis": 1},
          ("float32",)),
