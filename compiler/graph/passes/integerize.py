@@ -27,6 +27,7 @@ from compiler.graph.rewrite import Builder, eliminate_dead_code
 __all__ = ["Integerize"]
 
 STAYS_IN_FLOAT = "stays in float"
+NO_FORM = "it has no form on integers"
 PER_CHANNEL = "an activation must have one scale"
 
 
@@ -152,6 +153,9 @@ class _Rewriting:
             name = core.name if replacement else name
         if core is not None and replacement is None:
             replacement, name = self._with_slope(core, out, activations) or (None, name)
+            if replacement is None:
+                elementwise = find(core.op).kind is Kind.ELEMENTWISE
+                self.reasons.setdefault(core.name, "" if form or elementwise else NO_FORM)
         attrs: dict[str, object] = {"scale": out.scale, "zp": out.zp}
         if out.dtype != "int8":
             attrs["dtype"] = out.dtype
