@@ -46,8 +46,8 @@ def test_what_computes_in_float_is_told_apart(tmp_path, capsys) -> None:
     assert found.layers == 1 and not found.refused and not found.whole
     assert [(one.op, one.reason) for one in found.floats] == [
         ("dequantize", ""), ("conv2d", "a QuantizeLinear is missing between it and tanh (tanh)"),
-        ("tanh", "a QuantizeLinear and a DequantizeLinear are missing between conv (conv2d) and it"),
-        ("quantize", "")]
+        ("tanh", "a QuantizeLinear and a DequantizeLinear are missing between conv (conv2d) and "
+                 "it"), ("quantize", "")]
     onnx.save(model, tmp_path / "net.onnx")
     assert main(["--zoo", str(tmp_path / "net.onnx"), "--machine", "tiny-1x4x4"]) == 0
     lines = capsys.readouterr().out.splitlines()
