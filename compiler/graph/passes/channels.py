@@ -89,9 +89,9 @@ def _behind(view: QuantizedView, core: Node, is_source: Callable[[str], bool]
     only source that they compute from.
     """
     sources, nodes = set[str](), dict[str, Node]()
-    waiting = [core.outputs[0]]
+    waiting = [(core.outputs[0], False)]
     while waiting:
-        value = waiting.pop()
+        value, ready = waiting.pop()
         node = view.producers.get(value)
         if value in nodes or value in view.graph.constants:
             continue
@@ -101,10 +101,11 @@ def _behind(view: QuantizedView, core: Node, is_source: Callable[[str], bool]
         if node is None or node.op != "dequantizelinear" and (
                 find(node.op).kind is not Kind.ELEMENTWISE):
             return None
-        nodes[value] = node
-        waiting += node.inputs if node.op != "dequantizelinear" else ()
-    order = [node for node in view.graph.nodes if node.outputs[0] in nodes]
-    return (order, sources.pop()) if len(sources) == 1 else None
+        if ready or node.op == "dequantizelinear":
+            nodes[value] = node
+        else:
+            waiting += [(value, True), *((read, False) for read in node.inputs)]
+    return (list(nodes.values()), sources.pop()) if len(sources) == 1 and nodes else None
 
 
 def _axes(view: QuantizedView, nodes: list[Node], shape: tuple[int, ...]) -> set[int] | None:
