@@ -98,8 +98,7 @@ def _behind(view: QuantizedView, core: Node, is_source: Callable[[str], bool]
         if is_source(value):
             sources.add(value)
             continue
-        if node is None or node.op != "dequantizelinear" and (
-                find(node.op).kind is not Kind.ELEMENTWISE):
+        if node is None or find(node.op).kind is not Kind.ELEMENTWISE or view.is_computed(value):
             return None
         if ready or node.op == "dequantizelinear":
             nodes[value] = node

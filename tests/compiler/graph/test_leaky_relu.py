@@ -116,6 +116,15 @@ def test_what_has_no_slope_needs_its_input_quantized(qdq, write) -> None:
                for note in graph.notes), graph.notes
 
 
+def test_a_quantized_tensor_beside_a_product_in_float_is_no_slope(qdq) -> None:
+    one = qdq()
+    x = one.requantized(one.input("x", 1, 6, 4, 4))
+    y = one.add("Max", x, one.add("Conv", x, one.weight(6, 6, 1, 1), name="conv"), name="max")
+    graph = optimize(convert(one.model(one.requantized(y))))
+    assert graph.notes[0] == (
+        "conv (conv2d) stays in float: a QuantizeLinear is missing between it and max (maximum)")
+
+
 @pytest.mark.parametrize("alpha", [0.0, 0.1, 0.77])
 @pytest.mark.parametrize("op", ["Add", "Sub", "Mul"])
 def test_behind_arithmetic_it_is_a_maximum(qdq, layer_differences, op: str, alpha: float) -> None:
