@@ -310,7 +310,7 @@ def test_what_is_missing_is_told(qdq, build, reason: str | None) -> None:
 def test_an_operator_without_a_form_on_integers_is_told(qdq) -> None:
     one = qdq()
     x = one.requantized(one.input("x", 1, 2, 4, 4))
-    scales = one.constant(np.float32([1, 1, 2, 2]))
+    scales = one.constant(np.array([1, 1, 2, 2], np.float32))
     y = one.add("Resize", x, "", scales, mode="linear", name="resize")
     graph = optimize(convert(one.model(one.requantized(y))))
     assert graph.notes == ("resize (resample) stays in float: it has no form on integers",)
