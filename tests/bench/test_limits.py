@@ -19,7 +19,7 @@ def test_cases_have_names_of_their_own(family: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["conv", "grouped", "transposed", "dense", "product", "pool"])
 def test_whatever_the_buffers_products_and_pools_are_taken(family: str, capsys) -> None:
-    """But for means and maxima along columns alone, or channels."""
+    """But for means and maxima along channels, or within rows."""
     assert main([family]) == 0
     *lines, = capsys.readouterr().out.splitlines()
     named = [line for line in lines if not line.startswith(" ") and ": " in line]
@@ -46,7 +46,8 @@ def test_what_computes_in_float_is_told_apart(tmp_path, capsys) -> None:
     assert found.layers == 1 and not found.refused and not found.whole
     assert [(one.op, one.reason) for one in found.floats] == [
         ("dequantize", ""), ("conv2d", "a QuantizeLinear is missing between it and tanh (tanh)"),
-        ("tanh", ""), ("quantize", "")]
+        ("tanh", "a QuantizeLinear and a DequantizeLinear are missing between conv (conv2d) and "
+                 "it"), ("quantize", "")]
     onnx.save(model, tmp_path / "net.onnx")
     assert main(["--zoo", str(tmp_path / "net.onnx"), "--machine", "tiny-1x4x4"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -1,11 +1,12 @@
-"""Float functions of a quantized tensor and constants of channels, as one factor and one offset a
-channel: what `integerize` makes of products and sums with vectors, batch norms among them.
+"""Float functions of a tensor and constants of channels: what `integerize` makes of products and
+sums with vectors, batch norms among them, and of activations with a slope of each channel.
 
-As for tables, no operator is known by name: the function is evaluated for all values of the tensor
-and for each channel, and what lies on a line is affine.
+As for tables, no operator is known by name: functions are evaluated for each channel, of a
+quantized tensor for all its values. What lies on a line is a factor and an offset; what is x above
+zero, and a part of x below, has a slope.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -19,13 +20,14 @@ from compiler.ops.integer_maps import BYTES
 from compiler.ops.operator import Kind
 from compiler.ops.registry import find
 
-__all__ = ["affine_of_channels"]
+__all__ = ["affine_of_channels", "slopes_of_channels"]
 
 NEAR = 1 / 64
 """The most that a function may be off its line, in steps of the result."""
 
 LARGEST = 127
 FINE = 2**20            # steps of an offset that stands alone
+POINTS = np.array([-1e6, -70, -3, -1, -0.02, 0, 0.02, 1, 3, 70, 1e6], np.float32)
 
 
 def affine_of_channels(view: QuantizedView, core: Node, out: Stored, bounds: Bounds
@@ -34,15 +36,18 @@ def affine_of_channels(view: QuantizedView, core: Node, out: Stored, bounds: Bou
     anything but one tensor of int8 and constants that differ along one axis, or are not affine.
     Raises StaysFloat where sums of 32 bits cannot hold them.
     """
-    found = _behind(view, core)
+    found = _behind(view, core, view.is_computed)
     if found is None or out.dtype != "int8":
         return None
     nodes, source = found
     x, shape = view.activation(source), view.shape(source)
-    axis = _axis(view, nodes, shape)
-    if axis is None or x.dtype != "int8" or view.shape(core.outputs[0]) != shape:
+    axes = _axes(view, nodes, shape)
+    if axes is None or len(axes) != 1 or x.dtype != "int8" or (
+            view.shape(core.outputs[0]) != shape):
         return None
-    numbers = _evaluated(view, nodes, source, x, len(shape))
+    axis, = axes
+    steps = (BYTES.astype(np.float32) - np.float32(x.zp)) * np.float32(x.scale)
+    numbers = _evaluated(view, nodes, source, steps, len(shape))
     lines = _lines(np.moveaxis(numbers, (0, axis), (1, 0)).reshape(-1, len(BYTES)), out.scale)
     if lines is None:
         return None
@@ -51,31 +56,61 @@ def affine_of_channels(view: QuantizedView, core: Node, out: Stored, bounds: Bou
     return IntegerNode(made.op, made.inputs, {**made.attrs, "axis": axis}, made.constants)
 
 
-def _behind(view: QuantizedView, core: Node) -> tuple[list[Node], str] | None:
+def slopes_of_channels(view: QuantizedView, core: Node) -> tuple[str, np.ndarray] | None:
+    """The value that elementwise operators which end with `core` compute from, and its parts below
+    zero, one for all or one for each channel, 0 to 1; None where they are anything else.
+    """
+    def is_source(value: str) -> bool:
+        node = view.producers.get(value)
+        return node is not None and not view.is_constant(value) and (
+            find(node.op).kind is not Kind.ELEMENTWISE)
+
+    found = _behind(view, core, is_source)
+    if found is None:
+        return None
+    nodes, source = found
+    shape = view.shape(source)
+    channel = 1 if len(shape) == 4 else len(shape) - 1
+    axes = _axes(view, nodes, shape)
+    if axes is None or not axes <= {channel} or view.shape(core.outputs[0]) != shape:
+        return None
+    numbers = np.moveaxis(_evaluated(view, nodes, source, POINTS, len(shape)), (0, channel),
+                          (1, 0)).reshape(-1, len(POINTS))
+    slopes = numbers[:, 0] / POINTS[0]
+    line = np.where(POINTS > 0, POINTS, POINTS * slopes[:, None])
+    fits = np.isclose(numbers, line, rtol=1e-6, atol=0).all() and (
+        (slopes >= 0) & (slopes <= 1)).all()
+    return (source, slopes) if fits else None
+
+
+def _behind(view: QuantizedView, core: Node, is_source: Callable[[str], bool]
+            ) -> tuple[list[Node], str] | None:
     """The elementwise nodes before a value, in order, dequantized constants among them, and the
-    dequantized tensor that they compute from.
+    only source that they compute from.
     """
     sources, nodes = set[str](), dict[str, Node]()
-    waiting = [core.outputs[0]]
+    waiting = [(core.outputs[0], False)]
     while waiting:
-        value = waiting.pop()
+        value, ready = waiting.pop()
         node = view.producers.get(value)
         if value in nodes or value in view.graph.constants:
             continue
-        if node is None or node.op != "dequantizelinear" and (
-                find(node.op).kind is not Kind.ELEMENTWISE):
-            return None
-        if view.is_computed(value):
+        if is_source(value):
             sources.add(value)
-        else:
+            continue
+        if node is None or find(node.op).kind is not Kind.ELEMENTWISE or view.is_computed(value):
+            return None
+        if ready or node.op == "dequantizelinear":
             nodes[value] = node
-            waiting += node.inputs if node.op != "dequantizelinear" else ()
-    order = [node for node in view.graph.nodes if node.outputs[0] in nodes]
-    return (order, sources.pop()) if len(sources) == 1 else None
+        else:
+            waiting += [(value, True), *((read, False) for read in node.inputs)]
+    return (list(nodes.values()), sources.pop()) if len(sources) == 1 and nodes else None
 
 
-def _axis(view: QuantizedView, nodes: list[Node], shape: tuple[int, ...]) -> int | None:
-    """The only axis, but for the first, along which constants have several elements."""
+def _axes(view: QuantizedView, nodes: list[Node], shape: tuple[int, ...]) -> set[int] | None:
+    """The axes, but for the first, along which constants have several elements; None where these
+    are along others, too.
+    """
     axes = set[int]()
     for node in nodes:
         for value in node.inputs[:1] if node.op == "dequantizelinear" else node.inputs:
@@ -85,14 +120,13 @@ def _axis(view: QuantizedView, nodes: list[Node], shape: tuple[int, ...]) -> int
                     return None
                 axes |= {axis + len(shape) - len(own) for axis, extent in enumerate(own)
                          if extent > 1}
-    return axes.pop() if len(axes) == 1 and min(axes) > 0 else None
+    return None if 0 in axes else axes
 
 
-def _evaluated(view: QuantizedView, nodes: list[Node], source: str, x: Stored, rank: int
+def _evaluated(view: QuantizedView, nodes: list[Node], source: str, numbers: np.ndarray, rank: int
                ) -> np.ndarray:
-    """What the nodes make of all values of the tensor, which stand along the first axis."""
-    steps = (BYTES.astype(np.float32) - np.float32(x.zp)) * np.float32(x.scale)
-    known: dict[str, np.ndarray] = {source: steps.reshape(-1, *[1] * (rank - 1))}
+    """What the nodes make of numbers of the source, which stand along the first axis."""
+    known: dict[str, np.ndarray] = {source: numbers.reshape(-1, *[1] * (rank - 1))}
     constants: Mapping[str, np.ndarray] = view.graph.constants
     for node in nodes:
         known[node.outputs[0]] = np.asarray(evaluate_node(node, [

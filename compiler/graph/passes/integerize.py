@@ -1,6 +1,6 @@
 """Turns float operators between quantizations into integer operators with one fixed meaning."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import ClassVar
@@ -9,14 +9,15 @@ import numpy as np
 
 from compiler.ops.fixed_point import ScaleRefused, limits_of
 from compiler.ops.integer_forms import (ACCUMULATOR_BITS, Bounds, IntegerForm, IntegerNode,
-                                        QuantizedInputs, StaysFloat, Stored, clamp_to, scaled)
+                                        QuantizedInputs, StaysFloat, Stored, clamp_to,
+                                        multiplier_of, scaled)
 from compiler.ops.operator import Kind
 from compiler.ops.row_functions import MASKED
 from compiler.ops.reductions import MOST_PLACES
 from compiler.ops.registry import find
 from compiler.graph.graph import Graph, Node
 from compiler.graph.notes import Note
-from compiler.graph.passes.channels import affine_of_channels
+from compiler.graph.passes.channels import affine_of_channels, slopes_of_channels
 from compiler.graph.passes.maps import mapped
 from compiler.graph.passes.missing import MissingQuantizations
 from compiler.graph.passes.quantized import QuantizedView, stored_form
@@ -29,6 +30,7 @@ from compiler.graph.row_functions import Mask
 __all__ = ["Integerize"]
 
 STAYS_IN_FLOAT = "stays in float"
+NO_FORM = "it has no form on integers"
 PER_CHANNEL = "an activation must have one scale"
 
 
@@ -155,6 +157,9 @@ class _Rewriting:
             name = core.name if replacement else name
         if core is not None and replacement is None:
             replacement, name = self._with_slope(core, out, activations) or (None, name)
+            if replacement is None:
+                elementwise = find(core.op).kind is Kind.ELEMENTWISE
+                self.reasons.setdefault(core.name, "" if form or elementwise else NO_FORM)
         attrs: dict[str, object] = {"scale": out.scale, "zp": out.zp}
         if out.dtype != "int8":
             attrs["dtype"] = out.dtype
@@ -202,27 +207,29 @@ class _Rewriting:
         """The operator before an activation that is the greater of x and a part of x, if it may
         requantize its sums for both; and its name."""
         slope = _slope(core)
-        before, earlier = self._core(core.inputs[0])
-        form = before and find(before.op).integer
-        if slope is None or before is None or form is None:
+        if slope is not None:
+            (before, earlier), slopes = self._core(core.inputs[0]), np.array([slope])
+        elif (found := slopes_of_channels(self.view, core)) is not None:
+            before, earlier, slopes = self.view.producers[found[0]], [], found[1]
+        else:
             return None
-        ends = (end if end > 0 else slope and slope * end for end in _bounds(earlier))
-        bounds = _bounds(activations, *ends)
+        form = before and find(before.op).integer
+        if before is None or form is None:
+            return None
+        low, high = (end if end > 0 else float(slopes.max()) * end if slopes.any() else 0.0
+                     for end in _bounds(earlier))
+        bounds = _bounds(activations, low, high)
         try:
             above = form(self.view, before, out, bounds)
             self._check_types(above, out)
             if not find(above.op).below:
                 return None
-            if slope == 0:
-                return above, before.name
-            below = form(self.view, before, replace(out, scale=out.scale / slope), bounds)
+            below = _below(dict(above.constants), slopes) if slopes.any() else ()
         except (StaysFloat, ScaleRefused) as reason:
             self.reasons[before.name] = str(reason)
             return None
         self.reasons.pop(core.name, None)
-        factors = dict(below.constants)
-        more = tuple((f"{role}_below", factors[role]) for role in ("mult", "shift"))
-        return replace(above, constants=(*above.constants, *more)), before.name
+        return replace(above, constants=(*above.constants, *below)), before.name
 
     def _of_rows(self, core: Node, steps: Sequence[IntegerNode]) -> IntegerNode:
         """Adds all operators but the last, which reads the one before; returns that."""
@@ -312,6 +319,15 @@ def _slope(node: Node) -> float | None:
     """The part of x that an activation is where it is not x itself, and less."""
     slope = find(node.op).slope
     return slope and slope(node.attrs)
+
+
+def _below(constants: Mapping[str, np.ndarray], slopes: np.ndarray
+           ) -> tuple[tuple[str, np.ndarray], ...]:
+    """Multipliers and shifts of what is below zero: those of the constants times the slopes."""
+    real = np.ldexp(constants["mult"].astype(np.float64), -constants["shift"]) * slopes
+    pairs = [multiplier_of(float(factor), 2**31) for factor in real]
+    mult, shift = (np.array(column, np.int32) for column in zip(*pairs, strict=True))
+    return ("mult_below", mult), ("shift_below", shift)
 
 
 def _bounds(activations: list[Node], low: float = -inf, high: float = inf) -> Bounds:

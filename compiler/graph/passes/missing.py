@@ -48,6 +48,9 @@ class MissingQuantizations:
                 continue
             if value not in self.graph.constants and not told:
                 told = True
+                if producer is not None and not _has_integers(producer):
+                    yield f"{producer.name} ({producer.op}) before it has no form on integers"
+                    continue
                 place_of = (f"between {producer.name} ({producer.op}) and it" if producer
                             else f"behind its input {value!r}")
                 yield f"a QuantizeLinear and a DequantizeLinear are missing {place_of}"
@@ -67,3 +70,10 @@ class MissingQuantizations:
                        if reader.op != "quantizelinear"), None)
         if reader is not None:
             yield f"a QuantizeLinear is missing between it and {reader.name} ({reader.op})"
+
+
+def _has_integers(node: Node) -> bool:
+    """Whether the operator, perhaps with others, may be one of integers."""
+    operator = find(node.op)
+    return bool(operator.integer or operator.bounds or operator.picks or operator.fills
+                or operator.kind is Kind.ELEMENTWISE)

@@ -16,12 +16,13 @@ __all__ = ["ReductionsAsPools"]
 @dataclass(frozen=True, slots=True)
 class ReductionsAsPools:
     """div(reduce_sum(x), n) -> mean(x); reduce_max(x) -> maxpool(x), over the rows and columns of
-    images, or over axes right before the last, behind a transpose.
+    images, or over axes right before the last, behind a transpose; over the columns of images, kept
+    as one, a mean is avgpool(x).
 
     Before: any graph. After: no such mean or maximum is left that reads a dequantized tensor and is
     quantized again or, `before_products`, that only products with constant weights read. Those
-    inside of norms read floats, and subtractions read them: they stay. Every element is the same to
-    the bit.
+    inside of norms read floats, and subtractions read them: they stay. Maxima are the same to the
+    bit, and so are means but for the order of sums.
     """
 
     before_products: bool = False
@@ -48,7 +49,11 @@ class _Rewriting:
     def run(self) -> Graph:
         changed = False
         for node in self.graph.nodes:
-            if (total := self._total(node)) is not None and self._fits(total, node):
+            total = self._total(node)
+            if total is not None and self._is_along_columns(total) and self._fits(total, node):
+                self.builder.emit("avgpool", node.name, total.inputs, node.outputs[0],
+                                  **self._columns(total), include_pad=1)
+            elif total is not None and self._fits(total, node):
                 self.builder.emit("mean", node.name, total.inputs, node.outputs[0], **total.attrs)
             elif node.op == "reduce_max" and self._fits(node, node):
                 self._pool(node)
@@ -73,12 +78,24 @@ class _Rewriting:
         source = reduction.inputs[0]
         type_, hindrance = self.graph.values[source], find("mean").hindrance
         assert hindrance is not None
-        if type_.dtype != "float32" or hindrance(reduction.attrs, [type_.shape]):
+        if type_.dtype != "float32" or (hindrance(reduction.attrs, [type_.shape])
+                                        and not self._is_along_columns(reduction)):
             return False
         if self.before_products:
             return self._is_read(last.outputs[0], self._is_product)
         return self._is_dequantized(source) and self._is_read(
             last.outputs[0], lambda reader, value: reader.op == "quantizelinear")
+
+    def _is_along_columns(self, reduction: Node) -> bool:
+        """Whether it reduces the columns of images alone, between quantizations."""
+        rank, axes = len(self.graph.values[reduction.inputs[0]].shape), reduction.attrs["axes"]
+        return not self.before_products and (rank, tuple(axes)) == (4, (3,)) and bool(
+            reduction.attrs["keepdims"])
+
+    def _columns(self, reduction: Node) -> dict[str, object]:
+        """The window of a whole row of an image."""
+        columns = self.graph.values[reduction.inputs[0]].shape[3]
+        return {"kernel": (1, columns), "strides": (1, 1), "pads": (0, 0, 0, 0)}
 
     def _is_read(self, value: str, fits: Callable[[Node, str], bool]) -> bool:
         """Whether there are readers, behind what moves or bounds elements, and all of them fit."""
@@ -106,6 +123,9 @@ class _Rewriting:
         """The maximum of whole images; other tensors become images of one row first."""
         (x,), axes = node.inputs, tuple(node.attrs["axes"])
         shape = self.graph.values[x].shape
+        if self._is_along_columns(node):
+            self.builder.emit("maxpool", node.name, [x], node.outputs[0], **self._columns(node))
+            return
         if len(shape) != 4 or axes != (2, 3):
             outer, count, channels = prod(shape[:axes[0]]), prod(shape[axes[0]:-1]), shape[-1]
             x = self._step(node, "reshape", x, shape=(outer, count, channels))

@@ -307,6 +307,20 @@ def test_what_is_missing_is_told(qdq, build, reason: str | None) -> None:
         [True] if reason else []), graph.notes
 
 
+def test_an_operator_without_a_form_on_integers_is_told(qdq) -> None:
+    one = qdq()
+    x = one.requantized(one.input("x", 1, 2, 4, 4))
+    scales = one.constant(np.array([1, 1, 2, 2], np.float32))
+    y = one.add("Resize", x, "", scales, mode="linear", name="resize")
+    graph = optimize(convert(one.model(one.requantized(y))))
+    assert graph.notes == ("resize (resample) stays in float: it has no form on integers",)
+    one = qdq()
+    y = one.add("ReduceMean", one.requantized(one.input("x", 1, 6, 4, 4)), axes=[1], name="mean")
+    graph = optimize(convert(one.model(one.requantized(one.add("Sqrt", y, name="root")))))
+    assert graph.notes == ("root (sqrt) stays in float: it does not stand between a "
+                           "DequantizeLinear and a QuantizeLinear",)
+
+
 def test_integerizing_twice_changes_nothing(qdq) -> None:
     one, y = conv_net(qdq)
     graph = optimize(convert(one.model(y)))

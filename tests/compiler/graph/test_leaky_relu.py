@@ -82,6 +82,49 @@ def test_behind_a_product_it_is_a_second_multiplier(qdq, layer_differences, name
         assert product.largest <= 1 and product.equal >= 0.99, product
 
 
+def slopes(one, *shape: int) -> str:
+    return one.constant(one.rng.choice([0, 0.01, 0.3, 1], shape).astype(np.float32))
+
+
+@pytest.mark.parametrize("write", [
+    lambda one, x: one.add("PRelu", x, slopes(one, 6, 1, 1)),
+    lambda one, x: one.add("PRelu", x, one.constant(np.full((1, 1, 1), 0.2, np.float32))),
+    lambda one, x: one.add("Max", x, one.add("Mul", x, slopes(one, 1, 6, 1, 1))),
+    lambda one, x: one.add("Sub", one.add("Relu", x), one.add("Mul", one.add("Relu", one.add(
+        "Neg", x)), one.constant(np.float32(0.25))))])
+def test_a_slope_is_known_by_values(qdq, layer_differences, write) -> None:
+    """Of each channel, and however it is written."""
+    one = qdq(seed=3)
+    x = one.requantized(one.input("x", 2, 4, 8, 7), 0.03, 7)
+    y = write(one, PRODUCTS["convolution"](one, x))
+    *_, product = layer_differences(one.model(one.requantized(y, 0.02, 90)), {
+        "x": one.rng.normal(size=(2, 4, 8, 7)).astype(np.float32)})
+    assert (product.name, product.op) == ("product", "qconv2d")
+    assert product.largest <= 1 and product.equal >= 0.99, product
+
+
+@pytest.mark.parametrize("write", [
+    lambda one, x: one.add("PRelu", x, one.constant(np.full((6, 1, 1), 1.5, np.float32))),
+    lambda one, x: one.add("PRelu", x, slopes(one, 7, 6)), lambda one, x: one.add("Abs", x),
+    lambda one, x: one.add("Elu", x)])
+def test_what_has_no_slope_needs_its_input_quantized(qdq, write) -> None:
+    one = qdq(seed=3)
+    x = one.requantized(one.input("x", 1, 4, 9, 7), 0.03, 7)
+    graph = optimize(convert(one.model(one.requantized(write(one, PRODUCTS["convolution"](
+        one, x))))))
+    assert any(note.startswith("product (conv2d) stays in float: a QuantizeLinear is missing")
+               for note in graph.notes), graph.notes
+
+
+def test_a_quantized_tensor_beside_a_product_in_float_is_no_slope(qdq) -> None:
+    one = qdq()
+    x = one.requantized(one.input("x", 1, 6, 4, 4))
+    y = one.add("Max", x, one.add("Conv", x, one.weight(6, 6, 1, 1), name="conv"), name="max")
+    graph = optimize(convert(one.model(one.requantized(y))))
+    assert graph.notes[0] == (
+        "conv (conv2d) stays in float: a QuantizeLinear is missing between it and max (maximum)")
+
+
 @pytest.mark.parametrize("alpha", [0.0, 0.1, 0.77])
 @pytest.mark.parametrize("op", ["Add", "Sub", "Mul"])
 def test_behind_arithmetic_it_is_a_maximum(qdq, layer_differences, op: str, alpha: float) -> None:

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from accel.mapping.target import AccelTarget
 from compiler.frontend import convert
 from compiler.graph import evaluate, optimize
+from tests.support.machines import MACHINES
 
 AXES = [((2, 3, 4, 5), (2, 3)), ((2, 9, 6), (1,)), ((9, 6), (0,)), ((2, 3, 4, 5), (1, 2)),
         ((2, 3, 4, 5), (2,))]
@@ -32,6 +34,18 @@ def test_integers(qdq, onnx_values, rng, op: str, shape, axes, keepdims: int, dt
     assert found.shape == wanted.shape and len(np.unique(found)) > 3
     steps = np.abs(found - wanted) / scale
     assert steps.max() < (0.01 if op == "ReduceMax" else 1.01)
+
+
+@pytest.mark.parametrize("op, wanted", [("ReduceMean", "qavgpool"), ("ReduceMax", "maxpool")])
+def test_columns_of_images_are_pools(qdq, onnx_values, rng, op: str, wanted: str) -> None:
+    one, y, scale = reduced(qdq, op, (2, 3, 4, 15), (3,), 1)
+    model, feeds = one.model(y), {"x": (2 * rng.normal(size=(2, 3, 4, 15))).astype(np.float32)}
+    graph = optimize(convert(model))
+    assert graph.notes == () and graph.node("reduced").op.endswith(wanted)
+    steps = np.abs(evaluate(graph, feeds)[y] - onnx_values(model, feeds)[y]) / scale
+    assert steps.max() < 1.01
+    assert not any(AccelTarget(machine).refusal(graph, graph.node("reduced"))
+                   for machine in MACHINES.values())
 
 
 def test_rows_and_columns_are_a_global_average(qdq) -> None:
