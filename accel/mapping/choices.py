@@ -18,7 +18,7 @@ from accel.mapping.schedules import (Cost, Tiles, choose_together, cost_of, rank
                                      ranked_together, shape_of, tiles_of)
 from compiler.plans import OWN, PlanRefused, Plans
 
-__all__ = ["Choices", "Group", "Part", "groups_text"]
+__all__ = ["Choices", "Group", "LayerPart", "groups_text"]
 
 KEPT = 4096
 """Choices of tiles that a process keeps."""
@@ -27,7 +27,7 @@ Chosen = TypeVar("Chosen")
 
 
 @dataclass(frozen=True)
-class Part:
+class LayerPart:
     """How a layer is computed, and the `room` in the buffers that it may use."""
 
     layer: MappedLayer
@@ -37,7 +37,7 @@ class Part:
     cost: Cost
 
 
-Group = tuple[Part, ...]
+Group = tuple[LayerPart, ...]
 """A layer, or two that are computed at the same time."""
 
 
@@ -68,7 +68,7 @@ class Choices:
         return _once(("tiles", self.machine.hash, shape_of(operator), self.threads),
                      lambda: tiles_of(self.machine, operator, self.threads))
 
-    def alone(self, layer: MappedLayer) -> Part:
+    def alone(self, layer: MappedLayer) -> LayerPart:
         """A layer by the plan, else with the cheapest tiles by the formula."""
         try:
             tiles, threads = self._tiles(layer.operator)
@@ -76,8 +76,8 @@ class Choices:
             raise LoweringError(f"{layer.name}: {error}") from None
         return self.part(layer, {}, tiles, threads)
 
-    def part(self, layer: MappedLayer, room: Room, tiles: Tiles, threads: int) -> Part:
-        return Part(layer, room, tiles, threads,
+    def part(self, layer: MappedLayer, room: Room, tiles: Tiles, threads: int) -> LayerPart:
+        return LayerPart(layer, room, tiles, threads,
                     cost_of(self.machine.config, shape_of(layer.operator), tiles, threads))
 
     def others(self, layer: MappedLayer, most: int) -> list[Group]:
@@ -151,14 +151,14 @@ class Choices:
         return self.cheapest(operator) if text is None else tiles_from(
             text, self.machine.config, shape_of(operator), self.threads, {})
 
-    def _pair(self, first: Part, second: Part) -> Group:
+    def _pair(self, first: LayerPart, second: LayerPart) -> Group:
         """Both layers with halves of the buffers that they share; () where that gains nothing."""
         if not self._may_share(first.layer, second.layer):
             return ()
         tiles = self._tiles_together(first, second, self._rooms(second.layer))
         return self._together(first.layer, second.layer, tiles) if tiles else ()
 
-    def _tiles_together(self, first: Part, second: Part, rooms: tuple[Room, Room]
+    def _tiles_together(self, first: LayerPart, second: LayerPart, rooms: tuple[Room, Room]
                         ) -> tuple[Tiles, Tiles] | None:
         """The tiles of the plan, else the cheapest by our formula where both layers together cost
         less than one after the other; None where they are computed apart.

@@ -18,7 +18,7 @@ from accel.machine.work import Work
 from accel.mapping.allocate import allocate
 from accel.mapping.borders import core, layout_of, orders, with_borders
 from accel.mapping.forms import Forms
-from accel.mapping.choices import Choices, Group, Part
+from accel.mapping.choices import Choices, Group, LayerPart
 from accel.mapping.interleave import interleave
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.layers import build_layers, forms_of, refusal
@@ -172,7 +172,7 @@ class AccelTarget:
             io_bytes=memory.io, inputs=memory.inputs, outputs=memory.outputs,
             layers=tuple(ends)), puts
 
-    def _lowered(self, part: Part, memory: "_Memory", from_above: bool) -> Stream:
+    def _lowered(self, part: LayerPart, memory: "_Memory", from_above: bool) -> Stream:
         operator = part.layer.operator
         named = scheduled(self.machine, operator, part.tiles, part.threads)
         prefix = prefix_of(operator)

@@ -9,7 +9,7 @@ import lockstep
 from accel.mapping.puts import moved
 from accel.mapping.segment import AccelSegment
 from accel.mapping.target import AccelTarget
-from accel.proof.access import prove
+from accel.proof.legal import prove
 from compiler.graph import Graph, evaluate
 from runtime import load
 from tests.support.integer_graphs import Net
