@@ -18,8 +18,9 @@ and
 ``resnet18_latency_cost``  share of cycles that latency 256 costs more than latency 0, %
 ``mobilenet_v1_depthwise_cycles``  its depthwise layers
 
-With ``--latency-hiding`` also cycles of ResNet-18 with one and with two virtual threads at several
-latencies, and ``--picture FILE.svg`` draws them. ``--layers`` prints every layer.
+``--effort`` says how tilings are chosen. With ``--latency-hiding`` also cycles of ResNet-18 with
+one and with two virtual threads at several latencies, and ``--picture FILE.svg`` draws them.
+``--layers`` prints every layer.
 """
 
 import argparse
@@ -59,6 +60,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--machine", "--config", default="pynq-1x16x16")
+    parser.add_argument("--effort", type=int, choices=range(3), default=0)
     parser.add_argument("--layers", action="store_true")
     parser.add_argument("--latency-hiding", action="store_true")
     parser.add_argument("--picture", type=Path, metavar="FILE.svg")
@@ -67,7 +69,7 @@ def main() -> int:
     args = parser.parse_args()
     machine = load_machine(args.machine)
     for name in args.networks:
-        segment, seconds = compiled_twice(machine, name, args.machine)
+        segment, seconds = compiled_twice(machine, name, args.machine, args.effort)
         rows, run = timed(machine, segment)
         summary(name, machine, rows, run, args.layers)
         for figure, value in seconds.items():
@@ -97,8 +99,8 @@ def accelerated(name: str, target: AccelTarget) -> Graph:
     return subgraph(graph, taken)
 
 
-def compiled_twice(machine: Machine, name: str,
-                   config: str) -> tuple[Executable, dict[str, float]]:
+def compiled_twice(machine: Machine, name: str, config: str, effort: int = 0
+                   ) -> tuple[Executable, dict[str, float]]:
     """The compiled network, and the seconds of compiling it and of loading it from its own cache.
     """
     with TemporaryDirectory() as folder, cache_in(folder):
@@ -106,14 +108,15 @@ def compiled_twice(machine: Machine, name: str,
         onnx.save(zoo.build(name, int8=True), path)
         device = SimulatedDevice(machine, cycle.simulate)
         begin = time.process_time()
-        segment, = compile_for(path, device).accelerated
+        segment, = compile_for(path, device, effort=effort).accelerated
         first = time.process_time() - begin
         begin = time.process_time()
-        compile_for(path, device)
+        compile_for(path, device, effort=effort)
         call = time.process_time() - begin
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, "-m", "lockstep", "compile", path, "-o", f"{path}.lockstep",
-                        "--target", f"accel:{config}"], check=True, capture_output=True)
+                        "--target", f"accel:{config}", "--effort", str(effort)], check=True,
+                       capture_output=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         process = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         assert len(list(Path(folder).glob("networks/*/"))) == 1, "the cache must have had it"

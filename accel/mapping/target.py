@@ -3,7 +3,7 @@
 `assemble` does the same for one scheduled loop program, say to try an instruction of your own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import ClassVar
@@ -133,8 +133,7 @@ class AccelTarget:
     def compile_core(self, graph: Graph) -> CompiledSegment:
         """Compile a graph without `relayout`."""
         forms = forms_of(graph, blocks_of(self.machine.config))
-        layers = self._layers(graph, forms)
-        groups = self._choices.groups(layers)
+        groups = self._choices.groups(self._layers(graph, forms))
         if self.simulate and self.plans is OWN and (effort := EFFORTS[self.effort]):
             memory = _Memory(self, graph, groups, forms)
             groups = Search(self._choices, effort, self.simulate, lambda some: self._program(
@@ -145,6 +144,16 @@ class AccelTarget:
         made = _compiled(narrowed(self.machine, program, puts) if puts else program,
                          [tuple(part.layer for part in group) for group in groups])
         return replace(made, puts=tuple(puts))
+
+    def parts(self, graph: Graph
+              ) -> tuple[list[Group], Callable[[Sequence[Group]], AccelProgram]]:
+        """The layers of a graph as the formula computes them, and what makes a program, with its
+        tokens, of some of them, in this way or in others.
+        """
+        forms = forms_of(graph, blocks_of(self.machine.config))
+        groups = self._choices.groups(self._layers(graph, forms))
+        memory = _Memory(self, graph, groups, forms)
+        return groups, lambda some: self._program(some, memory)[0]
 
     @property
     def _choices(self) -> Choices:

@@ -122,7 +122,7 @@ def test_attributes_of_every_kind(tmp_path) -> None:
 def test_loading_compiles_nothing(taken: Path, monkeypatch) -> None:
     for place in (AccelTarget, CpuTarget):
         monkeypatch.setattr(place, "compile", lambda *_: pytest.fail("it compiles"))
-    monkeypatch.setattr("accel.proof.access.prove", lambda *_: pytest.fail("it proves"))
+    monkeypatch.setattr("accel.mapping.target.prove", lambda *_: pytest.fail("it proves"))
     assert_right(load(taken), net_inputs())
 
 

@@ -20,8 +20,8 @@ from accel.machine.config import AccelConfig, element_bytes
 from accel.mapping.lowering import LoweringError, Room, room_of
 from accel.mapping.operators.blocked import AROUND, BlockedOperator
 
-__all__ = ["Cost", "Shape", "Tiles", "choose", "choose_together", "cost_of", "fits", "follows",
-           "misfit", "piece_of", "ranked", "ranked_together", "shape_of"]
+__all__ = ["Cost", "Shape", "Tiles", "all_that_fit", "choose", "choose_together", "cost_of",
+           "fits", "follows", "misfit", "piece_of", "ranked", "ranked_together", "shape_of"]
 
 LATENCY = 200
 """Extra cycles for work that nothing overlaps: memory latency, tokens, full pipelines."""
@@ -160,17 +160,22 @@ def ranked(config: AccelConfig, shape: Shape, threads: int, most: int) -> list[T
     """The cheapest tiles that fit, the cheapest first: so many of all, and the four best of every
     kind, of which a kind keeps one operand and takes all of the depth at once or not.
     """
-    found = sorted(_fitting(config, shape, threads, {}))
-    if not found:
-        found = sorted(_fitting(config, shape, threads, {}, _in_pieces(shape)))
     kinds: dict[tuple[str, bool], int] = {}
     result = []
-    for number, (_, tiles) in enumerate(found):
+    for number, tiles in enumerate(all_that_fit(config, shape, threads)):
         kind = tiles.stationary, tiles.depth == shape.depth
         kinds[kind] = kinds.get(kind, 0) + 1
         if number < most or kinds[kind] <= min(most, OF_A_KIND):
             result.append(tiles)
     return result
+
+
+def all_that_fit(config: AccelConfig, shape: Shape, threads: int) -> list[Tiles]:
+    """Every tile that fits, the cheapest by the formula first; those in pieces where no other does.
+    """
+    found = (_fitting(config, shape, threads, {})
+             or _fitting(config, shape, threads, {}, _in_pieces(shape)))
+    return [tiles for _, tiles in sorted(found)]
 
 
 def ranked_together(config: AccelConfig, first: Shape, second: Shape, threads: int,
