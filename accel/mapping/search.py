@@ -32,18 +32,20 @@ Assemble = Callable[[Sequence[Group]], AccelProgram]
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How many ways of each layer are tried, and how many of all layers (None: any number). A layer
-    that could gain less than one part in `worth` of all cycles is left alone.
+    that could gain less than one part in `worth` of all cycles is left alone. All is done `times`
+    times, since what is best depends on the layers around.
     """
 
     breadth: int
     trials: int | None
     worth: int
+    times: int = 1
 
 
-EFFORTS = (None, Effort(3, 8, 300), Effort(24, None, 4000))
+EFFORTS = (None, Effort(3, 8, 300), Effort(24, None, 10000, 2))
 """By the number that ``--effort`` has; 0 takes what the formula says."""
 
-GAIN = 1000
+GAIN = 10000
 """Another way is taken if it saves more than one part in so many of what is measured."""
 
 
@@ -59,12 +61,16 @@ class Search:
     def improved(self, groups: Sequence[Group]) -> list[Group]:
         """The groups, those that lost most computed in better ways, as far as any were found."""
         result = list(groups)
-        for first in self._losing(result):
-            place = next((at for at, group in enumerate(result)
-                          if group[0].layer is first), None)
-            if place is not None:               # else it has been joined to the one before
-                found, length = self._best(result, place)
-                result[place:place + length] = found
+        for _ in range(self.effort.times):
+            before = groups_text(result)
+            for first in self._losing(result):
+                place = next((at for at, group in enumerate(result)
+                              if group[0].layer is first), None)
+                if place is not None:           # else it has been joined to the one before
+                    found, length = self._best(result, place)
+                    result[place:place + length] = found
+            if groups_text(result) == before:
+                break
         return result
 
     def _losing(self, groups: Sequence[Group]) -> list[MappedLayer]:

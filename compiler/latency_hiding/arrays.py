@@ -28,7 +28,7 @@ is the first and which are at most `MOST_LOOPS`. `memory` is a number."""
 
 LOOPS = np.dtype([("extent", "i8"), ("stride", "i8")])
 
-_FOLDER = Path(__file__).parent / "native"
+_FOLDER = Path(__file__).parent
 HEADERS = (_FOLDER / "sets.h",)
 """For those who make batches by native code: the records as C++."""
 

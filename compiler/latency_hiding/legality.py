@@ -7,7 +7,7 @@ A stream is legal when, performed in stream order,
    tokens, the k-th signal of a pair matching its k-th wait;
 3. nothing is read that neither the stream nor its declared initial contents wrote.
 
-One linear scan, native (`native/legality.cpp`). It keeps for every address the stream position of
+One linear scan, native (`legality.cpp`). It keeps for every address the stream position of
 its last write and, for each unit, of its last read. (Only the last write matters: what precedes it
 is ordered before it, or was reported.) For every unit it keeps a clock: up to which stream position
 the events of every other unit are known to have finished. It shares no reasoning with the insertion

@@ -1,6 +1,6 @@
 """Insertion of tokens: the fewest that make every execution agree with stream order.
 
-One linear scan, native (`native/tokens.cpp`). For each address the last event of each unit that
+One linear scan, native (`tokens.cpp`). For each address the last event of each unit that
 wrote it, and that read it, is kept (as the event's number within its unit); for each event a vector
 clock: how many events of every unit are known to have finished when it starts. An access needs the
 last writers of its addresses to have finished, a write also their last readers. Where the clock of
