@@ -157,7 +157,7 @@ class _Rewriting:
             name = core.name if replacement else name
         if core is not None and replacement is None:
             replacement, name = self._with_slope(core, out, activations) or (None, name)
-            if replacement is None:
+            if replacement is None and not self._looks_up(core):
                 elementwise = find(core.op).kind is Kind.ELEMENTWISE
                 self.reasons.setdefault(core.name, "" if form or elementwise else NO_FORM)
         attrs: dict[str, object] = {"scale": out.scale, "zp": out.zp}
@@ -285,6 +285,10 @@ class _Rewriting:
         typed.emit(integer.op, name, (*integer.inputs, *constants), stored, **integer.attrs)
         if outward:
             typed.emit(f"to_{dtype}", f"{value}_to_{dtype}", [stored], value)
+
+    def _looks_up(self, node: Node) -> bool:
+        """Whether the operator takes rows of a constant: these are like an input."""
+        return node.op == "gather" and node.inputs[0] in self.graph.constants
 
     def _notes(self, live: Graph) -> Iterator[str]:
         missing = MissingQuantizations(self.graph)
