@@ -117,7 +117,8 @@ def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None 
     image = program.image(inputs) if memory is None else np.array(memory, np.uint8)
     times = np.full((2, program.count), -1, np.int64) if events is None else events
     memory_options = replace(dram or machine.config.memory, **options)
-    timed = _timed(machine, program, image, memory_options, timeline, times, max_cycles)
+    timed = _timed(machine, program, image, image.size, memory_options, timeline, times,
+                   max_cycles)
     if not values:
         return timed
     return replace(timed, memory=simulate_values(machine, program, image).memory)
@@ -127,17 +128,17 @@ def measure(machine: Machine, program: AccelProgram) -> Run:
     """The time of a program with the machine's memory; the run has no image."""
     program.require(machine)
     times = np.full((2, program.count), -1, np.int64)
-    return _timed(machine, program, np.zeros(0, np.uint8), machine.config.memory, False, times,
-                  MAX_CYCLES)
+    return _timed(machine, program, np.zeros(0, np.uint8), program.memory_bytes,
+                  machine.config.memory, False, times, MAX_CYCLES)
 
 
-def _timed(machine: Machine, program: AccelProgram, image: np.ndarray, dram: Dram, timeline: bool,
-           times: np.ndarray, max_cycles: int) -> Run:
+def _timed(machine: Machine, program: AccelProgram, image: np.ndarray, size: int, dram: Dram,
+           timeline: bool, times: np.ndarray, max_cycles: int) -> Run:
     library = _library()
     words = np.concatenate((program.words.reshape(-1), np.zeros(8, np.uint8)))
     parameters, opcodes = _parameters(machine), _opcodes(machine)
     config = _Config(parameters=ctypes.pointer(parameters), opcodes=opcodes,
-                     words=words.ctypes.data, memory_bytes=program.memory_bytes,
+                     words=words.ctypes.data, memory_bytes=size,
                      max_cycles=max_cycles,
                      dram=timing(dram, machine.config),
                      base=bases(dram, program),
