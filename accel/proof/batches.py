@@ -24,7 +24,7 @@ from accel.proof.access import (CONSTANT, DMA_BUFFERS, WRITABLE, Fault, Touch, e
                                 require_ranges, touches)
 from compiler.errors import Error
 from compiler.latency_hiding import LOOPS, SETS, Batch, Event, Measures, Violation, measure
-from compiler.latency_hiding.arrays import HEADERS
+from compiler.latency_hiding.arrays import HEADERS, sets_of
 from compiler.lazy import cached_property
 from compiler.native import build_once, compile_shared, compiler, digest, processor
 
@@ -117,9 +117,9 @@ class Batches:
         return Batch(unit, first, counts, sets, loops)
 
     def _sets(self, index: int) -> np.ndarray:
-        return np.array([(start, stop - start, 0, 0, MEMORIES.index(access.memory), access.write)
-                         for access in self.event(index).accesses
-                         for start, stop in access.intervals()], SETS)
+        return np.concatenate([np.zeros(0, SETS), *(
+            sets_of(access, MEMORIES.index(access.memory))
+            for access in self.event(index).accesses)])
 
 
 def _event(machine: Machine, index: int, instruction: Instruction,

@@ -14,10 +14,10 @@ import numpy as np
 
 from compiler.native import build_once, compile_shared, compiler, digest, processor
 
-from .events import Event
+from .events import AddressSet, Event
 
 __all__ = ["HEADERS", "LOOPS", "MOST_LOOPS", "MOST_UNITS", "SETS", "Batch", "Measures", "batch_of",
-           "built", "last_writers", "library", "measure", "texts"]
+           "built", "last_writers", "library", "measure", "sets_of", "texts"]
 
 MOST_LOOPS, MOST_UNITS = 8, 32
 
@@ -104,17 +104,26 @@ def last_writers(writing: Iterable[Batch], numbers: np.ndarray, reading: Iterabl
 def batch_of(events: Sequence[Event], units: Mapping[str, int],
              memories: dict[str, int]) -> Batch:
     """One batch of all events. `units` numbers the units; memories are added to `memories`."""
-    sets: list[tuple[int, ...]] = []
+    parts: list[np.ndarray] = [np.zeros(0, SETS)]
     first, unit = np.zeros(len(events) + 1, np.int64), np.zeros(len(events), np.uint8)
     for position, event in enumerate(events):
-        unit[position] = units[event.unit]
+        unit[position], count = units[event.unit], 0
         for access in event.accesses:
-            memory = memories.setdefault(access.memory, len(memories))
-            sets += [(start, stop - start, 0, 0, memory, int(access.write))
-                     for start, stop in access.intervals()]
-        first[position + 1] = len(sets)
-    return Batch(unit, first[:-1].copy(), np.diff(first).astype(np.int32), np.array(sets, SETS),
+            sets = sets_of(access, memories.setdefault(access.memory, len(memories)))
+            parts.append(sets)
+            count += len(sets)
+        first[position + 1] = first[position] + count
+    return Batch(unit, first[:-1].copy(), np.diff(first).astype(np.int32), np.concatenate(parts),
                  np.zeros(0, LOOPS))
+
+
+def sets_of(access: AddressSet, memory: int) -> np.ndarray:
+    """The records of a set in the memory of this number."""
+    spans = access.intervals()
+    sets = np.zeros(len(spans), SETS)
+    sets["start"], sets["length"] = spans[:, 0], spans[:, 1] - spans[:, 0]
+    sets["memory"], sets["write"] = memory, access.write
+    return sets
 
 
 # ---- as in sets.h ------------------------------------------------------------------------------

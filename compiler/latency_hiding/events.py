@@ -57,16 +57,14 @@ class AddressSet:
             return self.addresses[1]
         return int(self.addresses.max()) + 1 if self.addresses.size else 0
 
-    def intervals(self) -> list[tuple[int, int]]:
-        """The set as half-open intervals, ascending, with gaps between them."""
+    def intervals(self) -> np.ndarray:
+        """The set as half-open intervals, ascending, with gaps between them: [count, 2]."""
         if isinstance(self.addresses, tuple):
-            return [self.addresses]
+            return np.array([self.addresses], np.int64)
         addresses = np.unique(self.addresses)
-        if not addresses.size:
-            return []
         cuts = np.flatnonzero(np.diff(addresses) > 1)
-        return list(zip(addresses[[0, *(cuts + 1)]].tolist(),
-                        (addresses[[*cuts, -1]] + 1).tolist(), strict=True))
+        return np.stack((np.concatenate((addresses[:1], addresses[cuts + 1])),
+                         np.concatenate((addresses[cuts], addresses[-1:])) + 1), axis=1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
