@@ -74,10 +74,10 @@ def measured(network: str, size: int, name: str, random: Random, effort: int
         return cycle.measure(machine, program([*before, *way, *after])).cycles
 
     chosen, layer = list(groups[place:place + 1]), groups[place][0].layer
-    if effort:
+    if (how := EFFORTS[effort]) is not None:
         with patch.object(search, "noted", lambda *_: None), \
                 patch.object(search, "note", lambda *_: None):
-            found = Search(choices, EFFORTS[effort], cycle.measure, program)
+            found = Search(choices, how, cycle.measure, program)
             chosen = found.ways_of(before, chosen, after)
     shape = shape_of(layer.operator)
     every = [cycles([(choices.part(layer, {}, tiles, threads),)])

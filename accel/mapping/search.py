@@ -136,10 +136,10 @@ class Search:
         breadth = self.effort.breadth
         layers = [part.layer for group in now for part in group]
         if len(layers) == 2:
-            pairs = [[pair] for pair in self.choices.pairs(*layers, breadth)]
-            apart = [[(self.choices.alone(layer),) for layer in layers]]
+            pairs = [[pair] for pair in self.choices.pairs(layers[0], layers[1], breadth)]
+            apart: list[list[Group]] = [[(self.choices.alone(layer),) for layer in layers]]
             yield from (way for way in (*pairs[:1], *apart, *pairs[1:]) if way != now)
-        first, *others = layers
+        first = layers[0]
         if len(layers) == 1 or len(now) == 2:
             rest = [group for group in now if group[0].layer is not first]
             for group in self.choices.others(first, breadth):

@@ -164,12 +164,12 @@ def _violation(one: _Violation, ranges: int, units: Sequence[str], memories: Seq
                place: Callable[[int], Place]) -> Violation:
     kind, later = _KINDS[one.kind], place(one.later)
     if one.source >= 0:
-        return Violation(kind, later, counter=(units[one.source], units[one.target]),
-                         count=one.count)
+        pair = units[int(one.source)], units[int(one.target)]
+        return Violation(kind, later, counter=pair, count=one.count)
     raw = (ctypes.c_int64 * (2 * one.ranges)).from_address(ranges + 16 * one.range)
     spans = tuple(zip(raw[::2], raw[1::2], strict=True))
+    memory = memories[int(one.memory)]
     if one.earlier < 0:
-        return Violation(kind, later, memory=memories[one.memory], ranges=spans)
+        return Violation(kind, later, memory=memory, ranges=spans)
     hazard = "write" if one.wrote else "read", "write" if one.writes else "read"
-    return Violation(kind, later, place(one.earlier), memory=memories[one.memory], ranges=spans,
-                     hazard=hazard)
+    return Violation(kind, later, place(one.earlier), memory=memory, ranges=spans, hazard=hazard)

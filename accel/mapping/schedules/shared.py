@@ -88,7 +88,7 @@ def _with_numbers(layer: LayerSteps, operator: BlockedOperator) -> Program | Non
     program = layer.steps.program
     changed: dict[str, tuple[list[Const], list[Const]]] = {}
     for role in _computed(operator):
-        mine, theirs = (list(_numbers(one[role].body)) for one in (operator, layer.operator))
+        mine, theirs = (list(_numbers(_value(one, role))) for one in (operator, layer.operator))
         if mine != theirs:
             changed[layer.operator[role].name] = theirs, mine
     new: dict[int, Const] = {}              # by identity: what a node becomes
@@ -102,6 +102,12 @@ def _with_numbers(layer: LayerSteps, operator: BlockedOperator) -> Program | Non
                 return None
     return replace(program, body=map_exprs(
         program.body, lambda expr: rewrite(expr, lambda node: new.get(id(node)))))
+
+
+def _value(operator: BlockedOperator, role: str) -> Expr:
+    body = operator[role].body
+    assert isinstance(body, Expr)
+    return body
 
 
 def _numbers(*values: Expr) -> Iterator[Const]:

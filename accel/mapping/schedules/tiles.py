@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from heapq import nsmallest
 from itertools import product
 from math import ceil, isqrt, prod
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from accel.mapping.operators.blocked import AROUND, BlockedOperator
 
 __all__ = ["Cost", "Shape", "Tiles", "all_that_fit", "choose", "choose_together", "cost_of",
            "fits", "follows", "misfit", "piece_of", "ranked", "ranked_together", "shape_of"]
+
+Number = Any
+"""An integer; an array of them where tiles are many at once."""
 
 LATENCY = 200
 """Extra cycles for work that nothing overlaps: memory latency, tokens, full pipelines."""
@@ -130,7 +134,7 @@ class Cost:
     ends: int
 
     @property
-    def cycles(self) -> int:
+    def cycles(self) -> Number:
         return np.maximum(np.maximum(self.products, self.lanes), self.traffic) + self.ends
 
     def __add__(self, other: "Cost") -> "Cost":
@@ -183,7 +187,8 @@ def ranked_together(config: AccelConfig, first: Shape, second: Shape, threads: i
     """The cheapest tiles of two layers computed at the same time, as `choose_together` has them,
     the cheapest first.
     """
-    return [tiles for _, *tiles in nsmallest(most, _pairs(config, first, second, threads, rooms))]
+    found = nsmallest(most, _pairs(config, first, second, threads, rooms))
+    return [(one, other) for _, one, other in found]
 
 
 def fits(config: AccelConfig, shape: Shape) -> bool:
@@ -286,18 +291,23 @@ def _fitting(config: AccelConfig, shape: Shape, threads: int, room: Room,
             for count, tiles in zip(cycles.tolist(), fitting, strict=True)]
 
 
-def _many(tiles: Sequence[Tiles]) -> Tiles:
+def _many(tiles: Sequence[Tiles]) -> Any:
     """Many tiles as one, whose fields are arrays: what is computed of one is computed of all."""
-    return Tiles(*(np.array([getattr(one, part.name) for one in tiles])
-                   for part in fields(Tiles)))    # type: ignore[arg-type]
+    columns: list[Any] = [np.array([getattr(one, part.name) for one in tiles])
+                          for part in fields(Tiles)]
+    return Tiles(*columns)
 
 
-def _chosen(tiles: Sequence[Tiles], holds: np.ndarray) -> list[Tiles]:
+def _chosen(tiles: Sequence[Tiles], holds: Number) -> list[Tiles]:
     return [one for one, held in zip(tiles, np.broadcast_to(holds, len(tiles)).tolist(),
                                      strict=True) if held]
 
 
-def _up(number, by):
+def _where(condition: Number, one: Number, other: Number) -> Number:
+    return np.where(condition, one, other)
+
+
+def _up(number: Number, by: Number) -> Number:
     """The quotient, rounded up."""
     return -(-number // by)
 
@@ -340,10 +350,10 @@ def piece_of(kernel: tuple[int, int], pieces: int) -> tuple[int, int]:
     return int(rows), int(columns)
 
 
-def _piece(kernel: tuple[int, int], pieces):
+def _piece(kernel: tuple[int, int], pieces: Number) -> tuple[Number, Number]:
     (height, width), whole = kernel, pieces <= kernel[0]
-    return (np.where(whole, _up(height, pieces), 1),
-            np.where(whole, width, _up(width, np.maximum(pieces // height, 1))))
+    return (_where(whole, _up(height, pieces), 1),
+            _where(whole, width, _up(width, np.maximum(pieces // height, 1))))
 
 
 def _candidates(shape: Shape) -> Iterable[Tiles]:
@@ -372,7 +382,7 @@ def _pieces(extent: int) -> list[int]:
     return sorted({*range(1, root + 1), *(ceil(extent / count) for count in range(1, root + 2))})
 
 
-def _window(shape: Shape, tiles: Tiles) -> int:
+def _window(shape: Shape, tiles: Tiles) -> Number:
     """The number of input pixels of a tile, or of a piece of its window."""
     kernel = _piece(shape.kernel, tiles.pieces)
     height, width = ((size - 1) * step + 1
@@ -381,20 +391,20 @@ def _window(shape: Shape, tiles: Tiles) -> int:
             * ((tiles.columns - 1) * shape.strides[1] + width))
 
 
-def _counts(shape: Shape, tiles: Tiles) -> tuple[int, int]:
+def _counts(shape: Shape, tiles: Tiles) -> tuple[Number, Number]:
     """The number of tiles of an image, and of the channels."""
     return (_up(shape.rows, tiles.rows) * _up(shape.columns, tiles.columns),
             _up(shape.channels, tiles.channels))
 
 
 def _needs(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
-           room: Room) -> list[tuple[str, int, int]]:
+           room: Room) -> list[tuple[str, Number, Number]]:
     """For each buffer its name, the entries that a tile takes, and those that it may take."""
     images, cuts = _counts(shape, tiles)
     kept = {name: (tiles.stationary == operand) & (times * shape.times == 1)
             for operand, times, names in (("w", cuts, ("wgt", "par")), ("input", images, ("inp",)))
             for name in names} | {"tab": True}
-    have = {name: (end - begin) // np.where(kept.get(name, False), 1, threads)
+    have = {name: (end - begin) // _where(kept.get(name, False), 1, threads)
             for name in config.buffers                      # what is loaded once has one copy
             for begin, end in (room_of(config, room, name),)}
     channels = tiles.channels * shape.phases
@@ -417,25 +427,25 @@ def _needs(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
     return [(name, need, have[name]) for name, need in needs]
 
 
-def _loaded(shape: Shape, tiles: Tiles) -> int:
+def _loaded(shape: Shape, tiles: Tiles) -> Number:
     """The input blocks that a layer without products holds of a tile at once."""
     if shape.gathered:
         return _up(shape.gathered, tiles.pieces)
-    return np.where(_keeps_rows(shape, tiles), shape.channels, tiles.channels)
+    return _where(_keeps_rows(shape, tiles), shape.channels, tiles.channels)
 
 
-def _keeps_rows(shape: Shape, tiles: Tiles) -> bool:
+def _keeps_rows(shape: Shape, tiles: Tiles) -> Number:
     """Whether whole rows stay on chip for the parts of their results."""
     return (tiles.stationary == "input") & (bool(shape.numbers) and shape.inputs == 1)
 
 
-def _taps(shape: Shape, tiles: Tiles) -> int:
+def _taps(shape: Shape, tiles: Tiles) -> Number:
     """The pixels of the window of a tile, or of a piece of it."""
     rows, columns = _piece(shape.kernel, tiles.pieces)
     return rows * columns
 
 
-def _records(shape: Shape, tiles: Tiles) -> int:
+def _records(shape: Shape, tiles: Tiles) -> Number:
     """The number of parameter entries that a tile holds at once."""
     if shape.gathered:                  # the first are those of the blocks that are gathered
         return _loaded(shape, tiles) + tiles.channels * (shape.parameters - 1)
@@ -446,7 +456,7 @@ def _records(shape: Shape, tiles: Tiles) -> int:
     return tiles.channels * (shape.phases * once + taps)
 
 
-def _fits(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int, room: Room) -> bool:
+def _fits(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int, room: Room) -> Number:
     held = True
     for _, need, have in _needs(config, shape, tiles, threads, room):
         held = held & (need <= have)
@@ -461,8 +471,8 @@ def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Co
 def _cost(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Cost:
     images, cuts = _counts(shape, tiles)
     images, cuts, count = (shape.times * some for some in (images, cuts, images * cuts))
-    inputs = np.where(tiles.stationary == "input", images, count)   # how often they are loaded
-    weights = np.where(tiles.stationary == "w", cuts, count)
+    inputs = _where(tiles.stationary == "input", images, count)   # how often they are loaded
+    weights = _where(tiles.stationary == "w", cuts, count)
     taps = shape.kernel[0] * shape.kernel[1]
     channels = tiles.channels * shape.phases
     outputs = tiles.rows * tiles.columns * channels
@@ -471,7 +481,7 @@ def _cost(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Cost
     pixels = _window(shape, tiles) * _loaded(shape, tiles) * shape.inputs * entry["res"] * steps
     if shape.numbers:                                       # each input is whole rows
         rows = _window(shape, tiles) * shape.channels * shape.inputs * entry["res"]
-        pixels = np.where(tiles.stationary == "input", rows, pixels)
+        pixels = _where(tiles.stationary == "input", rows, pixels)
     if shape.weighted:
         steps = steps * (shape.depth // tiles.depth)
         work = outputs * taps * shape.depth * shape.passes
@@ -501,20 +511,20 @@ def _cost(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Cost
                 traffic + traffic // 16 + 2 * TURN * steps * count, ends)
 
 
-def _runs(config: AccelConfig, shape: Shape, tiles: Tiles) -> tuple[int, int]:
+def _runs(config: AccelConfig, shape: Shape, tiles: Tiles) -> tuple[Number, Number]:
     """The bytes that lie together in memory in the input, and in the output."""
     loaded, blocks = (tiles.depth, shape.depth) if shape.weighted else (
         _loaded(shape, tiles), shape.gathered or shape.channels)
     size = config.block_in if shape.weighted else config.block_out
     columns = (tiles.columns - 1) * shape.strides[1] + shape.kernel[1]
-    together = np.where(loaded == blocks, columns, 1)
-    written = np.where(tiles.channels == shape.channels, tiles.columns, 1)
+    together = _where(loaded == blocks, columns, 1)
+    written = _where(tiles.channels == shape.channels, tiles.columns, 1)
     item = element_bytes(config.output)         # that of what gemm takes, too
     return (item * (shape.row or together * loaded * size),
             item * written * tiles.channels * config.block_out)
 
 
-def _slowed(config: AccelConfig, size: int, run: int) -> int:
+def _slowed(config: AccelConfig, size: Number, run: Number) -> Number:
     """The bytes that the bus could move while it moves `size` bytes in runs of `run`."""
     beats = IN_FLIGHT * _up(np.minimum(run, BURST), config.bus_bytes)
     return np.ceil(size * np.maximum(1, FAR / beats)).astype(np.int64)
