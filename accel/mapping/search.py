@@ -42,7 +42,7 @@ class Effort:
     times: int = 1
 
 
-EFFORTS = (None, Effort(3, 8, 300), Effort(24, None, 10000, 2))
+EFFORTS = (None, Effort(3, 8, 300), Effort(36, None, 10000, 2))
 """By the number that ``--effort`` has; 0 takes what the formula says."""
 
 GAIN = 10000
