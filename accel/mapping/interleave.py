@@ -21,9 +21,11 @@ __all__ = ["halves", "interleave"]
 
 LOAD, STORE = UNITS.index("load"), UNITS.index("store")
 
-LAG = 2
-"""How many tiles of the first layer run between the last whose results a tile loads and that tile.
-Units work in order, so what follows the tile would otherwise wait until the results are stored."""
+LAG, LONG = 2, 4096
+"""How many tiles of the first layer run between the last whose results a tile loads and that tile:
+units work in order, so what follows the tile would otherwise wait until the results are stored. One
+is enough where the array takes so many cycles for it.
+"""
 
 
 def halves(config: AccelConfig, buffers: Sequence[str]) -> tuple[Room, Room]:
@@ -33,17 +35,20 @@ def halves(config: AccelConfig, buffers: Sequence[str]) -> tuple[Room, Room]:
             {name: (half, 2 * half) for name, half in cut.items()})
 
 
-def interleave(machine: Machine, first: Stream, second: Stream) -> Stream:
-    """Merge the tiles of `second` into those of `first`, each as soon as its inputs are written."""
+def interleave(machine: Machine, first: Stream, second: Stream, cycles: int = 0) -> Stream:
+    """Merge the tiles of `second` into those of `first`, each as soon as its inputs are written.
+    The array works so many `cycles` on `first`.
+    """
     ahead, behind = (Batches(machine, part.words, part.provenance, {}) for part in (first, second))
     ends, after = _ends(ahead.units), _ends(behind.units)
     tile = np.searchsorted(ends, np.arange(len(first)), side="right")
     measures = measure(chain(ahead, behind), len(MEMORIES))
     latest = last_writers(ahead, np.where(ahead.units == STORE, tile, -1), behind, measures)
     latest[behind.units != LOAD] = -1
+    lag = 1 if cycles >= LONG * len(ends) else LAG
     order, done, begin = [], 0, 0
     for end in after:
-        needed = min(len(ends), max(done, int(latest[begin:end].max()) + 1 + LAG))
+        needed = min(len(ends), max(done, int(latest[begin:end].max()) + 1 + lag))
         if needed > done:
             order.append(np.arange(ends[done - 1] if done else 0, ends[needed - 1]))
         order.append(len(first) + np.arange(begin, end))
