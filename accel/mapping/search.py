@@ -1,7 +1,8 @@
 """Tilings by simulation: the closed formula proposes ways to compute a layer, the cycle simulator
 measures them as they stand between the layers around, and the fastest is taken.
 
-A layer is measured in a stream of three groups of layers: the one before, its own, the one after.
+A layer is measured in a stream of three groups of layers: the one before, its own, the one after;
+what is best there is taken if the whole stream takes less time, too.
 Layers that lose nothing are left alone; those that lose most come first, where only so many may be
 tried. What was found is kept in the cache, as plans.
 """
@@ -63,29 +64,39 @@ class Search:
         result = list(groups)
         for _ in range(self.effort.times):
             before = groups_text(result)
-            for first in self._losing(result):
+            total, losing = self._losing(result)
+            for first in losing:
                 place = next((at for at, group in enumerate(result)
                               if group[0].layer is first), None)
-                if place is not None:           # else it has been joined to the one before
-                    found, length = self._best(result, place)
-                    result[place:place + length] = found
+                if place is None:               # it has been joined to the one before
+                    continue
+                found, length = self._best(result, place)
+                whole = [*result[:place], *found, *result[place + length:]]
+                if found != result[place:place + length] and (took := self._cycles(whole)) < total:
+                    result, total = whole, took
             if groups_text(result) == before:
                 break
         return result
 
-    def _losing(self, groups: Sequence[Group]) -> list[MappedLayer]:
-        """The first layers of the groups that could gain, the greatest loss first."""
+    def _cycles(self, groups: Sequence[Group]) -> int:
+        return self.simulate(self.choices.machine, self.assemble(groups)).cycles
+
+    def _losing(self, groups: Sequence[Group]) -> tuple[int, list[MappedLayer]]:
+        """The cycles of all groups, and the first layers of those that could gain, the greatest
+        loss first.
+        """
         program = self.assemble(groups)
-        ends = layer_ends(program, self.simulate(self.choices.machine, program))
-        lost = []
+        run = self.simulate(self.choices.machine, program)
+        ends, lost = layer_ends(program, run), []
         for group, begin, end in zip(groups, [0, *ends], ends):
             work = [work_of(part.layer) for part in group]
             moved = sum(one.input_bytes + one.other_bytes for one in work)
             ideal = max(sum(one.products for one in work),
                         moved // self.choices.machine.config.bus_bytes)
             lost.append((end - begin - ideal, group[0].layer))
-        least = ends[-1] // self.effort.worth if ends else 0
-        return [layer for loss, layer in sorted(lost, key=lambda one: -one[0]) if loss > least]
+        least = run.cycles // self.effort.worth
+        return run.cycles, [layer for loss, layer in sorted(lost, key=lambda one: -one[0])
+                            if loss > least]
 
     def _best(self, groups: Sequence[Group], place: int) -> tuple[list[Group], int]:
         """The best way of a group, perhaps with the next one, and how many it takes the place of.
@@ -125,8 +136,7 @@ class Search:
                 if self.left == 0:
                     return best, False
                 self.left -= 1
-            program = self.assemble([*before, *way, *after])
-            took = self.simulate(self.choices.machine, program).cycles
+            took = self._cycles([*before, *way, *after])
             if not number or took < cycles - cycles // GAIN:
                 best, cycles = way, took
         return best, True

@@ -71,15 +71,15 @@ def test_what_was_found_is_kept(notes) -> None:
     assert notes and tried > 5
     again = target.compile(graph).program
     assert np.array_equal(first.words, again.words)
-    assert len(calls) == tried + 1                      # the whole, to see which layers lose
+    assert len(calls) - tried < tried // 4              # the whole stream, but no ways
 
 
 def test_a_small_effort_tries_few_ways(notes) -> None:
     _, graph = network()
     calls: list[int] = []
     AccelTarget(TINY, effort=1, simulate=counted(calls)).compile(graph)
-    windows = 3                                         # each is measured as it is, too
-    assert 1 < len(calls) <= 1 + EFFORTS[1].trials + windows
+    windows = 3             # each is measured as it is, too, and the whole with what is found
+    assert 1 < len(calls) <= 1 + EFFORTS[1].trials + 2 * windows
 
 
 def test_without_a_simulator_the_formula_decides() -> None:
