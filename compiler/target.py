@@ -10,7 +10,7 @@ what segments, copies, reports and pins show. Inputs begin on the target `HOST`,
 runs this program, and outputs end there.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -21,8 +21,8 @@ from compiler.graph.cheapest_orders import NCHW, Order
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.graph.partition import ACCEL, HOST
 
-__all__ = ["ACCEL", "HOST", "CannotCompile", "Compiled", "Crossing", "Executable", "Measure",
-           "Outcome", "Priced", "Prices", "Row", "Target", "Values", "plain"]
+__all__ = ["ACCEL", "HOST", "CannotCompile", "Compiled", "Crossing", "Executable", "KeepsInputs",
+           "Measure", "Outcome", "Priced", "Prices", "Row", "Target", "Values", "plain"]
 
 Values = Mapping[str, np.ndarray]
 Row = dict[str, Any]
@@ -41,6 +41,21 @@ class Outcome:
 
     values: Values
     run: Any = None
+
+
+@runtime_checkable
+class KeepsInputs(Protocol):
+    """What an executable provides, too, that can keep inputs in its device's memory from one call
+    to the next, so that only what changes is copied.
+    """
+
+    def keep(self, names: Collection[str]) -> None:
+        """Keeps these inputs, if they are some of the segment."""
+        ...
+
+    def note(self, name: str, array: np.ndarray) -> None:
+        """Says what a kept input is now, where the call itself has changed it."""
+        ...
 
 
 @runtime_checkable

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from accel.machine.status import Run
-from accel.mapping.segment import AccelSegment
 from compiler.errors import ArgumentError
 from compiler.frontend.models import Model, graph_of
 from compiler.graph.pipeline import optimize
 from compiler.graph.states import State, with_stored_states
+from compiler.target import KeepsInputs
 from runtime.compilation import compile as compile_module
 from runtime.module import InputError, Module
 
@@ -37,7 +37,7 @@ class Decoder:
         self.runs: tuple[Run, ...] = ()
         module.require_input(position, (1,), np.dtype(np.int64))
         for segment in module.accelerated:
-            if isinstance(segment, AccelSegment):
+            if isinstance(segment, KeepsInputs):
                 segment.keep({state.cache for state in states})
         self.reset()
 
@@ -92,7 +92,7 @@ class Decoder:
         for state in self.states:
             state.put(self._caches[state.cache], made.pop(state.row), self._position)
             for segment in module.accelerated:
-                if isinstance(segment, AccelSegment) and segment.puts:
+                if isinstance(segment, KeepsInputs):
                     segment.note(state.cache, self._caches[state.cache])
         self._position += 1
         return made

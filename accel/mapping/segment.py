@@ -82,9 +82,11 @@ class AccelSegment:
         return Outcome({slot.name: self._fetch(slot) for slot in program.outputs}, run)
 
     def note(self, name: str, array: np.ndarray) -> None:
-        """Notes what the program has left of a kept input, so that it need not be copied."""
+        """Notes what a program whose stores are moved has left of a kept input, so that it need not
+        be copied. Other programs change no input.
+        """
         slot = next((slot for slot in self.program.inputs if slot.name == name), None)
-        if slot is not None and name in self._kept:
+        if self.puts and slot is not None and name in self._kept:
             self._kept[name] = to_memory(array, slot.layout).reshape(-1).view(np.uint8).copy()
 
     def _placed(self, values: Values) -> AccelProgram:

@@ -158,7 +158,7 @@ def _begin(net: "Network", sizes: DecoderSizes, step: bool,
 
 
 def attention(net: "Network", begin: _Begin, name: str, query: str, key: str, value: str) -> str:
-    """Of the heads of queries [tokens, heads, depth] over what is seen."""
+    """Adds the attention of queries [tokens, heads, depth] over what is seen; returns its value."""
     sizes, tokens = begin.sizes, net.shapes[query][0]
     groups, shared, depth = sizes.groups, sizes.shared, sizes.depth
     inner = f"{name}.attention"

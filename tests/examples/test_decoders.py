@@ -109,7 +109,7 @@ def test_all_int8_layers_are_one_segment(kind: str, step: bool) -> None:
 
 @pytest.mark.parametrize("name", ["gpt_small", "llama_small"])
 def test_macs_of_the_whole_networks(name: str) -> None:
-    """Of a step, a token has its share of the products, but for those with what it doesn't see."""
+    """A token has its share of a step's products, but for those with what it doesn't see."""
     sizes, tokens = {"gpt_small": decoders.GPT, "llama_small": decoders.LLAMA}[name], 64
     width, inner = sizes.width, sizes.groups * sizes.depth
     weights = 2 * width * width + 2 * width * inner + (

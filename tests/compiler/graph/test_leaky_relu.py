@@ -93,7 +93,7 @@ def slopes(one, *shape: int) -> str:
     lambda one, x: one.add("Sub", one.add("Relu", x), one.add("Mul", one.add("Relu", one.add(
         "Neg", x)), one.constant(np.float32(0.25))))])
 def test_a_slope_is_known_by_values(qdq, layer_differences, write) -> None:
-    """Of each channel, and however it is written."""
+    """A slope may differ from channel to channel, and be written in any way."""
     one = qdq(seed=3)
     x = one.requantized(one.input("x", 2, 4, 8, 7), 0.03, 7)
     y = write(one, PRODUCTS["convolution"](one, x))

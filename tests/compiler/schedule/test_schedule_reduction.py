@@ -120,7 +120,7 @@ def test_rfactor_of_floats_by_permission():
 
 
 def test_rfactor_of_a_part_of_each_tap():
-    """Of a window: its first tap and pieces of the channels as one loop, ragged pieces too."""
+    """A window's first tap and pieces of the channels are one loop, ragged pieces too."""
     x, w = te.placeholder((6, 10), "int32", "x"), te.placeholder((3, 10, 4), "int32", "w")
     t, k = te.reduce_axis(3, "t"), te.reduce_axis(10, "k")
     y = te.compute((4, 4), lambda i, j: te.sum(x[i + t, k] * w[t, k, j], (t, k)), "y")

@@ -100,13 +100,13 @@ PLACES = ("outside", "thread", "within")
 
 
 @given(st.lists(st.tuples(st.sampled_from(("inp", "acc", "res")), st.integers(1, 40),
-                          st.sampled_from(PLACES)), max_size=6))
-def test_no_two_buffers_overlap(wanted: list[tuple[str, int, str]]) -> None:
+                          st.sampled_from(PLACES)), max_size=6), st.booleans())
+def test_no_two_buffers_overlap(wanted: list[tuple[str, int, str]], from_above: bool) -> None:
     buffers = {place: [entries(scope, f"b{at}", count) for at, (scope, count, where)
                        in enumerate(wanted) if where == place] for place in PLACES}
     inner = For(Var("u", INDEX), 1, nested(buffers["within"]), "virtual_thread")
     local = For(Var("t", INDEX), 2, nested(buffers["thread"], inner), "virtual_thread")
-    pads = Scratchpads(CONFIG, nested(buffers["outside"], local))
+    pads = Scratchpads(CONFIG, nested(buffers["outside"], local), from_above=from_above)
     taken = [(buffer.scope, address(pads, buffer, turn), buffer.size_bytes)
              for place in PLACES for buffer in buffers[place]
              for turn in range(2 if place == "thread" else 1)]

@@ -21,7 +21,7 @@ def test_rows_that_are_copied_element_by_element_spill_nothing() -> None:
 
 @pytest.mark.parametrize("terms, size", [(77, 4), (70, 8)])
 def test_many_copies_are_a_loop(terms: int, size: int) -> None:
-    """Of 4 or 8 bytes: 16 or 8 of each operand in a step, before the steps and in them."""
+    """Copies of 4 or 8 bytes: 16 or 8 of each operand in a step, before the steps and in them."""
     product = matmul_tensor_cores(64, 64, terms, "tf32")
     text = generate(schedule_tensor_cores(product, "p").program).text
     assert text.count(f"async_copy<{size}, ") == 4
