@@ -62,6 +62,18 @@ def test_copies_in_acc_alternate_between_its_banks() -> None:
     assert pads.used()["acc"] == 2 * 5 * 16
 
 
+def test_from_above_the_other_bank_comes_first() -> None:
+    """In half of acc, too, of which a half is in either bank."""
+    first, depth = entries("acc", "first", 3), CONFIG.buffers["acc"].depth
+    body, bank = For(Var("t"), 2, nested([first]), "virtual_thread"), depth // 2 * 16
+    for room in ({}, {"acc": (0, depth // 2)}, {"acc": (depth // 2, depth)}):
+        below, above = (Scratchpads(CONFIG, body, room, from_above).addresses(first)
+                        for from_above in (False, True))
+        assert [start // bank for start in below] == [0, 1]
+        assert [start // bank for start in above] == [1, 0]
+        assert not set(below) & set(above)
+
+
 def test_one_copy_may_lie_in_both_banks() -> None:
     large = entries("acc", "large", CONFIG.buffers["acc"].depth - 1)
     last = entries("acc", "last", 1)
