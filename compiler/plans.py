@@ -38,11 +38,14 @@ class Task:
     fingerprint : the target's.
     digest : hash of the operator, or the group of them, and its shapes and types.
     title : for people.
+    body : the same as text, from which a target of this kind makes it again, wherever it is; ""
+        where no search is possible.
     """
 
     fingerprint: str
     digest: str
     title: str
+    body: str = ""
 
 
 Choice = Callable[[], str]

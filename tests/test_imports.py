@@ -3,7 +3,7 @@
 ::
 
     compiler <- accel <- runtime;  accel, runtime <- fpga;  all <- lockstep, which nobody imports
-    compiler:  te <- ir <- ops, schedule, tensorize, latency_hiding <- target, graph
+    compiler:  te <- ir <- ops, schedule, tensorize, latency_hiding <- tune <- target, graph
                   <- frontend | cpu_gpu_backends <- quantize
     cpu_gpu_backends:   llvm, simt <- intrinsics <- cpu | gpu
     accel:     machine <- datapath | proof <- figures <- mapping | hw | sim
@@ -38,6 +38,7 @@ LAYERS = {
         {"te"},
         {"ir"},
         {"ops", "schedule", "tensorize", "latency_hiding"},
+        {"tune"},
         {"target", "graph"},
         {"frontend", "cpu_gpu_backends"},
         {"quantize"},
