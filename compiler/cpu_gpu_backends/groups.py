@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+import numpy as np
+
 from compiler import te
 from compiler.graph.fusion import Group, overwritable
 from compiler.graph.graph import Attrs, Graph, TensorType
@@ -19,9 +21,9 @@ from compiler.ops.operator import Kind
 from compiler.ops.registry import expression, find
 from compiler.plans import PlanRefused
 from compiler.schedule import compute_inline
-from compiler.te import Buffer, Tensor
+from compiler.te import Buffer, Tensor, is_float, numpy_dtype
 
-__all__ = ["Recipe", "flat_pixels", "recipe_from", "recipe_of", "unscheduled"]
+__all__ = ["Recipe", "flat_pixels", "recipe_from", "recipe_of", "sample", "unscheduled"]
 
 MANY = 16               # results for each of which a map is not computed again
 
@@ -89,6 +91,14 @@ def recipe_of(graph: Graph, group: Group) -> Recipe:
     return Recipe(operations, tuple(graph.values[value] for value in group.inputs),
                   graph.values[group.output],
                   tuple(map(group.inputs.index, overwritable(graph, group))))
+
+
+def sample(buffer: Buffer, rng: np.random.Generator) -> np.ndarray:
+    """Values like those of networks: small ones."""
+    dtype = numpy_dtype(buffer.dtype)
+    if is_float(buffer.dtype):
+        return rng.standard_normal(buffer.shape).astype(dtype)
+    return rng.integers(0, 2 if buffer.dtype == "bool" else 100, buffer.shape).astype(dtype)
 
 
 def unscheduled(recipe: Recipe) -> Program:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from compiler.ops.node import Attrs
 from compiler.ops.winograd import KERNEL, SIZES
@@ -35,10 +36,11 @@ class Convolution:
         stands for the convolution as it is. Other sizes are there only where they compute the same.
         """
         outputs, inputs, *kernel = self.weight
+        attrs = dict[str, Any](self.attrs)
         own = KERNEL ** 2 * outputs * inputs * (self.result[2] * self.result[3] + WEIGHT)
-        if (kernel != [KERNEL, KERNEL] or tuple(self.attrs["strides"]) != (1, 1)
-                or tuple(self.attrs.get("dilations", (1, 1))) != (1, 1)
-                or self.attrs.get("group", 1) != 1):
+        if (kernel != [KERNEL, KERNEL] or tuple(attrs["strides"]) != (1, 1)
+                or tuple(attrs.get("dilations", (1, 1))) != (1, 1)
+                or attrs.get("group", 1) != 1):
             return {0: own}
 
         def time(size: int) -> float:

@@ -82,9 +82,10 @@ class Tunable(Protocol):
         """
         ...
 
-    def measurable(self, task: Task, plan: str, seed: int) -> Callable[[], object]:
-        """What is to be timed: the plan as code, with seeded random data at hand. Raises
-        PlanRefused for a plan that is not legal.
+    def measurable(self, task: Task, plan: str, seed: int, device: object = None
+                   ) -> Callable[[], object]:
+        """What is to be timed: the plan as code, with seeded random data at hand, on a device if
+        the target needs one. Raises PlanRefused for a plan that is not legal.
         """
         ...
 

@@ -61,7 +61,8 @@ def host_json(segment: HostSegment, kernels: Kernels) -> dict[str, Any]:
     """A segment as JSON: its groups, each with the number of its kernel; a view has none; and the
     sizes of Winograd's products.
     """
-    return {"winograd": dict(segment.sizes), "groups": [{"nodes": [node.name for node in step.group.nodes],
+    return {"winograd": dict(segment.sizes),
+            "groups": [{"nodes": [node.name for node in step.group.nodes],
                         "kernel": step.kernel and kernels.number(step.kernel)}
                        for step in segment.steps]}
 

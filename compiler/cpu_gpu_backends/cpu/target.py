@@ -15,7 +15,7 @@ from compiler.cpu_gpu_backends.cpu.groups import group_program, own_plan
 from compiler.cpu_gpu_backends.cpu.segment import Arenas, GroupCode, HostSegment
 from compiler.cpu_gpu_backends.cpu.space import GroupSpace
 from compiler.cpu_gpu_backends.cpu.tiles import TileCosts, Vectors
-from compiler.cpu_gpu_backends.groups import Recipe, recipe_from, recipe_of
+from compiler.cpu_gpu_backends.groups import Recipe, recipe_from, recipe_of, sample
 from compiler.cpu_gpu_backends.llvm import Kernel, build, host
 from compiler.cpu_gpu_backends.llvm.amx import grants_tiles
 from compiler.graph.channel_blocks import with_channel_blocks
@@ -31,7 +31,7 @@ from compiler.native import digest, processor
 from compiler.ops.registry import OPERATORS, find
 from compiler.plans import OWN, Plans, Task
 from compiler.target import HOST
-from compiler.te import Buffer, is_float, numpy_dtype
+from compiler.te import numpy_dtype
 
 __all__ = ["CpuTarget", "HostSegment", "GroupCode", "kernel_program", "lowered",
            "on_cache_lines"]
@@ -130,14 +130,15 @@ class CpuTarget:
             return AlgorithmSpace(task, convolution)
         return GroupSpace(task, recipe_from(task.body), _vectors(self.threads))
 
-    def measurable(self, task: Task, plan: str, seed: int) -> Callable[[], object]:
+    def measurable(self, task: Task, plan: str, seed: int, device: object = None
+                   ) -> Callable[[], object]:
         """The kernel of a group by this plan, or a convolution, with seeded random arrays."""
         if convolution := convolution_from(task.body):
             return self._computed(convolution, size_from(plan, convolution), seed)
         kernel = _kernel(recipe_from(task.body), plan, self.threads)
         rng = np.random.default_rng(seed)
         arrays = on_cache_lines({
-            **{buffer.name: _sample(buffer, rng) for buffer in kernel.program.inputs},
+            **{buffer.name: sample(buffer, rng) for buffer in kernel.program.inputs},
             **{buffer.name: np.zeros(buffer.shape, numpy_dtype(buffer.dtype))
                for buffer in kernel.program.outputs}}).values()
         return lambda: kernel(*arrays)
@@ -148,14 +149,6 @@ class CpuTarget:
         given = {name: rng.standard_normal(segment.graph.values[name].shape).astype(np.float32)
                  for name in segment.graph.inputs}
         return lambda: segment.computed(given)
-
-
-def _sample(buffer: Buffer, rng: np.random.Generator) -> np.ndarray:
-    """Values like those of networks: small ones."""
-    dtype = numpy_dtype(buffer.dtype)
-    if is_float(buffer.dtype):
-        return rng.standard_normal(buffer.shape).astype(dtype)
-    return rng.integers(0, 2 if buffer.dtype == "bool" else 100, buffer.shape).astype(dtype)
 
 
 @dataclass(frozen=True, slots=True)
