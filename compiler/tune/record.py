@@ -20,8 +20,8 @@ from compiler.native import digest
 from compiler.plans import Task
 from compiler.tune.space import Result
 
-__all__ = ["Record", "RecordsError", "as_json", "from_json", "now", "parsed_lines",
-           "processor_name", "read_lines", "text_lines", "versions"]
+__all__ = ["Record", "RecordsError", "as_json", "from_json", "now", "processor_name",
+           "read_lines", "text_lines", "versions"]
 
 FORMAT = 1
 HEADING = json.dumps({"lockstep": "records", "format": FORMAT})
@@ -197,11 +197,10 @@ def read_lines(path: Path) -> list[Record]:
     except (OSError, ValueError) as error:
         raise RecordsError(f"{str(path)!r} must be a file of records: "
                            f"{getattr(error, 'strerror', None) or 'it is no text'}") from None
-    return parsed_lines(text, repr(str(path)))
+    return _parsed(text, repr(str(path)))
 
 
-def parsed_lines(text: str, name: str) -> list[Record]:
-    """The records of a file's text; `name` stands for the file in messages."""
+def _parsed(text: str, name: str) -> list[Record]:
     records: list[Record] = []
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):
