@@ -8,9 +8,9 @@ from compiler.cpu_gpu_backends.cpu.roundings import in_floats
 from compiler.cpu_gpu_backends.cpu.schedule import own_schedule
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.cpu_gpu_backends.groups import Recipe, unscheduled
-from compiler.plans import PlanRefused, Task
+from compiler.plans import Task
 from compiler.tune.chooser import PointChooser
-from compiler.tune.space import Candidate, Point
+from compiler.tune.space import Candidate, Point, PointRefused
 
 __all__ = ["GroupSpace"]
 
@@ -28,5 +28,6 @@ class GroupSpace:
         try:
             made = own_schedule(in_floats(unscheduled(self.recipe)), self.vectors, chooser)
         except ValueError as error:
-            raise PlanRefused(f"Schedule of {self.recipe.name}: {error}") from None
+            raise PointRefused(f"Schedule of {self.recipe.name}: {error}",
+                               tuple(chooser.decisions)) from None
         return Candidate(tuple(chooser.decisions), made.text())

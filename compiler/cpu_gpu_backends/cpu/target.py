@@ -127,8 +127,13 @@ class CpuTarget:
         convolution.
         """
         if convolution := convolution_from(task.body):
-            return AlgorithmSpace(task, convolution)
-        return GroupSpace(task, recipe_from(task.body), _vectors(self.threads))
+            return AlgorithmSpace(algorithm_task(self.fingerprint, convolution), convolution)
+        recipe = recipe_from(task.body)
+        return GroupSpace(self._task(recipe), recipe, _vectors(self.threads))
+
+    def decides_tasks(self, task: Task) -> bool:
+        """The way to compute a convolution decides which groups there are."""
+        return convolution_from(task.body) is not None
 
     def measurable(self, task: Task, plan: str, seed: int, device: object = None
                    ) -> Callable[[], object]:

@@ -11,9 +11,9 @@ from numpy.random import Generator
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
 from compiler.cpu_gpu_backends.simt.code import Code
 from compiler.ir import Program
-from compiler.plans import PlanRefused, Task
+from compiler.plans import Task
 from compiler.tune.chooser import PointChooser
-from compiler.tune.space import Candidate, Point
+from compiler.tune.space import Candidate, Point, PointRefused
 
 __all__ = ["GpuSpace", "Launched"]
 
@@ -32,7 +32,8 @@ class GpuSpace:
         try:
             made = own_schedule(self.program, self.kinds, self.groups, chooser)
         except ValueError as error:
-            raise PlanRefused(f"Schedule of {self.program.name}: {error}") from None
+            raise PointRefused(f"Schedule of {self.program.name}: {error}",
+                               tuple(chooser.decisions)) from None
         return Candidate(tuple(chooser.decisions), made.text())
 
 

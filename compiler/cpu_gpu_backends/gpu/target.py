@@ -172,15 +172,21 @@ class GpuTarget:
     def _plan(self, recipe: Recipe) -> str | None:
         if self.plans is OWN:
             return None
-        task = Task(self.fingerprint, digest(["group of a GPU", repr(recipe)]), str(recipe),
-                    recipe.text())
-        return self.plans.find(task, lambda: own_schedule(
+        return self.plans.find(self._task(recipe), lambda: own_schedule(
             _algorithm(recipe, self.kinds, self.precision), self.kinds, self._groups).text())
+
+    def _task(self, recipe: Recipe) -> Task:
+        return Task(self.fingerprint, digest(["group of a GPU", repr(recipe)]), str(recipe),
+                    recipe.text())
 
     def space(self, task: Task) -> GpuSpace:
         """The schedules of a group, as our ways make them."""
-        return GpuSpace(task, _algorithm(recipe_from(task.body), self.kinds, self.precision),
+        recipe = recipe_from(task.body)
+        return GpuSpace(self._task(recipe), _algorithm(recipe, self.kinds, self.precision),
                         self.kinds, self._groups)
+
+    def decides_tasks(self, task: Task) -> bool:
+        return False
 
     def measurable(self, task: Task, plan: str, seed: int, device: Any = None) -> Launched:
         """The kernels of a group by this plan on a `runtime.device.KernelDevice`, with seeded
