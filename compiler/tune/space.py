@@ -11,12 +11,21 @@ from typing import Protocol
 
 from numpy.random import Generator
 
-from compiler.plans import Task
+from compiler.plans import PlanRefused, Task
 from compiler.tune.chooser import Decision
 
-__all__ = ["Candidate", "Point", "Result", "Space", "Tunable", "every_point", "neighbours"]
+__all__ = ["Candidate", "Point", "PointRefused", "Result", "Space", "Tunable", "every_point",
+           "neighbours"]
 
 Point = Mapping[str, str]
+
+
+class PointRefused(PlanRefused):
+    """A point that is not legal, with the `decisions` that were asked until that was seen."""
+
+    def __init__(self, reason: str, decisions: "tuple[Decision, ...]" = ()):
+        super().__init__(reason)
+        self.decisions = decisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +77,8 @@ class Space(Protocol):
 
     def candidate(self, point: Point, random: Generator | None = None) -> Candidate:
         """The plan of a point; with `random` what it does not name is decided at random.
-        Raises `compiler.plans.PlanRefused` for a point that is not legal.
+        Raises `compiler.plans.PlanRefused` for a point that is not legal, `PointRefused` where it
+        can say what was asked.
         """
         ...
 
