@@ -15,6 +15,7 @@ from compiler.files import write_text
 from compiler.frontend.models import graph_of
 from compiler.tune.record import processor_name
 from compiler.tune.records import Records
+from compiler.tune.space import Tunable
 from lockstep.commands._table import show_columns
 from lockstep.lines import say, shortened
 from runtime import compile_on
@@ -62,7 +63,7 @@ def _searched(names: tuple[str, ...], targets: Targets) -> dict[str, Searched]:
     """The targets of which plans are searched, by their fingerprints."""
     found = {placed.target.fingerprint: Searched(name, placed.target)
              for name, placed in zip(names, targets, strict=True)
-             if hasattr(placed.target, "decides_tasks")}
+             if isinstance(placed.target, Tunable)}
     if not found:
         raise RequestError(f"--target must name one of which schedules are searched, not "
                            f"{', '.join(names)}")
