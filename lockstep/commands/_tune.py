@@ -13,6 +13,7 @@ from rich.table import Table
 from compiler.errors import RequestError
 from compiler.files import write_text
 from compiler.frontend.models import graph_of
+from compiler.tune.explorer import Limits
 from compiler.tune.record import processor_name
 from compiler.tune.records import Records
 from compiler.tune.space import Tunable
@@ -21,7 +22,7 @@ from lockstep.lines import say, shortened
 from runtime import compile_on
 from runtime.targets import Targets, request
 from runtime.tuning.child import Child
-from runtime.tuning.tuning import Budget, Run, Searched, TaskSearch, Tuning
+from runtime.tuning.tuning import Run, Searched, TaskSearch, Tuning
 
 __all__ = ["tune"]
 
@@ -38,7 +39,7 @@ def tune(args: argparse.Namespace) -> int:
     targets = wanted.placed(lambda machine: None)
     searched = _searched(wanted.names, targets)
     graph = graph_of(args.model, dict(args.shape), bind=dict(args.bind))
-    budget = Budget(args.trials, args.minutes and 60 * args.minutes, args.patience)
+    limits = Limits(args.trials, args.minutes and 60 * args.minutes, args.patience)
 
     def compiled(plans) -> object:
         return compile_on(graph, wanted.placed(lambda machine: None, plans=plans), False,
@@ -48,7 +49,7 @@ def tune(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         records = stack.enter_context(Records(args.db) if args.db else Records.in_cache())
         live = stack.enter_context(_Shown(args))
-        tuning = Tuning(compiled, searched, records, processor_name(), budget, args.strategy,
+        tuning = Tuning(compiled, searched, records, processor_name(), limits, args.strategy,
                         args.seed, live.update)
         run = _runner(args, stack)
         try:

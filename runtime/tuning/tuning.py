@@ -14,18 +14,21 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from statistics import median_low
 
 from compiler.plans import OWN, Plans, Recorder, Task
-from compiler.tune.explorer import STRATEGIES, Explorer
+from compiler.tune.explorer import STRATEGIES, Explorer, Limits
 from compiler.tune.record import Record
 from compiler.tune.records import Records
 from compiler.tune.space import Candidate, Result, Tunable
 from runtime.tuning.trials import Trial
 
-__all__ = ["Budget", "Searched", "TaskSearch", "Tuning", "tasks_of"]
+__all__ = ["Searched", "TaskSearch", "Tuning", "tasks_of"]
 
 CONFIRMED = 3           # measurements of a plan that may be chosen, and of the target's own
+
+DEFAULT = Limits(512, None, 64)
 
 Compile = Callable[[Plans], object]
 """Compiles the network, its plans from these."""
@@ -41,17 +44,6 @@ class Searched:
 
     text: str
     target: Tunable
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """How many trials of all tasks together, and how many seconds. None is no limit. A task ends
-    after `patience` trials without gain.
-    """
-
-    trials: int | None = 512
-    seconds: float | None = None
-    patience: int = 64
 
 
 def tasks_of(compile: Compile, plans: Plans = OWN) -> Counter[Task]:
@@ -129,6 +121,8 @@ class Tuning:
     ----------
     compile : compiles it.
     targets : the searched targets by their fingerprints.
+    limits : trials and seconds of all tasks together; a task ends after `patience` trials without
+        gain.
     records : where results are kept, and known ones found.
     where : what measures, as in `Record`.
     strategy : one of `compiler.tune.explorer.STRATEGIES`.
@@ -136,17 +130,17 @@ class Tuning:
     """
 
     def __init__(self, compile: Compile, targets: Mapping[str, Searched],
-                 records: Records, where: str, budget: Budget = Budget(),
+                 records: Records, where: str, limits: Limits = DEFAULT,
                  strategy: str = "guided", seed: int = 0,
                  watch: Callable[["Tuning"], None] = lambda tuning: None):
-        self.records, self.where, self.budget, self.seed = records, where, budget, seed
+        self.records, self.where, self.limits, self.seed = records, where, limits, seed
         self.tasks: dict[Task, TaskSearch] = {}
         self.done = 0
         self._compile, self._targets, self._strategy = compile, targets, strategy
         self._watch, self._begin = watch, time.monotonic()
 
     def run(self, run: Run) -> None:
-        """Searches until the budget is spent or all tasks have ended."""
+        """Searches until a limit is reached or all tasks have ended."""
         for deciding in (True, False):
             self._add_tasks(deciding)
             self._searched(run, [search for search in self.tasks.values()
@@ -154,10 +148,10 @@ class Tuning:
 
     @property
     def is_over(self) -> bool:
-        budget = self.budget
-        return (budget.trials is not None and self.done >= budget.trials
-                or budget.seconds is not None
-                and time.monotonic() - self._begin >= budget.seconds)
+        limits = self.limits
+        return (limits.trials is not None and self.done >= limits.trials
+                or limits.seconds is not None
+                and time.monotonic() - self._begin >= limits.seconds)
 
     def plans(self) -> Plans:
         """The best plans of the tasks so far, and the target's own for others."""
@@ -199,6 +193,7 @@ class _Proposals:
         self._tuning = tuning
         self._known = {id(search): _known(tuning.records, search.task) for search in searches}
         self._open = list(searches)
+        self._patience = tuning.limits.patience or inf
         self._of: dict[str, tuple[TaskSearch, Candidate]] = {}
 
     def __iter__(self) -> "_Proposals":
@@ -210,7 +205,7 @@ class _Proposals:
                 (one for one in self._open if id(one) not in waiting),
                 key=lambda one: one.expected / (1 + len(one.under_way)), default=None)):
             candidates = (search.explorer.propose(1)
-                          if search.fruitless < self._tuning.budget.patience else [])
+                          if search.fruitless < self._patience else [])
             if not candidates:
                 if search.under_way:
                     waiting.add(id(search))     # what comes back may lead on
