@@ -18,10 +18,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import ClassVar, NoReturn
+from typing import IO, ClassVar, NoReturn
 
-__all__ = ["OwnLock", "call_all", "end", "end_by_signals", "hold", "remove_at_end", "run_tool",
-           "undisturbed"]
+__all__ = ["OwnLock", "Tool", "call_all", "companion", "end", "end_by_signals", "hold", "kill",
+           "remove_at_end", "run_tool", "undisturbed"]
 
 GRACE_SECONDS = 0.4
 """From the interrupt of a tool, at which it may tidy up, to its death."""
@@ -81,14 +81,26 @@ def call_all(commands: Sequence[Command], at_once: int = 2, cwd: Path | None = N
             for future in waiting:
                 future.cancel()
             for tool in list(running):
-                _kill(tool)
+                kill(tool)
             raise
 
 
 @contextmanager
-def _started(command: Command, cwd: Path | None, env: Mapping[str, str]) -> Iterator[Tool]:
+def companion(command: Command, errors: IO[str], env: Mapping[str, str] | None = None
+              ) -> Iterator[Tool]:
+    """A tool that is talked to while the body runs: it reads `stdin` and writes `stdout`. What it
+    writes to standard error goes to the file `errors`. It is killed at the end of the body.
+    """
+    with _started(command, None, dict(os.environ if env is None else env), errors) as tool:
+        yield tool
+
+
+@contextmanager
+def _started(command: Command, cwd: Path | None, env: Mapping[str, str],
+             errors: IO[str] | None = None) -> Iterator[Tool]:
+    """A tool; with a file for its `errors` one that is talked to."""
     with _lock:
-        tool = None if _ending else _open(command, cwd, env)
+        tool = None if _ending else _open(command, cwd, env, errors)
         if tool is not None:
             _tools.add(tool)
             _tell(f"+{tool.pid}\n")
@@ -100,20 +112,23 @@ def _started(command: Command, cwd: Path | None, env: Mapping[str, str]) -> Iter
             try:
                 yield tool
             finally:
-                _kill(tool)
+                kill(tool)
     finally:
         with _lock:
             _tools.discard(tool)
             _tell(f"-{tool.pid}\n")
 
 
-def _open(command: Command, cwd: Path | None, env: Mapping[str, str]) -> Tool:
+def _open(command: Command, cwd: Path | None, env: Mapping[str, str], errors: IO[str] | None
+          ) -> Tool:
     return subprocess.Popen(command, cwd=cwd, env=env, text=True, errors="replace",
-                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, start_new_session=True)
+                            stdin=subprocess.PIPE if errors else subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=errors or subprocess.PIPE,
+                            start_new_session=True)
 
 
-def _kill(tool: Tool) -> None:
+def kill(tool: Tool) -> None:
+    """Kills a tool and all that it started."""
     if tool.poll() is None:
         _signal_group(tool.pid, signal.SIGKILL)
 

@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from typing import Literal
 
 from compiler.native import digest, note, noted, processor
 
-__all__ = ["Timing", "known", "measured"]
+__all__ = ["Timing", "known", "measured", "timed"]
 
 KIND = "times"                      # of entries of the cache
 
@@ -45,6 +46,9 @@ _TICKS = 100                        # the least wall-clock time of a sample
 _QUIET = 1.25
 _known: dict[str, float] = {}
 
+Clock = Literal["thread_time", "perf_counter"]
+"""A clock of the module `time`: what this thread computes, or all that passes."""
+
 
 def measured(key: str, run: Callable[[], object]) -> float:
     """The seconds of one `run`, or those kept for this key and processor. A time that other work
@@ -54,7 +58,7 @@ def measured(key: str, run: Callable[[], object]) -> float:
     if entry not in _known:
         kept = _kept(entry)
         if kept is None:
-            kept = _time(run)
+            kept = timed(run)
             with suppress(OSError):         # without a cache it is measured again
                 note(KIND, entry, json.dumps(asdict(kept)))
         _known[entry] = kept.seconds
@@ -74,41 +78,45 @@ def _entry(key: str) -> str:
     return digest(["host times", key, processor()])
 
 
-def _time(run: Callable[[], object]) -> Timing:
-    """The quickest of several samples; takes more for a while if none is quiet."""
+def timed(run: Callable[[], object], clock: Clock = "thread_time", samples: int = _SAMPLES
+          ) -> Timing:
+    """The quickest of several samples, at least so many; takes more for a while if none is quiet.
+    Nothing is kept. The clock is "perf_counter" for what this thread does not compute itself.
+    """
     run()                                   # code and data come into the caches
-    calls = _calls(run)
-    samples: list[tuple[float, float]] = []
-    while _wants_more(samples):
-        samples.append(_sample(run, calls))
-    seconds, wall = min(samples)
-    return Timing(seconds / calls, wall / calls, len(samples))
+    calls = _calls(run, clock)
+    taken: list[tuple[float, float]] = []
+    while _wants_more(taken, samples):
+        taken.append(_sample(run, calls, clock))
+    seconds, wall = min(taken)
+    return Timing(seconds / calls, wall / calls, len(taken))
 
 
-def _wants_more(samples: list[tuple[float, float]]) -> bool:
-    count, spent = len(samples), sum(wall for _, wall in samples)
-    if count < _SAMPLES:
+def _wants_more(taken: list[tuple[float, float]], samples: int) -> bool:
+    count, spent = len(taken), sum(wall for _, wall in taken)
+    if count < samples:
         return True
-    seconds, wall = min(samples)
+    seconds, wall = min(taken)
     enough = _ENOUGH_SECONDS if Timing(seconds, wall, count).is_quiet else _MOST_SECONDS
     return count < _MOST_SAMPLES and spent < enough
 
 
-def _calls(run: Callable[[], object]) -> int:
+def _calls(run: Callable[[], object], clock: Clock) -> int:
     """The calls in a sample: enough to make it long compared with a tick of the clock."""
-    least = max(_SAMPLE_SECONDS, _TICKS * time.get_clock_info("thread_time").resolution)
+    least = max(_SAMPLE_SECONDS, _TICKS * time.get_clock_info(clock).resolution)
     calls = 1
-    while (wall := _sample(run, calls)[1]) < least:
+    while (wall := _sample(run, calls, clock)[1]) < least:
         calls = max(2 * calls, int(calls * least / wall) + 1 if wall > 0 else 0)
     return calls
 
 
-def _sample(run: Callable[[], object], calls: int) -> tuple[float, float]:
-    """The processor time and wall-clock time of this many calls."""
-    wall, begin = time.perf_counter(), time.thread_time()
+def _sample(run: Callable[[], object], calls: int, clock: Clock) -> tuple[float, float]:
+    """The time by the clock and the wall-clock time of this many calls."""
+    now: Callable[[], float] = getattr(time, clock)
+    wall, begin = time.perf_counter(), now()
     for _ in range(calls):
         run()
-    return time.thread_time() - begin, time.perf_counter() - wall
+    return now() - begin, time.perf_counter() - wall
 
 
 def _kept(entry: str) -> Timing | None:

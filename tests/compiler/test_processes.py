@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -78,6 +79,18 @@ def test_an_interrupt_ends_tools_in_threads(tool, tmp_path):
         call_all([tool])
     thread.join()
     require_ended(started(tmp_path / "started"))
+
+
+def test_a_companion_is_talked_to_and_ends_with_the_body() -> None:
+    code = "import sys\nfor line in sys.stdin: print(line.upper(), end='', flush=True)"
+    with tempfile.TemporaryFile("w+") as errors:
+        with processes.companion([sys.executable, "-c", code], errors) as tool:
+            assert tool.stdin is not None and tool.stdout is not None
+            for word in ("one", "two"):
+                tool.stdin.write(f"{word}\n")
+                tool.stdin.flush()
+                assert tool.stdout.readline() == f"{word.upper()}\n"
+        require_ended(tool.pid)
 
 
 def test_tools_of_a_killed_process_end(tool, tmp_path):
