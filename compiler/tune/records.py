@@ -50,26 +50,17 @@ RECORDS = """
 SELECT fingerprint, digest, title, body, plan, value, unit, error, "where", seed, trial, versions,
     "when" FROM records JOIN tasks ON tasks.key = records.task"""
 
+OF_KEY = f"{RECORDS} WHERE records.key = ?"
+
 ORDER = ' ORDER BY fingerprint, digest, "when", records.key'
 
-BEST = f"""{RECORDS} WHERE records.key IN (
-    SELECT key FROM (
-        SELECT key, ROW_NUMBER() OVER (
-            PARTITION BY fingerprint, digest ORDER BY unit, value, "when", key) AS place
-        FROM (
-            SELECT records.key, fingerprint, digest, unit, value, "when",
-                ROW_NUMBER() OVER (
-                    PARTITION BY fingerprint, digest, plan, unit
-                    ORDER BY value, "when", records.key) AS place,
-                COUNT(*) OVER (PARTITION BY fingerprint, digest, plan, unit) AS number
-            FROM records JOIN tasks ON tasks.key = records.task
-            WHERE value IS NOT NULL AND NOT EXISTS (
-                SELECT 1 FROM checks WHERE checks.fingerprint = tasks.fingerprint
-                AND checks.digest = tasks.digest AND checks.plan = records.plan
-                AND reason <> ''){{chosen}})
-        WHERE place = (number + 1) / 2)
-    WHERE place = 1)"""
-"""Each plan counts with the median of its values, the lower of two. The least one is the best."""
+VALUES = """
+SELECT fingerprint, digest, unit, plan, value, "when", records.key
+    FROM records JOIN tasks ON tasks.key = records.task
+    WHERE value IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM checks WHERE checks.fingerprint = tasks.fingerprint
+        AND checks.digest = tasks.digest AND checks.plan = records.plan AND reason <> '')"""
+"""Those of plans that were not refused by their last check."""
 
 REASONS = {
     "NOTADB": "must be a database of records, not another file",
@@ -154,19 +145,19 @@ class Records:
         """
         with self._told():
             return [Task(*row) for row in self._connection.execute(
-                "SELECT fingerprint, digest, title, body FROM tasks "
-                "ORDER BY fingerprint, digest, title, body")]
+                "SELECT fingerprint, digest, title, body FROM tasks WHERE key IN (SELECT task "
+                "FROM records) ORDER BY fingerprint, digest, title, body")]
 
     def best(self, task: Task) -> Record | None:
         """The record of the best plan of a task, on this target alone. What was refused when it was
         last checked does not count. Cycles, if there are any, count before seconds.
         """
-        found = self._found(BEST.format(chosen=f" AND {OF_TASK}"), task.fingerprint, task.digest)
+        found = self._best(f"{VALUES} AND {OF_TASK}", task.fingerprint, task.digest)
         return found[0] if found else None
 
     def every_best(self) -> list[Record]:
         """The best record of each task, in order."""
-        return self._found(BEST.format(chosen="") + ORDER)
+        return self._best(VALUES)
 
     def plans(self) -> BestPlans:
         """The best plans of all tasks, as they are now: what is added later does not change them.
@@ -194,7 +185,7 @@ class Records:
                 (task.fingerprint, task.digest, plan)).fetchone()
 
     def _add(self, record: Record) -> bool:
-        present = self._found(f"{RECORDS} WHERE records.key = ?", record.key)
+        present = self._found(OF_KEY, record.key)
         if present and present[0].order <= record.order:
             return False
         entry: dict[str, Any] = as_json(record)
@@ -206,6 +197,11 @@ class Records:
             f"INSERT OR REPLACE INTO records VALUES (?, ?{', ?' * len(entry)})",
             (record.key, key, *entry.values()))
         return not present
+
+    def _best(self, query: str, *values: str) -> list[Record]:
+        with self._told():
+            keys = best_keys(self._connection.execute(query, values))
+        return [record for key in keys for record in self._found(OF_KEY, key)]
 
     def _found(self, query: str, *values: str) -> list[Record]:
         with self._told():
@@ -291,6 +287,21 @@ class Records:
 
     def _error(self, reason: str) -> RecordsError:
         return RecordsError(f"{str(self.path)!r} {reason}")
+
+
+def best_keys(rows: Iterable[tuple[str, str, str, str, float, str, str]]) -> list[str]:
+    """The keys of the best records of all tasks, in order; rows are those of `VALUES`. Each plan
+    counts with the median of its values, the lower of two. The least is the best, then the
+    earliest.
+    """
+    plans: dict[tuple[str, str, str, str], list[tuple[float, str, str]]] = {}
+    for target, task, unit, plan, value, when, key in rows:
+        plans.setdefault((target, task, unit, plan), []).append((value, when, key))
+    best: dict[tuple[str, str], tuple[str, float, str, str]] = {}
+    for (target, task, unit, _), trials in plans.items():
+        median = unit, *sorted(trials)[(len(trials) - 1) // 2]
+        best[target, task] = min(best.get((target, task), median), median)
+    return [key for _, (*_, key) in sorted(best.items())]
 
 
 def records_of(path: Path) -> list[Record]:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +12,6 @@ from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.plans import PlanRefused, Task
 from compiler.tune.record import read_lines
 from compiler.tune.records import Records
-from compiler.tune.space import Space
 from lockstep import cli
 from lockstep.cli import main
 from lockstep.commands import _records
@@ -152,8 +152,8 @@ class Replaying:
 
     fingerprint = "f0f0"
 
-    def space(self, task: Task) -> Space:
-        return type("Remade", (), {"task": task})()
+    def space(self, task: Task) -> SimpleNamespace:
+        return SimpleNamespace(task=task)
 
     def measurable(self, task: Task, plan: str, seed: int, device: object = None):
         if plan == "slow":

@@ -50,6 +50,11 @@ def test_the_order_of_a_file_follows_from_its_records(tmp_path: Path) -> None:
     assert whens == sorted(whens)
 
 
+def test_a_whole_number_of_cycles_is_the_same_record(tmp_path: Path) -> None:
+    whole, real = (record(value=value, unit="cycles") for value in (900, 900.0))
+    assert [*text_lines([whole])] == [*text_lines([real])] and whole.order == real.order
+
+
 def test_files_may_be_joined(tmp_path: Path) -> None:
     both = written(tmp_path / "a", record()).read_text() + written(tmp_path / "b",
                                                                    record(TANH)).read_text()

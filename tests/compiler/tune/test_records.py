@@ -12,6 +12,8 @@ from random import Random
 
 import pytest
 
+from compiler.plans import Task
+from compiler.tune import records as module
 from compiler.tune.record import Record, RecordsError, text_lines
 from compiler.tune.records import Records, default_path, records_of
 from tests.support.records import (EACH, ELSEWHERE, RELU, TANH, WRITERS, record, written)
@@ -54,12 +56,12 @@ def test_a_record_comes_back_as_it_was(path: Path) -> None:
         assert database.tasks() == [ELSEWHERE, RELU, TANH]
 
 
-def test_of_one_trial_the_earliest_record_stays(path: Path) -> None:
-    early, late = record(value=2.0), record(value=1.0, when="2026-03-01T12:00:01Z")
-    for order in permutations([early, late]):
-        with Records(path) as records:
-            records.add_all(order)
-            assert [*records] == [early]
+def test_of_one_trial_the_earliest_record_stays(tmp_path: Path) -> None:
+    early = record(value=2.0)
+    late = record(Task("f0f0", "d1d1", "relu"), value=1.0, when="2026-03-01T12:00:01Z")
+    for number, order in enumerate(permutations([early, late])):
+        with Records(filled(tmp_path / str(number), *order)) as records:
+            assert [*records] == [early] and records.tasks() == [RELU]
 
 
 def test_all_or_nothing_is_added(path: Path) -> None:
@@ -116,10 +118,12 @@ def test_a_plan_that_was_measured_again_counts_with_its_median(path: Path) -> No
 
 
 def test_ties_go_to_the_earliest_whatever_the_order(tmp_path: Path) -> None:
-    ties = [record(plan="a", when="2026-03-02T00:00:00Z"), record(plan="b"), record(plan="c")]
+    plans = sorted("abcd", key=lambda plan: record(plan=plan).key)
+    ties = [record(plan=plan, when=f"2026-03-0{day}T00:00:00Z")
+            for plan, day in zip(plans, (2, 3, 1, 1))]
     for number, order in enumerate(permutations(ties)):
         with Records(filled(tmp_path / str(number), *order)) as records:
-            assert records.best(RELU) == min(ties[1:], key=lambda one: one.key)
+            assert records.best(RELU) == ties[2]
 
 
 def test_cycles_are_not_compared_with_seconds(path: Path) -> None:
@@ -168,6 +172,16 @@ def test_processes_make_a_database_at_the_same_time(path: Path) -> None:
     for name in range(20):
         with Records(path.parent / str(name)) as records:
             assert len([*records]) == 3
+
+
+def test_who_makes_the_database_waits_for_others_in_the_file(path: Path, monkeypatch) -> None:
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")            # SQLite itself does not wait for this
+    monkeypatch.setattr(module, "sleep", lambda seconds: other.close())
+    with Records(path) as records:
+        assert records.add(record())
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):      # it did have to wait
+        other.execute("ROLLBACK")
 
 
 HOLDER = ("import sqlite3, sys\n"
