@@ -18,7 +18,7 @@ from compiler.tune.record import processor_name
 from compiler.tune.records import Records
 from compiler.tune.space import Tunable
 from lockstep.commands._table import show_columns
-from lockstep.lines import say, shortened
+from lockstep.lines import say, shortened, width
 from runtime import compile_on
 from runtime.targets import Targets, request
 from runtime.tuning.child import Child
@@ -27,7 +27,8 @@ from runtime.tuning.tuning import Run, Searched, TaskSearch, Tuning
 __all__ = ["tune"]
 
 HEADINGS = ("task", "times", "share", "own", "best", "gain", "trials", "failed")
-LONGEST = 56            # of a task's title in the table
+FIGURES = 66            # columns of the table beside titles
+LEAST = 12              # of a title
 INTERRUPTED = 130
 
 
@@ -63,7 +64,7 @@ def tune(args: argparse.Namespace) -> int:
 def _searched(names: tuple[str, ...], targets: Targets) -> dict[str, Searched]:
     """The targets of which plans are searched, by their fingerprints."""
     found = {placed.target.fingerprint: Searched(name, placed.target)
-             for name, placed in zip(names, targets, strict=True)
+             for name, placed in zip(names, targets)         # the host stands behind them
              if isinstance(placed.target, Tunable)}
     if not found:
         raise RequestError(f"--target must name one of which schedules are searched, not "
@@ -124,7 +125,8 @@ def _rows(tuning: Tuning) -> list[tuple[str, ...]]:
         own, best = search.value(search.own), search.value(search.best)
         gain = f"{100 * (1 - best / own):.1f} %" if own and best is not None else "-"
         share = f"{100 * (_total(search, search.best) or 0) / whole:.1f} %"
-        rows.append((shortened(search.task.title, LONGEST), str(search.count), share,
+        rows.append((shortened(search.task.title, max(LEAST, width() - FIGURES)),
+                     str(search.count), share,
                      _time(own), _time(best), gain, str(search.trials), str(search.errors)))
     return rows
 

@@ -62,8 +62,10 @@ class TaskSearch:
     Parameters
     ----------
     count : how often the task is there in the network.
-    results : of each plan, as measured so far, here or in earlier searches.
+    results : of each plan, as measured so far, here or in other searches.
     errors : trials without a value.
+    least : the least value of a trial.
+    fruitless : trials since that one.
     """
 
     task: Task
@@ -71,9 +73,10 @@ class TaskSearch:
     searched: Searched
     explorer: Explorer
     own: str
-    results: dict[str, list[Result]] = field(default_factory=dict)
+    results: dict[str, list[Result]]
     trials: int = 0
     errors: int = 0
+    least: float = inf
     fruitless: int = 0
     under_way: dict[str, Candidate] = field(default_factory=dict)
 
@@ -91,18 +94,19 @@ class TaskSearch:
     @property
     def expected(self) -> float:
         """What the next trial may gain: the share of time, less the longer nothing was found. A
-        task without a measurement comes first.
+        task without a trial comes first; one of which all failed, last.
         """
-        value = self.value(self.best)
-        return float("inf") if value is None else self.count * value / (1 + self.fruitless)
+        if self.least == inf:
+            return 0.0 if self.trials else inf
+        return self.count * self.least / (1 + self.fruitless)
 
     def told(self, candidate: Candidate, result: Result) -> None:
-        before = self.value(self.best)
-        self.results.setdefault(candidate.plan, []).append(result)
+        """Takes the result of a trial."""
         self.explorer.tell(candidate, result)
         self.trials += 1
         self.errors += result.value is None
-        better = result.value is not None and (before is None or result.value < before)
+        better = result.value is not None and result.value < self.least
+        self.least = min(self.least, inf if result.value is None else result.value)
         self.fruitless = 0 if better else self.fruitless + 1
 
     def unconfirmed(self) -> list[str]:
@@ -111,7 +115,11 @@ class TaskSearch:
         """
         if self.best == self.own:
             return []
-        return [plan for plan in (self.best, self.own) if len(self.results[plan]) < CONFIRMED]
+        return [plan for plan in (self.best, self.own) if self.number(plan) < CONFIRMED]
+
+    def number(self, plan: str) -> int:
+        """How often a plan was measured."""
+        return len(self.results.get(plan, ()))
 
 
 class Tuning:
@@ -166,9 +174,9 @@ class Tuning:
                 continue
             searched = self._targets[task.fingerprint]
             space = searched.target.space(task)
-            search = TaskSearch(task, count, searched, Explorer(
-                space, STRATEGIES[self._strategy](), seed=self.seed), space.candidate({}).plan)
-            self.tasks[task] = search
+            explorer = Explorer(space, STRATEGIES[self._strategy](), seed=self.seed)
+            self.tasks[task] = TaskSearch(task, count, searched, explorer,
+                                          space.candidate({}).plan, _known(self.records, task))
 
     def _searched(self, run: Run, searches: list[TaskSearch]) -> None:
         """Explores, then measures the best again."""
@@ -178,8 +186,11 @@ class Tuning:
                 trials.told(trial, result)
                 self._watch(self)
 
-    def keep(self, search: TaskSearch, plan: str, number: int, result: Result) -> None:
-        """Makes a record of a result."""
+    def measured(self, search: TaskSearch, plan: str, result: Result) -> None:
+        """Keeps a result, as a record too."""
+        results = search.results.setdefault(plan, [])
+        results.append(result)
+        number = len(results)
         self.records.add(Record(search.task, plan, result, self.where, self.seed,
                                 f"seed {self.seed}, measurement {number}"))
 
@@ -191,7 +202,6 @@ class _Proposals:
 
     def __init__(self, tuning: Tuning, searches: list[TaskSearch]):
         self._tuning = tuning
-        self._known = {id(search): _known(tuning.records, search.task) for search in searches}
         self._open = list(searches)
         self._patience = tuning.limits.patience or inf
         self._of: dict[str, tuple[TaskSearch, Candidate]] = {}
@@ -214,8 +224,7 @@ class _Proposals:
                 continue
             candidate, = candidates
             self._tuning.done += 1
-            if known := self._known[id(search)].get(candidate.plan):
-                search.results[candidate.plan] = known[1:]
+            if known := search.results.get(candidate.plan):
                 search.told(candidate, known[0])
                 continue
             trial = Trial(search.searched.text, search.task, candidate.plan, self._tuning.seed)
@@ -227,7 +236,7 @@ class _Proposals:
     def told(self, trial: Trial, result: Result) -> None:
         search, candidate = self._of.pop(trial.id)
         del search.under_way[trial.id]
-        self._tuning.keep(search, candidate.plan, 1, result)
+        self._tuning.measured(search, candidate.plan, result)
         search.told(candidate, result)
 
 
@@ -249,9 +258,9 @@ class _Confirmations:
             search = self._ready.popleft()
             plans = search.unconfirmed()
             if plans:
-                plan = min(plans, key=lambda plan: len(search.results[plan]))
+                plan = min(plans, key=search.number)
                 first = Trial(search.searched.text, search.task, plan, self._tuning.seed)
-                number = len(search.results[plan]) + 1
+                number = search.number(plan) + 1
                 trial = Trial(first.target, first.task, plan, first.seed, f"{first.id} {number}")
                 self._of[trial.id] = search
                 return trial
@@ -259,9 +268,7 @@ class _Confirmations:
 
     def told(self, trial: Trial, result: Result) -> None:
         search = self._of.pop(trial.id)
-        results = search.results[trial.plan]
-        results.append(result)
-        self._tuning.keep(search, trial.plan, len(results), result)
+        self._tuning.measured(search, trial.plan, result)
         self._ready.append(search)
 
 
