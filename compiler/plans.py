@@ -12,6 +12,7 @@ choice, never trusted: one that is not legal is refused.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
@@ -107,10 +108,13 @@ class Table:
 
 @dataclass
 class Recorder:
-    """Keeps the plan of every task: those of `plans`, and what targets choose for the others."""
+    """Keeps the plan of every task: those of `plans`, and what targets choose for the others; and
+    `counts` how often each was asked for.
+    """
 
     plans: Plans = OWN
     recorded: dict[Task, str] = field(default_factory=dict)
+    counts: Counter[Task] = field(default_factory=Counter)
 
     @property
     def fingerprint(self) -> str:
@@ -119,6 +123,7 @@ class Recorder:
     def find(self, task: Task, own: Choice) -> str | None:
         plan = self.plans.find(task, own)
         self.recorded[task] = own() if plan is None else plan
+        self.counts[task] += 1
         return plan
 
     def write(self, path: str | PathLike[str]) -> None:

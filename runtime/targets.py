@@ -25,7 +25,7 @@ processor, ``accel`` for the first accelerator, and the text for any other.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +275,8 @@ def _placed_gpu(target: GpuTarget, where: str) -> Placed:
     device = gpu_device(target.name, absent=bool(target.archs) or card is not None)
     if isinstance(device, CudaDevice) and not target.archs:
         target = target.on_arch(device.arch)
+    if not isinstance(device, AbsentDevice):
+        target = replace(target, model=device.name)
     if card is None:
         return Placed(target, device)
     return Placed(target, device, lambda graph, measure: RooflinePrices(graph, target, card))

@@ -6,9 +6,12 @@ way is called after its result. Expressions of injective operators are inlined; 
 between a sum and the result. What stays is scheduled by the back end.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
+
+import numpy as np
 
 from compiler import te
 from compiler.graph.fusion import Group, overwritable
@@ -16,10 +19,11 @@ from compiler.graph.graph import Attrs, Graph, TensorType
 from compiler.ir import Alloc, For, Program, Store, Write, lower, path_to, reads, walk_stmts
 from compiler.ops.operator import Kind
 from compiler.ops.registry import expression, find
+from compiler.plans import PlanRefused
 from compiler.schedule import compute_inline
-from compiler.te import Buffer, Tensor
+from compiler.te import Buffer, Tensor, is_float, numpy_dtype
 
-__all__ = ["Recipe", "flat_pixels", "recipe_of", "unscheduled"]
+__all__ = ["Recipe", "flat_pixels", "recipe_from", "recipe_of", "sample", "unscheduled"]
 
 MANY = 16               # results for each of which a map is not computed again
 
@@ -53,6 +57,30 @@ class Recipe:
     def name(self) -> str:
         return "_".join(operation.op for operation in self.operations)
 
+    def text(self) -> str:
+        """As JSON, which `recipe_from` reads."""
+        return json.dumps({
+            "operations": [{"op": operation.op, "attrs": operation.attrs.json(),
+                            "inputs": operation.inputs} for operation in self.operations],
+            "types": [[type_.dtype, *type_.shape] for type_ in (*self.types, self.result)],
+            "overwritable": self.overwritable}, sort_keys=True)
+
+
+def recipe_from(text: str) -> Recipe:
+    """Reads what `Recipe.text` wrote. Raises PlanRefused for any other text."""
+    try:
+        entry = json.loads(text)
+        operations = tuple(GroupOperation(each["op"], Attrs.from_json(each["attrs"]),
+                                          tuple(map(int, each["inputs"])))
+                           for each in entry["operations"])
+        *types, result = (TensorType(tuple(shape), dtype) for dtype, *shape in entry["types"])
+        recipe = Recipe(operations, tuple(types), result, tuple(map(int, entry["overwritable"])))
+        for operation in operations:
+            find(operation.op)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise PlanRefused(f"Task must be a group of operators as JSON: {error}") from None
+    return recipe
+
 
 def recipe_of(graph: Graph, group: Group) -> Recipe:
     numbers = {value: place for place, value in enumerate(group.inputs)}
@@ -63,6 +91,14 @@ def recipe_of(graph: Graph, group: Group) -> Recipe:
     return Recipe(operations, tuple(graph.values[value] for value in group.inputs),
                   graph.values[group.output],
                   tuple(map(group.inputs.index, overwritable(graph, group))))
+
+
+def sample(buffer: Buffer, rng: np.random.Generator) -> np.ndarray:
+    """Values like those of networks: small ones."""
+    dtype = numpy_dtype(buffer.dtype)
+    if is_float(buffer.dtype):
+        return rng.standard_normal(buffer.shape).astype(dtype)
+    return rng.integers(0, 2 if buffer.dtype == "bool" else 100, buffer.shape).astype(dtype)
 
 
 def unscheduled(recipe: Recipe) -> Program:

@@ -16,7 +16,7 @@ import numpy as np
 from compiler.graph.graph import Graph, Node
 from compiler.graph.reference import evaluate_node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
-from compiler.graph.winograd import best_size
+from compiler.graph.winograd import Convolution, Sizes, best_size
 from compiler.ops import channel_blocks as blocks
 from compiler.ops.blocks import LANES, blocks_of
 from compiler.ops.operator import Kind
@@ -30,14 +30,14 @@ FEW = 4                 # channels of an image that are convolved as they lie, a
 STORED = ("float32", "int8")
 
 
-def with_channel_blocks(graph: Graph, winograd: bool = True) -> Graph:
+def with_channel_blocks(graph: Graph, sizes: Sizes = best_size) -> Graph:
     """Before: any graph. After: the same values of inputs and outputs; convolutions of images, of
-    float32 and of int8, compute on blocks, of float32 by Winograd's products where these pay,
-    unless told otherwise. The graph itself where there are none.
+    float32 and of int8, compute on blocks, of float32 by Winograd's products where `sizes` says so.
+    The graph itself where there are none.
     """
     if not any(_is_convolution(graph, node) or _is_spread(graph, node) for node in graph.nodes):
         return graph
-    return _Blocking(graph, winograd).run()
+    return _Blocking(graph, sizes).run()
 
 
 def _is_convolution(graph: Graph, node: Node) -> bool:
@@ -76,7 +76,7 @@ def _is_spread(graph: Graph, node: Node) -> bool:
 @dataclass(slots=True)
 class _Blocking:
     graph: Graph
-    winograd: bool
+    sizes: Sizes
     builder: Builder = field(init=False)
     blocked: dict[str, str] = field(default_factory=dict)
     """The value in blocks, of each that has such a form."""
@@ -114,8 +114,8 @@ class _Blocking:
         if group > 1 and FEW <= weight.shape[1] < LANES:
             weight, group = _joined(weight, group)
             attrs["group"] = group
-        size = self.winograd and weight.dtype == np.float32 and best_size(
-            attrs, weight.shape, self.graph.values[node.outputs[0]].shape)
+        size = weight.dtype == np.float32 and self.sizes(Convolution.of(
+            attrs, weight.shape, self.graph.values[node.outputs[0]].shape))
         if size:
             self._by_tiles(node, size, weight, vectors)
             return True

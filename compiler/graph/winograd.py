@@ -1,33 +1,62 @@
 """Where Winograd's products (`compiler.ops.winograd`) take less time than a convolution's own."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
+from compiler.ops.node import Attrs
 from compiler.ops.winograd import KERNEL, SIZES
 
-__all__ = ["best_size"]
+__all__ = ["Convolution", "Sizes", "best_size"]
 
 WEIGHT = 12             # products take as long as a weight takes to come from an outer cache
 ELEMENT = 10            # as an element of a tile takes to be transformed
 GAIN = 0.9              # less is not worth the memory
 
 
-def best_size(attrs: Mapping, weight: tuple[int, ...], result: tuple[int, ...]) -> int:
-    """Rows and columns of the results of a tile for a convolution with these attributes, shape of
-    its weight [Co,Ci,kh,kw] and of its result [N,Co,H,W]; 0 where it is computed as it stands.
-
-    The same on every processor, so that results are.
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A convolution of float32 with these attributes, shape of its weight [Co,Ci,kh,kw] and of its
+    result [N,Co,H,W].
     """
-    outputs, inputs, *kernel = weight
-    if (kernel != [KERNEL, KERNEL] or tuple(attrs["strides"]) != (1, 1)
-            or tuple(attrs.get("dilations", (1, 1))) != (1, 1) or attrs.get("group", 1) != 1):
-        return 0
 
-    def time(size: int) -> float:
-        tiles = -(-result[2] // size) * -(-result[3] // size)
-        elements = (size + KERNEL - 1) ** 2
-        return elements * (outputs * inputs * (tiles + WEIGHT)
-                           + ELEMENT * tiles * (inputs + outputs))
+    attrs: Attrs
+    weight: tuple[int, ...]
+    result: tuple[int, ...]
 
-    own = KERNEL ** 2 * outputs * inputs * (result[2] * result[3] + WEIGHT)
-    best = min(SIZES, key=time)
-    return best if time(best) <= GAIN * own else 0
+    @classmethod
+    def of(cls, attrs: Mapping, weight: tuple[int, ...], result: tuple[int, ...]) -> "Convolution":
+        return cls(Attrs(attrs), tuple(weight), tuple(result))
+
+    def __str__(self) -> str:
+        return f"{self.weight} to {self.result}: {self.attrs}"
+
+    def times(self) -> dict[int, float]:
+        """Estimates of the time by rows and columns of the results of a tile, up to a factor; 0
+        stands for the convolution as it is. Other sizes are there only where they compute the same.
+        """
+        outputs, inputs, *kernel = self.weight
+        attrs = dict[str, Any](self.attrs)
+        own = KERNEL ** 2 * outputs * inputs * (self.result[2] * self.result[3] + WEIGHT)
+        if (kernel != [KERNEL, KERNEL] or tuple(attrs["strides"]) != (1, 1)
+                or tuple(attrs.get("dilations", (1, 1))) != (1, 1)
+                or attrs.get("group", 1) != 1):
+            return {0: own}
+
+        def time(size: int) -> float:
+            tiles = -(-self.result[2] // size) * -(-self.result[3] // size)
+            elements = (size + KERNEL - 1) ** 2
+            return elements * (outputs * inputs * (tiles + WEIGHT)
+                               + ELEMENT * tiles * (inputs + outputs))
+
+        return {**{size: time(size) for size in SIZES}, 0: GAIN * own}
+
+
+Sizes = Callable[[Convolution], int]
+"""Gives the rows and columns of the results of a tile; 0 for a convolution as it stands."""
+
+
+def best_size(convolution: Convolution) -> int:
+    """The size of least time by estimate: the same on every processor, so that results are."""
+    times = convolution.times()
+    return min(times, key=times.__getitem__)

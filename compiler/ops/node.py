@@ -3,9 +3,11 @@
 Nothing here knows what an operator means: `compiler.ops.registry` has the operators.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -75,6 +77,27 @@ class Attrs(Mapping[str, object]):
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={_attr_text(value)}" for name, value in self._items.items())
+
+
+    def json(self) -> dict[str, Any]:
+        """As JSON, which has no tuples and no infinities."""
+        return {name: _attr_json(value) for name, value in self._items.items()}
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> "Attrs":
+        return cls({name: _attr_from(value) for name, value in entry.items()})
+
+
+def _attr_json(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_attr_json(element) for element in value]
+    return {"float": str(value)} if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _attr_from(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(_attr_from, value))
+    return float(value["float"]) if isinstance(value, Mapping) else value
 
 
 def _frozen(name: str, value: object) -> object:

@@ -7,16 +7,25 @@ best by estimate, so the empty point is what the target chooses itself.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from numpy.random import Generator
 
-from compiler.plans import Task
+from compiler.plans import PlanRefused, Task
 from compiler.tune.chooser import Decision
 
-__all__ = ["Candidate", "Point", "Result", "Space", "Tunable", "every_point", "neighbours"]
+__all__ = ["Candidate", "Point", "PointRefused", "Result", "Space", "Tunable", "every_point",
+           "neighbours"]
 
 Point = Mapping[str, str]
+
+
+class PointRefused(PlanRefused):
+    """A point that is not legal, with the `decisions` that were asked until that was seen."""
+
+    def __init__(self, reason: str, decisions: "tuple[Decision, ...]" = ()):
+        super().__init__(reason)
+        self.decisions = decisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +77,13 @@ class Space(Protocol):
 
     def candidate(self, point: Point, random: Generator | None = None) -> Candidate:
         """The plan of a point; with `random` what it does not name is decided at random.
-        Raises `compiler.plans.PlanRefused` for a point that is not legal.
+        Raises `compiler.plans.PlanRefused` for a point that is not legal, `PointRefused` where it
+        can say what was asked.
         """
         ...
 
 
+@runtime_checkable
 class Tunable(Protocol):
     """A target of which plans are searched."""
 
@@ -82,9 +93,14 @@ class Tunable(Protocol):
         """
         ...
 
-    def measurable(self, task: Task, plan: str, seed: int) -> Callable[[], object]:
-        """What is to be timed: the plan as code, with seeded random data at hand. Raises
-        PlanRefused for a plan that is not legal.
+    def decides_tasks(self, task: Task) -> bool:
+        """Whether the plan of this task decides which other tasks there are."""
+        ...
+
+    def measurable(self, task: Task, plan: str, seed: int, device: object = None
+                   ) -> Callable[[], object]:
+        """What is to be timed: the plan as code, with seeded random data at hand, on a device if
+        the target needs one. Raises PlanRefused for a plan that is not legal.
         """
         ...
 

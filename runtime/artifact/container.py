@@ -23,7 +23,7 @@ __all__ = ["FORMAT", "VERSION", "ArtifactError", "Container", "Members", "is_arc
            "opened", "write_archive"]
 
 FORMAT = "lockstep module"
-VERSION = 3
+VERSION = 4
 MANIFEST, SEAL = "manifest.json", "manifest.sha256"
 LARGEST_MANIFEST = 1 << 26
 LONGEST_REASON = 120            # characters of what the module zipfile says

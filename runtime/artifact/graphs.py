@@ -1,10 +1,9 @@
 """Graphs and partitions as JSON; their constants are members."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
-from compiler.graph.graph import Graph, Node, TensorType
+from compiler.graph.graph import Attrs, Graph, Node, TensorType
 from compiler.graph.partition import Copy, Partition, Segment
 from compiler.graph.verify import verify
 
@@ -18,7 +17,7 @@ def graph_json(graph: Graph, members: Members) -> dict[str, Any]:
         "name": graph.name, "inputs": graph.inputs, "outputs": graph.outputs,
         "nodes": [{"op": node.op, "name": node.name, "inputs": node.inputs,
                    "outputs": node.outputs,
-                   "attrs": {name: _attr_json(value) for name, value in node.attrs.items()}}
+                   "attrs": Attrs(node.attrs).json()}
                   for node in graph.nodes],
         "values": {name: {"dtype": type_.dtype, "shape": type_.shape}
                    for name, type_ in graph.values.items()},
@@ -30,7 +29,7 @@ def graph_json(graph: Graph, members: Members) -> dict[str, Any]:
 def graph_of(entry: Mapping[str, Any], container: Container) -> Graph:
     """Reads a graph; refuses one that `verify` refuses."""
     nodes = (Node(node["op"], node["name"], tuple(node["inputs"]), tuple(node["outputs"]),
-                  {name: _attr_of(value) for name, value in node["attrs"].items()})
+                  Attrs.from_json(node["attrs"]))
              for node in entry["nodes"])
     values = {name: TensorType(tuple(type_["shape"]), type_["dtype"])
               for name, type_ in entry["values"].items()}
@@ -78,16 +77,3 @@ def _step_of(entry: Mapping[str, Any], nodes: Mapping[str, Node]) -> Segment | C
         return Copy(entry["copy"], entry["source"], entry["target"])
     return Segment(entry["target"], tuple(nodes[name] for name in entry["nodes"]),
                    tuple(entry["inputs"]), tuple(entry["outputs"]))
-
-
-def _attr_json(value: Any) -> Any:
-    """Encodes an attribute: JSON has no infinities."""
-    if isinstance(value, tuple):
-        return [_attr_json(element) for element in value]
-    return {"float": str(value)} if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _attr_of(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(map(_attr_of, value))
-    return float(value["float"]) if isinstance(value, Mapping) else value

@@ -14,13 +14,14 @@ from compiler.cpu_gpu_backends.llvm.elf import ObjectError, require_object
 from compiler.cpu_gpu_backends.llvm.machine import Processor as Processor
 from compiler.graph.fusion import Group
 from compiler.graph.graph import Graph
+from compiler.graph.winograd import Convolution, Sizes
 from compiler.ir import Program, Seq
 from compiler.te import Buffer
 
 from .container import ArtifactError, Container, Members
 
 __all__ = ["Kernels", "buffer_json", "buffer_of", "host_json", "host_of", "kernel_of",
-           "processor_json"]
+           "processor_json", "sizes_of"]
 
 
 class Kernels:
@@ -57,10 +58,11 @@ def kernel_of(entry: Mapping[str, Any], container: Container) -> Kernel:
 
 
 def host_json(segment: HostSegment, kernels: Kernels) -> dict[str, Any]:
-    """A segment as JSON: its groups, each with the number of its kernel; a view has none; and
-    whether sums are plain.
+    """A segment as JSON: its groups, each with the number of its kernel; a view has none; and the
+    sizes of Winograd's products.
     """
-    return {"plain": segment.plain, "groups": [{"nodes": [node.name for node in step.group.nodes],
+    return {"winograd": dict(segment.sizes),
+            "groups": [{"nodes": [node.name for node in step.group.nodes],
                         "kernel": step.kernel and kernels.number(step.kernel)}
                        for step in segment.steps]}
 
@@ -79,7 +81,20 @@ def host_of(entry: Mapping[str, Any], graph: Graph, kernels: list[Kernel]) -> Ho
         known.add(group.output)
     steps = (_step(graph, group, None if saved["kernel"] is None else kernels[saved["kernel"]])
              for group, saved in zip(groups, entry["groups"], strict=True))
-    return HostSegment(graph, tuple(steps), on_cache_lines(graph.constants), plain=entry["plain"])
+    return HostSegment(graph, tuple(steps), on_cache_lines(graph.constants),
+                       sizes=entry["winograd"])
+
+
+def sizes_of(entry: Mapping[str, Any]) -> Sizes:
+    """The sizes of Winograd's products that a segment was compiled with."""
+    def size(convolution: Convolution) -> int:
+        chosen = entry["winograd"].get(str(convolution))
+        if chosen not in convolution.times():
+            raise ValueError(f"convolution {convolution} must have a size that it can be computed "
+                             f"with, not {chosen}")
+        return chosen
+
+    return size
 
 
 def _step(graph: Graph, group: Group, kernel: Kernel | None) -> GroupCode:

@@ -15,7 +15,7 @@ from compiler.target import Compiled
 
 from .container import ArtifactError, Container, Members
 from .gpu import gpu_json, gpu_of
-from .host import Kernels, host_json, host_of
+from .host import Kernels, host_json, host_of, sizes_of
 from .programs import program_json, program_of, puts_of, work_json, work_of
 
 __all__ = ["Shelf", "Stock", "part_json", "part_of"]
@@ -76,8 +76,8 @@ def _host_json(segment: HostSegment, number: int, shelf: Shelf) -> dict[str, Any
 def _host_of(entry: Mapping[str, Any], segment: Segment, stock: Stock) -> HostSegment:
     part = subgraph(stock.graph, segment)
     if stock.kernels is None:
-        return CpuTarget(plain=entry["plain"]).compile(part)
-    return host_of(entry, lowered(part, entry["plain"]), stock.kernels)
+        return CpuTarget().compile(part, sizes_of(entry))
+    return host_of(entry, lowered(part, sizes_of(entry)), stock.kernels)
 
 
 def _gpu_json(segment: GpuSegment, number: int, shelf: Shelf) -> dict[str, Any]:

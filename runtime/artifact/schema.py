@@ -79,7 +79,7 @@ MANIFEST = {
     "partition": {"steps": [(COPY, SEGMENT)], "reasons": {str: str}},
     "parts": [({"program": PROGRAM, "work": [[WORK]], "puts": [PUT]},
                {"program": PROGRAM, "work": [[WORK]]}, {"gpu": GPU},
-               {"groups": [{"nodes": [str], "kernel": (int, None)}]})],
+               {"winograd": {str: int}, "groups": [{"nodes": [str], "kernel": (int, None)}]})],
     "kernels": [{"name": str, "inputs": [BUFFER], "outputs": [BUFFER], "code": str}],
     "members": {str: {"bytes": int, "sha256": str}}}
 

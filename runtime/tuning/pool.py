@@ -247,6 +247,8 @@ class _Search:
         if time.monotonic() > self._counted + COUNT_SECONDS:
             self._window = IN_LINE * max(1, len(self.pool.workers))
             self._counted = time.monotonic()
+        if not self._waiting:
+            self._alone = False
         while not self._alone and len(self._waiting) < self._window:
             trial = next(self._trials, None)
             if trial is None:
@@ -318,16 +320,16 @@ def _own_cluster(stack: ExitStack, roles: Sequence[Mapping[str, float]], cores: 
                  limit_seconds: float, imports: Sequence[str]) -> Any:
     """A cluster with a worker of each of these roles, on cores in turn."""
     import dask.config
-    from distributed import Nanny, Scheduler, SpecCluster
+    from distributed import Scheduler, SpecCluster
 
-    from runtime.tuning.worker import TrialRunner
+    from runtime.tuning.worker import PoolNanny, TrialRunner
 
     scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lockstep-pool-")))
     stack.enter_context(remove_at_end(scratch))
     workers = {}
     for number, resources in enumerate(roles):
         runner = TrialRunner(limit_seconds, imports, cores[number % len(cores)])
-        workers[number] = {"cls": Nanny, "options": worker_options(
+        workers[number] = {"cls": PoolNanny, "options": worker_options(
             runner, resources, local_directory=str(scratch), silence_logs=logging.CRITICAL)}
     scheduler = {"cls": Scheduler, "options": scheduler_options(host="127.0.0.1")}
     stack.enter_context(dask.config.set(CONFIG))        # it is read when workers die, too

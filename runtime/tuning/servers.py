@@ -59,14 +59,14 @@ def serve_worker(address: str, device: str, certificates: Certificates | None, s
     with Child(limit_seconds, imports) as child:
         if error := child.ask({"device": device})["error"]:
             raise ArgumentError(f"Device {device} is not here: {error}")
-    from runtime.tuning.worker import TrialRunner
+    from runtime.tuning.worker import PoolNanny, TrialRunner
 
     security = certificates.security() if certificates else distributed.Security()
     runner = TrialRunner(limit_seconds, imports, core)
 
     async def serve() -> None:
         await _require_reached(address, security)
-        async with distributed.Nanny(address, **worker_options(
+        async with PoolNanny(address, **worker_options(
                 runner, {device: 1}, security=security, local_directory=str(scratch),
                 silence_logs=logging.CRITICAL)) as nanny:
             say(nanny.worker_address)

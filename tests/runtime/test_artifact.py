@@ -216,7 +216,7 @@ def sealed(members: dict[str, bytes]) -> dict[str, bytes]:
     (lambda path: packed(content(path), zipfile.ZIP_DEFLATED), "members that Lockstep does not"),
     (lambda path: edited(path, lambda m: m.update(format="frame")), "but a 'frame'"),
     (lambda path: edited(path, lambda m: m.update(version=1)),
-     "has version 1 of the format, and this Lockstep reads 3; compile the network again"),
+     "has version 1 of the format, and this Lockstep reads 4; compile the network again"),
     (lambda path: edited(path, lambda m: m["graph"].update(notes=[2])),
      "contradicts itself (ValueError: graph.notes[0] must be text, not 2)"),
     (lambda path: edited(path, lambda m: m.pop("graph")),

@@ -44,7 +44,8 @@ class SleepingTarget:
     def space(self, task: Task) -> Space:
         raise PlanRefused("it has no space")
 
-    def measurable(self, task: Task, plan: str, seed: int) -> Callable[[], object]:
+    def measurable(self, task: Task, plan: str, seed: int, device: object = None
+                   ) -> Callable[[], object]:
         word, _, argument = plan.partition(" ")
         match word:
             case "refused": raise PlanRefused(f"plan must be legal,\n  not {argument!r}")

@@ -28,6 +28,7 @@ from compiler.ops.operator import Kind
 from compiler.ops.registry import find
 from compiler.schedule import Schedule
 from compiler.te import Buffer, Var, numpy_dtype
+from compiler.tune.chooser import OWN, Chooser
 
 __all__ = ["is_one_kernel", "tile_attention"]
 
@@ -47,7 +48,8 @@ def is_one_kernel(graph: Graph, group: Group) -> bool:
         for node, result in zip(products, results, strict=True))
 
 
-def tile_attention(program: Program, vectors: Vectors) -> Schedule | None:
+def tile_attention(program: Program, vectors: Vectors, chooser: Chooser = OWN
+                   ) -> Schedule | None:
     """Applies the schedule above; None where the program is no such function."""
     writes = [s for s in walk_stmts(program.body) if isinstance(s, Write)]
     if not _is_attention(program, writes):
@@ -60,8 +62,9 @@ def tile_attention(program: Program, vectors: Vectors) -> Schedule | None:
     s[out].cache_write("global", f"{out}_sum")
     *outer, rows, column = axes_of(s.program, out)
     count, terms = extents[Var(rows)], extents[last.axes[0]]
-    size = tile_of_rows(count, extents[Var(column)], vectors)
-    near = _rows_near(count, terms * numpy_dtype(first.buffer.dtype).itemsize, size.pixels)
+    size = tile_of_rows(count, extents[Var(column)], vectors, chooser=chooser)
+    near = _rows_near(count, terms * numpy_dtype(first.buffer.dtype).itemsize, size.pixels,
+                      chooser)
     block, row = s[out].split(rows, near)
     tiles = ResultTiles.cut(s, out, f"{out}_sum", size, [*outer, block], row, column)
     tiles.in_registers(s, f"{out}_sum", [axis.name for axis in last.axes], size)
@@ -70,7 +73,7 @@ def tile_attention(program: Program, vectors: Vectors) -> Schedule | None:
     for stage in reversed(stages[1:-1]):
         s[stage].compute_at(each)
     s[stages[0]].compute_at(block)
-    _scores(s, stages[0], first, near, vectors)
+    _scores(s, stages[0], first, near, vectors, chooser)
     for store in [one for one in walk_stmts(s.program.body)
                   if isinstance(one, Store) and one.buffer.name in stages[1:]]:
         along_rows(s, store, vectors)
@@ -106,19 +109,21 @@ def _is_row_of(stage: Buffer, scores: Buffer) -> bool:
     return stage.shape[:-1] == scores.shape[:-1] and stage.shape[-1] in (1, scores.shape[-1])
 
 
-def _rows_near(count: int, row_bytes: int, step: int) -> int:
+def _rows_near(count: int, row_bytes: int, step: int, chooser: Chooser) -> int:
     """How many rows are computed together: whole tiles of them for which there is room, and so many
     that the fewest are left over, which take longer.
     """
-    most = max(step, ROOM // (2 * row_bytes) // step * step)
+    room = chooser.one_of("bytes of scores", (ROOM, ROOM // 4, ROOM // 2, 2 * ROOM, 4 * ROOM))
+    most = max(step, room // (2 * row_bytes) // step * step)
     if most >= count:
         return count
     return min(range(most, most // 2, -step), key=lambda rows: count % rows)
 
 
-def _scores(s: Schedule, stage: str, update: Update, rows: int, vectors: Vectors) -> None:
+def _scores(s: Schedule, stage: str, update: Update, rows: int, vectors: Vectors,
+            chooser: Chooser) -> None:
     columns = extents_of(s.program)[Var(axes_of(s.program, stage)[-1])]
-    size, total = tile_of_rows(rows, columns, vectors), f"{stage}_sum"
+    size, total = tile_of_rows(rows, columns, vectors, chooser=chooser), f"{stage}_sum"
     s[stage].cache_write("global", total)
     *outer, row, column = axes_of(s.program, stage)
     tiles = ResultTiles.cut(s, stage, total, size, outer, row, column)

@@ -26,6 +26,7 @@ from compiler.ir import Program, Update, free_variables, linear, reads
 from compiler.ops.blocks import LANES
 from compiler.schedule import Schedule
 from compiler.te import Buffer, Read, Var
+from compiler.tune.chooser import OWN, Chooser
 
 __all__ = ["BlockTile", "best_tile", "tile_blocks"]
 
@@ -40,7 +41,7 @@ class BlockTile:
     pixels: int
 
 
-def tile_blocks(program: Program, vectors: Vectors) -> Schedule | None:
+def tile_blocks(program: Program, vectors: Vectors, chooser: Chooser = OWN) -> Schedule | None:
     """Applies the schedule above; None where the program is no such sum.
 
     The terms of each element are added in their original order.
@@ -59,8 +60,8 @@ def tile_blocks(program: Program, vectors: Vectors) -> Schedule | None:
     block = next((axis for axis in outer if extents[axis] > 1 and _shares(operands, pixel, axis)),
                  None)
     tile = best_tile(extents[pixel], 1 if block is None else extents[block], vectors,
-                     grouped)
-    return _tiled(program, update, axes, block, tile, vectors)
+                     grouped, chooser)
+    return _tiled(program, update, axes, block, tile, vectors, chooser)
 
 
 def _in_lanes(read: Read, lane: Var) -> bool:
@@ -78,7 +79,8 @@ def _shares(operands: list[Read], pixel: Var, axis: Var) -> bool:
             and not any(pixel in names and axis in names for names in named))
 
 
-def best_tile(pixels: int, blocks: int, vectors: Vectors, grouped: bool = False) -> BlockTile:
+def best_tile(pixels: int, blocks: int, vectors: Vectors, grouped: bool = False,
+              chooser: Chooser = OWN) -> BlockTile:
     """The tile of least time by estimate, with the smaller one behind it: products wait for their
     loads, weights from an outer cache, and a sum for the one before it. Where an instruction sums
     groups of bytes, it takes weights from memory, and pixels from a register.
@@ -112,11 +114,11 @@ def best_tile(pixels: int, blocks: int, vectors: Vectors, grouped: bool = False)
     most = 2 * vectors.registers
     candidates = [BlockTile(b, p) for b in range(1, min(blocks, most) + 1) if blocks % b == 0
                   for p in range(1, min(pixels, most) + 1) if b == p == 1 or fits(BlockTile(b, p))]
-    return min(candidates, key=lambda tile: (round(time(tile), 3), tile.blocks))
+    return chooser.one_of("tile", candidates, lambda tile: round(time(tile), 3))
 
 
 def _tiled(program: Program, update: Update, axes: list[Var], block: Var | None, tile: BlockTile,
-           vectors: Vectors) -> Schedule:
+           vectors: Vectors, chooser: Chooser) -> Schedule:
     s, out = Schedule(program), program.outputs[0].name
     places = {axis: place for place, axis in enumerate(axes)}
     pixels = program.outputs[0].shape[-2]
@@ -128,6 +130,10 @@ def _tiled(program: Program, update: Update, axes: list[Var], block: Var | None,
         inside.append(name)
     order[-1], name = s[out].split(own[-2], tile.pixels)
     inside.append(name)
+    pixel_tiles = order[-1]
+    if block is not None:
+        order.insert(chooser.one_of("blocks of channels", _places(order, places[block])),
+                     order.pop(places[block]))
     s[out].reorder(*order, *inside, own[-1])
     s[total].compute_at(order[-1])
     reduced, lane = [var.name for var in update.axes], None
@@ -136,7 +142,7 @@ def _tiled(program: Program, update: Update, axes: list[Var], block: Var | None,
         lane = summed[-1]
         order_groups(s, total, update, summed)
     else:
-        _accumulate(s, total, reduced, tile, None if block is None else places[block])
+        _accumulate(s, total, reduced, tile, None if block is None else places[block], chooser)
     for copy in dict.fromkeys(read.buffer for read in reads(update)):
         if copy in program.inputs:
             continue
@@ -150,10 +156,15 @@ def _tiled(program: Program, update: Update, axes: list[Var], block: Var | None,
         s[out].unroll(loop)
     s[out].vectorize(own[-1])
     if pixels % tile.pixels:
-        s[out].peel(order[-1])
+        s[out].peel(pixel_tiles)
     if lane:
         add_groups(s, lane, vectors.dot)
     return s
+
+
+def _places(order: list[str], own: int) -> list[int]:
+    """Where the loop over blocks of channels may stand among the outer ones: first where it is."""
+    return [own, *(place for place in range(len(order)) if place != own)]
 
 
 def _whole(program: Program, update: Update, copy: Buffer, axes: list[Var],
@@ -170,7 +181,7 @@ def _whole(program: Program, update: Update, copy: Buffer, axes: list[Var],
 
 
 def _accumulate(s: Schedule, total: str, reduced: list[str], tile: BlockTile,
-                block: int | None) -> None:
+                block: int | None, chooser: Chooser) -> None:
     """The reduction outside of the tile, its beginning before it; short windows are unrolled. A
     pixel serves all blocks before the next one is read.
     """
@@ -180,6 +191,8 @@ def _accumulate(s: Schedule, total: str, reduced: list[str], tile: BlockTile,
     keep_in_registers(s, total, reduced, own)
     extents = extents_of(s.program)
     terms = prod(extents[Var(name)] for name in reduced)
-    if terms * tile.blocks * tile.pixels <= MOST_UNROLLED:
+    size = terms * tile.blocks * tile.pixels
+    if size <= 4 * MOST_UNROLLED and chooser.one_of(
+            "unrolled window", (True, False) if size <= MOST_UNROLLED else (False, True)):
         for name in reduced:
             s[total].unroll(name)

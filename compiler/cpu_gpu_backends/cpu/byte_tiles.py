@@ -28,6 +28,7 @@ from compiler.ir import Program, Update, free_variables, linear, loops, reads
 from compiler.ops.blocks import LANES, blocks_of
 from compiler.schedule import Schedule
 from compiler.te import Var
+from compiler.tune.chooser import OWN, Chooser
 
 __all__ = ["tile_bytes"]
 
@@ -55,7 +56,7 @@ class _Tile:
                 + registers * (MOST_ROWS // 2 + self.rows) + AROUND)
 
 
-def tile_bytes(program: Program, vectors: Vectors) -> Schedule | None:
+def tile_bytes(program: Program, vectors: Vectors, chooser: Chooser = OWN) -> Schedule | None:
     """Applies the schedule above; None where the program is no such sum, or vectors take less time.
     """
     found = the_sum(program) if vectors.tiles else None
@@ -63,13 +64,14 @@ def tile_bytes(program: Program, vectors: Vectors) -> Schedule | None:
         return None
     update, axes = found
     if len(axes) == 5 and is_grouped(update, axes[-1]):
-        return _by_windows(program, update, axes)
+        return _by_windows(program, update, axes, chooser)
     if len(update.axes) == 2 and len(axes) >= 2:
-        return _by_rows(program, update, axes, vectors)
+        return _by_rows(program, update, axes, vectors, chooser)
     return None
 
 
-def _best(extents: tuple[int, int, int], terms: Sequence[int], most: int) -> _Tile | None:
+def _best(extents: tuple[int, int, int], terms: Sequence[int], most: int, chooser: Chooser
+          ) -> _Tile | None:
     """The tile of least time for blocks, rows and columns of a result with so many terms each; None
     where vectors take less.
     """
@@ -84,18 +86,23 @@ def _best(extents: tuple[int, int, int], terms: Sequence[int], most: int) -> _Ti
     candidates = [_Tile(b, h, count * rows, rows) for b in range(1, most + 1) if blocks % b == 0
                   for h, count in ((1, 1), (1, 2), (2, 1)) if h <= high
                   for rows in range(1, MOST_ROWS + 1) if count * rows <= wide]
-    best = min(candidates, key=time)
-    return best if time(best) < prod(extents) * LANES * prod(terms) // BY_VECTORS else None
+    by_vectors = prod(extents) * LANES * prod(terms) // BY_VECTORS
+    costs = {"vectors": by_vectors, "tiles": min(map(time, candidates))}
+    if chooser.one_of("bytes in", tuple(costs), costs.__getitem__) == "vectors":
+        return None
+    return chooser.one_of("tile", candidates, time)
 
 
-def _by_windows(program: Program, update: Update, axes: list[Var]) -> Schedule | None:
+def _by_windows(program: Program, update: Update, axes: list[Var], chooser: Chooser
+                ) -> Schedule | None:
     extents = extents_of(program)
     x = next(read for read in reads(update) if read.buffer.dtype == "uint8")
     _, block, row, pixel, _ = axes
     y, v, k, _ = update.axes
     shared = not any(block in free_variables(index) for index in x.indices)
     terms = extents[y], extents[v], extents[k] * GROUP
-    tile = _best((extents[block], extents[row], extents[pixel]), terms, 2 if shared else 1)
+    tile = _best((extents[block], extents[row], extents[pixel]), terms, 2 if shared else 1,
+                 chooser)
     if tile is None:
         return None
     (down, apart), (right, beside) = (
@@ -129,15 +136,15 @@ def _by_windows(program: Program, update: Update, axes: list[Var]) -> Schedule |
     return s
 
 
-def _by_rows(program: Program, update: Update, axes: list[Var],
-             vectors: Vectors) -> Schedule | None:
+def _by_rows(program: Program, update: Update, axes: list[Var], vectors: Vectors,
+             chooser: Chooser) -> Schedule | None:
     extents = extents_of(program)
     weight = packed_weight_of(update, axes[-1])
     if weight is None:
         return None
     rows, columns = (extents[axis] for axis in axes[-2:])
     depth = extents[update.axes[0]] * GROUP
-    tile = _best((blocks_of(columns), 1, rows), (depth,), 2)
+    tile = _best((blocks_of(columns), 1, rows), (depth,), 2, chooser)
     if tile is None:
         return None
     s = Schedule(program)

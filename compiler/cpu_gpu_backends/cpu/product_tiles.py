@@ -27,6 +27,7 @@ from compiler.ir import Program, Update, reads
 from compiler.ops.blocks import LANES, blocks_of
 from compiler.schedule import Schedule
 from compiler.te import Read, Var
+from compiler.tune.chooser import OWN, Chooser
 
 __all__ = ["ResultTiles", "has_matrices", "packed_weight_of", "tile_of_rows", "tile_products"]
 
@@ -46,21 +47,23 @@ class ResultTiles:
     lane: str
 
     @staticmethod
-    def of_output(s: Schedule, total: str, update: Update, weight: Read,
-                  size: BlockTile) -> "ResultTiles":
+    def of_output(s: Schedule, total: str, update: Update, weight: Read, size: BlockTile,
+                  chooser: Chooser = OWN) -> "ResultTiles":
         """Those of the program's output, each column of tiles at once unless every matrix has
         weights of its own.
         """
         out = s.program.outputs[0].name
         *outer, row, column = axes_of(s.program, out)
+        inside = chooser.one_of("columns of tiles", ("outside", "inside")) == "inside"
         return ResultTiles.cut(s, out, total, size, outer, row, column,
-                               one_by_one=has_matrices(update, weight))
+                               one_by_one=has_matrices(update, weight), columns_inside=inside)
 
     @staticmethod
     def cut(s: Schedule, out: str, total: str, size: BlockTile, outer: Sequence[str], row: str,
-            column: str, one_by_one: bool = True) -> "ResultTiles":
+            column: str, one_by_one: bool = True, columns_inside: bool = False) -> "ResultTiles":
         """Computes the stage `total` for each tile of rows and of whole blocks of columns of the
-        stage `out`, whose matrices are done one by one, or the same column of tiles of each.
+        stage `out`, whose matrices are done one by one, or the same column of tiles of each; or,
+        with `columns_inside`, all columns of a row of tiles before the next row.
         """
         extents = extents_of(s.program)
         rows, columns = (extents[Var(loop)] for loop in (row, column))
@@ -69,9 +72,10 @@ class ResultTiles:
         column_o, column_i = s[out].split(column, size.blocks * LANES)
         block, lane = s[out].split(column_i, LANES)
         rows_o, rows_i = s[out].split(row, size.pixels)
-        s[out].reorder(*((*outer, column_o) if one_by_one else (column_o, *outer)), rows_o, rows_i,
-                       block, lane)
-        s[total].compute_at(rows_o)
+        around = ((*outer, rows_o, column_o) if columns_inside else
+                  (*outer, column_o, rows_o) if one_by_one else (column_o, *outer, rows_o))
+        s[out].reorder(*around, rows_i, block, lane)
+        s[total].compute_at(around[-1])
         return ResultTiles(out, (rows, columns), column_o, rows_o, rows_i, block, lane)
 
     def finish(self, s: Schedule, size: BlockTile) -> None:
@@ -94,7 +98,7 @@ class ResultTiles:
         self.finish(s, size)
 
 
-def tile_products(program: Program, vectors: Vectors) -> Schedule | None:
+def tile_products(program: Program, vectors: Vectors, chooser: Chooser = OWN) -> Schedule | None:
     """Applies the schedule above; None where the program is no such product.
 
     The terms of each element are added in their original order.
@@ -109,14 +113,16 @@ def tile_products(program: Program, vectors: Vectors) -> Schedule | None:
     if weight is None:
         return None
     rows, columns = (extents[axis] for axis in axes[-2:])
-    tile = tile_of_rows(rows, columns, vectors, len(update.axes) == 2)
-    return _tiled(program, update, weight, tile, vectors)
+    tile = tile_of_rows(rows, columns, vectors, len(update.axes) == 2, chooser)
+    return _tiled(program, update, weight, tile, vectors, chooser)
 
 
-def tile_of_rows(rows: int, columns: int, vectors: Vectors, grouped: bool = False) -> BlockTile:
+def tile_of_rows(rows: int, columns: int, vectors: Vectors, grouped: bool = False,
+                 chooser: Chooser = OWN) -> BlockTile:
     """The best tile of so many rows and columns; no wider than these."""
-    tile = best_tile(rows, blocks_of(columns), vectors, grouped)
-    return tile if tile.blocks * LANES <= columns else best_tile(rows, 1, vectors, grouped)
+    tile = best_tile(rows, blocks_of(columns), vectors, grouped, chooser)
+    return (tile if tile.blocks * LANES <= columns
+            else best_tile(rows, 1, vectors, grouped, chooser))
 
 
 def has_matrices(update: Update, weight: Read) -> bool:
@@ -136,11 +142,11 @@ def _is_packed(read: Read, column: Var, over: Sequence[Var]) -> bool:
         read.indices[-len(place):] == place)
 
 
-def _tiled(program: Program, update: Update, weight: Read, size: BlockTile,
-           vectors: Vectors) -> Schedule:
+def _tiled(program: Program, update: Update, weight: Read, size: BlockTile, vectors: Vectors,
+           chooser: Chooser) -> Schedule:
     s = Schedule(program)
     total = sum_apart(s, update)
-    tiles = ResultTiles.of_output(s, total, update, weight, size)
+    tiles = ResultTiles.of_output(s, total, update, weight, size, chooser)
     reduced = [var.name for var in update.axes]
     if len(reduced) == 1:
         tiles.in_registers(s, total, reduced, size)

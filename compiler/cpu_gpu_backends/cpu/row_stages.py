@@ -15,11 +15,13 @@
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors, axes_of
 from compiler.ir import Alloc, For, Program, Store, Update, Write, path_to, walk_stmts
 from compiler.schedule import Schedule, peel, split, vectorize
+from compiler.tune.chooser import OWN, Chooser
 
 __all__ = ["along_rows", "stages_by_rows"]
 
 
-def stages_by_rows(program: Program, vectors: Vectors) -> Schedule | None:
+def stages_by_rows(program: Program, vectors: Vectors, chooser: Chooser = OWN
+                   ) -> Schedule | None:
     """Applies the schedule above; None where the program is no such function."""
     writes = [s for s in walk_stmts(program.body) if isinstance(s, Write)]
     stages = [s.buffer for s in walk_stmts(program.body) if isinstance(s, Alloc)]

@@ -2,7 +2,7 @@
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from compiler.cpu_gpu_backends.cpu.attention import tile_attention
 from compiler.cpu_gpu_backends.cpu.block_tiles import tile_blocks
@@ -19,12 +19,15 @@ from compiler.cpu_gpu_backends.intrinsics.cpu import TRANSPOSES, byte_tiles_name
 from compiler.ir import For, Program, Store, Update, Write, path_to, reads, walk_stmts
 from compiler.schedule import (Schedule, ScheduleError, peel, reorder, split, tensorize)
 from compiler.te import Binary, Buffer, Const, Expr, Read, Var, is_integer, walk
+from compiler.tune.chooser import OWN, Chooser
+from compiler.tune.generic import generic_schedule
 
 __all__ = ["own_schedule", "schedule", "walk_rows"]
 
 INTRINSICS = (*DOTS.values(), *TRANSPOSES.values())
+GENERIC = "generic"
 LONGEST_PIECE = 16
-SQUARE = 32             # rows and columns of what is transposed at a time
+SQUARES = (32, 16, 64, 128)     # rows and columns of what is transposed at a time, ours first
 # LLVM unrolls loops of these lengths and then finds no vectors in sums of products of bytes:
 # measured on AVX-512, such rows are ten times slower whole than in pieces.
 CUT = range(20, 56)
@@ -43,29 +46,34 @@ def schedule(program: Program, vectors: Vectors, plan: str | None = None) -> Pro
     return read_ahead(ordered_sums(replayed), vectors)
 
 
-def own_schedule(program: Program, vectors: Vectors) -> Schedule:
-    """The schedule that we choose where nobody gives one."""
+def own_schedule(program: Program, vectors: Vectors, chooser: Chooser = OWN) -> Schedule:
+    """The schedule by one of our templates, the first that knows the program unless the chooser
+    takes another one; it decides the rest, too.
+    """
     if tiles := tile_winograd(program, vectors):
-        chosen = tiles
-    elif all(not isinstance(s, Write) or isinstance(s, Store) for s in walk_stmts(program.body)):
-        chosen = map_by_vectors(program, vectors)
-    else:
-        chosen = (tile_attention(program, vectors) or stages_by_rows(program, vectors)
-                  or tile_bytes(program, vectors) or tile_blocks(program, vectors)
-                  or tile_products(program, vectors) or tile_sums(program, vectors)
-                  or walk_rows(program))
-    return share_out(chosen, vectors.threads)
+        return share_out(tiles, vectors.threads)
+    is_map = all(not isinstance(s, Write) or isinstance(s, Store)
+                 for s in walk_stmts(program.body))
+    names = ("maps",) if is_map else tuple(name for name in TEMPLATES if name != "maps")
+    for name in chooser.ranked("template", (*names, GENERIC)):
+        if name == GENERIC:
+            return generic_schedule(program, vectors.core, chooser)
+        if made := TEMPLATES[name](program, vectors, chooser):
+            return share_out(made, vectors.threads)
+    raise AssertionError(f"{program.name} has no schedule")
 
 
-def map_by_vectors(program: Program, vectors: Vectors) -> Schedule:
+def map_by_vectors(program: Program, vectors: Vectors, chooser: Chooser = OWN) -> Schedule:
     """Computes maps a vector at a time where rows are long enough, transpositions by squares."""
     s = Schedule(program)
     for stage in [stmt.buffer for stmt in walk_stmts(program.body) if isinstance(stmt, Store)]:
         store = _without_quotients(s, stage)
         nest = _loops_around(s.program, store)
         if row := _row_across(store, nest):
-            if not _in_registers(s, store, nest, row, vectors):
-                _by_squares(s, nest, row)
+            for way in chooser.ranked("transposed in", ("registers", "squares", "rows")):
+                if way == "rows" or way == "squares" and _by_squares(s, nest, row, chooser) or (
+                        way == "registers" and _in_registers(s, store, nest, row, vectors)):
+                    break
         else:
             along_rows(s, store, vectors)
     return s
@@ -149,8 +157,9 @@ def _in_registers(s: Schedule, store: Store, nest: Sequence[For], row: For,
     return True
 
 
-def _by_squares(s: Schedule, nest: Sequence[For], row: For) -> None:
+def _by_squares(s: Schedule, nest: Sequence[For], row: For, chooser: Chooser) -> bool:
     """Cuts two loops into squares, so that cache lines stay in the cache until they are used up.
+    True: that is always possible.
 
     ::
 
@@ -163,17 +172,19 @@ def _by_squares(s: Schedule, nest: Sequence[For], row: For) -> None:
     names = [loop.var.name for loop in nest]
     between = names[names.index(row.var.name) + 1:-1]
     outer, inner = [], []
+    size = chooser.one_of("square", SQUARES)
     for loop in (row, nest[-1]):
         name = loop.var.name
-        if loop.extent > SQUARE:
-            s.apply(split, name, SQUARE)
+        if loop.extent > size:
+            s.apply(split, name, size)
             outer.append(f"{name}_o")
             name = f"{name}_i"
         inner.append(name)
     s.apply(reorder, *outer[:1], *between, *outer[1:], *inner)
+    return True
 
 
-def walk_rows(program: Program) -> Schedule:
+def walk_rows(program: Program, vectors: Vectors | None = None, chooser: Chooser = OWN) -> Schedule:
     """Put the last axis of every reduction inside its reduction loops, where all that it reads
     lies in rows of that axis, if the rows are not too short to gain by it.
 
@@ -217,3 +228,13 @@ def _in_rows(update: Update, row: Var) -> bool:
 
 def _names(expr: Expr, var: Var) -> bool:
     return any(node == var for node in walk(expr))
+
+
+TEMPLATES: dict[str, Callable[[Program, Vectors, Chooser], Schedule | None]] = {
+    "maps": map_by_vectors, "attention": tile_attention, "rows in stages": stages_by_rows,
+    "tiles of bytes": tile_bytes, "blocks": tile_blocks, "products": tile_products,
+    "sums": tile_sums, "rows": walk_rows}
+"""Schedules by name: of maps, and of programs with reductions, those that need most first. Each
+gives None for a program that it does not know; the last one takes any. What is beside them is
+`compiler.tune.generic`, for any program, which none but a search chooses.
+"""

@@ -57,14 +57,14 @@ class HostSegment:
     Called with an array for every input of the graph, of its declared type, it returns the
     graph's outputs, arrays of the caller's. Anything else is refused with ValueError. What is
     computed on the way lies in a block of `arenas`, where the `plan` says. The graph is lowered,
-    with `plain` sums or without.
+    its convolutions by Winograd's products of these `sizes`, by their texts.
     """
 
     graph: Graph
     steps: tuple[GroupCode, ...]
     constants: Mapping[str, Array]
     arenas: Arenas = field(default_factory=Arenas)
-    plain: bool = False
+    sizes: Mapping[str, int] = field(default_factory=dict)
     kind: ClassVar[str | None] = "kernels"
 
     @property

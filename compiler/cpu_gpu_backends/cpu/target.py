@@ -1,14 +1,21 @@
 """The CPU as a target: every group of operators becomes one kernel of native code."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+import numpy as np
+
+from compiler.cpu_gpu_backends.cpu.algorithms import (AlgorithmSpace, algorithm_task,
+                                                      algorithm_text, convolution_from, graph_of,
+                                                      size_from)
 from compiler.cpu_gpu_backends.cpu.arrays import on_cache_lines
 from compiler.cpu_gpu_backends.cpu.attention import is_one_kernel
 from compiler.cpu_gpu_backends.cpu.groups import group_program, own_plan
 from compiler.cpu_gpu_backends.cpu.segment import Arenas, GroupCode, HostSegment
+from compiler.cpu_gpu_backends.cpu.space import GroupSpace
 from compiler.cpu_gpu_backends.cpu.tiles import TileCosts, Vectors
-from compiler.cpu_gpu_backends.groups import Recipe, recipe_of
+from compiler.cpu_gpu_backends.groups import Recipe, recipe_from, recipe_of, sample
 from compiler.cpu_gpu_backends.llvm import Kernel, build, host
 from compiler.cpu_gpu_backends.llvm.amx import grants_tiles
 from compiler.graph.channel_blocks import with_channel_blocks
@@ -18,11 +25,13 @@ from compiler.graph.packed_products import with_packed_products
 from compiler.graph.products_apart import with_products_apart
 from compiler.graph.room import require_bytes
 from compiler.graph.shared_constants import with_shared_constants
+from compiler.graph.winograd import Convolution, Sizes, best_size
 from compiler.ir import Program
 from compiler.native import digest, processor
 from compiler.ops.registry import OPERATORS, find
 from compiler.plans import OWN, Plans, Task
 from compiler.target import HOST
+from compiler.te import numpy_dtype
 
 __all__ = ["CpuTarget", "HostSegment", "GroupCode", "kernel_program", "lowered",
            "on_cache_lines"]
@@ -68,16 +77,19 @@ class CpuTarget:
     def borders(self, graph: Graph) -> None:
         """Operators and borders have the order that the layout pass finds for them."""
 
-    def compile(self, graph: Graph) -> HostSegment:
+    def compile(self, graph: Graph, sizes: Sizes | None = None) -> HostSegment:
         """Refuses with ValueError a node that `refusal` has a reason against, and what takes more
-        memory than it may.
+        memory than it may. Convolutions are computed by Winograd's products of these `sizes`, by
+        default as plans say.
         """
         for node in graph.nodes:
             if reason := self.refusal(graph, node):
                 raise ValueError(f"{node.name}: {reason}")
-        graph = lowered(graph, self.plain)
+        noted = NotedSizes(sizes or self._size)
+        graph = lowered(graph, noted)
         steps = tuple(self._step(graph, group) for group in self.groups(graph).groups)
-        host = HostSegment(graph, steps, on_cache_lines(graph.constants), self.arenas, self.plain)
+        host = HostSegment(graph, steps, on_cache_lines(graph.constants), self.arenas,
+                           noted.chosen)
         require_bytes(host.plan.size, f"{graph.name}: what the host computes in between")
         return host
 
@@ -95,16 +107,75 @@ class CpuTarget:
     def _plan(self, recipe: Recipe) -> str | None:
         if self.plans is OWN:
             return None
-        task = Task(self.fingerprint, digest(["group of the CPU", repr(recipe)]), str(recipe))
-        return self.plans.find(task, lambda: own_plan(recipe, _vectors(self.threads)))
+        return self.plans.find(self._task(recipe),
+                               lambda: own_plan(recipe, _vectors(self.threads)))
+
+    def _size(self, convolution: Convolution) -> int:
+        """The size of tiles of Winograd's products that a convolution is computed with; 0: none."""
+        if self.plain or self.plans is OWN or len(convolution.times()) == 1:
+            return 0 if self.plain else best_size(convolution)
+        plan = self.plans.find(algorithm_task(self.fingerprint, convolution),
+                               lambda: algorithm_text(best_size(convolution)))
+        return best_size(convolution) if plan is None else size_from(plan, convolution)
+
+    def _task(self, recipe: Recipe) -> Task:
+        return Task(self.fingerprint, digest(["group of the CPU", repr(recipe)]), str(recipe),
+                    recipe.text())
+
+    def space(self, task: Task) -> GroupSpace | AlgorithmSpace:
+        """The schedules of a group, as our templates make them, or the ways to compute a
+        convolution.
+        """
+        if convolution := convolution_from(task.body):
+            return AlgorithmSpace(algorithm_task(self.fingerprint, convolution), convolution)
+        recipe = recipe_from(task.body)
+        return GroupSpace(self._task(recipe), recipe, _vectors(self.threads))
+
+    def decides_tasks(self, task: Task) -> bool:
+        """The way to compute a convolution decides which groups there are."""
+        return convolution_from(task.body) is not None
+
+    def measurable(self, task: Task, plan: str, seed: int, device: object = None
+                   ) -> Callable[[], object]:
+        """The kernel of a group by this plan, or a convolution, with seeded random arrays."""
+        if convolution := convolution_from(task.body):
+            return self._computed(convolution, size_from(plan, convolution), seed)
+        kernel = _kernel(recipe_from(task.body), plan, self.threads)
+        rng = np.random.default_rng(seed)
+        arrays = on_cache_lines({
+            **{buffer.name: sample(buffer, rng) for buffer in kernel.program.inputs},
+            **{buffer.name: np.zeros(buffer.shape, numpy_dtype(buffer.dtype))
+               for buffer in kernel.program.outputs}}).values()
+        return lambda: kernel(*arrays)
+
+    def _computed(self, convolution: Convolution, size: int, seed: int) -> Callable[[], object]:
+        segment = self.compile(graph_of(convolution, seed), lambda _: size)
+        rng = np.random.default_rng(seed)
+        given = {name: rng.standard_normal(segment.graph.values[name].shape).astype(np.float32)
+                 for name in segment.graph.inputs}
+        return lambda: segment.computed(given)
 
 
-def lowered(graph: Graph, plain: bool = False) -> Graph:
+@dataclass(frozen=True, slots=True)
+class NotedSizes:
+    """Sizes, and what was said of each convolution so far, by its text."""
+
+    sizes: Sizes
+    chosen: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, convolution: Convolution) -> int:
+        size = self.chosen.get(str(convolution))
+        if size is None:
+            size = self.chosen[str(convolution)] = self.sizes(convolution)
+        return size
+
+
+def lowered(graph: Graph, sizes: Sizes = best_size) -> Graph:
     """The graph as it is computed: its images in blocks of channels, constants packed, equal ones
-    once; without Winograd's products where sums are to be `plain`.
+    once; convolutions by Winograd's products of these sizes.
     """
     graph = with_shared_constants(with_products_apart(graph))
-    return with_packed_products(with_channel_blocks(graph, winograd=not plain))
+    return with_packed_products(with_channel_blocks(graph, sizes))
 
 
 def kernel_program(graph: Graph, group: Group) -> Program | None:

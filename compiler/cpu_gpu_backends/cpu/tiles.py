@@ -27,6 +27,8 @@ from compiler.ops.blocks import LANES
 from compiler.schedule import Schedule
 from compiler.te import Expr, Read, Var
 from compiler.tensorize import Intrinsic
+from compiler.tune.accesses import VectorCore
+from compiler.tune.chooser import OWN, Chooser
 
 __all__ = ["TileCosts", "Vectors", "axes_of", "copy_by_vectors", "extents_of",
            "keep_in_registers", "sum_apart", "the_sum", "tile_sums"]
@@ -63,6 +65,11 @@ class Vectors:
     tiles: bool = False
 
     @property
+    def core(self) -> VectorCore:
+        """The same for templates and models that know no intrinsic."""
+        return VectorCore(self.lanes, 32 if self.lanes == 16 else 16, threads=self.threads)
+
+    @property
     def dot(self) -> Intrinsic:
         """What adds products of bytes."""
         return DOTS[self.lanes, self.sums_bytes]
@@ -72,16 +79,17 @@ class Vectors:
         most = min(extent, LANES if dtype in ("int8", "uint8") else self.lanes)
         return max((size for of, size in TRANSPOSES if of == dtype and size <= most), default=0)
 
-    def columns(self, extent: int) -> int:
+    def columns(self, extent: int, chooser: Chooser = OWN) -> int:
         """The columns of a tile: two vectors, one, a half or a quarter, whichever wastes least."""
         time = {2 * self.lanes: 2.0, self.lanes: 1.1, self.lanes // 2: 1.1, self.lanes // 4: 1.1}
-        return min((size for size in time if 2 <= size <= max(extent, 2)),
-                   key=lambda size: -(-extent // size) * time[size])
+        return chooser.one_of("columns", [size for size in time if 2 <= size <= max(extent, 2)],
+                              lambda size: -(-extent // size) * time[size])
 
-    def rows(self, extent: int, columns: int) -> int:
+    def rows(self, extent: int, columns: int, chooser: Chooser = OWN) -> int:
         """The rows of a tile: the most that divide the extent and fit the registers as vectors."""
         most = max(1, self.registers // -(-columns // self.lanes))
-        return next(rows for rows in range(min(most, extent), 0, -1) if extent % rows == 0)
+        return chooser.one_of("rows", [rows for rows in range(min(most, extent), 0, -1)
+                                       if extent % rows == 0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +109,7 @@ class _Sum:
     outer: int | None
 
 
-def tile_sums(program: Program, vectors: Vectors) -> Schedule | None:
+def tile_sums(program: Program, vectors: Vectors, chooser: Chooser = OWN) -> Schedule | None:
     """Applies the schedule above; None where the program is no such sum.
 
     The terms of each element are added in their original order.
@@ -110,7 +118,7 @@ def tile_sums(program: Program, vectors: Vectors) -> Schedule | None:
     if total is None:
         return None
     schedule, out = Schedule(program), program.outputs[0].name
-    return _tiled(schedule, total, sum_apart(schedule, total.update), out, vectors)
+    return _tiled(schedule, total, sum_apart(schedule, total.update), out, vectors, chooser)
 
 
 def the_sum(program: Program) -> tuple[Update, list[Var]] | None:
@@ -204,11 +212,13 @@ def _is_mapped(program: Program, update: Update) -> bool:
         for index, own, extent in zip(read.indices, readers[0].indices, out.shape, strict=True))
 
 
-def _tiled(s: Schedule, matched: _Sum, total: str, out: str, vectors: Vectors) -> Schedule:
+def _tiled(s: Schedule, matched: _Sum, total: str, out: str, vectors: Vectors,
+           chooser: Chooser) -> Schedule:
     axes = axes_of(s.program, out)
     extent = s.program.outputs[0].shape
-    columns = vectors.columns(extent[matched.row])
-    rows = 1 if matched.shared is None else vectors.rows(extent[matched.shared], columns)
+    columns = vectors.columns(extent[matched.row], chooser)
+    rows = (1 if matched.shared is None
+            else vectors.rows(extent[matched.shared], columns, chooser))
     loaded = _widened(s, matched, total, columns, prod(extent))
     order = list(axes)
     row, inner = s[out].split(axes[matched.row], columns)
@@ -216,7 +226,8 @@ def _tiled(s: Schedule, matched: _Sum, total: str, out: str, vectors: Vectors) -
     if matched.shared is not None:
         order[matched.shared], shared = s[out].split(axes[matched.shared], rows)
         tile.insert(0, shared)
-        if _weighs_more(s.program, matched):
+        own = _weighs_more(s.program, matched)
+        if chooser.one_of("tiles of rows inside", (own, not own)):
             order.append(order.pop(matched.shared))
     s[out].reorder(*order, *tile)
     s[total].compute_at(order[-1])

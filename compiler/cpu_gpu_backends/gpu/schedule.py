@@ -48,11 +48,15 @@ from compiler.cpu_gpu_backends.simt.vectors import vectors
 from compiler.ir import Program, Store, Update, Write, reads
 from compiler.schedule import Schedule, ScheduleError
 from compiler.te import INDEX, Binary, Call, Expr, Read, children, numpy_dtype
+from compiler.tune.chooser import OWN, Chooser
 
 __all__ = ["add_parts", "own_schedule"]
 
-THREADS = 128               # of a block
-TERMS = 8, 4, 2             # of a product that are in shared memory at once
+THREADS = 128               # of a block,
+OTHER_THREADS = 64, 256, 32     # or these where somebody else chooses
+TERMS = 8, 4, 2             # of a product that are in shared memory at once, ours first
+LAST = "stages"             # the way that every program allows
+EACH = 4, 2, 8              # rows, and columns, of a tile that a thread computes, ours first
 VECTOR_BYTES = 16           # that a thread loads or stores at once
 BUSY = 1 << 14              # threads that vectors leave at least
 FASTER = 2                  # products of groups of warps than others of tensor cores
@@ -60,31 +64,33 @@ FEW = 4096                  # results that are too few for a thread each,
 LONG = 64                   # where each has so many terms
 
 
-def own_schedule(program: Program, kinds: Collection[str] = (), groups: bool = False) -> Schedule:
-    """The schedule that we choose where nobody gives one. `kinds` are those of `MMA` that tensor
-    cores may compute: sums of floats change their order; with `groups`, by groups of warps where
-    that can be.
+def own_schedule(program: Program, kinds: Collection[str] = (), groups: bool = False,
+                 chooser: Chooser = OWN) -> Schedule:
+    """The schedule by the first of our ways that the program allows, unless the chooser takes
+    another one; it decides the rest, too. `kinds` are those of `MMA` that tensor cores may compute:
+    sums of floats change their order; with `groups`, by groups of warps where that can be.
     """
+    ways: dict[str, Callable[[Schedule], bool]] = {
+        f"attention {choice}": partial(_by_attention, choice=choice, kinds=kinds)
+        for choice in range(len(ROWS))}
+    if groups:
+        ways["groups of warps"] = partial(_by_groups, kinds=kinds, chooser=chooser)
+    ways["tensor cores"] = partial(_by_tensor_cores, kinds=kinds, chooser=chooser)
+    ways |= {f"tiles of {terms} terms": partial(_by_tiles, terms=terms, chooser=chooser)
+             for terms in TERMS}
+    ways |= {"rows": partial(_by_rows, chooser=chooser),
+             "elements": partial(_by_elements, chooser=chooser), LAST: partial(
+                 _by_stages, chooser=chooser)}
     s = Schedule(program)
-    tiles = (partial(_by_tiles, terms=terms) for terms in TERMS)
-    attention = (partial(_by_attention, choice=choice, kinds=kinds) for choice in range(len(ROWS)))
-    ways = [partial(_by_groups, kinds=kinds)] if groups else []
-    return _first(s, *attention, *ways, partial(_by_tensor_cores, kinds=kinds), *tiles, _by_rows,
-                  _by_elements, _by_stages)
-
-
-def _first(s: Schedule, *ways: Callable[[Schedule], bool]) -> Schedule:
-    """The schedule by the first way that the program allows; the last one it does."""
-    program, count = s.program, len(s.steps)
-    for way in ways:
+    for name in chooser.ranked("way", tuple(ways)):
         try:
-            if way(s):
+            if ways[name](s):
                 return s
         except ScheduleError:
-            if way is ways[-1]:
+            if name == LAST:
                 raise
         s.program = program
-        del s.steps[count:]
+        s.steps.clear()
     raise AssertionError(f"{program.name} has no schedule")
 
 
@@ -108,7 +114,7 @@ def _by_attention(s: Schedule, choice: int, kinds: Collection[str]) -> bool:
     return shared_bytes(s) <= SHARED
 
 
-def _by_tensor_cores(s: Schedule, kinds: Collection[str]) -> bool:
+def _by_tensor_cores(s: Schedule, kinds: Collection[str], chooser: Chooser) -> bool:
     """Tensor cores, if the program is a product of one of the kinds."""
     if not kinds:
         return False
@@ -116,22 +122,24 @@ def _by_tensor_cores(s: Schedule, kinds: Collection[str]) -> bool:
     product = tensor_product_of(s.program)
     if product is None or product.kind not in kinds or min(result_of(product)[:2]) < LEAST:
         return False
-    tiles, work, parts = _tensor_way(s.program, product)
+    tiles, work, parts = _tensor_way(s.program, product, chooser)
     if _is_better_by_rows(s.program, product.sum, work, parts):
         return False
     tile_tensors(s, product, tiles, parts)
     return parts == WHOLE or add_parts(s, product.sum.buffer.name)
 
 
-def _tensor_way(program: Program, product: TensorProduct) -> tuple[TensorTiles, TiledWork, Parts]:
+def _tensor_way(program: Program, product: TensorProduct, chooser: Chooser = OWN
+                ) -> tuple[TensorTiles, TiledWork, Parts]:
     """Tiles and parts of the least cost."""
     extents = {loop.var: loop.extent for loop in loops_around(program, product.sum)}
     works = [work_of(product, extents, tiles) for tiles in OFFERED]
-    return min(((tiles, work, parts) for tiles, work in zip(OFFERED, works)
-                for parts in divisions(work)), key=lambda way: way[1].cost(way[2]))
+    ways = [(tiles, work, parts) for tiles, work in zip(OFFERED, works)
+            for parts in divisions(work)]
+    return chooser.one_of("tiles and parts", ways, lambda way: way[1].cost(way[2]))
 
 
-def _by_groups(s: Schedule, kinds: Collection[str]) -> bool:
+def _by_groups(s: Schedule, kinds: Collection[str], chooser: Chooser) -> bool:
     """Groups of warps, if the program is a product of one of the kinds whose operands the TMA
     copies, and no sum in parts is estimated to take less.
     """
@@ -142,7 +150,7 @@ def _by_groups(s: Schedule, kinds: Collection[str]) -> bool:
             not copied_by_tma(s.program, product)):
         return False
     works = {tiles: work_of_groups(s.program, product, tiles) for tiles in OFFERED_GROUPS}
-    tiles = min(works, key=lambda tiles: works[tiles].cost())
+    tiles = chooser.one_of("tiles of groups", OFFERED_GROUPS, lambda tiles: works[tiles].cost())
     _, work, parts = _tensor_way(s.program, product)
     if _is_better_by_rows(s.program, product.sum, works[tiles], WHOLE) or (
             works[tiles].cost() > FASTER * work.cost(parts)):
@@ -151,13 +159,17 @@ def _by_groups(s: Schedule, kinds: Collection[str]) -> bool:
     return True
 
 
-def _by_tiles(s: Schedule, terms: int) -> bool:
+def _by_tiles(s: Schedule, terms: int, chooser: Chooser) -> bool:
     """Tiles, if the program is a product with so many results that tiles keep a GPU busy."""
-    product, tiles = product_of(s.program), GpuTiles(terms=terms)
+    product = product_of(s.program)
     if product is None:
         return False
+    tiles = GpuTiles(chooser.one_of("threads along rows", (8, 4, 16)),
+                     chooser.one_of("threads along columns", (16, 8, 32)),
+                     chooser.one_of("rows of a thread", EACH),
+                     chooser.one_of("columns of a thread", EACH), terms)
     work = tiled_work(s.program, product, tiles)
-    parts = min(divisions(work), key=work.cost)
+    parts = chooser.one_of("parts", [*divisions(work)], work.cost)
     if _is_better_by_rows(s.program, product.sum, work, parts):
         return False
     tile_product(s, product, tiles, parts)
@@ -232,7 +244,7 @@ def _inline_maps(s: Schedule) -> None:
 # Functions of rows
 
 
-def _by_rows(s: Schedule) -> bool:
+def _by_rows(s: Schedule, chooser: Chooser) -> bool:
     """A block for each row, if the program is a function of rows or a long sum."""
     _inline_maps(s)
     program = s.program
@@ -253,8 +265,9 @@ def _by_rows(s: Schedule) -> bool:
         s[stage.buffer.name].compute_at(outer[-1])
     if shared_bytes(s) > SHARED:
         return False
+    threads = chooser.one_of("threads", (THREADS, *OTHER_THREADS))
     for place in range(len(writes_in(s.program))):
-        _share(s, place, lead)
+        _share(s, place, lead, threads)
     s[program.outputs[0].name].bind(fused(s, program.outputs[0].name, outer), "blockIdx.x")
     return True
 
@@ -287,7 +300,7 @@ def _is_shared_well(program: Program, writes: Sequence[Write], lead: int) -> boo
     return all(prod(write.buffers[0].shape[lead:]) == 1 for write in sums)
 
 
-def _share(s: Schedule, place: int, lead: int) -> None:
+def _share(s: Schedule, place: int, lead: int, threads: int = THREADS) -> None:
     """Gives the loops inside of rows to threads: those of a map, or those that reduce."""
     write = writes_in(s.program)[place]
     nest = loops_around(s.program, write)
@@ -298,8 +311,8 @@ def _share(s: Schedule, place: int, lead: int) -> None:
         return
     loop = fused(s, write.buffers[0].name, chosen)
     stage = s[write.buffers[0].name]
-    if extent_of(s, loop) > THREADS:
-        outer, loop = stage.split(loop, THREADS)
+    if extent_of(s, loop) > threads:
+        outer, loop = stage.split(loop, threads)
         if reduces:
             stage.reorder(loop, outer, reassociate=True)
     stage.bind(loop, "threadIdx.x", reassociate=reduces)
@@ -308,7 +321,7 @@ def _share(s: Schedule, place: int, lead: int) -> None:
 # A thread for each element
 
 
-def _by_elements(s: Schedule) -> bool:
+def _by_elements(s: Schedule, chooser: Chooser) -> bool:
     """A thread for each element of the result, and kernels before for what several need."""
     _inline_maps(s)
     for buffer in s.program.outputs:
@@ -329,26 +342,27 @@ def _by_elements(s: Schedule) -> bool:
             s[name].cache_write("local", name=f"{name}_sum")
             write = write_of(s.program, name)
             s[f"{name}_sum"].compute_at(maps(s.program, write)[-1])
-    return _by_stages(s)
+    return _by_stages(s, chooser)
 
 
-def _by_stages(s: Schedule) -> bool:
+def _by_stages(s: Schedule, chooser: Chooser) -> bool:
     """Binds the loops of every statement of the program's own block."""
     for write in writes_in(s.program):
         if write.buffers[0].scope == "global":
-            _bind(s, write.buffers[0].name)
+            _bind(s, write.buffers[0].name, chooser)
     return True
 
 
-def _bind(s: Schedule, stage: str) -> None:
+def _bind(s: Schedule, stage: str, chooser: Chooser = OWN) -> None:
     """Gives the loops of a stage to blocks and threads, a vector to a thread where it can be."""
     write = write_of(s.program, stage)
     names = maps(s.program, write)
+    threads = chooser.one_of("threads", (THREADS, *OTHER_THREADS))
     if not names:
-        _share(s, writes_in(s.program).index(write), 0)
+        _share(s, writes_in(s.program).index(write), 0, threads)
         return
     loop = fused(s, stage, _without_lanes(s, stage, names))
-    block, thread = s[stage].split(loop, min(THREADS, extent_of(s, loop)))
+    block, thread = s[stage].split(loop, min(threads, extent_of(s, loop)))
     s[stage].bind(block, "blockIdx.x")
     s[stage].bind(thread, "threadIdx.x")
 

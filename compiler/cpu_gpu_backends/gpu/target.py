@@ -4,15 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
+from typing import Any
+
+import numpy as np
 
 from compiler.cpu_gpu_backends.gpu.attention import attention_of
 from compiler.cpu_gpu_backends.gpu.flat_inputs import with_flat_inputs
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda, nvrtc_version
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, GpuStep, ValueForms
+from compiler.cpu_gpu_backends.gpu.space import GpuSpace, Launched
 from compiler.cpu_gpu_backends.gpu.stages import stages, writes_in
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import in_precision
-from compiler.cpu_gpu_backends.groups import Recipe, recipe_of, unscheduled
+from compiler.cpu_gpu_backends.groups import (Recipe, recipe_from, recipe_of, sample,
+                                              unscheduled)
 from compiler.cpu_gpu_backends.intrinsics.gpu import TENSOR_CORES, WARP_GROUPS, dp4a
 from compiler.cpu_gpu_backends.memory import shown
 from compiler.cpu_gpu_backends.simt.code import Code
@@ -51,7 +56,8 @@ class GpuTarget:
     """Compiles for devices that speak a `dialect`, ``cuda``, ``opencl`` or ``metal``. All kernels
     of a segment are one text.
 
-    Without `fusion` every operator is a group of its own. Schedules of groups come from `plans`.
+    Without `fusion` every operator is a group of its own. Schedules of groups come from `plans`:
+    those that were measured on this `model` of GPU, if it is known.
     Kernels in CUDA multiply int8 by tensor cores, which is exact, unless one of `archs` has none
     for that. With a `precision` (`PRECISIONS`) those of float32 are too, summed in float32, in
     another order: with ``tf32`` their factors are rounded to 10 bits of mantissa, with ``f16`` and
@@ -65,6 +71,7 @@ class GpuTarget:
     plans: Plans = OWN
     precision: str | None = None
     archs: tuple[str, ...] = ()
+    model: str = ""
 
     def __post_init__(self):
         if self.precision not in (None, *PRECISIONS):
@@ -77,7 +84,8 @@ class GpuTarget:
     @property
     def fingerprint(self) -> str:
         return digest([self.dialect, *([self.precision] if self.precision else []), *self.archs,
-                       *([nvrtc_version()] if self.archs else [])])
+                       *([nvrtc_version()] if self.archs else []),
+                       *([self.model] if self.model else [])])
 
     def on_arch(self, arch: str) -> "GpuTarget":
         """The target for a GPU that is here. For an old one, kernels do without tensor cores, for
@@ -164,9 +172,36 @@ class GpuTarget:
     def _plan(self, recipe: Recipe) -> str | None:
         if self.plans is OWN:
             return None
-        task = Task(self.fingerprint, digest(["group of a GPU", repr(recipe)]), str(recipe))
-        return self.plans.find(task, lambda: own_schedule(
+        return self.plans.find(self._task(recipe), lambda: own_schedule(
             _algorithm(recipe, self.kinds, self.precision), self.kinds, self._groups).text())
+
+    def _task(self, recipe: Recipe) -> Task:
+        return Task(self.fingerprint, digest(["group of a GPU", repr(recipe)]), str(recipe),
+                    recipe.text())
+
+    def space(self, task: Task) -> GpuSpace:
+        """The schedules of a group, as our ways make them."""
+        recipe = recipe_from(task.body)
+        return GpuSpace(self._task(recipe), _algorithm(recipe, self.kinds, self.precision),
+                        self.kinds, self._groups)
+
+    def decides_tasks(self, task: Task) -> bool:
+        return False
+
+    def measurable(self, task: Task, plan: str, seed: int, device: Any = None) -> Launched:
+        """The kernels of a group by this plan on a `runtime.device.KernelDevice`, with seeded
+        random arrays there.
+        """
+        recipe = recipe_from(task.body)
+        program = _program(recipe, plan, self.kinds, self._groups, self.precision)
+        try:
+            code, = generate_all([program], self.dialect)
+        except SimtError as error:
+            raise PlanRefused(f"Plan of {recipe.name}: {error}") from None
+        images = {arch: compile_cuda(code.text, arch).image for arch in self.archs}
+        rng = np.random.default_rng(seed)
+        return Launched(device, replace(code, images=images or None),
+                        [sample(buffer, rng) for buffer in code.inputs])
 
 
 def _is_old(arch: str) -> bool:

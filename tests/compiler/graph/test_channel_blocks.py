@@ -11,7 +11,7 @@ from tests.support.integer_graphs import Net as IntegerNet
 
 def blocked(graph: Graph) -> list[str]:
     """The operators of the graph with blocks, which is right and computes the same."""
-    made = verify(with_channel_blocks(graph, winograd=False))
+    made = verify(with_channel_blocks(graph, sizes=lambda _: 0))
     inputs = inputs_of(graph)
     assert (made.inputs, made.outputs) == (graph.inputs, graph.outputs)
     found = evaluate(made, inputs)
@@ -104,7 +104,7 @@ def test_groups_that_make_up_blocks_are_joined(inputs, outputs, groups: int, joi
     graph = net.finish([net.conv("x", outputs, group=groups)])
     ops = blocked(graph)
     assert ("conv2d_blocks" in ops) == (joined > 0)
-    assert [node.attrs.get("group") for node in with_channel_blocks(graph, winograd=False).nodes
+    assert [node.attrs.get("group") for node in with_channel_blocks(graph, sizes=lambda _: 0).nodes
             if node.op == "conv2d_blocks"] == [joined] * (joined > 0)
 
 

@@ -6,9 +6,10 @@ import pytest
 import lockstep
 from compiler.cpu_gpu_backends.cpu.segment import HostExecutable
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
-from compiler.graph import Builder, Graph, TensorType, channel_blocks, evaluate
-from compiler.graph.winograd import best_size
+from compiler.graph import Builder, Graph, TensorType, evaluate
+from compiler.graph.winograd import Convolution, best_size
 from compiler.ops.convolutions import convolved_sums
+from compiler.plans import PlanRefused, Recorder, Table, Task
 from tests.support.float_graphs import assert_near, inputs_of
 
 MOST = {2: 8, 4: 64}
@@ -37,23 +38,22 @@ def ops(segment) -> list[str]:
     ((2, 5, 7, 13), 33, (0, 2, 1, 0)), ((1, 33, 9, 4), 5, (2, 0, 0, 1)),
     *(pytest.param(*one, marks=pytest.mark.slow) for one in (
         ((1, 16, 8, 8), 16, (1, 1, 1, 1)), ((3, 20, 3, 3), 20, (1, 1, 1, 1))))])
-def test_images_of_any_size(monkeypatch, size: int, shape, outputs: int, pads) -> None:
-    monkeypatch.setattr(channel_blocks, "best_size", lambda *_: size)
+def test_images_of_any_size(size: int, shape, outputs: int, pads) -> None:
     graph = convolution(shape, outputs, pads)
-    segment, inputs = CpuTarget().compile(graph), inputs_of(graph)
+    segment, inputs = CpuTarget().compile(graph, lambda _: size), inputs_of(graph)
     assert ops(segment) == ["winograd_tiles", "winograd_image"]
     found = segment(inputs)["y"]
     assert_near(found, evaluate(graph, inputs)["y"])
-    assert CpuTarget(threads=3).compile(graph)(inputs)["y"].tobytes() == found.tobytes()
+    threads = CpuTarget(threads=3).compile(graph, lambda _: size)
+    assert threads(inputs)["y"].tobytes() == found.tobytes()
 
 
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("channels", [16, 64, 256])
 @pytest.mark.parametrize("sign", [0, 1])
-def test_errors_are_within_the_bound(monkeypatch, size: int, channels: int, sign: int) -> None:
+def test_errors_are_within_the_bound(size: int, channels: int, sign: int) -> None:
     """The bound holds for numbers of both signs and for positive ones, and is at most 100 times
     the error."""
-    monkeypatch.setattr(channel_blocks, "best_size", lambda *_: size)
     rng, window = np.random.default_rng(channels), {"strides": (1, 1), "pads": (1, 1, 1, 1)}
     net = Builder("net")
     net.add_input("x", TensorType((1, channels, 20, 20), "float32"))
@@ -64,7 +64,8 @@ def test_errors_are_within_the_bound(monkeypatch, size: int, channels: int, sign
     x = np.abs(x) + 1 if sign else x
     exact, largest = (convolved_sums(window, a.astype(np.float64), b.astype(np.float64), 0)
                       for a, b in ((x, w), (np.abs(x), np.abs(w))))
-    error = np.abs(CpuTarget().compile(graph)({"x": x})["y"] - exact).max()
+    found = CpuTarget().compile(graph, lambda _: size)({"x": x})["y"]
+    error = np.abs(found - exact).max()
     rounding = largest.max() * 2.0 ** -24
     assert rounding * MOST[size] / 100 < error < rounding * MOST[size]
 
@@ -78,7 +79,8 @@ def test_errors_are_within_the_bound(monkeypatch, size: int, channels: int, sign
     ((64, 64, 3, 3), (56, 56), {"dilations": (1, 2)}, 0),
     ((64, 1, 3, 3), (56, 56), {"group": 64}, 0)])
 def test_they_are_taken_where_they_pay(weight, image, attrs, wanted: int) -> None:
-    assert best_size({"strides": (1, 1), **attrs}, weight, (1, weight[0], *image)) == wanted
+    result = (1, weight[0], *image)
+    assert best_size(Convolution.of({"strides": (1, 1), **attrs}, weight, result)) == wanted
 
 
 def test_plain_sums_do_without_and_a_file_remembers(tmp_path) -> None:
@@ -93,3 +95,39 @@ def test_plain_sums_do_without_and_a_file_remembers(tmp_path) -> None:
             step, = one.steps
             assert isinstance(step.execute, HostExecutable)
             assert len(ops(step.execute.segment)) == wanted
+
+
+def test_a_plan_decides_and_a_file_remembers(tmp_path) -> None:
+    """The plan of a convolution, with what it computes within the bounds; and one that is none."""
+    graph = convolution((1, 64, 24, 24), 64)
+    inputs, recorder = inputs_of(graph), Recorder()
+    own = lockstep.compile(graph, "cpu", plans=recorder)(inputs)["y"]
+    task = next(task for task in recorder.recorded if task.title.startswith("products of"))
+    assert recorder.recorded[task] == "winograd 4"
+    for text, wanted in (("direct", 0), ("winograd 2", 2), ("winograd 4", 2)):
+        module = lockstep.compile(graph, "cpu", plans=Table({task.digest: text}))
+        module.save(tmp_path / "net.lockstep")
+        found = lockstep.load(tmp_path / "net.lockstep")
+        assert found(inputs)["y"].tobytes() == module(inputs)["y"].tobytes()
+        assert len(ops(module.steps[0].execute.segment)) == wanted
+        np.testing.assert_allclose(found(inputs)["y"], own, rtol=1e-3, atol=1e-3)
+    for text in ("winograd 3", "", "split(y, 4)"):
+        with pytest.raises(PlanRefused, match="^Plan of a convolution must be direct or winograd"):
+            lockstep.compile(graph, "cpu", plans=Table({task.digest: text}))
+
+
+def test_ways_of_a_convolution_are_a_space() -> None:
+    graph, recorder = convolution((1, 32, 12, 12), 32), Recorder()
+    CpuTarget(plans=recorder).compile(graph)
+    task = next(task for task in recorder.recorded if task.title.startswith("products of"))
+    space = CpuTarget().space(task)
+    assert space.candidate({}).plan == recorder.recorded[task]
+    assert {space.candidate(point).plan for point in (
+        {"products": "0"}, {"products": "2"}, {"products": "4"})} == {
+        "direct", "winograd 2", "winograd 4"}
+    for plan in ("direct", "winograd 2", "winograd 4"):
+        CpuTarget().measurable(task, plan, 0)()
+    with pytest.raises(PlanRefused, match="^Plan of a convolution must be"):
+        CpuTarget().measurable(task, "winograd 5", 0)
+    with pytest.raises(PlanRefused, match="^Task must be a convolution as JSON: "):
+        CpuTarget().space(Task("", "", "", '{"convolution": 3}'))

@@ -1,0 +1,35 @@
+"""The schedules of a group of operators: what our templates make of every point."""
+
+from dataclasses import dataclass
+
+from numpy.random import Generator
+
+from compiler.cpu_gpu_backends.cpu.roundings import in_floats
+from compiler.cpu_gpu_backends.cpu.schedule import own_schedule
+from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.cpu_gpu_backends.groups import Recipe, unscheduled
+from compiler.plans import Task
+from compiler.tune.chooser import PointChooser
+from compiler.tune.features import features
+from compiler.tune.space import Candidate, Point, PointRefused
+
+__all__ = ["GroupSpace"]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpace:
+    """All schedules of a recipe by our templates, for a processor with these vectors."""
+
+    task: Task
+    recipe: Recipe
+    vectors: Vectors
+
+    def candidate(self, point: Point, random: Generator | None = None) -> Candidate:
+        chooser = PointChooser(point, random)
+        try:
+            made = own_schedule(in_floats(unscheduled(self.recipe)), self.vectors, chooser)
+        except ValueError as error:
+            raise PointRefused(f"Schedule of {self.recipe.name}: {error}",
+                               tuple(chooser.decisions)) from None
+        return Candidate(tuple(chooser.decisions), made.text(),
+                         features(made.program, self.vectors.core))

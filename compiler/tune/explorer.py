@@ -1,0 +1,325 @@
+"""Which points of a space to try next: proposes candidates, is told results.
+
+>>> from compiler.plans import Task
+>>> from compiler.tune.chooser import PointChooser
+>>> from compiler.tune.space import Candidate, Result
+>>> class Squares:
+...     task = Task("", "", "squares")
+...     def candidate(self, point, random=None):
+...         chooser = PointChooser(point, random)
+...         size = chooser.one_of("size", range(10))
+...         return Candidate(tuple(chooser.decisions), f"size={size}")
+>>> explorer = Explorer(Squares(), descent, Limits(trials=8))
+>>> while candidates := explorer.propose(4):
+...     for candidate in candidates:
+...         size = int(candidate.point["size"])
+...         explorer.tell(candidate, Result((size - 7) ** 2, "cycles"))
+>>> explorer.best.plan, explorer.stopped
+('size=7', '8 trials')
+
+A strategy is a generator of candidates, the most promising first. It starts anew for each proposal,
+from the trials so far, with random numbers that follow from the seed and the number of trials. So
+an explorer that is made from earlier trials goes on as the one that made them would have.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import chain, count, islice
+from math import inf
+
+import numpy as np
+from numpy.random import Generator
+
+from compiler.errors import RequestError
+from compiler.plans import PlanRefused
+from compiler.tune.chooser import Decision
+from compiler.tune.model import CostModel, Scores
+from compiler.tune.space import (Candidate, Point, PointRefused, Result, Space, every_point,
+                                 neighbours)
+
+__all__ = ["STRATEGIES", "Explorer", "Guided", "Limits", "Strategy", "Trial", "at_random",
+           "descent", "grid"]
+
+FRUITLESS = 200         # points at random that lead to known plans before the rest is listed
+
+Trial = tuple[Candidate, Result]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When to stop: after so many trials, after so many seconds, or where so many trials after the
+    best one were no better. None is no limit.
+    """
+
+    trials: int | None = None
+    seconds: float | None = None
+    patience: int | None = None
+
+
+class Explorer:
+    """Explores a space by a strategy.
+
+    Never proposes a plan twice, nor one of the `earlier` trials. What the space refuses is no
+    trial. `refused` has those points and the reasons. `stopped` says why nothing is proposed any
+    more; "" before that.
+
+    Parameters
+    ----------
+    earlier : points and what they came to. A point that is refused now is forgotten.
+    clock : seconds since any moment.
+    """
+
+    def __init__(self, space: Space, strategy: "Strategy", limits: Limits = Limits(),
+                 seed: int = 0, earlier: Iterable[tuple[Point, Result]] = (),
+                 clock: Callable[[], float] = time.monotonic):
+        self.space, self.seed, self.limits = space, seed, limits
+        self.trials: list[Trial] = []
+        self.refused: dict[frozenset[tuple[str, str]], str] = {}
+        self.stopped = ""
+        self._strategy, self._clock, self._begin = strategy, clock, clock()
+        self._known: dict[frozenset[tuple[str, str]], Candidate | tuple[Decision, ...]] = {}
+        self._proposed: dict[str, Candidate] = {}       # by plan; told ones too
+        self._told: set[str] = set()
+        for point, result in earlier:
+            if (candidate := self.look(point)) is not None and candidate.plan not in self._told:
+                self._proposed.setdefault(candidate.plan, candidate)
+                self.tell(candidate, result)
+
+    def propose(self, most: int) -> list[Candidate]:
+        """So many new candidates, or as many as limits and space leave."""
+        self.stopped = self._over()
+        if self.stopped:
+            return []
+        if self.limits.trials is not None:
+            most = min(most, self.limits.trials - len(self._proposed))
+        fresh: list[Candidate] = []
+        random = np.random.default_rng([self.seed, len(self.trials)])
+        for candidate in chain(self._strategy(self, random), grid(self, random)):
+            if len(fresh) >= most:
+                break
+            if candidate.plan not in self._proposed:
+                self._proposed[candidate.plan] = candidate
+                fresh.append(candidate)
+        if not fresh and most > 0 and len(self._told) == len(self._proposed):
+            self.stopped = "space exhausted"
+        return fresh
+
+    def tell(self, candidate: Candidate, result: Result) -> None:
+        """Takes what a proposed candidate came to. Raises ValueError for any other, and for one of
+        which that was told before.
+        """
+        if candidate.plan not in self._proposed or candidate.plan in self._told:
+            raise ValueError(f"Candidate must be one that was proposed and not told yet, "
+                             f"not {candidate.plan!r}")
+        self._told.add(candidate.plan)
+        self.trials.append((candidate, result))
+
+    @property
+    def ranked(self) -> list[Trial]:
+        """The trials with a value, the best first."""
+        return sorted((trial for trial in self.trials if trial[1].value is not None),
+                      key=lambda trial: trial[1].value)     # type: ignore[arg-type, return-value]
+
+    @property
+    def best(self) -> Candidate | None:
+        return self.ranked[0][0] if self.ranked else None
+
+    def is_new(self, candidate: Candidate) -> bool:
+        return candidate.plan not in self._proposed
+
+    def look(self, point: Point, random: Generator | None = None) -> Candidate | None:
+        """The candidate of a point; None where it is refused."""
+        key = frozenset(point.items())
+        if random is not None or key not in self._known:
+            try:
+                candidate = self.space.candidate(point, random)
+                self._known[frozenset(candidate.point.items())] = candidate
+                if random is not None:
+                    return candidate
+                self._known[key] = candidate
+            except PlanRefused as error:
+                asked = error.decisions if isinstance(error, PointRefused) else ()
+                point = {decision.name: decision.answer for decision in asked} or point
+                self.refused[frozenset(point.items())] = str(error)
+                if random is not None:
+                    return None
+                self._known[key] = asked
+        found = self._known[key]
+        return found if isinstance(found, Candidate) else None
+
+    def asked(self, point: Point) -> Sequence[Decision]:
+        """What a space asks at a point, as far as it says that of one that it refuses."""
+        if (candidate := self.look(point)) is not None:
+            return candidate.decisions
+        found = self._known[frozenset(point.items())]
+        return found if isinstance(found, tuple) else ()
+
+    def _over(self) -> str:
+        limits = self.limits
+        if limits.trials is not None and len(self.trials) >= limits.trials:
+            return f"{limits.trials} trials"
+        if limits.seconds is not None and self._clock() - self._begin >= limits.seconds:
+            return f"{limits.seconds:g} seconds"
+        if limits.patience is not None and self._since_best() >= limits.patience:
+            return f"no gain in {limits.patience} trials"
+        return ""
+
+    def _since_best(self) -> int:
+        values = [inf if result.value is None else result.value for _, result in self.trials]
+        return len(values) - 1 - values.index(min(values)) if values else 0
+
+
+Strategy = Callable[[Explorer, Generator], Iterator[Candidate]]
+
+
+def grid(explorer: Explorer, random: Generator) -> Iterator[Candidate]:
+    """All points, in the order of the options."""
+    for point in every_point(explorer.asked):
+        if (candidate := explorer.look(point)) is not None:
+            yield candidate
+
+
+def at_random(explorer: Explorer, random: Generator) -> Iterator[Candidate]:
+    """Any points, each option as likely as the others."""
+    fruitless = 0
+    while fruitless < FRUITLESS:
+        candidate = explorer.look({}, random)
+        if candidate is not None and explorer.is_new(candidate):
+            fruitless = 0
+            yield candidate
+        else:
+            fruitless += 1
+
+
+def by_estimate(explorer: Explorer, random: Generator) -> Iterator[Candidate]:
+    """Points by their estimates, the best first, from what the target chooses itself."""
+    ways = count()                          # in the order of discovery where estimates are equal
+    heap: list[tuple[float, int, Mapping[str, str]]] = [(1.0, next(ways), {})]
+    seen: set[frozenset[tuple[str, str]]] = set()
+    while heap:
+        _, _, point = heappop(heap)
+        candidate = explorer.look(point)
+        if candidate is None or (key := frozenset(candidate.point.items())) in seen:
+            continue
+        seen.add(key)
+        yield candidate
+        for estimate, neighbour in _estimated(candidate):
+            heappush(heap, (estimate, next(ways), neighbour))
+
+
+def _estimated(candidate: Candidate) -> Iterator[tuple[float, dict[str, str]]]:
+    """Neighbours with estimates, as if the other decisions kept theirs."""
+    points = iter(neighbours(candidate))
+    for decision in candidate.decisions:
+        least = min(decision.costs)
+        for place, cost in enumerate(decision.costs):
+            if place != decision.taken:
+                excess = cost / least if least > 0 else 1.0
+                yield candidate.estimate / decision.excess * excess, next(points)
+
+
+def beside(explorer: Explorer, candidate: Candidate) -> Iterator[Candidate]:
+    """New neighbours, the best by estimate first."""
+    for _, point in sorted(_estimated(candidate), key=lambda pair: pair[0]):
+        neighbour = explorer.look(point)
+        if neighbour is not None and explorer.is_new(neighbour):
+            yield neighbour
+
+
+def descent(explorer: Explorer, random: Generator) -> Iterator[Candidate]:
+    """Neighbours of the best trial, then of the second best, and so on."""
+    if not explorer.trials:
+        yield from islice(by_estimate(explorer, random), 1)
+    for candidate, _ in explorer.ranked:
+        yield from beside(explorer, candidate)
+    yield from at_random(explorer, random)
+
+
+@dataclass(frozen=True)
+class Guided:
+    """Tries the best by estimate first, then what lies near the best trials and is promising.
+
+    Generations of changed and crossed points descend from the best trials; the model says which of
+    them are promising. Where there is no model, or too little to learn from, neighbours of the best
+    trials follow (`descent`).
+
+    Parameters
+    ----------
+    drafts : trials that the estimate chooses.
+    children : candidates of a generation, of which there are two.
+    parents : trials that generations descend from.
+    chance : the share of proposals that are at random.
+    """
+
+    model: CostModel | None = None
+    drafts: int = 12
+    children: int = 32
+    parents: int = 12
+    chance: float = 0.125
+
+    def __call__(self, explorer: Explorer, random: Generator) -> Iterator[Candidate]:
+        if len(explorer.trials) < self.drafts:
+            yield from islice(by_estimate(explorer, random), self.drafts)
+        best = [candidate for candidate, _ in explorer.ranked[:self.parents]]
+        scores = self.model.learned(explorer.trials) if self.model else None
+        if best and scores is not None:
+            others = at_random(explorer, random)
+            for candidate in self._pool(explorer, best, scores, random):
+                if random.random() < self.chance:
+                    yield from islice(others, 1)
+                yield candidate
+        yield from descent(explorer, random)
+
+    def _pool(self, explorer: Explorer, parents: Sequence[Candidate], scores: Scores,
+              random: Generator) -> list[Candidate]:
+        """New candidates of two generations, the most promising first."""
+        pool: dict[str, Candidate] = {}
+        ranked: list[Candidate] = []
+        for _ in range(2):
+            for point in self._children(parents, random):
+                child = explorer.look(point)
+                if child is not None and explorer.is_new(child):
+                    pool[child.plan] = child
+            ranked = _by(scores, list(pool.values()))
+            parents = ranked[:self.parents] or parents
+        return ranked
+
+    def _children(self, parents: Sequence[Candidate], random: Generator) -> Iterator[Point]:
+        """Points that differ from a parent in few decisions, or are crossed from two."""
+        for _ in range(self.children):
+            first = _one(parents, random)
+            if random.random() < 0.25:
+                second = _one(parents, random)
+                yield {name: (first if random.random() < 0.5 else second).point.get(name, option)
+                       for name, option in first.point.items()}
+                continue
+            point = first.point
+            for _ in range(int(random.geometric(0.5))):
+                decision = first.decisions[random.integers(len(first.decisions))]
+                point[decision.name] = decision.options[random.integers(len(decision.options))]
+            yield point
+
+
+def _one(parents: Sequence[Candidate], random: Generator) -> Candidate:
+    """One of them, the first ones more likely."""
+    return parents[int(len(parents) * random.random() ** 2)]
+
+
+def _by(scores: Scores, candidates: Sequence[Candidate]) -> list[Candidate]:
+    values = scores(candidates)
+    return [candidates[place] for place in np.argsort([-value for value in values], kind="stable")]
+
+
+STRATEGIES: Mapping[str, Callable[[], Strategy]] = {
+    "guided": lambda: Guided(cost_model()), "descent": lambda: descent,
+    "random": lambda: at_random, "grid": lambda: grid}
+
+
+def cost_model() -> CostModel | None:
+    """A model without lessons; None where LightGBM is missing."""
+    try:
+        return CostModel()
+    except RequestError:
+        return None

@@ -1,0 +1,56 @@
+"""``lockstep tune MODEL --target T``: searches plans for a network and keeps what it measures."""
+
+import argparse
+
+from lockstep.commands._arguments import add_bind, add_machine, add_verbose, at_least, shape
+from lockstep.paths import MachineName, model_file, output_file
+
+__all__ = ["add_parser", "run"]
+
+STRATEGIES = ("guided", "descent", "random", "grid")
+
+
+def add_parser(subparsers) -> argparse.ArgumentParser:
+    parser = subparsers.add_parser(
+        "tune", help="search faster schedules of a network for a target",
+        description="Search faster schedules: each task of the network (the kernel of a group of "
+                    "operators, the algorithm of a convolution) is measured in many ways. Results "
+                    "are kept in a database, which --plans of compile and run reads. A search that "
+                    "was stopped goes on where it was. Exit status: 0 done, 2 the request was "
+                    "wrong, 130 stopped by Ctrl-C, which keeps everything.")
+    add = parser.add_argument
+    add("model", metavar="MODEL", type=model_file,
+        help="ONNX network, or .pt2 file of torch.export.save")
+    add("--target", type=MachineName, metavar="T", default="cpu",
+        help="cpu, cpu:THREADS, cuda, opencl, or a list of them (default cpu)")
+    add_machine(parser, "that a target means by accel alone", None)
+    add("--trials", type=at_least(1), metavar="N", default=512,
+        help="plans that are measured, of all tasks together, with those of earlier searches by "
+             "this seed (default 512)")
+    add("--minutes", type=float, metavar="M", help="stop after so long")
+    add("--patience", type=at_least(1), metavar="N", default=64,
+        help="a task ends after so many trials without gain (default 64)")
+    add("--limit", type=float, metavar="S", default=60.0,
+        help="seconds that a trial may take, with its build (default 60)")
+    add("--db", type=output_file, metavar="FILE",
+        help="the database (default: one in the cache), made if there is none")
+    add("--pool", metavar="ADDRESS",
+        help="workers of a scheduler, tcp://HOST:PORT or tls://HOST:PORT (lockstep pool); by "
+             "default processes on this computer")
+    add("--tls", metavar="CA,CERT,KEY", help="certificates for tls://")
+    add("--strategy", choices=STRATEGIES, default="guided",
+        help="guided: by estimates, then by a model that learns; descent: neighbours of the best; "
+             "random; grid: all (default guided)")
+    add("--seed", type=at_least(0), default=0, metavar="N", help="of the search (default 0)")
+    add("--shape", action="append", type=shape, default=[], metavar="NAME=N",
+        help="extent of a dimension that the model leaves open")
+    add_bind(parser)
+    add("--json", type=output_file, metavar="R.json", help="write the results as JSON")
+    add_verbose(parser)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    from lockstep.commands import _tune
+
+    return _tune.tune(args)
