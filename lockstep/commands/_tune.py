@@ -76,9 +76,9 @@ def _runner(args: argparse.Namespace, stack: ExitStack) -> Run:
     """What runs the trials: a process of this computer, or the workers of a pool."""
     if args.pool:
         from runtime.tuning.certificates import Certificates
-        from runtime.tuning.pool import Pool
+        from runtime.tuning.pool import WorkerPool
 
-        return stack.enter_context(Pool(
+        return stack.enter_context(WorkerPool(
             args.pool, Certificates.of(args.tls) if args.tls else None)).results
     child = stack.enter_context(Child(args.limit))
 

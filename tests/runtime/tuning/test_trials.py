@@ -12,9 +12,15 @@ from compiler.tune.space import Result
 from runtime import timing
 from runtime.tuning import trials
 from runtime.tuning.trials import Trial, build_trial, result_of, run_trial, text_of
-from tests.support.sleeping_target import COUNTING, KIND, TASK
+from tests.support.sleeping_target import COUNTING, KIND, TASK, register_both
 
 TRIAL = Trial(KIND, TASK, "sleep 0", 7)
+
+
+@pytest.fixture(autouse=True)
+def sleepers(monkeypatch) -> None:
+    monkeypatch.setattr("runtime.targets._registered", {})
+    register_both()
 
 
 def test_a_trial_is_text() -> None:
