@@ -2,8 +2,9 @@
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from importlib.util import find_spec
 from typing import Any
 
 from rich.console import Console
@@ -30,6 +31,7 @@ HEADINGS = ("task", "times", "share", "own", "best", "gain", "trials", "failed")
 FIGURES = 66            # columns of the table beside titles
 LEAST = 12              # of a title
 INTERRUPTED = 130
+ALONE = "none"          # of --pool: a process here, without Dask
 
 
 def tune(args: argparse.Namespace) -> int:
@@ -52,7 +54,7 @@ def tune(args: argparse.Namespace) -> int:
         live = stack.enter_context(_Shown(args))
         tuning = Tuning(compiled, searched, records, processor_name(), limits, args.strategy,
                         args.seed, live.update)
-        run = _runner(args, stack)
+        run = _runner(args, wanted.names, stack)
         try:
             tuning.run(run)
         except KeyboardInterrupt:
@@ -72,14 +74,18 @@ def _searched(names: tuple[str, ...], targets: Targets) -> dict[str, Searched]:
     return found
 
 
-def _runner(args: argparse.Namespace, stack: ExitStack) -> Run:
-    """What runs the trials: a process of this computer, or the workers of a pool."""
-    if args.pool:
+def _runner(args: argparse.Namespace, names: Sequence[str], stack: ExitStack) -> Run:
+    """What runs the trials: workers of this computer, a process without Dask, or the workers of a
+    pool elsewhere.
+    """
+    if args.pool != ALONE and (args.pool or find_spec("distributed")):
         from runtime.tuning.certificates import Certificates
-        from runtime.tuning.pool import WorkerPool
+        from runtime.tuning.pool import WorkerPool, device_of
 
+        devices = tuple(dict.fromkeys(device_of(name) for name in names))
         return stack.enter_context(WorkerPool(
-            args.pool, Certificates.of(args.tls) if args.tls else None)).results
+            args.pool, Certificates.of(args.tls) if args.tls else None, devices=devices,
+            limit_seconds=args.limit)).results
     child = stack.enter_context(Child(args.limit))
 
     def results(trials: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
