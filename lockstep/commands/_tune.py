@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 
 from compiler.errors import RequestError
-from compiler.files import write_text
+from compiler.files import whole_file, write_text
 from compiler.frontend.models import graph_of
 from compiler.tune.explorer import Limits
 from compiler.tune.record import processor_name
@@ -20,6 +20,7 @@ from compiler.tune.records import Records
 from compiler.tune.space import Tunable
 from lockstep.commands._table import show_columns
 from lockstep.lines import say, shortened, width
+from lockstep.report import require_plotly
 from runtime import compile_on
 from runtime.targets import Targets, request
 from runtime.tuning.child import Child
@@ -35,6 +36,8 @@ ALONE = "none"          # of --pool: a process here, without Dask
 
 
 def tune(args: argparse.Namespace) -> int:
+    if args.report:
+        require_plotly()
     wanted = request(args.target, args.machine)
     if wanted.auto:
         raise RequestError(f"--target must name targets, not {args.target!r}: auto divides by what "
@@ -133,7 +136,7 @@ def _rows(tuning: Tuning) -> list[tuple[str, ...]]:
         share = f"{100 * (_total(search, search.best) or 0) / whole:.1f} %"
         rows.append((shortened(search.task.title, max(LEAST, width() - FIGURES)),
                      str(search.count), share,
-                     _time(own), _time(best), gain, str(search.trials), str(search.errors)))
+                     _time(own, search.unit), _time(best, search.unit), gain, str(search.trials), str(search.errors)))
     return rows
 
 
@@ -142,15 +145,24 @@ def _total(search: TaskSearch, plan: str) -> float | None:
     return None if value is None else search.count * value
 
 
-def _time(value: float | None) -> str:
-    return "-" if value is None else f"{1e6 * value:,.1f} us"
+def _time(value: float | None, unit: str) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f} cycles" if unit == "cycles" else f"{1e6 * value:,.1f} us"
 
 
 def _show(args: argparse.Namespace, tuning: Tuning, records: Records) -> None:
     show_columns(f"{args.model.name} for {args.target}: {tuning.done} trials, seed {args.seed}",
                  HEADINGS, _rows(tuning))
+    figures = {"model": args.model.name, "target": args.target, "trials": tuning.done,
+               "strategy": args.strategy, "seed": args.seed, "tasks": _json(tuning)}
     if args.json:
-        write_text(args.json, json.dumps(_json(tuning), indent=1) + "\n")
+        write_text(args.json, json.dumps(figures, indent=1) + "\n")
+    if args.report:
+        from lockstep.report.search import write_search_page
+
+        with whole_file(args.report) as file:
+            write_search_page(file, figures)
     if not tuning.tasks:
         say("no task of this network has more than one plan")
 
@@ -158,6 +170,8 @@ def _show(args: argparse.Namespace, tuning: Tuning, records: Records) -> None:
 def _json(tuning: Tuning) -> list[dict[str, Any]]:
     return [{"title": search.task.title, "digest": search.task.digest, "count": search.count,
              "target": search.searched.text, "own": search.value(search.own),
-             "best": search.value(search.best), "plan": search.best, "trials": search.trials,
-             "failed": search.errors, "own_plan": search.own}
+             "best": search.value(search.best), "unit": search.unit, "plan": search.best,
+             "trials": search.trials, "failed": search.errors, "own_plan": search.own,
+             "values": [result.value for _, result in search.explorer.trials],
+             "estimates": [candidate.estimate for candidate, _ in search.explorer.trials]}
             for search in tuning.tasks.values()]

@@ -46,6 +46,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--shape", action="append", type=shape, default=[], metavar="NAME=N",
         help="extent of a dimension that the model leaves open")
     add_bind(parser)
+    add("--report", type=output_file, metavar="FILE.html",
+        help="write a page: curves of the search, estimates against measurements, what the best "
+             "plans do differently")
     add("--json", type=output_file, metavar="R.json", help="write the results as JSON")
     add_verbose(parser)
     return parser
