@@ -17,7 +17,8 @@ BLOCKS = [(page, number, text) for page in PAGES for number, text in enumerate(
     re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE))]
 MODULES = ["accel.machine.isa", "compiler.ops.registry", "compiler.plans",
            "compiler.schedule.handle", "compiler.te.lanes", "compiler.te.reducer",
-           "compiler.te.tensor", "runtime.compilation", "runtime.onnx_backend"]
+           "compiler.te.tensor", "compiler.tune.chooser", "compiler.tune.explorer",
+           "compiler.tune.space", "runtime.compilation", "runtime.onnx_backend"]
 
 
 @pytest.mark.parametrize(("page", "number", "text"), BLOCKS,
