@@ -24,25 +24,28 @@ if TYPE_CHECKING:
     from runtime.artifact.container import ArtifactError
     from runtime.quantization import quantize
     from runtime.targets import TargetError
+    from runtime.tuning.pool import PoolError
+    from runtime.tuning.remote import remote
     from runtime.device import DeviceError
     from runtime.module import InputError
 
 __all__ = ["AccelConfig", "ArgumentError", "ArtifactError", "BuildError", "ConfigError",
            "DeviceError", "Error", "FileError", "ImportRefused", "InputError", "Machine",
-           "QuantizeRefused", "TargetError", "assemble", "compile", "decoder", "load", "preset",
-           "quantize", "vector_op"]
+           "PoolError", "QuantizeRefused", "TargetError", "assemble", "compile", "decoder", "load",
+           "preset", "quantize", "remote", "vector_op"]
 
 _HOMES = {
     "AccelConfig": "accel.machine.config", "Machine": "accel.machine.machine",
     "assemble": "accel.mapping.target", "compile": "runtime", "load": "runtime",
-    "decoder": "runtime.decoding",
+    "decoder": "runtime.decoding", "remote": "runtime.tuning.remote",
     "preset": "accel.machine.config", "quantize": "runtime.quantization",
     "vector_op": "accel.machine.intrinsics",
     "ArgumentError": "compiler.errors", "ArtifactError": "runtime.artifact.container",
     "BuildError": "compiler.native", "ConfigError": "accel.machine.config",
     "DeviceError": "runtime.device", "Error": "compiler.errors", "FileError": "compiler.files",
     "ImportRefused": "compiler.frontend.onnx_import", "InputError": "runtime.module",
-    "QuantizeRefused": "compiler.quantize.refusal", "TargetError": "runtime.targets",
+    "PoolError": "runtime.tuning.pool", "QuantizeRefused": "compiler.quantize.refusal",
+    "TargetError": "runtime.targets",
 }
 
 

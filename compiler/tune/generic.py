@@ -29,7 +29,8 @@ from compiler.tune.accesses import VectorCore, access_of
 from compiler.tune.chooser import Chooser, PointChooser
 from compiler.tune.features import features
 from compiler.tune.space import Candidate, Point, PointRefused
-from compiler.tune.stage_nest import ALONE, NONE, StageNest, is_naive, loops_around, write_of
+from compiler.tune.stage_nest import (ALONE, NONE, TURNING, StageNest, is_naive, loops_around,
+                                      write_of)
 
 __all__ = ["GenericSpace", "generic_schedule"]
 
@@ -172,17 +173,21 @@ def _work(program: Program) -> float:
 
 def _copy_operands(s: Schedule, stage: str, chooser: Chooser, core: VectorCore) -> None:
     """Decides which operands of a reduction are copied, where, and how they lie."""
-    write = write_of(s.program, stage)
-    if not isinstance(write, Update):
-        return
-    for buffer in dict.fromkeys(read.buffer for read in reads(write)):
-        if buffer in s.program.inputs:
-            _copied(s, stage, buffer, chooser, core)
+    if (write := _reduction(s.program, stage)) is not None:
+        for buffer in dict.fromkeys(read.buffer for read in reads(write)):
+            if buffer in s.program.inputs:
+                _copied(s, stage, buffer, chooser, core)
+
+
+def _reduction(program: Program, stage: str) -> Update | None:
+    """What reduces into the stage, its beginning apart."""
+    return next((write for write in writes(program.body) if isinstance(write, Update)
+                 and write.buffer.name == stage), None)
 
 
 def _copied(s: Schedule, stage: str, buffer: Buffer, chooser: Chooser, core: VectorCore) -> None:
-    write = write_of(s.program, stage)
-    assert isinstance(write, Update)
+    write = _reduction(s.program, stage)
+    assert write is not None
     around = loops_around(s.program, write)
     extents = {loop.var: int(loop.extent) for loop in around}
     touches = [access_of(read) for read in reads(write) if read.buffer == buffer]
@@ -210,7 +215,7 @@ def _copied(s: Schedule, stage: str, buffer: Buffer, chooser: Chooser, core: Vec
         place, _, turned = option.partition(" ")
         at = places[place]
         copied = size(at) * prod(int(loop.extent) for loop in around[:at])
-        return (1 if turned else across) + 0.02 + 2 * copied * (4 if turned else 1) / total
+        return (1 if turned else across) + 0.02 + copied * (TURNING if turned else 2) / total
 
     option = chooser.one_of(f"{stage} copy of {buffer.name}", options, cost)
     if option == NONE:

@@ -7,7 +7,7 @@ best by estimate, so the empty point is what the target chooses itself.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from numpy.random import Generator
 
@@ -83,6 +83,7 @@ class Space(Protocol):
         ...
 
 
+@runtime_checkable
 class Tunable(Protocol):
     """A target of which plans are searched."""
 

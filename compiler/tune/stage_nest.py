@@ -20,12 +20,15 @@ from compiler.te import Read, Var
 from compiler.tune.accesses import MemoryAccess, VectorCore, access_of
 from compiler.tune.chooser import Chooser
 
-__all__ = ["ALONE", "LAST", "NONE", "StageNest", "is_naive", "loops_around", "write_of"]
+__all__ = ["ALONE", "LAST", "NONE", "TURNING", "StageNest", "is_naive", "loops_around", "write_of"]
 
 MOST_UNROLLED = 64      # iterations of a nest that are written out
 MOST_TILE = 16          # iterations of an axis in a tile, but those in vectors
 MOST_TABLE = 400        # tiles of which estimates are compared
 LATENCY = 8             # products that are begun before the first one is done
+AWKWARD = 8             # times that such vectors take as long as others
+LOAD = 0.3              # the cycle that a load takes of products at the same time
+TURNING = 100           # terms of a sum that take as long as an element of a turned copy
 NONE, LAST, ALONE = "none", "last", "alone"
 
 
@@ -125,37 +128,55 @@ class StageNest:
     def _vector(self) -> str:
         """The axis whose neighbours are computed at once."""
         lanes, touches = self.core.lanes, self._touches()
-        operands = ([access_of(read) for read in reads(self.driver)]
-                    if self.driver is not None else [])
-
-        def each(touch: MemoryAccess, var: Var) -> float:
-            stride = touch.stride(var)
-            return {0: 0.5, 1: 1.0}.get(stride, lanes / 2) if stride is not None else lanes
+        operands = [access_of(read) for read in reads(self.driver)] if self.driver else []
 
         def cost(axis: str) -> float:
             if axis == NONE:
-                last = Var(self.reduced[-1]) if self.reduced else None
-                if last is not None and self.extents[last.name] >= 2 * lanes and all(
-                        touch.stride(last) in (0, 1) for touch in touches):
-                    return 1.3 * len(touches)
-                return float(lanes * len(touches))
+                row = len(touches) + 4 * len(operands)
+                return row if self._sums_rows() else float(lanes * row)
             few = max(1.0, lanes / self.extents[axis])
-            own = sum(each(touch, Var(axis)) for touch in touches)
-            inside = sum(each(touch, self.renamed[axis]) for touch in operands
-                         ) if operands and self.driver is not self.write else 0
+            own = sum(self._each(touch, Var(axis)) for touch in touches)
+            inside = sum(self._each(touch, self.renamed[axis]) for touch in operands)
             return few * (own + 4 * inside)
 
         return self._ask("vector", [*reversed(self.axes), NONE], cost)
 
+    def _each(self, touch: MemoryAccess, along: Var | None) -> float:
+        """Loads for each vector, of something whose lanes lie along this variable."""
+        stride = 0 if along is None else touch.stride(along)
+        if stride is None:
+            return float(self.core.lanes)
+        if stride in (0, 1):
+            return 0.5 + 0.5 * stride
+        across = self.core.lanes / 2
+        if self.driver is None or touch.buffer not in self.s.program.inputs:
+            return across
+        runs = prod(int(loop.extent) for loop in loops_around(self.s.program, self.driver))
+        return min(across, 1 + TURNING * prod(touch.buffer.shape) / runs)
+
+    def _sums_rows(self) -> bool:
+        """Whether the terms of a long sum lie side by side."""
+        if self.driver is None:
+            return False
+        last = loops_around(self.s.program, self.driver)[-1]
+        return last.var in self.driver.axes and int(last.extent) >= 2 * self.core.lanes and all(
+            access_of(read).stride(last.var) in (0, 1) for read in reads(self.driver))
+
     def _options(self, axis: str, vector: str) -> list[int]:
         extent, lanes = self.extents[axis], self.core.lanes
         if axis == vector:
-            sizes = {lanes // 2, lanes, 2 * lanes, 4 * lanes}
-            sizes |= {size for size in divisors(extent, 4 * lanes) if size >= lanes // 2}
-            return sorted(size for size in sizes if size < extent) + (
-                [extent] if extent <= 4 * lanes else [])
+            sizes = {lanes // 2, lanes, 2 * lanes, 4 * lanes, extent, *divisors(extent, lanes)}
+            return sorted(size for size in sizes if min(extent, lanes // 2) <= size <= extent
+                          and not self._is_awkward(size))
         sizes = divisors(extent, MOST_TILE)
         return sizes if len(sizes) > 1 else [size for size in (1, 4, 8) if size < extent]
+
+    def _is_awkward(self, width: int) -> bool:
+        """Whether LLVM cuts vectors of that many lanes badly: beyond one register, all but powers
+        of two.
+        """
+        return width > 4 * self.core.lanes or (
+            width > self.core.lanes and width & width - 1 != 0)
 
     def _sizes(self, vector: str) -> dict[str, int]:
         """The iterations of each axis in a tile."""
@@ -186,6 +207,8 @@ class StageNest:
                      for axis, size in sizes.items())
         width = sizes.get(vector, 1)
         vectors = -(-width // lanes)
+        if vector in sizes and self._is_awkward(rest := self.extents[vector] % width):
+            waste *= 1 + AWKWARD * rest / self.extents[vector]
         others = prod(size for axis, size in sizes.items() if axis != vector)
         if self.driver is None:
             return waste * vectors * lanes / width * (1 + 0.05 * log2(others))
@@ -195,11 +218,11 @@ class StageNest:
         for read in dict.fromkeys(reads(self.driver)):
             touch = access_of(read)
             rows = touch.elements({var: size for var, size in inside.items() if var != along})
-            stride = touch.stride(along) if along is not None else 0
-            loads += rows * (0.5 if stride == 0 else vectors if stride == 1 else width)
+            each = self._each(touch, along)
+            loads += rows * each * (vectors if each >= 1 else 1)
         count = others * vectors
         spilled = max(0, count + 2 - self.core.registers)
-        cycles = max(count, loads, LATENCY if count < LATENCY else 0) + 2 * spilled
+        cycles = max(count + LOAD * loads, LATENCY) + 2 * spilled
         return waste * cycles / (others * width)
 
     def _split(self, vector: str, sizes: Mapping[str, int]

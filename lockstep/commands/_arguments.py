@@ -52,6 +52,9 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
     add("--effort", type=int, choices=range(3), default=0,
         help="how the accelerator's tiles are chosen: 0, by a closed formula (default); 1 and 2, "
              "by simulating some ways, or a few dozen, of every layer that loses cycles")
+    add("--plans", type=plans_file, metavar="FILE|db",
+        help="schedules and tiles: a database that lockstep tune has made, db for the one in the "
+             "cache, records or plans that were written to a file (default: targets choose)")
     add("--shape", action="append", type=shape, default=[], metavar="NAME=N",
         help="extent of a dimension that the model leaves open, by its name or place (x.2: the "
              "third of input x)")
@@ -65,6 +68,11 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
     quantizer.add_argument("--calibration", type=input_file, nargs="+", metavar="FILE",
                            help=f"quantize the network by these {CALIBRATION}")
     add_quantizer(quantizer)
+
+
+def plans_file(text: str) -> str:
+    """``db``, or a file that is there."""
+    return text if text == "db" else str(input_file(text))
 
 
 def add_machine(parser: argparse.ArgumentParser, which: str, default: str | None) -> None:

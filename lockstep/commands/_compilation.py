@@ -11,12 +11,13 @@ from compiler.errors import RequestError
 from compiler.frontend.models import graph_of
 from compiler.graph.graph import Graph
 from compiler.graph.pipeline import AfterStage
+from compiler.plans import OWN, Plans
 from lockstep.commands._arguments import quantizer_options
 from runtime import Device, Link, Module, compile_on, quantized, target_machine
 from runtime.arguments import archs_of
 from runtime.targets import request
 
-__all__ = ["compiled", "imported", "machine_of", "target_of", "with_memory"]
+__all__ = ["compiled", "imported", "machine_of", "plans_of", "target_of", "with_memory"]
 
 
 def target_of(args: argparse.Namespace) -> str:
@@ -64,6 +65,15 @@ def imported(args: argparse.Namespace, arrays: Mapping[str, Any] | None = None) 
                      watch=watching(args.model.name), bind=bind, **options)
 
 
+def plans_of(args: argparse.Namespace) -> Plans:
+    """Where targets take their plans from."""
+    if args.plans is None:
+        return OWN
+    from compiler.tune.sources import plans_from
+
+    return plans_from(args.plans)
+
+
 def compiled(args: argparse.Namespace, device: Device | None, after: AfterStage | None = None,
              graph: Graph | None = None) -> Module:
     """Compiles the network. `graph` is the network, if it is already imported."""
@@ -76,7 +86,7 @@ def compiled(args: argparse.Namespace, device: Device | None, after: AfterStage 
     link = Link(**args.link)
     targets = wanted.placed(lambda machine: device, args.threads, link,
                             archs=archs_of(args.arch), precision=args.precision,
-                            effort=args.effort)
+                            effort=args.effort, plans=plans_of(args))
     return compile_on(graph or imported(args), targets, wanted.auto,
                       integerize=not args.no_integerize, threads=args.threads, after=after,
                       cache=not args.no_cache, pins=dict(args.pin), link=link,

@@ -13,19 +13,22 @@ from rich.table import Table
 from compiler.errors import RequestError
 from compiler.files import write_text
 from compiler.frontend.models import graph_of
+from compiler.tune.explorer import Limits
 from compiler.tune.record import processor_name
 from compiler.tune.records import Records
+from compiler.tune.space import Tunable
 from lockstep.commands._table import show_columns
-from lockstep.lines import say, shortened
+from lockstep.lines import say, shortened, width
 from runtime import compile_on
 from runtime.targets import Targets, request
 from runtime.tuning.child import Child
-from runtime.tuning.tuning import Budget, Run, Searched, TaskSearch, Tuning
+from runtime.tuning.tuning import Run, Searched, TaskSearch, Tuning
 
 __all__ = ["tune"]
 
 HEADINGS = ("task", "times", "share", "own", "best", "gain", "trials", "failed")
-LONGEST = 56            # of a task's title in the table
+FIGURES = 66            # columns of the table beside titles
+LEAST = 12              # of a title
 INTERRUPTED = 130
 
 
@@ -37,7 +40,7 @@ def tune(args: argparse.Namespace) -> int:
     targets = wanted.placed(lambda machine: None)
     searched = _searched(wanted.names, targets)
     graph = graph_of(args.model, dict(args.shape), bind=dict(args.bind))
-    budget = Budget(args.trials, args.minutes and 60 * args.minutes, args.patience)
+    limits = Limits(args.trials, args.minutes and 60 * args.minutes, args.patience)
 
     def compiled(plans) -> object:
         return compile_on(graph, wanted.placed(lambda machine: None, plans=plans), False,
@@ -47,7 +50,7 @@ def tune(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         records = stack.enter_context(Records(args.db) if args.db else Records.in_cache())
         live = stack.enter_context(_Shown(args))
-        tuning = Tuning(compiled, searched, records, processor_name(), budget, args.strategy,
+        tuning = Tuning(compiled, searched, records, processor_name(), limits, args.strategy,
                         args.seed, live.update)
         run = _runner(args, stack)
         try:
@@ -61,8 +64,8 @@ def tune(args: argparse.Namespace) -> int:
 def _searched(names: tuple[str, ...], targets: Targets) -> dict[str, Searched]:
     """The targets of which plans are searched, by their fingerprints."""
     found = {placed.target.fingerprint: Searched(name, placed.target)
-             for name, placed in zip(names, targets, strict=True)
-             if hasattr(placed.target, "decides_tasks")}
+             for name, placed in zip(names, targets)         # the host stands behind them
+             if isinstance(placed.target, Tunable)}
     if not found:
         raise RequestError(f"--target must name one of which schedules are searched, not "
                            f"{', '.join(names)}")
@@ -73,9 +76,9 @@ def _runner(args: argparse.Namespace, stack: ExitStack) -> Run:
     """What runs the trials: a process of this computer, or the workers of a pool."""
     if args.pool:
         from runtime.tuning.certificates import Certificates
-        from runtime.tuning.pool import Pool
+        from runtime.tuning.pool import WorkerPool
 
-        return stack.enter_context(Pool(
+        return stack.enter_context(WorkerPool(
             args.pool, Certificates.of(args.tls) if args.tls else None)).results
     child = stack.enter_context(Child(args.limit))
 
@@ -122,7 +125,8 @@ def _rows(tuning: Tuning) -> list[tuple[str, ...]]:
         own, best = search.value(search.own), search.value(search.best)
         gain = f"{100 * (1 - best / own):.1f} %" if own and best is not None else "-"
         share = f"{100 * (_total(search, search.best) or 0) / whole:.1f} %"
-        rows.append((shortened(search.task.title, LONGEST), str(search.count), share,
+        rows.append((shortened(search.task.title, max(LEAST, width() - FIGURES)),
+                     str(search.count), share,
                      _time(own), _time(best), gain, str(search.trials), str(search.errors)))
     return rows
 

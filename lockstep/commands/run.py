@@ -60,6 +60,10 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--report", type=output_file, metavar="FILE.html",
         help="write one page with timeline, roofline, stalls, traffic and buffers (--sim cycle)")
     add("--seed", type=at_least(0), default=0, metavar="N", help="of the random input (default 0)")
+    add("--on", metavar="ADDRESS",
+        help="run on a worker of the pool at tcp://HOST:PORT or tls://HOST:PORT (lockstep pool)")
+    add("--device", metavar="D", help="of the pool (default: that of the target)")
+    add("--tls", metavar="CA,CERT,KEY", help="certificates for the pool")
     return parser
 
 
@@ -70,12 +74,15 @@ def run(args: argparse.Namespace) -> int:
     if saved is None:
         args.target = target_of(args)
     _require_sense(args)
+    if args.on:
+        return _run_there(args, saved)
     with _opened(args.trace) as trace:
         return _run(args, saved, trace)
 
 
 def _require_sense(args: argparse.Namespace) -> None:
     """Refuses options that would have no effect."""
+    _require_sense_there(args)
     for option, given in (("--trace", args.trace), ("--report", args.report),
                           ("--no-values", args.no_values)):
         if given and args.target.partition(":")[0] == "cpu" and "," not in args.target:
@@ -90,6 +97,21 @@ def _require_sense(args: argparse.Namespace) -> None:
         raise RequestError(f"--no-values must come with --sim cycle, not {args.sim}")
     if args.no_values and args.output:
         raise RequestError("--output must be left out with --no-values: there are none")
+
+
+HERE = ("sim", "latency", "outstanding", "bytes_per_cycle", "row_buffer", "refresh", "stall_seed",
+        "no_values", "trace", "report", "memory", "precision")
+"""Options of what runs here."""
+
+
+def _require_sense_there(args: argparse.Namespace) -> None:
+    for option in ("device", "tls"):
+        if getattr(args, option) and args.on is None:
+            raise RequestError(f"--{option} must come with --on ADDRESS")
+    for option in HERE if args.on else ():
+        if getattr(args, option) not in (None, False, {}, DEFAULT_SIMULATOR):
+            raise RequestError(f"--{option.replace('_', '-')} must be left out with --on: the "
+                               f"network runs elsewhere")
 
 
 def _require_page(args: argparse.Namespace) -> None:
@@ -146,6 +168,37 @@ def _run(args: argparse.Namespace, saved, trace) -> int:
     _write(args, module, figures)
     if args.report:
         _write_page(args, figures, machine, watched)
+    show(figures, args.verbose)
+    return 0
+
+
+def _run_there(args: argparse.Namespace, saved) -> int:
+    """Compiles here and runs on a worker of a pool."""
+    from lockstep.commands._layers import show
+    from lockstep.commands._progress import progress_bar
+    from lockstep.commands.pool import certificates_of
+    from runtime import DeviceError, report
+    from runtime.tuning.pool import device_of
+    from runtime.tuning.remote import RemoteError, remote
+
+    name = args.device or device_of(args.target.removeprefix("auto:").split(",")[0])
+    with remote(args.on, certificates_of(args.tls)) as place:
+        device = place.device(name)
+        given = arrays(args.input) if args.input else None
+        module, machine, _ = _compiled(args, saved, None if saved else _imported(args, given))
+        module = device.load(module)
+        set_inputs(module, random_inputs(module, args.seed) if given is None else given)
+        begin = time.perf_counter()
+        try:
+            with progress_bar(f"{args.model.name} on {name} of {args.on}", 0, lambda: 0):
+                runs = module.run()
+        except (DeviceError, RemoteError) as error:
+            print(f"lockstep: {error}", file=sys.stderr)
+            return 1
+    figures = report(module, runs, machine, time.perf_counter() - begin)
+    figures |= {"model": str(args.model), "target": args.target, "on": args.on, "device": name,
+                "simulator": None, "seed": args.seed if given is None else None}
+    _write(args, module, figures)
     show(figures, args.verbose)
     return 0
 

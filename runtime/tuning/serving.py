@@ -5,6 +5,8 @@
 
     {"trial": TEXT}     {"result": {"value": 1.2e-5, "unit": "s", "error": ""}}
     {"build": TEXT}     {"result": null}, or a failure
+    {"device": TEXT}    {"error": ""}, or why it is not here
+    {"call": FOLDER, "on": DEVICE}      what `runtime.tuning.sent.called` returns
 
 The modules are imported first. Whatever else writes to standard output writes to standard error.
 """
@@ -18,7 +20,9 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import IO, Any
 
-from runtime.tuning.trials import Trial, build_trial, run_trial
+from compiler.errors import Error
+from runtime.tuning.sent import called
+from runtime.tuning.trials import Trial, build_trial, one_target, run_trial
 
 __all__ = ["answer", "main"]
 
@@ -30,7 +34,19 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         case {"build": text}:
             failure = build_trial(Trial.of(text))
             return {"result": failure and asdict(failure)}
+        case {"device": text}:
+            return {"error": _missing(text)}
+        case {"call": folder, "on": device}:
+            return called(folder, device)
     raise ValueError(f"a request must be one that is known, not {sorted(request)}")
+
+
+def _missing(device: str) -> str:
+    try:
+        one_target(device)
+        return ""
+    except Error as error:
+        return " ".join(str(error).split())
 
 
 @contextmanager

@@ -123,14 +123,14 @@ def _tried(trial: Trial, attempt: Callable[[Placed, Any, Trial], Result]) -> Res
 
 def _built(placed: Placed, target: Tunable | CountsCycles, trial: Trial) -> Result:
     if not isinstance(target, CountsCycles):
-        target.measurable(trial.task, trial.plan, trial.seed)
+        target.measurable(trial.task, trial.plan, trial.seed, placed.device)
     return Result(0.0, SECONDS)
 
 
 def _measured(placed: Placed, target: Tunable | CountsCycles, trial: Trial) -> Result:
     if isinstance(target, CountsCycles):
         return Result(float(target.cycles(trial.task, trial.plan, trial.seed)), CYCLES)
-    run = target.measurable(trial.task, trial.plan, trial.seed)
+    run = target.measurable(trial.task, trial.plan, trial.seed, placed.device)
     clock = "thread_time" if placed.device is None else "perf_counter"
     return Result(timed(run, clock, SAMPLES).seconds, SECONDS)
 

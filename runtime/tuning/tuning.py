@@ -14,18 +14,21 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from statistics import median_low
 
 from compiler.plans import OWN, Plans, Recorder, Task
-from compiler.tune.explorer import STRATEGIES, Explorer
+from compiler.tune.explorer import STRATEGIES, Explorer, Limits
 from compiler.tune.record import Record
 from compiler.tune.records import Records
 from compiler.tune.space import Candidate, Result, Tunable
 from runtime.tuning.trials import Trial
 
-__all__ = ["Budget", "Searched", "TaskSearch", "Tuning", "tasks_of"]
+__all__ = ["Searched", "TaskSearch", "Tuning", "tasks_of"]
 
 CONFIRMED = 3           # measurements of a plan that may be chosen, and of the target's own
+
+DEFAULT = Limits(512, None, 64)
 
 Compile = Callable[[Plans], object]
 """Compiles the network, its plans from these."""
@@ -41,17 +44,6 @@ class Searched:
 
     text: str
     target: Tunable
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """How many trials of all tasks together, and how many seconds. None is no limit. A task ends
-    after `patience` trials without gain.
-    """
-
-    trials: int | None = 512
-    seconds: float | None = None
-    patience: int = 64
 
 
 def tasks_of(compile: Compile, plans: Plans = OWN) -> Counter[Task]:
@@ -70,8 +62,10 @@ class TaskSearch:
     Parameters
     ----------
     count : how often the task is there in the network.
-    results : of each plan, as measured so far, here or in earlier searches.
+    results : of each plan, as measured so far, here or in other searches.
     errors : trials without a value.
+    least : the least value of a trial.
+    fruitless : trials since that one.
     """
 
     task: Task
@@ -79,9 +73,10 @@ class TaskSearch:
     searched: Searched
     explorer: Explorer
     own: str
-    results: dict[str, list[Result]] = field(default_factory=dict)
+    results: dict[str, list[Result]]
     trials: int = 0
     errors: int = 0
+    least: float = inf
     fruitless: int = 0
     under_way: dict[str, Candidate] = field(default_factory=dict)
 
@@ -99,18 +94,19 @@ class TaskSearch:
     @property
     def expected(self) -> float:
         """What the next trial may gain: the share of time, less the longer nothing was found. A
-        task without a measurement comes first.
+        task without a trial comes first; one of which all failed, last.
         """
-        value = self.value(self.best)
-        return float("inf") if value is None else self.count * value / (1 + self.fruitless)
+        if self.least == inf:
+            return 0.0 if self.trials else inf
+        return self.count * self.least / (1 + self.fruitless)
 
     def told(self, candidate: Candidate, result: Result) -> None:
-        before = self.value(self.best)
-        self.results.setdefault(candidate.plan, []).append(result)
+        """Takes the result of a trial."""
         self.explorer.tell(candidate, result)
         self.trials += 1
         self.errors += result.value is None
-        better = result.value is not None and (before is None or result.value < before)
+        better = result.value is not None and result.value < self.least
+        self.least = min(self.least, inf if result.value is None else result.value)
         self.fruitless = 0 if better else self.fruitless + 1
 
     def unconfirmed(self) -> list[str]:
@@ -119,7 +115,11 @@ class TaskSearch:
         """
         if self.best == self.own:
             return []
-        return [plan for plan in (self.best, self.own) if len(self.results[plan]) < CONFIRMED]
+        return [plan for plan in (self.best, self.own) if self.number(plan) < CONFIRMED]
+
+    def number(self, plan: str) -> int:
+        """How often a plan was measured."""
+        return len(self.results.get(plan, ()))
 
 
 class Tuning:
@@ -129,6 +129,8 @@ class Tuning:
     ----------
     compile : compiles it.
     targets : the searched targets by their fingerprints.
+    limits : trials and seconds of all tasks together; a task ends after `patience` trials without
+        gain.
     records : where results are kept, and known ones found.
     where : what measures, as in `Record`.
     strategy : one of `compiler.tune.explorer.STRATEGIES`.
@@ -136,17 +138,17 @@ class Tuning:
     """
 
     def __init__(self, compile: Compile, targets: Mapping[str, Searched],
-                 records: Records, where: str, budget: Budget = Budget(),
+                 records: Records, where: str, limits: Limits = DEFAULT,
                  strategy: str = "guided", seed: int = 0,
                  watch: Callable[["Tuning"], None] = lambda tuning: None):
-        self.records, self.where, self.budget, self.seed = records, where, budget, seed
+        self.records, self.where, self.limits, self.seed = records, where, limits, seed
         self.tasks: dict[Task, TaskSearch] = {}
         self.done = 0
         self._compile, self._targets, self._strategy = compile, targets, strategy
         self._watch, self._begin = watch, time.monotonic()
 
     def run(self, run: Run) -> None:
-        """Searches until the budget is spent or all tasks have ended."""
+        """Searches until a limit is reached or all tasks have ended."""
         for deciding in (True, False):
             self._add_tasks(deciding)
             self._searched(run, [search for search in self.tasks.values()
@@ -154,10 +156,10 @@ class Tuning:
 
     @property
     def is_over(self) -> bool:
-        budget = self.budget
-        return (budget.trials is not None and self.done >= budget.trials
-                or budget.seconds is not None
-                and time.monotonic() - self._begin >= budget.seconds)
+        limits = self.limits
+        return (limits.trials is not None and self.done >= limits.trials
+                or limits.seconds is not None
+                and time.monotonic() - self._begin >= limits.seconds)
 
     def plans(self) -> Plans:
         """The best plans of the tasks so far, and the target's own for others."""
@@ -172,9 +174,9 @@ class Tuning:
                 continue
             searched = self._targets[task.fingerprint]
             space = searched.target.space(task)
-            search = TaskSearch(task, count, searched, Explorer(
-                space, STRATEGIES[self._strategy](), seed=self.seed), space.candidate({}).plan)
-            self.tasks[task] = search
+            explorer = Explorer(space, STRATEGIES[self._strategy](), seed=self.seed)
+            self.tasks[task] = TaskSearch(task, count, searched, explorer,
+                                          space.candidate({}).plan, _known(self.records, task))
 
     def _searched(self, run: Run, searches: list[TaskSearch]) -> None:
         """Explores, then measures the best again."""
@@ -184,8 +186,11 @@ class Tuning:
                 trials.told(trial, result)
                 self._watch(self)
 
-    def keep(self, search: TaskSearch, plan: str, number: int, result: Result) -> None:
-        """Makes a record of a result."""
+    def measured(self, search: TaskSearch, plan: str, result: Result) -> None:
+        """Keeps a result, as a record too."""
+        results = search.results.setdefault(plan, [])
+        results.append(result)
+        number = len(results)
         self.records.add(Record(search.task, plan, result, self.where, self.seed,
                                 f"seed {self.seed}, measurement {number}"))
 
@@ -197,8 +202,8 @@ class _Proposals:
 
     def __init__(self, tuning: Tuning, searches: list[TaskSearch]):
         self._tuning = tuning
-        self._known = {id(search): _known(tuning.records, search.task) for search in searches}
         self._open = list(searches)
+        self._patience = tuning.limits.patience or inf
         self._of: dict[str, tuple[TaskSearch, Candidate]] = {}
 
     def __iter__(self) -> "_Proposals":
@@ -210,7 +215,7 @@ class _Proposals:
                 (one for one in self._open if id(one) not in waiting),
                 key=lambda one: one.expected / (1 + len(one.under_way)), default=None)):
             candidates = (search.explorer.propose(1)
-                          if search.fruitless < self._tuning.budget.patience else [])
+                          if search.fruitless < self._patience else [])
             if not candidates:
                 if search.under_way:
                     waiting.add(id(search))     # what comes back may lead on
@@ -219,8 +224,7 @@ class _Proposals:
                 continue
             candidate, = candidates
             self._tuning.done += 1
-            if known := self._known[id(search)].get(candidate.plan):
-                search.results[candidate.plan] = known[1:]
+            if known := search.results.get(candidate.plan):
                 search.told(candidate, known[0])
                 continue
             trial = Trial(search.searched.text, search.task, candidate.plan, self._tuning.seed)
@@ -232,7 +236,7 @@ class _Proposals:
     def told(self, trial: Trial, result: Result) -> None:
         search, candidate = self._of.pop(trial.id)
         del search.under_way[trial.id]
-        self._tuning.keep(search, candidate.plan, 1, result)
+        self._tuning.measured(search, candidate.plan, result)
         search.told(candidate, result)
 
 
@@ -254,9 +258,9 @@ class _Confirmations:
             search = self._ready.popleft()
             plans = search.unconfirmed()
             if plans:
-                plan = min(plans, key=lambda plan: len(search.results[plan]))
+                plan = min(plans, key=search.number)
                 first = Trial(search.searched.text, search.task, plan, self._tuning.seed)
-                number = len(search.results[plan]) + 1
+                number = search.number(plan) + 1
                 trial = Trial(first.target, first.task, plan, first.seed, f"{first.id} {number}")
                 self._of[trial.id] = search
                 return trial
@@ -264,9 +268,7 @@ class _Confirmations:
 
     def told(self, trial: Trial, result: Result) -> None:
         search = self._of.pop(trial.id)
-        results = search.results[trial.plan]
-        results.append(result)
-        self._tuning.keep(search, trial.plan, len(results), result)
+        self._tuning.measured(search, trial.plan, result)
         self._ready.append(search)
 
 

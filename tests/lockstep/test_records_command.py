@@ -158,7 +158,7 @@ class Replaying:
     def space(self, task: Task) -> SimpleNamespace:
         return SimpleNamespace(task=task)
 
-    def measurable(self, task: Task, plan: str, seed: int):
+    def measurable(self, task: Task, plan: str, seed: int, device: object = None):
         if plan == "slow":
             raise PlanRefused("Plan must be a fast one")
         return lambda: None

@@ -1,8 +1,10 @@
-"""A target whose plans are what happens when they are measured: it sleeps, hangs, crashes. A module
-that a process of trials imports.
+"""A target whose plans are what happens when they are measured: it sleeps, hangs, crashes.
+
+A process of trials imports `tests.support.sleepers`, which registers it.
 """
 
 import os
+import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +17,8 @@ from compiler.target import Compiled
 from compiler.tune.space import Space
 from runtime.targets import Placed, register
 
-__all__ = ["COUNTING", "KIND", "TASK", "CountingTarget", "SleepingTarget"]
+__all__ = ["COUNTING", "KIND", "TASK", "CountingTarget", "SleepingTarget",
+           "register_both"]
 
 KIND, COUNTING = "sleeping", "counting"
 FINGERPRINT = "f00d" * 16
@@ -41,7 +44,8 @@ class SleepingTarget:
     def space(self, task: Task) -> Space:
         raise PlanRefused("it has no space")
 
-    def measurable(self, task: Task, plan: str, seed: int) -> Callable[[], object]:
+    def measurable(self, task: Task, plan: str, seed: int, device: object = None
+                   ) -> Callable[[], object]:
         word, _, argument = plan.partition(" ")
         match word:
             case "refused": raise PlanRefused(f"plan must be legal,\n  not {argument!r}")
@@ -53,9 +57,10 @@ class SleepingTarget:
             case "exit": return lambda: os._exit(int(argument))
             case "raise": return _raise
             case "noise": return lambda: print("noise")
-            case "affinity": return lambda: Path(argument).write_text(
-                repr(sorted(os.sched_getaffinity(0))))
-            case "log": return lambda: _log(Path(argument), task)
+            case "log":
+                _log(Path(argument), "built")
+                return lambda: _log(Path(argument), "measured")
+            case "kill": return lambda: os.kill(os.getppid(), signal.SIGKILL)
         raise PlanRefused(f"plan must begin with a word that is known, not {word!r}")
 
 
@@ -68,9 +73,9 @@ def _raise() -> NoReturn:
     raise SystemExit("it gave up")
 
 
-def _log(path: Path, task: Task) -> None:
+def _log(path: Path, what: str) -> None:
     with path.open("a") as file:
-        file.write(f"{os.getpid()}\n")
+        file.write(f"{what} {os.getpid()} {sorted(os.sched_getaffinity(0))}\n")
 
 
 @dataclass(frozen=True)
@@ -87,5 +92,6 @@ class _Sleeper:
     """A device of its own: what it does is measured by the clock on the wall."""
 
 
-register(KIND, lambda where: Placed(SleepingTarget(), _Sleeper()))
-register(COUNTING, lambda where: Placed(CountingTarget()))
+def register_both() -> None:
+    register(KIND, lambda where: Placed(SleepingTarget(), _Sleeper()))
+    register(COUNTING, lambda where: Placed(CountingTarget()))

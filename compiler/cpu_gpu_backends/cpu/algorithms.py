@@ -7,6 +7,7 @@ plan of its own and not a part of any schedule.
 import json
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -66,7 +67,8 @@ def graph_of(convolution: Convolution, seed: int) -> Graph:
     """A network of this convolution alone, with seeded random weights."""
     outputs, inputs, *_ = convolution.weight
     batch, _, *size = convolution.result
-    top, left, bottom, right = convolution.attrs["pads"]
+    attrs = dict[str, Any](convolution.attrs)
+    top, left, bottom, right = attrs["pads"]
     kernel = convolution.weight[2:]
     height, width = (extent + window - 1 - around for extent, window, around
                      in zip(size, kernel, (top + bottom, left + right), strict=True))
@@ -74,7 +76,7 @@ def graph_of(convolution: Convolution, seed: int) -> Graph:
     net.add_input("x", TensorType((batch, inputs, height, width), "float32"))
     rng = np.random.default_rng(seed)
     weight = net.add_constant("w", rng.standard_normal(convolution.weight).astype(np.float32))
-    return net.finish([net.emit("conv2d", "y", ["x", weight], "y", **convolution.attrs)])
+    return net.finish([net.emit("conv2d", "y", ["x", weight], "y", **attrs)])
 
 
 @dataclass(frozen=True, slots=True)

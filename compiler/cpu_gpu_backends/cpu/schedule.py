@@ -20,10 +20,12 @@ from compiler.ir import For, Program, Store, Update, Write, path_to, reads, walk
 from compiler.schedule import (Schedule, ScheduleError, peel, reorder, split, tensorize)
 from compiler.te import Binary, Buffer, Const, Expr, Read, Var, is_integer, walk
 from compiler.tune.chooser import OWN, Chooser
+from compiler.tune.generic import generic_schedule
 
 __all__ = ["own_schedule", "schedule", "walk_rows"]
 
 INTRINSICS = (*DOTS.values(), *TRANSPOSES.values())
+GENERIC = "generic"
 LONGEST_PIECE = 16
 SQUARES = (32, 16, 64, 128)     # rows and columns of what is transposed at a time, ours first
 # LLVM unrolls loops of these lengths and then finds no vectors in sums of products of bytes:
@@ -49,13 +51,16 @@ def own_schedule(program: Program, vectors: Vectors, chooser: Chooser = OWN) -> 
     takes another one; it decides the rest, too.
     """
     if tiles := tile_winograd(program, vectors):
-        chosen = tiles
-    elif all(not isinstance(s, Write) or isinstance(s, Store) for s in walk_stmts(program.body)):
-        chosen = map_by_vectors(program, vectors, chooser)
-    else:
-        chosen = next(made for name in chooser.ranked("template", tuple(TEMPLATES))
-                      if (made := TEMPLATES[name](program, vectors, chooser)))
-    return share_out(chosen, vectors.threads)
+        return share_out(tiles, vectors.threads)
+    is_map = all(not isinstance(s, Write) or isinstance(s, Store)
+                 for s in walk_stmts(program.body))
+    names = ("maps",) if is_map else tuple(name for name in TEMPLATES if name != "maps")
+    for name in chooser.ranked("template", (*names, GENERIC)):
+        if name == GENERIC:
+            return generic_schedule(program, vectors.core, chooser)
+        if made := TEMPLATES[name](program, vectors, chooser):
+            return share_out(made, vectors.threads)
+    raise AssertionError(f"{program.name} has no schedule")
 
 
 def map_by_vectors(program: Program, vectors: Vectors, chooser: Chooser = OWN) -> Schedule:
@@ -226,8 +231,10 @@ def _names(expr: Expr, var: Var) -> bool:
 
 
 TEMPLATES: dict[str, Callable[[Program, Vectors, Chooser], Schedule | None]] = {
-    "attention": tile_attention, "rows in stages": stages_by_rows, "tiles of bytes": tile_bytes,
-    "blocks": tile_blocks, "products": tile_products, "sums": tile_sums, "rows": walk_rows}
-"""Schedules of programs with reductions, by name, those that need most first. Each gives None for a
-program that it does not know; the last one takes any.
+    "maps": map_by_vectors, "attention": tile_attention, "rows in stages": stages_by_rows,
+    "tiles of bytes": tile_bytes, "blocks": tile_blocks, "products": tile_products,
+    "sums": tile_sums, "rows": walk_rows}
+"""Schedules by name: of maps, and of programs with reductions, those that need most first. Each
+gives None for a program that it does not know; the last one takes any. What is beside them is
+`compiler.tune.generic`, for any program, which none but a search chooses.
 """

@@ -10,6 +10,7 @@ from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.cpu_gpu_backends.groups import Recipe, unscheduled
 from compiler.plans import Task
 from compiler.tune.chooser import PointChooser
+from compiler.tune.features import features
 from compiler.tune.space import Candidate, Point, PointRefused
 
 __all__ = ["GroupSpace"]
@@ -30,4 +31,5 @@ class GroupSpace:
         except ValueError as error:
             raise PointRefused(f"Schedule of {self.recipe.name}: {error}",
                                tuple(chooser.decisions)) from None
-        return Candidate(tuple(chooser.decisions), made.text())
+        return Candidate(tuple(chooser.decisions), made.text(),
+                         features(made.program, self.vectors.core))

@@ -27,6 +27,7 @@ from compiler.ops.blocks import LANES
 from compiler.schedule import Schedule
 from compiler.te import Expr, Read, Var
 from compiler.tensorize import Intrinsic
+from compiler.tune.accesses import VectorCore
 from compiler.tune.chooser import OWN, Chooser
 
 __all__ = ["TileCosts", "Vectors", "axes_of", "copy_by_vectors", "extents_of",
@@ -62,6 +63,11 @@ class Vectors:
     threads: int = 1
     costs: TileCosts = TileCosts()
     tiles: bool = False
+
+    @property
+    def core(self) -> VectorCore:
+        """The same for templates and models that know no intrinsic."""
+        return VectorCore(self.lanes, 32 if self.lanes == 16 else 16, threads=self.threads)
 
     @property
     def dot(self) -> Intrinsic:

@@ -117,6 +117,19 @@ def test_drafts_come_in_the_order_of_estimates() -> None:
     assert estimates == sorted(estimates) and len(set(estimates)) > 4
 
 
+def test_descent_tries_neighbours_of_the_best_by_estimate() -> None:
+    explorer = Explorer(Bowl(2, 8), descent)
+    for candidate in explorer.propose(1):
+        explorer.tell(candidate, Result(1.0, "s"))
+    assert [one.plan for one in explorer.propose(6)] == ["3 4", "5 4", "4 3", "4 5", "2 4", "6 4"]
+
+
+def test_numbers_of_a_proposal_are_not_those_of_the_one_before() -> None:
+    space = Bowl()
+    explore(Explorer(space, at_random, Limits(trials=64)), 8)
+    assert space.asked < 80
+
+
 @pytest.mark.parametrize("name", strategies())
 def test_seeds_decide(name: str) -> None:
     def plans(seed: int) -> list[str]:

@@ -156,10 +156,21 @@ def test_rows_are_done_one_after_the_other() -> None:
     assert "alloc power: float32[1, 37]" in text
 
 
+def test_what_is_far_away_costs_more() -> None:
+    """Elements of a large stage are needed once each, wherever they are computed."""
+    x = te.placeholder((512, 4096), "float32", name="x")
+    a = te.compute((512, 4096), lambda i, j: te.exp(x[i, j]), name="a")
+    y = te.compute((512, 4096), lambda i, j: a[i, j] + 1.0, name="y")
+    asked = GenericSpace(Task("", "", ""), lower([y], "main"), CORE).candidate({}).decisions
+    costs = {decision.name: dict(zip(decision.options, decision.costs)) for decision in asked}
+    at = costs["a at"]
+    assert at["inline"] <= at["y_j_o"] < at["y_i"] < at["alone"]
+
+
 def test_threads_share_outer_loops() -> None:
     program = generic_schedule(space_of("convolution", SHARED).program, SHARED, OWN).program
     shared = [loop for loop in loops(program.body) if loop.kind == "parallel"]
-    assert [loop.var.name for loop in shared] == ["p_c_p_h", "y_f_o_y_h_o"]
+    assert [loop.var.name for loop in shared] == ["p_c_p_h", "y_f_o"]
     assert {loop.annotations for loop in shared} == {(("num_threads", 2),)}
 
 

@@ -41,7 +41,8 @@ class Fake:
             raise PlanRefused(f"Body of a task must be of this target, not {task.body!r}")
         return Remade(Task(self.fingerprint, LEGAL[task.body][0], task.body, task.body))
 
-    def measurable(self, task: Task, plan: str, seed: int) -> Callable[[], object]:
+    def measurable(self, task: Task, plan: str, seed: int, device: object = None
+                   ) -> Callable[[], object]:
         self.asked.append(plan)
         if plan not in LEGAL[task.body][1]:
             raise PlanRefused(f"Plan must be legal, not {plan!r}")

@@ -16,7 +16,7 @@ from runtime.tuning.trials import Trial
 from tests.support.sleeping_target import COUNTING, KIND, TASK
 
 ROOT = Path(__file__).parents[3]
-MODULE = "tests.support.sleeping_target"
+MODULE = "tests.support.sleepers"
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ from compiler.tune.space import Result
 from runtime.tuning.child import Child
 from runtime.tuning.trials import Trial
 from tests.support.sleeping_target import KIND, TASK
-child = Child(100, ["tests.support.sleeping_target"])
+child = Child(100, ["tests.support.sleepers"])
 child.run(Trial(KIND, TASK, "sleep 0").text)
 print(child.process, flush=True)
 child.run(Trial(KIND, TASK, "spin").text)

@@ -12,9 +12,15 @@ from compiler.tune.space import Result
 from runtime import timing
 from runtime.tuning import trials
 from runtime.tuning.trials import Trial, build_trial, result_of, run_trial, text_of
-from tests.support.sleeping_target import COUNTING, KIND, TASK
+from tests.support.sleeping_target import COUNTING, KIND, TASK, register_both
 
 TRIAL = Trial(KIND, TASK, "sleep 0", 7)
+
+
+@pytest.fixture(autouse=True)
+def sleepers(monkeypatch) -> None:
+    monkeypatch.setattr("runtime.targets._registered", {})
+    register_both()
 
 
 def test_a_trial_is_text() -> None:
@@ -59,7 +65,7 @@ def test_a_result_is_text(result: Result) -> None:
     (Trial("nothing", TASK, ""), "Target must be accel:MACHINE, "),
     (Trial(f"{KIND},cpu", TASK, ""), f"Target must be one target, not '{KIND},cpu'"),
     (Trial("auto:tiny-1x4x4", TASK, ""), "Target must be one target, not 'auto:tiny-1x4x4'"),
-    (Trial("metal", TASK, ""), "metal has no plans that are searched"),
+    (Trial("accel:tiny-1x4x4", TASK, ""), "accel:tiny-1x4x4 has no plans that are searched"),
     (Trial(KIND, Task("0f", "1", "a task"), ""),
      f"{KIND} is another target here than that of the task: its fingerprint is f00df00df00d, not "
      f"0f"),
@@ -104,7 +110,7 @@ def test_the_processors_time_is_taken_without_a_device(monkeypatch, device, seco
     clock = _Counted()
     monkeypatch.setattr(timing, "time", clock)
     target = SimpleNamespace(fingerprint=TASK.fingerprint,
-                             measurable=lambda task, plan, seed: clock.run)
+                             measurable=lambda task, plan, seed, device: clock.run)
     monkeypatch.setattr(trials, "one_target",
                         lambda text: SimpleNamespace(target=target, device=device))
     found = run_trial(TRIAL)

@@ -9,10 +9,11 @@ from numpy.random import Generator
 
 from compiler.plans import OWN, PlanRefused, Plans, Recorder, Task
 from compiler.tune.chooser import PointChooser
+from compiler.tune.explorer import Limits
 from compiler.tune.records import Records
 from compiler.tune.space import Candidate, Point, Result
 from runtime.tuning.trials import Trial
-from runtime.tuning.tuning import Budget, Searched, Tuning, tasks_of
+from runtime.tuning.tuning import Searched, Tuning, tasks_of
 
 SIZES, ORDERS = tuple(range(1, 17)), ("rows", "columns", "blocks")
 
@@ -99,11 +100,11 @@ class Bench:
             yield trial, self.answer(trial)
 
 
-def search(path: Path, bench: Bench, budget: Budget = Budget(200, None, 64), seed: int = 0,
+def search(path: Path, bench: Bench, limits: Limits | None = None, seed: int = 0,
            network: Network | None = None) -> Tuning:
-    network = network or Network()
+    network, limits = network or Network(), limits or Limits(200, None, 64)
     with Records(path) as records:
-        tuning = Tuning(network, {"a processor": Searched("cpu", network)}, records, "here", budget,
+        tuning = Tuning(network, {"a processor": Searched("cpu", network)}, records, "here", limits,
                         seed=seed)
         tuning.run(bench)
         return tuning
@@ -157,8 +158,8 @@ def test_nothing_is_measured_again(tmp_path: Path) -> None:
     assert again.measured == []
 
 
-def test_the_budget_is_kept_and_shared(tmp_path: Path) -> None:
-    tuning = search(tmp_path / "r.db", bench := Bench(), Budget(trials=40))
+def test_the_limits_is_kept_and_shared(tmp_path: Path) -> None:
+    tuning = search(tmp_path / "r.db", bench := Bench(), Limits(trials=40))
     assert tuning.done == 40
     explored = [trial for trial in bench.measured if " " not in trial.id]
     assert len(explored) == 40
@@ -167,7 +168,7 @@ def test_the_budget_is_kept_and_shared(tmp_path: Path) -> None:
 
 
 def test_a_task_without_gain_ends(tmp_path: Path) -> None:
-    tuning = search(tmp_path / "r.db", Bench(), Budget(None, None, patience=5))
+    tuning = search(tmp_path / "r.db", Bench(), Limits(None, None, patience=5))
     assert all(one.fruitless <= 5 for one in tuning.tasks.values())
     assert sum(one.trials for one in tuning.tasks.values()) < 60
 
@@ -178,12 +179,12 @@ def test_no_plan_wins_by_noise(tmp_path: Path) -> None:
 
     def noisy(trial: Trial) -> Result:
         if trial.task.body == "way":
-            return Result(1.0, "s")
+            return Result({"plain": 1.0, "clever": 2.0}[trial.plan], "s")
         key = trial.task.body, trial.plan
         lucky = key not in seen and trial.plan != "rows 1"
         seen.add(key)
         return Result(0.5 if lucky else 1.0 if trial.plan == "rows 1" else 1.1, "s")
 
-    tuning = search(tmp_path / "r.db", bench := Bench(answer=noisy), Budget(60, None, 8))
+    tuning = search(tmp_path / "r.db", bench := Bench(answer=noisy), Limits(60, None, 8))
     assert plans(tuning) == {"way": "plain", "a": "rows 1", "b": "rows 1"}
     assert any(trial.id.endswith(" 3") for trial in bench.measured)

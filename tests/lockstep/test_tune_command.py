@@ -1,0 +1,88 @@
+"""``lockstep tune``: tasks of a network are measured, kept and used; on the CPU and on OpenCL."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from compiler.tune.records import Records
+from lockstep.cli import main
+
+
+def network(path: Path, size: int = 10) -> Path:
+    """A convolution and a product of float32."""
+    rng = np.random.default_rng(0)
+    weights = {"w": rng.standard_normal((16, 4, 3, 3)), "m": rng.standard_normal((16, 24))}
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+             helper.make_node("GlobalAveragePool", ["c"], ["g"]),
+             helper.make_node("Flatten", ["g"], ["f"]),
+             helper.make_node("MatMul", ["f", "m"], ["y"])]
+    graph = helper.make_graph(
+        nodes, "small", [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 4, size, size))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 24))],
+        [numpy_helper.from_array(array.astype(np.float32), name)
+         for name, array in weights.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+              path)
+    return path
+
+
+def tune(tmp_path: Path, *options: str) -> tuple[int, list[dict]]:
+    status = main(["tune", str(network(tmp_path / "small.onnx")), "--db", str(tmp_path / "r.db"),
+                   "--json", str(tmp_path / "r.json"), *options])
+    return status, json.loads((tmp_path / "r.json").read_text())
+
+
+def test_tasks_of_the_cpu_are_measured_and_used(tmp_path: Path, capsys) -> None:
+    status, tasks = tune(tmp_path, "--trials", "24")
+    assert status == 0
+    out = capsys.readouterr().out
+    assert "small.onnx for cpu: 24 trials, seed 0" in out and "products of convolution" in out
+    assert sum(task["trials"] for task in tasks) == 24
+    assert {task["target"] for task in tasks} == {"cpu"} and len(tasks) >= 3
+    assert all(task["best"] <= task["own"] for task in tasks)
+    with Records(tmp_path / "r.db") as records:
+        best = {record.task.digest: record.plan for record in records.every_best()}
+    assert best.keys() == {task["digest"] for task in tasks}
+    arrays = []
+    for plans in ((), ("--plans", str(tmp_path / "r.db"))):
+        output = tmp_path / "y.npz"
+        assert main(["run", str(tmp_path / "small.onnx"), "--target", "cpu", "--output",
+                     str(output), *plans]) == 0
+        arrays.append(np.load(output)["y"])
+    np.testing.assert_allclose(arrays[1], arrays[0], rtol=1e-4, atol=1e-4)
+
+
+def test_a_second_search_measures_nothing_again(tmp_path: Path) -> None:
+    first = tune(tmp_path, "--trials", "9", "--strategy", "random")
+    with Records(tmp_path / "r.db") as records:
+        before = len([*records])
+    assert tune(tmp_path, "--trials", "9", "--strategy", "random") == first
+    with Records(tmp_path / "r.db") as records:
+        assert len([*records]) == before
+
+
+@pytest.mark.slow
+def test_a_product_and_a_convolution_on_opencl(tmp_path: Path) -> None:
+    status, tasks = tune(tmp_path, "--target", "opencl", "--trials", "20")
+    assert status == 0 and sum(task["trials"] for task in tasks) == 20
+    titles = " ".join(task["title"] for task in tasks)
+    assert "conv2d" in titles and "matmul" in titles
+    assert all(task["best"] is not None for task in tasks)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (["--target", "auto:tiny-1x4x4"], "--target must name targets, not 'auto:tiny-1x4x4'"),
+    (["--target", "accel:tiny-1x4x4"], "--target must name one of which schedules are searched"),
+    (["--trials", "0"], "must be"),
+    (["--pool", "nowhere"], "Address must be tcp://HOST:PORT or tls://HOST:PORT, not 'nowhere'"),
+])
+def test_requests_that_are_refused(tmp_path: Path, capsys, options: list[str], message: str
+                                   ) -> None:
+    assert main(["tune", str(network(tmp_path / "small.onnx")), "--db", str(tmp_path / "r.db"),
+                 *options]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
