@@ -23,6 +23,7 @@ from runtime.targets import request
 __all__ = ["best", "check", "export", "merge", "show"]
 
 SHORT = 8       # digits of a hash in a table
+DAY = 10        # of a time
 HEADINGS = ("task", "digest", "target", "trials", "failed", "best", "last")
 
 
@@ -36,7 +37,7 @@ def show(args: argparse.Namespace) -> int:
         failed = sum(bool(record.result.error) for record in of_task)
         rows.append((shortened(of_task[-1].task.title), task[1][:SHORT], task[0][:SHORT],
                      str(len(of_task)), str(failed),
-                     _value(found[task]) if task in found else "-", of_task[-1].when))
+                     _value(found[task]) if task in found else "-", of_task[-1].when[:DAY]))
     _write(args, [as_json(record) for record in chosen])
     show_columns(f"{_count(len(rows), 'task')}, {_count(len(chosen), 'trial')}", HEADINGS, rows, 3)
     return 0
