@@ -135,8 +135,8 @@ def _rows(tuning: Tuning) -> list[tuple[str, ...]]:
         gain = f"{100 * (1 - best / own):.1f} %" if own and best is not None else "-"
         share = f"{100 * (_total(search, search.best) or 0) / whole:.1f} %"
         rows.append((shortened(search.task.title, max(LEAST, width() - FIGURES)),
-                     str(search.count), share,
-                     _time(own, search.unit), _time(best, search.unit), gain, str(search.trials), str(search.errors)))
+                     str(search.count), share, _time(own, search.unit), _time(best, search.unit),
+                     gain, str(search.trials), str(search.errors)))
     return rows
 
 
