@@ -54,9 +54,10 @@ class Overlap(wiring.Component):
             *(self.o.p[name].eq(run[name]) for name in dict(run.shape())),
             passed.eq(run.dram[n:] - first[n:]), end.eq(run.dram[:n] + run.run),
         ]
-        with m.If(known & ~run.pad & (passed < beats)
-                  & ((passed != 0) | (run.dram[:n] >= first[:n]))):
-            m.d.comb += self.o.p.again.eq(beats - passed)
+        near, far = passed[:len(beats)], passed[len(beats):]
+        with m.If(known & ~run.pad & ~far.any() & (near < beats)
+                  & ((near != 0) | (run.dram[:n] >= first[:n]))):
+            m.d.comb += self.o.p.again.eq(beats - near)
         with m.If(self.i.valid & self.i.ready):
             with m.If(~run.pad):
                 m.d.sync += [first.eq(run.dram), beats.eq(end[n:] + 1)]

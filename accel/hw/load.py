@@ -79,7 +79,8 @@ class Bursts(wiring.Component):
                 self.busy.eq(self.i.valid), run.eq(self.i.payload), fresh.eq(1),
                 block.eq(started.dram[BLOCK_BITS:] + begin[within]), beat.eq(begin),
                 end.eq(first_end - (begin[within] << within)),
-                quiet.eq(started.pad | (first_end < begin)),
+                quiet.eq(started.pad | ~first_end[within + 1:].any()
+                         & (first_end[:within + 1] < begin)),
                 in_block.eq(started.pad | (first_end[within:] <= begin[within])),
             ]
         return m
