@@ -23,7 +23,7 @@ from accel.mapping.interleave import interleave
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.layers import build_layers, forms_of, refusal
 from accel.mapping.layout import blocks_of, stored_bytes, to_memory
-from accel.mapping.loads import constants_first
+from accel.mapping.loads import constants_first, padding_once
 from accel.mapping.lowering import LoweringError, TensorPlacement, lower
 from accel.mapping.operators.blocked import Blocks
 from accel.mapping.puts import PlacePut, narrowed, widened
@@ -188,8 +188,9 @@ class AccelTarget:
         prefix = prefix_of(operator)
         theirs = {named.prefix + name.removeprefix(prefix): place
                   for name, place in memory.placement(part.layer).items()}
-        return lower(self.machine, named.program, theirs, part.layer.name, part.room,
-                     from_above, lambda name: named.renamed(name, prefix))
+        stream = lower(self.machine, named.program, theirs, part.layer.name, part.room,
+                       from_above, lambda name: named.renamed(name, prefix))
+        return padding_once(self.machine, stream) if operator.row else stream
 
     def _layers(self, graph: Graph, forms: Forms) -> list[MappedLayer]:
         layers: list[MappedLayer] = []

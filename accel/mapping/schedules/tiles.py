@@ -96,6 +96,7 @@ class Shape:
     taps: int = field(default=0, repr=False)            # records of taps for each channel
     numbers: int = field(default=0, repr=False)         # accumulators for each pixel of whole rows
     totals: int = field(default=0, repr=False)          # those of them that read the whole row
+    step: int = field(default=0, repr=False)            # from a window's `row` to the next window's
 
 
 def shape_of(operator: BlockedOperator) -> Shape:
@@ -120,27 +121,34 @@ def shape_of(operator: BlockedOperator) -> Shape:
                  operator.reduced["passes"].extent if "passes" in operator.reduced else 1,
                  operator.weights,
                  prod(window.kernel) if "params_taps" in stages else 0, len(operator.numbers),
-                 sum(bool(operator[role].reduce_axes) for role in operator.numbers))
+                 sum(bool(operator[role].reduce_axes) for role in operator.numbers),
+                 operator.step)
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Approximate cycles: of the array, of vector, of the bus, and of work that nothing overlaps.
+    """Approximate cycles: of the array, of vector, of load, of the bus, and of work that nothing
+    overlaps.
     """
 
     products: int
     lanes: int
+    loads: int
     traffic: int
     ends: int
 
     @property
     def cycles(self) -> Number:
-        return np.maximum(np.maximum(self.products, self.lanes), self.traffic) + self.ends
+        return np.maximum(np.maximum(self.products, self.lanes),
+                          np.maximum(self.loads, self.traffic)) + self.ends
 
     def __add__(self, other: "Cost") -> "Cost":
-        """The cost of two layers that are computed at the same time."""
-        return Cost(self.products + other.products, self.lanes + other.lanes,
-                    self.traffic + other.traffic, self.ends + other.ends)
+        """The cost of two layers that are computed at the same time. Load works in order: what one
+        of them waits for holds up the other.
+        """
+        both = Cost(*(getattr(self, part.name) + getattr(other, part.name)
+                      for part in fields(Cost)))
+        return replace(both, loads=both.loads + both.loads // 16)
 
 
 def choose(config: AccelConfig, shape: Shape, threads: int, cut: bool = True) -> Tiles:
@@ -482,14 +490,14 @@ def _cost(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Cost
     if shape.numbers:                                       # each input is whole rows
         rows = _window(shape, tiles) * shape.channels * shape.inputs * entry["res"]
         pixels = _where(tiles.stationary == "input", rows, pixels)
+    written = pixels
     if shape.weighted:
         steps = steps * (shape.depth // tiles.depth)
         work = outputs * taps * shape.depth * shape.passes
         pixel = (tiles.channels if shape.diagonal else shape.depth) * entry["inp"]
-        if shape.row:           # each row begins and ends within a beat
-            row = shape.row * element_bytes(config.operand)
-            pixel = pixel + _up(pixel, row) * (config.bus_bytes - 1)
-        pixels = _window(shape, tiles) * pixel * tiles.pieces
+        written = pixels = _window(shape, tiles) * pixel * tiles.pieces
+        if shape.row:
+            written, pixels = _rows(config, shape, tiles, pixel)
         lanes += outputs * (shape.accumulators - 1)
         kernel = (shape.depth * channels * taps * shape.passes * (shape.weights or entry["wgt"])
                   * shape.weight_bits // 8)
@@ -503,12 +511,35 @@ def _cost(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Cost
     stored = outputs * entry["out"]
     far = [_slowed(config, size, run) for size, run in zip(
         (pixels, stored), _runs(config, shape, tiles), strict=True)]
-    traffic = _up(inputs * far[0] + weights * kernel + count * far[1], config.bus_bytes)
     if threads == 1:
-        return Cost(0, 0, 0, traffic + count * (work + lanes + LATENCY))
-    ends = _up(pixels + kernel + stored * steps, steps * config.bus_bytes) + outputs + LATENCY
-    return Cost(count * (work + TURN * steps), count * lanes,
-                traffic + traffic // 16 + 2 * TURN * steps * count, ends)
+        moved = inputs * np.maximum(far[0], written) + weights * kernel + count * far[1]
+        return Cost(0, 0, 0, 0, _up(moved, config.bus_bytes) + count * (work + lanes + LATENCY))
+    loads = _up(inputs * written + weights * kernel, config.bus_bytes)
+    traffic = _up(inputs * far[0] + weights * kernel + count * far[1], config.bus_bytes)
+    turns = 2 * TURN * steps * count
+    ends = _up(written + kernel + stored * steps, steps * config.bus_bytes) + outputs + LATENCY
+    return Cost(count * (work + TURN * steps), count * lanes, loads + loads // 16 + turns,
+                traffic + traffic // 16 + turns, ends)
+
+
+def _rows(config: AccelConfig, shape: Shape, tiles: Tiles, pixel: int) -> tuple[Number, Number]:
+    """The bytes that load could write, and those that the bus could move, in the time of the rows
+    of a tile's windows, of `pixel` bytes each. A row begins and ends within a chunk and within a
+    beat; neighbours in a line share their beats.
+    """
+    item, ends = element_bytes(config.operand), config.bus_bytes - 1
+    row, step = item * shape.row, item * shape.step
+    lines = tiles.rows * (pixel // row)
+    written = lines * tiles.columns * (row + ends)
+    if not _overlaps(config, shape):
+        return written, written
+    return written, lines * (row + ends + (tiles.columns - 1) * step)
+
+
+def _overlaps(config: AccelConfig, shape: Shape) -> bool:
+    """Whether load reads what neighbouring rows of windows share once."""
+    beats = _up(element_bytes(config.operand) * shape.row - 1, config.bus_bytes) + 1
+    return 0 < shape.step < shape.row and beats <= config.kept_beats
 
 
 def _runs(config: AccelConfig, shape: Shape, tiles: Tiles) -> tuple[Number, Number]:
@@ -520,7 +551,8 @@ def _runs(config: AccelConfig, shape: Shape, tiles: Tiles) -> tuple[Number, Numb
     together = _where(loaded == blocks, columns, 1)
     written = _where(tiles.channels == shape.channels, tiles.columns, 1)
     item = element_bytes(config.output)         # that of what gemm takes, too
-    return (item * (shape.row or together * loaded * size),
+    row = BURST if _overlaps(config, shape) else shape.row      # they are as good as one
+    return (item * (row or together * loaded * size),
             item * written * tiles.channels * config.block_out)
 
 
