@@ -148,6 +148,18 @@ class Forms:
             return "its input lies in memory as rows of matrices, not as images"
         return None
 
+    def same(self, other: "Forms", node: Node) -> bool:
+        """Whether a node reads and writes the same tensors, which lie in the same way, there."""
+        return self.copies.get(node.name) == other.copies.get(node.name) and all(
+            self.lies_as(other, value) for value in (*node.inputs, *node.outputs))
+
+    def lies_as(self, other: "Forms", value: str) -> bool:
+        return self._lies(value) == other._lies(value)
+
+    def _lies(self, value: str) -> tuple[object, ...]:
+        return (self.graph.values[value], self.stored.get(value), self.owner.get(value),
+                self.parts.get(value), self.joined.get(value))
+
     def moves_nothing(self, node: Node) -> bool:
         """Whether a node only says where elements of its input lie."""
         value = node.outputs[0]
