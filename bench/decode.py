@@ -5,14 +5,14 @@
 Compiles a step of a decoder (`examples/networks/decoders.py`; seeded weights, int8) for the machine
 of `examples/machines/normalize.py` and lets the cycle simulator make tokens. Each is compared with
 that of the CPU, to the bit. `bus` is the share of cycles in which the bus must move bytes: weights
-and parameters once a token, what comes and goes, and the caches once. `--at` makes one token at
-each of these positions instead, behind random rows. Exit status 1: bytes differ.
+and parameters once a token, what comes and goes, and once what is read of the caches. `--at` makes
+one token at each of these positions instead, behind random rows. Exit status 1: bytes differ.
 """
 
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -50,8 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"{net.name}: {args.layers} layers of {args.width} channels, {args.places} places: "
           f"{len(segments)} segments of the accelerator, compiled in "
           f"{time.perf_counter() - begin:.0f} s", flush=True)
-    needed = sum(needed_bytes(segment.program) for segment in segments)
-    rng, equal, cycles = np.random.default_rng(1), 0, 0
+    rng, equal, cycles, needed = np.random.default_rng(1), 0, 0, 0
     places = args.at or range(args.tokens)
     for position in places:
         if args.at:
@@ -64,9 +63,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         mine = sum(run.cycles for run in found.runs)
         equal, cycles = equal + same, cycles + mine
         read = max(run.places for run in found.runs) or args.places
+        needed += sum(needed_bytes(segment.program, states, read / args.places)
+                      for segment in segments)
         print(f"token {position}: {mine:,} cycles, {read} places read, "
               f"{'equal' if same else 'DIFFERENT'}", flush=True)
-    share = needed * len(places) / (machine.config.bus_bytes * cycles)
+    share = needed / (machine.config.bus_bytes * cycles)
     print(f"tokens_equal {equal}\ntokens {len(places)}\ncycles_a_token {cycles // len(places)}\n"
           f"bus {100 * share:.1f}")
     return 0 if equal == len(places) else 1
@@ -105,9 +106,9 @@ def step(network: str, sizes: DecoderSizes, places: int) -> tuple[zoo.Network, G
     return net, convert(model, net.name)
 
 
-def needed_bytes(program: AccelProgram) -> int:
-    """Weights and parameters, and what comes and goes."""
-    return program.weights.size + sum(slot.size_bytes
+def needed_bytes(program: AccelProgram, caches: Collection[str], share: float) -> float:
+    """Weights and parameters, what comes and goes, and a share of the caches."""
+    return program.weights.size + sum(slot.size_bytes * (share if slot.name in caches else 1)
                                       for slot in (*program.inputs, *program.outputs))
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -116,6 +117,29 @@ def test_no_more_places_are_read_than_the_position_needs() -> None:
             made = step({"embeddings": x[position:position + 1]})["logits"]
             np.testing.assert_array_equal(made[0], wanted["logits"][position], str(position))
             assert [run.places for run in step.runs] == [16 if position < 16 else 0]
+
+
+@pytest.mark.parametrize("target", ["cpu", "accel,cpu"])
+@pytest.mark.parametrize("kind", ["gpt", "llama"])
+def test_a_batch_of_sequences(kind: str, target: str) -> None:
+    """All at one position; each token is that of the whole network, which has a batch, too."""
+    batch, count = 2, 18
+    whole, one = both(kind, {kind: replace(ONE_LAYER[kind], batch=batch)}, count)
+    x = tokens(kind, count, batch)
+    wanted = evaluate(whole.graph, {"embeddings": x})
+    options = {"machine": machine()} if target != "cpu" else {}
+    step = lockstep.decoder(convert(one.int8), target, states=decoders.states(one.net), **options)
+    assert [segment.target for segment in step.module.partition.segments] == (
+        ["host"] if target == "cpu" else ["host", "accel", "host"])
+    for begin in (0, 15):
+        step.reset()
+        step.remember({state.row: np.take(wanted[state.row], range(begin), state.axis)
+                       for state in step.states})
+        for position in range(begin, begin + 3):
+            made = step({"embeddings": x[:, position:position + 1]})["logits"]
+            np.testing.assert_array_equal(made[:, 0], wanted["logits"][:, position], str(position))
+            assert [run.places for run in step.runs] == (
+                [] if target == "cpu" else [16 if position < 16 else 0])
 
 
 def test_there_is_room_for_so_many_tokens() -> None:

@@ -58,5 +58,5 @@ def machine() -> lockstep.Machine:
     return lockstep.Machine(lockstep.preset("tiny-1x4x4"), (*SHIPPED, *declared))
 
 
-def tokens(kind: str, count: int = TOKENS) -> Array:
-    return np.random.default_rng(2).standard_normal((count, SIZES[kind].width), np.float32)
+def tokens(kind: str, count: int = TOKENS, *batch: int) -> Array:
+    return np.random.default_rng(2).standard_normal((*batch, count, SIZES[kind].width), np.float32)

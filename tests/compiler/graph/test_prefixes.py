@@ -25,12 +25,14 @@ def forms(graph: Graph) -> tuple[Graph, dict[int, Graph]]:
     return part, shorter_forms(part, masks_of(graph, part))
 
 
-def test_they_give_the_same_below_their_count() -> None:
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_they_give_the_same_below_their_count(batch: tuple[int, ...]) -> None:
     """Whatever the cache holds behind the position; at the count itself they do not."""
-    graph, net = attention(PLACES)
+    graph, net = attention(PLACES, batch=batch)
     part, shorter = forms(graph)
     (mask,) = masks_of(graph, part)
-    assert [*shorter] == [16, 32] and masks_of(graph, part)[mask] == Tail(2, -128)
+    assert [*shorter] == [16, 32]
+    assert masks_of(graph, part)[mask] == Tail(2 + len(batch), -128)
     for count, short in shorter.items():
         assert (short.inputs, short.outputs) == (part.inputs, part.outputs)
         assert {node.name for node in part.nodes} <= {node.name for node in short.nodes}
