@@ -69,7 +69,7 @@ def serve_worker(address: str, device: str, certificates: Certificates | None, s
         async with PoolNanny(address, **worker_options(
                 runner, {device: 1}, security=security, local_directory=str(scratch),
                 silence_logs=logging.CRITICAL)) as nanny:
-            say(nanny.worker_address)
+            say(str(nanny.worker_address))
             await nanny.finished()
 
     with ExitStack() as stack:

@@ -131,6 +131,17 @@ def test_a_network_runs_elsewhere(scheduler, workers, client, tmp_path, capsys, 
 
 
 @needs_openssl
+def test_a_search_measures_on_workers(scheduler, workers, client, tmp_path, capsys) -> None:
+    report = tmp_path / "report.json"
+    assert cli.main(["tune", DIGITS, "--trials", "12", "--pool", scheduler, "--tls", client, "--db",
+                     str(tmp_path / "records.db"), "--json", str(report)]) == 0
+    tasks = json.loads(report.read_text())
+    assert tasks and any(task["best"] for task in tasks)
+    assert not any(task["failed"] for task in tasks)
+    capsys.readouterr()
+
+
+@needs_openssl
 def test_a_device_elsewhere_is_called_like_one_here(scheduler, workers, client) -> None:
     module = lockstep.compile(DIGITS, "cpu")
     image = np.random.default_rng(1).random((1, 1, 8, 8), np.float32)
