@@ -26,6 +26,8 @@ __all__ = ["OwnLock", "Tool", "call_all", "companion", "end", "end_by_signals", 
 GRACE_SECONDS = 0.4
 """From the interrupt of a tool, at which it may tidy up, to its death."""
 
+ERRORS = 2      # descriptor of standard error
+
 _GUARDIAN = """
 import os, signal, sys
 for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
@@ -201,6 +203,7 @@ def end(status: int) -> NoReturn:
     global _ending
     _ending = True                      # from now on no tool is started
     _lock.acquire(timeout=GRACE_SECONDS)
+    _hush()
     started = _descendants()
     for number in (signal.SIGINT, signal.SIGKILL):
         for process in started:
@@ -212,9 +215,15 @@ def end(status: int) -> NoReturn:
             time.sleep(0.01)
     for path in list(_scratch):
         remove(path)
-    if sys.stderr.isatty():
-        os.write(sys.stderr.fileno(), b"\x1b[?25h")         # a spinner has hidden the cursor
     os._exit(status)
+
+
+def _hush() -> None:
+    """From now on standard error is for nobody: other threads may complain of what ends."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        os.write(sys.stderr.fileno(), b"\x1b[?25h")         # a spinner has hidden the cursor
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), ERRORS)
 
 
 def remove(path: Path) -> None:

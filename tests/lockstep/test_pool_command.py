@@ -31,14 +31,15 @@ ACCEL = "accel:tiny-1x4x4"
 
 @contextmanager
 def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A command that serves."""
+    """A command that serves, until it is ended; then it says nothing."""
     with subprocess.Popen([sys.executable, "-m", "lockstep", "pool", *arguments], cwd=ROOT,
                           text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             yield process
         finally:
             process.terminate()
-            process.communicate()
+            said = process.communicate()[1]
+        assert said == ""
 
 
 def address_of(process: subprocess.Popen[str], scheme: str = "tls") -> str:
