@@ -170,7 +170,7 @@ class AccelTarget:
         for number, group in enumerate(groups):
             parts = [self._lowered(part, memory, number % 2 == 1) for part in group]
             stream = parts[0] if len(parts) == 1 else interleave(
-                self.machine, parts[0], parts[1], group[0].cost.products)
+                self.machine, parts[0], parts[1], group[0].cost.work)
             begin = ends[-1][1] if ends else 0
             mine = [_put_of(self.machine, part.layer, memory.forms, stream) for part in group
                     if part.layer.node.op == "qput"]
