@@ -252,7 +252,7 @@ class AccelTarget:
     def _lowered_group(self, group: Group, memory: MemoryMap, from_above: bool) -> "_Lowered":
         parts = [self._stream(part, memory, from_above) for part in group]
         stream = parts[0] if len(parts) == 1 else interleave(
-            self.machine, parts[0], parts[1], group[0].cost.products)
+            self.machine, parts[0], parts[1], group[0].cost.work)
         puts = tuple(_put_of(self.machine, part.layer, memory.forms, stream) for part in group
                      if part.layer.node.op == "qput")
         return _Lowered(group, constants_first(
