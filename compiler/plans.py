@@ -17,13 +17,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from compiler.errors import Error
 from compiler.files import write_text
 from compiler.native import digest
 
-__all__ = ["OWN", "Own", "PlanRefused", "Plans", "Recorder", "Table", "Task"]
+__all__ = ["OWN", "Learns", "Own", "PlanRefused", "Plans", "Recorder", "Table", "Task"]
 
 
 class PlanRefused(Error, ValueError):
@@ -50,7 +50,7 @@ class Task:
 
 
 Choice = Callable[[], str]
-"""Gives the text of what the target would choose itself."""
+"""Gives the text of what the target would choose itself; "" where that is no plan of its own."""
 
 
 class Plans(Protocol):
@@ -61,6 +61,15 @@ class Plans(Protocol):
 
     def find(self, task: Task, own: Choice) -> str | None:
         """The plan of the task; None for the target's own."""
+        ...
+
+
+@runtime_checkable
+class Learns(Plans, Protocol):
+    """Plans that are told what a target finds, where it searches as it compiles."""
+
+    def learned(self, task: Task, plan: str, cycles: int) -> None:
+        """Takes a plan that was measured."""
         ...
 
 
@@ -122,8 +131,9 @@ class Recorder:
 
     def find(self, task: Task, own: Choice) -> str | None:
         plan = self.plans.find(task, own)
-        self.recorded[task] = own() if plan is None else plan
-        self.counts[task] += 1
+        if text := own() if plan is None else plan:
+            self.recorded[task] = text
+            self.counts[task] += 1
         return plan
 
     def write(self, path: str | PathLike[str]) -> None:

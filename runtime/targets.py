@@ -33,6 +33,7 @@ from accel.machine.device import Device
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.config import MACHINE
+from accel.mapping.search import Effort
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
@@ -137,8 +138,8 @@ class Targets:
 
 
 def accelerator(machine: Machine, device: Device | None = None, threads: int = 2,
-                link: Link = LINK, name: str = ACCEL, plans: Plans = OWN, effort: int = 0
-                ) -> Placed:
+                link: Link = LINK, name: str = ACCEL, plans: Plans = OWN,
+                effort: int | Effort = 0) -> Placed:
     """An accelerator, priced by the assumed link and its machine's memory."""
     target = AccelTarget(machine, threads, name, plans, effort, cycle.measure)
 
@@ -186,7 +187,7 @@ class Request:
 
     def placed(self, on: Callable[[Machine], Device | None], threads: int = 2,
                link: Link = LINK, plans: Plans = OWN, archs: tuple[str, ...] = (),
-               precision: str | None = None, effort: int = 0) -> Targets:
+               precision: str | None = None, effort: int | Effort = 0) -> Targets:
         """The targets; `on` gives each accelerator its device, whose machine counts, and whose
         tilings are searched with this `effort`. CUDA is compiled for `archs` at once, and then its
         device may be missing until something runs; its products of float32 have this `precision`

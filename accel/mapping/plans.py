@@ -5,20 +5,25 @@
     rows=14 columns=14 channels=2 depth=4 stationary=w threads=2    a layer
     rows=1 columns=1 channels=1 depth=1 pieces=7 threads=2          a pool: its window in pieces
     apart                                                           two layers, one after the other
+    rows=... ; rows=... / rows=... ; ...                            all layers of a stream
     rows=... threads=2 / rows=... threads=2                         two layers together
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import MISSING, fields
 
 from accel.machine.config import AccelConfig
+from accel.machine.machine import Machine
+from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.lowering import Room
 from accel.mapping.operators.blocked import BlockedOperator
 from accel.mapping.schedules import Shape, Tiles, follows, misfit, shape_of
 from compiler.native import digest
 from compiler.plans import PlanRefused, Task
 
-__all__ = ["APART", "layer_task", "pair_of", "pair_task", "pair_text", "tiles_from", "tiles_text"]
+__all__ = ["APART", "layer_task", "pair_of", "pair_task", "pair_text", "stream_task",
+           "tiles_from", "tiles_text"]
 
 APART = "apart"
 NEXT = ";"
@@ -35,6 +40,14 @@ def pair_task(fingerprint: str, first: BlockedOperator, second: BlockedOperator,
               ) -> Task:
     both = [described(first), described(second)]
     return Task(fingerprint, digest(["pair", *both, str(threads)]), f"layers {' and '.join(both)}")
+
+
+def stream_task(machine: Machine, layers: Sequence[MappedLayer], threads: int) -> Task:
+    """The task of all layers of a stream, as a search measures them: with the machine's memory."""
+    texts = [described(layer.operator) for layer in layers]
+    return Task(machine.hash, digest(["stream", *texts, str(threads),
+                                      repr(machine.config.memory)]),
+                f"stream of {len(layers)} layers, {layers[0].name} to {layers[-1].name}")
 
 
 def described(operator: BlockedOperator) -> str:

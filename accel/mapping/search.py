@@ -59,21 +59,29 @@ class Search:
         self.left = effort.trials
         self._known: dict[str, list[Group]] = {}
 
-    def improved(self, groups: Sequence[Group]) -> list[Group]:
-        """The groups, those that lost most computed in better ways, as far as any were found."""
+    def improved(self, groups: Sequence[Group],
+                 found: Callable[[Sequence[Group], int], None] = lambda groups, cycles: None
+                 ) -> list[Group]:
+        """The groups, those that lost most computed in better ways, as far as any were found.
+        `found` is told what all take, at first and whenever that is less.
+        """
         result = list(groups)
-        for _ in range(self.effort.times):
+        for number in range(self.effort.times):
             before = groups_text(result)
             total, losing = self._losing(result)
+            if not number:
+                found(result, total)
             for first in losing:
                 place = next((at for at, group in enumerate(result)
                               if group[0].layer is first), None)
                 if place is None:               # it has been joined to the one before
                     continue
-                found, length = self._best(result, place)
-                whole = [*result[:place], *found, *result[place + length:]]
-                if found != result[place:place + length] and (took := self._cycles(whole)) < total:
+                better, length = self._best(result, place)
+                whole = [*result[:place], *better, *result[place + length:]]
+                if better != result[place:place + length] and (
+                        took := self._cycles(whole)) < total:
                     result, total = whole, took
+                    found(result, total)
             if groups_text(result) == before:
                 break
         return result

@@ -18,7 +18,7 @@ from accel.machine.program import AccelProgram, ProgramError, Stream, TensorSlot
 from accel.machine.work import Work
 from accel.mapping.borders import core, orders, with_borders
 from accel.mapping.forms import Forms
-from accel.mapping.choices import Choices, Group, LayerPart
+from accel.mapping.choices import Choices, Group, LayerPart, groups_text
 from accel.mapping.interleave import interleave
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.layers import build_layers, forms_of, refusal
@@ -30,7 +30,8 @@ from accel.mapping.memory_map import ALIGNMENT, MemoryMap
 from accel.mapping.prefixes import OWN_LAYER, PrefixStream, prefix_of_program, with_room
 from accel.mapping.puts import PlacePut, narrowed, widened
 from accel.mapping.schedules import prefix_of, scheduled
-from accel.mapping.search import EFFORTS, Search, Simulate
+from accel.mapping.plans import stream_task
+from accel.mapping.search import EFFORTS, Effort, Search, Simulate
 from accel.mapping.segment import AccelSegment
 from accel.mapping.work import work_of
 from accel.proof.legal import ordered, prove
@@ -38,7 +39,7 @@ from compiler.graph.cheapest_orders import Order
 from compiler.graph.graph import Graph, Node
 from compiler.graph.prefixes import Tail, shorter_forms
 from compiler.ir import Program
-from compiler.plans import OWN, Plans
+from compiler.plans import OWN, Learns, Plans
 from compiler.native import digest
 from compiler.target import ACCEL
 from compiler.te import Buffer, is_float, numpy_dtype
@@ -84,14 +85,15 @@ class CompiledSegment:
 class AccelTarget:
     """Compiles for one machine. `threads` virtual threads hide memory latency (1: none do). `plans`
     gives the tiles of layers, and which two are computed at the same time; without, the closed
-    formula does, and with `simulate` a search of this `effort` (`accel.mapping.search.EFFORTS`).
+    formula does, and with `simulate` a search of this `effort` (`accel.mapping.search.EFFORTS`),
+    which tells plans that learn what it finds.
     """
 
     machine: Machine
     threads: int = 2
     name: str = ACCEL
     plans: Plans = OWN
-    effort: int = 0
+    effort: int | Effort = 0
     simulate: Simulate | None = field(default=None, compare=False)
 
     @property
@@ -142,11 +144,7 @@ class AccelTarget:
                      ) -> CompiledSegment:
         """Compile a graph without `relayout`."""
         forms = forms_of(graph, blocks_of(self.machine.config))
-        groups = self._choices.groups(self._layers(graph, forms))
-        if self.simulate and self.plans is OWN and (effort := EFFORTS[self.effort]):
-            memory = MemoryMap(graph, groups, forms)
-            groups = Search(self._choices, effort, self.simulate, lambda some: self._program(
-                some, memory)[0]).improved(groups)
+        groups = self._groups(graph, forms)
         memory = MemoryMap(graph, groups, forms)
         shorter = shorter_forms(graph, masks) if masks else {}
         if shorter:
@@ -154,6 +152,27 @@ class AccelTarget:
         program, puts = self._program(groups, memory)
         prove(self.machine, program)
         return self._compiled(program, puts, groups)
+
+    def _groups(self, graph: Graph, forms: Forms) -> list[Group]:
+        """The layers in the ways that are planned, and with an effort in those that a search finds.
+        """
+        layers = self._layers(graph, forms)
+        task = stream_task(self.machine, layers, self.threads) if layers else None
+        plan = None if task is None or self.plans is OWN else self.plans.find(task, lambda: "")
+        groups = (self._choices.groups_of(plan, layers) if plan
+                  else self._choices.groups(layers))
+        effort = EFFORTS[self.effort] if isinstance(self.effort, int) else self.effort
+        learns = isinstance(self.plans, Learns)
+        if task is None or not (self.simulate and effort and (learns or self.plans is OWN)):
+            return groups
+        memory = MemoryMap(graph, groups, forms)
+
+        def found(some: Sequence[Group], cycles: int) -> None:
+            if isinstance(self.plans, Learns):
+                self.plans.learned(task, groups_text(some), cycles)
+
+        return Search(self._choices, effort, self.simulate, lambda some: self._program(
+            some, memory)[0]).improved(groups, found)
 
     def _with_prefixes(self, shorter: Mapping[int, Graph], groups: Sequence[Group],
                        memory: MemoryMap) -> CompiledSegment:

@@ -2,8 +2,9 @@
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -11,9 +12,14 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from accel.machine.machine import Machine
+from accel.mapping.search import EFFORTS
+from accel.mapping.target import AccelTarget
 from compiler.errors import RequestError
 from compiler.files import whole_file, write_text
 from compiler.frontend.models import graph_of
+from compiler.graph.graph import Graph
+from compiler.target_names import ACCEL
 from compiler.tune.explorer import Limits
 from compiler.tune.record import processor_name
 from compiler.tune.records import Records
@@ -21,10 +27,11 @@ from compiler.tune.space import Tunable
 from lockstep.commands._table import show_columns
 from lockstep.lines import say, shortened, width
 from lockstep.report import require_plotly
-from runtime import compile_on
-from runtime.targets import Targets, request
+from runtime import Device, SimulatedDevice, compile_on, simulator
+from runtime.targets import Request, Targets, request
 from runtime.tuning.child import Child
-from runtime.tuning.tuning import Run, Searched, TaskSearch, Tuning
+from runtime.tuning.streams import StreamPlans
+from runtime.tuning.tuning import Run, Searched, Tuning
 
 __all__ = ["tune"]
 
@@ -32,6 +39,7 @@ HEADINGS = ("task", "times", "share", "own", "best", "gain", "trials", "failed")
 FIGURES = 66            # columns of the table beside titles
 LEAST = 12              # of a title
 INTERRUPTED = 130
+WIDEST = max(filter(None, EFFORTS), key=lambda effort: effort.breadth)
 ALONE = "none"          # of --pool: a process here, without Dask
 
 
@@ -42,39 +50,52 @@ def tune(args: argparse.Namespace) -> int:
     if wanted.auto:
         raise RequestError(f"--target must name targets, not {args.target!r}: auto divides by what "
                            f"is measured, and goes on doing so with the plans that are found")
-    targets = wanted.placed(lambda machine: None)
+    targets = wanted.placed(_device)
     searched = _searched(wanted.names, targets)
     graph = graph_of(args.model, dict(args.shape), bind=dict(args.bind))
     limits = Limits(args.trials, args.minutes and 60 * args.minutes, args.patience)
 
     def compiled(plans) -> object:
-        return compile_on(graph, wanted.placed(lambda machine: None, plans=plans), False,
+        return compile_on(graph, wanted.placed(_device, plans=plans), False,
                           cache=False)
 
     status = 0
     with ExitStack() as stack:
         records = stack.enter_context(Records(args.db) if args.db else Records.in_cache())
         live = stack.enter_context(_Shown(args))
+        streams = StreamPlans(records, args.seed, lambda plans: live.update(_tasks(None, plans)))
         tuning = Tuning(compiled, searched, records, processor_name(), limits, args.strategy,
-                        args.seed, live.update)
-        run = _runner(args, wanted.names, stack)
+                        args.seed, lambda tuning: live.update(_tasks(tuning, streams)))
         try:
-            tuning.run(run)
+            if any(isinstance(placed.target, AccelTarget) for placed in targets):
+                _search_streams(args, graph, wanted, streams)
+            if searched:
+                tuning.run(_runner(args, wanted.names, stack))
         except KeyboardInterrupt:
             status = INTERRUPTED
-    _show(args, tuning, records)
+    _show(args, tuning, streams)
     return status
+
+
+def _search_streams(args: argparse.Namespace, graph: Graph, wanted: Request,
+                    streams: StreamPlans) -> None:
+    """Compiles with a search of tiles, which simulates at most so many ways of layers."""
+    effort = replace(WIDEST, trials=args.trials)
+    compile_on(graph, wanted.placed(_device, plans=streams, effort=effort), False, cache=False)
+
+
+def _device(machine: Machine) -> Device:
+    return SimulatedDevice(machine, simulator("functional"))
 
 
 def _searched(names: tuple[str, ...], targets: Targets) -> dict[str, Searched]:
     """The targets of which plans are searched, by their fingerprints."""
-    found = {placed.target.fingerprint: Searched(name, placed.target)
-             for name, placed in zip(names, targets)         # the host stands behind them
-             if isinstance(placed.target, Tunable)}
-    if not found:
+    named = list(zip(names, targets))               # the host may stand behind them
+    if not any(isinstance(placed.target, Tunable | AccelTarget) for _, placed in named):
         raise RequestError(f"--target must name one of which schedules are searched, not "
                            f"{', '.join(names)}")
-    return found
+    return {placed.target.fingerprint: Searched(name, placed.target) for name, placed in named
+            if isinstance(placed.target, Tunable)}
 
 
 def _runner(args: argparse.Namespace, names: Sequence[str], stack: ExitStack) -> Run:
@@ -115,34 +136,35 @@ class _Shown:
         if self._live:
             self._live.stop()
 
-    def update(self, tuning: Tuning) -> None:
+    def update(self, tasks: Sequence[Mapping[str, Any]]) -> None:
         if self._live:
-            table = Table(title=f"{tuning.done} trials", box=None, header_style="bold")
+            table = Table(title=f"{sum(task['trials'] for task in tasks)} trials", box=None,
+                          header_style="bold")
             for place, heading in enumerate(HEADINGS):
                 table.add_column(heading, justify="right" if place else "left", no_wrap=True)
-            for row in _rows(tuning):
+            for row in _rows(tasks):
                 table.add_row(*row)
             self._live.update(table, refresh=True)
 
 
-def _rows(tuning: Tuning) -> list[tuple[str, ...]]:
-    """A row for each task, those that take most time first."""
-    searches = sorted(tuning.tasks.values(), key=lambda one: -(_total(one, one.best) or 0))
-    whole = sum(_total(one, one.best) or 0 for one in searches) or 1
+def _rows(tasks: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """A row for each task, those that take most first; shares are of what has one unit."""
+    whole: dict[str, float] = {}
+    for task in tasks:
+        whole[task["unit"]] = whole.get(task["unit"], 0.0) + _total(task)
     rows = []
-    for search in searches:
-        own, best = search.value(search.own), search.value(search.best)
+    for task in sorted(tasks, key=lambda task: -_total(task) / (whole[task["unit"]] or 1)):
+        own, best, unit = task["own"], task["best"], task["unit"]
         gain = f"{100 * (1 - best / own):.1f} %" if own and best is not None else "-"
-        share = f"{100 * (_total(search, search.best) or 0) / whole:.1f} %"
-        rows.append((shortened(search.task.title, max(LEAST, width() - FIGURES)),
-                     str(search.count), share, _time(own, search.unit), _time(best, search.unit),
-                     gain, str(search.trials), str(search.errors)))
+        share = f"{100 * _total(task) / (whole[unit] or 1):.1f} %"
+        rows.append((shortened(task["title"], max(LEAST, width() - FIGURES)), str(task["count"]),
+                     share, _time(own, unit), _time(best, unit), gain, str(task["trials"]),
+                     str(task["failed"])))
     return rows
 
 
-def _total(search: TaskSearch, plan: str) -> float | None:
-    value = search.value(plan)
-    return None if value is None else search.count * value
+def _total(task: Mapping[str, Any]) -> float:
+    return task["count"] * (task["best"] or 0)
 
 
 def _time(value: float | None, unit: str) -> str:
@@ -151,11 +173,13 @@ def _time(value: float | None, unit: str) -> str:
     return f"{value:,.0f} cycles" if unit == "cycles" else f"{1e6 * value:,.1f} us"
 
 
-def _show(args: argparse.Namespace, tuning: Tuning, records: Records) -> None:
-    show_columns(f"{args.model.name} for {args.target}: {tuning.done} trials, seed {args.seed}",
-                 HEADINGS, _rows(tuning))
-    figures = {"model": args.model.name, "target": args.target, "trials": tuning.done,
-               "strategy": args.strategy, "seed": args.seed, "tasks": _json(tuning)}
+def _show(args: argparse.Namespace, tuning: Tuning, streams: StreamPlans) -> None:
+    tasks = _tasks(tuning, streams)
+    trials = sum(task["trials"] for task in tasks)
+    show_columns(f"{args.model.name} for {args.target}: {trials} trials, seed {args.seed}",
+                 HEADINGS, _rows(tasks))
+    figures = {"model": args.model.name, "target": args.target, "trials": trials,
+               "strategy": args.strategy, "seed": args.seed, "tasks": tasks}
     if args.json:
         write_text(args.json, json.dumps(figures, indent=1) + "\n")
     if args.report:
@@ -163,15 +187,22 @@ def _show(args: argparse.Namespace, tuning: Tuning, records: Records) -> None:
 
         with whole_file(args.report) as file:
             write_search_page(file, figures)
-    if not tuning.tasks:
+    if not tasks:
         say("no task of this network has more than one plan")
 
 
-def _json(tuning: Tuning) -> list[dict[str, Any]]:
-    return [{"title": search.task.title, "digest": search.task.digest, "count": search.count,
-             "target": search.searched.text, "own": search.value(search.own),
-             "best": search.value(search.best), "unit": search.unit, "plan": search.best,
-             "trials": search.trials, "failed": search.errors, "own_plan": search.own,
-             "values": [result.value for _, result in search.explorer.trials],
-             "estimates": [candidate.estimate for candidate, _ in search.explorer.trials]}
-            for search in tuning.tasks.values()]
+def _tasks(tuning: Tuning | None, streams: StreamPlans) -> list[dict[str, Any]]:
+    """All tasks so far, as JSON. Of a stream the trials are the ways that made it faster."""
+    searches = [] if tuning is None else tuning.tasks.values()
+    return [{"title": task.title, "digest": task.digest, "count": 1, "target": ACCEL,
+             "own": found[0][1], "best": found[-1][1], "unit": "cycles", "plan": found[-1][0],
+             "trials": len(found), "failed": 0, "own_plan": found[0][0],
+             "values": [cycles for _, cycles in found], "estimates": [1.0] * len(found)}
+            for task, found in streams.found.items()] + [
+        {"title": search.task.title, "digest": search.task.digest, "count": search.count,
+         "target": search.searched.text, "own": search.value(search.own),
+         "best": search.value(search.best), "unit": search.unit, "plan": search.best,
+         "trials": search.trials, "failed": search.errors, "own_plan": search.own,
+         "values": [result.value for _, result in search.explorer.trials],
+         "estimates": [candidate.estimate for candidate, _ in search.explorer.trials]}
+        for search in searches]
