@@ -13,8 +13,12 @@ __all__ = ["dram_bytes", "unit_bytes"]
 
 
 def dram_bytes(machine: Machine, program: AccelProgram) -> np.ndarray:
-    """The bytes that each instruction moves (int64). Padding and fetching do not count."""
-    return np.array([_moved(instruction.fields) if instruction.unit in ("load", "store") else 0
+    """The bytes that each instruction moves (int64). Padding and fetching do not count; what a run
+    of a load shares with the one before counts once.
+    """
+    shared = machine.config.kept_beats * machine.config.bus_bytes
+    return np.array([_moved(instruction.fields, shared if instruction.unit == "load" else 0)
+                     if instruction.unit in ("load", "store") else 0
                      for instruction in decode_words(machine, program.words)], np.int64)
 
 
@@ -26,8 +30,13 @@ def unit_bytes(machine: Machine, program: AccelProgram) -> dict[str, np.ndarray]
             **{name: np.where(unit == name, moved, 0) for name in ("load", "store")}}
 
 
-def _moved(fields: Mapping[str, Any]) -> int:
-    count: int = fields["run"]
-    for loop in fields["loops"]:
-        count *= max(loop["extent"] - loop["before"] - loop["after"], 0)
-    return count
+def _moved(fields: Mapping[str, Any], shared: int) -> int:
+    """Runs of more than `shared` bytes share none."""
+    run, moved, inner = fields["run"], fields["run"], 0
+    for loop in reversed(fields["loops"]):
+        extent = max(loop["extent"] - loop["before"] - loop["after"], 0)
+        step = loop["dram"] - inner             # from the last run within the loop to the next one
+        again = run - step if moved and 0 <= step < run <= shared else 0
+        moved = extent * moved - max(extent - 1, 0) * again
+        inner += max(extent - 1, 0) * loop["dram"]
+    return moved
