@@ -7,6 +7,7 @@ puts them between the others before a run.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -20,6 +21,10 @@ OWN_LAYER = -1
 """Stands for the next layer of a stream's own."""
 
 LayerWork = tuple[tuple[Work, ...], ...]
+
+
+Span = tuple[str, int, int]
+"""A layer's name, its first instruction, and one past its last."""
 
 
 @dataclass(frozen=True)
@@ -41,35 +46,23 @@ class PrefixStream:
     work: LayerWork
     puts: tuple[PlacePut, ...]
 
-    @property
-    def ends(self) -> list[int]:
-        return [0, *(end for _, end in self.layers)]
-
     def count(self, whole: AccelProgram) -> int:
         """How many instructions the stream has."""
-        ends = [0, *(end for _, end in whole.layers)]
-        shared = [number for number in self.order if number != OWN_LAYER]
-        return len(self.own) + sum(ends[number + 1] - ends[number] for number in shared) + (
-            whole.count - ends[-1])
+        return sum(end - begin for _, begin, end in self._spans(whole)) + len(_rest(whole))
 
     def program(self, whole: AccelProgram) -> AccelProgram:
         """The program, in the memory of the whole."""
-        ends, mine = [0, *(end for _, end in whole.layers)], self.ends
-        pieces, layers, next_own, top = [], [], 0, 0
-        for number in self.order:
-            if number == OWN_LAYER:
-                begin, end = mine[next_own:next_own + 2]
-                name, begin, end = self.layers[next_own][0], whole.count + begin, whole.count + end
-                next_own += 1
-            else:
-                name, begin, end = whole.layers[number][0], *ends[number:number + 2]
-            pieces.append(np.arange(begin, end))
-            top += end - begin
-            layers.append((name, top))
-        order = np.concatenate([*pieces, np.arange(ends[-1], whole.count)])
+        spans = self._spans(whole)
+        order = np.concatenate([*(np.arange(begin, end) for _, begin, end in spans), _rest(whole)])
         stream = Stream.joined([Stream(whole.words, whole.provenance), self.own]).take(order)
+        ends = accumulate(end - begin for _, begin, end in spans)
         return replace(whole, words=stream.words, provenance=stream.provenance,
-                       layers=tuple(layers))
+                       layers=tuple((name, top) for (name, _, _), top in zip(spans, ends)))
+
+    def _spans(self, whole: AccelProgram) -> list[Span]:
+        """Its layers, in a stream of the whole with its own layers behind."""
+        theirs, mine = _spans_of(whole.layers), iter(_spans_of(self.layers, whole.count))
+        return [next(mine) if number == OWN_LAYER else theirs[number] for number in self.order]
 
     def all_work(self, whole: LayerWork) -> LayerWork:
         """The work of all its layers."""
@@ -83,17 +76,19 @@ def prefix_of_program(places: int, program: AccelProgram, work: LayerWork,
     """What a program has of its own; `shared` says, for each of its layers, which one of the whole
     it may be, `OWN_LAYER` if none. It is that one if all words are the same, tokens included.
     """
-    theirs, ends = [0, *(end for _, end in whole.layers)], [0, *(end for _, end in program.layers)]
-    order, own, layers, mine, top = [], [], [], [], 0
-    for number, (begin, end) in enumerate(zip(ends, ends[1:])):
-        other = shared[number]
-        if other == OWN_LAYER or not np.array_equal(
-                program.words[begin:end], whole.words[theirs[other]:theirs[other + 1]]):
-            other, top = OWN_LAYER, top + end - begin
-            own.append(np.arange(begin, end))
-            layers.append((program.layers[number][0], top))
-            mine.append(work[number])
+    theirs, top = _spans_of(whole.layers), 0
+    order, own, layers, mine = list[int](), list[np.ndarray](), list[tuple[str, int]](), []
+    for (name, begin, end), other, its in zip(_spans_of(program.layers), shared, work, strict=True):
+        if other != OWN_LAYER:
+            _, first, last = theirs[other]
+            if not np.array_equal(program.words[begin:end], whole.words[first:last]):
+                other = OWN_LAYER
         order.append(other)
+        if other == OWN_LAYER:
+            top += end - begin
+            own.append(np.arange(begin, end))
+            layers.append((name, top))
+            mine.append(its)
     chosen = np.concatenate(own) if own else np.zeros(0, np.int64)
     stream = Stream(program.words, program.provenance).take(chosen)
     return PrefixStream(places, tuple(order), stream, tuple(layers), tuple(mine), tuple(puts))
@@ -103,3 +98,14 @@ def with_room(program: AccelProgram, prefixes: Sequence[PrefixStream]) -> AccelP
     """The whole program with room for the words of each of its streams."""
     counts = [program.count, *(prefix.count(program) for prefix in prefixes)]
     return replace(program, program_bytes=max(counts) * program.words.shape[1] if prefixes else 0)
+
+
+def _spans_of(layers: Sequence[tuple[str, int]], begin: int = 0) -> list[Span]:
+    """The layers of a stream whose first instruction has this number."""
+    ends = [begin, *(begin + end for _, end in layers)]
+    return [(name, *span) for (name, _), span in zip(layers, pairwise(ends), strict=True)]
+
+
+def _rest(whole: AccelProgram) -> np.ndarray:
+    """The instructions behind all layers."""
+    return np.arange(whole.layers[-1][1] if whole.layers else 0, whole.count)

@@ -2,7 +2,8 @@
 
 A cache has places along an axis, and a step has a position: what lies behind it is masked. While
 the position is small, a graph that cuts caches and masks off behind a few places gives the same,
-to the bit. That is followed from the expressions of operators, so nothing is listed by name::
+to the bit. That is followed from the expressions of operators, so none of attention is known by
+name::
 
     mask = -128 behind the position      a value of the position alone; found by its numbers
     scores [.., places]                  an axis of places; nothing is known of what is behind

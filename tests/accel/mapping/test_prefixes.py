@@ -1,8 +1,11 @@
 """Streams that read only the first places of caches: each proved, and what they share."""
 
+import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -198,3 +201,30 @@ def test_a_saved_module_has_its_prefixes(tmp_path) -> None:
         assert one.own.provenance == other.own.provenance
     for position in (0, 15, 16, 31, 32, 39):
         assert is_right(loaded, position)
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda entries: entries.reverse(), "streams of prefixes must read more and more places"),
+    (lambda entries: entries[0]["order"].append(OWN_LAYER),
+     "a prefix must have layers that there are"),
+    (lambda entries: entries[0]["order"].insert(0, 99),
+     "a prefix must have layers that there are"),
+    (lambda entries: entries[0]["puts"][0]["stores"].append(1 << 20),
+     "what is put must be stores of the stream"),
+    (lambda entries: entries[0]["work"].pop(), "every layer must have its work")])
+def test_prefixes_that_do_not_fit_are_refused(tmp_path, change, message: str) -> None:
+    path = tmp_path / "net.lockstep"
+    module().save(path)
+    with ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    manifest = json.loads(members["manifest.json"])
+    (part,) = (part for part in manifest["parts"] if "prefixes" in part)
+    change(part["prefixes"])
+    members["manifest.json"] = json.dumps(manifest).encode()
+    digest = hashlib.sha256(members["manifest.json"]).hexdigest()
+    members["manifest.sha256"] = f"{digest}  manifest.json\n".encode()
+    with ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    with pytest.raises(lockstep.ArtifactError, match=message):
+        load(path, machine=machine())
