@@ -7,6 +7,7 @@ index of that kind may be anything. That errs on the side of larger sets.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import islpy as isl
 
@@ -273,7 +274,13 @@ def is_implied(condition: Expr, domain: Domain) -> bool:
     if wanted is None or any(text.condition(c) is None for c in conjuncts(condition)):
         return False
     names, parts = _tuple(text.names.values()), text.domain(relevant)
-    return isl.Set(_set(text, names, parts)).is_subset(isl.Set(_set(text, names, [wanted])))
+    return _is_subset(_set(text, names, parts), _set(text, names, [wanted]))
+
+
+@lru_cache(4096)
+def _is_subset(part: str, whole: str) -> bool:
+    """Whether a set is part of another. Schedules ask the same again and again."""
+    return isl.Set(part).is_subset(isl.Set(whole))
 
 
 def covers(touching: Iterable[Access], around: Domain, shape: tuple[Extent, ...]) -> bool:
