@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from math import exp, inf, log
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 
@@ -133,10 +134,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args(argv)
     names = [*dict.fromkeys([*args.strategies.split(","), CHANCE])]
+    for option, given, known in (("--shapes", args.shapes.split(","), SHAPES),
+                                 ("--strategies", names, STRATEGIES)):
+        for name in given:
+            if name not in known:
+                parser.error(f"{option} must be of {', '.join(known)}, not {name!r}")
     curves: list[dict] = []
     ratios: dict[str, list[float]] = {name: [] for name in names if name != CHANCE}
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["LOCKSTEP_CACHE"] = folder       # thousands of kernels that nobody wants again
+    with tempfile.TemporaryDirectory() as folder, patch.dict(
+            os.environ, LOCKSTEP_CACHE=folder):     # thousands of kernels that nobody wants again
         for seed in range(args.seeds):
             for shape in args.shapes.split(","):
                 search = Search(shape, names, args.trials, args.batch, seed)

@@ -20,9 +20,11 @@ from compiler.errors import Error
 from compiler.graph.cheapest_orders import NCHW, Order
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.graph.partition import ACCEL, HOST
+from compiler.graph.prefixes import Tail
 
-__all__ = ["ACCEL", "HOST", "CannotCompile", "Compiled", "Crossing", "Executable", "KeepsInputs",
-           "Measure", "Outcome", "Priced", "Prices", "Row", "Target", "Values", "plain"]
+__all__ = ["ACCEL", "HOST", "CannotCompile", "Compiled", "CompilesPrefixes", "Crossing",
+           "Executable", "KeepsInputs", "Measure", "Outcome", "Priced", "Prices", "Row", "Target",
+           "Values", "plain"]
 
 Values = Mapping[str, np.ndarray]
 Row = dict[str, Any]
@@ -140,6 +142,19 @@ class Target(Protocol):
 
     def compile(self, graph: Graph) -> Compiled:
         """A graph all of whose nodes it takes; ValueError names the first that it does not."""
+        ...
+
+
+@runtime_checkable
+class CompilesPrefixes(Protocol):
+    """What a target provides, too, whose code may read only the first places of caches while the
+    position is small.
+    """
+
+    def compile_prefixes(self, graph: Graph, masks: Mapping[str, Tail]) -> Compiled:
+        """As `compile`; `masks` are inputs that say what is behind the position
+        (`compiler.graph.prefixes.masks_of`).
+        """
         ...
 
 

@@ -22,9 +22,10 @@ from compiler.graph.notes import Note
 from compiler.graph.partition import ACCEL, Partition, subgraph
 from compiler.graph.pipeline import AfterStage, PipelineStage, run, standard_passes
 from compiler.graph.placement import Pins
+from compiler.graph.prefixes import masks_of
 from compiler.ops.operator import Numbers
 from compiler.ops.registry import find
-from compiler.target import Compiled
+from compiler.target import Compiled, CompilesPrefixes
 from runtime.auto import Choice, choose, greedy
 from runtime.costs import Pricing
 from runtime.targets import Targets
@@ -124,7 +125,8 @@ class LayOut:
 @dataclass(frozen=True, slots=True)
 class Compile:
     """Before: a partition with its layout. After: each segment compiled by its target; a segment
-    that pricing compiled is not compiled again.
+    that pricing compiled is not compiled again, unless it can read less of caches where the
+    position is small.
     """
 
     targets: Targets
@@ -134,10 +136,14 @@ class Compile:
     def __call__(self, laid_out: LaidOut) -> Built:
         graph, compiled = laid_out.layout.partition.graph, []
         for segment in laid_out.layout.partition.segments:
-            part = subgraph(graph, segment)
-            compiled.append(laid_out.choice.pricing.compiled(segment.target, part)
-                            if laid_out.choice
-                            else self.targets[segment.target].target.compile(part))
+            part, target = subgraph(graph, segment), self.targets[segment.target].target
+            masks = masks_of(graph, part) if isinstance(target, CompilesPrefixes) else {}
+            if isinstance(target, CompilesPrefixes) and masks:
+                compiled.append(target.compile_prefixes(part, masks))
+            elif laid_out.choice:
+                compiled.append(laid_out.choice.pricing.compiled(segment.target, part))
+            else:
+                compiled.append(target.compile(part))
         return Built(self._noted(graph), laid_out.layout, tuple(compiled), laid_out.choice)
 
     def _noted(self, graph: Graph) -> Graph:

@@ -33,7 +33,7 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
     for step, run in _programs(module, runs):
         layers += [{"device": step.segment.target, **row} for row in step.execute.rows(run)]
     cycles = sum(run.cycles for run in runs)
-    macs = sum(layer.macs for layer in _layers(module))
+    macs = sum(row["macs"] for row in layers)
     return {
         "cycles": cycles, "macs": macs,
         "utilization": _ratio(macs, cycles * machine.config.macs_per_cycle) if machine else 0.0,

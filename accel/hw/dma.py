@@ -218,36 +218,41 @@ class Stepper(wiring.Component):
     Beats and chunks are both bus_bytes wide and aligned on their side; a step takes at most one
     beat and writes at most one chunk. A run costs as many steps as it touches chunks, and one more
     if it touches several beats and its offset is smaller in the chunk than in the beat: then its
-    first step writes nothing. A run that is accepted in cycle t offers its first step in t + 1;
-    one step a cycle, without a gap between runs.
+    first step writes nothing. That step is not needed where the run before has taken the first
+    beat. A run that is accepted in cycle t offers its first step in t + 1; one step a cycle,
+    without a gap between runs.
 
-    A step says how to form the chunk. Rotate the beat upwards by `rotate` bytes; in the lanes of
-    `late`, the rotated beat of the previous step counts instead.
+    A step says how to form the chunk. Take the beat, in the lanes of `late` the beat before it, and
+    rotate that upwards by `rotate` bytes; a step that fills is not rotated.
 
     Parameters
     ----------
     source_bits, target_bits : widths of byte addresses, at least those of an offset in a beat.
     tag : shape of what is handed on with every step of a run.
+    kept : how many beats before those that are still to come the source keeps.
 
     Members
     -------
-    i : runs: byte addresses `source` and `target`, bytes − 1, `fill` if there is no source.
+    i : runs: byte addresses `source` and `target`, bytes − 1, `fill` if there is no source; `again`
+        of its first beats were taken by the runs before, at most `kept`.
     o : steps: `take` a beat, `write` a chunk with `mask`; `beat`, `chunk` are their addresses;
-        `end` for the last step of a run.
+        `end` for the last step of a run. What was taken before is no beat to take.
     busy : a run is inside.
+    next_beat : the address of the beat behind the latest run.
     """
 
-    def __init__(self, config: AccelConfig, source_bits: int, target_bits: int, tag):
+    def __init__(self, config: AccelConfig, source_bits: int, target_bits: int, tag, kept: int = 0):
         self._bus_bytes = bus_bytes = config.bus_bytes
         self._offset_bits = offset = exact_log2(bus_bytes)
         super().__init__({
             "i": In(stream.Signature(data.StructLayout({
-                "source": source_bits, "target": target_bits, "run": 16, "fill": 1, "tag": tag}))),
+                "source": source_bits, "target": target_bits, "run": 16, "fill": 1,
+                "again": range(kept + 1), "tag": tag}))),
             "o": Out(stream.Signature(data.StructLayout({
                 "take": 1, "write": 1, "end": 1, "fill": 1, "rotate": offset, "late": bus_bytes,
                 "mask": bus_bytes, "beat": source_bits - offset, "chunk": target_bits - offset,
                 "tag": tag}))),
-            "busy": Out(1),
+            "busy": Out(1), "next_beat": Out(source_bits - offset),
         })
 
     def elaborate(self, platform):
@@ -255,43 +260,49 @@ class Stepper(wiring.Component):
         n, run, step = self._offset_bits, self.i.p, self.o.p
         source, target = run.source[:n], run.target[:n]
         source_end, target_end = Signal(17), Signal(17)
-        lower, single = Signal(), Signal()
+        lower, several, passed = Signal(), Signal(), Signal()
         m.d.comb += [
             source_end.eq(source + run.run), target_end.eq(target + run.run),
-            lower.eq((target < source) & ~run.fill), single.eq(source_end[n:] == 0),
+            lower.eq((target < source) & ~run.fill), several.eq(source_end[n:] != 0),
+            passed.eq(lower & several & (run.again != 0)),
         ]
 
-        beats, chunks = Signal(17 - n), Signal(17 - n)      # to take and to write, − 1
-        takes, last, skip, first = Signal(), Signal(), Signal(), Signal()
-        first_lane, last_lane, late_lanes = Signal(n), Signal(n), Signal(n)
-        fields = {name: Signal.like(step[name], name=name, reset_less=True)
+        beats, chunks = Signal(17 - n), Signal(17 - n)      # to read and to write, − 1
+        again = Signal.like(run.again)                      # of those to read, not to take
+        reads, fresh, last, skip, first = Signal(), Signal(), Signal(), Signal(), Signal()
+        first_lane, last_lane, late_after = Signal(n), Signal(n), Signal(n)
+        fields = {name: Signal.like(step[name], name=name, reset_less=name != "beat")
                   for name in ("beat", "chunk", "rotate", "fill", "tag")}
         accept, fire = self.i.valid & self.i.ready, self.o.valid & self.o.ready
 
         m.d.comb += [
             self.o.valid.eq(self.busy), self.i.ready.eq(~self.busy | fire & step.end),
             *(step[name].eq(register) for name, register in fields.items()),
-            step.take.eq(takes), step.write.eq(~skip), step.end.eq(~skip & last),
+            step.take.eq(reads & fresh), step.write.eq(~skip), step.end.eq(~skip & last),
+            self.next_beat.eq(step.beat + reads),
         ]
         for lane in range(self._bus_bytes):
-            m.d.comb += [step.late[lane].eq(lane < late_lanes),
+            m.d.comb += [step.late[lane].eq(lane > late_after),
                          step.mask[lane].eq(~skip & (~first | (lane >= first_lane))
                                             & (~last | (lane <= last_lane)))]
         with m.If(fire):
             m.d.sync += [self.busy.eq(~step.end), skip.eq(0), beats.eq(beats - 1),
-                         takes.eq(takes & (beats != 0)), fields["beat"].eq(step.beat + step.take)]
+                         reads.eq(reads & (beats != 0)), fields["beat"].eq(self.next_beat),
+                         again.eq(again - 1), fresh.eq(fresh | (again == 1))]
             with m.If(step.write):
                 m.d.sync += [chunks.eq(chunks - 1), last.eq(chunks == 1), first.eq(0),
                              fields["chunk"].eq(step.chunk + 1)]
         with m.If(accept):
             m.d.sync += [
-                self.busy.eq(1), skip.eq(lower & ~single), first.eq(1),
-                beats.eq(source_end[n:]), takes.eq(~run.fill),
+                self.busy.eq(1), skip.eq(lower & several & ~passed), first.eq(1),
+                beats.eq(source_end[n:] - passed), reads.eq(~run.fill),
+                again.eq(run.again - passed), fresh.eq(run.again == passed),
                 chunks.eq(target_end[n:]), last.eq(target_end[n:] == 0),
                 first_lane.eq(target), last_lane.eq(target_end[:n]),
-                late_lanes.eq(Mux(run.fill | lower & single, 0, target - source)),
-                fields["rotate"].eq(target - source), fields["fill"].eq(run.fill),
-                fields["beat"].eq(run.source[n:]), fields["chunk"].eq(run.target[n:]),
+                late_after.eq(Mux(run.fill | lower & ~several, ~0, source - target - 1)),
+                fields["rotate"].eq(Mux(run.fill, 0, target - source)),
+                fields["fill"].eq(run.fill),
+                fields["beat"].eq(run.source[n:] + passed), fields["chunk"].eq(run.target[n:]),
                 fields["tag"].eq(run.tag),
             ]
         return m
@@ -305,6 +316,6 @@ def rotate(beat: Value, count: Value) -> Value:
 
 
 def merge(beat: Value, previous: Value, late: Value) -> Value:
-    """The chunk: in the lanes of `late` from the previous beat."""
+    """The beat, in the lanes of `late` the previous one."""
     return Cat(Mux(bit, previous.word_select(lane, 8), beat.word_select(lane, 8))
                for lane, bit in enumerate(late))

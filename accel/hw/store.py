@@ -153,13 +153,14 @@ class Store(wiring.Component):
             m.d.sync += [valid.eq(stages[-1][1]), stage.eq(stages[-1][0])]
             stages.append((stage, valid))
         (read, read_valid), (done, done_valid) = stages[-2:]
-        chunk, previous = Signal(width, reset_less=True), Signal(width, reset_less=True)
+        beat, previous = Signal(width, reset_less=True), Signal(width, reset_less=True)
         with m.If(read_valid):
-            m.d.sync += [chunk.eq(rotate(self.out.data, read.rotate)), previous.eq(chunk)]
+            m.d.sync += [beat.eq(merge(self.out.data, previous, read.late)),
+                         previous.eq(self.out.data)]
         m.d.comb += [
             writer.beat.valid.eq(done_valid & done.write),
             writer.beat.addr.eq(done.chunk), writer.beat.end.eq(done.end),
             writer.beat.last.eq(done.end & done.tag.last),
-            writer.beat.wdata.data.eq(merge(chunk, previous, done.late)),
+            writer.beat.wdata.data.eq(rotate(beat, done.rotate)),
             writer.beat.wdata.mask.eq(done.mask),
         ]

@@ -231,6 +231,13 @@ class AccelConfig:
         return self.bus_bytes * (8 // min(self.weight_bits) if buffer == "wgt" else 1)
 
     @property
+    def kept_beats(self) -> int:
+        """Beats of the bus that load can see again when it has used them: 64 bytes, but at most
+        eight. A run of no more beats shares them with the next one.
+        """
+        return min(8, 64 // self.bus_bytes)
+
+    @property
     def lanes(self) -> int:
         """Accumulators in one entry."""
         return self.batch * self.block_out

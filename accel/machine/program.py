@@ -140,6 +140,7 @@ class AccelProgram:
     words : instruction words as uint8 of shape (count, 64), little-endian.
     weights : initial bytes of the weights segment (weights and parameters).
     activations_bytes, io_bytes : sizes of the two segments that the program writes.
+    program_bytes : room for words, of longer streams too; 0 for no more than its own.
     inputs, outputs : tensors of the io segment.
     provenance : where each instruction comes from; empty where that is unknown.
     layers : pairs (name, index one past its last instruction).
@@ -156,6 +157,7 @@ class AccelProgram:
     provenance: Provenance = field(default_factory=Provenance)
     layers: tuple[tuple[str, int], ...] = ()
     machine: MachineRecord | None = None
+    program_bytes: int = 0
 
     @classmethod
     def assemble(cls, machine: Machine, instructions: "Stream | Iterable[Instruction]",
@@ -181,7 +183,7 @@ class AccelProgram:
 
     @cached_property
     def segment_sizes(self) -> dict[str, int]:
-        return {"program": self.words.size, "weights": self.weights.size,
+        return {"program": max(self.words.size, self.program_bytes), "weights": self.weights.size,
                 "activations": self.activations_bytes, "io": self.io_bytes}
 
     @cached_property

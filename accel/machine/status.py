@@ -88,6 +88,8 @@ class Run:
     each instruction (int64, −1: never), counted from the cycle in which `start` was raised;
     functional simulation leaves them, `cycles` and the counters empty. `waiting` names, after a
     deadlock, the instruction that each unit waits with. `timeline` is present if it was requested.
+    `places` are those of caches that the stream reads, where the driver chose it among several; 0
+    for all.
     """
 
     status: Status
@@ -100,6 +102,7 @@ class Run:
     retire: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     waiting: Mapping[str, int] = field(default_factory=dict)
     timeline: Timeline | None = None
+    places: int = 0
 
     @property
     def ok(self) -> bool:

@@ -14,7 +14,7 @@ from accel.mapping.lowering import LoweringError, Room
 from accel.mapping.operators.blocked import BlockedOperator
 from accel.mapping.plans import (NEXT, layer_task, pair_of, pair_task, pair_text, tiles_from,
                                  tiles_text)
-from accel.mapping.schedules import (Cost, Tiles, choose_together, cost_of, ranked,
+from accel.mapping.schedules import (Cost, Tiles, choose_together, cost_of, cost_together, ranked,
                                      ranked_together, shape_of, tiles_of)
 from compiler.plans import OWN, PlanRefused, Plans
 
@@ -171,10 +171,9 @@ class Choices:
                          lambda: choose_together(config, *shapes, self.threads, rooms))
             if pair is None:
                 return None
-            first_cost, second_cost = (cost_of(config, shape, tiles, self.threads)
-                                       for shape, tiles in zip(shapes, pair, strict=True))
             apart = first.cost.cycles + second.cost.cycles
-            return pair if (first_cost + second_cost).cycles < apart else None
+            together = cost_together(config, shapes, pair, self.threads).cycles
+            return pair if together < apart else None
 
         if self.plans is OWN:
             return own()

@@ -20,7 +20,7 @@ from compiler.graph.graph import Graph, Node
 from compiler.ops.fixed_point import STORED, limits_of
 from compiler.ops.registry import find
 
-__all__ = ["Forms", "Part", "is_of_rows", "is_view", "joins_rows", "slices_rows"]
+__all__ = ["Forms", "Part", "is_of_rows", "is_view"]
 
 
 
@@ -31,28 +31,6 @@ def is_view(graph: Graph, node: Node) -> bool:
 def data_of(node: Node) -> tuple[str, ...]:
     """The inputs of a node that are data, not parameters."""
     return node.inputs[:find(node.op).data_inputs]
-
-
-def joins_rows(graph: Graph, node: Node) -> bool:
-    """Whether the operator joins tensors that lie as the rows of matrices, by strides; channels of
-    images and of vectors are joined block by block.
-    """
-    shape = graph.values[node.outputs[0]].shape
-    return node.op == "qconcat" and (len(shape), node.attrs.get("axis", 1)) != (2, 1) and (
-        len(shape) != 4)
-
-
-def slices_rows(graph: Graph, node: Node) -> bool:
-    """Whether the operator cuts a tensor that lies as the rows of matrices by strides; images, and
-    the channels of vectors, are cut block by block.
-    """
-    x = graph.values[node.inputs[0]]
-    if node.op != "slice" or x.dtype not in STORED or len(x.shape) == 4:
-        return False
-    begin, end, step = (node.attrs[name] for name in ("begin", "end", "step"))
-    vectors = len(x.shape) == 2 and step[1] == 1 and (
-        (begin[0], end[0], step[0]) == (0, x.shape[0], 1))
-    return not vectors
 
 
 def is_of_rows(graph: Graph, node: Node) -> bool:
@@ -95,6 +73,7 @@ class Forms:
     def __init__(self, graph: Graph, blocks: Blocks, operators: Sequence[str]):
         self.graph, self.blocks, self.operators = graph, blocks, operators
         self.readers, self.producers = graph.consumers(), graph.producers()
+        self._wishes: dict[str, bool] = {}
         self.stored: dict[str, Stored] = {}
         self.owner: dict[str, str] = {}
         self.parts: dict[str, Part] = {}
@@ -110,7 +89,7 @@ class Forms:
             value = node.outputs[0]
             if is_view(graph, node):
                 self._view(node)
-            elif slices_rows(graph, node):
+            elif self.slices_rows(node):
                 self._slice_of_rows(node)
             elif node.op == "qput":
                 self._put(node)
@@ -122,7 +101,7 @@ class Forms:
                     and len(self._shape(node.outputs[0])) in (2, 4)):
                 self._join(node)
         for node in graph.nodes:
-            if node.op == "slice" and not slices_rows(graph, node):
+            if node.op == "slice" and not self.slices_rows(node):
                 self._cut(node)
 
     def __getitem__(self, value: str) -> Activation:
@@ -131,9 +110,33 @@ class Forms:
         assert isinstance(x, Activation)
         return x
 
+    def joins_rows(self, node: Node) -> bool:
+        """Whether the operator joins tensors that lie as the rows of matrices, by strides; channels
+        of images and of vectors are joined block by block.
+        """
+        if node.op != "qconcat":
+            return False
+        rank = len(self._shape(node.outputs[0]))
+        return self._wish(node.outputs[0]) if rank == 4 else (
+            rank, node.attrs.get("axis", 1)) != (2, 1)
+
+    def slices_rows(self, node: Node) -> bool:
+        """Whether the operator cuts a tensor that lies as the rows of matrices by strides; images,
+        and the channels of vectors, are cut block by block.
+        """
+        if node.op != "slice" or self.graph.values[node.inputs[0]].dtype not in STORED:
+            return False
+        shape, x = self._shape(node.inputs[0]), self.stored.get(node.inputs[0])
+        if len(shape) == 4:
+            return isinstance(x, View) or x is not None and (
+                replace(x, plain=False) == rows(shape) != images(shape))
+        begin, end, step = (node.attrs[name] for name in ("begin", "end", "step"))
+        return len(shape) != 2 or step[1] != 1 or (
+            begin[0], end[0], step[0]) != (0, shape[0], 1)
+
     def misfit(self, node: Node) -> str | None:
         """Why an operator of images, or of rows, cannot read its input as it is."""
-        if joins_rows(self.graph, node):
+        if self.joins_rows(node):
             return None
         return next(filter(None, (self._misfit(node, value) for value in (
             node.inputs if node.op == "qconcat" else node.inputs[:1]))), None)
@@ -148,11 +151,23 @@ class Forms:
             return "its input lies in memory as rows of matrices, not as images"
         return None
 
+    def same(self, other: "Forms", node: Node) -> bool:
+        """Whether a node reads and writes the same tensors, which lie in the same way, there."""
+        return self.copies.get(node.name) == other.copies.get(node.name) and all(
+            self.lies_as(other, value) for value in (*node.inputs, *node.outputs))
+
+    def lies_as(self, other: "Forms", value: str) -> bool:
+        return self._lies(value) == other._lies(value)
+
+    def _lies(self, value: str) -> tuple[object, ...]:
+        return (self.graph.values[value], self.stored.get(value), self.owner.get(value),
+                self.parts.get(value), self.joined.get(value))
+
     def moves_nothing(self, node: Node) -> bool:
         """Whether a node only says where elements of its input lie."""
         value = node.outputs[0]
         return node.name not in self.copies and (
-            is_view(self.graph, node) or slices_rows(self.graph, node)
+            is_view(self.graph, node) or self.slices_rows(node)
             or (node.op == "slice" and value in self.parts))
 
     def idle_copy(self, node: Node) -> str | None:
@@ -207,17 +222,23 @@ class Forms:
 
     def _wish(self, value: str) -> bool:
         """Whether rows serve all readers of a value."""
-        readers = self.readers[value]
-        return bool(readers) and all(self._wants_rows(reader) for reader in readers)
+        if value not in self._wishes:
+            readers = [reader for reader in self.readers[value]     # the host takes either
+                       if reader.op in self.operators or is_view(self.graph, reader)]
+            self._wishes[value] = bool(readers) and all(map(self._wants_rows, readers))
+        return self._wishes[value]
 
     def _wants_rows(self, reader: Node) -> bool:
         match reader.op:
             case "transpose":
-                return reader.attrs["perm"][-1] == len(reader.attrs["perm"]) - 1
+                perm = reader.attrs["perm"]
+                return perm[-1] == len(perm) - 1 or self._takes_views(reader.outputs[0])
             case "reshape":
                 return len(reader.attrs["shape"]) not in (2, 4)
             case "qput":
                 return True
+            case "slice" | "qconcat":
+                return self._wish(reader.outputs[0])
         if is_elementwise(reader):
             return self._wish(reader.outputs[0])
         return is_of_rows(self.graph, reader) or is_row_function(reader)
@@ -226,7 +247,7 @@ class Forms:
         shape = self._shape(node.outputs[0])
         if node.op == "qmatmul":
             return self._product(node)
-        if joins_rows(self.graph, node):
+        if self.joins_rows(node):
             whole = self.blocks.batch == 1 and self.blocks.padded(shape[-1]) == shape[-1]
             return rows(shape, not whole)
         if node.op in ("qdense", "qmean"):
@@ -244,7 +265,7 @@ class Forms:
     def _takes_views(self, value: str) -> bool:
         """Whether all readers of a value take it with any strides."""
         return value not in self.graph.outputs and all(
-            reader.op == "qmatmul" or is_view(self.graph, reader) or joins_rows(self.graph, reader)
+            reader.op == "qmatmul" or is_view(self.graph, reader) or self.joins_rows(reader)
             for reader in self.readers[value])
 
     def _view(self, node: Node) -> None:
@@ -277,7 +298,7 @@ class Forms:
         of an axis: what is before them lies there already. So a cache takes a new row.
         """
         value, cut = node.outputs[0], self.producers.get(node.inputs[0])
-        if (node.op not in self.operators or not joins_rows(self.graph, node) or cut is None
+        if (node.op not in self.operators or not self.joins_rows(node) or cut is None
                 or cut.op != "slice" or node.inputs.count(cut.outputs[0]) > 1):
             return
         (source,), (part,) = cut.inputs, cut.outputs
@@ -348,7 +369,8 @@ class Forms:
     def _seen(self, node: Node) -> Stored | None:
         seen = self.view(node.inputs[0])
         seen = seen and self._through(node, seen)
-        return seen and (activation_of(seen, self.blocks) or seen)
+        as_rows = self._wish(node.outputs[0])
+        return seen and (activation_of(seen, self.blocks, as_rows) or seen)
 
     def _through(self, node: Node, x: View) -> View | None:
         if node.op == "transpose":
@@ -441,7 +463,7 @@ class Forms:
 
     def _reads_parts(self, readers: Sequence[Node]) -> bool:
         return not any(reader.op == "qmatmul" or is_view(self.graph, reader)
-                       or joins_rows(self.graph, reader)
+                       or self.joins_rows(reader)
                        or (reader.op == "qmean" and is_of_rows(self.graph, reader))
                        for reader in readers)
 

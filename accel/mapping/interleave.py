@@ -19,7 +19,7 @@ from compiler.latency_hiding import last_writers, measure
 
 __all__ = ["halves", "interleave"]
 
-LOAD, STORE = UNITS.index("load"), UNITS.index("store")
+LOAD, GEMM, STORE = (UNITS.index(unit) for unit in ("load", "gemm", "store"))
 
 LAG, LONG = 2, 4096
 """How many tiles of the first layer run between the last whose results a tile loads and that tile:
@@ -38,9 +38,12 @@ def halves(config: AccelConfig, buffers: Sequence[str]) -> tuple[Room, Room]:
 def interleave(machine: Machine, first: Stream, second: Stream, cycles: int = 0) -> Stream:
     """Merge the tiles of `second` into those of `first`, each as soon as its inputs are written.
     The array works so many `cycles` on `first`.
+
+    A tile of `second` comes when the array has begun with the next tile of `first`. If the loads
+    of `second` wait for vector, and fetch for their queue, the array has something to do.
     """
     ahead, behind = (Batches(machine, part.words, part.provenance, {}) for part in (first, second))
-    ends, after = _ends(ahead.units), _ends(behind.units)
+    ends, after = _begun(ahead.units, _ends(ahead.units)), _ends(behind.units)
     tile = np.searchsorted(ends, np.arange(len(first)), side="right")
     measures = measure(chain(ahead, behind), len(MEMORIES))
     latest = last_writers(ahead, np.where(ahead.units == STORE, tile, -1), behind, measures)
@@ -55,6 +58,12 @@ def interleave(machine: Machine, first: Stream, second: Stream, cycles: int = 0)
         done, begin = needed, end
     order.append(np.arange(ends[done - 1] if done else 0, len(first)))
     return Stream.joined([first, second]).take(np.concatenate(order))
+
+
+def _begun(units: np.ndarray, ends: list[int]) -> list[int]:
+    """Let each tile reach to where the array has begun with the next one."""
+    begun = np.append(np.flatnonzero((units[:-1] == GEMM) & (units[1:] != GEMM)) + 1, len(units))
+    return begun[np.searchsorted(begun, ends)].tolist()
 
 
 def _ends(units: np.ndarray) -> list[int]:

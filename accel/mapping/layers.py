@@ -9,7 +9,7 @@ from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
 from accel.mapping.builders import elementwise, movement, pools, products
 from accel.mapping.builders.layer import Builder, MappedLayer, leading_refusal
-from accel.mapping.forms import Forms, Part, is_view, slices_rows
+from accel.mapping.forms import Forms, Part, is_view
 from accel.mapping.layout import blocks_of, least_bits
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.operators.blocked import Blocks
@@ -58,7 +58,6 @@ REFUSALS: dict[str, Callable[[Graph, Node], str | None]] = {
     "pad": movement.pad_refusal,
     "qmatmul": leading_refusal,
     "qmean": pools.mean_refusal,
-    "qconcat": movement.concat_refusal,
     "qargmax": elementwise.place_refusal,
     "qargmin": elementwise.place_refusal,
 }
@@ -76,7 +75,7 @@ def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
     compute, and what fits the buffers, `build_layers` and tiles say.
     """
     x = graph.values[node.inputs[0]]
-    if is_view(graph, node) or slices_rows(graph, node):
+    if is_view(graph, node) or forms.slices_rows(node):
         return forms.refused.get(node.name) or forms.idle_copy(node)
     if node.op == "qput":
         return forms.refused.get(node.name) or leading_refusal(graph, node)
@@ -91,6 +90,8 @@ def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
     if len(x.shape) not in (2, 4) and (node.op not in ANY_RANK or len(x.shape) < 2):
         return f"its input has {len(x.shape)} dimensions; the accelerator takes NCHW or NC"
     other = REFUSALS[node.op](graph, node) if node.op in REFUSALS else None
+    if forms.joins_rows(node):
+        other = leading_refusal(graph, node)
     return other or (None if node.op == "qmatmul" else forms.misfit(node))
 
 

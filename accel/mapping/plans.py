@@ -44,7 +44,8 @@ def described(operator: BlockedOperator) -> str:
     packed = f", weights of {operator.weight_bits} bits" if operator.weight_bits < 8 else ""
     own = (f", by {operator.by['acc']} in {shape.passes} passes of {shape.weights} elements"
            if shape.weights else "")
-    return f"{', '.join(operator.stages)} of {shape}{gathered}{packed}{own}"
+    step = f", each {shape.step} elements further" if shape.step else ""
+    return f"{', '.join(operator.stages)} of {shape}{gathered}{packed}{own}{step}"
 
 
 def tiles_text(tiles: Tiles, threads: int) -> str:

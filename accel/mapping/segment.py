@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from accel.machine.status import Run
 from accel.machine.work import Work
 from accel.mapping.borders import is_converted
 from accel.mapping.layout import from_memory, to_memory
+from accel.mapping.prefixes import PrefixStream
 from accel.mapping.puts import PlacePut, moved
 from compiler.target import HOST, Outcome, Row, Values
 
@@ -28,16 +29,20 @@ class AccelSegment:
     `work` has the work of each of the program's layers; layers computed at the same time are one
     entry; `address` is where the program lies in the device's memory. Inputs that are kept lie
     there from one run to the next: only lines of them that have changed are copied. `puts` are
-    stores that the driver moves to the place that a run says.
+    stores that the driver moves to the place that a run says, and `prefixes` streams for positions
+    below some count of places, of which the shortest that serves is run.
     """
 
     def __init__(self, program: AccelProgram, work: tuple[tuple[Work, ...], ...], device: Device,
-                 puts: Sequence[PlacePut] = ()):
+                 puts: Sequence[PlacePut] = (), prefixes: Sequence[PrefixStream] = ()):
         self.program, self.work, self.device, self.puts = program, work, device, puts
+        self.prefixes = prefixes
+        self._chosen = _Chosen(program, puts)
         with device.exclusive:
             self.address = device.allocate(program.memory_bytes)
             device.copy_in(self.address, program.image())
         self._kept: dict[str, np.ndarray] = {}
+        self._words = program.words.reshape(-1)         # in the device's memory
 
     def keep(self, names: Collection[str]) -> None:
         """Keeps these inputs, if they are some of the segment."""
@@ -49,7 +54,11 @@ class AccelSegment:
             return self._run(values)
 
     def rows(self, run: Run) -> list[Row]:
-        return layer_rows(self.device.machine, self.program, self.work, run)
+        prefix = next((one for one in self.prefixes if one.places == run.places), None)
+        if prefix is None:
+            return layer_rows(self.device.machine, self.program, self.work, run)
+        return layer_rows(self.device.machine, prefix.program(self.program),
+                          prefix.all_work(self.work), run)
 
     def profile(self, values: Values) -> tuple[Outcome, list[Row]]:
         """Run once and give a row for each layer, and one for what follows the last layer.
@@ -68,14 +77,13 @@ class AccelSegment:
         return outcome, [*before, *layers, *after]
 
     def _run(self, values: Values) -> Outcome:
-        program = self.program
-        for slot in program.inputs:
+        for slot in self.program.inputs:
             raw = to_memory(values[slot.name], slot.layout).reshape(-1).view(np.uint8)
             for begin, end in self._changed(slot.name, raw):
                 self.device.copy_in(self.place(slot) + begin, raw[begin:end])
-        program = self._placed(values)
+        program, places = self._placed(values)
         self.device.launch(program, self.address)
-        run = self.device.wait()
+        run = replace(self.device.wait(), places=places)
         if not run.ok:
             label = program.labels[run.index] if run.index < len(program.labels) else ""
             raise DeviceError(f"{run.describe()} {label}".strip(), run)
@@ -89,36 +97,43 @@ class AccelSegment:
         if self.puts and slot is not None and name in self._kept:
             self._kept[name] = to_memory(array, slot.layout).reshape(-1).view(np.uint8).copy()
 
-    def _placed(self, values: Values) -> AccelProgram:
-        """The program whose stores put rows where this run's positions say; its words are in the
-        device's memory, too.
+    def _placed(self, values: Values) -> tuple[AccelProgram, int]:
+        """The program for this run's positions, whose words are in the device's memory, too; and
+        how many places of caches it reads, 0 for all.
         """
         if not self.puts:
-            return self.program
-        places = {put.position: int(values[put.position].item()) for put in self.puts}
+            return self.program, 0
+        positions = {put.position: int(values[put.position].item()) for put in self.puts}
         for put in self.puts:
-            if not 0 <= places[put.position] < put.places:
+            if not 0 <= positions[put.position] < put.places:
                 raise ProgramError(f"{put.position} must be 0 to {put.places - 1}, not "
-                                   f"{places[put.position]}")
-        words, base = self.program.words.copy(), self.address + self.program.bases["program"]
-        for index, word in moved(self.program.words, self.puts, places).items():
+                                   f"{positions[put.position]}")
+        chosen = self._serving(max(positions.values()))
+        words = chosen.program.words.copy()
+        for index, word in moved(words, chosen.puts, positions).items():
             words[index] = word
-            self.device.copy_in(base + index * word.size, word)
-        return replace(self.program, words=words)
+        base, raw = self.address + self.program.bases["program"], words.reshape(-1)
+        before, self._words = self._words, raw[:0]      # unknown, if a copy fails
+        for begin, end in _different(before, raw):
+            self.device.copy_in(base + begin, raw[begin:end])
+        self._words = raw
+        return replace(chosen.program, words=words), chosen.places
+
+    def _serving(self, position: int) -> "_Chosen":
+        """The shortest stream that reads the places up to a position."""
+        prefix = next((one for one in self.prefixes if position < one.places), None)
+        places = prefix.places if prefix else 0
+        if self._chosen.places != places:
+            self._chosen = _Chosen(self.program, self.puts) if prefix is None else _Chosen(
+                prefix.program(self.program), prefix.puts, places)
+        return self._chosen
 
     def _changed(self, name: str, raw: np.ndarray) -> Iterator[tuple[int, int]]:
         """The runs of bytes of an input that are not in the device's memory."""
-        if name not in self._kept:
-            yield 0, raw.size
-            return
-        before, self._kept[name] = self._kept[name], raw.copy()
-        if before.size != raw.size:
-            yield 0, raw.size
-            return
-        lines = np.unique(np.flatnonzero(before != raw) // LINE)
-        for run in np.split(lines, np.flatnonzero(np.diff(lines) > 1) + 1):
-            if run.size:
-                yield int(run[0]) * LINE, min(raw.size, (int(run[-1]) + 1) * LINE)
+        before = self._kept.get(name, raw[:0])
+        if name in self._kept:
+            self._kept[name] = raw.copy()
+        return _different(before, raw)
 
     def place(self, slot: TensorSlot) -> int:
         """The address of a tensor in the device's memory."""
@@ -127,6 +142,25 @@ class AccelSegment:
     def _fetch(self, slot: TensorSlot) -> np.ndarray:
         raw = self.device.copy_out(self.place(slot), slot.size_bytes).view(slot.numpy_dtype)
         return from_memory(raw.reshape(slot.shape), slot.layout, slot.logical)
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """A stream of a segment, which reads so many `places` of caches; 0: all."""
+
+    program: AccelProgram
+    puts: Sequence[PlacePut]
+    places: int = 0
+
+
+def _different(before: np.ndarray, after: np.ndarray) -> Iterator[tuple[int, int]]:
+    """The runs of bytes, in whole lines, in which an array differs from the one before it."""
+    count = min(before.size, after.size)
+    lines = np.unique(np.flatnonzero(before[:count] != after[:count]) // LINE)
+    lines = np.concatenate((lines, np.arange(count // LINE, -(-after.size // LINE))))
+    for run in np.split(lines, np.flatnonzero(np.diff(lines) > 1) + 1):
+        if run.size:
+            yield int(run[0]) * LINE, min(after.size, (int(run[-1]) + 1) * LINE)
 
 
 def _converted(slot: TensorSlot, convert: Callable[[], object]) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 `assemble` does the same for one scheduled loop program, say to try an instruction of your own.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from operator import is_
 from typing import ClassVar
 
 import numpy as np
@@ -15,26 +16,27 @@ from accel.machine.device import Device
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, ProgramError, Stream, TensorSlot, finish
 from accel.machine.work import Work
-from accel.mapping.allocate import allocate
-from accel.mapping.borders import core, layout_of, orders, with_borders
+from accel.mapping.borders import core, orders, with_borders
 from accel.mapping.forms import Forms
 from accel.mapping.choices import Choices, Group, LayerPart
 from accel.mapping.interleave import interleave
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.layers import build_layers, forms_of, refusal
-from accel.mapping.layout import blocks_of, stored_bytes, to_memory
-from accel.mapping.loads import constants_first
+from accel.mapping.layout import blocks_of, stored_bytes
+from accel.mapping.loads import constants_first, padding_once
 from accel.mapping.lowering import LoweringError, TensorPlacement, lower
 from accel.mapping.operators.blocked import Blocks
+from accel.mapping.memory_map import ALIGNMENT, MemoryMap
+from accel.mapping.prefixes import OWN_LAYER, PrefixStream, prefix_of_program, with_room
 from accel.mapping.puts import PlacePut, narrowed, widened
 from accel.mapping.schedules import prefix_of, scheduled
 from accel.mapping.search import EFFORTS, Search, Simulate
 from accel.mapping.segment import AccelSegment
-from accel.mapping.views import View
 from accel.mapping.work import work_of
 from accel.proof.legal import ordered, prove
 from compiler.graph.cheapest_orders import Order
 from compiler.graph.graph import Graph, Node
+from compiler.graph.prefixes import Tail, shorter_forms
 from compiler.ir import Program
 from compiler.plans import OWN, Plans
 from compiler.native import digest
@@ -43,20 +45,20 @@ from compiler.te import Buffer, is_float, numpy_dtype
 
 __all__ = ["AccelTarget", "CompiledSegment", "assemble"]
 
-ALIGNMENT = 64
-
 
 @dataclass(frozen=True)
 class CompiledSegment:
     """A program and the useful work of its layers, for reports: an entry for each of
     `AccelProgram.layers`, so layers computed at the same time share one. `groups` has the layers
-    themselves; it is empty in a loaded segment. `puts` are stores whose place a run decides.
+    themselves; it is empty in a loaded segment. `puts` are stores whose place a run decides, and
+    `prefixes` streams for positions below some count of places, the shortest first.
     """
 
     program: AccelProgram
     work: tuple[tuple[Work, ...], ...]
     groups: tuple[tuple[MappedLayer, ...], ...] = ()
     puts: tuple[PlacePut, ...] = ()
+    prefixes: tuple[PrefixStream, ...] = ()
     kind: ClassVar[str | None] = "program"
 
     @property
@@ -75,7 +77,7 @@ class CompiledSegment:
         """Place the segment on a device. Raises ProgramError for a device with another machine."""
         assert device is not None, "a program needs a device"
         self.program.require(device.machine)
-        return AccelSegment(self.program, self.work, device, self.puts)
+        return AccelSegment(self.program, self.work, device, self.puts, self.prefixes)
 
 
 @dataclass(frozen=True)
@@ -127,23 +129,84 @@ class AccelTarget:
         """Compile the whole graph to one stream, proved legal. Each `relayout` at its borders
         becomes the layout of a tensor; the instructions are those of the graph without it.
         """
-        segment = self.compile_core(core(graph))
+        return self.compile_prefixes(graph, {})
+
+    def compile_prefixes(self, graph: Graph, masks: Mapping[str, Tail]) -> CompiledSegment:
+        """The same, with streams for positions below some count of places, as far as `masks` let
+        the graph have shorter forms (`compiler.graph.prefixes`). Each is proved.
+        """
+        segment = self.compile_core(core(graph), masks)
         return replace(segment, program=with_borders(segment.program, graph))
 
-    def compile_core(self, graph: Graph) -> CompiledSegment:
+    def compile_core(self, graph: Graph, masks: Mapping[str, Tail] | None = None
+                     ) -> CompiledSegment:
         """Compile a graph without `relayout`."""
         forms = forms_of(graph, blocks_of(self.machine.config))
         groups = self._choices.groups(self._layers(graph, forms))
         if self.simulate and self.plans is OWN and (effort := EFFORTS[self.effort]):
-            memory = _Memory(self, graph, groups, forms)
+            memory = MemoryMap(graph, groups, forms)
             groups = Search(self._choices, effort, self.simulate, lambda some: self._program(
                 some, memory)[0]).improved(groups)
-        memory = _Memory(self, graph, groups, forms)
+        memory = MemoryMap(graph, groups, forms)
+        shorter = shorter_forms(graph, masks) if masks else {}
+        if shorter:
+            return self._with_prefixes(shorter, groups, memory)
         program, puts = self._program(groups, memory)
         prove(self.machine, program)
-        made = _compiled(narrowed(self.machine, program, puts) if puts else program,
-                         [tuple(part.layer for part in group) for group in groups])
-        return replace(made, puts=tuple(puts))
+        return self._compiled(program, puts, groups)
+
+    def _with_prefixes(self, shorter: Mapping[int, Graph], groups: Sequence[Group],
+                       memory: MemoryMap) -> CompiledSegment:
+        """The whole, and what its shorter forms have of their own."""
+        lowered = [*self._lowered(groups, memory)]
+        program, puts = self._assembled(lowered, memory)
+        whole, prefixes = self._compiled(program, puts, groups), list[PrefixStream]()
+        for places, graph in shorter.items():
+            try:
+                prefixes.append(self._shorter(places, graph, lowered, memory, whole.program))
+            except LoweringError:
+                pass                # a longer prefix, or the whole, serves its positions
+        room = {"weights": memory.weights, "activations_bytes": memory.activations}
+        prove(self.machine, replace(program, **room))
+        return replace(whole, program=with_room(replace(whole.program, **room), prefixes),
+                       prefixes=tuple(prefixes))
+
+    def _shorter(self, places: int, graph: Graph, lowered: Sequence["_Lowered"],
+                 memory: MemoryMap, whole: AccelProgram) -> PrefixStream:
+        """A shorter form, proved; groups that are the same in the whole are not lowered again."""
+        forms = forms_of(graph, blocks_of(self.machine.config))
+        layers = self._layers_like(graph, forms, memory)
+        groups, shared, sides, begin = list[Group](), list[int](), list[bool](), 0
+        for number, one in enumerate(lowered):
+            mine = layers[begin:begin + len(one.group)]
+            begin += len(one.group)
+            same = all(map(is_, mine, (part.layer for part in one.group)))
+            found = [one.group] if same else self._choices.groups(mine)
+            groups += found
+            shared += [number if same else OWN_LAYER] * len(found)
+            sides += [(number + place) % 2 == 1 for place in range(len(found))]
+        mapped = MemoryMap(graph, groups, forms, memory)
+        program, puts = self._assembled([
+            lowered[number] if number != OWN_LAYER else self._lowered_group(group, mapped, side)
+            for group, number, side in zip(groups, shared, sides)], mapped)
+        prove(self.machine, program)
+        return prefix_of_program(places, narrowed(self.machine, program, puts), tuple(
+            tuple(work_of(part.layer) for part in group) for group in groups), puts, whole, shared)
+
+    def _layers_like(self, graph: Graph, forms: Forms, memory: MemoryMap) -> list[MappedLayer]:
+        """The layers of a shorter form; nodes that are the same in the whole have the same layers.
+        """
+        before = {node.name: node for node in memory.graph.nodes}
+        known: dict[str, list[MappedLayer]] = {}
+        for layer in memory.layers.values():
+            known.setdefault(layer.node.name, []).append(layer)
+        layers: list[MappedLayer] = []
+        for node in graph.nodes:
+            same = before.get(node.name) == node and memory.forms.same(forms, node)
+            layers += known.get(node.name, []) if same else self._layers(graph, forms, [node])
+        if [layer.name for layer in layers] != [*memory.layers]:
+            raise LoweringError("where less is read there are other layers")
+        return layers
 
     def parts(self, graph: Graph
               ) -> tuple[list[Group], Callable[[Sequence[Group]], AccelProgram]]:
@@ -152,48 +215,71 @@ class AccelTarget:
         """
         forms = forms_of(graph, blocks_of(self.machine.config))
         groups = self._choices.groups(self._layers(graph, forms))
-        memory = _Memory(self, graph, groups, forms)
+        memory = MemoryMap(graph, groups, forms)
         return groups, lambda some: self._program(some, memory)[0]
 
     @property
     def _choices(self) -> Choices:
         return Choices(self.machine, self.threads, self.plans)
 
-    def _program(self, groups: Sequence[Group], memory: "_Memory"
+    def _program(self, groups: Sequence[Group], memory: MemoryMap
                  ) -> tuple[AccelProgram, list[PlacePut]]:
         """The program of some layers, with its tokens, and the stores whose place a run decides:
         these write all places.
         """
+        return self._assembled(self._lowered(groups, memory), memory)
+
+    def _assembled(self, lowered: Iterable["_Lowered"], memory: MemoryMap
+                   ) -> tuple[AccelProgram, list[PlacePut]]:
         streams: list[Stream] = []
         ends: list[tuple[str, int]] = []
         puts: list[PlacePut] = []
-        for number, group in enumerate(groups):
-            parts = [self._lowered(part, memory, number % 2 == 1) for part in group]
-            stream = parts[0] if len(parts) == 1 else interleave(
-                self.machine, parts[0], parts[1], group[0].cost.products)
+        for one in lowered:
             begin = ends[-1][1] if ends else 0
-            mine = [_put_of(self.machine, part.layer, memory.forms, stream) for part in group
-                    if part.layer.node.op == "qput"]
-            puts += [put.after(begin) for put in mine]
-            streams.append(constants_first(self.machine, widened(self.machine, stream, mine)))
-            ends.append((" + ".join(part.layer.name for part in group), begin + len(stream)))
+            puts += [put.after(begin) for put in one.puts]
+            streams.append(one.stream)
+            ends.append((" + ".join(part.layer.name for part in one.group),
+                         begin + len(one.stream)))
         return _ended(
             self.machine, streams, weights=memory.weights, activations_bytes=memory.activations,
             io_bytes=memory.io, inputs=memory.inputs, outputs=memory.outputs,
             layers=tuple(ends)), puts
 
-    def _lowered(self, part: LayerPart, memory: "_Memory", from_above: bool) -> Stream:
+    def _lowered(self, groups: Sequence[Group], memory: MemoryMap) -> Iterator["_Lowered"]:
+        return (self._lowered_group(group, memory, number % 2 == 1)
+                for number, group in enumerate(groups))
+
+    def _lowered_group(self, group: Group, memory: MemoryMap, from_above: bool) -> "_Lowered":
+        parts = [self._stream(part, memory, from_above) for part in group]
+        stream = parts[0] if len(parts) == 1 else interleave(
+            self.machine, parts[0], parts[1], group[0].cost.work)
+        puts = tuple(_put_of(self.machine, part.layer, memory.forms, stream) for part in group
+                     if part.layer.node.op == "qput")
+        return _Lowered(group, constants_first(
+            self.machine, widened(self.machine, stream, puts)), puts)
+
+    def _stream(self, part: LayerPart, memory: MemoryMap, from_above: bool) -> Stream:
         operator = part.layer.operator
         named = scheduled(self.machine, operator, part.tiles, part.threads)
         prefix = prefix_of(operator)
         theirs = {named.prefix + name.removeprefix(prefix): place
                   for name, place in memory.placement(part.layer).items()}
-        return lower(self.machine, named.program, theirs, part.layer.name, part.room,
-                     from_above, lambda name: named.renamed(name, prefix))
+        stream = lower(self.machine, named.program, theirs, part.layer.name, part.room,
+                       from_above, lambda name: named.renamed(name, prefix))
+        return padding_once(self.machine, stream) if operator.row else stream
 
-    def _layers(self, graph: Graph, forms: Forms) -> list[MappedLayer]:
+    def _compiled(self, program: AccelProgram, puts: Sequence[PlacePut], groups: Sequence[Group]
+                  ) -> CompiledSegment:
+        layers = tuple(tuple(part.layer for part in group) for group in groups)
+        return CompiledSegment(narrowed(self.machine, program, puts) if puts else program,
+                               tuple(tuple(map(work_of, group)) for group in layers), layers,
+                               tuple(puts))
+
+    def _layers(self, graph: Graph, forms: Forms, nodes: Sequence[Node] | None = None
+                ) -> list[MappedLayer]:
+        """The layers of the graph, or of some of its nodes."""
         layers: list[MappedLayer] = []
-        for node in graph.nodes:
+        for node in graph.nodes if nodes is None else nodes:
             try:
                 if node.name in forms.refused:
                     raise LoweringError(forms.refused[node.name])
@@ -217,9 +303,15 @@ def _put_of(machine: Machine, layer: MappedLayer, forms: Forms, stream: Stream) 
                     view.strides[axis] * element_bytes(forms.blocks.element), stores)
 
 
-def _compiled(program: AccelProgram, groups: Sequence[tuple[MappedLayer, ...]]) -> CompiledSegment:
-    return CompiledSegment(program, tuple(tuple(map(work_of, group)) for group in groups),
-                           tuple(groups))
+@dataclass(frozen=True)
+class _Lowered:
+    """The stream of a group, without tokens, and its stores whose place a run decides: they write
+    all places.
+    """
+
+    group: Group
+    stream: Stream
+    puts: tuple[PlacePut, ...]
 
 
 @lru_cache(1)
@@ -292,106 +384,3 @@ def _ended(machine: Machine, streams: list[Stream], **parts) -> AccelProgram:
     stream = Stream.joined([*streams, Stream.of(machine, [finish()])])
     streams.clear()                             # they are as long as the whole
     return AccelProgram.assemble(machine, ordered(machine, stream), **parts)
-
-
-class _Memory:
-    """Where everything lies: packed constants, activations, and the tensors that the host sees."""
-
-    def __init__(self, target: AccelTarget, graph: Graph, groups: Sequence[Group],
-                 forms: Forms):
-        self.graph, self.groups, self.forms = graph, groups, forms
-        self.layers = [part.layer for group in groups for part in group]
-        self.blocks = blocks_of(target.machine.config)
-        self.item = element_bytes(self.blocks.element)
-        self.storage = forms.owner
-        self._places: dict[str, TensorPlacement] = {}
-        self._constants: dict[tuple[str, str], TensorPlacement] = {}
-        self.weights = self._place_constants()
-        self.inputs, self.outputs, self.io = self._place_io()
-        self.activations = self._place_activations()
-
-    def placement(self, layer: MappedLayer) -> dict[str, TensorPlacement]:
-        """Placement of the layer's global buffers, by name."""
-        stages = layer.operator.stages
-        places = {stages[role].name: self._seen(layer, role, value)
-                  for role, value in layer.inputs.items()}
-        places |= {stages[role].name: self._constants[layer.name, role]
-                   for role in layer.constants}
-        result = self._places[self.storage[layer.node.outputs[0]]]
-        result = replace(result, offset=result.offset + layer.offset * self.item,
-                         pitches=layer.pitches, bounds=layer.bounds)
-        return places | {layer.operator.output.name: result}
-
-    def _seen(self, layer: MappedLayer, role: str, value: str) -> TensorPlacement:
-        """Where an operand lies, which may be a view or a part of another value."""
-        place, part = self._places[self.storage[value]], self.forms.parts.get(value)
-        if part is not None:
-            place = replace(place, offset=place.offset + part.offset * self.item)
-        if role in layer.views:
-            view = layer.views[role]
-            return replace(place, offset=place.offset + view.offset * self.item,
-                           pitches=view.strides)
-        if part is None or not part.strides:
-            return place
-        channels = layer.operator[role].buffer.pitches[4:]
-        return replace(place, pitches=(*part.strides, *channels))
-
-    def _place_constants(self) -> np.ndarray:
-        parts, top = [], 0
-
-        def place(raw: np.ndarray, value: str = "", bits: int = 8) -> TensorPlacement:
-            nonlocal top
-            at = TensorPlacement("weights", top, value, bits=bits)
-            parts.append(np.pad(raw, (0, -raw.size % ALIGNMENT)))
-            top += parts[-1].size
-            return at
-
-        for layer in self.layers:
-            for role in layer.constants:
-                bits = layer.operator.weight_bits if role == "w" else 8
-                self._constants[layer.name, role] = place(layer.stored(role), bits=bits)
-            for value in layer.inputs.values():
-                array = self.graph.constants.get(value)
-                if array is not None and value not in self._places:
-                    layout = layout_of(self.forms[value], array.shape)
-                    self._places[value] = place(stored_bytes(to_memory(array, layout)), value)
-        return np.concatenate(parts) if parts else np.zeros(0, np.uint8)
-
-    def _size(self, value: str) -> int:
-        """Bytes of a value."""
-        x = self.forms.stored[value]
-        return self.item * (x.size if isinstance(x, View)
-                            else int(np.prod(x.stored_shape(self.blocks))))
-
-    def _place_io(self) -> tuple[tuple[TensorSlot, ...], tuple[TensorSlot, ...], int]:
-        slots, top = [], 0
-        positions = {node.inputs[2] for node in self.graph.nodes if node.op == "qput"}
-        for value in (*self.graph.inputs, *self.graph.outputs):
-            if value in positions:
-                continue
-            stored = self.storage[value]
-            if stored not in self._places:
-                self._places[stored] = TensorPlacement("io", top, stored)
-                top += -(-self._size(stored) // ALIGNMENT) * ALIGNMENT
-            x, logical = self.forms[value], self.graph.values[value].shape
-            part = self.forms.parts.get(value)
-            offset = self._places[stored].offset + (part.offset * self.item if part else 0)
-            slots.append(TensorSlot(value, "io", offset, x.stored_shape(self.blocks),
-                                    self.blocks.element, layout_of(x, logical), logical))
-        cut = len(slots) - len(self.graph.outputs)
-        return tuple(slots[:cut]), tuple(slots[cut:]), top
-
-    def _place_activations(self) -> int:
-        lives: dict[str, tuple[int, int]] = {}
-        sizes: dict[str, int] = {}
-        for step, group in enumerate(self.groups):
-            for layer in (part.layer for part in group):
-                for value in (*layer.inputs.values(), layer.node.outputs[0]):
-                    stored = self.storage[value]
-                    if stored not in self._places:
-                        sizes[stored] = self._size(stored)
-                        lives[stored] = (lives.get(stored, (step, step))[0], step)
-        offsets, total = allocate(sizes, lives)
-        self._places |= {value: TensorPlacement("activations", offset, value)
-                         for value, offset in offsets.items()}
-        return total

@@ -107,9 +107,12 @@ def view_of(x: Activation, shape: tuple[int, ...], blocks: Blocks) -> View | Non
     return View(shape, (apart, 1, x.w * lanes * width, lanes * width), size)
 
 
-def activation_of(view: View, blocks: Blocks) -> Activation | None:
-    """The view as images or rows, for operators that need these; None where it is neither."""
+def activation_of(view: View, blocks: Blocks, as_rows: bool = False) -> Activation | None:
+    """The view as images or rows, for operators that need these, as rows first if told; None where
+    it is neither.
+    """
     forms = (images, rows) if len(view.shape) == 4 else (rows,)
+    forms = forms[::-1] if as_rows else forms
     for form in forms:
         for plain in (False, True):
             x = form(view.shape, plain)

@@ -22,6 +22,7 @@ from amaranth.utils import exact_log2
 
 from accel.datapath.plan import IN_FLIGHT, plan
 from accel.hw.arbiter import BURSTS
+from accel.hw.beats import BEATS
 from accel.hw.control import BEGIN_CYCLES, OVER_CYCLES, PATIENCE, SETTLING, STATUS_CYCLES
 from accel.hw.counters import COUNTER_CYCLES
 from accel.hw.fetch import PREFETCH
@@ -60,7 +61,7 @@ _SCALARS = ("bus_bits", "queue_depth", "token_max", "patience", "prefetch", "bur
             "block_bits", "in_flight", "load_buffers", "store_buffers", "store_depth",
             "store_stages", "gemm_depth", "gemm_write", "gemm_hazard", "vector_depth",
             "vector_write", "vector_fold", "vector_beats", "bank_depth", "nest", "ahead", "begin",
-            "status", "settling", "over", "counting", "weight_codes")
+            "status", "settling", "over", "counting", "weight_codes", "kept_beats", "beat_room")
 """Parameters of a machine that are one number."""
 
 
@@ -191,7 +192,8 @@ def _parameters(machine: Machine) -> _Parameters:
         vector_write=vector.write_cycles, vector_fold=vector.fold_cycles,
         vector_beats=vector.interval, bank_depth=config.bank_depth, nest=NEST_CYCLES, ahead=AHEAD,
         begin=BEGIN_CYCLES, status=STATUS_CYCLES, settling=SETTLING, over=OVER_CYCLES,
-        counting=COUNTER_CYCLES, weight_codes=weight_codes(config))
+        counting=COUNTER_CYCLES, weight_codes=weight_codes(config),
+        kept_beats=config.kept_beats, beat_room=BEATS - config.kept_beats)
     for number, buffer in enumerate(config.buffers.values()):
         result.size[number], result.depth[number] = buffer.size_bytes, buffer.depth
     return result

@@ -15,6 +15,7 @@ struct Request {
 struct DmaRun {
     uint32_t dram, address, run, index;
     bool pad, last;
+    uint32_t again = 0;         // of load: how many of its beats have been read
 };
 
 // `Front`: takes instructions, walks their loops, retires them in order.
@@ -195,7 +196,7 @@ public:
     uint32_t chunk = 0, index = 0;
     bool last = false;              // the run is the last of its instruction
 
-    bool takes() const { return beats_ != 0; }
+    bool takes() const { return beats_ && !again_; }
     bool writes() const { return !skip_; }
     bool ends() const { return !(skip_ | chunks_); }
 
@@ -203,9 +204,11 @@ public:
                 uint32_t bus_bits) {
         uint32_t within = (1u << bus_bits) - 1, from = source & within, to = target & within;
         uint32_t beats = (from + run.run) >> bus_bits;
+        bool two = to < from && !fill && beats, passed = two && run.again;
         busy = true;
-        skip_ = to < from && !fill && beats;
-        beats_ = fill ? 0 : beats + 1;
+        skip_ = two && !passed;
+        beats_ = fill ? 0 : beats + 1 - passed;
+        again_ = run.again - passed;
         chunks_ = (to + run.run) >> bus_bits;
         chunk = target >> bus_bits;
         index = run.index;
@@ -213,7 +216,7 @@ public:
     }
 
     // Steps to come that take a beat, without the last of the run; and what it is to do some.
-    uint32_t taking() const { return busy ? std::min(beats_, chunks_ + skip_) : 0; }
+    uint32_t taking() const { return busy && !again_ ? std::min(beats_, chunks_ + skip_) : 0; }
     void fire(uint32_t steps) {
         uint32_t written = steps - (steps && skip_);
         beats_ -= steps;
@@ -224,7 +227,8 @@ public:
 
     void fire() {
         busy = !ends();
-        beats_ -= takes();
+        beats_ -= beats_ != 0;
+        again_ -= again_ != 0;
         if (writes()) {
             chunks_--;
             chunk++;
@@ -233,13 +237,39 @@ public:
     }
 
 private:
-    uint32_t beats_ = 0, chunks_ = 0;       // beats to take; chunks to write, minus one
+    uint32_t beats_ = 0, chunks_ = 0;       // beats to read; chunks to write, minus one
+    uint32_t again_ = 0;                    // of those beats the first ones, not to take
     bool skip_ = false;
+};
+
+// `Overlap`: how many of the first beats of a run are those of the run before.
+class Overlap {
+public:
+    explicit Overlap(const Parameters &p) : bits_(p.bus_bits), kept_(p.kept_beats) {}
+
+    DmaRun step(DmaRun run) {
+        uint32_t within = (1u << bits_) - 1, passed = (run.dram >> bits_) - (first_ >> bits_);
+        passed &= ~0u >> bits_;
+        bool follows = passed || (run.dram & within) >= (first_ & within);
+        if (beats_ && !run.pad && passed < beats_ && follows) run.again = beats_ - passed;
+        if (!run.pad) {
+            uint32_t beats = ((run.dram & within) + run.run >> bits_) + 1;
+            first_ = run.dram;
+            beats_ = beats > kept_ ? 0 : beats;
+        }
+        if (run.last) beats_ = 0;
+        return run;
+    }
+
+private:
+    const uint32_t bits_, kept_;
+    uint32_t first_ = 0, beats_ = 0;        // of the run before; beats, 0: none to share
 };
 
 class Load {
 public:
-    explicit Load(Board &board) : front(board, unit::load), board_(board) {}
+    explicit Load(Board &board)
+        : front(board, unit::load), board_(board), overlap_(board.p) {}
 
     Front front;
 
@@ -251,9 +281,10 @@ public:
         requests_.pop(board_.now);
         if (busy_) board_.go_on(unit::load);
     }
-    bool takes_beat() const { return beats_.ready(board_.now); }
+    bool takes_beat() const { return beats_.level(board_.now) != board_.p.beat_room; }
     void beat(bool error) {
         beats_.push(board_.now, error);
+        errors_ += error;
         board_.go_on(unit::load);
     }
 
@@ -262,9 +293,9 @@ public:
         bool streams = now < stream_end_;
         if (!streams && streamed_ < stream_end_) follow();
         bool room = runs_.size() != board_.p.bursts, relays = requests_.ready(now);
-        bool may_hand = busy_ & (!fresh_ | room), requested = may_hand & relays & !run_.pad;
-        bool handed = may_hand & fresh_ & (run_.pad | relays);
-        bool done = (run_.pad & handed) | (requested & (end_ < block_bytes()));
+        bool may_hand = busy_ & (!fresh_ | room), requested = may_hand & relays & !quiet_;
+        bool handed = may_hand & fresh_ & (quiet_ | relays);
+        bool done = (quiet_ & handed) | (requested & (end_ < block_beats()));
         bool accepted = (!busy_ | done) & incoming_.valid(now);
         bool relayed = incoming_.ready(now) & front.has_run();
         bool fire = streams | (stepper_.busy & (!stepper_.takes() | beats_.valid(now)));
@@ -280,10 +311,10 @@ public:
             accept(incoming_.front());
             incoming_.pop(now);
         }
-        if (relayed) incoming_.push(now, front.run());
+        if (relayed) incoming_.push(now, overlap_.step(front.run()));
         front.step(relayed, fire, moved, drained);
 
-        bool cuts = busy_ & (run_.pad | (requests_.size() < 2))
+        bool cuts = busy_ & (quiet_ | (requests_.size() < 2))
                     & (!fresh_ | (runs_.size() != board_.p.bursts));
         bool moves = stepper_.busy & (!stepper_.takes() | !beats_.empty());
         uint64_t next = cuts | (!streams & (fire | moves)) ? now + 1 : front.next_event();
@@ -297,7 +328,8 @@ public:
 
     // How many, after this cycle, if beats come.
     uint32_t streaming() const {
-        bool steady = beats_.size() == 1 && !beats_.front() && board_.now >= stream_end_;
+        bool steady = beats_.size() && beats_.size() < board_.p.beat_room && !errors_
+                      && board_.now >= stream_end_;
         return steady ? stepper_.taking() : 0;
     }
     void stream(uint32_t cycles) {
@@ -316,7 +348,7 @@ private:
     // From a step to when nothing of it is left in the data path.
     static constexpr uint64_t PATH_ = 3;
 
-    uint32_t block_bytes() const { return 1u << board_.p.block_bits; }
+    uint32_t block_beats() const { return 1u << board_.p.block_bits - board_.p.bus_bits; }
 
     // What the stream has done.
     void follow() {
@@ -333,7 +365,8 @@ private:
             drained_at_ = now + PATH_;
             if (stepper_.takes()) {
                 failed_ |= beats_.front();
-                if (!beats_.ready(now)) board_.go_on(MEMORY);
+                errors_ -= beats_.front();
+                if (!takes_beat()) board_.go_on(MEMORY);
                 beats_.pop(now);
             }
             if (stepper_.ends() && stepper_.last) {
@@ -352,33 +385,37 @@ private:
     // ---- `Bursts`: cuts runs into requests ---------------------------------------------------
 
     void request() {
-        uint32_t last = std::min(end_, block_bytes() - 1) >> board_.p.bus_bits;
-        uint32_t place = block_ * block_bytes() + (beat_ << board_.p.bus_bits);
-        requests_.push(board_.now, {place, last - beat_});
+        uint32_t last = std::min(end_, block_beats() - 1);
+        requests_.push(board_.now, {block_ * block_beats() + beat_ << board_.p.bus_bits,
+                                    last - beat_});
         board_.go_on(MEMORY);
         fresh_ = false;
         block_++;
         beat_ = 0;
-        end_ -= block_bytes();
+        end_ -= block_beats();
     }
 
     void accept(const DmaRun &run) {
-        uint32_t within = run.dram & block_bytes() - 1;
+        uint32_t bits = board_.p.bus_bits, first = run.dram >> bits, from = first + run.again;
+        uint32_t last = first + ((run.dram & (1u << bits) - 1) + run.run >> bits);
         busy_ = fresh_ = true;
         run_ = run;
-        block_ = run.dram >> board_.p.block_bits;
-        beat_ = within >> board_.p.bus_bits;
-        end_ = within + run.run;
+        quiet_ = run.pad | (last < from);
+        block_ = from / block_beats();
+        beat_ = from % block_beats();
+        end_ = last - block_ * block_beats();
     }
 
     Board &board_;
     DmaRun run_ = {};
-    bool busy_ = false, fresh_ = false;
-    uint32_t block_ = 0, beat_ = 0, end_ = 0;       // `end_` counts from the begin of the block
+    bool busy_ = false, fresh_ = false, quiet_ = false;
+    uint32_t block_ = 0, beat_ = 0, end_ = 0;       // beats, from the begin of the block
+    Overlap overlap_;
     Relay<DmaRun> incoming_;
     Registered<DmaRun> runs_;                       // requested, of which data is to come
     Relay<Request> requests_;
-    Relay<uint8_t> beats_;                          // is it an error
+    Registered<uint8_t, 0> beats_;                  // is it an error
+    uint32_t errors_ = 0;                           // of these
     Stepper stepper_;
     uint64_t drained_at_ = 0;                       // after the latest step
     bool failed_ = false;                           // a beat of this instruction was an error

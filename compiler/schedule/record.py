@@ -6,10 +6,14 @@ Names and scopes stand as they are, other strings in quotes, an intrinsic by its
 import ast
 import keyword
 import re
+from collections import abc
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from typing import Any
+from functools import cache
+from inspect import Signature, signature
+from typing import Any, get_args, get_origin, get_type_hints
 
+from compiler.ir import Program
 from compiler.tensorize import Intrinsic
 
 __all__ = ["read_step", "step_text"]
@@ -46,12 +50,46 @@ def read_step(line: str, primitives: dict[str, Callable],
                              f"not {call.func.id!r}")
         args = tuple(map(_value, call.args))
         options = {str(pair.arg): _value(pair.value) for pair in call.keywords}
+        _require_fit(primitives[call.func.id], args, options)
     except (SyntaxError, ValueError) as error:
         raise ValueError(f"Step {line!r} cannot be replayed: "
                          f"{error.msg if isinstance(error, SyntaxError) else error}") from None
     if call.func.id == "tensorize":
         args = (*args[:1], _intrinsic(line, args[1:2], intrinsics), *args[2:])
     return primitives[call.func.id], args, options
+
+
+def _require_fit(primitive: Callable, args: tuple, options: dict[str, Any]) -> None:
+    """Raise ValueError where the primitive takes no such arguments after the program. What stands
+    for an intrinsic is its name.
+    """
+    fits, hints = _declared(primitive)
+    try:
+        given = fits.bind(None, *args, **options).arguments
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+    for name, value in given.items():
+        kind, hint = fits.parameters[name].kind, hints.get(name, Any)
+        values = {kind.VAR_POSITIONAL: value, kind.VAR_KEYWORD: ()}.get(kind, (value,))
+        if not all(_is_of(one, hint) for one in values):
+            raise ValueError(f"argument {name!r} must not be {value!r}")
+
+
+@cache
+def _declared(primitive: Callable) -> tuple[Signature, dict[str, Any]]:
+    return signature(primitive), get_type_hints(primitive)
+
+
+def _is_of(value: Any, hint: Any) -> bool:
+    """Whether what a step can say is of this type: a name, a number, or a list of names."""
+    match get_origin(hint):
+        case None:
+            return hint in (Any, Program, Intrinsic) or type(value) is hint
+        case abc.Sequence:
+            return isinstance(value, tuple) and all(isinstance(one, str) for one in value)
+        case abc.Callable:
+            return False
+    return any(_is_of(value, one) for one in get_args(hint))
 
 
 def _value(node: ast.expr) -> Any:

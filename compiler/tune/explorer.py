@@ -17,9 +17,10 @@
 >>> explorer.best.plan, explorer.stopped
 ('size=7', '8 trials')
 
-A strategy is a generator of candidates, the most promising first. It starts anew for each proposal,
-from the trials so far, with random numbers that follow from the seed and the number of trials. So
-an explorer that is made from earlier trials goes on as the one that made them would have.
+A strategy is a generator of candidates, the most promising first. It starts anew in each round of
+eight trials, from the trials of the rounds before, with random numbers that follow from the seed
+and the number of the round. So an explorer that is made from earlier trials, in their order, goes
+on as the one that made them would have.
 """
 
 import time
@@ -42,6 +43,7 @@ from compiler.tune.space import (Candidate, Point, PointRefused, Result, Space, 
 __all__ = ["STRATEGIES", "Explorer", "Guided", "Limits", "Strategy", "Trial", "at_random",
            "descent", "grid"]
 
+ROUND = 8               # trials for which a strategy, once started, goes on
 FRUITLESS = 200         # points at random that lead to known plans before the rest is listed
 
 Trial = tuple[Candidate, Result]
@@ -82,6 +84,8 @@ class Explorer:
         self._known: dict[frozenset[tuple[str, str]], Candidate | tuple[Decision, ...]] = {}
         self._proposed: dict[str, Candidate] = {}       # by plan; told ones too
         self._told: set[str] = set()
+        self._round = -1
+        self._stream: Iterator[Candidate] = iter(())
         for point, result in earlier:
             if (candidate := self.look(point)) is not None and candidate.plan not in self._told:
                 self._proposed.setdefault(candidate.plan, candidate)
@@ -94,11 +98,12 @@ class Explorer:
             return []
         if self.limits.trials is not None:
             most = min(most, self.limits.trials - len(self._proposed))
+        if self._round != (now := len(self.trials) // ROUND):
+            self._round = now
+            random = np.random.default_rng([self.seed, now])
+            self._stream = chain(self._strategy(self, random), grid(self, random))
         fresh: list[Candidate] = []
-        random = np.random.default_rng([self.seed, len(self.trials)])
-        for candidate in chain(self._strategy(self, random), grid(self, random)):
-            if len(fresh) >= most:
-                break
+        while len(fresh) < most and (candidate := next(self._stream, None)) is not None:
             if candidate.plan not in self._proposed:
                 self._proposed[candidate.plan] = candidate
                 fresh.append(candidate)
@@ -117,17 +122,13 @@ class Explorer:
         self.trials.append((candidate, result))
 
     @property
-    def ranked(self) -> list[Trial]:
-        """The trials with a value, the best first."""
-        return sorted((trial for trial in self.trials if trial[1].value is not None),
-                      key=lambda trial: trial[1].value)     # type: ignore[arg-type, return-value]
+    def settled(self) -> list[Trial]:
+        """The trials of whole rounds: what a strategy may know."""
+        return self.trials[:len(self.trials) // ROUND * ROUND]
 
     @property
     def best(self) -> Candidate | None:
-        return self.ranked[0][0] if self.ranked else None
-
-    def is_new(self, candidate: Candidate) -> bool:
-        return candidate.plan not in self._proposed
+        return next((candidate for candidate, _ in ranked(self.trials)), None)
 
     def look(self, point: Point, random: Generator | None = None) -> Candidate | None:
         """The candidate of a point; None where it is refused."""
@@ -172,6 +173,13 @@ class Explorer:
 
 
 Strategy = Callable[[Explorer, Generator], Iterator[Candidate]]
+"""Candidates may come that are known: an explorer leaves them out."""
+
+
+def ranked(trials: Iterable[Trial]) -> list[Trial]:
+    """The trials with a value, the best first."""
+    return sorted((trial for trial in trials if trial[1].value is not None),
+                  key=lambda trial: trial[1].value)     # type: ignore[arg-type, return-value]
 
 
 def grid(explorer: Explorer, random: Generator) -> Iterator[Candidate]:
@@ -183,11 +191,12 @@ def grid(explorer: Explorer, random: Generator) -> Iterator[Candidate]:
 
 def at_random(explorer: Explorer, random: Generator) -> Iterator[Candidate]:
     """Any points, each option as likely as the others."""
-    fruitless = 0
+    fruitless, seen = 0, {candidate.plan for candidate, _ in explorer.settled}
     while fruitless < FRUITLESS:
         candidate = explorer.look({}, random)
-        if candidate is not None and explorer.is_new(candidate):
+        if candidate is not None and candidate.plan not in seen:
             fruitless = 0
+            seen.add(candidate.plan)
             yield candidate
         else:
             fruitless += 1
@@ -221,18 +230,17 @@ def _estimated(candidate: Candidate) -> Iterator[tuple[float, dict[str, str]]]:
 
 
 def beside(explorer: Explorer, candidate: Candidate) -> Iterator[Candidate]:
-    """New neighbours, the best by estimate first."""
+    """Neighbours, the best by estimate first."""
     for _, point in sorted(_estimated(candidate), key=lambda pair: pair[0]):
-        neighbour = explorer.look(point)
-        if neighbour is not None and explorer.is_new(neighbour):
+        if (neighbour := explorer.look(point)) is not None:
             yield neighbour
 
 
 def descent(explorer: Explorer, random: Generator) -> Iterator[Candidate]:
-    """Neighbours of the best trial, then of the second best, and so on."""
-    if not explorer.trials:
-        yield from islice(by_estimate(explorer, random), 1)
-    for candidate, _ in explorer.ranked:
+    """The best by estimate; then neighbours of the best trial, of the second best, and so on."""
+    if not explorer.settled:
+        yield from by_estimate(explorer, random)
+    for candidate, _ in ranked(explorer.settled):
         yield from beside(explorer, candidate)
     yield from at_random(explorer, random)
 
@@ -254,16 +262,17 @@ class Guided:
     """
 
     model: CostModel | None = None
-    drafts: int = 12
+    drafts: int = 16
     children: int = 32
     parents: int = 12
     chance: float = 0.125
 
     def __call__(self, explorer: Explorer, random: Generator) -> Iterator[Candidate]:
-        if len(explorer.trials) < self.drafts:
+        trials = explorer.settled
+        if len(trials) < self.drafts:
             yield from islice(by_estimate(explorer, random), self.drafts)
-        best = [candidate for candidate, _ in explorer.ranked[:self.parents]]
-        scores = self.model.learned(explorer.trials) if self.model else None
+        best = [candidate for candidate, _ in ranked(trials)[:self.parents]]
+        scores = self.model.learned(trials) if self.model else None
         if best and scores is not None:
             others = at_random(explorer, random)
             for candidate in self._pool(explorer, best, scores, random):
@@ -275,16 +284,17 @@ class Guided:
     def _pool(self, explorer: Explorer, parents: Sequence[Candidate], scores: Scores,
               random: Generator) -> list[Candidate]:
         """New candidates of two generations, the most promising first."""
+        known = {candidate.plan for candidate, _ in explorer.settled}
         pool: dict[str, Candidate] = {}
-        ranked: list[Candidate] = []
+        promising: list[Candidate] = []
         for _ in range(2):
             for point in self._children(parents, random):
                 child = explorer.look(point)
-                if child is not None and explorer.is_new(child):
+                if child is not None and child.plan not in known:
                     pool[child.plan] = child
-            ranked = _by(scores, list(pool.values()))
-            parents = ranked[:self.parents] or parents
-        return ranked
+            promising = _by(scores, list(pool.values()))
+            parents = promising[:self.parents] or parents
+        return promising
 
     def _children(self, parents: Sequence[Candidate], random: Generator) -> Iterator[Point]:
         """Points that differ from a parent in few decisions, or are crossed from two."""

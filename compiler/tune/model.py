@@ -1,9 +1,9 @@
-"""A learned model of plans: which of them are among the best tenth of their task.
+"""A learned model of plans: which of them are among the best fifth of their task.
 
-Gradient-boosted trees (LightGBM) tell the best tenth of what was measured from the rest. A plan of
-the tenth weighs the more, the further it is below the tenth's worst, as in likelihood-free Bayesian
-optimization (Song et al., ICML 2022); a failure is one of the rest. Values count relative to the
-best of their task, so that what other tasks taught serves from the first trial.
+Gradient-boosted trees (LightGBM) tell the best fifth of what was measured from the rest. A plan of
+the fifth weighs the more, the further it is below the best of the rest, as in likelihood-free
+Bayesian optimization (Song et al., ICML 2022); a failure is one of the rest. Values count relative
+to the best of their task, so that what other tasks taught serves from the first trial.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +18,7 @@ from compiler.tune.space import Candidate, Result
 
 __all__ = ["CostModel", "Lesson", "lessons"]
 
-SHARE = 0.1             # of plans that are the best
+SHARE = 0.2             # of plans that are the best: of a tenth there are too few at first
 LEAST = 12              # lessons before anything is learned
 ROUNDS = 60
 PARAMETERS = {
@@ -88,7 +88,7 @@ class CostModel:
 
 
 def _judge(excesses: Sequence[float], labels: np.ndarray, weights: np.ndarray) -> None:
-    """Labels the best tenth, and weighs it so that it counts as much as the rest altogether."""
+    """Labels the best fifth, and weighs it so that it counts as much as the rest altogether."""
     finite = sorted(value for value in excesses if isfinite(value))
     if not finite:
         return

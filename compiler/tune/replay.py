@@ -24,16 +24,16 @@ class Replayed:
     reason: str | None
 
 
-def replays(target: Tunable) -> Replays:
+def replays(target: Tunable, device: object = None) -> Replays:
     """Replays plans by the checks of a target: it makes the task from its body, which must give the
-    same task, and the code of the plan.
+    same task, and the code of the plan, on a device if the target needs one.
     """
     def reason(task: Task, plan: str) -> str | None:
         try:
             again = target.space(task).task
             if (again.fingerprint, again.digest) != (task.fingerprint, task.digest):
                 return "its body makes another task"
-            target.measurable(task, plan, SEED)
+            target.measurable(task, plan, SEED, device)
         except PlanRefused as error:
             return str(error)
         return None

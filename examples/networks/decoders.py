@@ -6,9 +6,9 @@ keys and values of those before it from caches of a fixed size, of which it read
 give, beside the logits, the keys and values of their tokens: rows for the caches.
 
 Keys are [tokens, heads, depth], values [heads, depth, tokens]: that is how products read them.
-There is no batch: a network has one sequence, [tokens, channels]. Heads are cut out of the channels
-by Reshape and Transpose; where several heads share keys and values, their queries are the rows of
-one product.
+A network has one sequence, [tokens, channels], or a batch of them as a first axis of all of these,
+whose tokens are at one position. Heads are cut out of the channels by Reshape and Transpose; where
+several heads share keys and values, their queries are the rows of one product.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,7 +33,8 @@ MASK = np.float32(-10000)           # what is added to the score of a token that
 @dataclass(frozen=True, slots=True)
 class DecoderSizes:
     """`shared` heads of queries read one head of keys and values; `hidden` channels are between the
-    layers of a feed-forward part; `words` logits are made for each token.
+    layers of a feed-forward part; `words` logits are made for each token; there are `batch`
+    sequences, 0: one, without an axis for it.
     """
 
     layers: int
@@ -42,6 +43,12 @@ class DecoderSizes:
     shared: int
     hidden: int
     words: int = 1000
+    batch: int = 0
+
+    @property
+    def around(self) -> tuple[int, ...]:
+        """The axis of sequences, if there is one."""
+        return (self.batch,) if self.batch else ()
 
     @property
     def depth(self) -> int:
@@ -138,7 +145,7 @@ class _Begin:
 def _begin(net: "Network", sizes: DecoderSizes, step: bool,
            build: Callable[["Network", DecoderSizes], None]) -> _Begin:
     net.batched = False
-    net.shapes[net.source] = (1 if step else net.size, sizes.width)
+    net.shapes[net.source] = (*sizes.around, 1 if step else net.size, sizes.width)
     if not step:
         mask = np.where(np.tri(net.size, dtype=bool), np.float32(0), MASK)
         return _Begin(sizes, step, net.constant("mask", np.tile(mask, (sizes.shared, 1))))
@@ -159,22 +166,27 @@ def _begin(net: "Network", sizes: DecoderSizes, step: bool,
 
 def attention(net: "Network", begin: _Begin, name: str, query: str, key: str, value: str) -> str:
     """Adds the attention of queries [tokens, heads, depth] over what is seen; returns its value."""
-    sizes, tokens = begin.sizes, net.shapes[query][0]
-    groups, shared, depth = sizes.groups, sizes.shared, sizes.depth
+    sizes, tokens = begin.sizes, net.shapes[query][-3]
+    groups, shared, depth, around = sizes.groups, sizes.shared, sizes.depth, sizes.around
     inner = f"{name}.attention"
+
+    def turned(part: str, x: str, *axes: int) -> str:
+        """Transposes the axes of one sequence."""
+        ahead = len(around)
+        return net.transpose(part, x, *range(ahead), *(ahead + axis for axis in axes))
+
     if shared > 1:
-        query = net.reshape(f"{inner}.grouped", query, tokens, groups, shared, depth)
-        query = net.transpose(f"{inner}.query.transpose", query, 1, 2, 0, 3)
-        query = net.reshape(f"{inner}.query.rows", query, groups, shared * tokens, depth)
+        query = net.reshape(f"{inner}.grouped", query, *around, tokens, groups, shared, depth)
+        query = turned(f"{inner}.query.transpose", query, 1, 2, 0, 3)
+        query = net.reshape(f"{inner}.query.rows", query, *around, groups, shared * tokens, depth)
     else:
-        query = net.transpose(f"{inner}.query.transpose", query, 1, 0, 2)
-    key = net.reshape(f"{name}.keys", key, tokens, groups, depth)
-    key = net.transpose(f"{inner}.key.transpose", _remembered(net, begin, f"{name}.keys", key, 0),
-                        1, 2, 0)
-    value = net.reshape(f"{inner}.value.heads", value, tokens, groups, depth)
-    value = net.transpose(f"{name}.values", value, 1, 2, 0)
-    value = net.transpose(f"{inner}.value.transpose", _remembered(
-        net, begin, f"{name}.values", value, 2), 0, 2, 1)
+        query = turned(f"{inner}.query.transpose", query, 1, 0, 2)
+    key = net.reshape(f"{name}.keys", key, *around, tokens, groups, depth)
+    key = turned(f"{inner}.key.transpose", _remembered(net, begin, f"{name}.keys", key, 0), 1, 2, 0)
+    value = net.reshape(f"{inner}.value.heads", value, *around, tokens, groups, depth)
+    value = turned(f"{name}.values", value, 1, 2, 0)
+    value = turned(f"{inner}.value.transpose", _remembered(net, begin, f"{name}.values", value, 2),
+                   0, 2, 1)
     scores = net.matmul(f"{inner}.scores", query, key)
     shape = net.shapes[scores]
     if begin.step:
@@ -184,20 +196,21 @@ def attention(net: "Network", begin: _Begin, name: str, query: str, key: str, va
     weights = net.add("Softmax", f"{inner}.softmax", [scores], shape, axis=-1)
     y = net.matmul(f"{inner}.context", weights, value)
     if shared > 1:
-        y = net.reshape(f"{inner}.context.groups", y, groups, shared, tokens, depth)
-        y = net.transpose(f"{inner}.transpose", y, 2, 0, 1, 3)
+        y = net.reshape(f"{inner}.context.groups", y, *around, groups, shared, tokens, depth)
+        y = turned(f"{inner}.transpose", y, 2, 0, 1, 3)
     else:
-        y = net.transpose(f"{inner}.transpose", y, 1, 0, 2)
-    return net.reshape(f"{inner}.joined", y, tokens, sizes.width)
+        y = turned(f"{inner}.transpose", y, 1, 0, 2)
+    return net.reshape(f"{inner}.joined", y, *around, tokens, sizes.width)
 
 
 def _remembered(net: "Network", begin: _Begin, name: str, x: str, axis: int) -> str:
     """Keys or values of all that is seen: those of the network's own tokens, which are an output,
-    at their position in a cache along the axis.
+    at their position in a cache along the axis of a sequence.
     """
     net.outputs.append(x)
     if not begin.step:
         return x
+    axis += len(begin.sizes.around)
     shape = (*net.shapes[x][:axis], net.size, *net.shapes[x][axis + 1:])
     cache = net.input(f"{name}.past", *shape)
     at = f"{name.rpartition('.')[-1]}.at.out"
@@ -213,18 +226,19 @@ def sliced(net: "Network", name: str, x: str, axis: int, start: int, count: int)
 
 
 def _heads(net: "Network", name: str, x: str, heads: int) -> str:
-    tokens, channels = net.shapes[x]
-    return net.reshape(f"{name}.heads", x, tokens, heads, channels // heads)
+    *tokens, channels = net.shapes[x]
+    return net.reshape(f"{name}.heads", x, *tokens, heads, channels // heads)
 
 
 def rotated(net: "Network", name: str, x: str, turns: list[str]) -> str:
     """Su et al.: RoFormer, 2021: pairs of channels, half a head apart, turned by the position."""
     shape = net.shapes[x]
     half = shape[-1] // 2
-    first, second = (sliced(net, f"{name}.{part}", x, 2, start, half)
+    axis = len(shape) - 1
+    first, second = (sliced(net, f"{name}.{part}", x, axis, start, half)
                      for part, start in (("first", 0), ("second", half)))
     negative = net.add("Neg", f"{name}.neg", [second], net.shapes[second])
-    crossed = net.add("Concat", f"{name}.crossed", [negative, first], shape, axis=2)
+    crossed = net.add("Concat", f"{name}.crossed", [negative, first], shape, axis=axis)
     parts = [net.add("Mul", f"{name}.{part}", [y, turn], shape)
              for part, y, turn in zip(("cos", "sin"), (x, crossed), turns, strict=True)]
     return net.sum(f"{name}.add", *parts)

@@ -15,14 +15,16 @@ from compiler.tune.record import Record, as_json, text_lines, versions
 from compiler.tune.records import Records, default_path, records_of
 from compiler.tune.replay import Replayed, replays
 from compiler.tune.replay import check as replayed
+from compiler.tune.space import Tunable
 from lockstep.commands._progress import progress_bar
 from lockstep.commands._table import show_columns
 from lockstep.lines import say, shortened
-from runtime.targets import request
+from runtime.targets import Placed, request
 
 __all__ = ["best", "check", "export", "merge", "show"]
 
 SHORT = 8       # digits of a hash in a table
+DAY = 10        # of a time
 HEADINGS = ("task", "digest", "target", "trials", "failed", "best", "last")
 
 
@@ -36,7 +38,7 @@ def show(args: argparse.Namespace) -> int:
         failed = sum(bool(record.result.error) for record in of_task)
         rows.append((shortened(of_task[-1].task.title), task[1][:SHORT], task[0][:SHORT],
                      str(len(of_task)), str(failed),
-                     _value(found[task]) if task in found else "-", of_task[-1].when))
+                     _value(found[task]) if task in found else "-", of_task[-1].when[:DAY]))
     _write(args, [as_json(record) for record in chosen])
     show_columns(f"{_count(len(rows), 'task')}, {_count(len(chosen), 'trial')}", HEADINGS, rows, 3)
     return 0
@@ -76,13 +78,15 @@ def export(args: argparse.Namespace) -> int:
 
 
 def check(args: argparse.Namespace) -> int:
-    target = _target(args.target)
-    if not (hasattr(target, "space") and hasattr(target, "measurable")):
+    placed = _placed(args.target)
+    target = placed.target
+    if not isinstance(target, Tunable):
         raise RequestError(f"--target must be one whose plans can be replayed, not {args.target!r}")
     with _opened(args.db) as records:
         checked: list[Replayed] = []
         with progress_bar("replay", 0, lambda: len(checked)):
-            for entry in replayed(records, target.fingerprint, replays(target), args.best):
+            replay = replays(target, placed.device)
+            for entry in replayed(records, target.fingerprint, replay, args.best):
                 checked.append(entry)
         others = sum(task.fingerprint != target.fingerprint for task in records.tasks())
     refused = [entry for entry in checked if entry.reason is not None]
@@ -90,10 +94,15 @@ def check(args: argparse.Namespace) -> int:
                   "refused": _plans(checked, True), "other_targets": others})
     for entry in refused:
         say(f"refused: {_titled(entry.record.task)}, {_value(entry.record)}, measured by "
-            f"{entry.record.versions}: {entry.reason}")
+            f"{entry.record.versions}: {_first_line(entry.reason)}")
     say(f"{_count(len(checked) - len(refused), 'plan')} held by {versions()}, {len(refused):,} "
         f"refused, {_count(others, 'task')} of other targets not checked")
     return 1 if refused else 0
+
+
+def _first_line(reason: str | None) -> str:
+    """The reason without the program that a schedule's has behind it."""
+    return (reason or "").partition("\n")[0]
 
 
 def _plans(checked: Iterable[Replayed], refused: bool) -> list[dict[str, Any]]:
@@ -114,7 +123,7 @@ def _filter(args: argparse.Namespace):
     """Whether a record is of the tasks and the target that the options name."""
     text, target = args.task or "", args.target or ""
     if target and not re.fullmatch("[0-9a-f]{4,64}", target):
-        target = _target(target).fingerprint
+        target = _placed(target).target.fingerprint
 
     def is_chosen(record: Record) -> bool:
         task = record.task
@@ -123,11 +132,11 @@ def _filter(args: argparse.Namespace):
     return is_chosen
 
 
-def _target(text: str) -> Any:
+def _placed(text: str) -> Placed:
     asked = request(text)
     if asked.auto or len(asked.names) > 1:
         raise RequestError(f"--target must be one target, not {text!r}")
-    return next(iter(asked.placed(lambda machine: None))).target
+    return next(iter(asked.placed(lambda machine: None)))
 
 
 def _task(record: Record) -> tuple[str, str]:

@@ -2,8 +2,9 @@
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from importlib.util import find_spec
 from typing import Any
 
 from rich.console import Console
@@ -11,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 
 from compiler.errors import RequestError
-from compiler.files import write_text
+from compiler.files import whole_file, write_text
 from compiler.frontend.models import graph_of
 from compiler.tune.explorer import Limits
 from compiler.tune.record import processor_name
@@ -19,6 +20,7 @@ from compiler.tune.records import Records
 from compiler.tune.space import Tunable
 from lockstep.commands._table import show_columns
 from lockstep.lines import say, shortened, width
+from lockstep.report import require_plotly
 from runtime import compile_on
 from runtime.targets import Targets, request
 from runtime.tuning.child import Child
@@ -30,9 +32,12 @@ HEADINGS = ("task", "times", "share", "own", "best", "gain", "trials", "failed")
 FIGURES = 66            # columns of the table beside titles
 LEAST = 12              # of a title
 INTERRUPTED = 130
+ALONE = "none"          # of --pool: a process here, without Dask
 
 
 def tune(args: argparse.Namespace) -> int:
+    if args.report:
+        require_plotly()
     wanted = request(args.target, args.machine)
     if wanted.auto:
         raise RequestError(f"--target must name targets, not {args.target!r}: auto divides by what "
@@ -52,7 +57,7 @@ def tune(args: argparse.Namespace) -> int:
         live = stack.enter_context(_Shown(args))
         tuning = Tuning(compiled, searched, records, processor_name(), limits, args.strategy,
                         args.seed, live.update)
-        run = _runner(args, stack)
+        run = _runner(args, wanted.names, stack)
         try:
             tuning.run(run)
         except KeyboardInterrupt:
@@ -72,14 +77,18 @@ def _searched(names: tuple[str, ...], targets: Targets) -> dict[str, Searched]:
     return found
 
 
-def _runner(args: argparse.Namespace, stack: ExitStack) -> Run:
-    """What runs the trials: a process of this computer, or the workers of a pool."""
-    if args.pool:
+def _runner(args: argparse.Namespace, names: Sequence[str], stack: ExitStack) -> Run:
+    """What runs the trials: workers of this computer, a process without Dask, or the workers of a
+    pool elsewhere.
+    """
+    if args.pool != ALONE and (args.pool or find_spec("distributed")):
         from runtime.tuning.certificates import Certificates
-        from runtime.tuning.pool import WorkerPool
+        from runtime.tuning.pool import WorkerPool, device_of
 
+        devices = tuple(dict.fromkeys(device_of(name) for name in names))
         return stack.enter_context(WorkerPool(
-            args.pool, Certificates.of(args.tls) if args.tls else None)).results
+            args.pool, Certificates.of(args.tls) if args.tls else None, devices=devices,
+            limit_seconds=args.limit)).results
     child = stack.enter_context(Child(args.limit))
 
     def results(trials: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
@@ -126,8 +135,8 @@ def _rows(tuning: Tuning) -> list[tuple[str, ...]]:
         gain = f"{100 * (1 - best / own):.1f} %" if own and best is not None else "-"
         share = f"{100 * (_total(search, search.best) or 0) / whole:.1f} %"
         rows.append((shortened(search.task.title, max(LEAST, width() - FIGURES)),
-                     str(search.count), share,
-                     _time(own), _time(best), gain, str(search.trials), str(search.errors)))
+                     str(search.count), share, _time(own, search.unit), _time(best, search.unit),
+                     gain, str(search.trials), str(search.errors)))
     return rows
 
 
@@ -136,15 +145,24 @@ def _total(search: TaskSearch, plan: str) -> float | None:
     return None if value is None else search.count * value
 
 
-def _time(value: float | None) -> str:
-    return "-" if value is None else f"{1e6 * value:,.1f} us"
+def _time(value: float | None, unit: str) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f} cycles" if unit == "cycles" else f"{1e6 * value:,.1f} us"
 
 
 def _show(args: argparse.Namespace, tuning: Tuning, records: Records) -> None:
     show_columns(f"{args.model.name} for {args.target}: {tuning.done} trials, seed {args.seed}",
                  HEADINGS, _rows(tuning))
+    figures = {"model": args.model.name, "target": args.target, "trials": tuning.done,
+               "strategy": args.strategy, "seed": args.seed, "tasks": _json(tuning)}
     if args.json:
-        write_text(args.json, json.dumps(_json(tuning), indent=1) + "\n")
+        write_text(args.json, json.dumps(figures, indent=1) + "\n")
+    if args.report:
+        from lockstep.report.search import write_search_page
+
+        with whole_file(args.report) as file:
+            write_search_page(file, figures)
     if not tuning.tasks:
         say("no task of this network has more than one plan")
 
@@ -152,6 +170,8 @@ def _show(args: argparse.Namespace, tuning: Tuning, records: Records) -> None:
 def _json(tuning: Tuning) -> list[dict[str, Any]]:
     return [{"title": search.task.title, "digest": search.task.digest, "count": search.count,
              "target": search.searched.text, "own": search.value(search.own),
-             "best": search.value(search.best), "plan": search.best, "trials": search.trials,
-             "failed": search.errors, "own_plan": search.own}
+             "best": search.value(search.best), "unit": search.unit, "plan": search.best,
+             "trials": search.trials, "failed": search.errors, "own_plan": search.own,
+             "values": [result.value for _, result in search.explorer.trials],
+             "estimates": [candidate.estimate for candidate, _ in search.explorer.trials]}
             for search in tuning.tasks.values()]

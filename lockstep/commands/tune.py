@@ -35,8 +35,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--db", type=output_file, metavar="FILE",
         help="the database (default: one in the cache), made if there is none")
     add("--pool", metavar="ADDRESS",
-        help="workers of a scheduler, tcp://HOST:PORT or tls://HOST:PORT (lockstep pool); by "
-             "default processes on this computer")
+        help="workers of a scheduler, tcp://HOST:PORT or tls://HOST:PORT (lockstep pool); none: "
+             "one process here that builds and measures (default: workers of this computer, one "
+             "measures, the others build; needs the extra pool, else as with none)")
     add("--tls", metavar="CA,CERT,KEY", help="certificates for tls://")
     add("--strategy", choices=STRATEGIES, default="guided",
         help="guided: by estimates, then by a model that learns; descent: neighbours of the best; "
@@ -45,6 +46,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--shape", action="append", type=shape, default=[], metavar="NAME=N",
         help="extent of a dimension that the model leaves open")
     add_bind(parser)
+    add("--report", type=output_file, metavar="FILE.html",
+        help="write a page: curves of the search, estimates against measurements, what the best "
+             "plans do differently")
     add("--json", type=output_file, metavar="R.json", help="write the results as JSON")
     add_verbose(parser)
     return parser

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from accel.machine.machine import Machine
+from accel.mapping.prefixes import with_room
 from accel.mapping.target import CompiledSegment
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget, HostSegment, lowered
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment
@@ -16,7 +17,8 @@ from compiler.target import Compiled
 from .container import ArtifactError, Container, Members
 from .gpu import gpu_json, gpu_of
 from .host import Kernels, host_json, host_of, sizes_of
-from .programs import program_json, program_of, puts_of, work_json, work_of
+from .programs import (prefix_json, prefixes_of, program_json, program_of, puts_of, work_json,
+                       work_of)
 
 __all__ = ["Shelf", "Stock", "part_json", "part_of"]
 
@@ -57,16 +59,21 @@ def part_of(entry: Mapping[str, Any], segment: Segment, stock: Stock) -> Compile
 
 def _program_json(compiled: CompiledSegment, number: int, shelf: Shelf) -> dict[str, Any]:
     puts = {"puts": [asdict(put) for put in compiled.puts]} if compiled.puts else {}
+    prefixes = {"prefixes": [prefix_json(prefix, number, shelf.members)
+                             for prefix in compiled.prefixes]} if compiled.prefixes else {}
     return {"program": program_json(compiled.program, number, shelf.members),
-            "work": work_json(compiled.work), **puts}
+            "work": work_json(compiled.work), **puts, **prefixes}
 
 
 def _program_of(entry: Mapping[str, Any], segment: Segment, stock: Stock) -> CompiledSegment:
     if stock.machine is None:
         raise ValueError("a segment of the accelerator must have its machine")
     program = program_of(entry["program"], stock.machine, stock.graph, segment, stock.container)
-    return CompiledSegment(program, work_of(entry["work"], stock.graph, program),
-                           puts=puts_of(entry.get("puts", ()), segment, program))
+    prefixes = prefixes_of(entry.get("prefixes", ()), stock.graph, segment, program,
+                           stock.container)
+    return CompiledSegment(
+        with_room(program, prefixes), work_of(entry["work"], stock.graph, program.layers),
+        puts=puts_of(entry.get("puts", ()), segment, program), prefixes=prefixes)
 
 
 def _host_json(segment: HostSegment, number: int, shelf: Shelf) -> dict[str, Any]:

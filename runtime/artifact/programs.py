@@ -1,6 +1,7 @@
 """Programs of the accelerator as JSON; their words, weights and origins are members."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from math import prod
 from typing import Any
 
@@ -9,9 +10,10 @@ import numpy as np
 from accel.machine import isa
 from accel.machine.machine import Machine
 from accel.machine.dram import ALIGNMENT
-from accel.machine.program import AccelProgram, TensorSlot
+from accel.machine.program import AccelProgram, Stream, TensorSlot
 from accel.machine.provenance import Provenance
 from accel.machine.work import Work
+from accel.mapping.prefixes import OWN_LAYER, PrefixStream
 from accel.mapping.puts import PlacePut
 from accel.mapping.layout import blocks_of
 from compiler.graph.graph import Graph
@@ -19,7 +21,8 @@ from compiler.graph.partition import Segment
 
 from .container import Container, Members
 
-__all__ = ["program_json", "program_of", "puts_of", "work_json", "work_of"]
+__all__ = ["prefix_json", "prefixes_of", "program_json", "program_of", "puts_of", "work_json",
+           "work_of"]
 
 
 def program_json(program: AccelProgram, number: int, members: Members) -> dict[str, Any]:
@@ -109,6 +112,39 @@ def puts_of(entries: Sequence[Mapping[str, Any]], segment: Segment, program: Acc
     return puts
 
 
+def prefix_json(prefix: PrefixStream, number: int, members: Members) -> dict[str, Any]:
+    place = f"programs/{number}/prefixes/{prefix.places}"
+    return {"places": prefix.places, "order": prefix.order, "layers": prefix.layers,
+            "words": members.array(f"{place}/words", prefix.own.words),
+            "sites": members.add(f"{place}/sites.json",
+                                 prefix.own.provenance.sites_text().encode()),
+            "origins": members.array(f"{place}/origins", prefix.own.provenance.rows),
+            "work": work_json(prefix.work), "puts": [asdict(put) for put in prefix.puts]}
+
+
+def prefixes_of(entries: Sequence[Mapping[str, Any]], graph: Graph, segment: Segment,
+                program: AccelProgram, container: Container) -> tuple[PrefixStream, ...]:
+    prefixes = tuple(_prefix_of(entry, graph, segment, program, container) for entry in entries)
+    places = [prefix.places for prefix in prefixes]
+    _need(places == sorted({*places}) and all(count > 0 for count in places),
+          "streams of prefixes must read more and more places")
+    return prefixes
+
+
+def _prefix_of(entry: Mapping[str, Any], graph: Graph, segment: Segment, whole: AccelProgram,
+               container: Container) -> PrefixStream:
+    provenance = Provenance.parse(container.data(entry["sites"]).decode(),
+                                  container.array(entry["origins"]))
+    own, order = Stream(container.array(entry["words"]), provenance), tuple(entry["order"])
+    layers = tuple((str(name), int(end)) for name, end in entry["layers"])
+    _check_stream(replace(whole, words=own.words, provenance=provenance, layers=layers))
+    _need(all(OWN_LAYER <= number < len(whole.layers) for number in order)
+          and order.count(OWN_LAYER) == len(layers), "a prefix must have layers that there are")
+    prefix = PrefixStream(int(entry["places"]), order, own, layers,
+                          work_of(entry["work"], graph, layers), ())
+    return replace(prefix, puts=puts_of(entry["puts"], segment, prefix.program(whole)))
+
+
 def work_json(work: Sequence[Sequence[Work]]) -> list[list[dict[str, Any]]]:
     return [[{"node": layer.node.name, "macs": layer.macs, "products": layer.products,
               "input_bytes": layer.input_bytes, "other_bytes": layer.other_bytes,
@@ -117,11 +153,11 @@ def work_json(work: Sequence[Sequence[Work]]) -> list[list[dict[str, Any]]]:
 
 
 def work_of(entries: Sequence[Sequence[Mapping[str, Any]]], graph: Graph,
-            program: AccelProgram) -> tuple[tuple[Work, ...], ...]:
+            layers: Sequence[tuple[str, int]]) -> tuple[tuple[Work, ...], ...]:
     nodes = {node.name: node for node in graph.nodes}
     work = tuple(tuple(Work(nodes[entry["node"]], int(entry["macs"]), int(entry["products"]),
                             int(entry["input_bytes"]), int(entry["other_bytes"]),
                             str(entry["note"]))
                        for entry in group) for group in entries)
-    _need(len(work) == len(program.layers) and all(work), "every layer must have its work")
+    _need(len(work) == len(layers) and all(work), "every layer must have its work")
     return work

@@ -56,6 +56,8 @@ GPU = {"dialect": str, "text": str, "images": {str: str}, "codes": [CODE],
 PUT = {"position": str, "places": int, "stride": int, "stores": [int]}
 WORK = {"node": str, "macs": int, "products": int, "input_bytes": int, "other_bytes": int,
         "note": str}
+PREFIX = {"places": int, "order": [int], "layers": [[(str, int)]], "words": ARRAY, "sites": str,
+          "origins": ARRAY, "work": [[WORK]], "puts": [PUT]}
 AUTO = {
     "chosen": str, "seconds": float, Optional("pipelined_seconds"): float,
     Optional("objective"): str, "candidates": {str: float}, "exact": bool, "notes": [str],
@@ -77,7 +79,8 @@ MANIFEST = {
     Optional("auto"): (AUTO, None), Optional("layout"): (LAYOUT, None), "machine": (MACHINE, None),
     "processor": {"triple": str, "cpu": str, "features": str}, "graph": GRAPH,
     "partition": {"steps": [(COPY, SEGMENT)], "reasons": {str: str}},
-    "parts": [({"program": PROGRAM, "work": [[WORK]], "puts": [PUT]},
+    "parts": [({"program": PROGRAM, "work": [[WORK]], "puts": [PUT], "prefixes": [PREFIX]},
+               {"program": PROGRAM, "work": [[WORK]], "puts": [PUT]},
                {"program": PROGRAM, "work": [[WORK]]}, {"gpu": GPU},
                {"winograd": {str: int}, "groups": [{"nodes": [str], "kernel": (int, None)}]})],
     "kernels": [{"name": str, "inputs": [BUFFER], "outputs": [BUFFER], "code": str}],

@@ -92,6 +92,13 @@ class TaskSearch:
         return min(values, key=values.__getitem__, default=self.own)
 
     @property
+    def unit(self) -> str:
+        """Of values: "s" or "cycles"."""
+        units = {one.unit for some in self.results.values() for one in some
+                 if one.value is not None}
+        return units.pop() if units else "s"
+
+    @property
     def expected(self) -> float:
         """What the next trial may gain: the share of time, less the longer nothing was found. A
         task without a trial comes first; one of which all failed, last.

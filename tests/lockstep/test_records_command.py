@@ -3,13 +3,15 @@
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+import lockstep
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
-from compiler.plans import PlanRefused, Task
+from compiler.plans import PlanRefused, Recorder, Task
 from compiler.tune.record import read_lines
 from compiler.tune.records import Records
 from lockstep import cli
@@ -17,6 +19,7 @@ from lockstep.cli import main
 from lockstep.commands import _records
 from tests.support.records import ELSEWHERE, RELU, TANH, record
 
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
 TRIALS = (record(plan="split(y_i, 4)\nvectorize(y_i_1)", value=1.25e-5), record(plan="slow"),
           record(plan="broken", value=None), record(TANH, "tiles", 12_000.0, unit="cycles"),
           record(ELSEWHERE, "of another", 2e-3))
@@ -51,7 +54,7 @@ def test_tasks_are_listed(capsys, db: str) -> None:
     title, heading, *tasks = rows(capsys.readouterr().out)
     assert title == ["3 tasks, 5 trials"]
     assert heading == ["task", "digest", "target", "trials", "failed", "best", "last"]
-    when = "2026-03-01T12:00:00Z"
+    when = "2026-03-01"
     assert tasks == [["relu of float32[16]", "d1d1", "e0e0", "1", "0", "2 ms", when],
                      ["relu of float32[16]", "d1d1", "f0f0", "3", "1", "12.5 us", when],
                      ["tanh of float32[16]", "d2d2", "f0f0", "1", "0", "12,000 cycles", when]]
@@ -118,10 +121,7 @@ def test_the_database_of_the_cache_is_used(capsys, db: str, own_cache: Path) -> 
 
 
 @pytest.mark.parametrize("command", ["show", "best", "export", "check", "merge"])
-def test_a_file_that_is_no_database_is_one_line(capsys, command: str, tmp_path: Path,
-                                                monkeypatch) -> None:
-    monkeypatch.setattr(CpuTarget, "space", None, raising=False)
-    monkeypatch.setattr(CpuTarget, "measurable", None, raising=False)
+def test_a_file_that_is_no_database_is_one_line(capsys, command: str, tmp_path: Path) -> None:
     path = tmp_path / "notes"
     path.write_text("no records\n")
     line = [command, str(path), "--db", f"{path}.db"] if command == "merge" else [
@@ -155,15 +155,20 @@ class Replaying:
     def space(self, task: Task) -> SimpleNamespace:
         return SimpleNamespace(task=task)
 
+    def decides_tasks(self, task: Task) -> bool:
+        return False
+
     def measurable(self, task: Task, plan: str, seed: int, device: object = None):
+        assert device == "of the target"
         if plan == "slow":
-            raise PlanRefused("Plan must be a fast one")
+            raise PlanRefused("Plan must be a fast one\nprogram")
         return lambda: None
 
 
 @pytest.fixture
 def replaying(monkeypatch) -> None:
-    monkeypatch.setattr(_records, "_target", lambda text: Replaying())
+    monkeypatch.setattr(_records, "_placed",
+                        lambda text: SimpleNamespace(target=Replaying(), device="of the target"))
 
 
 def test_refused_plans_are_told_and_end_with_status_1(capsys, db: str, tmp_path: Path,
@@ -178,9 +183,9 @@ def test_refused_plans_are_told_and_end_with_status_1(capsys, db: str, tmp_path:
     assert [entry["plan"] for entry in report["held"]] == ["split(y_i, 4)\nvectorize(y_i_1)",
                                                            "tiles"]
     (entry,) = report["refused"]
-    assert (entry["plan"], entry["reason"]) == ("slow", "Plan must be a fast one")
+    assert (entry["plan"], entry["reason"]) == ("slow", "Plan must be a fast one\nprogram")
     with Records(db) as records:
-        assert records.noted(RELU, "slow") == (report["versions"], "Plan must be a fast one")
+        assert records.noted(RELU, "slow") == (report["versions"], entry["reason"])
 
 
 def test_the_best_alone_may_be_checked(capsys, db: str, replaying) -> None:
@@ -188,8 +193,29 @@ def test_the_best_alone_may_be_checked(capsys, db: str, replaying) -> None:
     assert capsys.readouterr().out.startswith("2 plans held by compiler ")
 
 
+def test_plans_of_the_processor_are_replayed(capsys, tmp_path: Path) -> None:
+    recorder = Recorder()
+    lockstep.compile(DIGITS, "cpu", plans=recorder, cache=False)
+    kept = [record(task, plan) for task, plan in recorder.recorded.items()]
+    groups = [one for one in kept if "split" in one.plan]
+    first, other = groups[0], next(one for one in groups if one.plan != groups[0].plan)
+    body = replace(first.task, body=other.task.body)
+    altered = [replace(first, plan=other.plan, trial="1"),
+               replace(first, task=body, plan=f"{other.plan}\n", trial="2")]
+    with Records(tmp_path / "db") as records:
+        records.add_all([*kept, *altered, record(ELSEWHERE)])
+    assert main(["records", "check", "--db", str(tmp_path / "db"), "--target", "cpu"]) == 1
+    *refused, summary = capsys.readouterr().out.splitlines()
+    assert len(refused) == 2 and all(line.startswith("refused: ") for line in refused)
+    assert summary.startswith(f"{len(kept)} plans held by ")
+    assert summary.endswith("2 refused, 1 task of other targets not checked")
+    with Records(tmp_path / "db") as records:
+        assert {one.task: one.plan for one in records.every_best() if one.task != ELSEWHERE} == (
+            recorder.recorded)
+
+
 def test_a_target_whose_plans_are_not_replayed_is_one_line(capsys, db: str, monkeypatch) -> None:
-    monkeypatch.setattr(_records, "_target", lambda text: object())
+    monkeypatch.setattr(_records, "_placed", lambda text: SimpleNamespace(target=object()))
     assert refusal(capsys, "check", "--db", db, "--target", "opencl") == (
         "--target must be one whose plans can be replayed, not 'opencl'")
 

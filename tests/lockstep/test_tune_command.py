@@ -1,6 +1,7 @@
 """``lockstep tune``: tasks of a network are measured, kept and used; on the CPU and on OpenCL."""
 
 import json
+from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -32,16 +33,19 @@ def network(path: Path, size: int = 10) -> Path:
 
 def tune(tmp_path: Path, *options: str) -> tuple[int, list[dict]]:
     status = main(["tune", str(network(tmp_path / "small.onnx")), "--db", str(tmp_path / "r.db"),
-                   "--json", str(tmp_path / "r.json"), *options])
-    return status, json.loads((tmp_path / "r.json").read_text())
+                   "--json", str(tmp_path / "r.json"), "--pool", "none", *options])
+    return status, json.loads((tmp_path / "r.json").read_text())["tasks"]
 
 
 def test_tasks_of_the_cpu_are_measured_and_used(tmp_path: Path, capsys) -> None:
-    status, tasks = tune(tmp_path, "--trials", "24")
+    status, tasks = tune(tmp_path, "--trials", "14", "--report", str(tmp_path / "page.html"))
     assert status == 0
     out = capsys.readouterr().out
-    assert "small.onnx for cpu: 24 trials, seed 0" in out and "products of convolution" in out
-    assert sum(task["trials"] for task in tasks) == 24
+    assert "small.onnx for cpu: 14 trials, seed 0" in out and "products of convolution" in out
+    assert sum(task["trials"] for task in tasks) == 14
+    page = (tmp_path / "page.html").read_text()
+    assert all(escape(task["title"]) in page for task in tasks) and "Estimate against" in page
+    assert all(len(task["values"]) == len(task["estimates"]) == task["trials"] for task in tasks)
     assert {task["target"] for task in tasks} == {"cpu"} and len(tasks) >= 3
     assert all(task["best"] <= task["own"] for task in tasks)
     with Records(tmp_path / "r.db") as records:
@@ -54,6 +58,14 @@ def test_tasks_of_the_cpu_are_measured_and_used(tmp_path: Path, capsys) -> None:
                      str(output), *plans]) == 0
         arrays.append(np.load(output)["y"])
     np.testing.assert_allclose(arrays[1], arrays[0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_workers_of_this_computer_measure(tmp_path: Path) -> None:
+    status = main(["tune", str(network(tmp_path / "small.onnx")), "--db", str(tmp_path / "r.db"),
+                   "--trials", "8"])
+    with Records(tmp_path / "r.db") as records:
+        assert status == 0 and len([*records]) >= 8
 
 
 def test_a_second_search_measures_nothing_again(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import lockstep
+from accel.machine import isa
 from accel.mapping.segment import AccelSegment
 from compiler.errors import ArgumentError
 from compiler.frontend.onnx_import import convert
@@ -81,8 +83,10 @@ def test_the_accelerator_puts_rows_where_they_belong(monkeypatch) -> None:
         moved = sum(size for address, size in copied.items() if any(
             begin <= address < begin + size_bytes for begin, size_bytes in begins.items()))
         assert moved == (sum(begins.values()) if position == 0 else 0)
-        stores = [address for address in copied if address - segment.address in words]
-        assert len(stores) == sum(len(put.stores) for put in segment.puts) > 0
+        written = sum(size for address, size in copied.items()
+                      if address - segment.address in words)
+        stores = sum(len(put.stores) for put in segment.puts)
+        assert written == (isa.WORD_BYTES * stores if position else 0)
 
 
 def test_what_is_remembered_from_elsewhere_reaches_the_accelerator() -> None:
@@ -95,6 +99,47 @@ def test_what_is_remembered_from_elsewhere_reaches_the_accelerator() -> None:
     for position in (4, 5):
         made = step({"embeddings": x[position:position + 1]})
         np.testing.assert_array_equal(made["logits"][0], whole["logits"][position])
+
+
+def test_no_more_places_are_read_than_the_position_needs() -> None:
+    """Tokens around the border of two streams, twice; all equal to those of the whole network."""
+    count = 24
+    whole, one = both("llama", LLAMA, count)
+    x = tokens("llama", count)
+    wanted = evaluate(whole.graph, {"embeddings": x})
+    step = lockstep.decoder(convert(one.int8), "accel,cpu", machine=machine(),
+                            states=decoders.states(one.net))
+    for begin in (13, 0, 15):
+        step.reset()
+        step.remember({state.row: np.take(wanted[state.row], range(begin), state.axis)
+                       for state in step.states})
+        for position in range(begin, begin + 5):
+            made = step({"embeddings": x[position:position + 1]})["logits"]
+            np.testing.assert_array_equal(made[0], wanted["logits"][position], str(position))
+            assert [run.places for run in step.runs] == [16 if position < 16 else 0]
+
+
+@pytest.mark.parametrize("target", ["cpu", "accel,cpu"])
+@pytest.mark.parametrize("kind", ["gpt", "llama"])
+def test_a_batch_of_sequences(kind: str, target: str) -> None:
+    """All at one position; each token is that of the whole network, which has a batch, too."""
+    batch, count = 2, 18
+    whole, one = both(kind, {kind: replace(ONE_LAYER[kind], batch=batch)}, count)
+    x = tokens(kind, count, batch)
+    wanted = evaluate(whole.graph, {"embeddings": x})
+    options = {"machine": machine()} if target != "cpu" else {}
+    step = lockstep.decoder(convert(one.int8), target, states=decoders.states(one.net), **options)
+    assert [segment.target for segment in step.module.partition.segments] == (
+        ["host"] if target == "cpu" else ["host", "accel", "host"])
+    for begin in (0, 15):
+        step.reset()
+        step.remember({state.row: np.take(wanted[state.row], range(begin), state.axis)
+                       for state in step.states})
+        for position in range(begin, begin + 3):
+            made = step({"embeddings": x[:, position:position + 1]})["logits"]
+            np.testing.assert_array_equal(made[:, 0], wanted["logits"][:, position], str(position))
+            assert [run.places for run in step.runs] == (
+                [] if target == "cpu" else [16 if position < 16 else 0])
 
 
 def test_there_is_room_for_so_many_tokens() -> None:

@@ -38,8 +38,8 @@ class Made:
 
 
 @cache
-def made(kind: str, step: bool, sizes: DecoderSizes) -> Made:
-    net = zoo.Network(f"{kind}_small{'_step' * step}", TOKENS)
+def made(kind: str, step: bool, sizes: DecoderSizes, count: int = TOKENS) -> Made:
+    net = zoo.Network(f"{kind}_small{'_step' * step}", count)
     getattr(decoders, kind)(net, sizes, step)
     filled = zoo.fill(net.finish())
     real = zoo.float_model(net, filled)
@@ -47,8 +47,9 @@ def made(kind: str, step: bool, sizes: DecoderSizes) -> Made:
     return Made(net, real, int8, optimize(convert(int8)))
 
 
-def both(kind: str, sizes: dict[str, DecoderSizes] = SIZES) -> tuple[Made, Made]:
-    return made(kind, False, sizes[kind]), made(kind, True, sizes[kind])
+def both(kind: str, sizes: dict[str, DecoderSizes] = SIZES, count: int = TOKENS
+         ) -> tuple[Made, Made]:
+    return made(kind, False, sizes[kind], count), made(kind, True, sizes[kind], count)
 
 
 def machine() -> lockstep.Machine:
@@ -57,5 +58,5 @@ def machine() -> lockstep.Machine:
     return lockstep.Machine(lockstep.preset("tiny-1x4x4"), (*SHIPPED, *declared))
 
 
-def tokens(kind: str) -> Array:
-    return np.random.default_rng(2).standard_normal((TOKENS, SIZES[kind].width), np.float32)
+def tokens(kind: str, count: int = TOKENS, *batch: int) -> Array:
+    return np.random.default_rng(2).standard_normal((*batch, count, SIZES[kind].width), np.float32)

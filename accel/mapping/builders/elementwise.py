@@ -71,8 +71,9 @@ def _require_broadcast(graph: Graph, node: Node, result: Activation, known: Form
             if (x.n, x.c, x.h, x.w) != (result.n, result.c, result.h, result.w):
                 raise LoweringError("its inputs lie in memory as images and as rows of matrices")
             continue
-        form = images if result == images(shape) else rows
-        fits = (len(own) == len(shape) and replace(x, plain=False) == form(own)
+        form = images if len(shape) == 4 and result == images(shape) else rows
+        alike = len(own) == len(shape) or form is rows      # of rows, leading ones say nothing
+        fits = (alike and replace(x, plain=False) == form(own)
                 and all(mine in (1, theirs) for mine, theirs in zip(
                     (x.n, x.c, x.h, x.w), (result.n, result.c, result.h, result.w), strict=True)))
         if not fits:

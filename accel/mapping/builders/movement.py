@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from accel.mapping.builders.layer import (MappedLayer, leading_refusal, quantization_of,
-                                          rows_within, stage_of)
-from accel.mapping.forms import Forms, joins_rows
+from accel.mapping.builders.layer import MappedLayer, quantization_of, rows_within, stage_of
+from accel.mapping.forms import Forms
 from accel.mapping.layout import pack_params
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.operators import blocked, products
@@ -15,7 +14,7 @@ from accel.mapping.operators.blocked import Activation, Blocks
 from compiler.graph.graph import Graph, Node
 from compiler.graph.passes.pads import sides_of
 
-__all__ = ["concat", "concat_refusal", "copy", "cut", "cut_refusal", "pad", "pad_refusal", "put",
+__all__ = ["concat", "copy", "cut", "cut_refusal", "pad", "pad_refusal", "put",
            "upsample"]
 
 
@@ -79,7 +78,7 @@ def concat(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> tuple[Mapp
     """One layer for each input that does not lie in the result already; it writes the input's
     channels, and the last one pads the result. Along other axes each writes whole pixels.
     """
-    if joins_rows(graph, node):
+    if known.joins_rows(node):
         return _joined_rows(node, graph, known, blocks)
     if node.attrs.get("axis", 1) != 1:
         return _joined_images(node, known, blocks)
@@ -94,11 +93,6 @@ def concat(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> tuple[Mapp
             layers.append(_piece(node, index, x, channels, blocks, result, at))
         at += x.c
     return tuple(layers)
-
-
-def concat_refusal(graph: Graph, node: Node) -> str | None:
-    """Why a concatenation of rows has too many dimensions."""
-    return leading_refusal(graph, node) if joins_rows(graph, node) else None
 
 
 def _piece(node: Node, index: int, x: Activation, channels: int, blocks: Blocks,

@@ -98,7 +98,9 @@ def _grow(copy: DmaCopy, loops: list[DmaLoop]) -> Iterator[DmaCopy]:
             for part in _split(loop):
                 yield from _piece(copy, loop, part, rest)
             return
-    yield from _fit(copy, _merged(sorted(loops, key=lambda loop: -loop.buffer)))
+    # Runs that overlap follow each other: load reads what they share once.
+    order = sorted(loops, key=lambda loop: (0 <= loop.dram < copy.run, -loop.buffer))
+    yield from _fit(copy, _merged(order))
 
 
 def _split(loop: DmaLoop) -> list[tuple[Interval, bool]]:

@@ -207,7 +207,8 @@ class BlockedOperator:
     by : for stages of which it is known, the instruction that computes them, by name.
     repeated : inputs of one pixel, which all pixels of an image read.
     row : where ``input`` has the windows themselves (see `packed_convolution`), how many of their
-        elements lie together in memory; else 0.
+        elements lie together in memory; else 0. `step`: how many elements further those of the
+        next window lie.
     weight_bits : bits of an element of ``w`` in memory.
     weights : elements of ``w`` in an entry of wgt where the product of `by` takes them in a form of
         its own; else 0.
@@ -221,6 +222,7 @@ class BlockedOperator:
     axes: Mapping[str, str]
     reduced: Mapping[str, Axis] = field(default_factory=dict)
     row: int = 0
+    step: int = 0
     by: Mapping[str, str] = field(default_factory=dict)
     repeated: tuple[str, ...] = ()
     weight_bits: int = 8
@@ -345,6 +347,7 @@ def packed_convolution(name: str, x: Activation, channels: int, window: Window, 
     acc, w, reduced = _products(name, packed, (oh, ow), channels, single, blocks)
     stages = {"x": source, "w": w, "input": packed, "acc": acc}
     return replace(_finished(name, stages, single, acc, q, blocks), reduced=reduced, row=row,
+                   step=sw * x.c,
                    **blocks.own())
 
 

@@ -20,28 +20,30 @@ import numpy as np
 from accel.machine.config import AccelConfig, element_bytes
 from accel.mapping.lowering import LoweringError, Room, room_of
 from accel.mapping.operators.blocked import AROUND, BlockedOperator
+from accel.mapping.schedules.cost import FAR, Cost, Number
 
-__all__ = ["Cost", "Shape", "Tiles", "all_that_fit", "choose", "choose_together", "cost_of",
-           "fits", "follows", "misfit", "piece_of", "ranked", "ranked_together", "shape_of"]
-
-Number = Any
-"""An integer; an array of them where tiles are many at once."""
-
-LATENCY = 200
-"""Extra cycles for work that nothing overlaps: memory latency, tokens, full pipelines."""
+__all__ = ["Shape", "Tiles", "all_that_fit", "choose", "choose_together", "cost_of",
+           "cost_together", "fits", "follows", "misfit", "piece_of", "ranked", "ranked_together",
+           "shape_of"]
 
 TRIED = 256
 """Tiles of a layer that are tried together with the next layer's, the cheapest first."""
 
-FAR, IN_FLIGHT, BURST = 288, 64, 64
-"""The slowest memory that tiles still hide: cycles from a request to its data, the most open
-requests, and the most bytes of one. Short runs are short requests, which do not fill the bus."""
+IN_FLIGHT, BURST = 64, 64
+"""The most open requests, and the most bytes of one. Short runs are short requests, which do not
+fill the bus of a memory that is `FAR`."""
+
+HIDDEN = 1000
+"""Cycles of its first weights' load that the layer before overlaps."""
 
 OF_A_KIND = 4
 """Tiles of every kind that `ranked` has."""
 
 SLACK = 128
 """A tile takes about as long as another if its cycles are more by less than such a part."""
+
+ISSUE = 12
+"""Cycles of the bus that a load or store costs besides its bytes."""
 
 TURN = 4
 """Cycles from one instruction of gemm to the next when tokens pass between them."""
@@ -96,6 +98,7 @@ class Shape:
     taps: int = field(default=0, repr=False)            # records of taps for each channel
     numbers: int = field(default=0, repr=False)         # accumulators for each pixel of whole rows
     totals: int = field(default=0, repr=False)          # those of them that read the whole row
+    step: int = field(default=0, repr=False)            # from a window's `row` to the next window's
 
 
 def shape_of(operator: BlockedOperator) -> Shape:
@@ -120,27 +123,8 @@ def shape_of(operator: BlockedOperator) -> Shape:
                  operator.reduced["passes"].extent if "passes" in operator.reduced else 1,
                  operator.weights,
                  prod(window.kernel) if "params_taps" in stages else 0, len(operator.numbers),
-                 sum(bool(operator[role].reduce_axes) for role in operator.numbers))
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Approximate cycles: of the array, of vector, of the bus, and of work that nothing overlaps.
-    """
-
-    products: int
-    lanes: int
-    traffic: int
-    ends: int
-
-    @property
-    def cycles(self) -> Number:
-        return np.maximum(np.maximum(self.products, self.lanes), self.traffic) + self.ends
-
-    def __add__(self, other: "Cost") -> "Cost":
-        """The cost of two layers that are computed at the same time."""
-        return Cost(self.products + other.products, self.lanes + other.lanes,
-                    self.traffic + other.traffic, self.ends + other.ends)
+                 sum(bool(operator[role].reduce_axes) for role in operator.numbers),
+                 operator.step)
 
 
 def choose(config: AccelConfig, shape: Shape, threads: int, cut: bool = True) -> Tiles:
@@ -228,23 +212,41 @@ def choose_together(config: AccelConfig, first: Shape, second: Shape, threads: i
     return min(pairs)[1:] if pairs else None
 
 
+def cost_together(config: AccelConfig, shapes: tuple[Shape, Shape], tiles: tuple[Tiles, Tiles],
+                  threads: int) -> Cost:
+    """The cost of two layers that are computed at the same time."""
+    one, two = (cost_of(config, shape, its, threads)
+                for shape, its in zip(shapes, tiles, strict=True))
+    return one.beside(two, bool(shapes[1].accumulators), tiles[1].channels / tiles[0].channels,
+                      threads).single
+
+
 def _pairs(config: AccelConfig, first: Shape, second: Shape, threads: int,
-           rooms: tuple[Room, Room]) -> list[tuple[tuple[int, "Rank"], Tiles, Tiles]]:
+           rooms: tuple[Room, Room]) -> list[tuple["Rank", Tiles, Tiles]]:
     """Tiles of two layers computed at the same time, the cheapest for the second with each of the
     first, with their ranks.
     """
-    after: dict[int, list[tuple[Rank, Tiles]]] = {}             # by rows, the cheapest first
-    for rank, two in sorted(_fitting(config, second, threads, rooms[1])):
-        after.setdefault(two.rows, []).append((rank, two))
-    pairs = []
-    for rank, tiles in nsmallest(TRIED, _fitting(config, first, threads, rooms[0])):
-        rows, columns, channels = _within(second, tiles)
-        two = next((two for _, two in after.get(rows, ())
-                    if two.columns <= columns and two.channels <= channels), None)
-        if two is not None:
-            both = cost_of(config, first, tiles, threads) + cost_of(config, second, two, threads)
-            pairs.append(((int(both.cycles), rank), tiles, two))
-    return pairs
+    ones = [tiles for _, tiles in nsmallest(TRIED, _fitting(config, first, threads, rooms[0]))]
+    twos = [tiles for _, tiles in _fitting(config, second, threads, rooms[1])]
+    if not (ones and twos):
+        return []
+    one, two = _many(ones), _many(twos)
+    limits = [_within(second, tiles) for tiles in ones]
+    rows, columns, channels = (np.array(limit)[:, None] for limit in zip(*limits, strict=True))
+    apart = ((one.rows < first.rows) | (one.columns < first.columns))[:, None]
+    at, other = np.nonzero((two.rows == rows) & (two.columns <= columns) & np.where(
+        apart, two.channels == channels, two.channels <= channels))
+    if not len(at):
+        return []
+    cost = _cost(config, first, one, threads).of(at).beside(
+        _cost(config, second, two, threads).of(other), bool(second.accumulators),
+        two.channels[other] / one.channels[at], threads)
+    best: dict[int, tuple[Rank, Tiles, Tiles]] = {}
+    for cycles, mine, its in zip(cost.cycles.tolist(), at.tolist(), other.tolist(), strict=True):
+        tiles = ones[mine], twos[its]
+        rank = cycles, *(-part for one in tiles for part in (one.rows, one.columns))
+        best[mine] = min(best.get(mine, (rank, *tiles)), (rank, *tiles))
+    return list(best.values())
 
 
 def follows(shapes: tuple[Shape, Shape], first: Tiles, second: Tiles) -> bool:
@@ -275,7 +277,7 @@ def misfit(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int, room: 
     return None
 
 
-Rank = tuple[int, int, int]
+Rank = tuple[int, ...]
 """Cycles, then the tie-breakers: larger tiles are better."""
 
 
@@ -464,32 +466,29 @@ def _fits(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int, room: R
 
 
 def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Cost:
-    cost = _cost(config, shape, tiles, threads)
-    return Cost(*(int(getattr(cost, part.name)) for part in fields(Cost)))
+    return _cost(config, shape, tiles, threads).single
 
 
 def _cost(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Cost:
     images, cuts = _counts(shape, tiles)
     images, cuts, count = (shape.times * some for some in (images, cuts, images * cuts))
-    inputs = _where(tiles.stationary == "input", images, count)   # how often they are loaded
-    weights = _where(tiles.stationary == "w", cuts, count)
     taps = shape.kernel[0] * shape.kernel[1]
     channels = tiles.channels * shape.phases
     outputs = tiles.rows * tiles.columns * channels
     entry = {name: buffer.entry_bytes for name, buffer in config.buffers.items()}
-    steps, work, kernel, lanes = tiles.pieces, 0, 0, outputs
+    steps, work, kernel, records, lanes = tiles.pieces, 0, 0, 0, outputs
     pixels = _window(shape, tiles) * _loaded(shape, tiles) * shape.inputs * entry["res"] * steps
     if shape.numbers:                                       # each input is whole rows
         rows = _window(shape, tiles) * shape.channels * shape.inputs * entry["res"]
         pixels = _where(tiles.stationary == "input", rows, pixels)
+    written = pixels
     if shape.weighted:
         steps = steps * (shape.depth // tiles.depth)
         work = outputs * taps * shape.depth * shape.passes
         pixel = (tiles.channels if shape.diagonal else shape.depth) * entry["inp"]
-        if shape.row:           # each row begins and ends within a beat
-            row = shape.row * element_bytes(config.operand)
-            pixel = pixel + _up(pixel, row) * (config.bus_bytes - 1)
-        pixels = _window(shape, tiles) * pixel * tiles.pieces
+        written = pixels = _window(shape, tiles) * pixel * tiles.pieces
+        if shape.row:
+            written, pixels = _rows(config, shape, tiles, pixel)
         lanes += outputs * (shape.accumulators - 1)
         kernel = (shape.depth * channels * taps * shape.passes * (shape.weights or entry["wgt"])
                   * shape.weight_bits // 8)
@@ -499,16 +498,48 @@ def _cost(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Cost
                  + tiles.rows * tiles.columns * (shape.numbers - shape.totals))
     lanes = lanes * config.vector_beats
     if shape.parameters:
-        kernel = kernel + _records(shape, replace(tiles, pieces=1)) * entry["par"]
-    stored = outputs * entry["out"]
-    far = [_slowed(config, size, run) for size, run in zip(
-        (pixels, stored), _runs(config, shape, tiles), strict=True)]
-    traffic = _up(inputs * far[0] + weights * kernel + count * far[1], config.bus_bytes)
-    if threads == 1:
-        return Cost(0, 0, 0, traffic + count * (work + lanes + LATENCY))
-    ends = _up(pixels + kernel + stored * steps, steps * config.bus_bytes) + outputs + LATENCY
-    return Cost(count * (work + TURN * steps), count * lanes,
-                traffic + traffic // 16 + 2 * TURN * steps * count, ends)
+        records = _records(shape, replace(tiles, pieces=1)) * entry["par"]
+    pixels, stored = (_slowed(config, size, run) / config.bus_bytes for size, run in zip(
+        (pixels, outputs * entry["out"]), _runs(config, shape, tiles), strict=True))
+    pixels = np.maximum(pixels, written / config.bus_bytes)     # load writes no faster
+    kernel, records = kernel / config.bus_bytes, records / config.bus_bytes
+    filled = shape.rows * shape.columns * shape.channels * shape.times / (
+        count * tiles.rows * tiles.columns * tiles.channels)
+    keeps_weights, keeps_input = tiles.stationary == "w", tiles.stationary == "input"
+    ends = pixels / steps + stored + lanes + FAR + np.maximum(0, kernel / steps - HIDDEN)
+    if not shape.weighted:                                  # vector is what loads wait for
+        work, lanes = lanes, 0
+    cost = Cost(
+        count, steps, work / steps + TURN,
+        _where(keeps_input, 0, pixels / steps + ISSUE)
+        + _where(keeps_weights, 0, kernel / steps + ISSUE * shape.weighted),
+        stored + ISSUE + _where(keeps_weights, 0, records), lanes,
+        _where(keeps_input, pixels, 0) + _where(keeps_weights, kernel + records, 0),
+        _where(keeps_input, images, _where(keeps_weights, cuts, 0)), filled, ends)
+    if threads > 1:
+        return cost
+    apart = cost.traffic + count * (work + lanes + FAR)
+    return Cost(0, 1, 0, 0, 0, 0, 0, 0, 1, apart)
+
+
+def _rows(config: AccelConfig, shape: Shape, tiles: Tiles, pixel: int) -> tuple[Number, Number]:
+    """The bytes that load could write, and those that the bus could move, in the time of the rows
+    of a tile's windows, of `pixel` bytes each. A row begins and ends within a chunk and within a
+    beat; neighbours in a line share their beats.
+    """
+    item, ends = element_bytes(config.operand), config.bus_bytes - 1
+    row, step = item * shape.row, item * shape.step
+    lines = tiles.rows * (pixel // row)
+    written = lines * tiles.columns * (row + ends)
+    if not _overlaps(config, shape):
+        return written, written
+    return written, lines * (row + ends + (tiles.columns - 1) * step)
+
+
+def _overlaps(config: AccelConfig, shape: Shape) -> bool:
+    """Whether load reads what neighbouring rows of windows share once."""
+    beats = _up(element_bytes(config.operand) * shape.row - 1, config.bus_bytes) + 1
+    return 0 < shape.step < shape.row and beats <= config.kept_beats
 
 
 def _runs(config: AccelConfig, shape: Shape, tiles: Tiles) -> tuple[Number, Number]:
@@ -520,7 +551,8 @@ def _runs(config: AccelConfig, shape: Shape, tiles: Tiles) -> tuple[Number, Numb
     together = _where(loaded == blocks, columns, 1)
     written = _where(tiles.channels == shape.channels, tiles.columns, 1)
     item = element_bytes(config.output)         # that of what gemm takes, too
-    return (item * (shape.row or together * loaded * size),
+    row = BURST if _overlaps(config, shape) else shape.row      # they are as good as one
+    return (item * (row or together * loaded * size),
             item * written * tiles.channels * config.block_out)
 
 

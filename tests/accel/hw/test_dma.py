@@ -28,18 +28,19 @@ def steps(stepper: Stepper, runs: list[dict]):
     return found, cycles
 
 
-def move(source: int, target: int, run: int, found: list[dict]) -> dict[int, int]:
-    """Which source byte the steps put at every target byte."""
-    moved, previous, rotated = {}, {}, {}
+def move(found: list[dict], kept: bool = False) -> dict[int, int]:
+    """Which source byte the steps put at every target byte. If none are `kept`, the beat of a step
+    must be taken by it, and that before it by the step that took the latest."""
+    moved, beat, before = {}, None, None
     for step in found:
-        previous = rotated
-        if step["take"]:
-            rotated = {(lane + step["rotate"]) % 8: step["beat"] * 8 + lane for lane in range(8)}
+        before, beat = beat, step["beat"] if step["take"] or kept else None
         for lane in range(8):
-            if step["mask"] >> lane & 1:
-                place = step["chunk"] * 8 + lane
+            place = step["chunk"] * 8 + (lane + step["rotate"]) % 8
+            if step["mask"] >> place % 8 & 1:
+                late = step["late"] >> lane & 1
                 assert step["write"] and place not in moved
-                moved[place] = (previous if step["late"] >> lane & 1 else rotated)[lane]
+                assert kept or (before if late else beat) == step["beat"] - late
+                moved[place] = (step["beat"] - late) * 8 + lane
     return moved
 
 
@@ -54,7 +55,7 @@ def test_every_alignment(source, target):
     for run in lengths:
         count = next(i for i, step in enumerate(found, 1) if step["end"])
         mine, found = found[:count], found[count:]
-        assert move(source, target, run, mine) == {128 + target + i: 64 + source + i
+        assert move(mine) == {128 + target + i: 64 + source + i
                                                    for i in range(run)}
         beats, chunks = -(-(source + run) // 8), -(-(target + run) // 8)
         assert count == chunks + (beats > 1 and target < source)
@@ -63,10 +64,31 @@ def test_every_alignment(source, target):
 
 def test_the_longest_run():
     found, _ = steps(Stepper(CONFIG, 24, 32, 1), [{"source": 3, "target": 5, "run": 65535}])
-    assert move(3, 5, 65536, found) == {5 + i: 3 + i for i in range(65536)}
+    assert move(found) == {5 + i: 3 + i for i in range(65536)}
 
 
 def test_filling_takes_nothing():
     found, _ = steps(Stepper(CONFIG, 24, 32, 1), [{"source": 3, "target": 5, "run": 19, "fill": 1}])
     assert [step["mask"] for step in found] == [0xE0, 0xFF, 0xFF, 0x01]
     assert not any(step["take"] or step["late"] for step in found)
+
+
+@pytest.mark.parametrize("source", range(8))
+def test_beats_that_the_run_before_has_taken(source):
+    """Runs that begin in beats of the run before: a step a chunk, and no beat is taken twice."""
+    ways = [(target, run, step) for target in range(8) for run in (1, 5, 9, 21, 33)
+            for step in range(run)]
+    for target, run, step in ways[source::3]:
+        first, count = 64 + source, (source + run - 1) // 8 + 1
+        again = 8 + count - (first + step) // 8
+        stepper = Stepper(CONFIG, 24, 32, 1, kept=8)
+        found, cycles = steps(stepper, [
+            {"source": first, "target": 128 + target, "run": run - 1},
+            {"source": first + step, "target": 512 + target, "run": run - 1, "again": again}])
+        assert cycles == list(range(cycles[0], cycles[0] + len(found)))
+        place = next(i for i, one in enumerate(found, 1) if one["end"])
+        assert move(found[:place], True) == {128 + target + i: first + i for i in range(run)}
+        assert move(found[place:], True) == {512 + target + i: first + step + i for i in range(run)}
+        assert len(found) - place == (target + run - 1) // 8 + 1
+        last = (first + step + run - 1) // 8
+        assert [one["beat"] for one in found if one["take"]] == list(range(8, last + 1))

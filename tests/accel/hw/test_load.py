@@ -20,6 +20,7 @@ WIDE = replace(TINY, bus_bytes=16)          # an entry of inp is narrower
 PACKED = replace(TINY, weight_bits=(8, 4, 2))
 FEW = replace(WIDE, weight_bits=(8, 4))
 LONG_INPUTS = replace(PACKED, operand="int16")
+WIDEST = replace(TINY, bus_bytes=64)
 SIZE = 0x1800
 
 
@@ -95,14 +96,31 @@ def test_matches_its_meaning(config, memory_stall, token_stall):
     assert all(activity.bit_count() == 1 for activity in events.activity)
 
 
+def shared(config, fields: dict) -> list[tuple[int, int]]:
+    """How many beats each run of an instruction has, 0 if it is padding, and how many of them the
+    run before it has, too, as the docstring of `Overlap` says.
+    """
+    n, found, before = config.bus_bytes, [], range(0)
+    last = None
+    for dram, _, pad in iterations(fields):
+        if pad:
+            found.append((0, 0))
+            continue
+        beats = range(dram // n, (dram + fields["run"] - 1) // n + 1)
+        follows = last is not None and last <= dram and len(before) <= config.kept_beats
+        found.append((len(beats), len(before) - before.index(beats[0])
+                      if follows and beats[0] in before else 0))
+        before, last = beats, dram
+    return found
+
+
 def steps(config, fields: dict) -> int:
     """Steps of an instruction, as the docstring of `Stepper` counts them."""
     n, total = config.bus_bytes, 0
-    for dram, address, pad in iterations(fields):
-        end = fields["run"] - 1
-        chunks = (address % n + end) // n + 1
-        several = (dram % n + end) // n > 0
-        total += chunks + (not pad and several and address % n < dram % n)
+    for (dram, address, _), (beats, again) in zip(
+            iterations(fields), shared(config, fields), strict=True):
+        chunks = (address % n + fields["run"] - 1) // n + 1
+        total += chunks + (beats > 1 and address % n < dram % n and not again)
     return total
 
 
@@ -117,6 +135,40 @@ def test_latency(config):
     step = memory.moved[0][0]
     assert [cycle for cycle, *_ in buffers.writes] == [step + 3]
     assert events.retired == [(step + 1 + 5, 0)]
+
+
+ROWS = [
+    *({"run": run, "dram": offset, "address": target, "loops": [
+        {"extent": 3, "dram": 200, "buffer": 600},
+        {"extent": 5, "dram": step, "buffer": run + gap, "before": pad}]}
+      for run, gap in ((1, 0), (3, 1), (9, 0), (9, 7), (21, 11), (33, 0), (90, 3))
+      for step, offset, target, pad in ((0, 3, 1, 0), (1, 6, 5, 1), (6, 0, 2, 0), (6, 5, 0, 0),
+                                        (7, 62, 0, 2), (16, 9, 3, 0), (-2, 40, 1, 0))),
+    {"run": 21, "dram": 43, "loops": [{"extent": 2, "dram": 14}, {"extent": 2, "before": 1},
+                                      {"extent": 9, "dram": 6, "buffer": 32, "after": 1}]}]
+"""Rows of windows that overlap, touch or leave gaps, forwards and backwards, at any place of a beat
+and of a block of 64 bytes, with padding before, behind and between."""
+
+
+@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("config", [NARROW, WIDE, WIDEST],
+                         ids=["narrow", "wide", "widest"])
+def test_rows_that_overlap_read_what_they_share_once(config, part):
+    programs = [instruction(config, "inp", **row) for row in ROWS[part::3]]
+    for stall in (0, 0.4):
+        memory, buffers, events = run(config, programs, 9, stall)
+        assert buffers.data == meaning(config, memory.data, programs)
+        assert len(events.retired) == len(programs) and not events.errors
+        assert len(memory.moved) == sum(beats - again for program in programs
+                                        for beats, again in shared(config, program)
+                                        if beats > again)
+
+
+def test_a_row_does_not_share_with_another_instruction():
+    """What lies there may have been stored between them."""
+    row = instruction(WIDE, "inp", run=9, dram=3)
+    memory, _, _ = run(WIDE, [row, row])
+    assert [address for _, _, address, _ in memory.log] == [BASE["program"]] * 2
 
 
 SHORT = {"runs of 3": {"run": 3, "loops": [{"extent": 60, "dram": 3, "buffer": 4}]},

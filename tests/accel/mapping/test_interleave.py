@@ -104,6 +104,22 @@ def test_it_takes_less_time(kind: str, monkeypatch) -> None:
     assert cycles[0] < cycles[1]
 
 
+def test_the_array_has_begun_before_the_second_layer_holds_up_loads() -> None:
+    """Tiles of the second layer follow a product of the first one's next tile, as long as there is
+    one: the unit that loads, its queue, and so fetch may wait behind them.
+    """
+    _, graph = graph_of("add")
+    program = AccelTarget(TINY).compile(graph).program
+    (_, begin), (_, end) = program.layers
+    names = [str(program.origin(index)).split()[0] for index in range(begin, end)]
+    units = [one.unit for one in list(program.instructions(TINY))[begin:end]]
+    first, second = dict.fromkeys(names)
+    last = len(units) - 1 - units[::-1].index("gemm")
+    turns = [at for at in range(1, last) if (names[at - 1], names[at]) == (first, second)]
+    assert turns
+    assert {units[at - 1] for at in turns} == {"gemm"}
+
+
 def test_orders_are_kept_and_results_come_first() -> None:
     _, graph = graph_of("add")
     segment = AccelTarget(TINY).compile(graph)

@@ -105,6 +105,45 @@ def test_directed_programs_take_the_cycles_of_the_rtl():
     assert waited == set(UNITS)
 
 
+def rows(machine: Machine, seed: int, count: int = 40) -> AccelProgram:
+    """Loads of short runs that overlap, touch or leave gaps, at any place of a beat and of a chunk,
+    some of them padding, while store writes; the last ones leave the memory.
+    """
+    rng, stream = Random(seed), []
+    for index in range(count):
+        run = rng.choice((1, 3, 8, 9, 16, 21, 33, 70))
+        loops = [{"extent": rng.randrange(1, 4), "dram": rng.randrange(-90, 90), "buffer": 7},
+                 {"extent": rng.randrange(1, 9), "dram": rng.choice((run, rng.randrange(-3, 33))),
+                  "buffer": rng.choice((run, rng.randrange(40))), "before": rng.choice((0, 0, 1)),
+                  "after": rng.choice((0, 0, 2))}]
+        stream.append(Instruction("load", "load", {
+            "buffer": 0, "base": 3, "address": rng.randrange(64), "run": run, "loops": loops,
+            "dram": rng.randrange(300, 1000) if index < count - 4 else 2020 + 8 * index}))
+        if rng.random() < 0.5:
+            stream.append(Instruction("store", "store", {
+                "buffer": 5, "base": 3, "run": rng.randrange(1, 99), "dram": rng.randrange(99)}))
+    return AccelProgram.assemble(machine, [*stream, finish()], io_bytes=2048)
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_rows_that_overlap_take_the_cycles_of_the_rtl(memory):
+    for seed in range(4):
+        run, rtl = both(rows(MACHINE, seed), dram=MEMORIES[memory])
+        assert (run.status, run.unit) == (Status.BUS, "load")
+        require_equal(run, rtl)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bus_bytes", [8, 16, 64])
+def test_rows_on_a_wider_bus_take_the_cycles_of_the_rtl(bus_bytes):
+    machine = Machine(replace(MACHINE.config, name="wide", bus_bytes=bus_bytes))
+    core = verilated.build(machine, OPTIMIZATION)
+    for seed in range(40):
+        program, dram = rows(machine, seed), Dram((0, 7, 64)[seed % 3], stall_seed=seed % 2)
+        run = cycle.simulate(machine, program, values=False, timeline=True, dram=dram)
+        require_equal(run, core.run(program, program.image(), dram=dram))
+
+
 @pytest.mark.slow
 def test_entries_in_parts_take_the_cycles_of_the_rtl():
     machine = Machine(replace(MACHINE.config, name="parts", vector_beats=2))

@@ -143,6 +143,20 @@ def test_record_of_intrinsics_is_replayed():
     ("split(c_i, 4", "'(' was never closed"),
     ("c_i", "it is no call"),
     ("split(c_i, 2 + 2)", "argument must be a name or a number, not 2 + 2"),
+    ("unroll()", "missing a required argument: 'loop'"),
+    ("unroll(c_i, c_j)", "too many positional arguments"),
+    ("unroll(c_i, loop=c_j)", "multiple values for argument 'loop'"),
+    ("cache_write(c, local, no=d)", "got an unexpected keyword argument 'no'"),
+    ("unroll(3)", "argument 'loop' must not be 3"),
+    ("unroll(None)", "argument 'loop' must not be None"),
+    ("unroll([c_i])", "argument 'loop' must not be ('c_i',)"),
+    ("split(c_i, 2, 4)", "argument 'outer' must not be 4"),
+    ("reorder(c_i, 3)", "argument 'names' must not be ('c_i', 3)"),
+    ("reorder(c_i, reassociate=1)", "argument 'reassociate' must not be 1"),
+    ("pad(c_i, True)", "argument 'extent' must not be True"),
+    ("cache_read(x, shared, c)", "argument 'readers' must not be 'c'"),
+    ("cache_read(x, shared, [3])", "argument 'readers' must not be (3,)"),
+    ("transform_layout(x, [a, b])", "argument 'layout' must not be ('a', 'b')"),
 ])
 def test_replay_of_what_is_no_step_wrong(line, reason):
     with pytest.raises(ValueError) as caught:       # noqa: PT011 - the whole message is compared

@@ -1,6 +1,6 @@
 """Explorers on spaces whose best point is known."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import pytest
@@ -118,10 +118,10 @@ def test_drafts_come_in_the_order_of_estimates() -> None:
 
 
 def test_descent_tries_neighbours_of_the_best_by_estimate() -> None:
-    explorer = Explorer(Bowl(2, 8), descent)
-    for candidate in explorer.propose(1):
-        explorer.tell(candidate, Result(1.0, "s"))
-    assert [one.plan for one in explorer.propose(6)] == ["3 4", "5 4", "4 3", "4 5", "2 4", "6 4"]
+    earlier = [({"x0": str(number), "x1": "1"}, Result(abs(number - 7), "s"))
+               for number in range(8)]
+    explorer = Explorer(Bowl(2, 8), descent, earlier=earlier)
+    assert [one.plan for one in explorer.propose(6)] == ["7 4", "7 3", "7 2", "7 6", "7 7", "7 0"]
 
 
 def test_numbers_of_a_proposal_are_not_those_of_the_one_before() -> None:
@@ -151,6 +151,38 @@ def test_one_that_resumes_goes_on_undisturbed(name: str) -> None:
     resumed = Explorer(Bowl(), strategies()[name], Limits(trials=48), 5, earlier)
     assert explore(resumed, 8) == plans[24:]
     assert resumed.best == whole.best
+
+
+@pytest.mark.parametrize("name", strategies())
+def test_one_that_resumes_within_a_round_goes_on_undisturbed(name: str) -> None:
+    """Where one candidate at a time is asked for."""
+    plans = explore(Explorer(Bowl(), strategies()[name], Limits(trials=36)), 1)
+    first = Explorer(Bowl(), strategies()[name])
+    assert explore(first, 1, 29) == plans[:29]
+    earlier = [(candidate.point, result) for candidate, result in first.trials]
+    assert explore(Explorer(Bowl(), strategies()[name], Limits(trials=36), 0, earlier),
+                   1) == plans[29:]
+
+
+def test_a_strategy_starts_once_in_a_round() -> None:
+    settled = []
+
+    def counted(explorer: Explorer, random: np.random.Generator) -> Iterator[Candidate]:
+        settled.append(len(explorer.settled))
+        return at_random(explorer, random)
+
+    explore(Explorer(Bowl(), counted, Limits(trials=20)), 1)
+    assert settled == [0, 8, 16]
+
+
+@pytest.mark.parametrize("name", strategies())
+def test_a_small_space_is_exhausted_only_when_all_is_told(name: str) -> None:
+    explorer = Explorer(Bowl(1, 5), strategies()[name])
+    candidates = explorer.propose(9)
+    assert len(candidates) == 5 and explorer.propose(9) == [] and not explorer.stopped
+    for candidate in candidates:
+        explorer.tell(candidate, Result(1.0, "s"))
+    assert explorer.propose(9) == [] and explorer.stopped == "space exhausted"
 
 
 def test_trials_that_are_refused_now_are_forgotten() -> None:

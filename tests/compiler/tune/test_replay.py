@@ -41,6 +41,9 @@ class Fake:
             raise PlanRefused(f"Body of a task must be of this target, not {task.body!r}")
         return Remade(Task(self.fingerprint, LEGAL[task.body][0], task.body, task.body))
 
+    def decides_tasks(self, task: Task) -> bool:
+        return False
+
     def measurable(self, task: Task, plan: str, seed: int, device: object = None
                    ) -> Callable[[], object]:
         self.asked.append(plan)

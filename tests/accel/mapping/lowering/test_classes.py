@@ -26,7 +26,7 @@ def padded(bits: int = 8) -> Graph:
 def plain() -> Graph:
     """Rows of windows over an image, which begin before it."""
     net = Net(6)
-    return net.graph(net.conv(net.input(1, 3, 10, 12), 8, (3, 3), strides=(2, 2),
+    return net.graph(net.conv(net.input(1, 3, 26, 24), 8, (3, 3), strides=(2, 2),
                               pads=(1, 1, 1, 1)))
 
 

@@ -104,6 +104,14 @@ def test_loops_that_step_as_one_are_merged() -> None:
     assert copy == DmaCopy(0, 0, 5, (DmaLoop(12, 10, 5, (0, 12)),))
 
 
+def test_runs_that_overlap_in_memory_follow_each_other() -> None:
+    """Windows of three lines: neighbours in a line share bytes, lines of a window do not."""
+    extents = {I: 5, J: 3, K: 9}
+    (copy,) = runs(affine(0, i=6, j=100, k=1), affine(0, i=32, j=9, k=1), extents,
+                   whole(extents), 1)
+    assert copy == DmaCopy(0, 0, 9, (DmaLoop(3, 100, 9, (0, 3)), DmaLoop(5, 6, 32, (0, 5))))
+
+
 def test_padding_of_rows_is_one_instruction() -> None:
     extents = {I: 4, J: 6, K: 16}
     valid = {I: (1, 4), J: (1, 5), K: (0, 16)}

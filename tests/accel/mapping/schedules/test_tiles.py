@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from accel.machine.config import preset
+from accel.machine.machine import Machine
 from accel.mapping.interleave import halves
 from accel.mapping.layout import blocks_of
 from accel.mapping.lowering import LoweringError
@@ -22,6 +24,7 @@ from compiler.tensorize.cover import cover, leaf
 from tests.support.machines import SHORT, TINY
 from tests.support.effort import Effort
 
+PYNQ = Machine(preset("pynq-1x16x16"))
 BLOCKS = blocks_of(TINY.config)
 Q = Quantization(0)
 
@@ -148,6 +151,21 @@ def test_tiles_of_layers_at_the_same_time() -> None:
     assert two.rows == one.rows and two.columns <= one.columns
     assert rooms[0]["out"][1] == rooms[1]["out"][0] == TINY.config.buffers["out"].depth // 2
     assert choose_together(SHORT.config, replace(first, kernel=(5, 5)), second, 2, rooms) is None
+
+
+def test_windows_along_a_line_share_what_the_bus_moves() -> None:
+    """Load writes every row of a window; the bus moves what is not on chip yet."""
+    window = Window((3, 3), (2, 2))
+    shape = shape_of(blocked.packed_convolution(
+        "p", Activation(1, 3, 33, 33, plain=True), 16, window, 5, Q, blocks_of(PYNQ.config)))
+    assert (shape.row, shape.step, shape.depth) == (9, 6, 2)
+    long, square, high = (cost_of(PYNQ.config, shape, tiles, 2) for tiles in (
+        Tiles(1, 16, 1, 2, "w"), Tiles(4, 4, 1, 2, "w"), Tiles(16, 1, 1, 2, "w")))
+    assert long.loads == square.loads == high.loads
+    assert long.traffic < square.traffic < high.traffic
+    apart = cost_of(PYNQ.config, replace(shape, step=9), Tiles(1, 16, 1, 2, "w"), 2)
+    assert high.traffic < apart.traffic         # rows of requests of their own are slow, too
+    assert (long + square).loads > long.loads + square.loads        # they wait for each other
 
 
 def test_what_does_not_fit_is_named() -> None:

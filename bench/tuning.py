@@ -1,0 +1,228 @@
+"""What a search of the CPU's own schedules gains.
+
+    python -m bench.tuning shapes [--shapes NAME,...] [--most N] [--measurements N] [--json FILE]
+    python -m bench.tuning networks [NAME...] [--trials N] [--limit S] [--json FILE]
+
+`shapes`: ten convolutions and products of float32, one thread. For each, all plans of the templates
+are measured (at most `--most`, then those at random), and half as many plans of the generic
+template at random. The least time of all is "the best". Beside it: what the target chooses itself,
+and what the guided search has after `--measurements`. In the end these three are measured again,
+side by side. Prints a line for each shape, then ``name value`` lines: `tuning_own_worst` and
+`tuning_searched_worst`, times over that of the best.
+
+`networks`: by default ResNet-18, MobileNet-v1 and vit_small of `examples.zoo`. Each is tuned with
+so many trials, then run side by side with its own plans and with those that were found:
+`tuning_NAME`, the time with plans over the time without.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from math import inf
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+
+from bench.timing import best_times
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget
+from compiler.frontend.models import graph_of
+from compiler.graph import Builder, Graph, TensorType
+from compiler.plans import OWN, PlanRefused, Recorder, Task
+from compiler.tune.explorer import STRATEGIES, Explorer, Limits
+from compiler.tune.record import processor_name
+from compiler.tune.records import Records
+from compiler.tune.space import Candidate, Result, Space, every_point
+from examples import zoo
+from runtime import Module, compile_on
+from runtime.targets import request
+from runtime.timing import timed
+from runtime.tuning.child import Child
+from runtime.tuning.trials import Trial
+from runtime.tuning.tuning import Searched, Tuning
+
+ROUNDS = 40             # of the last measurement
+CONVOLUTIONS = {        # channels, size, filters, window, stride
+    "conv3x3_64_56_s2": (64, 56, 128, 3, 2), "conv3x3_256_14_s2": (256, 14, 512, 3, 2),
+    "conv1x1_64_56": (64, 56, 256, 1, 1), "conv1x1_256_28": (256, 28, 128, 1, 1),
+    "conv1x1_512_14": (512, 14, 512, 1, 1), "conv7x7_3_224": (3, 224, 64, 7, 2),
+    "conv1x1_1024_7": (1024, 7, 1024, 1, 1)}
+PRODUCTS = {            # rows, depth, columns
+    "matmul_196_384_1536": (196, 384, 1536), "matmul_64_192_768": (64, 192, 768),
+    "matmul_1_512_1000": (1, 512, 1000)}
+SHAPES = (*CONVOLUTIONS, *PRODUCTS)
+NETWORKS = ("resnet18", "mobilenet_v1", "vit_small")
+
+
+def graph(name: str) -> Graph:
+    rng = np.random.default_rng(0)
+    net = Builder(name)
+
+    def constant(*shape: int) -> str:
+        return net.add_constant("w", rng.standard_normal(shape).astype(np.float32))
+
+    if name in CONVOLUTIONS:
+        channels, size, filters, window, stride = CONVOLUTIONS[name]
+        net.add_input("x", TensorType((1, channels, size, size), "float32"))
+        weight, pad = constant(filters, channels, window, window), window // 2
+        y = net.emit("conv2d", "c", ["x", weight], "c", strides=(stride, stride), pads=(pad,) * 4)
+        return net.finish([net.emit("relu", "r", [y], "y")])
+    rows, depth, columns = PRODUCTS[name]
+    net.add_input("x", TensorType((rows, depth), "float32"))
+    return net.finish([net.emit("matmul", "m", ["x", constant(depth, columns)], "y")])
+
+
+def task_of(name: str) -> Task:
+    """The task of the convolution's or product's kernel: the one with most to do."""
+    recorder = Recorder()
+    CpuTarget(plans=recorder).compile(graph(name))
+    groups = [task for task in recorder.recorded if not CpuTarget().decides_tasks(task)]
+    return max(groups, key=lambda task: len(CpuTarget().space(task).candidate({}).decisions))
+
+
+class Shape:
+    """The plans of one shape, each measured once."""
+
+    def __init__(self, name: str):
+        self.name, self.task = name, task_of(name)
+        self.target = CpuTarget()
+        self.space: Space = self.target.space(self.task)
+        self.known: dict[str, Result] = {}
+
+    def result(self, candidate: Candidate) -> Result:
+        if candidate.plan not in self.known:
+            try:
+                run = self.run(candidate.plan)
+                self.known[candidate.plan] = Result(timed(run, samples=5).seconds, "s")
+            except (ValueError, MemoryError) as error:
+                self.known[candidate.plan] = Result(None, "s", str(error).splitlines()[0])
+        return self.known[candidate.plan]
+
+    def run(self, plan: str) -> Callable[[], object]:
+        return self.target.measurable(self.task, plan, 0)
+
+    @property
+    def best(self) -> str:
+        return min(self.known, key=lambda plan: self.known[plan].value or inf)
+
+    def searched(self, measurements: int) -> str:
+        explorer = Explorer(self.space, STRATEGIES["guided"](), Limits(measurements))
+        while candidates := explorer.propose(1):
+            explorer.tell(candidates[0], self.result(candidates[0]))
+        assert explorer.best is not None
+        return explorer.best.plan
+
+    def measure(self, most: int) -> None:
+        """All plans of templates, and others at random."""
+        random = np.random.default_rng(0)
+        for candidate in self._template_plans(most):
+            self.result(candidate)
+        for _ in range(most // 2):
+            if (candidate := self._candidate({"template": "generic"}, random)) is not None:
+                self.result(candidate)
+
+    def _template_plans(self, most: int) -> Iterator[Candidate]:
+        def asked(point):
+            found = self._candidate(point)
+            return found.decisions if found else ()
+
+        count, seen = 0, set()
+        for point in every_point(asked):
+            found = None if point.get("template") == "generic" else self._candidate(point)
+            if found is not None and found.plan not in seen:
+                seen.add(found.plan)
+                count += 1
+                yield found
+            if count >= most or point.get("template") == "generic":
+                return
+
+    def _candidate(self, point, random=None) -> Candidate | None:
+        try:
+            return self.space.candidate(point, random)
+        except PlanRefused:
+            return None
+
+
+def shapes(args: argparse.Namespace) -> list[dict]:
+    rows = []
+    for name in args.shapes.split(","):
+        shape = Shape(name)
+        own = shape.space.candidate({}).plan
+        searched = shape.searched(args.measurements)
+        shape.measure(args.most)
+        plans = {"own": own, "searched": searched, "best": shape.best}
+        times = best_times({kind: shape.run(plan) for kind, plan in plans.items()}, ROUNDS)
+        least = min(times.values())
+        row = {"name": name, "plans": len(shape.known), **{
+            kind: times[kind] / least for kind in plans}, "seconds": least}
+        print(f"{name}: {row['plans']} plans, own {row['own']:.3f}, after {args.measurements} "
+              f"{row['searched']:.3f} of {1e6 * least:,.1f} us", flush=True)
+        rows.append(row)
+    for kind in ("own", "searched"):
+        print(f"tuning_{kind}_worst {max(row[kind] for row in rows):.3f}")
+    return rows
+
+
+def networks(args: argparse.Namespace) -> list[dict]:
+    rows = []
+    for name in args.names or NETWORKS:
+        row = tuned(name, args.trials, args.limit)
+        print(f"tuning_{name} {row['ratio']:.3f} ({row['trials']} trials, "
+              f"{1e3 * row['own']:.2f} ms)", flush=True)
+        rows.append(row)
+    return rows
+
+
+def tuned(name: str, trials: int, limit_seconds: float) -> dict:
+    """Tunes a network, and times it with its own plans and with those that were found."""
+    imported, wanted, target = graph_of(zoo.build(name)), request("cpu"), CpuTarget()
+
+    def compiled(plans) -> Module:
+        return compile_on(imported, wanted.placed(lambda machine: None, plans=plans), False,
+                          cache=False)
+
+    with tempfile.TemporaryDirectory() as folder, Records(Path(folder) / "db") as records, \
+            Child(limit_seconds) as child:
+        def run(proposed: Iterator[Trial]) -> Iterator[tuple[Trial, Result]]:
+            while (trial := next(proposed, None)) is not None:
+                yield trial, child.run(trial.text)
+
+        tuning = Tuning(compiled, {target.fingerprint: Searched("cpu", target)}, records,
+                        processor_name(), Limits(trials, None, 64))
+        tuning.run(run)
+        own, best = compiled(OWN), compiled(tuning.plans())
+    rng = np.random.default_rng(0)
+    given = {value: rng.standard_normal(imported.values[value].shape).astype(np.float32)
+             for value in imported.inputs}
+    times = best_times({"own": lambda: own(given), "tuned": lambda: best(given)}, ROUNDS)
+    return {"name": name, "ratio": times["tuned"] / times["own"], "trials": tuning.done, **times}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    kinds = parser.add_subparsers(required=True)
+    first = kinds.add_parser("shapes")
+    first.add_argument("--shapes", default=",".join(SHAPES), metavar="NAME,...")
+    first.add_argument("--most", type=int, default=2000, metavar="N")
+    first.add_argument("--measurements", type=int, default=16, metavar="N")
+    first.set_defaults(measure=shapes)
+    second = kinds.add_parser("networks")
+    second.add_argument("names", nargs="*", metavar="NAME")
+    second.add_argument("--trials", type=int, default=512, metavar="N")
+    second.add_argument("--limit", type=float, default=60.0, metavar="S")
+    second.set_defaults(measure=networks)
+    for kind in (first, second):
+        kind.add_argument("--json", type=Path, metavar="FILE")
+    args = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, LOCKSTEP_CACHE=folder):
+        rows = args.measure(args)
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,107 @@
+"""The page that ``lockstep tune --report`` writes: curves of the search, and what it found."""
+
+from collections.abc import Mapping, Sequence
+from difflib import ndiff
+from html import escape
+from typing import IO, Any
+
+from lockstep.lines import shortened
+from lockstep.report.quantization import STYLE
+
+__all__ = ["write_search_page"]
+
+MOST_CURVES = 12        # tasks in a picture, those that take most time
+LONGEST = 60            # of a task's title in a legend
+
+
+def write_search_page(file: IO[bytes], figures: Mapping[str, Any]) -> None:
+    """Writes the page of the command's figures, as UTF-8; the page works offline."""
+    title = f"Search for plans of {figures['model']} for {figures['target']}"
+    tasks = sorted(figures["tasks"], key=_time, reverse=True)
+    curves = [task for task in tasks if any(value is not None for value in task["values"])]
+    parts = [f"<h1>{escape(title)}</h1><p>{figures['trials']:,} trials, strategy "
+             f"{escape(figures['strategy'])}, seed {figures['seed']}</p>"]
+    if curves:
+        parts += ["<h2>Best so far, in parts of the target's own plan</h2>",
+                  _picture([(task, _best_so_far(task)) for task in curves[:MOST_CURVES]],
+                           "trials", "curves", "lines"),
+                  "<h2>Estimate against measurement</h2><p>Each trial of these tasks: how much "
+                  "longer than the best it takes, by the template's estimate and measured.</p>",
+                  _picture([(task, _estimated(task)) for task in curves[:MOST_CURVES]],
+                           "estimate", "estimates", "markers", plotly=False)]
+    parts += ["<h2>Tasks</h2>", _table(tasks), "<h2>What the best plans do differently</h2>",
+              *map(_difference, tasks)]
+    page = (f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+            f'<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>"
+            f"{''.join(parts)}</body></html>\n")
+    file.write(page.encode())
+
+
+def _time(task: Mapping[str, Any]) -> float:
+    return task["count"] * (task["own"] or task["best"] or 0)
+
+
+def _best_so_far(task: Mapping[str, Any]) -> tuple[list[float], list[float]]:
+    """Trials, and the least value up to each over that of the target's own plan."""
+    places, least = [], []
+    for place, value in enumerate(task["values"], 1):
+        if value is not None:
+            places.append(float(place))
+            least.append(min(value, least[-1] if least else value))
+    own = task["own"] or least[0] or 1.0
+    return places, [value / own for value in least]
+
+
+def _estimated(task: Mapping[str, Any]) -> tuple[list[float], list[float]]:
+    """Estimates and values of trials, both in parts of the best."""
+    trials = zip(task["estimates"], task["values"], strict=True)
+    pairs = [(estimate, value) for estimate, value in trials if value is not None]
+    least = min(value for _, value in pairs) or 1.0
+    return [estimate for estimate, _ in pairs], [value / least for _, value in pairs]
+
+
+def _picture(series: Sequence[tuple[Mapping[str, Any], tuple[list[float], list[float]]]],
+             axis: str, place: str, mode: str, plotly: bool = True) -> str:
+    import plotly.graph_objects as go
+
+    picture = go.Figure([go.Scatter(x=x, y=y, mode=mode, name=shortened(task["title"], LONGEST),
+                                    line={"shape": "hv"} if mode == "lines" else None)
+                         for task, (x, y) in series])
+    picture.update_layout(xaxis_title=axis, yaxis_title="measured", height=480,
+                          legend={"orientation": "h", "y": -0.25},
+                          margin={"l": 60, "r": 10, "t": 20, "b": 60})
+    return picture.to_html(full_html=False, include_plotlyjs=plotly, div_id=place)
+
+
+def _table(tasks: Sequence[Mapping[str, Any]]) -> str:
+    body = "".join(
+        f'<tr><td class="word">{escape(task["title"])}</td><td>{task["count"]}</td>'
+        f'<td>{_figure(task["own"], task["unit"])}</td><td>{_figure(task["best"], task["unit"])}'
+        f'</td><td>{_gain(task)}</td><td>{task["trials"]}</td><td>{task["failed"]}</td></tr>'
+        for task in tasks)
+    return ('<div class="scroll"><table><thead><tr><th class="word">task</th><th>times</th>'
+            "<th>own</th><th>best</th><th>gain</th><th>trials</th><th>failed</th></tr></thead>"
+            f"<tbody>{body}</tbody></table></div>")
+
+
+def _figure(value: float | None, unit: str) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f} cycles" if unit == "cycles" else f"{1e6 * value:,.1f} us"
+
+
+def _gain(task: Mapping[str, Any]) -> str:
+    if not task["own"] or task["best"] is None:
+        return "-"
+    return f"{100 * (1 - task['best'] / task['own']):.1f} %"
+
+
+def _difference(task: Mapping[str, Any]) -> str:
+    """Lines that only one of the plans has: − the target's own, + the best."""
+    if task["plan"] == task["own_plan"]:
+        return ""
+    lines = [line for line in ndiff(task["own_plan"].splitlines(), task["plan"].splitlines())
+             if line[:2] in ("- ", "+ ")]
+    return (f"<h3>{escape(task['title'])}: {_gain(task)}</h3><pre class=\"scroll\">"
+            f"{escape(chr(10).join(lines))}</pre>")
