@@ -197,7 +197,8 @@ def _run_there(args: argparse.Namespace, saved) -> int:
             return 1
     figures = report(module, runs, machine, time.perf_counter() - begin)
     figures |= {"model": str(args.model), "target": args.target, "on": args.on, "device": name,
-                "simulator": None, "seed": args.seed if given is None else None}
+                "simulator": f"{name} of {args.on}",
+                "seed": args.seed if given is None else None}
     _write(args, module, figures)
     show(figures, args.verbose)
     return 0
