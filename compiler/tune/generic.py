@@ -7,7 +7,7 @@ consumers come before producers:
     at        a stage is inlined, computed in a loop of its consumer, or alone
     vector, tile, block, order, reduce, cut, begins, unrolled, peel
               its loops: `compiler.tune.stage_nest`
-    copy      what a reduction reads is copied, as it is or with the dimension of vectors last
+    copy      what a reduction reads is copied or not: `compiler.tune.operand_copies`
     shared    so many of the outermost loops are shared by threads
 
 Every point leads to a schedule as text. The primitives refuse what is not legal, and none of them
@@ -20,22 +20,21 @@ from math import prod
 
 from numpy.random import Generator
 
-from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Store, Update, free_variables, reads,
-                         stmt_children, walk_stmts, writes)
+from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Store, Update, reads, stmt_children,
+                         walk_stmts, writes)
 from compiler.plans import Task
 from compiler.schedule import Schedule, ScheduleError, annotate, fuse, parallel, peel
-from compiler.te import INDEX, Binary, Buffer, Call, Expr, Read, Select, Var, walk
+from compiler.te import INDEX, Binary, Buffer, Call, Expr, Read, Select, walk
 from compiler.tune.accesses import VectorCore, access_of
 from compiler.tune.chooser import Chooser, PointChooser
 from compiler.tune.features import features
+from compiler.tune.operand_copies import copy_operands
 from compiler.tune.space import Candidate, Point, PointRefused
-from compiler.tune.stage_nest import (ALONE, NONE, TURNING, StageNest, is_naive, loops_around,
-                                      write_of)
+from compiler.tune.stage_nest import ALONE, StageNest, is_naive, loops_around, write_of
 
 __all__ = ["GenericSpace", "generic_schedule"]
 
 MOST_STATEMENTS = 512       # of a program, written out
-MOST_COPIED = 1 << 22       # bytes of a copy
 INLINE = "inline"
 CALL = 20                   # additions that a call of a function takes as long as
 
@@ -72,7 +71,7 @@ def generic_schedule(program: Program, core: VectorCore, chooser: Chooser) -> Sc
     for stage in reversed(_stages(s.program)):
         if _placed(s, stage, chooser, core):
             behind += StageNest(s, stage, chooser, core).schedule()
-            _copy_operands(s, stage, chooser, core)
+            copy_operands(s, stage, chooser, core)
     for place, loop in enumerate(behind):
         s.apply(peel, loop, f"behind{place}" if place else "behind")
     if core.threads > 1:
@@ -167,85 +166,6 @@ def _work(program: Program) -> float:
     """Additions of vectors that the program takes as long as, one lane of 16 at a time."""
     return sum(prod(int(loop.extent) for loop in loops_around(program, write)) * sum(
         1 + _weight(value) for value in write.values) for write in writes(program.body)) / 16
-
-
-# Copies of operands
-
-def _copy_operands(s: Schedule, stage: str, chooser: Chooser, core: VectorCore) -> None:
-    """Decides which operands of a reduction are copied, where, and how they lie."""
-    if (write := _reduction(s.program, stage)) is not None:
-        for buffer in dict.fromkeys(read.buffer for read in reads(write)):
-            if buffer in s.program.inputs:
-                _copied(s, stage, buffer, chooser, core)
-
-
-def _reduction(program: Program, stage: str) -> Update | None:
-    """What reduces into the stage, its beginning apart."""
-    return next((write for write in writes(program.body) if isinstance(write, Update)
-                 and write.buffer.name == stage), None)
-
-
-def _copied(s: Schedule, stage: str, buffer: Buffer, chooser: Chooser, core: VectorCore) -> None:
-    write = _reduction(s.program, stage)
-    assert write is not None
-    around = loops_around(s.program, write)
-    extents = {loop.var: int(loop.extent) for loop in around}
-    touches = [access_of(read) for read in reads(write) if read.buffer == buffer]
-    along = next((loop.var for loop in around if loop.kind == "vectorize"), None)
-    total = prod(extents.values())
-    across = 1 if along is None else max(
-        {0: 1, 1: 1}.get(touch.stride(along) or 0, core.lanes // 2) for touch in touches)
-    turn = _dimension_along(write, buffer, along)
-
-    def size(at: int) -> int:
-        inside = {loop.var: extents[loop.var] for loop in around[at:]}
-        return max(touch.elements(inside) for touch in touches)
-
-    plain = [number for number, loop in enumerate(around) if loop.kind == "serial"]
-    places = {ALONE: 0} | {around[number].var.name: number + 1 for number in plain}
-    options = [NONE]
-    for place, at in places.items():
-        if size(at) * touches[0].element_bytes <= MOST_COPIED and total > 2 * size(at) * prod(
-                int(loop.extent) for loop in around[:at]):
-            options += [place] + ([f"{place} turned"] if turn is not None else [])
-
-    def cost(option: str) -> float:
-        if option == NONE:
-            return float(across)
-        place, _, turned = option.partition(" ")
-        at = places[place]
-        copied = size(at) * prod(int(loop.extent) for loop in around[:at])
-        return (1 if turned else across) + 0.02 + copied * (TURNING if turned else 2) / total
-
-    option = chooser.one_of(f"{stage} copy of {buffer.name}", options, cost)
-    if option == NONE:
-        return
-    place, _, turned = option.partition(" ")
-    name = f"{stage}_{buffer.name}"
-    s[buffer.name].cache_read("global", readers=[stage], name=name)
-    if place != ALONE:
-        s[name].compute_at(place)
-    if turned and turn is not None:
-        dims = [f"i{dimension}" for dimension in range(len(buffer.shape))]
-        moved = [*dims[:turn], *dims[turn + 1:], dims[turn]]
-        s[name].transform_layout(f"{', '.join(dims)} -> {', '.join(moved)}")
-    copy = write_of(s.program, name)
-    assert copy is not None
-    row = loops_around(s.program, copy)[-1]
-    loop = row.var.name
-    if row.extent > 2 * core.lanes:
-        _, loop = s[name].split(loop, core.lanes)
-    if row.extent > 1:
-        s[name].vectorize(loop)
-
-
-def _dimension_along(write: Update, buffer: Buffer, along: Var | None) -> int | None:
-    """The dimension that vectors run along, if that is one, and not the last."""
-    found = {dimension for read in reads(write) if read.buffer == buffer
-             for dimension, index in enumerate(read.indices)
-             if along is not None and along in free_variables(index)}
-    dimension = found.pop() if len(found) == 1 else None
-    return dimension if dimension is not None and dimension < len(buffer.shape) - 1 else None
 
 
 # Threads, and what is too much

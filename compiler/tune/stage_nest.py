@@ -222,6 +222,9 @@ class StageNest:
             loads += rows * each * (vectors if each >= 1 else 1)
         count = others * vectors
         spilled = max(0, count + 2 - self.core.registers)
+        if vector in sizes and any(sizes[axis] > 1 for axis in self.axes[
+                self.axes.index(vector) + 1:]):     # lanes of a sum are apart: in no register
+            count *= lanes / 2
         cycles = max(count + LOAD * loads, LATENCY) + 2 * spilled
         return waste * cycles / (others * width)
 

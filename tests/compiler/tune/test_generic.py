@@ -156,6 +156,18 @@ def test_rows_are_done_one_after_the_other() -> None:
     assert "alloc power: float32[1, 37]" in text
 
 
+def test_sums_whose_lanes_are_apart_are_kept_few() -> None:
+    """Vectors run along the first dimension, since neighbours of the others are read apart."""
+    x, w = te.placeholder((16, 28, 28), "float32", name="x"), te.placeholder(
+        (16, 16), "float32", name="w")
+    c = te.reduce_axis(16, name="c")
+    y = te.compute((16, 14, 14), lambda f, h, v: te.sum(
+        x[c, 2 * h, 2 * v] * w[c, f], axis=c), name="y")
+    point = GenericSpace(Task("", "", ""), lower([y], "main"), CORE).candidate({}).point
+    assert point["y vector"] == "y_f"
+    assert point["y tile y_h"] == point["y tile y_v"] == "1"
+
+
 def test_what_is_far_away_costs_more() -> None:
     """Elements of a large stage are needed once each, wherever they are computed."""
     x = te.placeholder((512, 4096), "float32", name="x")
