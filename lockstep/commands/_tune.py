@@ -28,6 +28,7 @@ from lockstep.commands._table import show_columns
 from lockstep.lines import say, shortened, width
 from lockstep.report import require_plotly
 from runtime import Device, SimulatedDevice, compile_on, simulator
+from runtime.device import AbsentDevice
 from runtime.targets import Request, Targets, request
 from runtime.tuning.child import Child
 from runtime.tuning.streams import StreamPlans
@@ -94,6 +95,10 @@ def _searched(names: tuple[str, ...], targets: Targets) -> dict[str, Searched]:
     if not any(isinstance(placed.target, Tunable | AccelTarget) for _, placed in named):
         raise RequestError(f"--target must name one of which schedules are searched, not "
                            f"{', '.join(names)}")
+    for name, placed in named:
+        if isinstance(placed.device, AbsentDevice):
+            raise RequestError(f"--target must name devices that are here, where plans can be "
+                               f"measured, not {name}")
     return {placed.target.fingerprint: Searched(name, placed.target) for name, placed in named
             if isinstance(placed.target, Tunable)}
 
