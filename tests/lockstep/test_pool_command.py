@@ -136,7 +136,7 @@ def test_a_search_measures_on_workers(scheduler, workers, client, tmp_path, caps
     report = tmp_path / "report.json"
     assert cli.main(["tune", DIGITS, "--trials", "12", "--pool", scheduler, "--tls", client, "--db",
                      str(tmp_path / "records.db"), "--json", str(report)]) == 0
-    tasks = json.loads(report.read_text())
+    tasks = json.loads(report.read_text())["tasks"]
     assert tasks and any(task["best"] for task in tasks)
     assert not any(task["failed"] for task in tasks)
     capsys.readouterr()
