@@ -113,7 +113,8 @@ def decoder(model: Model, target: str = "accel", *, states: Mapping[str, str],
     position : the input that says how many tokens are in the caches, an int64 [1].
 
     The network must read of a cache only the places before the position: what is behind them is
-    masked. Where that is seen, an accelerator reads no more places than it needs. Raises ArgumentError for states that are none.
+    masked. Where that is seen, an accelerator reads no more places than it needs. Raises
+    ArgumentError for states that are none.
     """
     if not states:
         raise ArgumentError("states must name a cache and its row at least")
