@@ -5,10 +5,11 @@
 
 Searches schedules of ten expressions that the generic template takes (`compiler.tune.generic`), for
 one thread of this processor. All strategies of a shape take turns, a batch each, so that other load
-affects all alike; what was measured once is not measured again. In the end the best plan of each
-strategy is measured once more, side by side. Prints a line for each shape and seed, then ``name
-value`` lines: for each strategy `search_NAME_random`, the geometric mean of the time of its best
-plan over that of chance's. `--json` keeps the best time after each trial.
+affects all alike; what was measured once is not measured again. In the end the three best plans of
+each strategy are measured once more, side by side, since the least of many times flatters. Prints a
+line for each shape and seed, then ``name value`` lines: for each strategy `search_NAME_random`, the
+geometric mean of the time of its best plan over that of chance's. `--json` keeps the best time
+after each trial, and all plans.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from math import exp, inf, log
+from math import ceil, exp, inf, log
 from pathlib import Path
 from unittest.mock import patch
 
@@ -34,12 +35,14 @@ from compiler.ir import Program, lower
 from compiler.plans import Task
 from compiler.te import Tensor, numpy_dtype
 from compiler.tune.accesses import VectorCore
-from compiler.tune.explorer import STRATEGIES, Explorer, Limits
+from compiler.tune.explorer import STRATEGIES, Explorer, Limits, ranked
 from compiler.tune.generic import GenericSpace
 from compiler.tune.space import Candidate, Result
 
-SAMPLES, SECONDS = 20, 0.02     # of a measurement, at most
+SAMPLES, SECONDS = 8, 0.02      # of a measurement, at most
+SAMPLE_SECONDS = 250e-6         # of a sample, at least: the clock is wrong by some microseconds
 HOPELESS = 4                    # times the best time after which one sample is enough
+FINALISTS = 3                   # plans of each strategy that are measured once more
 CHANCE = "random"
 
 
@@ -173,7 +176,6 @@ class Search:
         self.explorers = {name: Explorer(space, STRATEGIES[name](), Limits(trials), seed)
                           for name in names}
         self.arrays = arrays_of(self.program)
-        self.kernels: dict[str, Kernel] = {}
         self.known: dict[str, Result] = {}
         self.best = inf
         self.seconds = 0.0
@@ -188,12 +190,17 @@ class Search:
                     explorer.tell(candidate, self.result(candidate))
                 if not candidates:
                     del left[name]
-        found = {name: explorer.best for name, explorer in self.explorers.items()}
-        runs = {best.plan: self.call(self.kernels.get(best.plan) or self.kernel(best.plan))
-                for best in found.values() if best is not None}
-        times = best_times(runs, 60)
+        finalists = {name: [candidate.plan for candidate, _ in ranked(explorer.trials)[:FINALISTS]]
+                     for name, explorer in self.explorers.items()}
+        times = self.side_by_side({plan for plans in finalists.values() for plan in plans})
         self.seconds = time.perf_counter() - begin
-        return {name: times[best.plan] for name, best in found.items() if best is not None}
+        return {name: min(times[plan] for plan in plans) for name, plans in finalists.items()}
+
+    def side_by_side(self, plans: set[str]) -> dict[str, float]:
+        """Seconds of each plan, measured in turns."""
+        counts = {plan: self.calls(self.known[plan].value or 1.0) for plan in sorted(plans)}
+        runs = {plan: self.call(self.kernel(plan), count) for plan, count in counts.items()}
+        return {plan: seconds / counts[plan] for plan, seconds in best_times(runs, 20).items()}
 
     def result(self, candidate: Candidate) -> Result:
         if candidate.plan not in self.known:
@@ -207,18 +214,25 @@ class Search:
     def kernel(self, plan: str) -> Kernel:
         return build(schedule(self.program, _vectors(1), plan), contract=True)
 
-    def call(self, kernel: Kernel) -> Callable[[], None]:
-        return lambda: kernel(*self.arrays)
+    def calls(self, seconds: float) -> int:
+        """How many calls make a sample."""
+        return max(1, ceil(SAMPLE_SECONDS / seconds))
+
+    def call(self, kernel: Kernel, count: int = 1) -> Callable[[], None]:
+        def run() -> None:
+            for _ in range(count):
+                kernel(*self.arrays)
+
+        return run
 
     def measured(self, kernel: Kernel) -> float:
-        """Seconds of processor time, the least of several."""
-        run, least, spent = self.call(kernel), inf, 0.0
-        run()
+        """Seconds of processor time of a call, the least of several samples."""
+        self.call(kernel)()
+        count = self.calls(max(timed(self.call(kernel)), 1e-6))
+        run, least, spent = self.call(kernel, count), inf, 0.0
         for _ in range(SAMPLES):
-            begin = time.thread_time()
-            run()
-            took = time.thread_time() - begin
-            least, spent = min(least, took), spent + took
+            took = timed(run)
+            least, spent = min(least, took / count), spent + took
             if spent > SECONDS or least > HOPELESS * self.best:
                 break
         self.best = min(self.best, least)
@@ -236,6 +250,13 @@ class Search:
                             "features": [one.features for one, _ in explorer.trials],
                             "plans": [one.plan for one, _ in explorer.trials]}
         return result
+
+
+def timed(run: Callable[[], None]) -> float:
+    """Seconds of processor time."""
+    begin = time.thread_time()
+    run()
+    return time.thread_time() - begin
 
 
 def arrays_of(program: Program) -> list[np.ndarray]:

@@ -36,12 +36,12 @@ from numpy.random import Generator
 from compiler.errors import RequestError
 from compiler.plans import PlanRefused
 from compiler.tune.chooser import Decision
-from compiler.tune.model import CostModel, Scores
+from compiler.tune.model import CostModel, Lesson, Scores
 from compiler.tune.space import (Candidate, Point, PointRefused, Result, Space, every_point,
                                  neighbours)
 
 __all__ = ["STRATEGIES", "Explorer", "Guided", "Limits", "Strategy", "Trial", "at_random",
-           "descent", "grid"]
+           "cost_model", "descent", "grid", "ranked"]
 
 ROUND = 8               # trials for which a strategy, once started, goes on
 FRUITLESS = 200         # points at random that lead to known plans before the rest is listed
@@ -327,9 +327,9 @@ STRATEGIES: Mapping[str, Callable[[], Strategy]] = {
     "random": lambda: at_random, "grid": lambda: grid}
 
 
-def cost_model() -> CostModel | None:
-    """A model without lessons; None where LightGBM is missing."""
+def cost_model(lessons: Iterable[Lesson] = ()) -> CostModel | None:
+    """A model with the lessons of other tasks; None where LightGBM is missing."""
     try:
-        return CostModel()
+        return CostModel(lessons)
     except RequestError:
         return None

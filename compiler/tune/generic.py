@@ -20,8 +20,8 @@ from math import prod
 
 from numpy.random import Generator
 
-from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Store, Update, reads, stmt_children,
-                         walk_stmts, writes)
+from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Store, Update, Write, reads,
+                         stmt_children, writes)
 from compiler.plans import Task
 from compiler.schedule import Schedule, ScheduleError, annotate, fuse, parallel, peel
 from compiler.te import INDEX, Binary, Buffer, Call, Expr, Read, Select, walk
@@ -60,8 +60,12 @@ class GenericSpace:
 
 
 def generic_schedule(program: Program, core: VectorCore, chooser: Chooser) -> Schedule:
-    """The schedule that the chooser decides on. Raises ScheduleError for one that is not legal."""
+    """The schedule that the chooser decides on; the program as it is where extents are symbols.
+    Raises ScheduleError for one that is not legal.
+    """
     s = Schedule(program)
+    if program.parameters:
+        return s
     for out in program.outputs:
         write = write_of(s.program, out.name)
         if isinstance(write, Update) and is_naive(s.program, write) and chooser.one_of(
@@ -100,11 +104,10 @@ def _placed(s: Schedule, stage: str, chooser: Chooser, core: VectorCore) -> bool
     places = [*(loop.var.name for loop in reversed(around)), ALONE]
     if isinstance(write, Store):
         places.append(INLINE)
-    own = {loop.var: int(loop.extent) for loop in loops_around(s.program, write)}
-    total = _work(s.program)
+    runs, total = _runs(loops_around(s.program, write)), _work(s.program)
 
     def cost(place: str) -> float:
-        return total + _cost_at(s.program, write, place, around, prod(own.values()), core)
+        return total + _cost_at(s.program, write, place, around, runs, core)
 
     place = chooser.one_of(f"{stage} at", places, cost)
     if place == INLINE:
@@ -116,9 +119,7 @@ def _placed(s: Schedule, stage: str, chooser: Chooser, core: VectorCore) -> bool
 
 def _loops_around_readers(program: Program, buffer: Buffer) -> list[For]:
     """The loops around all that reads the buffer, from outside; none that are marked."""
-    paths = [loops_around(program, stmt) for stmt in walk_stmts(program.body)
-             if isinstance(stmt, Store | Update) and any(
-                 read.buffer == buffer for read in reads(stmt))]
+    paths = [loops_around(program, write) for write in _readers(program, buffer)]
     common: list[For] = []
     for level in zip(*paths):
         if any(loop is not level[0] for loop in level) or level[0].kind != "serial":
@@ -127,27 +128,31 @@ def _loops_around_readers(program: Program, buffer: Buffer) -> list[For]:
     return common
 
 
+def _readers(program: Program, buffer: Buffer) -> list[Write]:
+    return [write for write in writes(program.body)
+            if any(read.buffer == buffer for read in reads(write))]
+
+
 def _cost_at(program: Program, write: Store | Update, place: str, around: Sequence[For],
              runs: int, core: VectorCore) -> float:
     """Work of a stage in additions of vectors or so: how much is computed, and how far away it
     lies.
     """
     lanes, each = core.lanes, _weight(write.value) + isinstance(write, Update)
-    readers = [stmt for stmt in walk_stmts(program.body) if isinstance(stmt, Store | Update)
-               and any(read.buffer == write.buffer for read in reads(stmt))]
+    readers = _readers(program, write.buffer)
     if place == INLINE:
-        times = sum(prod(int(loop.extent) for loop in loops_around(program, stmt)) * sum(
-            isinstance(node, Read) and node.buffer == write.buffer for node in walk(stmt.value))
-            for stmt in readers)
+        times = sum(_runs(loops_around(program, reader)) * sum(
+            isinstance(node, Read) and node.buffer == write.buffer
+            for value in reader.values for node in walk(value)) for reader in readers)
         return times * each / lanes
     at = next((number for number, loop in enumerate(around, 1) if loop.var.name == place), 0)
     boxes = []
-    for stmt in readers:
-        inside = {loop.var: int(loop.extent) for loop in loops_around(program, stmt)[at:]}
-        boxes += [access_of(read).elements(inside) for read in reads(stmt)
+    for reader in readers:
+        inside = {loop.var: int(loop.extent) for loop in loops_around(program, reader)[at:]}
+        boxes += [access_of(read).elements(inside) for read in reads(reader)
                   if read.buffer == write.buffer]
     elements = max(boxes)
-    often = prod(int(loop.extent) for loop in around[:at]) * elements / prod(write.buffer.shape)
+    often = _runs(around[:at]) * elements / prod(write.buffer.shape)
     size = elements * 4
     memory = next((2.0 ** level for level, room in enumerate((core.registers * lanes * 4,
                    *core.caches)) if size <= room), 8.0)
@@ -164,8 +169,12 @@ def _weight(value: Expr) -> float:
 
 def _work(program: Program) -> float:
     """Additions of vectors that the program takes as long as, one lane of 16 at a time."""
-    return sum(prod(int(loop.extent) for loop in loops_around(program, write)) * sum(
+    return sum(_runs(loops_around(program, write)) * sum(
         1 + _weight(value) for value in write.values) for write in writes(program.body)) / 16
+
+
+def _runs(loops: Sequence[For]) -> int:
+    return prod(int(loop.extent) for loop in loops)
 
 
 # Threads, and what is too much
@@ -177,7 +186,7 @@ def _share_out(s: Schedule, chooser: Chooser, threads: int) -> None:
             nest.append(nest[-1].body)
 
         def cost(count: int, nest: Sequence[For] = nest) -> float:
-            shares = prod(int(loop.extent) for loop in nest[:count])
+            shares = _runs(nest[:count])
             return -(-shares // threads) / shares + (0.01 * threads if count else 0)
 
         count = chooser.one_of(f"{name} shared", range(len(nest) + 1), cost)

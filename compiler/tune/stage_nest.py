@@ -26,6 +26,7 @@ MOST_UNROLLED = 64      # iterations of a nest that are written out
 MOST_TILE = 16          # iterations of an axis in a tile, but those in vectors
 MOST_TABLE = 400        # tiles of which estimates are compared
 LATENCY = 8             # products that are begun before the first one is done
+SCALAR = 6.0            # times that a row takes as long that LLVM may make vectors of, or not
 AWKWARD = 8             # times that such vectors take as long as others
 LOAD = 0.3              # the cycle that a load takes of products at the same time
 TURNING = 100           # terms of a sum that take as long as an element of a turned copy
@@ -82,6 +83,7 @@ class StageNest:
         self.axes = [index.name for index in write.indices
                      if isinstance(index, Var) and self.extents[index.name] > 1]
         self.driver, self.renamed = self._driver()
+        self.sums_rows = self._sums_rows()
 
     def schedule(self) -> list[str]:
         """Schedules it; the loops whose last iteration is to stand by itself."""
@@ -133,7 +135,7 @@ class StageNest:
         def cost(axis: str) -> float:
             if axis == NONE:
                 row = len(touches) + 4 * len(operands)
-                return row if self._sums_rows() else float(lanes * row)
+                return row if self.sums_rows else SCALAR * row
             few = max(1.0, lanes / self.extents[axis])
             own = sum(self._each(touch, Var(axis)) for touch in touches)
             inside = sum(self._each(touch, self.renamed[axis]) for touch in operands)
@@ -148,7 +150,7 @@ class StageNest:
             return float(self.core.lanes)
         if stride in (0, 1):
             return 0.5 + 0.5 * stride
-        across = self.core.lanes / 2
+        across = min(2.0 * abs(stride), self.core.lanes / 2)
         if self.driver is None or touch.buffer not in self.s.program.inputs:
             return across
         runs = prod(int(loop.extent) for loop in loops_around(self.s.program, self.driver))
@@ -284,7 +286,10 @@ class StageNest:
         """All loops with those of the reduction among them, and which of these are unrolled."""
         if not self.reduced:
             return order, []
-        wanted = tile[0] if tile and vector != NONE else LAST
+        if vector != NONE:
+            wanted = tile[0] if tile else LAST
+        else:
+            wanted = LAST if self.sums_rows or not tile else tile[-1]
 
         def cost(place: str) -> float:
             if place == wanted:
@@ -327,9 +332,14 @@ class StageNest:
         along = next((loop for loop in tile if loop in (vector, f"{vector}_i")), None)
         others = [loop for loop in tile if loop != along]
         count = prod(self.extents[loop] for loop in others)
-        if others and 1 < count <= MOST_UNROLLED and self._ask(
-                "unrolled", (True, False), lambda unrolled: 1.0 if unrolled else (
-                    1.5 if self.reduced else 1.1)):
+        leaves = along is None and not self.sums_rows    # vectors to LLVM
+
+        def cost(written_out: bool) -> float:
+            if leaves:
+                return 1.3 if written_out else 1.0
+            return 1.0 if written_out else 1.5 if self.reduced else 1.1
+
+        if others and 1 < count <= MOST_UNROLLED and self._ask("unrolled", (True, False), cost):
             unrolled = [*unrolled, *others]
         for loop in unrolled:
             stage.unroll(loop)

@@ -13,8 +13,8 @@ def test_it_prints_a_line_for_each_shape_and_keeps_the_curves(
         monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
         ) -> None:
     monkeypatch.setattr(search, "SHAPES", {"small": lambda: search.product(4, 16, 8)})
-    monkeypatch.setattr(search, "best_times", lambda runs, rounds: {
-        plan: float(len(plan)) for plan in runs})
+    monkeypatch.setattr(Search, "side_by_side", lambda self, plans: {
+        plan: float(len(plan)) for plan in plans})
     monkeypatch.setattr(Search, "kernel", lambda self, plan: plan)
     monkeypatch.setattr(Search, "measured", lambda self, plan: float(len(plan)))
     file = tmp_path / "curves.json"
@@ -47,6 +47,8 @@ def test_a_kernel_is_measured() -> None:
     result = small.result(candidate)
     assert result.unit == "s" and result.value is not None and result.value > 0
     assert small.result(candidate) is result            # measured once
+    again, = small.side_by_side({candidate.plan}).values()
+    assert 0.1 < again / result.value < 10
 
 
 @pytest.mark.parametrize(("option", "known"), [("--shapes", search.SHAPES),

@@ -76,11 +76,34 @@ def gathered() -> Tensor:
     return te.compute((17, 20), lambda i, j: x[te.cast(where[i], te.INDEX), j] + 1.0, name="y")
 
 
+def greatest() -> Tensor:
+    """The place of the maximum of what is computed before: a reducer of two values."""
+    x = te.placeholder((9, 24), "int32", name="x")
+    a = te.compute((9, 24), lambda i, j: x[i, j] * 2 + 1, name="a")
+    def combine(a, b):
+        earlier = te.any_of(a[0] > b[0], te.all_of(a[0].equal(b[0]), a[1] < b[1]))
+        return te.select(earlier, a[0], b[0]), te.select(earlier, a[1], b[1])
+
+    first = te.reducer("first", combine, (te.Const(-2 ** 31, "int32"),
+                                          te.Const(2 ** 31 - 1, "int32")))
+    k = te.reduce_axis(24, name="k")
+    _, place = te.compute((9,), lambda i: first((a[i, k], te.cast(k.var, "int32")), k),
+                          name=("most", "place"))
+    return te.compute((9,), lambda i: place[i] + 1, name="y")
+
+
+def recurrence() -> Tensor:
+    x = te.placeholder((7, 20), "int32", name="x")
+    total = te.scan((7, 20), lambda j: x[0, j], lambda s, t: te.compute(
+        (20,), lambda j: s[t - 1, j] + x[t, j], name="step"), "total")
+    return te.compute((7, 20), lambda i, j: total[i, j] * 2, name="y")
+
+
 EXPRESSIONS = {
     "product": product, "product of integers": lambda: product("int32"),
     "turned product": lambda: product(turned=True), "convolution": convolution,
     "strided": strided, "pool": pool, "softmax": softmax, "elementwise": elementwise,
-    "gathered": gathered}
+    "gathered": gathered, "greatest": greatest, "recurrence": recurrence}
 
 
 def space_of(name: str, core: VectorCore = CORE) -> GenericSpace:
@@ -127,6 +150,14 @@ def test_points_lead_to_their_plans_again(name: str) -> None:
     assert space.candidate(candidate.point) == candidate
     assert Schedule.replay(space.program, candidate.plan).text() == candidate.plan
     assert "reassociate" not in candidate.plan
+
+
+def test_extents_that_are_symbols_leave_nothing_to_decide() -> None:
+    n = te.symbol("n")
+    x = te.placeholder((n,), "float32", name="x")
+    y = te.compute((n,), lambda i: x[i] + 1.0, name="y")
+    candidate = GenericSpace(Task("", "", ""), lower([y], "main"), CORE).candidate({})
+    assert candidate.plan == "" and candidate.decisions == ()
 
 
 def test_the_own_choice_is_a_tile_in_registers() -> None:

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from compiler.errors import RequestError
+from compiler.plans import Task
+from compiler.tune.chooser import PointChooser
+from compiler.tune.explorer import STRATEGIES, Explorer, Guided, cost_model
 from compiler.tune.model import CostModel, Lesson, lessons
-from compiler.tune.space import Candidate, Result
+from compiler.tune.space import Candidate, Point, Result
 
 
 def candidate(*features: float) -> Candidate:
@@ -69,6 +72,22 @@ def test_what_other_tasks_taught_serves_from_the_first_trial() -> None:
         assert good > bad
 
 
+def test_an_explorer_begins_with_what_other_tasks_taught() -> None:
+    class Line:
+        task = Task("", "", "a line")
+
+        def candidate(self, point: Point, random: np.random.Generator | None = None) -> Candidate:
+            chooser = PointChooser(point, random)
+            x, y = (chooser.one_of(name, range(-5, 6)) for name in "xy")
+            return Candidate(tuple(chooser.decisions), f"{x} {y}", (x, y, 0.0, 0.0))
+
+    guided = Guided(cost_model(lessons(trials(400))), drafts=0, chance=0)
+    earlier = [({"x": str(x), "y": "5"}, Result(1.0, "s")) for x in range(-3, 5)]
+    times = [time_of(np.array(one.features)) for one in Explorer(
+        Line(), guided, earlier=earlier).propose(2)]
+    assert max(times) <= 3          # those of the trials are 7 and more
+
+
 def test_own_trials_outweigh_those_of_other_tasks() -> None:
     """Elsewhere the best place was another."""
     points = np.random.default_rng(3).uniform(-5, 5, (100, 4))
@@ -87,12 +106,11 @@ def test_lessons_count_relative_to_the_best() -> None:
 
 
 def test_without_lightgbm_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    from compiler.tune.explorer import STRATEGIES, Guided
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     with pytest.raises(RequestError, match=r"^The cost model needs LightGBM: pip install "
                                            r"'lockstep-hw\[tune\]'$"):
         CostModel()
-    assert STRATEGIES["guided"]() == Guided(None)
+    assert STRATEGIES["guided"]() == Guided(None) == Guided(cost_model(lessons(trials(20))))
 
 
 def test_lightgbm_is_imported_late() -> None:
