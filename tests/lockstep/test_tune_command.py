@@ -108,8 +108,8 @@ def test_a_product_and_a_convolution_on_opencl(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("options", "message"), [
     (["--target", "auto:tiny-1x4x4"], "--target must name targets, not 'auto:tiny-1x4x4'"),
-    (["--target", "metal"], "--target must name devices that are here, where plans can be measured, "
-                            "not metal"),
+    (["--target", "metal"],
+     "--target must name devices that are here, where plans can be measured, not metal"),
     (["--trials", "0"], "must be"),
     (["--pool", "nowhere"], "Address must be tcp://HOST:PORT or tls://HOST:PORT, not 'nowhere'"),
 ])

@@ -138,9 +138,9 @@ def test_a_pinned_network_is_kept(own_cache: Path, request) -> None:
 def measured(monkeypatch) -> list[str]:
     """What was measured; nothing is known from before."""
     asked: list[str] = []
-    time = timing._time
+    time = timing.timed
     monkeypatch.setattr(timing, "_known", {})
-    monkeypatch.setattr(timing, "_time", lambda run: (asked.append(""), time(run))[1])
+    monkeypatch.setattr(timing, "timed", lambda run: (asked.append(""), time(run))[1])
     return asked
 
 

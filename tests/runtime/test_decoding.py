@@ -1,6 +1,7 @@
 """One token after another, by one compiled network, with caches that stay where they are."""
 
 import re
+from typing import Any
 from collections import Counter
 from dataclasses import replace
 
@@ -127,7 +128,7 @@ def test_a_batch_of_sequences(kind: str, target: str) -> None:
     whole, one = both(kind, {kind: replace(ONE_LAYER[kind], batch=batch)}, count)
     x = tokens(kind, count, batch)
     wanted = evaluate(whole.graph, {"embeddings": x})
-    options = {"machine": machine()} if target != "cpu" else {}
+    options: dict[str, Any] = {"machine": machine()} if target != "cpu" else {}
     step = lockstep.decoder(convert(one.int8), target, states=decoders.states(one.net), **options)
     assert [segment.target for segment in step.module.partition.segments] == (
         ["host"] if target == "cpu" else ["host", "accel", "host"])

@@ -18,7 +18,7 @@ from runtime.tuning.tuning import Searched, Tuning, tasks_of
 SIZES, ORDERS = tuple(range(1, 17)), ("rows", "columns", "blocks")
 
 
-def task(name: str) -> Task:
+def task_of(name: str) -> Task:
     return Task("a processor", name, f"task {name}", name)
 
 
@@ -47,18 +47,18 @@ class Network:
     decided: list[str] = field(default_factory=list)
 
     def __call__(self, plans: Plans) -> None:
-        way = plans.find(task("way"), lambda: "plain") or "plain"
+        way = plans.find(task_of("way"), lambda: "plain") or "plain"
         self.decided.append(way)
         for name in ("a", "b", "b", *(["c"] if way == "clever" else [])):
-            plans.find(task(name), lambda: "rows 1")
+            plans.find(task_of(name), lambda: "rows 1")
 
-    def space(self, given: Task) -> SizedSpace:
-        return SizedSpace(given)
+    def space(self, task: Task) -> SizedSpace:
+        return SizedSpace(task)
 
-    def decides_tasks(self, given: Task) -> bool:
-        return given.body == "way"
+    def decides_tasks(self, task: Task) -> bool:
+        return task.body == "way"
 
-    def measurable(self, given: Task, plan: str, seed: int, device: object = None
+    def measurable(self, task: Task, plan: str, seed: int, device: object = None
                    ) -> Callable[[], object]:
         raise AssertionError("trials are run by the test")
 
@@ -131,7 +131,7 @@ def test_the_best_plans_are_found_and_kept(tmp_path: Path, at_once: int) -> None
     assert network.decided[-1] == "clever"              # and so there was a task c
     with Records(tmp_path / "r.db") as records:
         found = records.plans()
-        assert {name: found.find(task(name), lambda: "") for name in plans(tuning)} == plans(tuning)
+        assert {name: found.find(task_of(name), lambda: "") for name in plans(tuning)} == plans(tuning)
         assert len([*records]) == len(bench.measured)
     assert sum(one.errors for one in tuning.tasks.values()) == sum(
         trial.plan.endswith(" 3") for trial in bench.measured)

@@ -82,6 +82,7 @@ def test_every_plan_computes_the_same(kind: str) -> None:
     rng, tried = np.random.default_rng(3), 0
     for task in tasks_of(kind):
         space = CpuTarget().space(task)
+        assert isinstance(space, GroupSpace)
         own = space.candidate({})
         assert own.plan == own_plan(space.recipe, space.vectors)
         wanted = result(space, own.plan)
