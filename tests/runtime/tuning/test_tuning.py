@@ -131,7 +131,8 @@ def test_the_best_plans_are_found_and_kept(tmp_path: Path, at_once: int) -> None
     assert network.decided[-1] == "clever"              # and so there was a task c
     with Records(tmp_path / "r.db") as records:
         found = records.plans()
-        assert {name: found.find(task_of(name), lambda: "") for name in plans(tuning)} == plans(tuning)
+        assert {name: found.find(task_of(name), lambda: "")
+                for name in plans(tuning)} == plans(tuning)
         assert len([*records]) == len(bench.measured)
     assert sum(one.errors for one in tuning.tasks.values()) == sum(
         trial.plan.endswith(" 3") for trial in bench.measured)
