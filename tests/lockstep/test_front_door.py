@@ -20,6 +20,8 @@ from runtime.artifact.container import ArtifactError
 from runtime.decoding import decoder
 from runtime.quantization import quantize
 from runtime.targets import TargetError
+from runtime.tuning.pool import PoolError
+from runtime.tuning.remote import remote
 from runtime.device import DeviceError
 from runtime.module import InputError
 
@@ -31,10 +33,11 @@ def test_names() -> None:
                      "ConfigError": ConfigError, "DeviceError": DeviceError, "Error": Error,
                      "FileError": FileError, "ImportRefused": ImportRefused,
                      "InputError": InputError,
-                     "Machine": Machine, "QuantizeRefused": QuantizeRefused,
+                     "Machine": Machine, "PoolError": PoolError,
+                     "QuantizeRefused": QuantizeRefused,
                      "TargetError": TargetError, "assemble": assemble, "compile": compile,
                      "decoder": decoder, "load": load, "preset": preset,
-                     "quantize": quantize, "vector_op": vector_op}
+                     "quantize": quantize, "remote": remote, "vector_op": vector_op}
 
 
 def test_an_unknown_name_is_refused() -> None:

@@ -64,8 +64,7 @@ def test_outputs_and_report(digits_input, tmp_path, capsys) -> None:
     assert (figures["model"], figures["target"], figures["simulator"]) == (
         str(DIGITS), TINY[1], "cycle")
     assert [row["name"] for row in figures["layers"]] == [
-        "conv1", "conv2", "conv3", "conv4 + add", "pool", "conv5", "average", "dense",
-        "finish"]
+        "conv1", "conv2", "conv3", "conv4 + add", "pool", "conv5 + average", "dense", "finish"]
     assert all(row.keys() >= LAYER_KEYS for row in figures["layers"])
     (output,) = figures["outputs"]
     assert (output["name"], output["shape"], output["dtype"]) == ("logits", [1, 10], "float32")

@@ -147,7 +147,7 @@ def test_layers_and_bytes(target) -> None:
     assert [(e["name"], e["ts"], e["dur"]) for e in events(target, cat="layer")] == [
         ("conv", 0, 29), ("tail", 29, 16)]
     assert [(e["ts"], e["args"]["moved"]) for e in events(target, ph="C")] == [
-        (7, 16), (11, 32), (33, 36), (45, 40)]
+        (7, 16), (11, 24), (33, 28), (45, 32)]
 
 
 def test_runs_follow_each_other(target) -> None:
