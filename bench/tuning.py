@@ -2,6 +2,7 @@
 
     python -m bench.tuning shapes [--shapes NAME,...] [--most N] [--measurements N] [--json FILE]
     python -m bench.tuning networks [NAME...] [--trials N] [--limit S] [--json FILE]
+    python -m bench.tuning streams [NAME...] [--trials N] [--machines M,...] [--json FILE]
 
 `shapes`: ten convolutions and products of float32, one thread. For each, all plans of the templates
 are measured (at most `--most`, then those at random), and half as many plans of the generic
@@ -13,6 +14,10 @@ side by side. Prints a line for each shape, then ``name value`` lines: `tuning_o
 `networks`: by default ResNet-18, MobileNet-v1 and vit_small of `examples.zoo`. Each is tuned with
 so many trials, then run side by side with its own plans and with those that were found:
 `tuning_NAME`, the time with plans over the time without.
+
+`streams`: int8 networks on accelerators, by default MobileNet-v1, SqueezeNet and keywords on
+pynq-1x16x16 and ecp5-1x8x8, with so many ways of layers simulated. `tuning_NAME_MACHINE` is the
+cycles with the plans of the database over those without; both programs are proved.
 """
 
 import argparse
@@ -20,26 +25,30 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
 
+from accel.mapping.search import EFFORTS, Effort
+from accel.sim import cycle
 from bench.timing import best_times
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.frontend.models import graph_of
 from compiler.graph import Builder, Graph, TensorType
-from compiler.plans import OWN, PlanRefused, Recorder, Task
+from compiler.plans import OWN, PlanRefused, Plans, Recorder, Task
 from compiler.tune.explorer import STRATEGIES, Explorer, Limits
 from compiler.tune.record import processor_name
 from compiler.tune.records import Records
 from compiler.tune.space import Candidate, Result, Space, every_point
 from examples import zoo
-from runtime import Module, compile_on
-from runtime.targets import request
+from runtime import Module, SimulatedDevice, compile_on, simulator
+from runtime.targets import Request, request
 from runtime.timing import timed
 from runtime.tuning.child import Child
+from runtime.tuning.streams import StreamPlans
 from runtime.tuning.trials import Trial
 from runtime.tuning.tuning import Searched, Tuning
 
@@ -54,6 +63,8 @@ PRODUCTS = {            # rows, depth, columns
     "matmul_1_512_1000": (1, 512, 1000)}
 SHAPES = (*CONVOLUTIONS, *PRODUCTS)
 NETWORKS = ("resnet18", "mobilenet_v1", "vit_small")
+STREAMS = ("mobilenet_v1", "squeezenet", "keywords")
+MACHINES = "pynq-1x16x16,ecp5-1x8x8"
 
 
 def graph(name: str) -> Graph:
@@ -200,6 +211,31 @@ def tuned(name: str, trials: int, limit_seconds: float) -> dict:
     return {"name": name, "ratio": times["tuned"] / times["own"], "trials": tuning.done, **times}
 
 
+def streams(args: argparse.Namespace) -> list[dict]:
+    rows = []
+    effort = replace(max(filter(None, EFFORTS), key=lambda effort: effort.breadth),
+                     trials=args.trials)
+    for machine in args.machines.split(","):
+        for name in args.names or STREAMS:
+            imported, wanted = graph_of(zoo.build(name, int8=True)), request(f"accel:{machine}")
+
+            with tempfile.TemporaryDirectory() as folder, Records(Path(folder) / "db") as records:
+                cycles(imported, wanted, StreamPlans(records), effort)
+                own, best = (cycles(imported, wanted, plans) for plans in (OWN, records.plans()))
+            print(f"tuning_{name}_{machine} {best / own:.4f} ({own:,} cycles, {best:,})",
+                  flush=True)
+            rows.append({"name": name, "machine": machine, "own": own, "tuned": best})
+    return rows
+
+
+def cycles(imported: Graph, wanted: Request, plans: Plans, effort: int | Effort = 0) -> int:
+    """Cycles of a network's programs by these plans."""
+    targets = wanted.placed(lambda machine: SimulatedDevice(machine, simulator("functional")),
+                            plans=plans, effort=effort)
+    module = compile_on(imported, targets, False, cache=False)
+    return sum(cycle.measure(one.device.machine, one.program).cycles for one in module.accelerated)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -214,7 +250,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     second.add_argument("--trials", type=int, default=512, metavar="N")
     second.add_argument("--limit", type=float, default=60.0, metavar="S")
     second.set_defaults(measure=networks)
-    for kind in (first, second):
+    third = kinds.add_parser("streams")
+    third.add_argument("names", nargs="*", metavar="NAME")
+    third.add_argument("--trials", type=int, default=1000, metavar="N")
+    third.add_argument("--machines", default=MACHINES, metavar="M,...")
+    third.set_defaults(measure=streams)
+    for kind in (first, second, third):
         kind.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, LOCKSTEP_CACHE=folder):

@@ -9,17 +9,25 @@ from dataclasses import replace
 
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.cpu_gpu_backends.llvm.prefetch import NOTE
-from compiler.ir import For, Program, Stmt, Update, linear, offset, reads, rewrite_stmts
+from compiler.ir import (For, Program, Stmt, Update, linear, offset, reads, rewrite_stmts,
+                         walk_stmts)
 from compiler.te import Read, numpy_dtype
 
 __all__ = ["read_ahead"]
 
 
 def read_ahead(program: Program, vectors: Vectors) -> Program:
-    """Notes at the loops over such vectors how many iterations ahead they are to be fetched."""
+    """Notes at the loops over such vectors how many iterations ahead they are to be fetched; not at
+    loops of which each lane has its own.
+    """
     ahead = vectors.costs.ahead
-    return replace(program, body=rewrite_stmts(program.body, lambda s: _noted(s, ahead))
-                   ) if ahead else program
+    if not ahead:
+        return program
+    in_lanes = {one.var for lanes in walk_stmts(program.body)
+                if isinstance(lanes, For) and lanes.kind == "vectorize"
+                for one in walk_stmts(lanes.body) if isinstance(one, For)}
+    return replace(program, body=rewrite_stmts(program.body, lambda s: None if (
+        isinstance(s, For) and s.var in in_lanes) else _noted(s, ahead)))
 
 
 def _noted(stmt: Stmt, ahead: int) -> Stmt | None:

@@ -55,3 +55,15 @@ def test_what_lies_behind_the_end_may_not_be_there(op, attrs, shapes, wanted) ->
         array[...] = values
     build(scheduled(op, attrs, shapes, AHEAD))(*arrays)
     np.testing.assert_array_equal(arrays[-1], plain)
+
+
+@pytest.mark.parametrize("op", [te.max, te.sum])
+def test_lanes_with_loops_of_their_own_fetch_nothing(op) -> None:
+    """A plan may put rows in lanes, each of which then has the loops of an ordered sum."""
+    x, k = te.placeholder((32, 64), "float32", "x"), te.reduce_axis(64, name="k")
+    program = lower([te.compute((32,), lambda i: op(x[i, k], axis=k), name="y")], "rows")
+    made = build(schedule(program, AHEAD, "split(y_i, 16)\nvectorize(y_i_i)"))
+    given = np.random.default_rng(0).standard_normal((32, 64)).astype(np.float32)
+    wanted = given.max(1) if op is te.max else given.sum(1)
+    np.testing.assert_allclose(made.compute({"x": given})["y"], wanted, rtol=1e-5)
+    assert "prefetch" not in made.text
