@@ -36,7 +36,7 @@ from numpy.random import Generator
 from compiler.errors import RequestError
 from compiler.plans import PlanRefused
 from compiler.tune.chooser import Decision
-from compiler.tune.model import CostModel, Lesson, Scores
+from compiler.tune.model import CostModel, Lesson, Scores, Teachable
 from compiler.tune.space import (Candidate, Point, PointRefused, Result, Space, every_point,
                                  neighbours)
 
@@ -261,7 +261,7 @@ class Guided:
     chance : the share of proposals that are at random.
     """
 
-    model: CostModel | None = None
+    model: Teachable | None = None
     drafts: int = 16
     children: int = 32
     parents: int = 12

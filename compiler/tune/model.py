@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 from types import ModuleType
+from typing import Protocol
 
 import numpy as np
 
 from compiler.errors import RequestError
 from compiler.tune.space import Candidate, Result
 
-__all__ = ["CostModel", "Lesson", "lessons"]
+__all__ = ["CostModel", "Lesson", "Scores", "Teachable", "lessons"]
 
 SHARE = 0.2             # of plans that are the best: of a tenth there are too few at first
 LEAST = 12              # lessons before anything is learned
@@ -48,6 +49,12 @@ def lessons(trials: Iterable[tuple[Candidate, Result]]) -> list[Lesson]:
     return [Lesson(candidate.features,
                    inf if result.value is None else result.value / least if least > 0 else 1.0)
             for candidate, result in known]
+
+
+class Teachable(Protocol):
+    """A model that learns from the trials of a task; None where that is too little."""
+
+    def learned(self, trials: Iterable[tuple[Candidate, Result]]) -> Scores | None: ...
 
 
 class CostModel:

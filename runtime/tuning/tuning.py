@@ -13,12 +13,13 @@ killed goes on where it was.
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from statistics import median_low
 
 from compiler.plans import OWN, Plans, Recorder, Task
-from compiler.tune.explorer import STRATEGIES, Explorer, Limits
+from compiler.tune.explorer import STRATEGIES, Explorer, Guided, Limits, cost_model
+from compiler.tune.model import Scores, lessons
 from compiler.tune.record import Record
 from compiler.tune.records import Records
 from compiler.tune.space import Candidate, Result, Tunable
@@ -27,6 +28,8 @@ from runtime.tuning.trials import Trial
 __all__ = ["Searched", "TaskSearch", "Tuning", "tasks_of"]
 
 CONFIRMED = 3           # measurements of a plan that may be chosen, and of the target's own
+
+MOST_LESSONS = 1024     # of other tasks
 
 DEFAULT = Limits(512, None, 64)
 
@@ -181,7 +184,10 @@ class Tuning:
                 continue
             searched = self._targets[task.fingerprint]
             space = searched.target.space(task)
-            explorer = Explorer(space, STRATEGIES[self._strategy](), seed=self.seed)
+            strategy = STRATEGIES[self._strategy]()
+            if isinstance(strategy, Guided) and strategy.model:
+                strategy = replace(strategy, model=_SharedModel(self, task))
+            explorer = Explorer(space, strategy, seed=self.seed)
             self.tasks[task] = TaskSearch(task, count, searched, explorer,
                                           space.candidate({}).plan, _known(self.records, task))
 
@@ -200,6 +206,21 @@ class Tuning:
         number = len(results)
         self.records.add(Record(search.task, plan, result, self.where, self.seed,
                                 f"seed {self.seed}, measurement {number}"))
+
+
+@dataclass(frozen=True)
+class _SharedModel:
+    """Learns from the trials of a task, and from those of the others of its target so far."""
+
+    tuning: Tuning
+    task: Task
+
+    def learned(self, trials: Iterable[tuple[Candidate, Result]]) -> Scores | None:
+        others = [lesson for other in self.tuning.tasks.values()
+                  if other.task != self.task and other.task.fingerprint == self.task.fingerprint
+                  for lesson in lessons(other.explorer.trials)]
+        model = cost_model(others[-MOST_LESSONS:])
+        return model and model.learned(trials)
 
 
 class _Proposals:

@@ -9,11 +9,11 @@ from numpy.random import Generator
 
 from compiler.plans import OWN, PlanRefused, Plans, Recorder, Task
 from compiler.tune.chooser import PointChooser
-from compiler.tune.explorer import Limits
+from compiler.tune.explorer import Guided, Limits
 from compiler.tune.records import Records
 from compiler.tune.space import Candidate, Point, Result
 from runtime.tuning.trials import Trial
-from runtime.tuning.tuning import Searched, Tuning, tasks_of
+from runtime.tuning.tuning import Searched, Tuning, _SharedModel, tasks_of
 
 SIZES, ORDERS = tuple(range(1, 17)), ("rows", "columns", "blocks")
 
@@ -37,7 +37,9 @@ class SizedSpace:
         order = chooser.one_of("order", ORDERS)
         if order == "blocks" and size % 2:
             raise PlanRefused("blocks must have even sizes")
-        return Candidate(tuple(chooser.decisions), f"{order} {size}")
+        best_order, best = BEST[self.task.body]
+        return Candidate(tuple(chooser.decisions), f"{order} {size}",
+                         (float(abs(size - best)), float(order != best_order)))
 
 
 @dataclass
@@ -166,6 +168,22 @@ def test_the_limits_is_kept_and_shared(tmp_path: Path) -> None:
     assert len(explored) == 40
     trials = {one.task.digest: one.trials for one in tuning.tasks.values()}
     assert min(trials["a"], trials["b"], trials["c"]) >= 8
+
+
+def test_tasks_learn_from_each_other(tmp_path: Path) -> None:
+    """Before a task's own trials, by those of the others: what is near the best is promising."""
+    tuning = search(tmp_path / "r.db", Bench())
+    space = SizedSpace(task_of("c"))
+    near, far = (space.candidate({"order": "blocks", "size": size}) for size in ("16", "2"))
+    scores = _SharedModel(tuning, task_of("c")).learned(())
+    assert scores is not None
+    better, worse = scores([near, far])
+    assert better > worse
+    for one in tuning.tasks.values():
+        strategy = one.explorer._strategy
+        assert isinstance(strategy, Guided) and isinstance(strategy.model, _SharedModel)
+    del tuning.tasks[task_of("a")], tuning.tasks[task_of("b")]
+    assert _SharedModel(tuning, task_of("c")).learned(()) is None
 
 
 def test_a_task_without_gain_ends(tmp_path: Path) -> None:
