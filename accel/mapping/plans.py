@@ -9,7 +9,6 @@
     rows=... threads=2 / rows=... threads=2                         two layers together
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
 
@@ -72,11 +71,14 @@ def tiles_from(text: str, config: AccelConfig, shape: Shape, most_threads: int, 
     """Parse tiles and virtual threads of a layer. Raises PlanRefused for text that is no such plan,
     and for tiles that the layer or the machine cannot have.
     """
-    given = {"pieces": "1"} | dict(re.findall(r"(\w+)=(\w+)", text))
+    words = [word.partition("=") for word in text.split()]
+    given = {"pieces": "1"} | {name: value for name, _, value in words}
     numbers = {name: given.get(name, "") for name in ("rows", "columns", "channels", "depth",
                                                       "threads", "pieces")}
     stationary = given.get("stationary", "")
-    if (not all(number.isdecimal() for number in numbers.values()) or stationary not in STATIONARY
+    if (len({name for name, _, _ in words}) < len(words)        # nothing twice
+            or not all(number.isdecimal() for number in numbers.values())
+            or stationary not in STATIONARY
             or not given.keys() <= {*numbers, "stationary"}):
         raise PlanRefused(f"Plan of a layer must be like 'rows=4 columns=4 channels=2 depth=1 "
                           f"stationary=w threads=2', not {text!r}")

@@ -301,8 +301,8 @@ class _Confirmations:
 
 
 def _known(records: Records, task: Task) -> dict[str, list[Result]]:
-    """The results of each plan that has records."""
+    """The results of each plan that has records, in the order of the measurements."""
     known: dict[str, list[Result]] = {}
-    for record in records.of(task):
+    for record in sorted(records.of(task), key=lambda record: (record.when, record.trial)):
         known.setdefault(record.plan, []).append(record.result)
     return known

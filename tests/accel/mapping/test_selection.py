@@ -193,6 +193,7 @@ def test_functions_as_text(text: str) -> None:
     assert_right(TINY, graph, net.samples())
 
 
+@pytest.mark.slow
 def test_every_simulator_computes_the_same() -> None:
     """On the RTL with an instruction of one's own, too."""
     net = Net(3)

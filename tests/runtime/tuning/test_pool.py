@@ -84,6 +84,7 @@ def test_builds_and_measurements_are_apart_each_on_a_core(pool, tmp_path) -> Non
     assert {cores for *_, cores in lines} <= {f"[{core}]" for core in os.sched_getaffinity(0)}
 
 
+@pytest.mark.slow
 def test_a_trial_of_a_worker_that_dies_is_run_again(pool, tmp_path) -> None:
     log = tmp_path / "log"
     killed = pool.processes
