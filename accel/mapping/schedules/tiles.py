@@ -39,8 +39,9 @@ HIDDEN = 1000
 OF_A_KIND = 4
 """Tiles of every kind that `ranked` has."""
 
-SLACK = 128
-"""A tile takes about as long as another if its cycles are more by less than such a part."""
+SLACK, PACKED_SLACK = 512, 128
+"""A tile takes about as long as another if its cycles are more by less than such a part; the second
+is that of packed weights."""
 
 ISSUE = 12
 """Cycles of the bus that a load or store costs besides its bytes."""
@@ -191,25 +192,31 @@ def _smallest(shape: Shape) -> Tiles:
 
 def _least_traffic(config: AccelConfig, shape: Shape, candidates: list[tuple["Rank", Tiles]],
                    threads: int) -> Tiles:
-    """The cheapest tile; where weights are packed, to save traffic, the one with the least traffic
-    of those that take about as long.
+    """Of the tiles that take about as long as the cheapest, the one with the least traffic: a
+    memory may be slower than the bus. Weights are packed to save traffic, so it counts for more
+    there.
     """
-    rank, best = min(candidates)
-    if shape.weight_bits == 8:
-        return best
-    near = [(cost_of(config, shape, tiles, threads).traffic, other, tiles)
-            for other, tiles in candidates if other[0] <= rank[0] + rank[0] // SLACK]
+    least, _ = min(candidates)
+    most = least[0] + least[0] // (SLACK if shape.weight_bits == 8 else PACKED_SLACK)
+    near = [(cost_of(config, shape, tiles, threads).traffic, rank, tiles)
+            for rank, tiles in candidates if rank[0] <= most]
     return min(near)[2]
 
 
 def choose_together(config: AccelConfig, first: Shape, second: Shape, threads: int,
                     rooms: tuple[Room, Room]) -> tuple[Tiles, Tiles] | None:
     """The cheapest tiles that fit the rooms of two layers computed at the same time, the second
-    from the results of the first; None where there are none. Tiles of the second are parts of those
-    of the first, in the same order.
+    from the results of the first, those with the least traffic of about equal ones; None where
+    there are none. Tiles of the second are parts of those of the first, in the same order.
     """
     pairs = _pairs(config, first, second, threads, rooms)
-    return min(pairs)[1:] if pairs else None
+    if not pairs:
+        return None
+    least, *_ = min(pairs)
+    near = [(cost_of(config, first, one, threads).traffic
+             + cost_of(config, second, two, threads).traffic, rank, one, two)
+            for rank, one, two in pairs if rank[0] <= least[0] + least[0] // SLACK]
+    return min(near)[2:]
 
 
 def cost_together(config: AccelConfig, shapes: tuple[Shape, Shape], tiles: tuple[Tiles, Tiles],

@@ -17,7 +17,7 @@ from accel.mapping.layout import least_bits, pack_elements
 from accel.mapping.lowering import LoweringError
 from accel.mapping.lowering.dma import DmaCopy, DmaLoop
 from accel.mapping.schedules import cost_of, shape_of
-from accel.mapping.schedules.tiles import SLACK, Shape, Tiles, _fitting, choose
+from accel.mapping.schedules.tiles import PACKED_SLACK, SLACK, Shape, Tiles, _fitting, choose
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle
 from accel.sim.units import unpacked
@@ -143,21 +143,20 @@ def test_the_formula_counts_packed_weights():
     assert plain - packed == 512 * 256 // 2 // PACKED.config.bus_bytes
 
 
-def test_tiles_of_packed_layers_have_the_least_traffic_of_those_as_fast():
-    """Weights of eight bits get the cheapest tile whatever it moves, as ever."""
+def test_tiles_have_the_least_traffic_of_those_as_fast():
+    """A memory may be slower than the bus; for packed weights more cycles count as few."""
     config = replace(preset("pynq-1x16x16"), weight_bits=(8, 4))
     layer = Shape(56, 56, 4, 4, (3, 3), (1, 1), True, 1, 1, 1)
-    for bits in (8, 4):
+    for bits, slack in ((8, SLACK), (4, PACKED_SLACK)):
         shape = replace(layer, weight_bits=bits)
         fitting = [(rank, cost_of(config, shape, other, 2).traffic, other)
                    for rank, other in _fitting(config, shape, 2, {})]
-        rank, cheapest, wanted = min(fitting)
+        rank, cheapest, _ = min(fitting)
         least = min(traffic for (cycles, *_), traffic, _ in fitting
-                    if cycles <= rank[0] * (1 + 1 / SLACK))
+                    if cycles <= rank[0] * (1 + 1 / slack))
         assert least < cheapest
         chosen = choose(config, shape, 2)
-        assert cost_of(config, shape, chosen, 2).traffic == (cheapest if bits == 8 else least)
-        assert (chosen == wanted) == (bits == 8)
+        assert cost_of(config, shape, chosen, 2).traffic == least
 
 
 def test_a_copy_that_cuts_a_byte_is_refused():
