@@ -11,6 +11,7 @@ from bench import fmax
 MACHINE = Machine(preset("tiny-1x4x4"))
 
 
+@pytest.mark.slow
 def test_harness_leaves_nothing_open_and_takes_primitives():
     harness = fmax.Harness(MACHINE)
     text = rtlil.convert(harness, name="top", emit_src=False, platform=ECP5())

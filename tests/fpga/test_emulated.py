@@ -25,8 +25,8 @@ def opened(board: EmulatedBoard, one=TINY) -> BoardDevice:
     return BoardDevice(one, Link(SerialLine(board.port, board.baud)))
 
 
-@pytest.mark.parametrize("spoil, tireless", [pytest.param(0.0, True, marks=pytest.mark.slow),
-                                             (1e-3, False)])
+@pytest.mark.slow
+@pytest.mark.parametrize("spoil, tireless", [(0.0, True), (1e-3, False)])
 def test_digits(spoil, tireless):
     """Outputs are those of the simulator, whatever the line loses, and no rule of the memory chip
     is broken.

@@ -126,6 +126,7 @@ def test_tiles_fit_into_shared_memory() -> None:
             assert shared_bytes(again) <= SHARED
 
 
+@pytest.mark.slow
 def test_few_columns_of_scores_are_of_one_warp() -> None:
     """Fragments of several would be indexed by the warp, and lie in memory."""
     s = Schedule(grouped(Heads(1, 2, 41, 13, 47), "tf32")[0])
