@@ -305,13 +305,13 @@ def require_address(address: str | None, certificates: Certificates | None) -> N
 
 
 def scheduler_options(**options: Any) -> dict[str, Any]:
-    """Of dask's scheduler."""
+    """The options of dask's scheduler."""
     return {"allowed_failures": MOST_DEATHS, "dashboard": False,
             "dashboard_address": "127.0.0.1:0", **options}
 
 
 def worker_options(runner: Any, resources: Mapping[str, float], **options: Any) -> dict[str, Any]:
-    """Of dask's workers, of which each is a process under a nanny, which starts it again."""
+    """The options of dask's workers. Each is a process under a nanny, which starts it again."""
     return {"nthreads": 1, "memory_limit": 0, "dashboard": False, "resources": dict(resources),
             "plugins": (runner,), **options}
 

@@ -96,7 +96,7 @@ class TaskSearch:
 
     @property
     def unit(self) -> str:
-        """Of values: "s" or "cycles"."""
+        """The unit of values: "s" or "cycles"."""
         units = {one.unit for some in self.results.values() for one in some
                  if one.value is not None}
         return units.pop() if units else "s"

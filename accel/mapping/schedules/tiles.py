@@ -192,8 +192,8 @@ def _smallest(shape: Shape) -> Tiles:
 
 def _least_traffic(config: AccelConfig, shape: Shape, candidates: list[tuple["Rank", Tiles]],
                    threads: int) -> Tiles:
-    """Of the tiles that take about as long as the cheapest, the one with the least traffic: a
-    memory may be slower than the bus. Weights are packed to save traffic, so it counts for more
+    """Chooses the tile with the least traffic among those that take about as long as the cheapest:
+    a memory may be slower than the bus. Weights are packed to save traffic, so it counts for more
     there.
     """
     least, _ = min(candidates)
