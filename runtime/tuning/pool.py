@@ -311,7 +311,7 @@ def scheduler_options(**options: Any) -> dict[str, Any]:
 
 
 def worker_options(runner: Any, resources: Mapping[str, float], **options: Any) -> dict[str, Any]:
-    """The options of dask's workers. Each is a process under a nanny, which starts it again."""
+    """The options of workers, each a process under a nanny, which starts it again."""
     return {"nthreads": 1, "memory_limit": 0, "dashboard": False, "resources": dict(resources),
             "plugins": (runner,), **options}
 
