@@ -34,7 +34,7 @@ class Certificates:
 
     @classmethod
     def of(cls, text: str) -> "Certificates":
-        """Reads the names of files, ``CA,CERT,KEY``. Raises CertificateError for other texts and for missing files."""
+        """Reads ``CA,CERT,KEY``. Raises CertificateError for other texts and missing files."""
         paths = [Path(part) for part in text.split(",")]
         if len(paths) != 3:
             raise CertificateError(f"Certificates must be CA,CERT,KEY, three files, not {text!r}")
