@@ -10,7 +10,7 @@ what segments, copies, reports and pins show. Inputs begin on the target `HOST`,
 runs this program, and outputs end there.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -22,7 +22,7 @@ from compiler.graph.graph import Graph, Node, TensorType
 from compiler.graph.partition import ACCEL, HOST
 from compiler.graph.prefixes import Tail
 
-__all__ = ["ACCEL", "HOST", "CannotCompile", "Compiled", "CompilesPrefixes", "Crossing",
+__all__ = ["ACCEL", "HOST", "CannotCompile", "Compiled", "CompilesPrefixes", "Crossing", "Emits",
            "Executable", "KeepsInputs", "Measure", "Outcome", "Priced", "Prices", "Row", "Target",
            "Values", "plain"]
 
@@ -113,6 +113,21 @@ class Compiled(Protocol):
 
     def on(self, device: Any) -> Executable:
         """Ready to run on a device of the target's; the processor needs none."""
+        ...
+
+
+@runtime_checkable
+class Emits(Protocol):
+    """What a compiled part provides, too, whose code people can read."""
+
+    def emitted(self, kind: str, comment: str, arch: str) -> str | None:
+        """The text of all its code; None where it has none of this kind. `comment` begins a comment
+        in such text; `arch` is the architecture of what is compiled for one.
+        """
+        ...
+
+    def listing(self) -> Iterator[str]:
+        """Lines that say which buffers there are, and what the host starts, in order."""
         ...
 
 

@@ -2,11 +2,14 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import lockstep
+from compiler.errors import ArgumentError
 from lockstep.cli import main
 from runtime.device import DeviceMissing
 from runtime.emitted import KINDS, emitted
@@ -91,3 +94,23 @@ def test_bytes_on_the_device_are_those_that_are_allocated(module) -> None:
     memory = one.steps[0].execute.device._memory.values()
     assert one.device_bytes == {"cuda:emulated": sum(room.size - 256 for room in memory)}
     assert module["cpu"].device_bytes == {}
+
+
+def test_a_part_of_ones_own_is_emitted() -> None:
+    """Whatever can be read is; what has no text of the kind, or none at all, is passed over."""
+    class Own:
+        def emitted(self, kind: str, comment: str, arch: str) -> str | None:
+            return f"{comment} code for {arch}\n" if kind == "ptx" else None
+
+        def listing(self):
+            yield from ("Buffers: none", "Results: y")
+
+    steps = [SimpleNamespace(compiled=compiled, segment=SimpleNamespace(target="own"))
+             for compiled in (object(), Own())]
+    module: Any = SimpleNamespace(steps=steps, partition=SimpleNamespace(
+        segments=[step.segment for step in steps]))
+    assert emitted(module, "ptx", "sm_90") == (
+        "// Segment 1 on own\n//\n// Buffers: none\n// Results: y\n\n// code for sm_90\n")
+    with pytest.raises(ArgumentError, match="^emit llvm must come with a target whose segments "
+                                            "have such text; those of this network are on own$"):
+        emitted(module, "llvm")

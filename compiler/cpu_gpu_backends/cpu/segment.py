@@ -13,6 +13,8 @@ import numpy as np
 from compiler.cpu_gpu_backends.cpu.arrays import aligned
 from compiler.cpu_gpu_backends.cpu.entry import Entry
 from compiler.cpu_gpu_backends.cpu.steps import GroupCode
+from compiler.cpu_gpu_backends.listing import listing
+from compiler.cpu_gpu_backends.llvm.jit import assembly
 from compiler.cpu_gpu_backends.memory import plan_groups
 from compiler.graph.fusion import Groups
 from compiler.graph.graph import Graph
@@ -71,6 +73,19 @@ class HostSegment:
     def text(self) -> list[str]:
         """The text of each kernel; ``view`` for a group without one."""
         return [step.kernel.text if step.kernel else "view" for step in self.steps]
+
+    def emitted(self, kind: str, comment: str, arch: str) -> str | None:
+        if kind not in ("llvm", "asm"):
+            return None
+        names: dict[str, str] = {}
+        for step in self.steps:
+            if step.kernel:
+                names.setdefault(step.kernel.text, step.kernel.program.name)
+        write = assembly if kind == "asm" else str
+        return "\n".join(f"{comment} {name}\n{write(text)}" for text, name in names.items())
+
+    def listing(self) -> Iterator[str]:
+        return listing(self.graph, self.plan, self.steps)
 
     @property
     def stages(self) -> dict[str, object]:

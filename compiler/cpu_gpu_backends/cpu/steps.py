@@ -1,5 +1,6 @@
 """The steps of a segment: groups of operators and their code."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from compiler.cpu_gpu_backends.llvm import Kernel
@@ -18,3 +19,7 @@ class GroupCode:
     group: Group
     kernel: Kernel | None
     type: TensorType
+
+    def calls(self, names: Sequence[str], scratch: Sequence[str]) -> Iterator[str]:
+        if self.kernel is not None:
+            yield f"{self.kernel.program.name}: {', '.join([*names, *scratch])}"

@@ -1,13 +1,15 @@
 """Parts of graphs as kernels of a GPU, and their memory there."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from weakref import finalize
 
 import numpy as np
 
+from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
+from compiler.cpu_gpu_backends.listing import listing
 from compiler.cpu_gpu_backends.memory import plan_groups, storage
 from compiler.cpu_gpu_backends.simt.code import Code
 from compiler.graph.fusion import Group, Groups
@@ -47,6 +49,18 @@ class GpuStep:
 
     group: Group
     code: Code | None
+
+    def calls(self, names: Sequence[str], scratch: Sequence[str]) -> Iterator[str]:
+        if (code := self.code) is None:
+            return
+        at = dict(zip((*code.inputs, *code.outputs, *code.temporaries), (*names, *scratch),
+                      strict=True))
+        for launch in code.launches:
+            arguments = ", ".join([*(at[buffer] for buffer in launch.arguments),
+                                   *map(str, launch.numbers),
+                                   *(f"{at[one.buffer]} in boxes of "
+                                     f"{' x '.join(map(str, one.box))}" for one in launch.maps)])
+            yield f"{launch.kernel} grid {launch.grid} block {launch.block}: {arguments}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +109,15 @@ class GpuSegment:
                      if roots.count(of) == 1 and of not in self.graph.inputs
                      and of not in self.constants
                      and bytes_of(values[of]) == bytes_of(values[name]))
+
+    def emitted(self, kind: str, comment: str, arch: str) -> str | None:
+        if self.dialect != ("cuda" if kind == "ptx" else kind):
+            return None
+        text = "".join(dict.fromkeys(step.code.text for step in self.steps if step.code))
+        return compile_cuda(text, arch).ptx if kind == "ptx" else text
+
+    def listing(self) -> Iterator[str]:
+        return listing(self.graph, self.plan, self.steps)
 
     @property
     def device_bytes(self) -> int:
