@@ -9,7 +9,7 @@ from accel.mapping.builders.layer import MappedLayer, quantization_of, rows_with
 from accel.mapping.forms import Forms
 from accel.mapping.layout import pack_params
 from accel.mapping.lowering.nest import LoweringError
-from accel.mapping.operators import blocked, products
+from accel.mapping.operators import blocked, movement, products
 from accel.mapping.operators.blocked import Activation, Blocks
 from compiler.graph.graph import Graph, Node
 from compiler.graph.passes.pads import sides_of
@@ -29,7 +29,7 @@ def copy(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
 def upsample(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     """Maps repeated pixels."""
     x, factors = known[node.inputs[0]], node.attrs["factors"]
-    return MappedLayer(node, blocked.upsample(stage_of(node), x, factors, blocks),
+    return MappedLayer(node, movement.upsample(stage_of(node), x, factors, blocks),
                        {"x": node.inputs[0]}, {},
                        Activation(x.n, x.c, x.h * factors[0], x.w * factors[1]))
 
@@ -40,7 +40,7 @@ def pad(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     assert sides is not None
     value = int(graph.constants[node.inputs[1]].item())
     top, left, bottom, right = sides
-    return MappedLayer(node, blocked.surrounded(stage_of(node), x, sides, value, blocks),
+    return MappedLayer(node, movement.surrounded(stage_of(node), x, sides, value, blocks),
                        {"x": node.inputs[0]}, {},
                        Activation(x.n, x.c, top + x.h + bottom, left + x.w + right))
 
@@ -61,7 +61,7 @@ def cut(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     if (image, n) != (0, x.n) and blocks.batch > 1 and not x.plain:
         raise LoweringError(f"it takes {n} of {x.n} images; with batches of {blocks.batch} the "
                             "accelerator takes them all")
-    operator = blocked.crop(stage_of(node), x, result, (image, channel, row, column),
+    operator = movement.crop(stage_of(node), x, result, (image, channel, row, column),
                             (apart, down, across), blocks)
     return MappedLayer(node, operator, {"x": node.inputs[0]}, {}, result)
 

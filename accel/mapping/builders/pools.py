@@ -8,7 +8,7 @@ import numpy as np
 from accel.mapping.builders.layer import MappedLayer, quantization_of, stage_of
 from accel.mapping.forms import Forms, is_of_rows
 from accel.mapping.layout import pack_params, pack_pixel_params
-from accel.mapping.operators import blocked
+from accel.mapping.operators import pools
 from accel.mapping.operators.blocked import Activation, Blocks, Window
 from compiler.graph.graph import Graph, Node
 
@@ -20,7 +20,7 @@ def max_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLa
     x = known[node.inputs[0]]
     window = Window(node.attrs["kernel"], node.attrs["strides"], node.attrs["pads"],
                     node.attrs.get("dilations", (1, 1)))
-    operator = blocked.max_pool(stage_of(node), x, window, blocks)
+    operator = pools.max_pool(stage_of(node), x, window, blocks)
     return MappedLayer(node, operator, {"x": node.inputs[0]}, {},
                        Activation(x.n, x.c, *window.outputs(x)))
 
@@ -30,7 +30,7 @@ def average_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Mapp
     x, (mult, shift) = known[node.inputs[0]], (graph.constants[v] for v in node.inputs[1:])
     window = Window(node.attrs["kernel"], node.attrs["strides"], node.attrs["pads"])
     pixelwise = mult.shape != (1, 1)
-    operator = blocked.average_pool(stage_of(node), x, window, node.attrs["pad_value"],
+    operator = pools.average_pool(stage_of(node), x, window, node.attrs["pad_value"],
                                     quantization_of(node), blocks, pixelwise)
     pack = pack_pixel_params if pixelwise else partial(pack_params, channels=x.c)
     params = pack(node.attrs["bias"], mult, shift, blocks=blocks)
@@ -41,7 +41,7 @@ def average_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Mapp
 def global_average_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     """Maps the mean of each channel."""
     x = known[node.inputs[0]]
-    operator = blocked.global_average_pool(stage_of(node), x, quantization_of(node), blocks)
+    operator = pools.global_average_pool(stage_of(node), x, quantization_of(node), blocks)
     return MappedLayer(node, operator, {"x": node.inputs[0]},
                        {"params": _scalars(node, x.c, blocks)}, Activation(x.n, x.c, 1, 1))
 
@@ -53,7 +53,7 @@ def mean(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     if is_of_rows(graph, node):
         outer, count = math.prod(shape[:axes[0]]), math.prod(shape[axes[0]:-1])
         x = _in_rows(x, outer, count, blocks)
-    operator = blocked.global_average_pool(stage_of(node), x, quantization_of(node), blocks)
+    operator = pools.global_average_pool(stage_of(node), x, quantization_of(node), blocks)
     return MappedLayer(node, operator, {"x": node.inputs[0]},
                        {"params": _scalars(node, channels, blocks)},
                        known[node.outputs[0]])

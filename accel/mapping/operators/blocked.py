@@ -17,14 +17,12 @@ from typing import Any
 
 from compiler import te
 from compiler.ops.arithmetic import PARAM, requantize
-from compiler.ops.fixed_point import limits_of
 from compiler.te import Axis, Expr, Read, Tensor, Var, rewrite
 from compiler.tensorize import Intrinsic
 
 __all__ = ["AROUND", "TILE", "Activation", "BlockedOperator", "Blocks", "Product", "Quantization",
-           "Window", "average_pool", "convolution", "crop", "depthwise", "global_average_pool",
-           "inside", "max_pool", "packed_blocks", "packed_convolution", "rescale", "surrounded",
-           "upsample", "windowed", "written"]
+           "Window", "convolution", "depthwise", "finished", "inside", "packed_blocks",
+           "packed_convolution", "rescale", "windowed", "written"]
 
 _NUMBERED = re.compile(r"[tn][0-9]+").fullmatch       # roles of what steps compute into acc
 
@@ -279,7 +277,7 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
     source, padded = windowed(name, x, window, pad_value, blocks, blocks.block_in)
     acc, w, reduced = _products(name, padded, window.outputs(x), channels, window.seen, blocks)
     stages = {"x": source, "w": w, "input": padded, "acc": acc}
-    return replace(_finished(name, stages, window.seen, acc, q, blocks), reduced=reduced,
+    return replace(finished(name, stages, window.seen, acc, q, blocks), reduced=reduced,
                    **blocks.own())
 
 
@@ -346,7 +344,7 @@ def packed_convolution(name: str, x: Activation, channels: int, window: Window, 
     single = Window((1, 1))
     acc, w, reduced = _products(name, packed, (oh, ow), channels, single, blocks)
     stages = {"x": source, "w": w, "input": packed, "acc": acc}
-    return replace(_finished(name, stages, single, acc, q, blocks), reduced=reduced, row=row,
+    return replace(finished(name, stages, single, acc, q, blocks), reduced=reduced, row=row,
                    step=sw * x.c,
                    **blocks.own())
 
@@ -378,68 +376,7 @@ def depthwise(name: str, x: Activation, window: Window, pad_value: int, q: Quant
 
     acc = te.compute((groups, *window.outputs(x), count, batch, lanes), element, f"{name}_acc")
     stages = {"x": source, "params_taps": taps, "input": padded, "acc": acc}
-    return replace(_finished(name, stages, window.seen, acc, q, blocks), by={"acc": body.name})
-
-
-def max_pool(name: str, x: Activation, window: Window, blocks: Blocks) -> BlockedOperator:
-    """The maximum of each window.
-
-    Stages: ``x``, ``input`` (padded with the least number), ``acc``, ``quantized``, ``output``.
-    """
-    source, padded = windowed(name, x, window, limits_of(blocks.element)[0], blocks,
-                              blocks.block_out)
-    acc = _folded(name, padded, window, window.outputs(x), te.max, blocks)
-    stages = {"x": source, "input": padded, "acc": acc}
-    return written(name, stages, window.seen, acc.shape,
-                   lambda n, y, x, c, b, o: acc[n, y, x, c, b, o].astype(blocks.element))
-
-
-def average_pool(name: str, x: Activation, window: Window, pad_value: int, q: Quantization,
-                 blocks: Blocks, pixelwise: bool) -> BlockedOperator:
-    """Window sums, requantized with the parameters of a channel or, if `pixelwise`, of an output
-    pixel: ``params`` [Ho][Wo][block_out].
-
-    Stages: ``x``, ``params``, ``input`` (padded), ``acc``, ``quantized``, ``output``.
-    """
-    source, padded = windowed(name, x, window, pad_value, blocks, blocks.block_out)
-    acc = _folded(name, padded, window, window.outputs(x), te.sum, blocks)
-    stages = {"x": source, "input": padded, "acc": acc}
-    return _finished(name, stages, window.seen, acc, q, blocks, pixelwise)
-
-
-def _folded(name: str, padded: Tensor, window: Window, size: tuple[int, int],
-            fold: Callable[..., Expr], blocks: Blocks) -> Tensor:
-    """`fold` over the pixels of each window of `padded`, channel by channel, in acc."""
-    sh, sw = window.seen.strides
-    kh, kw = (te.reduce_axis(size, f"{name}_k{axis}")
-              for size, axis in zip(window.kernel, "hw", strict=True))
-
-    dh, dw = window.dilations
-
-    def element(n, y, x, c, b, o):
-        pixel = padded[n, y * sh + kh.var * dh, x * sw + kw.var * dw, c, b, o]
-        return fold(pixel.astype(blocks.accumulator), (kh, kw))
-
-    groups, _, _, count, batch, lanes = padded.shape
-    return te.compute((groups, *size, count, batch, lanes), element, f"{name}_acc")
-
-
-def global_average_pool(name: str, x: Activation, q: Quantization,
-                        blocks: Blocks) -> BlockedOperator:
-    """The sum of each channel, requantized.
-
-    Stages: ``x``, ``params``, ``input``, ``acc``, ``quantized``, ``output``.
-    """
-    source, copied = windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
-    rh, rw = te.reduce_axis(x.h, f"{name}_rh"), te.reduce_axis(x.w, f"{name}_rw")
-
-    def total(n, y, x, c, b, o):
-        return te.sum(copied[n, rh.var, rw.var, c, b, o].astype(blocks.accumulator), (rh, rw))
-
-    acc = te.compute((copied.shape[0], 1, 1, copied.shape[3], blocks.batch, blocks.block_out),
-                     total, f"{name}_acc")
-    stages = {"x": source, "input": copied, "acc": acc}
-    return _finished(name, stages, Window((x.h, x.w)), acc, q, blocks)
+    return replace(finished(name, stages, window.seen, acc, q, blocks), by={"acc": body.name})
 
 
 def rescale(name: str, x: Activation, q: Quantization, blocks: Blocks,
@@ -450,74 +387,7 @@ def rescale(name: str, x: Activation, q: Quantization, blocks: Blocks,
     """
     count = None if channels is None else -(-channels // blocks.block_out)
     source, copied = windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out, count=count)
-    return _finished(name, {"x": source, "input": copied}, Window((1, 1)), copied, q, blocks)
-
-
-def upsample(name: str, x: Activation, factors: tuple[int, int], blocks: Blocks) -> BlockedOperator:
-    """Repeats each pixel in ``factors`` rows and columns: it is loaded once and stored that often.
-
-    Stages: ``x``, ``input``, ``quantized``, ``output``, where the rows and columns of a pixel are
-    two more dimensions.
-    """
-    source, copied = windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
-    operator = _copied(name, {"x": source, "input": copied})
-    groups, h, w, batch, count, size = operator.output.shape
-    quantized = operator["quantized"]
-    output = te.compute((groups, h, factors[0], w, factors[1], batch, count, size),
-                        lambda n, y, p, x, q, b, c, o: quantized[n, y, x, c, b, o],
-                        f"{name}_output")
-    return replace(operator, stages=operator.stages | {"output": output},
-                   axes={**operator.axes, "output": "nypxqbco"})
-
-
-def crop(name: str, x: Activation, result: Activation, begin: tuple[int, int, int, int],
-         steps: tuple[int, int, int], blocks: Blocks) -> BlockedOperator:
-    """Cuts out every `steps`-th image, row and column, and channels, of `x` from `begin` (image,
-    channel, row, column). Where images lie in batches of several, it takes all of them.
-
-    Stages: ``x``, ``input``, ``quantized``, ``output``.
-    """
-    size, count = blocks.block_out, result.channel_blocks(blocks, blocks.block_out)
-    stored = x.stored_shape(blocks)
-    source = te.placeholder(stored, blocks.element, f"{name}_x")
-    groups = -(-result.n // blocks.batch)
-
-    def pixel(n, h, w, c, b, i):
-        row, column = h * steps[1] + begin[2], w * steps[2] + begin[3]
-        channel = c * size + i + begin[1]
-        there = inside([(channel, count * size + begin[1], stored[-1])])
-        if x.plain:
-            image = n * blocks.batch + b
-            there += inside([(image, groups * blocks.batch, result.n)])
-            read = source[image * steps[0] + begin[0], row, column, channel]
-        else:
-            read = source[n * steps[0] + begin[0], row, column, b, channel]
-        return te.select(te.all_of(*there), read, 0) if there else read
-
-    moved = te.compute((groups, result.h, result.w, count, blocks.batch, size), pixel,
-                       f"{name}_input")
-    return _copied(name, {"x": source, "input": moved})
-
-
-def surrounded(name: str, x: Activation, pads: tuple[int, int, int, int], value: int,
-               blocks: Blocks) -> BlockedOperator:
-    """Puts rows and columns of a value around images.
-
-    Stages: ``x``, ``input``, ``quantized``, ``output``.
-    """
-    window = Window((1, 1), pads=pads)
-    source, wide = windowed(name, x, window, value, blocks, blocks.block_out)
-    return _copied(name, {"x": source, "input": wide})
-
-
-def _copied(name: str, stages: dict[str, Tensor]) -> BlockedOperator:
-    """Writes the stage ``input`` unchanged."""
-    copied = stages["input"]
-
-    def lane(n, y, x, c, b, o):
-        return copied[n, y, x, c, b, o].astype("int32").astype(copied.dtype)
-
-    return written(name, stages, Window((1, 1)), copied.shape, lane)
+    return finished(name, {"x": source, "input": copied}, Window((1, 1)), copied, q, blocks)
 
 
 def windowed(name: str, x: Activation, window: Window, pad_value: int, blocks: Blocks,
@@ -569,9 +439,9 @@ def _edges(index: Expr, before: int, reach: int, size: int) -> list[Expr]:
     return conditions + ([index < size] if reach - before > size else [])
 
 
-def _finished(name: str, stages: dict[str, Tensor], window: Window, acc: Tensor,
+def finished(name: str, stages: dict[str, Tensor], window: Window, acc: Tensor,
               q: Quantization, blocks: Blocks, pixelwise: bool = False) -> BlockedOperator:
-    """Requantize, with the parameters of a channel or of a pixel, and write."""
+    """Requantizes acc, with the parameters of a channel or of a pixel, and writes the result."""
     places = acc.shape[1:3] if pixelwise else acc.shape[3:4]
 
     def scaled(role: str) -> Callable[..., Expr]:

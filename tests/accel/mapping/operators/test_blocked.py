@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.mapping.operators import blocked
+from accel.mapping.operators import blocked, pools
 from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks, Quantization,
                                              Window)
 from compiler import te
@@ -82,7 +82,7 @@ def test_convolution(plain: bool, rng) -> None:
 def test_max_pool(plain: bool, rng) -> None:
     known, x = activation(plain, 9, rng)
     window = Window((2, 3), (1, 2), (1, 0, 0, 2))
-    found = run(blocked.max_pool("m", known, window, BLOCKS), {"x": stored(x, known)}, 3, 9)
+    found = run(pools.max_pool("m", known, window, BLOCKS), {"x": stored(x, known)}, 3, 9)
     wanted = evaluate_node(Node("qmaxpool", "m", (), (), ATTRS), [x])
     np.testing.assert_array_equal(found, wanted)
 
@@ -92,7 +92,7 @@ def test_global_average(plain: bool, rng) -> None:
     known, x = activation(plain, 9, rng)
     record, _ = params(9, rng)
     record["bias"], record["mult"], record["shift"] = 60, 52429, 18
-    operator = blocked.global_average_pool("a", known, Q, BLOCKS)
+    operator = pools.global_average_pool("a", known, Q, BLOCKS)
     found = run(operator, {"x": stored(x, known), "params": record}, 3, 9)
     attrs = {"bias": 60, "mult": 52429, "shift": 18, **CLAMP}
     np.testing.assert_array_equal(found, evaluate_node(

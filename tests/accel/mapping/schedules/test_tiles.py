@@ -10,7 +10,7 @@ from accel.mapping.interleave import halves
 from accel.mapping.layout import blocks_of
 from accel.mapping.lowering import LoweringError
 from accel.mapping.lowering.memory import Scratchpads
-from accel.mapping.operators import blocked, convolutions
+from accel.mapping.operators import blocked, convolutions, pools
 from accel.mapping.operators.blocked import Activation, Quantization, Window
 from accel.mapping.operators.convolutions import ConvolutionForm
 from accel.mapping.operators.elementwise import elementwise
@@ -44,8 +44,8 @@ OPERATORS = {
                                         BLOCKS, ConvolutionForm(groups=2)),
     "phases": convolutions.convolution("t", Activation(1, 8, 3, 3), 8, Window((2, 3)), 0, Q, BLOCKS,
                                        ConvolutionForm(phases=(2, 1))),
-    "max_pool": blocked.max_pool("m", Activation(1, 8, 5, 6), Window((2, 3), (1, 2)), BLOCKS),
-    "average": blocked.global_average_pool("a", Activation(1, 12, 3, 4), Q, BLOCKS),
+    "max_pool": pools.max_pool("m", Activation(1, 8, 5, 6), Window((2, 3), (1, 2)), BLOCKS),
+    "average": pools.global_average_pool("a", Activation(1, 12, 3, 4), Q, BLOCKS),
     "rescale": blocked.rescale("r", Activation(1, 8, 3, 4), Q, BLOCKS),
     "add": elementwise("s", {"x0": Activation(1, 8, 3, 4), "x1": Activation(1, 8, 3, 4)},
                        Activation(1, 8, 3, 4), SUM, BLOCKS),
