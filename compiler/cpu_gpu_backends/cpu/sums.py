@@ -12,6 +12,7 @@ zero. Integers wrap, so that their order does not matter: they stay as they are.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 from math import ceil, log2
 
 from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Store, Update, conjuncts,
@@ -170,7 +171,8 @@ def _with_part(program: Program, update: Update, first: str) -> tuple[Program, U
     kept = [loop for loop in inner if loop.var not in axes]
     guards = [guard for s in path[begin:] if isinstance(s, If) for guard in conjuncts(s.condition)
               if not free_variables(guard) & {*axes}]
-    part = Buffer(f"{first}_part", tuple(loop.extent for loop in kept), update.buffer.dtype)
+    part = _own(program, Buffer(f"{first}_part", tuple(loop.extent for loop in kept),
+                                update.buffer.dtype))
     place = tuple(loop.var for loop in kept)
     partial = replace(update, buffer=part, indices=place, axes=axes, begins=False)
     moved: dict[Var, Expr] = {var: Var(f"{var.name}_sum") for var in place}
@@ -183,6 +185,15 @@ def _with_part(program: Program, update: Update, first: str) -> tuple[Program, U
         _nest(kept, "sum", If(all_of(*guarded), total) if guarded else total))))
     program = replace(program, body=replace_stmt(program.body, path[begin], replacement))
     return program, _sum_into(program, total.buffer, total.indices)
+
+
+def _own(program: Program, buffer: Buffer) -> Buffer:
+    """The buffer under a name that no other one has: a loop and what is peeled off it may have
+    partial sums at the same time.
+    """
+    taken = {s.buffer.name for s in walk_stmts(program.body) if isinstance(s, Alloc)}
+    names = (f"{buffer.name}{number or ''}" for number in count())
+    return replace(buffer, name=next(name for name in names if name not in taken))
 
 
 def _filled(buffer: Buffer, loops: Sequence[For], op: str = "sum") -> Stmt:

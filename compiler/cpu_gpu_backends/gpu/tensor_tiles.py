@@ -19,7 +19,7 @@ whole tiles on their way to shared memory; what is beyond the result is not stor
 be a map of others, as what the windows of a convolution see: its tiles are formed on their way.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -117,8 +117,9 @@ def tensor_product_of(program: Program) -> TensorProduct | None:
     k = total.axes[depth].name
     if taps and any(read.indices[-1] != total.axes[depth] for read in (first, second)):
         return None
+    moving = {axis.name for axis in (axes[row], axes[-1], *total.axes)}
     for read, side in ((first, axes[row].name), (second, axes[-1].name)):
-        dimensions = dimensions_of(read, extents)
+        dimensions = dimensions_of(read, extents, moving)
         if dimensions is None or dimensions.count(side) != 1 or dimensions.count(k) != 1:
             return None
     return TensorProduct(kind, total, (first, second), row, len(axes) - 1, depth, tuple(taps))
@@ -168,15 +169,25 @@ def _moving(read: Read) -> frozenset[Var]:
     return frozenset[Var]().union(*map(free_variables, read.indices))
 
 
-def dimensions_of(read: Read, extents: Mapping[Var, Extent]) -> list[str] | None:
-    """The loop that each dimension moves along, "" for those that do not move; None where it is
-    less simple.
+def dimensions_of(read: Read, extents: Mapping[Var, Extent],
+                  moving: Collection[str] | None = None) -> list[str] | None:
+    """The loop that each dimension moves along, "" for those that do not move, and for those that
+    move along none of the loops `moving` where these are given; None where it is less simple.
     """
     single = {var: Const(0, INDEX) for var, extent in extents.items() if extent == 1}
-    indices = [normalize(substitute(index, single)) for index in read.indices]
-    if not all(isinstance(index, Var | Const) for index in indices):
-        return None
-    return [index.name if isinstance(index, Var) else "" for index in indices]
+    found = []
+    for index in read.indices:
+        match normalize(substitute(index, single)):
+            case Var(name):
+                found.append(name)
+            case Const():
+                found.append("")
+            case other if moving is not None and not any(
+                    var.name in moving for var in free_variables(other)):
+                found.append("")
+            case _:
+                return None
+    return found
 
 
 def factors_of(total: Update) -> tuple[str, Read, Read] | None:
@@ -223,7 +234,8 @@ def tile_tensors(s: Schedule, product: TensorProduct, tiles: TensorTiles = OFFER
     step = step_of(product.kind)
     wide = {row: tiles.rows, column: tiles.columns, depth: step * parts.depth}
     extents = {loop.var: loop.extent for loop in loops_around(s.program, update)}
-    operands = [TensorOperand(read.buffer, dimensions_of(read, extents) or [], side, depth)
+    moving = {row, column, depth, *taps}
+    operands = [TensorOperand(read.buffer, dimensions_of(read, extents, moving) or [], side, depth)
                 for read, side in zip(operands_of(update, product), (row, column), strict=True)]
     for operand in operands:
         operand.cache(s, wide)

@@ -7,6 +7,7 @@ from compiler.cpu_gpu_backends.cpu.groups import group_program
 from compiler.cpu_gpu_backends.groups import flat_pixels, recipe_of
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.cpu_gpu_backends.llvm import build
 from compiler.graph import Builder, Graph, TensorType, evaluate
 from compiler.graph.fusion import fuse, overwritable
 from compiler.ir import Alloc, For, Program, walk_stmts
@@ -59,6 +60,27 @@ def test_large_copies_are_workspaces_of_the_caller() -> None:
     made = program(block((40, 40), 3))
     assert [(b.name, b.shape) for b in made.outputs] == [
         ("y", (1, 4, 40, 40)), ("t0_acc_padded", (1, 4, 42, 50))]
+
+
+@pytest.mark.parametrize("behind", ["h_o", "w_o"])
+def test_partial_sums_of_peeled_loops_are_workspaces_once(behind: str) -> None:
+    """A loop and what is peeled off it have partial sums of their own."""
+    net = Builder("long sums")
+    net.add_input("x", TensorType((1, 32, 32, 40), "float32"))
+    net.add_constant("w", np.random.default_rng(0).standard_normal((8, 32, 3, 3)).astype(
+        np.float32))
+    net.emit("conv2d", "conv", ["x", "w"], "c", strides=(1, 1), pads=(1,) * 4)
+    graph = net.finish([net.emit("relu", "relu", ["c"], "y")])
+    group, = fuse(graph).groups
+    recipe = recipe_of(graph, group)
+    plan = "\n".join(("split(t0_w, 16)", "split(t0_h, 16)", "reorder(t0_rc, t0_kh, t0_kw, t0_h_o, "
+                      "t0_w_o, t0_h_i, t0_c, t0_w_i)", f"peel(t0_{behind}, behind)"))
+    made = group_program(recipe, VECTORS, plan)
+    names = [buffer.name for buffer in made.outputs]
+    assert len(set(names)) == len(names) and any("_part" in name for name in names)
+    x = inputs_of(graph)["x"]
+    found = build(made).compute({"x0": x, "x1": graph.constants["w"]})
+    assert_near(found["y"], evaluate(graph, {"x": x})["y"])
 
 
 def test_pixels_that_do_not_know_their_place_are_one_row() -> None:

@@ -17,6 +17,7 @@ from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
 from compiler.cpu_gpu_backends.simt.generate import generate
 from compiler.cpu_gpu_backends.simt.lowering import lower
 from compiler.cpu_gpu_backends.simt.races import find_races
+from compiler.graph import TensorType
 from compiler.graph.fusion import Group, fuse
 from compiler.ir import Program
 from compiler.schedule import Schedule
@@ -89,6 +90,27 @@ def test_keys_with_their_depth_last(kind: str, shape: Shape) -> None:
     assert name.startswith("transpose+transpose+transpose+matmul+") and name.endswith("+transpose")
     found, = segment.on(EmulatedDevice())(inputs).values.values()
     assert_rounded(found.transpose(0, 2, 1, 3), inputs, kind, masked=False)
+
+
+@pytest.mark.parametrize("kind", ["f16", pytest.param("tf32", marks=pytest.mark.slow)])
+def test_heads_of_all_batches_beside_each_other(kind: str) -> None:
+    """As PyTorch has them: values[keys, batch * heads, width]. The place of a head in it is no loop
+    but a sum of two.
+    """
+    batch, heads, count, width = 2, 3, 33, 24
+    net = Heads(batch, heads, count, count, width)
+    del net.values["values"]
+    net.inputs.remove("values")
+    net.add_input("rows", TensorType((count, batch * heads, width), "float32"))
+    net.emit("transpose", "turn", ["rows"], "turned", perm=(1, 0, 2))
+    net.emit("reshape", "apart", ["turned"], "values", shape=(batch, heads, count, width))
+    graph = net.finish([net.attend()])
+    inputs = given_to(graph)
+    segment = GpuTarget("cuda", "cuda", precision=kind).compile(graph)
+    assert segment.text[0].count(f"  mma_m16n8k{8 if kind == 'tf32' else 16}_{kind}(") == 2
+    found, = segment.on(EmulatedDevice())(inputs).values.values()
+    values = inputs.pop("rows").reshape(count, batch, heads, width).transpose(1, 2, 0, 3)
+    assert_rounded(found, {**inputs, "values": values}, kind, masked=False)
 
 
 @pytest.mark.parametrize(("kind", "place"), [
