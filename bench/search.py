@@ -1,7 +1,7 @@
 """How good is what a search finds, beside what chance finds in as many trials?
 
     python -m bench.search [--shapes NAME,...] [--trials N] [--seeds N] [--batch N]
-                           [--strategies NAME,...] [--json FILE]
+                           [--strategies NAME,...] [--json FILE] [--picture FILE]
 
 Searches schedules of ten expressions that the generic template takes (`compiler.tune.generic`), for
 one thread of this processor. All strategies of a shape take turns, a batch each, so that other load
@@ -135,6 +135,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--batch", type=int, metavar="N", default=8)
     parser.add_argument("--strategies", metavar="NAME,...", default="guided")
     parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="the curves, as SVG")
     args = parser.parse_args(argv)
     names = [*dict.fromkeys([*args.strategies.split(","), CHANCE])]
     for option, given, known in (("--shapes", args.shapes.split(","), SHAPES),
@@ -159,6 +160,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 curves.append(search.summary(times))
                 if args.json:
                     args.json.write_text(json.dumps(curves) + "\n")
+    if args.picture:
+        args.picture.write_text(picture(curves, names))
     for name, found in ratios.items():
         print(f"search_{name}_{CHANCE}", f"{exp(sum(map(log, found)) / len(found)):.3f}")
     return 0
@@ -250,6 +253,40 @@ class Search:
                             "features": [one.features for one, _ in explorer.trials],
                             "plans": [one.plan for one, _ in explorer.trials]}
         return result
+
+
+COLORS = "#2f5d9b", "#b8763a", "#5b8c5a", "#7a5195"
+PANEL = 128, 100            # pixels
+
+
+def picture(curves: Sequence[dict], names: Sequence[str]) -> str:
+    """A panel for each shape: the best time so far by trials, over the least that anybody found, up
+    to 4; a line for each seed.
+    """
+    shapes = list(dict.fromkeys(curve["shape"] for curve in curves))
+    wide, high = PANEL
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {5 * (wide + 20) + 30} '
+             f'{-(-len(shapes) // 5) * (high + 50) + 30}" font-family="sans-serif" font-size="11">']
+    for place, name in enumerate(names):
+        parts.append(f'<text x="{24 + 90 * place}" y="14" fill="{COLORS[place]}">{name}</text>')
+    for number, shape in enumerate(shapes):
+        left, top = 24 + number % 5 * (wide + 20), 44 + number // 5 * (high + 50)
+        parts += [f'<text x="{left}" y="{top - 6}">{shape}</text>',
+                  f'<path d="M{left} {top}v{high}h{wide}" fill="none" stroke="#999"/>']
+        parts += [f'<text x="{left - 4}" y="{top + high - at * high / 3 + 4:.0f}" '
+                  f'text-anchor="end">{at + 1}</text>' for at in range(4)]
+        some = [curve for curve in curves if curve["shape"] == shape]
+        least = min(curve[name]["best"][-1] for curve in some for name in names)
+        for curve in some:
+            for place, name in enumerate(names):
+                best = [min(value / least, 4) for value in curve[name]["best"]]
+                points = " ".join(f"{left + at * wide / len(best):.1f},"
+                                  f"{top + high - (value - 1) * high / 3:.1f}"
+                                  for at, value in enumerate(best)
+                                  if at in (0, len(best) - 1) or len({*best[at - 1:at + 2]}) > 1)
+                parts.append(f'<polyline points="{points}" fill="none" '
+                             f'stroke="{COLORS[place]}"/>')
+    return "\n".join([*parts, "</svg>", ""])
 
 
 def timed(run: Callable[[], None]) -> float:

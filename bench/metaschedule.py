@@ -1,0 +1,177 @@
+"""Our plans of convolutions and products beside those that TVM's MetaSchedule finds.
+
+    python -m bench.metaschedule --python TVM/bin/python [--shapes NAME,...] [--seconds S]
+                                 [--json FILE]
+
+The shapes are those of `bench.tuning`, float32, one thread. TVM lies in an environment of its own
+(`pip install apache-tvm==0.27.0.post1 apache-tvm-ffi==0.1.14.post1 psutil xgboost cloudpickle
+tornado`; with a newer apache-tvm-ffi its `save_json` ends in a segmentation fault), and tunes for
+so many seconds: evolutionary search, XGBoost, images in NHWC, weights in whatever layout it likes.
+Ours is the plan that the target chooses without any measurement, or with `--plans FILE|DB` the best
+one that was found. Then both are measured in turns, the least processor time of each, arrays near:
+prints a line for each shape, and `metaschedule_ratio`, the geometric mean of ours over TVM's.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from math import ceil
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Any
+
+ROUNDS = 5
+ROUND_SECONDS = 1.0
+TRIALS = 64                 # between looks at the clock
+BUILD_SECONDS = 120.0       # of a candidate, at most
+LEAST_SECONDS = 0.1         # that the peer measures a candidate
+
+
+# The peer, which knows TVM and nothing of ours
+
+
+def peer(shape: Sequence[int], seconds: float, target: str) -> None:
+    """Tunes, says the number of trials, then times what was found whenever it reads a line."""
+    import numpy as np
+    import tvm
+    from tvm.s_tir import meta_schedule as ms
+
+    function, made = _function(shape), tvm.target.Target(json.loads(target))
+    with tempfile.TemporaryDirectory() as folder:
+        begin, trials, database = time.monotonic(), 0, "json"
+        model = ms.cost_model.XGBModel(num_tuning_cores=1)
+        while time.monotonic() - begin < seconds:
+            trials += TRIALS
+            database = ms.tune_tir(
+                function, target=made, work_dir=folder, max_trials_global=TRIALS,
+                num_trials_per_iter=TRIALS // 2, cost_model=model, num_tuning_cores=1, seed=trials,
+                database=database, builder=ms.builder.LocalBuilder(
+                    max_workers=1, timeout_sec=BUILD_SECONDS),
+                runner=ms.runner.LocalRunner(
+                    timeout_sec=BUILD_SECONDS, evaluator_config=ms.runner.EvaluatorConfig(
+                        1, 3, ceil(1e3 * LEAST_SECONDS), True)))
+        schedule = ms.tir_integration.compile_tir(database, function, made)
+        built = tvm.compile(schedule.mod if schedule else function, target=made)
+    random = np.random.default_rng(0)
+    arrays = [tvm.runtime.tensor(random.standard_normal([int(extent) for extent in buffer.shape])
+                                 .astype(np.float32))
+              for buffer in (schedule.mod["main"] if schedule else function).params]
+    print(json.dumps({"trials": trials, "tuned": bool(schedule)}), flush=True)
+    run = built["main"]
+    for _ in sys.stdin:
+        print(_least(lambda: run(*arrays)), flush=True)
+
+
+def _function(shape: Sequence[int]) -> Any:
+    from tvm import te
+
+    if len(shape) == 3:
+        rows, depth, columns = shape
+        a, b = te.placeholder((rows, depth), name="a"), te.placeholder((depth, columns), name="b")
+        k = te.reduce_axis((0, depth), name="k")
+        y = te.compute((rows, columns), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="y")
+        return te.create_prim_func([a, b, y]).with_attr("layout_free_buffers", [1])
+    channels, size, filters, window, stride = shape
+    pad, out = window // 2, (size + 2 * (window // 2) - window) // stride + 1
+    x = te.placeholder((1, size, size, channels), name="x")
+    w = te.placeholder((window, window, channels, filters), name="w")
+    padded = x if not pad else te.compute(
+        (1, size + 2 * pad, size + 2 * pad, channels), lambda n, h, v, c: te.if_then_else(
+            te.all(h >= pad, h < size + pad, v >= pad, v < size + pad),
+            x[n, h - pad, v - pad, c], 0.0), name="padded")
+    kh, kw, kc = (te.reduce_axis((0, extent), name=name)
+                  for name, extent in (("kh", window), ("kw", window), ("kc", channels)))
+    conv = te.compute((1, out, out, filters), lambda n, h, v, f: te.sum(
+        padded[n, h * stride + kh, v * stride + kw, kc] * w[kh, kw, kc, f], axis=[kh, kw, kc]),
+        name="conv")
+    y = te.compute((1, out, out, filters), lambda *at: te.max(conv(*at), 0.0), name="y")
+    return te.create_prim_func([x, w, y]).with_attr("layout_free_buffers", [1])
+
+
+def _least(run: Callable[[], object]) -> float:
+    """The least processor time of a call, of those of a second."""
+    run()
+    begin, calls = time.perf_counter(), 0
+    while time.perf_counter() - begin < 5e-3:
+        run()
+        calls += 1
+    least, end = float("inf"), time.perf_counter() + ROUND_SECONDS
+    while time.perf_counter() < end:
+        start = time.thread_time()
+        for _ in range(calls):
+            run()
+        least = min(least, (time.thread_time() - start) / calls)
+    return least
+
+
+# Ours
+
+
+def compared(name: str, python: str, seconds: float, plans: Any) -> dict[str, Any]:
+    """Both times of a shape, in seconds."""
+    from bench.tuning import CONVOLUTIONS, PRODUCTS, task_of
+    from compiler.cpu_gpu_backends.cpu.target import CpuTarget
+    from compiler.cpu_gpu_backends.llvm.machine import host
+
+    task, target = task_of(name), CpuTarget()
+    own = plans.find(task, lambda: "") or target.space(task).candidate({}).plan
+    processor = {"kind": "llvm", "mcpu": host().cpu, "num-cores": 1}
+    asked = {"shape": (CONVOLUTIONS | PRODUCTS)[name], "seconds": seconds,
+             "target": json.dumps(processor)}
+    with subprocess.Popen([python, __file__, "--peer", json.dumps(asked)], text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL) as other:
+        assert other.stdin and other.stdout
+        said = next((line for line in other.stdout if line.startswith('{"trials"')), None)
+        if said is None:
+            raise SystemExit(f"{name}: TVM in {python} ended without a result")
+        run = target.measurable(task, own, 0)
+        ours, theirs = [], []
+        for _ in range(ROUNDS):
+            ours.append(_least(run))
+            other.stdin.write("again\n")
+            other.stdin.flush()
+            theirs.append(float(other.stdout.readline()))
+        other.stdin.close()
+    return {"name": name, "ours": min(ours), "theirs": min(theirs), **json.loads(said)}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.metaschedule", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer", help=argparse.SUPPRESS)
+    parser.add_argument("--python", metavar="FILE", help="the interpreter that has TVM")
+    parser.add_argument("--shapes", metavar="NAME,...")
+    parser.add_argument("--seconds", type=float, default=600.0, help="of TVM's search (600)")
+    parser.add_argument("--plans", metavar="FILE|DB", help="of ours, else what the target chooses")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    args = parser.parse_args(argv)
+    if args.peer:
+        peer(**json.loads(args.peer))
+        return 0
+    if not args.python:
+        parser.error("--python must be given: an interpreter that has TVM")
+    from bench.tuning import SHAPES
+    from compiler.plans import OWN
+    from compiler.tune.sources import plans_from
+
+    rows = []
+    for name in args.shapes.split(",") if args.shapes else SHAPES:
+        row = compared(name, args.python, args.seconds,
+                       plans_from(args.plans) if args.plans else OWN)
+        row["ratio"] = row["ours"] / row["theirs"]
+        print(f"{name}: ours {1e6 * row['ours']:,.1f} us, TVM after {row['trials']} trials "
+              f"{1e6 * row['theirs']:,.1f} us, ratio {row['ratio']:.3f}", flush=True)
+        rows.append(row)
+    print(f"metaschedule_ratio {geometric_mean(row['ratio'] for row in rows):.3f}")
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
