@@ -15,8 +15,9 @@ from accel.mapping.operators.blocked import Activation, Quantization, Window
 from accel.mapping.operators.convolutions import ConvolutionForm
 from accel.mapping.operators.elementwise import elementwise
 from accel.mapping.schedules import schedule, tiles_of
-from accel.mapping.schedules.tiles import (Shape, Tiles, _candidates, _fits, _in_pieces, _needs,
-                                           _pieces, choose, choose_together, cost_of, shape_of)
+from accel.mapping.schedules.tiles import (ISSUE, SLACK, Shape, Tiles, _candidates, _fits,
+                                           _in_pieces, _needs, _pairs, _pieces, _rows, choose,
+                                           choose_together, cost_of, shape_of)
 from compiler import te
 from compiler.ir import interpret
 from compiler.te import numpy_dtype
@@ -153,17 +154,45 @@ def test_tiles_of_layers_at_the_same_time() -> None:
     assert choose_together(SHORT.config, replace(first, kernel=(5, 5)), second, 2, rooms) is None
 
 
+@pytest.mark.parametrize("second", [
+    Shape(56, 56, 3, 1, (1, 1), (1, 1), False, 2, 1, 0),
+    Shape(28, 28, 3, 1, (3, 3), (2, 2), False, 1, 0, 0)], ids=["add", "max_pool"])
+def test_pairs_of_tiles_have_the_least_traffic_of_those_as_fast(second: Shape) -> None:
+    """What both layers move counts, and no cycles are paid that would be noticed."""
+    config, first = PYNQ.config, Shape(56, 56, 3, 6, (3, 3), (1, 1), True, 1, 1, 1)
+    rooms = halves(config, ["out", "acc"])
+    pairs = [(rank[0], sum(cost_of(config, shape, tiles, 2).traffic for shape, tiles in zip(
+        (first, second), both, strict=True)), rank, tuple(both))
+        for rank, *both in _pairs(config, first, second, 2, rooms)]
+    cycles, cheapest, *_ = min(pairs, key=lambda pair: pair[2:])
+    least, slower = (min(traffic for count, traffic, *_ in pairs if count <= cycles * most)
+                     for most in (1 + 1 / SLACK, 2))
+    assert slower < least < cheapest
+    chosen = choose_together(config, first, second, 2, rooms)
+    assert [traffic for _, traffic, _, both in pairs if both == chosen] == [least]
+
+
 def test_windows_along_a_line_share_what_the_bus_moves() -> None:
-    """Load writes every row of a window; the bus moves what is not on chip yet."""
+    """Load writes every row of a window; the bus moves what is not on chip yet. The load takes as
+    long as the longer of both.
+    """
     window = Window((3, 3), (2, 2))
     shape = shape_of(blocked.packed_convolution(
         "p", Activation(1, 3, 33, 33, plain=True), 16, window, 5, Q, blocks_of(PYNQ.config)))
     assert (shape.row, shape.step, shape.depth) == (9, 6, 2)
-    long, square, high = (cost_of(PYNQ.config, shape, tiles, 2) for tiles in (
-        Tiles(1, 16, 1, 2, "w"), Tiles(4, 4, 1, 2, "w"), Tiles(16, 1, 1, 2, "w")))
-    assert long.traffic <= square.traffic < high.traffic
-    apart = cost_of(PYNQ.config, replace(shape, step=9), Tiles(1, 16, 1, 2, "w"), 2)
-    assert high.traffic < apart.traffic         # rows of requests of their own are slow, too
+    config, pixel = PYNQ.config, shape.depth * PYNQ.config.block_in
+    long, square, high = lines = [Tiles(*pixels, 1, 2, "w")
+                                  for pixels in ((1, 16), (4, 4), (16, 1))]
+    assert [tuple(map(int, _rows(config, shape, tiles, pixel))) for tiles in lines] == [
+        (768, 318), (768, 408), (768, 768)]
+    for tiles in lines:
+        cost = cost_of(config, shape, tiles, 2)
+        assert cost.steps * (cost.loads - ISSUE) == 768 / config.bus_bytes
+    apart = replace(shape, step=9)              # rows of requests of their own are slow, too
+    for tiles in (long, square):
+        assert _rows(config, apart, tiles, pixel) == (768, 768)
+        assert cost_of(config, apart, tiles, 2).traffic > cost_of(
+            config, shape, high, 2).traffic
 
 
 def test_what_does_not_fit_is_named() -> None:
