@@ -1,6 +1,7 @@
 """The search for the plans of a network, with targets whose best plans are known."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,10 +11,11 @@ from numpy.random import Generator
 from compiler.plans import OWN, PlanRefused, Plans, Recorder, Task
 from compiler.tune.chooser import PointChooser
 from compiler.tune.explorer import Guided, Limits
+from compiler.tune.record import Record
 from compiler.tune.records import Records
 from compiler.tune.space import Candidate, Point, Result
 from runtime.tuning.trials import Trial
-from runtime.tuning.tuning import Searched, Tuning, _SharedModel, tasks_of
+from runtime.tuning.tuning import Searched, Tuning, _Proposals, _SharedModel, tasks_of
 
 SIZES, ORDERS = tuple(range(1, 17)), ("rows", "columns", "blocks")
 
@@ -168,6 +170,87 @@ def test_the_limits_is_kept_and_shared(tmp_path: Path) -> None:
     assert len(explored) == 40
     trials = {one.task.digest: one.trials for one in tuning.tasks.values()}
     assert min(trials["a"], trials["b"], trials["c"]) >= 8
+
+
+def test_results_of_earlier_searches_come_in_the_order_of_measurements(tmp_path: Path) -> None:
+    """Explorers learn the first one: by the times, then by the numbers of measurements. Keys of
+    records are hashes, so they follow neither.
+    """
+    def measured(plan: str, number: int, value: float, second: int) -> Record:
+        return Record(task_of("a"), plan, Result(value, "s"), "here", 0,
+                      f"seed 0, measurement {number}", "these", f"2026-03-01T12:00:{second:02}Z")
+
+    first, later, plans = [], [], [f"rows {size}" for size in (1, 2, 4, 5, 6)]
+    for number, plan in enumerate(plans):
+        first.append(measured(plan, 1, 1 + number, 7))
+        later += [measured(plan, 2, 10.0, 7), measured(plan, 0, 20.0, 8)]
+    assert any(one.key > two.key for one, two in zip(first, later[::2], strict=True))
+    with Records(tmp_path / "r.db") as records:
+        records.add_all([*later, *first])
+    tuning = search(tmp_path / "r.db", Bench())
+    (task,) = (one for one in tuning.tasks.values() if one.task == task_of("a"))
+    told = {candidate.plan: result.value for candidate, result in task.explorer.trials}
+    assert [told[plan] for plan in plans] == [1, 2, 3, 4, 5]
+    assert [one.value for one in task.results["rows 4"][:3]] == [3, 10, 20]
+
+
+class Rows(Network):
+    """Two tasks, the second one there twice."""
+
+    def __call__(self, plans: Plans) -> None:
+        for name in ("a", "b", "b"):
+            plans.find(task_of(name), lambda: "rows 1")
+
+
+@contextmanager
+def proposals(path: Path, limits: Limits, *names: str) -> Iterator[_Proposals]:
+    """The trials of some tasks, to be told by the test."""
+    with Records(path) as records:
+        tuning = Tuning(Rows(), {"a processor": Searched("cpu", Rows())}, records, "here", limits)
+        tuning._add_tasks(False)
+        yield _Proposals(tuning, [tuning.tasks[task_of(name)] for name in names])
+
+
+def test_trials_go_where_most_time_is_expected(tmp_path: Path) -> None:
+    """That of a task which is there twice counts twice; trials under way count as fruitless ones.
+    Tasks without a trial take turns.
+    """
+    even = Bench(answer=lambda trial: Result(1e-3, "s"))
+    tuning = search(tmp_path / "r.db", even, Limits(30), network=Rows())
+    assert [one.trials for one in tuning.tasks.values()] == [10, 20]
+    with proposals(tmp_path / "s.db", Limits(), "a", "b") as trials:
+        begun = [next(trials), next(trials)]
+        assert [trial.task.digest for trial in begun] == ["a", "b"]
+        for trial in begun:
+            trials.told(trial, Result(1e-3, "s"))
+        assert [next(trials).task.digest for _ in range(9)] == [*"babbabbab"]
+
+
+def test_a_task_without_proposals_waits_for_trials_that_are_under_way(tmp_path: Path) -> None:
+    """One of them may be a gain, and lead on; until then there are trials of other tasks."""
+    with proposals(tmp_path / "r.db", Limits(None, None, 2), "a") as trials:
+        begun = [next(trials) for _ in range(4)]
+        for trial, value in zip(begun[:3], (3.0, 4.0, 5.0)):
+            trials.told(trial, Result(value, "s"))
+        assert next(trials, None) is None
+        trials.told(begun[3], Result(1.0, "s"))
+        assert next(trials).plan not in {trial.plan for trial in begun}
+    with proposals(tmp_path / "s.db", Limits(None, None, 2), "a", "b") as trials:
+        begun = [next(trials) for _ in range(6)]
+        ours = [trial for trial in begun if trial.task.digest == "b"]
+        for trial in ours:
+            trials.told(trial, Result(9.0, "s"))
+        assert {next(trials).task.digest for _ in range(4)} == {"a"}
+
+
+def test_a_task_ends_where_nothing_is_proposed_nor_under_way(tmp_path: Path) -> None:
+    with proposals(tmp_path / "r.db", Limits(), "a") as trials:
+        begun = list(trials)
+        assert len({trial.plan for trial in begun}) == len(begun) == 3 * len(SIZES) - 8
+        assert next(trials, None) is None and trials._open
+        for trial in begun:
+            trials.told(trial, Result(1.0, "s"))
+        assert next(trials, None) is None and not trials._open
 
 
 def test_tasks_learn_from_each_other(tmp_path: Path) -> None:
