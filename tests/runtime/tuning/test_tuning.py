@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from numpy.random import Generator
@@ -14,6 +15,7 @@ from compiler.tune.explorer import Guided, Limits
 from compiler.tune.record import Record
 from compiler.tune.records import Records
 from compiler.tune.space import Candidate, Point, Result
+from runtime.tuning import tuning as module
 from runtime.tuning.trials import Trial
 from runtime.tuning.tuning import Searched, Tuning, _Proposals, _SharedModel, tasks_of
 
@@ -105,11 +107,12 @@ class Bench:
 
 
 def search(path: Path, bench: Bench, limits: Limits | None = None, seed: int = 0,
-           network: Network | None = None) -> Tuning:
+           network: Network | None = None, watch: Callable[[Tuning], None] = lambda tuning: None
+           ) -> Tuning:
     network, limits = network or Network(), limits or Limits(200, None, 64)
     with Records(path) as records:
         tuning = Tuning(network, {"a processor": Searched("cpu", network)}, records, "here", limits,
-                        seed=seed)
+                        seed=seed, watch=watch)
         tuning.run(bench)
         return tuning
 
@@ -215,9 +218,15 @@ def test_trials_go_where_most_time_is_expected(tmp_path: Path) -> None:
     """That of a task which is there twice counts twice; trials under way count as fruitless ones.
     Tasks without a trial take turns.
     """
-    even = Bench(answer=lambda trial: Result(1e-3, "s"))
-    tuning = search(tmp_path / "r.db", even, Limits(30), network=Rows())
-    assert [one.trials for one in tuning.tasks.values()] == [10, 20]
+    def shares(first: float | None) -> list[int]:
+        def answer(trial: Trial) -> Result:
+            value = first if trial.task.body == "a" else 1e-3
+            return Result(value, "s", "it crashed" if value is None else "")
+
+        tuning = search(tmp_path / f"{first}.db", Bench(answer=answer), Limits(30), network=Rows())
+        return [one.trials for one in tuning.tasks.values()]
+
+    assert [shares(first) for first in (1e-3, 4e-3, None)] == [[10, 20], [20, 10], [1, 29]]
     with proposals(tmp_path / "s.db", Limits(), "a", "b") as trials:
         begun = [next(trials), next(trials)]
         assert [trial.task.digest for trial in begun] == ["a", "b"]
@@ -265,8 +274,38 @@ def test_tasks_learn_from_each_other(tmp_path: Path) -> None:
     for one in tuning.tasks.values():
         strategy = one.explorer._strategy
         assert isinstance(strategy, Guided) and isinstance(strategy.model, _SharedModel)
-    del tuning.tasks[task_of("a")], tuning.tasks[task_of("b")]
+    for name in ("a", "b"):                     # as if they were tasks of another target
+        tuning.tasks[task_of(name)].task = replace(task_of(name), fingerprint="a card")
     assert _SharedModel(tuning, task_of("c")).learned(()) is None
+
+
+def test_a_search_ends_after_so_many_seconds(tmp_path: Path, monkeypatch) -> None:
+    bench = Bench()
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: len(bench.measured) / 2))
+    assert search(tmp_path / "r.db", bench, Limits(None, 6.0, None), network=Rows()).done == 12
+
+
+def test_a_seed_is_that_of_all_trials_and_choices(tmp_path: Path) -> None:
+    seen: list[int] = []
+    tuning = search(tmp_path / "r.db", bench := Bench(), Limits(40), 7,
+                    watch=lambda tuning: seen.append(tuning.done))
+    assert {trial.seed for trial in bench.measured} == {7}
+    assert {one.explorer.seed for one in tuning.tasks.values()} == {7}
+    assert len(seen) == len(bench.measured) and seen[-1] == 40
+
+
+def test_the_best_plan_and_the_own_one_are_measured_alike(tmp_path: Path) -> None:
+    """Three times each, in turns; the own one is not where it is the best."""
+    values = {("a", "rows 1"): 2.0, ("a", "rows 4"): 1.0, ("b", "rows 1"): 1.0}
+    bench = Bench(answer=lambda trial: Result(
+        values.get((trial.task.body, trial.plan), 3.0), "s"))
+    search(tmp_path / "r.db", bench, seed=5, network=Rows())
+    again = [(trial.task.body, trial.plan, trial.id.partition(" ")[2])
+             for trial in bench.measured if " " in trial.id]
+    assert again == [("a", f"rows {size}", str(number)) for number in (2, 3) for size in (4, 1)]
+    with Records(tmp_path / "r.db") as records:
+        kept = [record.trial for record in records.of(task_of("a")) if record.plan == "rows 4"]
+    assert sorted(kept) == [f"seed 5, measurement {number}" for number in (1, 2, 3)]
 
 
 def test_a_task_without_gain_ends(tmp_path: Path) -> None:
