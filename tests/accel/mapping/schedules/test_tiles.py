@@ -15,9 +15,10 @@ from accel.mapping.operators.blocked import Activation, Quantization, Window
 from accel.mapping.operators.convolutions import ConvolutionForm
 from accel.mapping.operators.elementwise import elementwise
 from accel.mapping.schedules import schedule, tiles_of
-from accel.mapping.schedules.tiles import (ISSUE, SLACK, Shape, Tiles, _candidates, _fits,
-                                           _in_pieces, _needs, _pairs, _pieces, _rows, choose,
-                                           choose_together, cost_of, shape_of)
+from accel.mapping.schedules.demands import ISSUE, _rows, cost_of, fits_in, needs_of
+from accel.mapping.schedules.ranking import SLACK, _pairs, choose, choose_together
+from accel.mapping.schedules.tiles import (Shape, Tiles, _pieces, shape_of, tiles_in_pieces,
+                                           whole_tiles)
 from compiler import te
 from compiler.ir import interpret
 from compiler.te import numpy_dtype
@@ -82,8 +83,8 @@ def test_axes_have_their_roles_whatever_they_are_called(operator) -> None:
 
 def _some(shape: Shape, every: int) -> list[Tiles]:
     """Some of the tiles, and of those in pieces."""
-    return [*list(_candidates(shape))[1::every],
-            *list(_in_pieces(shape))[::every if shape.weighted else 1]]
+    return [*list(whole_tiles(shape))[1::every],
+            *list(tiles_in_pieces(shape))[::every if shape.weighted else 1]]
 
 
 @any_operator
@@ -94,7 +95,7 @@ def test_a_schedule_takes_what_its_tiles_need(operator) -> None:
         program = schedule(TINY, operator, tiles, 1).program
         used = Scratchpads(config, program.body).used()
         needs = {name: need * config.buffers[name].entry_bytes
-                 for name, need, _ in _needs(config, shape, tiles, 1, {})}
+                 for name, need, _ in needs_of(config, shape, tiles, 1, {})}
         assert {name for name, size in used.items() if size} == set(needs)
         for name, size in needs.items():
             assert used[name] <= size
@@ -107,12 +108,13 @@ def test_a_schedule_takes_what_its_tiles_need(operator) -> None:
 def test_the_cheapest_tiles_that_fit_are_chosen(operator, machine, threads: int) -> None:
     shape, config = shape_of(operator), machine.config
     fitting = next(filter(None, (
-        [tiles for tiles in candidates if _fits(config, shape, tiles, threads, {})]
-        for candidates in (_candidates(shape), () if shape.weighted else _in_pieces(shape)))), [])
+        [tiles for tiles in candidates if fits_in(config, shape, tiles, threads, {})]
+        for candidates in (whole_tiles(shape),
+                           () if shape.weighted else tiles_in_pieces(shape)))), [])
     if not fitting:
         with pytest.raises(LoweringError):
             choose(config, shape, threads, cut=False)
-        few = [tiles for tiles in _candidates(shape) if _fits(config, shape, tiles, 1, {})]
+        few = [tiles for tiles in whole_tiles(shape) if fits_in(config, shape, tiles, 1, {})]
         assert tiles_of(machine, operator, threads)[1] == (1 if few else threads)
         return
     best = choose(config, shape, threads)
@@ -124,7 +126,7 @@ def test_the_cheapest_tiles_that_fit_are_chosen(operator, machine, threads: int)
 
 def test_threads_share_the_buffers() -> None:
     shape = shape_of(OPERATORS["convolution"])
-    halves, whole = (_needs(TINY.config, shape, Tiles(1, 1, 1, 1), threads, {})
+    halves, whole = (needs_of(TINY.config, shape, Tiles(1, 1, 1, 1), threads, {})
                      for threads in (2, 1))
     assert [have * 2 for _, _, have in halves] == [have for _, _, have in whole]
     assert [need for _, need, _ in halves] == [need for _, need, _ in whole]
@@ -136,7 +138,7 @@ def test_what_is_loaded_once_has_one_copy() -> None:
     for tiles, alone in ((Tiles(1, 5, 2, 4, "w"), {"wgt", "par"}), (Tiles(1, 5, 1, 4, "w"), set()),
                          (Tiles(3, 5, 1, 4, "input"), {"inp"}),
                          (Tiles(1, 5, 1, 4, "input"), set())):
-        rooms = {name: have for name, _, have in _needs(TINY.config, shape, tiles, 2, {})}
+        rooms = {name: have for name, _, have in needs_of(TINY.config, shape, tiles, 2, {})}
         depths = {name: TINY.config.buffers[name].depth for name in rooms}
         assert {name for name in rooms if rooms[name] == depths[name]} == alone
 
@@ -147,8 +149,8 @@ def test_tiles_of_layers_at_the_same_time() -> None:
     second = replace(second, rows=3, columns=5, channels=2)
     rooms = halves(TINY.config, ["out", "par"])
     one, two = choose_together(TINY.config, first, second, 2, rooms) or pytest.fail("none")
-    assert _fits(TINY.config, first, one, 2, rooms[0])
-    assert _fits(TINY.config, second, two, 2, rooms[1])
+    assert fits_in(TINY.config, first, one, 2, rooms[0])
+    assert fits_in(TINY.config, second, two, 2, rooms[1])
     assert two.rows == one.rows and two.columns <= one.columns
     assert rooms[0]["out"][1] == rooms[1]["out"][0] == TINY.config.buffers["out"].depth // 2
     assert choose_together(SHORT.config, replace(first, kernel=(5, 5)), second, 2, rooms) is None
