@@ -65,7 +65,7 @@ def costs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> C
         written = pixels = _window(shape, tiles) * pixel * tiles.pieces
         if shape.row:
             written, pixels = _rows(config, shape, tiles, pixel)
-        lanes += outputs * (shape.accumulators - 1)
+        lanes = lanes + outputs * (shape.accumulators - 1)
         kernel = (shape.depth * channels * taps * shape.passes * (shape.weights or entry["wgt"])
                   * shape.weight_bits // 8)
     else:

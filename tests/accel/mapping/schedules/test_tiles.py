@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from accel.machine.config import preset
@@ -14,9 +15,9 @@ from accel.mapping.operators import blocked, convolutions, pools
 from accel.mapping.operators.blocked import Activation, Quantization, Window
 from accel.mapping.operators.convolutions import ConvolutionForm
 from accel.mapping.operators.elementwise import elementwise
-from accel.mapping.schedules import schedule, tiles_of
-from accel.mapping.schedules.demands import ISSUE, _rows, cost_of, fits_in, needs_of
-from accel.mapping.schedules.ranking import SLACK, _pairs, choose, choose_together
+from accel.mapping.schedules import Cost, schedule, tiles_of
+from accel.mapping.schedules.demands import ISSUE, _rows, cost_of, costs_of, fits_in, needs_of
+from accel.mapping.schedules.ranking import SLACK, _many, _pairs, choose, choose_together
 from accel.mapping.schedules.tiles import (Shape, Tiles, _pieces, shape_of, tiles_in_pieces,
                                            whole_tiles)
 from compiler import te
@@ -122,6 +123,28 @@ def test_the_cheapest_tiles_that_fit_are_chosen(operator, machine, threads: int)
     assert cost_of(config, shape, best, threads).cycles == min(
         cost_of(config, shape, tiles, threads).cycles for tiles in fitting)
     assert tiles_of(machine, operator, threads) == (best, threads)
+
+
+@any_operator
+@pytest.mark.parametrize("threads", [1, 2])
+def test_many_tiles_cost_and_need_what_each_does(operator, threads: int) -> None:
+    """Also where each output has several sums, as a leaky relu needs them."""
+    config = TINY.config
+    for sums in (1, 2):
+        shape = replace(shape_of(operator), accumulators=sums)
+        tiles = _some(shape, 5)
+        costs = costs_of(config, shape, _many(tiles), threads)
+        needs = needs_of(config, shape, _many(tiles), threads, {})
+        for place, one in enumerate(tiles):
+            alone = cost_of(config, shape, one, threads)
+            assert alone == Cost(*(_at(getattr(costs, name), place) for name in Cost.__slots__))
+            assert [(name, _at(need, place), _at(have, place)) for name, need, have in needs
+                    ] == needs_of(config, shape, one, threads, {})
+
+
+def _at(number, place: int):
+    """The number at a place, of an array or of any length."""
+    return np.asarray(number).ravel()[place if np.size(number) > 1 else 0]
 
 
 def test_threads_share_the_buffers() -> None:
