@@ -23,7 +23,7 @@ from accel.machine.loading import load_machine
 from accel.mapping import search
 from accel.mapping.choices import Choices, Group, groups_text
 from accel.mapping.schedules import Tiles, shape_of
-from accel.mapping.schedules.tiles import all_that_fit
+from accel.mapping.schedules.ranking import all_that_fit
 from accel.mapping.search import EFFORTS, Search
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle

@@ -1,5 +1,5 @@
 """How the layers of a segment are computed: their tiles and virtual threads, and which two at the
-same time. A plan says so, else the closed formula of `accel.mapping.schedules.tiles` does;
+same time. A plan says so, else the closed formula of `accel.mapping.schedules.ranking` does;
 `search.py` asks the simulator.
 """
 

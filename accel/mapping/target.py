@@ -27,7 +27,8 @@ from accel.mapping.loads import constants_first, padding_once
 from accel.mapping.lowering import LoweringError, TensorPlacement, lower
 from accel.mapping.operators.blocked import Blocks
 from accel.mapping.memory_map import ALIGNMENT, MemoryMap
-from accel.mapping.prefixes import OWN_LAYER, PrefixStream, prefix_of_program, with_room
+from accel.mapping.prefixes import (OWN_LAYER, PrefixStream, prefix_of_program, prefixes_text,
+                                    with_room)
 from accel.mapping.puts import PlacePut, narrowed, widened
 from accel.mapping.schedules import prefix_of, scheduled
 from accel.mapping.plans import stream_task
@@ -52,7 +53,9 @@ class CompiledSegment:
     """A program and the useful work of its layers, for reports: an entry for each of
     `AccelProgram.layers`, so layers computed at the same time share one. `groups` has the layers
     themselves; it is empty in a loaded segment. `puts` are stores whose place a run decides, and
-    `prefixes` streams for positions below some count of places, the shortest first.
+    `prefixes` streams for positions below some count of places, the shortest first. `dropped` has
+    the counts for which there is none though the graph has a shorter form, and why; it is empty in
+    a loaded segment.
     """
 
     program: AccelProgram
@@ -60,6 +63,7 @@ class CompiledSegment:
     groups: tuple[tuple[MappedLayer, ...], ...] = ()
     puts: tuple[PlacePut, ...] = ()
     prefixes: tuple[PrefixStream, ...] = ()
+    dropped: tuple[tuple[int, str], ...] = ()
     kind: ClassVar[str | None] = "program"
 
     @property
@@ -72,7 +76,9 @@ class CompiledSegment:
 
     @property
     def stages(self) -> dict[str, object]:
-        return {}
+        if not (self.prefixes or self.dropped):
+            return {}
+        return {"prefixes": prefixes_text(self.program, self.prefixes, self.dropped)}
 
     def on(self, device: Device | None) -> AccelSegment:
         """Place the segment on a device. Raises ProgramError for a device with another machine."""
@@ -179,16 +185,17 @@ class AccelTarget:
         """The whole, and what its shorter forms have of their own."""
         lowered = [*self._lowered(groups, memory)]
         program, puts = self._assembled(lowered, memory)
-        whole, prefixes = self._compiled(program, puts, groups), list[PrefixStream]()
+        whole = self._compiled(program, puts, groups)
+        prefixes, dropped = list[PrefixStream](), list[tuple[int, str]]()
         for places, graph in shorter.items():
             try:
                 prefixes.append(self._shorter(places, graph, lowered, memory, whole.program))
-            except LoweringError:
-                pass                # a longer prefix, or the whole, serves its positions
+            except LoweringError as error:      # a longer one, or the whole, serves its positions
+                dropped.append((places, str(error)))
         room = {"weights": memory.weights, "activations_bytes": memory.activations}
         prove(self.machine, replace(program, **room))
         return replace(whole, program=with_room(replace(whole.program, **room), prefixes),
-                       prefixes=tuple(prefixes))
+                       prefixes=tuple(prefixes), dropped=tuple(dropped))
 
     def _shorter(self, places: int, graph: Graph, lowered: Sequence["_Lowered"],
                  memory: MemoryMap, whole: AccelProgram) -> PrefixStream:

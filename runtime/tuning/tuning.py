@@ -224,8 +224,9 @@ class _SharedModel:
 
 
 class _Proposals:
-    """The trials that explorers propose, the most promising task first. Plans with records are not
-    measured: explorers are told what is known.
+    """The trials that explorers propose, the most promising task first; of equal ones, that with
+    the fewest trials under way. Plans with records are not measured: explorers are told what is
+    known.
     """
 
     def __init__(self, tuning: Tuning, searches: list[TaskSearch]):
@@ -241,7 +242,8 @@ class _Proposals:
         waiting: set[int] = set()
         while not self._tuning.is_over and (search := max(
                 (one for one in self._open if id(one) not in waiting),
-                key=lambda one: one.expected / (1 + len(one.under_way)), default=None)):
+                key=lambda one: (one.expected / (1 + len(one.under_way)), -len(one.under_way)),
+                default=None)):
             candidates = (search.explorer.propose(1)
                           if search.fruitless < self._patience else [])
             if not candidates:

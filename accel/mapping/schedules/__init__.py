@@ -1,7 +1,8 @@
 """How the accelerator's layers are computed."""
 
 from .cost import Cost
+from .demands import cost_of, cost_together
 from .layers import schedule, tiles_of
+from .ranking import choose_together, fits, follows, misfit, ranked, ranked_together
 from .shared import NamedProgram, prefix_of, scheduled
-from .tiles import (Shape, Tiles, choose_together, cost_of, cost_together, fits, follows, misfit,
-                    ranked, ranked_together, shape_of)
+from .tiles import Shape, Tiles, shape_of

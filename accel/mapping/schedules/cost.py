@@ -97,7 +97,7 @@ class Cost:
         waits for the loads behind. Where the second layer `sums` in both banks, and gemm is in one
         of them until a tile ends, the next tile's results wait, too, and gemm for their bank.
         """
-        batches = self.tiles / np.maximum(1, np.ceil(blocks))
+        batches = self.tiles / np.ceil(blocks)
         size = np.ceil(second.tiles / batches)
         rounds = np.ceil(size / threads) - 1
         blocked = rounds * (FAR + threads * second.tile_work) + self.loads + FAR

@@ -25,7 +25,9 @@ from math import prod
 from accel.machine.machine import Machine
 from accel.mapping.lowering import LoweringError
 from accel.mapping.operators.blocked import AROUND, BlockedOperator
-from accel.mapping.schedules.tiles import Tiles, choose, piece_of, shape_of
+from accel.mapping.schedules.demands import piece_of
+from accel.mapping.schedules.ranking import choose
+from accel.mapping.schedules.tiles import Tiles, shape_of
 from compiler.ir import loops
 from compiler.schedule import Schedule
 from compiler.schedule.handle import StageSchedule

@@ -17,7 +17,8 @@ from accel.mapping.layout import least_bits, pack_elements
 from accel.mapping.lowering import LoweringError
 from accel.mapping.lowering.dma import DmaCopy, DmaLoop
 from accel.mapping.schedules import cost_of, shape_of
-from accel.mapping.schedules.tiles import PACKED_SLACK, SLACK, Shape, Tiles, _fitting, choose
+from accel.mapping.schedules.ranking import PACKED_SLACK, SLACK, _fitting, choose
+from accel.mapping.schedules.tiles import Shape, Tiles
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle
 from accel.sim.units import unpacked

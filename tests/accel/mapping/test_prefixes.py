@@ -13,10 +13,11 @@ import pytest
 import lockstep
 from accel.machine import isa
 from accel.machine.program import AccelProgram, Instruction
-from accel.mapping.prefixes import OWN_LAYER, PrefixStream
+from accel.mapping.prefixes import OWN_LAYER, PrefixStream, prefix_of_program, with_room
+from accel.mapping.lowering import LoweringError
 from accel.mapping.puts import moved
 from accel.mapping.segment import AccelSegment
-from accel.mapping.target import CompiledSegment
+from accel.mapping.target import AccelTarget, CompiledSegment
 from accel.proof.legal import IllegalProgram, prove
 from compiler.graph import Graph, evaluate
 from compiler.graph.partition import ACCEL
@@ -129,6 +130,65 @@ def test_layers_that_know_no_places_are_shared() -> None:
         assert prefix.own.words.size < whole.program.words.size
         shared = [number for number in prefix.order if number != OWN_LAYER]
         assert shared == sorted(shared) and len(prefix.order) == len(whole.program.layers)
+
+
+def test_a_layer_whose_words_differ_is_not_shared() -> None:
+    """Tokens may, though the layer is the same: then it is one of the stream's own."""
+    whole, work = compiled().program, compiled().work
+    numbers = range(len(whole.layers))
+    same = prefix_of_program(16, whole, work, (), whole, numbers)
+    assert same.order == (*numbers,) and len(same.own) == 0 and same.layers == same.work == ()
+    (_, begin), (name, end), *_ = whole.layers
+    words = whole.words.copy()
+    words[end - 1, 1] ^= 1
+    other = replace(whole, words=words)
+    prefix = prefix_of_program(16, other, work, (), whole, numbers)
+    assert prefix.order == (0, OWN_LAYER, *numbers[2:])
+    assert (prefix.layers, prefix.work) == (((name, end - begin),), work[1:2])
+    assert np.array_equal(prefix.program(whole).words, words)
+    assert prefix.all_work(work) == work
+
+
+def test_there_is_room_for_the_longest_stream() -> None:
+    found = compiled()
+    whole, (short, _) = replace(found.program, program_bytes=0), found.prefixes
+    numbers = (*range(len(whole.layers)),)
+    longer = replace(short, order=(*numbers, *numbers), own=short.own.take(np.arange(0)), layers=())
+    assert with_room(whole, [short]).program_bytes == whole.words.size
+    assert with_room(whole, [longer, short]).program_bytes == (
+        longer.count(whole) * whole.words.shape[1]) > whole.words.size
+    assert with_room(whole, []).program_bytes == 0
+
+
+def test_streams_are_told_as_text() -> None:
+    """As `--dump` writes it."""
+    found, (short, long) = compiled(), compiled().prefixes
+    assert found.dropped == ()
+    assert found.stages == {"prefixes": (
+        f"16 places: {short.count(found.program)} instructions, {len(short.own)} of their own\n"
+        f"32 places: {long.count(found.program)} instructions, {len(long.own)} of their own\n"
+        f"all places: {found.program.count} instructions")}
+
+
+def test_a_form_that_cannot_be_lowered_is_told_and_the_next_one_serves_its_positions(
+        monkeypatch) -> None:
+    layers_like = AccelTarget._layers_like
+
+    def refused(self, graph: Graph, *args) -> object:
+        if any(value.shape[-1:] == (16,) for value in graph.values.values()):
+            raise LoweringError("tiles must fit")
+        return layers_like(self, graph, *args)
+
+    monkeypatch.setattr(AccelTarget, "_layers_like", refused)
+    fewer = lockstep.compile(network()[0], "accel,cpu", machine=machine(), sim="cycle",
+                             cache=False)
+    (found,) = (step.compiled for step in fewer.steps if step.segment.target == ACCEL)
+    assert isinstance(found, CompiledSegment)
+    assert found.dropped == ((16, "tiles must fit"),)
+    assert [prefix.places for prefix in found.prefixes] == [32]
+    text = str(found.stages["prefixes"]).splitlines()
+    assert text[0] == "16 places: none: tiles must fit" and text[1].startswith("32 places: ")
+    assert is_right(fewer, 3) and is_right(fewer, 31) and is_right(fewer, 32)
 
 
 @pytest.mark.parametrize("more", [-16, 16])

@@ -1,18 +1,22 @@
 """Tilings by simulation: never slower, right to the bit, kept, and the same every time."""
 
+from dataclasses import dataclass, field, replace
+
 import numpy as np
 import pytest
 
+from accel.machine.dram import Dram
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import Run
 from accel.mapping import search
 from accel.mapping.choices import Choices, groups_text
+from accel.mapping.plans import stream_task
 from accel.mapping.search import EFFORTS, Effort
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle
 from compiler.graph import evaluate
-from compiler.plans import PlanRefused
+from compiler.plans import Choice, Learns, PlanRefused, Recorder, Table, Task
 from tests.support.integer_graphs import Net, assert_right, run_program
 from tests.support.machines import TINY
 
@@ -111,3 +115,58 @@ def test_plans_of_groups_are_read_back() -> None:
     for wrong in (text + " ; " + text, "apart", text.partition(";")[0]):
         with pytest.raises(PlanRefused):
             choices.groups_of(wrong, layers)
+
+
+@dataclass
+class Learning:
+    """Plans that are told what a search finds; at first there are none."""
+
+    fingerprint: str = ""
+    plans: list[tuple[Task, str, int]] = field(default_factory=list)
+
+    def find(self, task: Task, own: Choice) -> str | None:
+        return None
+
+    def learned(self, task: Task, plan: str, cycles: int) -> None:
+        self.plans.append((task, plan, cycles))
+
+
+def test_plans_that_learn_are_told_what_a_search_finds(notes) -> None:
+    """The plan of the whole stream; it is used without another search where it is in a table."""
+    _, graph = network()
+    learning, calls = Learning(), list[int]()
+    assert isinstance(learning, Learns)
+    found = AccelTarget(TINY, plans=learning, effort=2, simulate=cycle.measure).compile(graph)
+    assert {task for task, _, _ in learning.plans} == {stream_task(TINY, found.layers, 2)}
+    took = [count for _, _, count in learning.plans]
+    assert len(took) > 1 and took == sorted(set(took), reverse=True)
+    assert took[-1] == cycles(found.program) < took[0]
+    task, plan, _ = learning.plans[-1]
+    again = AccelTarget(TINY, plans=Table({task.digest: plan}), effort=2, simulate=counted(calls))
+    assert np.array_equal(again.compile(graph).program.words, found.program.words)
+    assert calls == []
+
+
+def test_plans_that_do_not_learn_are_kept_whatever_the_effort(notes) -> None:
+    """A user's table says how a layer is computed, so no search changes it."""
+    _, graph = network()
+    recorder, calls = Recorder(), list[int]()
+    plain = AccelTarget(TINY, plans=recorder).compile(graph).program
+    *_, task = recorder.recorded
+    table = Table({task.digest: "rows=1 columns=1 channels=1 depth=1 threads=1"})
+    mine = AccelTarget(TINY, plans=table).compile(graph).program
+    with_effort = AccelTarget(TINY, plans=table, effort=2, simulate=counted(calls))
+    assert np.array_equal(with_effort.compile(graph).program.words, mine.words)
+    assert calls == [] and not np.array_equal(mine.words, plain.words)
+
+
+def test_a_stream_is_another_task_with_another_memory() -> None:
+    """A search measures with the memory, which is no part of the machine's hash."""
+    _, graph = network()
+    layers = AccelTarget(TINY).compile(graph).layers
+    far = Machine(replace(TINY.config, memory=Dram(latency=200)), TINY.declarations)
+    near, other, fewer = (stream_task(machine, some, threads) for machine, some, threads in (
+        (TINY, layers, 2), (far, layers, 2), (TINY, layers[1:], 2)))
+    assert far.hash == TINY.hash and near.fingerprint == other.fingerprint == TINY.hash
+    assert len({near.digest, other.digest, fewer.digest, stream_task(TINY, layers, 1).digest}) == 4
+    assert near == stream_task(Machine(TINY.config, TINY.declarations), layers, 2)

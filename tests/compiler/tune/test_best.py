@@ -54,6 +54,7 @@ def test_the_first_that_has_a_plan_gives_it() -> None:
     assert [plans.find(task, own) for task in (RELU, TANH, Task("e0e0", "d2", "")) ] == [
         "of a table", "of a database", None]
     assert in_turn(database, packed).find(ELSEWHERE, own) == "packed"
+    assert in_turn(Table({TANH.digest: ""}), database).find(TANH, own) == ""    # no step at all
     assert len({in_turn(*parts).fingerprint for parts in (
         (table,), (table, database), (database, table), (table, database, packed))}) == 4
 

@@ -178,6 +178,7 @@ def test_a_strategy_starts_once_in_a_round() -> None:
 @pytest.mark.parametrize("name", strategies())
 def test_a_small_space_is_exhausted_only_when_all_is_told(name: str) -> None:
     explorer = Explorer(Bowl(1, 5), strategies()[name])
+    assert explorer.propose(0) == [] and not explorer.stopped
     candidates = explorer.propose(9)
     assert len(candidates) == 5 and explorer.propose(9) == [] and not explorer.stopped
     for candidate in candidates:

@@ -134,13 +134,14 @@ def test_cycles_are_not_compared_with_seconds(path: Path) -> None:
 
 def test_what_was_refused_does_not_count(path: Path) -> None:
     with Records(filled(path, record(plan="a", value=1.0), record(plan="b", value=2.0),
-                        record(TANH, "a", 1.0))) as records:
+                        record(TANH, "a", 1.0), record(ELSEWHERE, "a", 1.0))) as records:
         assert records.noted(RELU, "a") is None
         records.note(RELU, "a", "compiler 2", "it is not legal")
         assert records.noted(RELU, "a") == ("compiler 2", "it is not legal")
-        assert [one.plan for one in records.every_best()] == ["b", "a"]
+        assert [(one.task, one.plan) for one in records.every_best()] == [
+            (ELSEWHERE, "a"), (RELU, "b"), (TANH, "a")]
         records.note(RELU, "a", "compiler 3")
-        assert [one.plan for one in records.every_best()] == ["a", "a"]
+        assert [one.plan for one in records.every_best()] == ["a", "a", "a"]
 
 
 # Several processes

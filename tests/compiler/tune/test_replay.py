@@ -35,6 +35,7 @@ class Fake:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.devices: list[object] = []
 
     def space(self, task: Task) -> Space:
         if task.body not in LEGAL:
@@ -47,6 +48,7 @@ class Fake:
     def measurable(self, task: Task, plan: str, seed: int, device: object = None
                    ) -> Callable[[], object]:
         self.asked.append(plan)
+        self.devices.append(device)
         if plan not in LEGAL[task.body][1]:
             raise PlanRefused(f"Plan must be legal, not {plan!r}")
         return lambda: None
@@ -125,6 +127,20 @@ def test_a_record_of_another_machine_is_refused_where_it_claims_to_be_of_this_on
         records: Records) -> None:
     records.add(record(plan="of 512 bits"))
     assert checked(records) == [("of 512 bits", "Plan must be legal, not 'of 512 bits'")]
+
+
+def test_a_task_of_another_target_is_refused() -> None:
+    """Though its digest is the same; its plan is not asked for."""
+    fake = Fake()
+    fake.fingerprint = ELSEWHERE.fingerprint
+    assert replays(fake)(RELU, "split(y_i, 4)") == "its body makes another task"
+    assert fake.asked == [] and replays(fake)(ELSEWHERE, "split(y_i, 4)") is None
+
+
+def test_plans_are_replayed_on_the_device() -> None:
+    fake = Fake()
+    assert replays(fake, "a card")(RELU, "split(y_i, 4)") is None
+    assert fake.devices == ["a card"]
 
 
 def test_a_refusal_without_words_is_one(records: Records) -> None:

@@ -1,6 +1,7 @@
 """Trials in a process of their own: what hangs or crashes there loses that process alone."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -64,6 +65,17 @@ def test_a_trial_that_loses_its_process_is_a_result(child, plan: str, error: str
     assert before is not None and not _is_running(before)
     assert result(child, "sleep 0").error == ""
     assert child.process != before
+
+
+def test_a_process_serves_one_trial_after_another_and_may_end_between_them(child) -> None:
+    assert result(child, "sleep 0").error == ""
+    before = child.process
+    assert before is not None
+    assert result(child, "sleep 0").error == "" and child.process == before
+    os.kill(before, signal.SIGKILL)
+    while _is_running(before):
+        time.sleep(0.01)
+    assert result(child, "sleep 0").error == "" and child.process != before
 
 
 def test_output_of_a_trial_is_no_answer(child) -> None:

@@ -118,6 +118,23 @@ def test_the_processors_time_is_taken_without_a_device(monkeypatch, device, seco
     assert clock.calls >= trials.SAMPLES
 
 
+def test_plans_are_measured_with_the_seed_on_the_device(monkeypatch) -> None:
+    asked: list[tuple[str, int, object]] = []
+
+    def measurable(task: Task, plan: str, seed: int, device: object):
+        asked.append((plan, seed, device))
+        return lambda: None
+
+    counting = SimpleNamespace(fingerprint=TASK.fingerprint,
+                               cycles=lambda task, plan, seed: 100 + seed)
+    timed = SimpleNamespace(fingerprint=TASK.fingerprint, measurable=measurable)
+    monkeypatch.setattr(trials, "one_target", lambda text: SimpleNamespace(
+        target=counting if text == COUNTING else timed, device="a device"))
+    assert run_trial(replace(TRIAL, target=COUNTING)) == Result(107.0, "cycles")
+    assert run_trial(TRIAL).error == "" and build_trial(TRIAL) is None
+    assert asked == [(TRIAL.plan, 7, "a device")] * 2
+
+
 def test_nothing_of_a_trial_is_kept(monkeypatch) -> None:
     def keep(*_: str) -> None:
         raise AssertionError("it was kept")

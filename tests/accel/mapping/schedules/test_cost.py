@@ -48,6 +48,16 @@ def test_results_of_a_tile_delay_one_of_its_steps() -> None:
 def test_what_stays_is_loaded_in_time_that_is_left() -> None:
     assert replace(COST, kept=1850, turns=3).cycles == 10 * 2000 + 7
     assert replace(COST, kept=1950, turns=3).cycles == 10 * 2000 + 3 * 100 + 7
+    assert replace(COST, kept=1950, turns=3).traffic == COST.traffic + 3 * 1950
+
+
+def test_what_stays_is_loaded_in_the_last_step_of_a_tile() -> None:
+    """Where loads leave no time in it, in time of its own."""
+    steps = replace(COST, steps=3, turns=3)
+    assert replace(steps, kept=1950).cycles == steps.cycles + 3 * 100
+    assert replace(steps, kept=1850).cycles == steps.cycles
+    busy = replace(COST, steps=3, loads=3000)
+    assert replace(busy, kept=1950, turns=3).cycles == busy.cycles + 3 * 1950
 
 
 def test_smaller_tiles_at_the_edges_take_less_time_where_their_loads_do() -> None:
@@ -86,6 +96,9 @@ def test_tiles_of_all_channels_come_in_batches() -> None:
     both = COST.beside(replace(SECOND, tiles=3), False, 5, 2)
     assert (both.batches, both.pause) == (2, 0)
     assert both.batch == SECOND.traffic * 0.3 / 2
+    many = COST.beside(replace(SECOND, tiles=20), False, 5, 2)
+    assert many.pause == 4 * (FAR + 2 * 40) + 100 + FAR
+    assert many.cycles == 10 * 2000 + 2 * many.pause + 14
 
 
 def test_many_at_once_cost_what_each_does() -> None:

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accel.mapping.schedules.tiles import choose, shape_of
+from accel.mapping.schedules.ranking import choose
+from accel.mapping.schedules.tiles import shape_of
 from accel.mapping.target import AccelTarget
 from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree

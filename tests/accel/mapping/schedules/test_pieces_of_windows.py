@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from accel.machine.config import preset
 from accel.machine.machine import Machine
 from accel.mapping.plans import tiles_from, tiles_text
-from accel.mapping.schedules import tiles, tiles_of
-from accel.mapping.schedules.tiles import Shape, Tiles, piece_of
+from accel.mapping.schedules import ranking, tiles_of
+from accel.mapping.schedules.demands import piece_of
+from accel.mapping.schedules.tiles import Shape, Tiles
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle
 from compiler.plans import PlanRefused
@@ -69,7 +70,7 @@ def test_pieces_that_overlap_are_faster_than_a_window_that_fits_once() -> None:
         return cycle.simulate(TINY, AccelTarget(TINY).compile(graph).program, values=False).cycles
 
     pieces = cycles()
-    with (patch.object(tiles, "_in_pieces", lambda shape: ()),
+    with (patch.object(ranking, "tiles_in_pieces", lambda shape: ()),
           patch.dict("accel.mapping.choices._chosen", clear=True)):
         assert pieces < cycles()
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from accel.machine.config import preset
@@ -14,9 +15,11 @@ from accel.mapping.operators import blocked, convolutions, pools
 from accel.mapping.operators.blocked import Activation, Quantization, Window
 from accel.mapping.operators.convolutions import ConvolutionForm
 from accel.mapping.operators.elementwise import elementwise
-from accel.mapping.schedules import schedule, tiles_of
-from accel.mapping.schedules.tiles import (Shape, Tiles, _candidates, _fits, _in_pieces, _needs,
-                                           _pieces, choose, choose_together, cost_of, shape_of)
+from accel.mapping.schedules import Cost, schedule, tiles_of
+from accel.mapping.schedules.demands import ISSUE, _rows, cost_of, costs_of, fits_in, needs_of
+from accel.mapping.schedules.ranking import SLACK, _many, _pairs, choose, choose_together
+from accel.mapping.schedules.tiles import (Shape, Tiles, _pieces, shape_of, tiles_in_pieces,
+                                           whole_tiles)
 from compiler import te
 from compiler.ir import interpret
 from compiler.te import numpy_dtype
@@ -81,8 +84,8 @@ def test_axes_have_their_roles_whatever_they_are_called(operator) -> None:
 
 def _some(shape: Shape, every: int) -> list[Tiles]:
     """Some of the tiles, and of those in pieces."""
-    return [*list(_candidates(shape))[1::every],
-            *list(_in_pieces(shape))[::every if shape.weighted else 1]]
+    return [*list(whole_tiles(shape))[1::every],
+            *list(tiles_in_pieces(shape))[::every if shape.weighted else 1]]
 
 
 @any_operator
@@ -93,7 +96,7 @@ def test_a_schedule_takes_what_its_tiles_need(operator) -> None:
         program = schedule(TINY, operator, tiles, 1).program
         used = Scratchpads(config, program.body).used()
         needs = {name: need * config.buffers[name].entry_bytes
-                 for name, need, _ in _needs(config, shape, tiles, 1, {})}
+                 for name, need, _ in needs_of(config, shape, tiles, 1, {})}
         assert {name for name, size in used.items() if size} == set(needs)
         for name, size in needs.items():
             assert used[name] <= size
@@ -106,12 +109,13 @@ def test_a_schedule_takes_what_its_tiles_need(operator) -> None:
 def test_the_cheapest_tiles_that_fit_are_chosen(operator, machine, threads: int) -> None:
     shape, config = shape_of(operator), machine.config
     fitting = next(filter(None, (
-        [tiles for tiles in candidates if _fits(config, shape, tiles, threads, {})]
-        for candidates in (_candidates(shape), () if shape.weighted else _in_pieces(shape)))), [])
+        [tiles for tiles in candidates if fits_in(config, shape, tiles, threads, {})]
+        for candidates in (whole_tiles(shape),
+                           () if shape.weighted else tiles_in_pieces(shape)))), [])
     if not fitting:
         with pytest.raises(LoweringError):
             choose(config, shape, threads, cut=False)
-        few = [tiles for tiles in _candidates(shape) if _fits(config, shape, tiles, 1, {})]
+        few = [tiles for tiles in whole_tiles(shape) if fits_in(config, shape, tiles, 1, {})]
         assert tiles_of(machine, operator, threads)[1] == (1 if few else threads)
         return
     best = choose(config, shape, threads)
@@ -121,9 +125,31 @@ def test_the_cheapest_tiles_that_fit_are_chosen(operator, machine, threads: int)
     assert tiles_of(machine, operator, threads) == (best, threads)
 
 
+@any_operator
+@pytest.mark.parametrize("threads", [1, 2])
+def test_many_tiles_cost_and_need_what_each_does(operator, threads: int) -> None:
+    """Also where each output has several sums, as a leaky relu needs them."""
+    config = TINY.config
+    for sums in (1, 2):
+        shape = replace(shape_of(operator), accumulators=sums)
+        tiles = _some(shape, 5)
+        costs = costs_of(config, shape, _many(tiles), threads)
+        needs = needs_of(config, shape, _many(tiles), threads, {})
+        for place, one in enumerate(tiles):
+            alone = cost_of(config, shape, one, threads)
+            assert alone == Cost(*(_at(getattr(costs, name), place) for name in Cost.__slots__))
+            assert [(name, _at(need, place), _at(have, place)) for name, need, have in needs
+                    ] == needs_of(config, shape, one, threads, {})
+
+
+def _at(number, place: int):
+    """The number at a place, of an array or of any length."""
+    return np.asarray(number).ravel()[place if np.size(number) > 1 else 0]
+
+
 def test_threads_share_the_buffers() -> None:
     shape = shape_of(OPERATORS["convolution"])
-    halves, whole = (_needs(TINY.config, shape, Tiles(1, 1, 1, 1), threads, {})
+    halves, whole = (needs_of(TINY.config, shape, Tiles(1, 1, 1, 1), threads, {})
                      for threads in (2, 1))
     assert [have * 2 for _, _, have in halves] == [have for _, _, have in whole]
     assert [need for _, need, _ in halves] == [need for _, need, _ in whole]
@@ -135,7 +161,7 @@ def test_what_is_loaded_once_has_one_copy() -> None:
     for tiles, alone in ((Tiles(1, 5, 2, 4, "w"), {"wgt", "par"}), (Tiles(1, 5, 1, 4, "w"), set()),
                          (Tiles(3, 5, 1, 4, "input"), {"inp"}),
                          (Tiles(1, 5, 1, 4, "input"), set())):
-        rooms = {name: have for name, _, have in _needs(TINY.config, shape, tiles, 2, {})}
+        rooms = {name: have for name, _, have in needs_of(TINY.config, shape, tiles, 2, {})}
         depths = {name: TINY.config.buffers[name].depth for name in rooms}
         assert {name for name in rooms if rooms[name] == depths[name]} == alone
 
@@ -146,24 +172,52 @@ def test_tiles_of_layers_at_the_same_time() -> None:
     second = replace(second, rows=3, columns=5, channels=2)
     rooms = halves(TINY.config, ["out", "par"])
     one, two = choose_together(TINY.config, first, second, 2, rooms) or pytest.fail("none")
-    assert _fits(TINY.config, first, one, 2, rooms[0])
-    assert _fits(TINY.config, second, two, 2, rooms[1])
+    assert fits_in(TINY.config, first, one, 2, rooms[0])
+    assert fits_in(TINY.config, second, two, 2, rooms[1])
     assert two.rows == one.rows and two.columns <= one.columns
     assert rooms[0]["out"][1] == rooms[1]["out"][0] == TINY.config.buffers["out"].depth // 2
     assert choose_together(SHORT.config, replace(first, kernel=(5, 5)), second, 2, rooms) is None
 
 
+@pytest.mark.parametrize("second", [
+    Shape(56, 56, 3, 1, (1, 1), (1, 1), False, 2, 1, 0),
+    Shape(28, 28, 3, 1, (3, 3), (2, 2), False, 1, 0, 0)], ids=["add", "max_pool"])
+def test_pairs_of_tiles_have_the_least_traffic_of_those_as_fast(second: Shape) -> None:
+    """What both layers move counts, and no cycles are paid that would be noticed."""
+    config, first = PYNQ.config, Shape(56, 56, 3, 6, (3, 3), (1, 1), True, 1, 1, 1)
+    rooms = halves(config, ["out", "acc"])
+    pairs = [(rank[0], sum(cost_of(config, shape, tiles, 2).traffic for shape, tiles in zip(
+        (first, second), both, strict=True)), rank, tuple(both))
+        for rank, *both in _pairs(config, first, second, 2, rooms)]
+    cycles, cheapest, *_ = min(pairs, key=lambda pair: pair[2:])
+    least, slower = (min(traffic for count, traffic, *_ in pairs if count <= cycles * most)
+                     for most in (1 + 1 / SLACK, 2))
+    assert slower < least < cheapest
+    chosen = choose_together(config, first, second, 2, rooms)
+    assert [traffic for _, traffic, _, both in pairs if both == chosen] == [least]
+
+
 def test_windows_along_a_line_share_what_the_bus_moves() -> None:
-    """Load writes every row of a window; the bus moves what is not on chip yet."""
+    """Load writes every row of a window; the bus moves what is not on chip yet. The load takes as
+    long as the longer of both.
+    """
     window = Window((3, 3), (2, 2))
     shape = shape_of(blocked.packed_convolution(
         "p", Activation(1, 3, 33, 33, plain=True), 16, window, 5, Q, blocks_of(PYNQ.config)))
     assert (shape.row, shape.step, shape.depth) == (9, 6, 2)
-    long, square, high = (cost_of(PYNQ.config, shape, tiles, 2) for tiles in (
-        Tiles(1, 16, 1, 2, "w"), Tiles(4, 4, 1, 2, "w"), Tiles(16, 1, 1, 2, "w")))
-    assert long.traffic <= square.traffic < high.traffic
-    apart = cost_of(PYNQ.config, replace(shape, step=9), Tiles(1, 16, 1, 2, "w"), 2)
-    assert high.traffic < apart.traffic         # rows of requests of their own are slow, too
+    config, pixel = PYNQ.config, shape.depth * PYNQ.config.block_in
+    long, square, high = lines = [Tiles(*pixels, 1, 2, "w")
+                                  for pixels in ((1, 16), (4, 4), (16, 1))]
+    assert [tuple(map(int, _rows(config, shape, tiles, pixel))) for tiles in lines] == [
+        (768, 318), (768, 408), (768, 768)]
+    for tiles in lines:
+        cost = cost_of(config, shape, tiles, 2)
+        assert cost.steps * (cost.loads - ISSUE) == 768 / config.bus_bytes
+    apart = replace(shape, step=9)              # rows of requests of their own are slow, too
+    for tiles in (long, square):
+        assert _rows(config, apart, tiles, pixel) == (768, 768)
+        assert cost_of(config, apart, tiles, 2).traffic > cost_of(
+            config, shape, high, 2).traffic
 
 
 def test_what_does_not_fit_is_named() -> None:

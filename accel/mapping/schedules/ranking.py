@@ -1,0 +1,192 @@
+"""The cheapest tiles that fit, by a closed formula over all of them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from heapq import nsmallest
+from typing import Any
+
+import numpy as np
+
+from accel.machine.config import AccelConfig
+from accel.mapping.lowering import LoweringError, Room
+from accel.mapping.schedules.cost import Number
+from accel.mapping.schedules.demands import cost_of, costs_of, fits_in, needs_of
+from accel.mapping.schedules.tiles import Shape, Tiles, smallest, tiles_in_pieces, whole_tiles
+
+__all__ = ["all_that_fit", "choose", "choose_together", "fits", "follows", "misfit", "ranked",
+           "ranked_together"]
+
+TRIED = 256
+"""Tiles of a layer that are tried together with the next layer's, the cheapest first."""
+
+OF_A_KIND = 4
+"""Tiles of every kind that `ranked` has."""
+
+SLACK, PACKED_SLACK = 512, 128
+"""A tile takes about as long as another if its cycles are more by less than such a part; the second
+is that of packed weights."""
+
+Rank = tuple[int, ...]
+"""Cycles, then the tie-breakers: larger tiles are better."""
+
+
+def choose(config: AccelConfig, shape: Shape, threads: int, cut: bool = True) -> Tiles:
+    """The cheapest tile that fits; where none does, the cheapest of those that are loaded in
+    pieces. Refuses a layer of which not even the smallest fits, or that must be in pieces and may
+    not be `cut`.
+    """
+    if candidates := _fitting(config, shape, threads, {}):
+        return _least_traffic(config, shape, candidates, threads)
+    if cut and (candidates := _fitting(config, shape, threads, {}, tiles_in_pieces(shape))):
+        return min(candidates)[1]
+    short = ", ".join(f"{name} needs {need} of {have} entries"
+                      for name, need, have in needs_of(config, shape, smallest(shape), threads, {})
+                      if need > have)
+    times = f" {threads} times" if threads > 1 else ""
+    raise LoweringError(f"Tile of one pixel must fit the buffers of {config.name}{times}: "
+                        f"{short or 'it must be loaded in pieces'}")
+
+
+def _least_traffic(config: AccelConfig, shape: Shape, candidates: list[tuple[Rank, Tiles]],
+                   threads: int) -> Tiles:
+    """Chooses the tile with the least traffic among those that take about as long as the cheapest:
+    a memory may be slower than the bus. Weights are packed to save traffic, so it counts for more
+    there.
+    """
+    least, _ = min(candidates)
+    most = least[0] + least[0] // (SLACK if shape.weight_bits == 8 else PACKED_SLACK)
+    near = [(cost_of(config, shape, tiles, threads).traffic, rank, tiles)
+            for rank, tiles in candidates if rank[0] <= most]
+    return min(near)[2]
+
+
+def ranked(config: AccelConfig, shape: Shape, threads: int, most: int) -> list[Tiles]:
+    """The cheapest tiles that fit, the cheapest first: so many of all, and the four best of every
+    kind, of which a kind keeps one operand and takes all of the depth at once or not.
+    """
+    kinds: dict[tuple[str, bool], int] = {}
+    result = []
+    for number, tiles in enumerate(all_that_fit(config, shape, threads)):
+        kind = tiles.stationary, tiles.depth == shape.depth
+        kinds[kind] = kinds.get(kind, 0) + 1
+        if number < most or kinds[kind] <= min(most, OF_A_KIND):
+            result.append(tiles)
+    return result
+
+
+def all_that_fit(config: AccelConfig, shape: Shape, threads: int) -> list[Tiles]:
+    """Every tile that fits, the cheapest by the formula first; those in pieces where no other does.
+    """
+    found = (_fitting(config, shape, threads, {})
+             or _fitting(config, shape, threads, {}, tiles_in_pieces(shape)))
+    return [tiles for _, tiles in sorted(found)]
+
+
+def choose_together(config: AccelConfig, first: Shape, second: Shape, threads: int,
+                    rooms: tuple[Room, Room]) -> tuple[Tiles, Tiles] | None:
+    """The cheapest tiles that fit the rooms of two layers computed at the same time, the second
+    from the results of the first, those with the least traffic of about equal ones; None where
+    there are none. Tiles of the second are parts of those of the first, in the same order.
+    """
+    pairs = _pairs(config, first, second, threads, rooms)
+    if not pairs:
+        return None
+    least, *_ = min(pairs)
+    near = [(cost_of(config, first, one, threads).traffic
+             + cost_of(config, second, two, threads).traffic, rank, one, two)
+            for rank, one, two in pairs if rank[0] <= least[0] + least[0] // SLACK]
+    return min(near)[2:]
+
+
+def ranked_together(config: AccelConfig, first: Shape, second: Shape, threads: int,
+                    rooms: tuple[Room, Room], most: int) -> list[tuple[Tiles, Tiles]]:
+    """The cheapest tiles of two layers computed at the same time, as `choose_together` has them,
+    the cheapest first.
+    """
+    found = nsmallest(most, _pairs(config, first, second, threads, rooms))
+    return [(one, other) for _, one, other in found]
+
+
+def _pairs(config: AccelConfig, first: Shape, second: Shape, threads: int,
+           rooms: tuple[Room, Room]) -> list[tuple[Rank, Tiles, Tiles]]:
+    """Tiles of two layers computed at the same time, the cheapest for the second with each of the
+    first, with their ranks.
+    """
+    ones = [tiles for _, tiles in nsmallest(TRIED, _fitting(config, first, threads, rooms[0]))]
+    twos = [tiles for _, tiles in _fitting(config, second, threads, rooms[1])]
+    if not (ones and twos):
+        return []
+    one, two = _many(ones), _many(twos)
+    limits = [_within(second, tiles) for tiles in ones]
+    rows, columns, channels = (np.array(limit)[:, None] for limit in zip(*limits, strict=True))
+    apart = ((one.rows < first.rows) | (one.columns < first.columns))[:, None]
+    at, other = np.nonzero((two.rows == rows) & (two.columns <= columns) & np.where(
+        apart, two.channels == channels, two.channels <= channels))
+    if not len(at):
+        return []
+    cost = costs_of(config, first, one, threads).of(at).beside(
+        costs_of(config, second, two, threads).of(other), bool(second.accumulators),
+        two.channels[other] / one.channels[at], threads)
+    best: dict[int, tuple[Rank, Tiles, Tiles]] = {}
+    for cycles, mine, its in zip(cost.cycles.tolist(), at.tolist(), other.tolist(), strict=True):
+        tiles = ones[mine], twos[its]
+        rank = cycles, *(-part for one in tiles for part in (one.rows, one.columns))
+        best[mine] = min(best.get(mine, (rank, *tiles)), (rank, *tiles))
+    return list(best.values())
+
+
+def fits(config: AccelConfig, shape: Shape) -> bool:
+    """Whether any tile of a layer fits, be it in pieces."""
+    return fits_in(config, shape, smallest(shape), 1, {})
+
+
+def follows(shapes: tuple[Shape, Shape], first: Tiles, second: Tiles) -> bool:
+    """Whether tiles of a second layer are parts of those of the first, in the same order."""
+    rows, columns, channels = _within(shapes[1], first)
+    return second.rows == rows and second.columns <= columns and second.channels <= channels
+
+
+def _within(second: Shape, tiles: Tiles) -> tuple[int, int, int]:
+    """The rows, and the most columns and channels, of a tile of the second layer."""
+    rows, columns = (max(1, size // stride) for size, stride
+                     in zip((tiles.rows, tiles.columns), second.strides, strict=True))
+    return (min(rows, second.rows), columns,
+            second.channels if tiles.stationary == "input" else tiles.channels)
+
+
+def misfit(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int, room: Room) -> str | None:
+    """Why the layer cannot have these tiles, or the machine not so many times; None if both can."""
+    for name in ("rows", "columns", "channels", "depth"):
+        size, most = getattr(tiles, name), getattr(shape, name)
+        if not 1 <= size <= most:
+            return f"{name} must be from 1 to {most}, not {size}"
+    if tiles not in whole_tiles(shape) and tiles not in tiles_in_pieces(shape):
+        return "the layer must be cut into equal pieces that its operands can follow"
+    for buffer, need, have in needs_of(config, shape, tiles, threads, room):
+        if need > have:
+            return f"a tile must fit {buffer}, which has {have} entries for it, not {need}"
+    return None
+
+
+def _fitting(config: AccelConfig, shape: Shape, threads: int, room: Room,
+             candidates: Iterable[Tiles] | None = None) -> list[tuple[Rank, Tiles]]:
+    """The tiles that fit, of `candidates` if given, with their ranks."""
+    known = list(whole_tiles(shape) if candidates is None else candidates)
+    fitting = _chosen(known, fits_in(config, shape, _many(known), threads, room)) if known else []
+    if not fitting:
+        return []
+    cycles = costs_of(config, shape, _many(fitting), threads).cycles
+    return [((count, -tiles.rows, -tiles.columns), tiles)
+            for count, tiles in zip(cycles.tolist(), fitting, strict=True)]
+
+
+def _many(tiles: Sequence[Tiles]) -> Any:
+    """Many tiles as one, whose fields are arrays: what is computed of one is computed of all."""
+    columns: list[Any] = [np.array([getattr(one, part.name) for one in tiles])
+                          for part in fields(Tiles)]
+    return Tiles(*columns)
+
+
+def _chosen(tiles: Sequence[Tiles], holds: Number) -> list[Tiles]:
+    return [one for one, held in zip(tiles, np.broadcast_to(holds, len(tiles)).tolist(),
+                                     strict=True) if held]
