@@ -1,6 +1,7 @@
 """Are kernels on a GPU right, and how fast are they beside PyTorch?
 
-    python -m bench.gpu [PART ...] [--device cuda|opencl|emulated] [--rounds N] [--json FILE]
+    python -m bench.gpu [PART ...] [--device cuda|opencl|emulated] [--rounds N] [--only TEXT]
+                        [--json FILE]
 
 Parts, all of them unless told:
 
@@ -12,12 +13,15 @@ depthwise  the depthwise layers of MobileNet-v1 in float32, beside cuDNN
 images     a depthwise layer on images of 21, 32 and 64 pixels, with tiles in shared memory and
            without, beside cuDNN
 networks   ResNet-18, ResNet-50, MobileNet-v1 and vit_small in f16, batches of 1 and 64, beside
-           torch.compile
+           torch.compile, which records its launches too (``mode="reduce-overhead"``)
 
 Everything is correct first: on fresh random data, outputs poisoned before, within `TOLERANCES` of
 the largest element of a reference in float64 (of products 64 rows are looked at); only then it is
 timed, in turns with the peer, a sample at least 20 ms long, the median of the rounds. The rate of
 copying in the card's memory is measured in the same run.
+
+`--only` leaves out products and networks without this text in their names; compiling one takes half
+a minute, so several processes may each have some, if they take turns with the GPU.
 
 Without a GPU, on PoCL (``opencl``) or as C++ (``emulated``), sizes are small and nothing is timed.
 Without torch nothing has a peer, and there are no networks. Prints a table; ``--json`` writes its
@@ -96,6 +100,7 @@ class Bench:
     dialect: str
     torch: Any
     rounds: int
+    only: str = ""
     copy_rate: float = 0.0          # bytes a second
 
     @property
@@ -200,6 +205,8 @@ def products(bench: Bench, rng: np.random.Generator) -> Iterator[Timed]:
         "f32", "f32 128x128", "tf32", "f16", "bf16", "s8",
         *(f"{kind} by groups" for kind in GROUP_KINDS if bench.has_groups))
     for name in kinds:
+        if bench.only not in name:
+            continue
         kind, groups = name.removesuffix(" by groups"), name.endswith(" by groups")
         mma = MMA.get(kind)
         dtype, total = (mma.dtype, mma.total) if mma else ("float32", "float32")
@@ -358,6 +365,8 @@ def networks(bench: Bench, rng: np.random.Generator) -> Iterator[Timed]:
         return
     torch = bench.torch
     for name in NETWORKS:
+        if bench.only not in name:
+            continue
         for batch in (1, 64) if bench.is_gpu else (1,):
             yield _network(bench, torch, name, batch)
 
@@ -380,7 +389,8 @@ def _network(bench: Bench, torch: Any, name: str, batch: int) -> Timed:
 
 
 def _compiled(torch: Any, module: Any, inputs: Sequence[Any]) -> Run:
-    compiled, halves = torch.compile(module.half().cuda()), [x.half().cuda() for x in inputs]
+    compiled = torch.compile(module.half().cuda(), mode="reduce-overhead")
+    halves = [x.half().cuda() for x in inputs]
 
     def run() -> None:
         with torch.no_grad():
@@ -398,6 +408,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
     parser.add_argument("--device", choices=DEVICES, help="default: a GPU, else PoCL")
     parser.add_argument("--rounds", type=int, default=9, help="default 9")
+    parser.add_argument("--only", default="", metavar="TEXT", help="of products and networks")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows as JSON")
     args = parser.parse_args(arguments)
     for part in args.parts:
@@ -409,7 +420,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     bench = Bench(device, "opencl" if isinstance(device, OpenClDevice) else "cuda", _torch(),
-                  args.rounds)
+                  args.rounds, args.only)
     bench.measure_copies()
     print(f"{device.name}; " + (f"copies {bench.copy_rate / 1e9:.0f} GB/s in its memory"
                                 if bench.copy_rate else "nothing is timed"))
