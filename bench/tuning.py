@@ -28,7 +28,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from math import inf
+from math import ceil, inf
 from pathlib import Path
 from statistics import fmean
 from unittest.mock import patch
@@ -55,7 +55,8 @@ from runtime.tuning.streams import StreamPlans
 from runtime.tuning.trials import Trial
 from runtime.tuning.tuning import Searched, Tuning
 
-ROUNDS = 40             # of the last measurement
+ROUNDS = 40             # of the last measurement, at least,
+LAST_SECONDS = 0.2      # which takes so long for each of its plans
 COPIES = 6              # of a network: where its arrays lie is worth some percent
 CONVOLUTIONS = {        # channels, size, filters, window, stride
     "conv3x3_64_56_s2": (64, 56, 128, 3, 2), "conv3x3_256_14_s2": (256, 14, 512, 3, 2),
@@ -168,7 +169,8 @@ def shapes(args: argparse.Namespace) -> list[dict]:
         searched = shape.searched(args.measurements)
         shape.measure(args.most)
         plans = {"own": own, "searched": searched, "best": shape.best}
-        times = best_times({kind: shape.run(plan) for kind, plan in plans.items()}, ROUNDS)
+        rounds = max(ROUNDS, ceil(LAST_SECONDS / (shape.known[shape.best].value or inf)))
+        times = best_times({kind: shape.run(plan) for kind, plan in plans.items()}, rounds)
         least = min(times.values())
         row = {"name": name, "plans": len(shape.known), **{
             kind: times[kind] / least for kind in plans}, "seconds": least}
