@@ -122,7 +122,7 @@ def compared(name: str, python: str, seconds: float, plans: Any) -> dict[str, An
     processor = {"kind": "llvm", "mcpu": host().cpu, "num-cores": 1}
     asked = {"shape": (CONVOLUTIONS | PRODUCTS)[name], "seconds": seconds,
              "target": json.dumps(processor)}
-    with subprocess.Popen([python, __file__, "--peer", json.dumps(asked)], text=True,
+    with subprocess.Popen([python, "-P", __file__, "--peer", json.dumps(asked)], text=True,
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL) as other:
         assert other.stdin and other.stdout
