@@ -147,6 +147,20 @@ def test_the_most_promising_children_come_first_with_others_by_chance() -> None:
             result.value for _, result in explorer.trials if result.value is not None)
 
 
+def test_a_second_generation_descends_from_the_best_of_the_first() -> None:
+    """So the best child differs from its oldest parents in more decisions than one generation
+    changes: from a time of 133 to 30 on average; children of the same parents again come to 49.
+    """
+    guided, scores, times = Guided(Oracle()), Oracle().learned(()), []
+    explorer = Explorer(Bowl(), guided)
+    first = [explorer.look({f"x{at}": "0" for at in range(DIMENSIONS)})]
+    for seed in range(8):
+        best, *_ = guided._pool(explorer, [one for one in first if one], scores,
+                                np.random.default_rng(seed))
+        times.append(time_of(best))
+    assert sum(times) / len(times) < 40
+
+
 def test_estimates_of_neighbours_count_the_other_decisions_alone() -> None:
     """What replaces the worse decision, here the first one, is more promising."""
     earlier = [({"x0": "7", "x1": "3"}, Result(1.0, "s")), *(
