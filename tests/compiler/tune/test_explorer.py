@@ -7,9 +7,9 @@ import pytest
 
 from compiler.plans import PlanRefused, Task
 from compiler.tune.chooser import PointChooser
-from compiler.tune.explorer import (STRATEGIES, Explorer, Guided, Limits, Strategy, at_random,
-                                    descent, grid)
-from compiler.tune.model import CostModel
+from compiler.tune.explorer import (STRATEGIES, Explorer, Guided, Limits, Strategy, Trial,
+                                    at_random, descent, grid)
+from compiler.tune.model import CostModel, Scores
 from compiler.tune.space import Candidate, Point, PointRefused, Result
 
 DIMENSIONS, EXTENT, TRIALS = 6, 8, 240
@@ -73,6 +73,12 @@ def test_chance_does_not_find_the_best() -> None:
     assert explorer.best is not None and time_of(explorer.best) > 12
 
 
+def test_chance_goes_on_until_nothing_new_comes_for_long() -> None:
+    """Known plans come between the others, more and more often; so nearly all are found."""
+    found = [*at_random(Explorer(Bowl(3, 7), at_random), np.random.default_rng(1))]
+    assert 7 ** 3 - 7 >= len({candidate.plan for candidate in found}) == len(found) > 300
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_model_saves_trials(seed: int) -> None:
     """The estimate says nothing about the best of these numbers; what was measured does."""
@@ -122,6 +128,58 @@ def test_descent_tries_neighbours_of_the_best_by_estimate() -> None:
                for number in range(8)]
     explorer = Explorer(Bowl(2, 8), descent, earlier=earlier)
     assert [one.plan for one in explorer.propose(6)] == ["7 4", "7 3", "7 2", "7 6", "7 7", "7 0"]
+
+
+class Oracle:
+    """A model that knows the times."""
+
+    def learned(self, trials: Iterable[Trial]) -> Scores:
+        return lambda candidates: [-time_of(candidate) for candidate in candidates]
+
+
+def test_the_most_promising_children_come_first_with_others_by_chance() -> None:
+    for chance in (0.0, 1.0):
+        explorer = Explorer(Bowl(), Guided(Oracle(), drafts=8, chance=chance))
+        drafts = explore(explorer, 8, 8)
+        times = [time_of(candidate) for candidate in explorer.propose(8)]
+        assert len(drafts) == len(times) == 8 and (times == sorted(times)) == (chance == 0)
+        assert times[0 if chance == 0 else 1] < min(
+            result.value for _, result in explorer.trials if result.value is not None)
+
+
+def test_a_second_generation_descends_from_the_best_of_the_first() -> None:
+    """So the best child differs from its oldest parents in more decisions than one generation
+    changes: from a time of 133 to 30 on average; children of the same parents again come to 49.
+    """
+    guided, scores, times = Guided(Oracle()), Oracle().learned(()), []
+    explorer = Explorer(Bowl(), guided)
+    first = [explorer.look({f"x{at}": "0" for at in range(DIMENSIONS)})]
+    for seed in range(8):
+        best, *_ = guided._pool(explorer, [one for one in first if one], scores,
+                                np.random.default_rng(seed))
+        times.append(time_of(best))
+    assert sum(times) / len(times) < 40
+
+
+def test_estimates_of_neighbours_count_the_other_decisions_alone() -> None:
+    """What replaces the worse decision, here the first one, is more promising."""
+    earlier = [({"x0": "7", "x1": "3"}, Result(1.0, "s")), *(
+        ({"x0": str(number), "x1": "0"}, Result(9.0, "s")) for number in range(7))]
+    explorer = Explorer(Bowl(2, 8), descent, earlier=earlier)
+    assert [one.plan for one in explorer.propose(6)] == ["4 3", "3 3", "5 3", "7 4", "2 3", "6 3"]
+
+
+class Free(Bowl):
+    """Its first option costs nothing by the estimate."""
+
+    def candidate(self, point: Point, random: np.random.Generator | None = None) -> Candidate:
+        chooser = PointChooser(point, random)
+        number = chooser.one_of("x0", range(4), float)
+        return Candidate(tuple(chooser.decisions), str(number))
+
+
+def test_an_option_may_cost_nothing() -> None:
+    assert explore(Explorer(Free(), descent)) == ["0", "1", "2", "3"]
 
 
 def test_numbers_of_a_proposal_are_not_those_of_the_one_before() -> None:

@@ -90,9 +90,11 @@ def test_what_holds_again_is_used_again(records: Records) -> None:
 
 
 def test_a_plan_is_replayed_once_and_failed_trials_are_not(records: Records) -> None:
-    records.add_all([record(), record(trial="1"), record(plan="split(y_i, 3)", value=None)])
+    records.add_all([record(), record(trial="1"), record(plan="split(y_i, 8)"),
+                     record(plan="split(y_i, 3)", value=None)])
     fake = Fake()
-    assert len(checked(records, target=fake)) == 1 and fake.asked == ["split(y_i, 4)"]
+    assert len(checked(records, target=fake)) == 2
+    assert sorted(fake.asked) == ["split(y_i, 4)", "split(y_i, 8)"]
 
 
 def test_the_best_are_replayed_until_one_holds(records: Records) -> None:

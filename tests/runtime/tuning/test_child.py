@@ -89,11 +89,13 @@ def test_only_build_measures_nothing(child) -> None:
 
 
 def test_a_process_that_cannot_begin_says_why() -> None:
-    with Child(1, ["no_module_of_this_name"]) as child:
+    """In its last line, of which the rest is cut off where it is very long."""
+    name = "no_module_of_this_name_" * 20
+    with Child(1, [name]) as child:
         with pytest.raises(ChildLost) as lost:
             child.ask({"trial": ""})
-        assert str(lost.value) == ("its process ended with status 1: ModuleNotFoundError: "
-                                   "No module named 'no_module_of_this_name'")
+        reason = f"ModuleNotFoundError: No module named '{name}'"[:300]
+        assert str(lost.value) == f"its process ended with status 1: {reason}"
 
 
 def test_close_ends_the_process_and_its_request() -> None:

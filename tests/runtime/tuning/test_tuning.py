@@ -308,6 +308,16 @@ def test_the_best_plan_and_the_own_one_are_measured_alike(tmp_path: Path) -> Non
     assert sorted(kept) == [f"seed 5, measurement {number}" for number in (1, 2, 3)]
 
 
+def test_values_have_the_unit_of_their_measurements(tmp_path: Path) -> None:
+    """Of those that gave a value: failures are in seconds."""
+    def answer(trial: Trial) -> Result:
+        fails = trial.plan.endswith("2") or trial.task.body == "b"
+        return Result(None, "s", "it crashed") if fails else Result(7.0, "cycles")
+
+    tuning = search(tmp_path / "r.db", Bench(answer=answer), Limits(20), network=Rows())
+    assert [one.unit for one in tuning.tasks.values()] == ["cycles", "s"]
+
+
 def test_a_task_without_gain_ends(tmp_path: Path) -> None:
     tuning = search(tmp_path / "r.db", Bench(), Limits(None, None, patience=5))
     assert all(one.fruitless <= 5 for one in tuning.tasks.values())
