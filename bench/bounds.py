@@ -5,7 +5,7 @@
 30 layers of ResNet-18, MobileNet-v2, SqueezeNet, VGG-11, a keyword spotter and of own graphs, each
 on one of three machines, are compiled as programs of one layer, with every tiling that fits, for
 one and for two virtual threads, and measured by the cycle simulator. Where there are more than
-`--most` (default 120; 0: any number), so many are: half of them those of the least bounds, half all
+`--most` (default 60; 0: any number), so many are: half of them those of the least bounds, half all
 others at equal distances; the tiles that the formula chooses are always among them.
 
 Prints for each layer its bound, the best of the measured and the ratio, and the same of bytes; then
@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, metavar="N", default=len(LAYERS))
     parser.add_argument("--from", type=int, metavar="N", default=0, dest="begin")
-    parser.add_argument("--most", type=int, metavar="N", default=120)
+    parser.add_argument("--most", type=int, metavar="N", default=60)
     args = parser.parse_args(argv)
     found = []
     for number in range(args.begin, min(args.layers, len(LAYERS))):

@@ -5,24 +5,28 @@ certain (docs/bounds.md). The bound of the layer is the least of these, over all
 arrays of numbers, so nothing is left out and nothing needs to be searched.
 """
 
-from dataclasses import dataclass
-from math import ceil, prod
+from math import prod
 
 import numpy as np
 
+from accel.machine.dram import Dram
 from accel.machine.isa import WORD_BYTES
 from accel.machine.machine import Machine
+from accel.machine.work import Bound
 from accel.mapping.bounds.tilings import fitting, listed
 from accel.mapping.bounds.traffic import Facts, Traffic
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.lowering import LoweringError
 from accel.mapping.schedules import Tiles
 
-__all__ = ["Bound", "bound_of", "bounds_of_tilings"]
+__all__ = ["bound_of", "bounds_of_tilings"]
 
 START = 12
 """Cycles from a program's start to that of its first instruction, but for those of its fetch: the
 memory's latency and the beats of a word."""
+
+FIRST = 6
+"""Cycles from a program's start to its first beat, but for the memory's latency."""
 
 LOAD, STORE = 17, 18
 """Cycles from the start of a load or store to its end, but for the memory's latency and its steps.
@@ -42,32 +46,13 @@ END = 14
 """Cycles from the end of the last instruction to that of the program."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """What a layer takes at least, over all tilings that its template offers.
-
-    Parameters
-    ----------
-    cycles : of a program of this layer alone, from start to end.
-    dram_bytes : that loads and stores move.
-    gemm, vector : cycles for which these units work.
-    loaded : bytes that loads move.
-    bus : cycles of the bus, for instructions and results too.
-    """
-
-    cycles: int
-    dram_bytes: int
-    gemm: int
-    vector: int
-    loaded: int
-    bus: int
-
-
-def bound_of(machine: Machine, layer: MappedLayer, threads: int = 2) -> Bound:
-    """The bound of a layer on a machine, with up to so many virtual threads. Raises LoweringError
+def bound_of(machine: Machine, layer: MappedLayer, threads: int = 2,
+             memory: Dram | None = None) -> Bound:
+    """The bound of a layer on a machine, with up to so many virtual threads, behind its memory or
+    another. Raises LoweringError
     where no tile fits.
     """
-    facts = Facts(machine, layer)
+    facts = Facts(machine, layer, memory)
     cycles, traffic = list[int](), list[Traffic]()
     for count in range(1, threads + 1):
         tiles = fitting(machine.config, facts.shape, count)
@@ -76,9 +61,11 @@ def bound_of(machine: Machine, layer: MappedLayer, threads: int = 2) -> Bound:
             cycles.append(int(_cycles_of(traffic[-1], count).min()))
     if not cycles:
         raise LoweringError(f"{layer.name}: a tile must fit the buffers of {machine.config.name}")
-    loaded = min(int(each.loads.min()) for each in traffic)
-    return Bound(min(cycles), loaded + facts.stored, facts.products, facts.lanes, loaded,
-                 min(ceil(each.bus.min()) for each in traffic))
+    loaded, moved = (min(int(getattr(each, name).min()) for each in traffic)
+                     for name in ("loads", "moved"))
+    busy = min(int(each.busy.min()) for each in traffic)
+    return Bound(min(cycles), max(busy, facts.products, facts.lanes), loaded + facts.stored,
+                 facts.products, facts.lanes, loaded, moved)
 
 
 def bounds_of_tilings(machine: Machine, layer: MappedLayer, threads: int
@@ -184,13 +171,13 @@ class _Times:
         and results.
         """
         facts, tiles, traffic, threads = self.facts, self.tiles, self.traffic, self.threads
-        rate, first_beat = facts.rate, START + facts.latency
+        rate, first_beat = facts.rate, FIRST + facts.latency
         late = traffic.last_records / rate          # of records, which gemm does not wait for
         fetched = np.maximum(traffic.instructions - threads * (3 + self.stages) - 1, 0)
         tile = tiles.rows * tiles.columns * tiles.channels * self.shape.phases * facts.entry["out"]
         stored = np.maximum(facts.stored - 3 * threads * tile, 0)
         before = (traffic.loads + fetched * WORD_BYTES + stored) / rate - late
-        return [first_beat + traffic.bus + facts.answer + END,
+        return [first_beat + traffic.moved / rate + facts.answer + END,
                 first_beat + before + ARRIVED + after_loads,
                 self.begin + facts.latency + LOAD + traffic.written - late + after_loads]
 

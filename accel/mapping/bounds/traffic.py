@@ -8,9 +8,11 @@ from math import prod
 import numpy as np
 
 from accel.datapath.plan import plan
+from accel.machine.dram import Dram
 from accel.machine.isa import WORD_BYTES
 from accel.machine.machine import Machine
-from accel.mapping.bounds.windows import Line, Packed, Source, packed_source, source_of
+from accel.mapping.bounds.windows import (Line, Packed, Source, packed_source, source_of,
+                                          weight_bytes)
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.schedules import Tiles, shape_of
 from accel.mapping.work import block_products
@@ -39,9 +41,10 @@ class Facts:
     gemm, vector : cycles of the datapaths from an iteration to its last write.
     """
 
-    def __init__(self, machine: Machine, layer: MappedLayer):
+    def __init__(self, machine: Machine, layer: MappedLayer, memory: Dram | None = None):
         self.layer, self.operator, self.config = layer, layer.operator, machine.config
-        operator, config, memory = layer.operator, machine.config, machine.config.memory
+        operator, config = layer.operator, machine.config
+        memory = memory or config.memory
         self.shape = shape = shape_of(operator)
         self.entry = {name: buffer.entry_bytes for name, buffer in config.buffers.items()}
         self.products = block_products(layer)
@@ -78,10 +81,9 @@ class Facts:
         return size
 
     def _weights(self) -> int:
-        """Of weights that are computed too, nothing is certain."""
         shape = self.shape
         if "y" in self.operator.stages:
-            return 0
+            return weight_bytes(self.operator)
         return (shape.depth * shape.channels * shape.phases * prod(shape.kernel) * shape.passes
                 * (shape.weights or self.entry["wgt"]) * shape.weight_bits // 8)
 
@@ -178,7 +180,9 @@ class Traffic:
         self.waited = self.waited + chunk * (tall * wide - above * wide - lines * aside)
         self.inputs = self.inputs + passes * rows * columns * source.pixel_bytes
         least = np.maximum(source.pixel_bytes - (blocks - held) * entry, 0)
-        self.first_inputs = self.first_inputs + top * left * least
+        # Of a product of two computed matrices, a piece may be one that reads a constant.
+        begins = (tiles.pieces == 1) if "y" in facts.operator.stages else 1
+        self.first_inputs = self.first_inputs + top * left * least * begins
         parts = self.cuts * shape.times * (shape.depth // tiles.depth if shape.weighted else 1)
         self.turns = np.minimum(self.turns, parts * lines * places)
 
@@ -227,14 +231,15 @@ class Traffic:
         return self.chunks + (self.weights + self.records) / self.facts.config.bus_bytes
 
     @property
-    def fetched(self) -> np.ndarray:
-        """Cycles of the bus for instructions."""
-        return self.instructions * WORD_BYTES / self.facts.rate
+    def moved(self) -> np.ndarray:
+        """Bytes of the bus."""
+        return self.loads + self.facts.stored + self.instructions * WORD_BYTES
 
     @property
-    def bus(self) -> np.ndarray:
-        """Cycles of the bus."""
-        return (self.loads + self.facts.stored) / self.facts.rate + self.fetched
+    def busy(self) -> np.ndarray:
+        """Cycles that the bus works at its full width, or load if that is longer."""
+        bus = -(-self.moved // self.facts.config.bus_bytes)
+        return np.maximum(bus, np.ceil(self.written).astype(np.int64))
 
     @cached_property
     def instructions(self) -> np.ndarray:

@@ -4,9 +4,9 @@ A tile loads the pixels that its windows see. Those outside of the tensor are pa
 no byte. Rows and columns are cut apart, so the pixels of all tiles are the product of two sums.
 """
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from accel.mapping.lowering.nest import Interval, NotAffine, affine, at_least_ze
 from accel.mapping.operators.blocked import AROUND, BlockedOperator
 from compiler.te import Expr, Read, Select, Tensor, Var
 
-__all__ = ["Line", "Packed", "Source", "packed_source", "source_of"]
+__all__ = ["Line", "Packed", "Source", "packed_source", "source_of", "weight_bytes"]
 
 
 @dataclass(frozen=True)
@@ -69,52 +69,103 @@ def source_of(operator: BlockedOperator, role: str, count: tuple[int, int],
     None where it is not certain that each element moves by itself.
     """
     stage = operator[role]
-    there = _there(stage)
     around = sum(axis in AROUND for axis in operator.axes["quantized"])
-    inner = len(stage.shape) - around
-    if there is None or inner not in (5, 6):
+    inner = [axis.var for axis in stage.axes[around:]]
+    there = _there(stage) if len(inner) in (5, 6) else None
+    if there is None:
+        return None
+    rows, columns, *planes, blocks, images, lanes = inner
+    steps = there.steps
+    if not _apart(steps, there.box, planes) or set(there.ends) - {(blocks, lanes)}:
         return None
     kernel, strides, dilations = window
-    rows, columns, *planes = (there[at] for at in range(around, len(there)))
-    if inner == 6:                          # planes of a product of matrices: its window's columns
+    across = _size(there.box[images]) * there.size(blocks, lanes)
+    for plane in planes:                    # of a product of matrices: its window's columns
         kernel, strides = (kernel[0], 1), (strides[0], 1)
-    across = prod(high - low for low, high in planes)
-    lines = (Line(size, taps, stride, dilation, within) for size, taps, stride, dilation, within
-             in zip(count, kernel, strides, dilations, (rows, columns), strict=True))
+        across *= _size(there.box[plane]) if steps[plane] else 1
+    lines = (Line(*line, there.box[var]) for *line, var in zip(
+        count, kernel, strides, dilations, (rows, columns), strict=True))
     return Source(*lines, across * element_bytes(stage.dtype))
 
 
-def _there(stage: Tensor) -> list[Interval] | None:
-    """Where a stage that copies reads memory, as a box of its axes; None where it is no box, or
-    where two places may read the same element.
+def weight_bytes(operator: BlockedOperator) -> int:
+    """The bytes of one matrix of computed weights, as far as they are certain."""
+    stage = operator["w"]
+    there = _there(stage)
+    if there is None or len(stage.axes) < 5:
+        return 0
+    channels, planes, depth, outs, lanes = (axis.var for axis in stage.axes[-5:])
+    steps = there.steps
+    if not _apart(steps, there.box, [planes, *(axis.var for axis in stage.axes[:-5])]) or (
+            set(there.ends) - {(channels, outs), (depth, lanes)}):
+        return 0
+    again = _size(there.box[planes]) if steps[planes] else 1
+    return (there.size(channels, outs) * there.size(depth, lanes) * again
+            * element_bytes(stage.dtype))
+
+
+def _size(interval: Interval) -> int:
+    return max(interval[1] - interval[0], 0)
+
+
+@dataclass(frozen=True)
+class _There:
+    """Where a stage that copies reads memory: a box of its axes. Two axes that are one index, as
+    blocks and lanes are, may end within a block: `ends` has how many of these there are. `steps`
+    says how many elements further an axis reads.
     """
-    box = {axis.var: (0, axis.extent) for axis in stage.axes}
+
+    box: dict[Var, Interval]
+    ends: dict[tuple[Var, Var], int]
+    steps: Mapping[Var, int]
+
+    def size(self, outer: Var, inner: Var) -> int:
+        """The elements along two axes that are one index."""
+        size = _size(self.box[outer]) * _size(self.box[inner])
+        return min(size, self.ends.get((outer, inner), size))
+
+
+def _there(stage: Tensor) -> _There | None:
+    """None where it is no box."""
+    extents = {axis.var: axis.extent for axis in stage.axes}
+    box: dict[Var, Interval] = {var: (0, extent) for var, extent in extents.items()}
+    ends: dict[tuple[Var, Var], int] = {}
     body = stage.body
     try:
-        if isinstance(body, Select):
-            found = solve(body.condition, {}, box)
-            body = body.a
-            box = found if found is not None else dict.fromkeys(box, (0, 0))
-        if not isinstance(body, Read) or not _apart(body, box):
-            return None
+        for one in conjuncts(body.condition) if isinstance(body, Select) else ():
+            form, *others = at_least_zero(one, {})
+            match list(form.coefficients.items()):
+                case [(outer, step), (inner, -1)] if not others and step == -extents[inner]:
+                    ends[outer, inner] = max(form.offset + 1, 0)
+                    continue
+            found = solve(one, {}, box)
+            box = dict.fromkeys(box, (0, 0)) if found is None else found
+        read = body.a if isinstance(body, Select) else body
+        return _There(box, ends, _steps(read)) if isinstance(read, Read) else None
     except NotAffine:
         return None
-    return [box[axis.var] for axis in stage.axes]
 
 
-def _apart(read: Read, box: Mapping[Var, Interval]) -> bool:
-    """Whether all places in a box read elements of their own."""
-    step, steps = 1, dict.fromkeys(box, 0)
+def _steps(read: Read) -> Mapping[Var, int]:
+    step, steps = 1, defaultdict[Var, int](int)
     for index, extent in reversed(list(zip(read.indices, read.buffer.shape, strict=True))):
         for var, factor in affine(index, {}).coefficients.items():
             steps[var] += factor * step
         step *= extent
+    return steps
+
+
+def _apart(steps: Mapping[Var, int], box: Mapping[Var, Interval], again: Sequence[Var]) -> bool:
+    """Whether all places in a box read elements of their own, but for axes that may read the same
+    `again`.
+    """
     reach = 1
-    for stride, (low, high) in sorted((abs(steps[var]), box[var]) for var in box):
-        if high - low > 1:
+    for stride, size in sorted((abs(steps[var]), _size(box[var])) for var in box
+                               if steps[var] or var not in again):
+        if size > 1:
             if stride < reach:
                 return False
-            reach += stride * (high - low - 1)
+            reach += stride * (size - 1)
     return True
 
 
