@@ -6,7 +6,8 @@
 on one of three machines, are compiled as programs of one layer, with every tiling that fits, for
 one and for two virtual threads, and measured by the cycle simulator. Where there are more than
 `--most` (default 60; 0: any number), so many are: half of them those of the least bounds, half all
-others at equal distances; the tiles that the formula chooses are always among them.
+others at equal distances; the tiles that the formula chooses and those that move the fewest bytes
+are always among them.
 
 Prints for each layer its bound, the best of the measured and the ratio, and the same of bytes; then
 ``name value`` lines: `bounds_violated`, layers of which any tiling was better than the bound of the
@@ -111,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredLayer:
     """The bounds of a layer; the best of its tilings that were measured, so many of those that fit;
     how many were better than their own bounds; the seconds that the layer's bound took.
     """
@@ -126,25 +127,26 @@ class Measured:
     seconds: float
 
 
-def measured(machine: Machine, layer: MappedLayer, program: Any, most: int) -> Measured:
+def measured(machine: Machine, layer: MappedLayer, program: Any, most: int) -> MeasuredLayer:
     """Measures the tilings of a layer, of which `program` makes programs."""
     begin = time.perf_counter()
     bound = bound_of(machine, layer, THREADS)
     seconds = time.perf_counter() - begin
-    every = [(cycles, tiles, threads) for threads in range(1, THREADS + 1)
-             for cycles, tiles in bounds_of_tilings(machine, layer, threads)]
+    every = [(*way, threads) for threads in range(1, THREADS + 1)
+             for way in bounds_of_tilings(machine, layer, threads)]
     every.sort(key=lambda way: way[0])
-    tried = some(every, most or len(every))
     own = tiles_of(machine, layer.operator, THREADS)
-    tried += [way for way in every if way[1:] == own and way not in tried]
+    tried = [*some(every, most or len(every)), min(every, key=lambda way: way[1::-1]),
+             *(way for way in every if way[2:] == own)]
+    tried = list(dict.fromkeys(tried))
     choices, results = Choices(machine, THREADS), []
-    for least, tiles, threads in tried:
+    for cycles, moved, tiles, threads in tried:
         code = program([(choices.part(layer, {}, tiles, threads),)])
-        results.append((least, cycle.measure(machine, code).cycles,
-                        int(dram_bytes(machine, code).sum())))
-    return Measured(bound.cycles, min(cycles for _, cycles, _ in results), bound.dram_bytes,
-                    min(moved for *_, moved in results), len(tried), len(every),
-                    sum(cycles < least for least, cycles, _ in results), seconds)
+        results.append((cycle.measure(machine, code).cycles, int(dram_bytes(machine, code).sum())))
+    violated = sum(result[0] < way[0] or result[1] < way[1]
+                   for way, result in zip(tried, results, strict=True))
+    return MeasuredLayer(bound.cycles, min(cycles for cycles, _ in results), bound.dram_bytes,
+                    min(moved for _, moved in results), len(tried), len(every), violated, seconds)
 
 
 def _layer(network: str, name: str, machine_name: str) -> tuple[Machine, MappedLayer, Any]:

@@ -14,7 +14,7 @@ from accel.machine.isa import WORD_BYTES
 from accel.machine.machine import Machine
 from accel.machine.work import Bound
 from accel.mapping.bounds.tilings import fitting, listed
-from accel.mapping.bounds.traffic import Facts, Traffic
+from accel.mapping.bounds.traffic import LayerFacts, Traffic
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.lowering import LoweringError
 from accel.mapping.schedules import Tiles
@@ -52,7 +52,7 @@ def bound_of(machine: Machine, layer: MappedLayer, threads: int = 2,
     another. Raises LoweringError
     where no tile fits.
     """
-    facts = Facts(machine, layer, memory)
+    facts = LayerFacts(machine, layer, memory)
     cycles, traffic = list[int](), list[Traffic]()
     for count in range(1, threads + 1):
         tiles = fitting(machine.config, facts.shape, count)
@@ -69,14 +69,17 @@ def bound_of(machine: Machine, layer: MappedLayer, threads: int = 2,
 
 
 def bounds_of_tilings(machine: Machine, layer: MappedLayer, threads: int
-                      ) -> list[tuple[int, Tiles]]:
-    """Every tiling of a layer that fits with so many virtual threads, and its least cycles."""
-    facts = Facts(machine, layer)
+                      ) -> list[tuple[int, int, Tiles]]:
+    """Every tiling of a layer that fits with so many virtual threads; before it its least cycles
+    and bytes.
+    """
+    facts = LayerFacts(machine, layer)
     tiles = fitting(machine.config, facts.shape, threads)
     if not tiles.rows.size:
         return []
-    cycles = _cycles_of(Traffic(facts, tiles), threads)
-    return list(zip(cycles.tolist(), listed(tiles), strict=True))
+    traffic = Traffic(facts, tiles)
+    cycles, moved = _cycles_of(traffic, threads), traffic.loads + facts.stored
+    return list(zip(cycles.tolist(), moved.tolist(), listed(tiles), strict=True))
 
 
 def _cycles_of(traffic: Traffic, threads: int) -> np.ndarray:

@@ -11,19 +11,19 @@ from accel.datapath.plan import plan
 from accel.machine.dram import Dram
 from accel.machine.isa import WORD_BYTES
 from accel.machine.machine import Machine
-from accel.mapping.bounds.windows import (Line, Packed, Source, packed_source, source_of,
-                                          weight_bytes)
+from accel.mapping.bounds.windows import (LoadedSource, Packed, WindowLine, packed_source,
+                                          source_of, weight_bytes)
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.schedules import Tiles, shape_of
 from accel.mapping.work import block_products
 
-__all__ = ["Facts", "Traffic"]
+__all__ = ["LayerFacts", "Traffic"]
 
 GEMM_LOOPS = 6
 """Loops of an instruction of gemm."""
 
 
-class Facts:
+class LayerFacts:
     """What all tilings of a layer on a machine have in common.
 
     Attributes
@@ -87,7 +87,7 @@ class Facts:
         return (shape.depth * shape.channels * shape.phases * prod(shape.kernel) * shape.passes
                 * (shape.weights or self.entry["wgt"]) * shape.weight_bits // 8)
 
-    def _sources(self) -> list[Source | Packed | None]:
+    def _sources(self) -> list[LoadedSource | Packed | None]:
         operator, shape = self.operator, self.shape
         if shape.row:
             return [packed_source(self.config, operator)]
@@ -113,7 +113,7 @@ class Traffic:
     instructions : how many there are.
     """
 
-    def __init__(self, facts: Facts, tiles: Tiles):
+    def __init__(self, facts: LayerFacts, tiles: Tiles):
         self.facts, self.tiles = facts, tiles
         shape = facts.shape
         self.keeps_weights, self.keeps_input = (tiles.stationary == kept for kept in ("w", "input"))
@@ -156,14 +156,14 @@ class Traffic:
                 self.inputs = self.inputs + shape.times * source.bytes_once
         self.waited = np.maximum(self.waited, self.inputs / facts.rate)
 
-    def _unknown(self) -> Source:
+    def _unknown(self) -> LoadedSource:
         """A source of which nothing is in memory, as far as it is known."""
         shape = self.facts.shape
-        rows, columns = (Line(*line, (0, 0)) for line in zip(
+        rows, columns = (WindowLine(*line, (0, 0)) for line in zip(
             (shape.rows, shape.columns), shape.kernel, shape.strides, shape.dilations, strict=True))
-        return Source(rows, columns, 0)
+        return LoadedSource(rows, columns, 0)
 
-    def _load_windows(self, source: Source) -> None:
+    def _load_windows(self, source: LoadedSource) -> None:
         facts, shape, tiles = self.facts, self.facts.shape, self.tiles
         own = shape.diagonal or not shape.weighted      # a tile reads its own channels alone
         blocks, held = (shape.channels, tiles.channels) if own else (shape.depth, tiles.depth)

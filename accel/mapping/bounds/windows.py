@@ -15,11 +15,11 @@ from accel.mapping.lowering.nest import Interval, NotAffine, affine, at_least_ze
 from accel.mapping.operators.blocked import AROUND, BlockedOperator
 from compiler.te import Expr, Read, Select, Tensor, Var
 
-__all__ = ["Line", "Packed", "Source", "packed_source", "source_of", "weight_bytes"]
+__all__ = ["LoadedSource", "Packed", "WindowLine", "packed_source", "source_of", "weight_bytes"]
 
 
 @dataclass(frozen=True)
-class Line:
+class WindowLine:
     """Rows (or columns) of windows: `count` windows of `kernel` taps, over a padded line of which
     the places `there` are in memory.
     """
@@ -47,13 +47,13 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Source:
+class LoadedSource:
     """A tensor that a layer loads into inp or res, pixel by pixel: `pixel_bytes` of each pixel of
     all blocks are in memory.
     """
 
-    rows: Line
-    columns: Line
+    rows: WindowLine
+    columns: WindowLine
     pixel_bytes: int
 
     @property
@@ -64,7 +64,8 @@ class Source:
 
 
 def source_of(operator: BlockedOperator, role: str, count: tuple[int, int],
-              window: tuple[tuple[int, int], tuple[int, int], tuple[int, int]]) -> Source | None:
+              window: tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
+              ) -> LoadedSource | None:
     """The tensor that a stage copies, for windows (kernel, strides, dilations) of `count` pixels;
     None where it is not certain that each element moves by itself.
     """
@@ -83,9 +84,9 @@ def source_of(operator: BlockedOperator, role: str, count: tuple[int, int],
     for plane in planes:                    # of a product of matrices: its window's columns
         kernel, strides = (kernel[0], 1), (strides[0], 1)
         across *= _size(there.box[plane]) if steps[plane] else 1
-    lines = (Line(*line, there.box[var]) for *line, var in zip(
+    lines = (WindowLine(*line, there.box[var]) for *line, var in zip(
         count, kernel, strides, dilations, (rows, columns), strict=True))
-    return Source(*lines, across * element_bytes(stage.dtype))
+    return LoadedSource(*lines, across * element_bytes(stage.dtype))
 
 
 def weight_bytes(operator: BlockedOperator) -> int:
