@@ -140,7 +140,7 @@ def measured(machine: Machine, layer: MappedLayer, program: Any, most: int) -> M
              *(way for way in every if way[2:] == own)]
     tried = list(dict.fromkeys(tried))
     choices, results = Choices(machine, THREADS), []
-    for cycles, moved, tiles, threads in tried:
+    for *_, tiles, threads in tried:
         code = program([(choices.part(layer, {}, tiles, threads),)])
         results.append((cycle.measure(machine, code).cycles, int(dram_bytes(machine, code).sum())))
     violated = sum(result[0] < way[0] or result[1] < way[1]

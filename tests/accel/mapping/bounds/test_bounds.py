@@ -98,7 +98,8 @@ def test_no_tiling_is_better_than_its_bound() -> None:
         whole = bound_of(machine, layer)
         for threads in (1, 2):
             ways = sorted(bounds_of_tilings(machine, layer, threads), key=lambda way: way[0])
-            least, moved, tiles = random.choice(ways[:len(ways) // 2 + 1]) if threads == 1 else ways[0]
+            way = random.choice(ways[:len(ways) // 2 + 1]) if threads == 1 else ways[0]
+            least, moved, tiles = way
             cycles, size = measured(machine, layer, program, tiles, threads)
             tried += 1
             assert whole.cycles <= least <= cycles, (name, layer.name, tiles, threads)
