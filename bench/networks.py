@@ -6,7 +6,8 @@ from compiler.graph.graph import Attrs, Graph, Node, TensorType
 from compiler.graph.rewrite import Builder
 
 __all__ = ["branches_graph", "convolution_graph", "depthwise_graph", "detours_graph",
-           "layer_graph", "residual_graph", "resnet18_graph", "resnet50_graph", "separable_graph"]
+           "grouped_graph", "layer_graph", "product_graph", "residual_graph", "resnet18_graph",
+           "resnet50_graph", "separable_graph"]
 
 _CLAMP = {"zp": -5, "lo": -128, "hi": 127}
 
@@ -54,6 +55,22 @@ def layer_graph(inputs: int, outputs: int, size: tuple[int, int], kernel: tuple[
     attrs |= {"dilations": dilations} if dilations != (1, 1) else {}
     attrs |= {"group": group} if group > 1 else {}
     return net.builder.finish((net.add("qconv2d", x, *constants, **attrs),))
+
+
+def grouped_graph(inputs: int, outputs: int, size: int, groups: int, seed: int = 0) -> Graph:
+    """A change of scale and a 3x3 convolution in `groups` groups of channels."""
+    net = _Network("grouped", seed)
+    x = net.add("qrescale", net.input(inputs, size), bias=0, mult=40000, shift=16, **_CLAMP)
+    return net.builder.finish((net.conv(x, outputs, kernel=3, group=groups),))
+
+
+def product_graph(rows: int, terms: int, columns: int, seed: int = 0) -> Graph:
+    """A product of two matrices that are inputs, ``[rows, terms] · [terms, columns]``."""
+    net = _Network("product", seed)
+    a, b = (net.builder.add_input(name, TensorType(shape, "int8"))
+            for name, shape in (("a", (rows, terms)), ("b", (terms, columns))))
+    return net.builder.finish((net.add("qmatmul", a, b, trans_b=0, a_zp=0, b_zp=0, bias=0,
+                                       mult=40000, shift=24, **_CLAMP),))
 
 
 def resnet18_graph(size: int = 224, seed: int = 0) -> Graph:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from accel.figures.bounds import stream_cycles
 from accel.machine.machine import Machine
 from accel.machine.status import Run
 from accel.machine.work import Work
@@ -20,7 +21,8 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
     """Figures of one inference; JSON-serializable.
 
     `cycles`, `macs` (useful ones), `utilization`, `seconds` (at the machine's clock),
-    `wall_seconds`, `machine_hash`, `layers`, `host` (why each node is there), `segments` and
+    `wall_seconds`, `machine_hash`, `bound_cycles` (what the programs take at least, whatever their
+    tilings; 0 where it is not known), `layers`, `host` (why each node is there), `segments` and
     `copies` in order of execution, `layout` (what is converted between NCHW and NHWC, and what
     would be with all of the host in NCHW: counts and bytes), `auto` (the figures that this target
     decided by), `notes` (nodes that could not become integers, and why; nodes that cost extra
@@ -40,6 +42,7 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
         "seconds": cycles / (machine.config.clock_mhz * 1e6) if machine else 0.0,
         "wall_seconds": wall_seconds,
         "machine_hash": machine.hash if machine else "",
+        "bound_cycles": _bound(module, runs, machine) if machine else 0,
         "layers": layers,
         "host": module.partition.stay,
         "segments": _segments(module, runs),
@@ -59,6 +62,13 @@ def _programs(module: Module, runs: Sequence[Run]) -> Iterator[tuple[Step, Run]]
     """The steps that are programs, with their runs."""
     return zip((step for step in module.steps if step.execute.program is not None), runs,
                strict=True)
+
+
+def _bound(module: Module, runs: Sequence[Run], machine: Machine) -> int:
+    """The bounds of all programs together; streams of prefixes have none."""
+    bounds = [0 if run.places else stream_cycles(machine, step.execute.work)
+              for step, run in _programs(module, runs)]
+    return sum(bounds) if all(bounds) else 0
 
 
 def _segments(module: Module, runs: Sequence[Run]) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from accel.figures.attribution import activities, layer_ends
+from accel.figures.bounds import group_cycles
 from accel.figures.traffic import dram_bytes
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
@@ -36,6 +37,9 @@ def layer_rows(machine: Machine, program: AccelProgram, work: Sequence[Sequence[
         rows.append(_row(machine, name, " + ".join(layer.node.op for layer in group), *interval,
                          ideal_cycles=ideal, macs=sum(layer.macs for layer in group),
                          dram_bytes=int(moved[begin:end].sum()),
+                         bound_cycles=group_cycles(machine, group),
+                         bound_bytes=sum(layer.bound.dram_bytes for layer in group
+                                         if layer.bound),
                          carrier=_carrier(machine, program.words[begin:end])))
         begin = end
     if run.retire.size:
@@ -53,12 +57,13 @@ def _intervals(program: AccelProgram, run: Run) -> list[tuple[int, Activities]]:
 
 
 def _row(machine: Machine, name: str, op: str, cycles: int, did: Activities, *,
-         ideal_cycles: int = 0, macs: int = 0, dram_bytes: int = 0,
-         carrier: str = "") -> dict[str, Any]:
+         ideal_cycles: int = 0, macs: int = 0, dram_bytes: int = 0, bound_cycles: int = 0,
+         bound_bytes: int = 0, carrier: str = "") -> dict[str, Any]:
     return {
         "name": name, "op": op, "cycles": cycles, "ideal_cycles": ideal_cycles, "macs": macs,
         "utilization": _ratio(macs, cycles * machine.config.macs_per_cycle),
-        "dram_bytes": dram_bytes, "carrier": carrier,
+        "dram_bytes": dram_bytes, "bound_cycles": bound_cycles, "bound_bytes": bound_bytes,
+        "carrier": carrier,
         "busy": {unit: activity["busy"] for unit, activity in did.items()},
         "stalls": {unit: {cause: activity[cause] for cause in STALLS}
                    for unit, activity in did.items()}}

@@ -4,7 +4,30 @@ from dataclasses import dataclass
 
 from compiler.graph.graph import Node
 
-__all__ = ["Work"]
+__all__ = ["Bound", "Work"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a layer takes at least, over all tilings that its template offers.
+
+    Parameters
+    ----------
+    cycles : of a program of this layer alone, from start to end.
+    busy : cycles that the unit works which works longest, with the bus at its full width.
+    dram_bytes : that loads and stores move.
+    gemm, vector : cycles that these units work.
+    loaded : bytes that loads move.
+    moved : bytes of the bus, those of instructions included.
+    """
+
+    cycles: int
+    busy: int
+    dram_bytes: int
+    gemm: int
+    vector: int
+    loaded: int
+    moved: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +42,7 @@ class Work:
     input_bytes, other_bytes : bytes to move if each moves once: activations read; constants and
         activations written.
     note : what the user should know about how it is computed.
+    bound : what it takes at least, with the fastest memory; None if nobody has asked.
     """
 
     node: Node
@@ -27,3 +51,4 @@ class Work:
     input_bytes: int
     other_bytes: int
     note: str = ""
+    bound: Bound | None = None

@@ -13,9 +13,11 @@ import numpy as np
 
 from accel.machine.config import element_bytes
 from accel.machine.device import Device
+from accel.machine.dram import Dram
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, ProgramError, Stream, TensorSlot, finish
 from accel.machine.work import Work
+from accel.mapping.bounds import bound_of
 from accel.mapping.borders import core, orders, with_borders
 from accel.mapping.forms import Forms
 from accel.mapping.choices import Choices, Group, LayerPart, groups_text
@@ -298,8 +300,15 @@ class AccelTarget:
                   ) -> CompiledSegment:
         layers = tuple(tuple(part.layer for part in group) for group in groups)
         return CompiledSegment(narrowed(self.machine, program, puts) if puts else program,
-                               tuple(tuple(map(work_of, group)) for group in layers), layers,
+                               tuple(tuple(map(self._work, group)) for group in layers), layers,
                                tuple(puts))
+
+    def _work(self, layer: MappedLayer) -> Work:
+        """The work of a layer, and its bound with the fastest memory: whatever the memory behind
+        the machine is, it is no greater.
+        """
+        return replace(work_of(layer), bound=bound_of(self.machine, layer, self.threads,
+                                                      Dram(latency=0)))
 
     def _layers(self, graph: Graph, forms: Forms, nodes: Sequence[Node] | None = None
                 ) -> list[MappedLayer]:

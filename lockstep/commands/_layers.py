@@ -12,18 +12,23 @@ __all__ = ["show"]
 _SEGMENTS = 8       # further ones are only counted
 
 
-def show(figures: Mapping[str, Any], verbose: bool = False) -> None:
-    """Prints advice, the layers, the totals and what ran on the host."""
+def show(figures: Mapping[str, Any], verbose: bool = False, bounds: bool = False) -> None:
+    """Prints advice, the layers, the totals and what ran on the host; with `bounds` the layers
+    beside the least that they take.
+    """
     from runtime.pipeline import is_about_float
 
     for note in filter(is_about_float, figures["notes"]):
         say(note)
     timed = any(layer["cycles"] for layer in figures["layers"])
     if figures["layers"]:
-        _show_layers(figures, timed)
+        _show_layers(figures, timed, bounds)
     if figures["cycles"]:
         say(f"{figures['cycles']:,} cycles, {figures['seconds'] * 1e3:.3f} ms at the "
             f"machine's clock, array busy {figures['utilization']:.1%}")
+    if bounds and figures["cycles"] and figures["bound_cycles"]:
+        say(f"at least {figures['bound_cycles']:,} cycles whatever the tilings: a better mapping "
+            f"saves {1 - figures['bound_cycles'] / figures['cycles']:.1%} at most")
     for line in (*_division(figures, verbose), *_layout(figures), *_reasons(figures, verbose)):
         say(line)
     for output in figures["outputs"]:
@@ -117,16 +122,32 @@ def _micro(seconds: float) -> str:
     return f"{seconds * 1e6:,.1f} us"
 
 
-def _show_layers(figures: Mapping[str, Any], timed: bool) -> None:
-    numbers = ("cycles", "ideal", "array") if timed else ("ideal", "MACs")
-    headings = ["layer", "operator", *numbers, "bytes", *(["largest stall"] if timed else [])]
-    show_table(f"{figures['model']} on {figures['target']} ({figures['simulator']})", headings,
-               [_cells(layer, timed) for layer in figures["layers"]], left=2, last_left=timed)
+def _show_layers(figures: Mapping[str, Any], timed: bool, bounds: bool) -> None:
+    if bounds:
+        headings, cells = [*_CYCLES * timed, "bytes", "least", "ratio"], _bound_cells
+    else:
+        numbers = ("cycles", "ideal", "array") if timed else ("ideal", "MACs")
+        headings, cells = [*numbers, "bytes", *(["largest stall"] if timed else [])], _cells
+    show_table(f"{figures['model']} on {figures['target']} ({figures['simulator']})",
+               ["layer", "operator", *headings],
+               [[layer["name"], layer["op"], *cells(layer, timed)] for layer in figures["layers"]],
+               left=2, last_left=timed and not bounds)
+
+
+_CYCLES = ["cycles", "least", "ratio"]
 
 
 def _cells(layer: Mapping[str, Any], timed: bool) -> list[str]:
-    first, moved = [layer["name"], layer["op"]], f"{layer['dram_bytes']:,}"
+    moved = f"{layer['dram_bytes']:,}"
     if not timed:
-        return [*first, f"{layer['ideal_cycles']:,}", f"{layer['macs']:,}", moved]
-    return [*first, f"{layer['cycles']:,}", f"{layer['ideal_cycles']:,}",
+        return [f"{layer['ideal_cycles']:,}", f"{layer['macs']:,}", moved]
+    return [f"{layer['cycles']:,}", f"{layer['ideal_cycles']:,}",
             f"{layer['utilization']:.1%}" if layer["macs"] else "-", moved, largest_stall(layer)]
+
+
+def _bound_cells(layer: Mapping[str, Any], timed: bool) -> list[str]:
+    """Cycles, if there are any, and bytes; each with its bound and the ratio to that."""
+    pairs = [("cycles", "bound_cycles")] * timed + [("dram_bytes", "bound_bytes")]
+    return [cell for real, bound in pairs for cell in (
+        f"{layer[real]:,}", f"{layer[bound]:,}" if layer[bound] else "-",
+        f"{layer[real] / layer[bound]:.3f}" if layer[bound] else "-")]

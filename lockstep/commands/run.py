@@ -59,6 +59,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help="write what every unit did when: .json or .json.gz for Perfetto, .vcd for short runs")
     add("--report", type=output_file, metavar="FILE.html",
         help="write one page with timeline, roofline, stalls, traffic and buffers (--sim cycle)")
+    add("--bounds", action="store_true",
+        help="show how far each layer can be from its best: least cycles and bytes of all tilings")
     add("--seed", type=at_least(0), default=0, metavar="N", help="of the random input (default 0)")
     add("--on", metavar="ADDRESS",
         help="run on a worker of the pool at tcp://HOST:PORT or tls://HOST:PORT (lockstep pool)")
@@ -168,7 +170,7 @@ def _run(args: argparse.Namespace, saved, trace) -> int:
     _write(args, module, figures)
     if args.report:
         _write_page(args, figures, machine, watched)
-    show(figures, args.verbose)
+    show(figures, args.verbose, args.bounds)
     return 0
 
 
@@ -200,7 +202,7 @@ def _run_there(args: argparse.Namespace, saved) -> int:
                 "simulator": f"{name} of {args.on}",
                 "seed": args.seed if given is None else None}
     _write(args, module, figures)
-    show(figures, args.verbose)
+    show(figures, args.verbose, args.bounds)
     return 0
 
 

@@ -40,6 +40,7 @@ def page_figures(report: Mapping[str, Any], recordings: Sequence[Recording], mac
         "head": _head(report, [program for program, _ in recordings], machine, options),
         "cycles": report["cycles"], "seconds": report["seconds"], "macs": report["macs"],
         "utilization": report["utilization"], "ideal": _ideal(layers),
+        "bound_cycles": report["bound_cycles"],
         "roofs": _roofs(machine),
         "units": UNITS, "activities": ACTIVITIES,
         "counters": {"activity": _added([counters["activity"] for counters in report["counters"]]),
@@ -139,7 +140,7 @@ def _layers(rows: Sequence[Mapping[str, Any]], machine: Machine,
     return layers
 
 
-_KEPT = ("name", "op", "cycles", "ideal_cycles", "macs", "utilization", "carrier")
+_KEPT = ("name", "op", "cycles", "ideal_cycles", "bound_cycles", "macs", "utilization", "carrier")
 
 
 def _bytes(machine: Machine, program: AccelProgram) -> list[dict[str, int]]:

@@ -101,8 +101,8 @@ def _host(reasons: Mapping[str, str], sentences: Sequence[str]) -> str:
 
 # ---- table -------------------------------------------------------------------------------------
 
-_HEADINGS = ("layer", "cycles", "largest stall", "real ÷ ideal", "ideal", "array", "operator",
-             "loaded", "stored", "fetched")     # a phone shows the first that fit
+_HEADINGS = ("layer", "cycles", "largest stall", "real ÷ ideal", "ideal", "least", "array",
+             "operator", "loaded", "stored", "fetched")     # a phone shows the first that fit
 _WORDS = ("layer", "largest stall", "operator")
 
 
@@ -136,6 +136,7 @@ def _cells(layer: Mapping[str, Any]) -> list[str]:
     return [layer["name"], f"{layer['cycles']:,}", layer["largest_stall"],
             _ratio(layer["cycles"], layer["ideal_cycles"]),
             f"{layer['ideal_cycles']:,}" if layer["ideal_cycles"] else "-",
+            f"{layer['bound_cycles']:,}" if layer["bound_cycles"] else "-",
             f"{layer['utilization']:.1%}" if layer["macs"] else "-", layer["op"],
             *(f"{moved[unit]:,}" for unit in ("load", "store", "fetch"))]
 
@@ -144,4 +145,5 @@ def _totals(figures: Mapping[str, Any]) -> list[str]:
     layers, ideal = figures["layers"], figures["ideal"]["cycles"]
     moved = [sum(layer["bytes"][unit] for layer in layers) for unit in ("load", "store", "fetch")]
     return ["all", f"{figures['cycles']:,}", "", _ratio(figures["cycles"], ideal), f"{ideal:,}",
+            f"{figures['bound_cycles']:,}" if figures["bound_cycles"] else "-",
             f"{figures['utilization']:.1%}", "", *(f"{count:,}" for count in moved)]

@@ -1,7 +1,7 @@
 """Programs of the accelerator as JSON; their words, weights and origins are members."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from math import prod
 from typing import Any
 
@@ -12,7 +12,7 @@ from accel.machine.machine import Machine
 from accel.machine.dram import ALIGNMENT
 from accel.machine.program import AccelProgram, Stream, TensorSlot
 from accel.machine.provenance import Provenance
-from accel.machine.work import Work
+from accel.machine.work import Bound, Work
 from accel.mapping.prefixes import OWN_LAYER, PrefixStream
 from accel.mapping.puts import PlacePut
 from accel.mapping.layout import blocks_of
@@ -148,7 +148,7 @@ def _prefix_of(entry: Mapping[str, Any], graph: Graph, segment: Segment, whole: 
 def work_json(work: Sequence[Sequence[Work]]) -> list[list[dict[str, Any]]]:
     return [[{"node": layer.node.name, "macs": layer.macs, "products": layer.products,
               "input_bytes": layer.input_bytes, "other_bytes": layer.other_bytes,
-              "note": layer.note}
+              "note": layer.note, "bound": layer.bound and asdict(layer.bound)}
              for layer in group] for group in work]
 
 
@@ -157,7 +157,12 @@ def work_of(entries: Sequence[Sequence[Mapping[str, Any]]], graph: Graph,
     nodes = {node.name: node for node in graph.nodes}
     work = tuple(tuple(Work(nodes[entry["node"]], int(entry["macs"]), int(entry["products"]),
                             int(entry["input_bytes"]), int(entry["other_bytes"]),
-                            str(entry["note"]))
+                            str(entry["note"]), _bound_of(entry.get("bound")))
                        for entry in group) for group in entries)
     _need(len(work) == len(layers) and all(work), "every layer must have its work")
     return work
+
+
+def _bound_of(entry: Mapping[str, int] | None) -> Bound | None:
+    return None if entry is None else Bound(**{part.name: int(entry[part.name])
+                                               for part in fields(Bound)})

@@ -54,8 +54,9 @@ GPU = {"dialect": str, "text": str, "images": {str: str}, "codes": [CODE],
        Optional("last"): [str], Optional("halves"): (str, None), Optional("rows"): bool,
        "steps": [{"nodes": [str], "code": (int, None)}]}
 PUT = {"position": str, "places": int, "stride": int, "stores": [int]}
+BOUND = dict.fromkeys(("cycles", "busy", "dram_bytes", "gemm", "vector", "loaded", "moved"), int)
 WORK = {"node": str, "macs": int, "products": int, "input_bytes": int, "other_bytes": int,
-        "note": str}
+        "note": str, Optional("bound"): (BOUND, None)}
 PREFIX = {"places": int, "order": [int], "layers": [[(str, int)]], "words": ARRAY, "sites": str,
           "origins": ARRAY, "work": [[WORK]], "puts": [PUT]}
 AUTO = {

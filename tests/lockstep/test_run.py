@@ -28,8 +28,8 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
 TINY = ["--target", "accel:tiny-1x4x4"]
 KEYS = {"cycles", "macs", "utilization", "seconds", "wall_seconds", "machine_hash", "layers",
         "outputs"}
-LAYER_KEYS = {"name", "op", "device", "cycles", "ideal_cycles", "macs", "utilization",
-              "dram_bytes", "stalls"}
+LAYER_KEYS = {"name", "op", "device", "cycles", "ideal_cycles", "bound_cycles", "bound_bytes",
+              "macs", "utilization", "dram_bytes", "stalls"}
 
 
 @pytest.fixture
@@ -71,6 +71,19 @@ def test_outputs_and_report(digits_input, tmp_path, capsys) -> None:
     assert err == "" and "seed" not in out
     assert f"output logits float32[1, 10] sha256 {output['sha256'][:16]}" in out
     assert all(row["name"] in out for row in figures["layers"])
+
+
+def test_bounds(tmp_path, capsys) -> None:
+    figures = figures_of(tmp_path, "--bounds")
+    out, _ = capsys.readouterr()
+    *layers, finish = figures["layers"]
+    assert all(0 < row["bound_bytes"] <= row["dram_bytes"] for row in layers)
+    assert 0 < figures["bound_cycles"] < figures["cycles"]
+    conv = next(row for row in layers if row["name"] == "conv3")
+    assert conv["ideal_cycles"] <= conv["bound_cycles"] <= conv["cycles"]
+    assert finish["bound_cycles"] == 0
+    assert f"at least {figures['bound_cycles']:,} cycles whatever the tilings" in out
+    assert f"{conv['bound_cycles']:,}  {conv['cycles'] / conv['bound_cycles']:.3f}" in out
 
 
 def figures_of(tmp_path, *args) -> dict:

@@ -1,0 +1,81 @@
+"""Every tiling of a layer at once, as one `Tiles` whose fields are arrays."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from accel.machine.config import AccelConfig
+from accel.mapping.schedules.tiles import (Shape, Tiles, _depths, _fits, _piece_counts, _pieces)
+
+__all__ = ["chosen", "every_tiling", "fitting", "listed"]
+
+
+def fitting(config: AccelConfig, shape: Shape, threads: int) -> Tiles:
+    """The tilings of which so many threads' tiles fit the buffers."""
+    every = every_tiling(shape)
+    return chosen(every, np.broadcast_to(_fits(config, shape, every, threads, {}),
+                                         every.rows.shape))
+
+
+def every_tiling(shape: Shape) -> Tiles:
+    """All tilings that the template offers, whether they fit or not, in pieces or not: those that
+    `misfit` takes.
+    """
+    cuts = [shape.channels] if shape.numbers else _pieces(shape.channels)
+    whole = _grid(_pieces(shape.rows), _pieces(shape.columns), cuts, _depths(shape))
+    parts = [whole]
+    if shape.weighted:
+        deep = chosen(whole, whole.depth == shape.depth)
+        part = (deep.rows != shape.rows) | (deep.columns != shape.columns)
+        parts.append(_with(chosen(deep, part), "w"))
+        if not shape.diagonal:
+            parts.append(_with(chosen(deep, deep.channels != shape.channels), "input"))
+    return _joined([*parts, *_in_pieces(shape)])
+
+
+def chosen(tiles: Tiles, holds: np.ndarray) -> Tiles:
+    """Those of many tilings for which something holds."""
+    return Tiles(tiles.rows[holds], tiles.columns[holds], tiles.channels[holds],
+                 tiles.depth[holds], tiles.stationary[holds], tiles.pieces[holds])
+
+
+def listed(tiles: Tiles) -> list[Tiles]:
+    """Many tilings, each by itself."""
+    return [Tiles(*fields) for fields in zip(
+        tiles.rows.tolist(), tiles.columns.tolist(), tiles.channels.tolist(), tiles.depth.tolist(),
+        tiles.stationary.tolist(), tiles.pieces.tolist(), strict=True)]
+
+
+def _in_pieces(shape: Shape) -> list[Tiles]:
+    """Tilings whose windows, or rows, are loaded in pieces."""
+    if shape.numbers:
+        rows, columns = ([1], [1]) if shape.inputs > 1 else (_pieces(shape.rows),
+                                                             _pieces(shape.columns))
+        cut = _grid(rows, columns, _pieces(shape.channels)[:-1], [1])
+        return [_with(cut, "input")]
+    if shape.row:
+        return []
+    cuts, counts = _pieces(shape.channels), _piece_counts(shape)
+    if not shape.weighted:
+        return [_grid([1], [1], cuts, [1], counts)]
+    depths = _depths(shape)
+    return [_grid(_pieces(shape.rows), [shape.columns], cuts, depths, counts),
+            _grid([1], _pieces(shape.columns)[:-1], cuts, depths, counts)]
+
+
+def _grid(rows: Sequence[int], columns: Sequence[int], channels: Sequence[int],
+          depths: Sequence[int], pieces: Sequence[int] = (1,)) -> Tiles:
+    axes = np.meshgrid(*(np.array(some, np.int64) for some in (rows, columns, channels, depths,
+                                                               pieces)), indexing="ij")
+    rows_, columns_, channels_, depths_, pieces_ = (axis.ravel() for axis in axes)
+    return Tiles(rows_, columns_, channels_, depths_, np.full(rows_.shape, "", "U5"), pieces_)
+
+
+def _with(tiles: Tiles, stationary: str) -> Tiles:
+    return Tiles(tiles.rows, tiles.columns, tiles.channels, tiles.depth,
+                 np.full(tiles.rows.shape, stationary, "U5"), tiles.pieces)
+
+
+def _joined(parts: Sequence[Tiles]) -> Tiles:
+    return Tiles(*(np.concatenate([getattr(part, name) for part in parts]) for name in (
+        "rows", "columns", "channels", "depth", "stationary", "pieces")))

@@ -1,0 +1,274 @@
+"""What the tilings of a layer move and compute, each exactly or less: arrays, an element a tiling.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from accel.datapath.plan import plan
+from accel.machine.dram import Dram
+from accel.machine.isa import WORD_BYTES
+from accel.machine.machine import Machine
+from accel.mapping.bounds.windows import (LoadedSource, Packed, WindowLine, packed_source,
+                                          source_of, weight_bytes)
+from accel.mapping.builders.layer import MappedLayer
+from accel.mapping.schedules import Tiles, shape_of
+from accel.mapping.work import block_products
+
+__all__ = ["LayerFacts", "Traffic"]
+
+GEMM_LOOPS = 6
+"""Loops of an instruction of gemm."""
+
+
+class LayerFacts:
+    """What all tilings of a layer on a machine have in common.
+
+    Attributes
+    ----------
+    products : block products of gemm.
+    positions : entries of the result.
+    folded : entries that vector makes on the way to it, by stage, one for each term of a sum.
+    lanes : cycles of vector.
+    stored : bytes of the result in memory; `partial` where blocks of it are cut.
+    weights : bytes of the weights that one image reads.
+    sources : what is loaded into inp or res, as far as it is known.
+    latency, answer : cycles of the memory from a request to data, and from a write to its answer.
+    rate : bytes of the bus in a cycle.
+    word : cycles of the bus for an instruction, at least.
+    gemm, vector : cycles of the datapaths from an iteration to its last write.
+    """
+
+    def __init__(self, machine: Machine, layer: MappedLayer, memory: Dram | None = None):
+        self.layer, self.operator, self.config = layer, layer.operator, machine.config
+        operator, config = layer.operator, machine.config
+        memory = memory or config.memory
+        self.shape = shape = shape_of(operator)
+        self.entry = {name: buffer.entry_bytes for name, buffer in config.buffers.items()}
+        self.products = block_products(layer)
+        self.positions = prod(operator["quantized"].shape[:-2])
+        self.folded = {role: prod(operator[role].shape[:-2]) * self._terms(role)
+                       for role in operator.accumulators
+                       if not (shape.weighted and role == "acc")}
+        # Without others, the last stage reads all inputs from res, one in a cycle.
+        reads = 1 if operator.accumulators else max(1, len(operator.inputs))
+        self.lanes = (self.positions * reads + sum(self.folded.values())) * config.vector_beats
+        self.stored, self.partial = self._stored(), bool(layer.bounds)
+        self.weights = self._weights() if shape.weighted else 0
+        self.sources = self._sources()
+        self.latency = memory.latency
+        self.answer = 0 if memory.in_order else memory.latency
+        rate = memory.bytes_per_cycle
+        self.rate = config.bus_bytes if rate is None else min(config.bus_bytes, rate)
+        self.word = WORD_BYTES / self.rate - (rate is not None)     # a beat may be there at once
+        self.gemm, self.vector = (plan(machine, unit).write_cycles for unit in ("gemm", "vector"))
+
+    def _terms(self, role: str) -> int:
+        """The terms of a stage's sums for each entry; lanes are summed at once."""
+        lanes = self.operator.reduced.get("lanes")
+        axes = [axis for axis in self.operator[role].reduce_axes if axis is not lanes]
+        return prod(axis.extent for axis in (axes[:-1] if role in self.operator.numbers else axes))
+
+    def _stored(self) -> int:
+        """The bytes that all stores write."""
+        shape = self.operator.output.shape
+        size = prod(shape) * self.entry["out"] // self.config.lanes
+        for first, second, limit in self.layer.bounds:
+            whole = shape[first] * shape[second]
+            size = size * min(limit, whole) // whole
+        return size
+
+    def _weights(self) -> int:
+        shape = self.shape
+        if "y" in self.operator.stages:
+            return weight_bytes(self.operator)
+        return (shape.depth * shape.channels * shape.phases * prod(shape.kernel) * shape.passes
+                * (shape.weights or self.entry["wgt"]) * shape.weight_bits // 8)
+
+    def _sources(self) -> list[LoadedSource | Packed | None]:
+        operator, shape = self.operator, self.shape
+        if shape.row:
+            return [packed_source(self.config, operator)]
+        window = shape.kernel, shape.strides, shape.dilations
+        return [source_of(operator, role, (shape.rows, shape.columns), window)
+                for role in operator.inputs if role not in operator.repeated]
+
+
+class Traffic:
+    """What each of many tilings moves.
+
+    Attributes
+    ----------
+    images, cuts : tiles of an image, and of the channels; `count` : all tiles.
+    steps : pieces in which a tile's operands come.
+    piece : rows and columns of the largest piece of a window; `last_piece` of the last one.
+    last : entries of the last tile's result.
+    inputs, weights, records : bytes that loads move.
+    chunks : steps of load for the inputs, padding included; `waited` those of them that come after
+        a load's first data.
+    turns : loads of an input that move anything.
+    first_inputs, first_weights : bytes that the first step of the first tile needs.
+    instructions : how many there are.
+    """
+
+    def __init__(self, facts: LayerFacts, tiles: Tiles):
+        self.facts, self.tiles = facts, tiles
+        shape = facts.shape
+        self.keeps_weights, self.keeps_input = (tiles.stationary == kept for kept in ("w", "input"))
+        down, across = (-(-size // part) for size, part in (
+            (shape.rows, tiles.rows), (shape.columns, tiles.columns)))
+        self.images, self.cuts = down * across, -(-shape.channels // tiles.channels)
+        self.count = shape.times * self.images * self.cuts
+        self.last = ((shape.rows - (down - 1) * tiles.rows)
+                     * (shape.columns - (across - 1) * tiles.columns)
+                     * (shape.channels - (self.cuts - 1) * tiles.channels) * shape.phases)
+        self._cut_windows()
+        self._load_inputs()
+        self._load_constants()
+
+    def _cut_windows(self) -> None:
+        shape, pieces = self.facts.shape, self.tiles.pieces
+        height, width = shape.kernel
+        whole = pieces <= height
+        self.piece = (np.where(whole, -(-height // pieces), 1),
+                      np.where(whole, width, -(-width // np.maximum(pieces // height, 1))))
+        counts = [-(-size // part) for size, part in zip(shape.kernel, self.piece, strict=True)]
+        self.last_piece = [size - (count - 1) * part for size, count, part in zip(
+            shape.kernel, counts, self.piece, strict=True)]
+        self.steps = pieces if shape.gathered else counts[0] * counts[1]
+        if shape.weighted:
+            self.steps = self.steps * (shape.depth // self.tiles.depth)
+
+    def _load_inputs(self) -> None:
+        facts, shape, tiles = self.facts, self.facts.shape, self.tiles
+        nothing = np.zeros(len(tiles.rows), np.int64)
+        self.inputs, self.first_inputs = nothing, nothing
+        self.chunks = self.waited = nothing.astype(float)
+        self.turns = self.count * self.steps
+        for source in facts.sources:
+            if isinstance(source, Packed):
+                self._load_packed(source)
+            elif not shape.numbers:         # they load rows in ways of their own: once, at least
+                self._load_windows(source or self._unknown())
+            elif source:
+                self.inputs = self.inputs + shape.times * source.bytes_once
+        self.waited = np.maximum(self.waited, self.inputs / facts.rate)
+
+    def _unknown(self) -> LoadedSource:
+        """A source of which nothing is in memory, as far as it is known."""
+        shape = self.facts.shape
+        rows, columns = (WindowLine(*line, (0, 0)) for line in zip(
+            (shape.rows, shape.columns), shape.kernel, shape.strides, shape.dilations, strict=True))
+        return LoadedSource(rows, columns, 0)
+
+    def _load_windows(self, source: LoadedSource) -> None:
+        facts, shape, tiles = self.facts, self.facts.shape, self.tiles
+        own = shape.diagonal or not shape.weighted      # a tile reads its own channels alone
+        blocks, held = (shape.channels, tiles.channels) if own else (shape.depth, tiles.depth)
+        passes = shape.times * np.where(self.keeps_input | own, 1, self.cuts)
+        entry = facts.entry["inp" if shape.weighted else "res"]
+        (tall, rows, top, lines, above), (wide, columns, left, places, aside) = (
+            _each(size, taps, line.loaded) for size, taps, line in zip(
+                (tiles.rows, tiles.columns), self.piece, (source.rows, source.columns),
+                strict=True))
+        # A step writes a chunk, padding too. What comes before the first data may be written
+        # before that is there.
+        chunk = passes * blocks * entry / facts.config.bus_bytes
+        self.chunks = self.chunks + chunk * tall * wide
+        self.waited = self.waited + chunk * (tall * wide - above * wide - lines * aside)
+        self.inputs = self.inputs + passes * rows * columns * source.pixel_bytes
+        least = np.maximum(source.pixel_bytes - (blocks - held) * entry, 0)
+        # Of a product of two computed matrices, a piece may be one that reads a constant.
+        begins = (tiles.pieces == 1) if "y" in facts.operator.stages else 1
+        self.first_inputs = self.first_inputs + top * left * least * begins
+        parts = self.cuts * shape.times * (shape.depth // tiles.depth if shape.weighted else 1)
+        self.turns = np.minimum(self.turns, parts * lines * places)
+
+    def _load_packed(self, source: Packed) -> None:
+        facts, tiles = self.facts, self.tiles
+        passes = facts.shape.times * np.where(self.keeps_input, 1, self.cuts)
+        ones = np.ones_like(tiles.columns)
+        moved, begin = _each(tiles.columns, ones, lambda size, _: source.columns(size))
+        lines = int(source.lines[-1])
+        self.inputs = passes * lines * moved
+        self.first_inputs = source.lines[tiles.rows - 1] * begin
+        self.chunks = passes * lines * float(source.chunks(facts.config.bus_bytes))
+
+    def _load_constants(self) -> None:
+        facts, shape, tiles = self.facts, self.facts.shape, self.tiles
+        turns = shape.times * np.where(self.keeps_weights, 1, self.images)
+        self.weights = turns * facts.weights
+        self.first_weights = np.zeros_like(tiles.rows)
+        if facts.weights:
+            all_taps = shape.channels * prod(shape.kernel) * shape.depth
+            self.first_weights = (tiles.channels * self.piece[0] * self.piece[1] * tiles.depth
+                                  * facts.weights // all_taps)
+        once = shape.parameters - (shape.taps > 0)
+        count = (shape.rows * shape.columns if shape.pixelwise
+                 else shape.channels * (shape.phases * once + shape.taps))
+        again = 1 if shape.gathered or shape.numbers or shape.pixelwise else turns
+        self.records = np.zeros_like(tiles.rows) + shape.tables * facts.entry["tab"]
+        if shape.parameters:
+            self.records = self.records + again * count * facts.entry["par"]
+
+    @property
+    def loads(self) -> np.ndarray:
+        """Bytes that loads move."""
+        return self.inputs + self.weights + self.records
+
+    @property
+    def last_records(self) -> np.ndarray:
+        """Bytes of records that the last tile loads, at most."""
+        shape = self.facts.shape
+        return np.minimum(self.records, self.tiles.channels * shape.phases * (
+            shape.parameters + shape.taps) * self.facts.entry["par"])
+
+    @property
+    def written(self) -> np.ndarray:
+        """Steps of load."""
+        return self.chunks + (self.weights + self.records) / self.facts.config.bus_bytes
+
+    @property
+    def moved(self) -> np.ndarray:
+        """Bytes of the bus."""
+        return self.loads + self.facts.stored + self.instructions * WORD_BYTES
+
+    @property
+    def busy(self) -> np.ndarray:
+        """Cycles that the bus works at its full width, or load if that is longer."""
+        bus = -(-self.moved // self.facts.config.bus_bytes)
+        return np.maximum(bus, np.ceil(self.written).astype(np.int64))
+
+    @cached_property
+    def instructions(self) -> np.ndarray:
+        """Every tile has a load of each operand that does not stay, computations and a store."""
+        shape, facts = self.facts.shape, self.facts
+        plain = not (shape.gathered or shape.numbers)
+        turns = self.count * self.steps
+        if shape.weighted:
+            kept = self.keeps_weights | self.keeps_input
+            moves = turns * np.where(kept, 1, 2) + kept + turns
+        else:
+            moves = turns * len(facts.sources) * plain
+        records = np.where(self.keeps_weights, 1, self.count) * (bool(shape.parameters) and plain)
+        stages = 1 if shape.numbers else 1 + len(facts.folded)
+        return moves + records + self.count * (stages + 1) + 1
+
+    @property
+    def single(self) -> np.ndarray:
+        """Whether one instruction of gemm computes a step: whether its word has loops enough."""
+        tiles, shape = self.tiles, self.facts.shape
+        extents = (tiles.rows, tiles.columns, tiles.channels, tiles.depth, *self.piece)
+        tile = self.facts.operator.extents("quantized")
+        fixed = sum(size > 1 for size in (tile.get("p", 1), tile.get("q", 1), shape.passes))
+        return sum((extent > 1).astype(int) for extent in extents) + fixed <= GEMM_LOOPS
+
+
+def _each(sizes: np.ndarray, taps: np.ndarray, of: Callable[[int, int], tuple[int, ...]]
+          ) -> tuple[np.ndarray, ...]:
+    """What `of` gives for each size with its number of taps, computed once for equal ones."""
+    pairs, place = np.unique(sizes << 32 | taps, return_inverse=True)
+    found = np.array([of(pair >> 32, pair & (1 << 32) - 1) for pair in pairs.tolist()])
+    return tuple(column[place] for column in found.T)

@@ -1,0 +1,150 @@
+"""Lower bounds of layers: against the simulator, against numbers that are counted by hand."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from accel.figures.traffic import dram_bytes
+from accel.machine.config import preset
+from accel.machine.dram import Dram
+from accel.machine.machine import Machine
+from accel.mapping.bounds import bound_of, bounds_of_tilings
+from accel.mapping.bounds.tilings import every_tiling, listed
+from accel.mapping.builders.layer import MappedLayer
+from accel.mapping.choices import Choices
+from accel.mapping.lowering import LoweringError
+from accel.mapping.schedules import shape_of
+from accel.mapping.schedules.tiles import _candidates, _in_pieces
+from accel.mapping.target import AccelTarget
+from accel.sim import cycle
+from tests.support.integer_graphs import Net
+
+SEED = 7
+
+MACHINES = (("tiny-1x4x4", {}), ("ecp5-1x8x8", {"vector_beats": 2}), ("pynq-1x16x16", {}),
+            ("tiny-1x4x4", {"memory": Dram(latency=0)}),
+            ("ecp5-1x2x2", {"memory": Dram(latency=15, outstanding=3, bytes_per_cycle=2,
+                                           row_bytes=1024, row_miss=4, row_closed=2, banks=4,
+                                           in_order=True, beat_cycles=3)}),
+            ("pynq-1x16x16", {"bus_bytes": 16, "batch": 2}))
+
+
+def machine_of(name: str, **changes) -> Machine:
+    return Machine(replace(preset(name), **changes))
+
+
+def layer_of(machine: Machine, net: Net, result: str):
+    """The last layer of a network, and what makes programs of it alone."""
+    groups, program = AccelTarget(machine).parts(net.graph(result))
+    return groups[-1][-1].layer, program
+
+
+def measured(machine: Machine, layer: MappedLayer, program, tiles, threads: int) -> tuple[int, int]:
+    """The cycles of a program of one layer, and the bytes that it moves."""
+    made = program([(Choices(machine, 2).part(layer, {}, tiles, threads),)])
+    return cycle.measure(machine, made).cycles, int(dram_bytes(machine, made).sum())
+
+
+def nets(random: Random) -> Iterator[tuple[Net, str]]:
+    """Small layers of every kind: kernels, strides, pads, groups, products, elements."""
+    for kind in ("convolution", "plain", "depthwise", "groups", "pool", "dense", "product", "add",
+                 "transposed", "convolution", "average", "below"):
+        net = Net(random.randrange(100), slopes=kind == "below")
+        yield net, result_of(net, kind, random)
+
+
+def result_of(net: Net, kind: str, random: Random) -> str:
+    """The result of a layer of a kind, behind a change of scale where that is of use."""
+    size = random.randint(4, 10), random.randint(4, 10)
+    kernel = random.randint(1, 4), random.randint(1, 4)
+    strides = random.randint(1, 3), random.randint(1, 3)
+    pads = tuple(random.randrange(kernel[axis % 2]) for axis in range(4))
+    channels, outputs = random.randint(5, 30), random.randint(5, 40)
+    window = {"kernel": kernel, "strides": strides, "pads": pads}
+    match kind:
+        case "plain":
+            return net.conv(net.input(1, 3, *size), outputs, **window)
+        case "dense":
+            return net.dense(net.input(random.choice((1, 5)), 3 * channels), outputs)
+        case "product":
+            a, b = net.input(2, *size), net.input(2, size[1], outputs, name="b")
+            return net.matmul(a, b, zeros=random.choice(((0, 0), (3, 0), (-128, 7))))
+        case "groups":
+            return net.conv(net.rescale(net.input(1, 16, *size)), 24, group=4, **window)
+    x = net.rescale(net.input(1, channels, *size))
+    match kind:
+        case "depthwise":
+            return net.conv(x, channels, group=channels, **window)
+        case "pool":
+            return net.max_pool(x, **window)
+        case "average":
+            return net.average_pool(x, **window)
+        case "transposed":
+            return net.conv_transpose(x, outputs)
+        case "add":
+            return net.add(x, net.rescale(x))
+    return net.conv(x, outputs, **window)
+
+
+def test_no_tiling_is_better_than_its_bound() -> None:
+    random, tried = Random(SEED), 0
+    print("seed", SEED)
+    for number, (net, result) in enumerate(nets(random)):
+        name, changes = MACHINES[number % len(MACHINES)]
+        machine = machine_of(name, **changes)
+        layer, program = layer_of(machine, net, result)
+        whole = bound_of(machine, layer)
+        for threads in (1, 2):
+            ways = sorted(bounds_of_tilings(machine, layer, threads), key=lambda way: way[0])
+            way = random.choice(ways[:len(ways) // 2 + 1]) if threads == 1 else ways[0]
+            least, moved, tiles = way
+            cycles, size = measured(machine, layer, program, tiles, threads)
+            tried += 1
+            assert whole.cycles <= least <= cycles, (name, layer.name, tiles, threads)
+            assert whole.dram_bytes <= moved <= size, (name, layer.name, tiles, threads)
+    assert tried == 24
+
+
+@pytest.mark.parametrize("changes", [{}, {"bus_bytes": 8}])
+def test_a_layer_of_one_tile_by_hand(changes) -> None:
+    """8 channels of 2x2 pixels, 1x1, to 4 channels: 4 * 2 block products of 4x4."""
+    machine = machine_of("tiny-1x4x4", memory=Dram(latency=0), **changes)
+    net = Net(1)
+    layer, _ = layer_of(machine, net, net.conv(net.rescale(net.input(1, 8, 2, 2)), 4, (1, 1)))
+    bound = bound_of(machine, layer)
+    loaded = 4 * 8 + 8 * 4 + 4 * 8              # pixels, weights, parameters
+    assert (bound.gemm, bound.vector, bound.loaded) == (8, 4, loaded)
+    assert bound.dram_bytes == loaded + 4 * 4
+    # input, weights, gemm, parameters, vector, store, FINISH
+    assert bound.moved == bound.dram_bytes + 7 * 64
+    assert bound.busy == -(-bound.moved // machine.config.bus_bytes)
+
+
+def test_compulsory_traffic_where_all_fits_and_more_where_it_does_not() -> None:
+    for name, fits in (("pynq-1x16x16", True), ("tiny-1x4x4", False)):
+        machine = machine_of(name)
+        net = Net(1)
+        layer, _ = layer_of(machine, net, net.conv(net.rescale(net.input(1, 32, 12, 12)), 64))
+        compulsory = layer.size("x", *layer.constants, "output")
+        bound = bound_of(machine, layer)
+        assert (bound.dram_bytes == compulsory) == fits and bound.dram_bytes >= compulsory, name
+
+
+def test_every_tiling_is_what_the_template_offers() -> None:
+    machine = machine_of("tiny-1x4x4")
+    for net, result in nets(Random(1)):
+        layer, _ = layer_of(machine, net, result)
+        shape = shape_of(layer.operator)
+        offered = [*_candidates(shape), *_in_pieces(shape)]
+        assert sorted(listed(every_tiling(shape))) == sorted(offered), shape
+
+
+def test_a_layer_that_fits_no_buffer_is_refused() -> None:
+    machine = machine_of("tiny-1x4x4")
+    net = Net(1)
+    layer, _ = layer_of(machine, net, net.conv(net.input(1, 3, 8, 8), 4))
+    assert layer.operator.row                       # windows of 7 entries, loaded as they are
+    with pytest.raises(LoweringError, match="conv2d_0: a tile must fit the buffers of tiny-1x4x4"):
+        bound_of(machine_of("tiny-1x4x4", inp_bytes=16), layer)
