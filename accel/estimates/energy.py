@@ -81,9 +81,8 @@ def energy(profile: AccessProfile, machine: Machine,
     known = prices(machine, table)
     rows = {unit: np.zeros(len(profile.layers)) for unit in ENERGY_UNITS}
     for key, values in profile.counts.items():
-        if key in known:
-            unit, pj = known[key]
-            rows[unit] += values * (pj * PJ)
+        unit, pj = known[key]
+        rows[unit] += values * (pj * PJ)
     columns = np.stack([rows[unit] for unit in ENERGY_UNITS])
     layers = tuple(LayerEnergy(name, float(column.sum()),
                                dict(zip(ENERGY_UNITS, column.tolist(), strict=True)))

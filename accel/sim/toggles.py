@@ -7,6 +7,7 @@ cycle do not. A run costs about a hundred times that of `accel.sim.verilated`.
 
 import os
 import re
+import select
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ _MODULE = re.compile(r"^(?=module )", re.MULTILINE)
 _HEAD = re.compile(r"module \\?(\S+?)[ (]")
 _DECLARATION = re.compile(
     r"^  (?:reg|wire|input|output)(?: \[\d+:\d+\])? (\\\S+|\w+)(?: +=.*| *);$", re.MULTILINE)
-_ASSIGNED = re.compile(r"^ +(\S+)(?: ?\[[^\]]*\])* +<= ", re.MULTILINE)
+_ASSIGNED = re.compile(r"^ +(\\\S+|\w+)(?: ?\[[^\]]*\])* +<= ", re.MULTILINE)
 _ENABLES = ("read__en", "write__en")
 
 
@@ -55,10 +56,8 @@ class Toggles:
     register_bits: Mapping[str, int]
 
     def of(self, *modules: str) -> np.ndarray:
-        """The toggles of modules and of all that is in them."""
-        return sum((values for name, values in self.toggles.items()
-                    if any(name == one or name.startswith(f"{one}.") for one in modules)),
-                   np.zeros(len(next(iter(self.toggles.values()))), np.int64))
+        """The toggles of some modules together."""
+        return np.sum([self.toggles[name] for name in modules], axis=0)
 
 
 def toggles(machine: Machine, program: AccelProgram, ends: Sequence[int],
@@ -85,13 +84,27 @@ def toggles(machine: Machine, program: AccelProgram, ends: Sequence[int],
                 handle.close()
                 os.close(os.open(pipe, os.O_RDWR))      # lets go of a reader that still waits
 
-        player = Thread(target=play)
-        player.start()
-        with open(pipe, "rb") as waves:
-            counter = _Counter(registers, ends)
+        counter, player = _Counter(registers, ends), Thread(target=play)
+        with _reader(pipe) as waves:
+            player.start()
+            _wait(waves)
             counter.read(waves)
         player.join()
     return counter.result()
+
+
+def _reader(pipe: str) -> IO[bytes]:
+    """A reader that is there before the writer, who would not wait for one."""
+    number = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(number, True)
+    return open(number, "rb")
+
+
+def _wait(waves: IO[bytes]) -> None:
+    """Waits for the writer: before it comes, a pipe reads as if it had ended."""
+    poll = select.poll()
+    poll.register(waves, select.POLLIN)
+    poll.poll()
 
 
 @cache
@@ -143,7 +156,7 @@ class _Counter:
 
     registers: frozenset[str]
     ends: Sequence[int]
-    signals: dict[bytes, _Signal] = field(default_factory=dict)
+    signals: dict[bytes, list[_Signal]] = field(default_factory=dict)
     bits: dict[str, int] = field(default_factory=dict)
 
     def read(self, waves: IO[bytes]) -> None:
@@ -158,22 +171,21 @@ class _Counter:
                 continue
             if first == 98:                                     # "b": a vector
                 text, code = line[1:].split()
-                signal, value = watched.get(code), int(text, 2)
+                signals, value = watched.get(code, ()), int(text, 2)
             else:
-                signal, value = watched.get(line[1:-1]), first - 48
-            if signal is None:
-                continue
-            if signal.value is None:
+                signals, value = watched.get(line[1:-1], ()), first - 48
+            for signal in signals:
+                if signal.value is not None and signal.is_register:
+                    signal.counts[interval] += (signal.value ^ value).bit_count()
+                elif not signal.is_register:        # what it is from the next edge on, or from now
+                    self._enabled(signal, (time + 5) // 10)
                 signal.value = value
-            elif signal.is_register:
-                signal.counts[interval] += (signal.value ^ value).bit_count()
-                signal.value = value
-            else:                   # what it is from the next edge on, or from now
-                self._enabled(signal, (time + 5) // 10)
-                signal.value = value
-        for signal in self.signals.values():
+        for signal in self._all():
             if not signal.is_register:
                 self._enabled(signal, self.ends[-1] + 1)
+
+    def _all(self) -> list[_Signal]:
+        return [signal for signals in self.signals.values() for signal in signals]
 
     def _header(self, waves: IO[bytes]) -> None:
         scopes: list[str] = []
@@ -188,9 +200,9 @@ class _Counter:
     def _declare(self, module: str, name: str, code: bytes, width: int) -> None:
         full = f"{module}.{name}"
         is_register = full in self.registers
-        if is_register or name in _ENABLES:
+        if is_register or name in _ENABLES:     # which may be one net
             counts = [0] * len(self.ends)
-            self.signals.setdefault(code, _Signal(full, module, is_register, counts))
+            self.signals.setdefault(code, []).append(_Signal(full, module, is_register, counts))
         if is_register:
             self.bits[module] = self.bits.get(module, 0) + width
 
@@ -209,10 +221,10 @@ class _Counter:
 
     def result(self) -> Toggles:
         modules: dict[str, np.ndarray] = {}
-        for signal in self.signals.values():
+        for signal in self._all():
             if signal.is_register:
                 modules[signal.module] = (modules.get(signal.module, 0)
                                           + np.array(signal.counts, np.int64))
-        enabled = {signal.name: np.array(signal.counts, np.int64) for signal in self.signals.values()
+        enabled = {signal.name: np.array(signal.counts, np.int64) for signal in self._all()
                    if not signal.is_register}
         return Toggles(modules, enabled, self.bits)
