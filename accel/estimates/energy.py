@@ -189,7 +189,8 @@ def _idle(machine: Machine, table: EnergyTable) -> float:
     bits = sum(sum(datapath.registers()) + _meeting_bits(datapath) for datapath in datapaths)
     bits += 4 * 8 * isa.WORD_BYTES * config.queue_depth
     logic = sum(price(all_operators(datapath), table) for datapath in datapaths)
-    milliwatts = kib * table.sram_mw + bits * table.register_nw * 1e-6 + logic * table.logic_uw * 1e-3
+    milliwatts = (kib * table.sram_mw + bits * table.register_nw * 1e-6
+                  + logic * table.logic_uw * 1e-3)
     return milliwatts * 1e3 / config.clock_mhz + bits * table.clock_pj
 
 

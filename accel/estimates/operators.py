@@ -1,6 +1,7 @@
 """Operators of a datapath: how many of which width an element of a body goes through."""
 
 from collections import Counter
+from collections.abc import Iterable
 from math import prod, sqrt
 
 from accel.datapath.dataflow import COMPARISONS, DataflowNode
@@ -80,7 +81,7 @@ def _taken(node: DataflowNode, body: int) -> list[DataflowNode]:
     return list(node.args)
 
 
-def _counted(plan: DatapathPlan, operations: "list[Operation] | tuple[Operation, ...]") -> Operators:
+def _counted(plan: DatapathPlan, operations: Iterable[Operation]) -> Operators:
     result: Operators = Counter()
     for operation in operations:
         node, copies = operation.node, plan.copies(operation)
