@@ -1,7 +1,6 @@
-"""`lockstep run --energy`: a table, figures in JSON and on the page, refusals."""
+"""`lockstep run --energy`: a table, figures in JSON, refusals."""
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -25,9 +24,8 @@ def refused(capsys, message: str, *args) -> None:
 
 def test_energy_of_each_layer(capsys, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    file, page = tmp_path / "r.json", tmp_path / "r.html"
-    pages = ["--report", page] if find_spec("plotly") else []
-    assert run(*TINY, "--no-values", "--energy", "45nm", "--json", file, *pages) == 0
+    file = tmp_path / "r.json"
+    assert run(*TINY, "--no-values", "--energy", "45nm", "--json", file) == 0
     out = capsys.readouterr().out
     figures = json.loads(file.read_text())
     used = figures["energy"]
@@ -45,9 +43,6 @@ def test_energy_of_each_layer(capsys, tmp_path, monkeypatch) -> None:
     assert line.split()[1] == f"{used['joules'] * 1e9:,.1f}"
     watts = used["joules"] / figures["seconds"]
     assert f"{used['joules'] * 1e9:,.1f} nJ, " in out and f"{watts * 1e3:,.2f} mW at" in out
-    if pages:
-        assert f"<td>{used['joules'] * 1e6:,.3f}</td>" in page.read_text().partition(
-            '<section id="energy">')[2].partition("</section>")[0]
 
 
 def test_a_table_of_ones_own(capsys, tmp_path) -> None:
@@ -67,8 +62,8 @@ def test_refusals(capsys, tmp_path) -> None:
             *TINY, "--energy", "4nm")
     refused(capsys, f"'{tmp_path}/none.toml' must be a file that exists",
             *TINY, "--energy", tmp_path / "none.toml")
-    refused(capsys, "--energy must come with --sim cycle, not functional: the cycle simulator alone "
-                    "counts every access", *TINY, "--sim", "functional", "--energy", "45nm")
+    refused(capsys, "--energy must come with --sim cycle, not functional: the cycle simulator "
+                    "alone counts every access", *TINY, "--sim", "functional", "--energy", "45nm")
     refused(capsys, "--energy must be left out with --target cpu: the host has no cycles",
             "--target", "cpu", "--energy", "45nm")
     refused(capsys, "--energy must be left out with --on: the network runs elsewhere",
