@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from accel.datapath.plan import DatapathPlan, plan
-from accel.estimates.operators import all_operators, operand_bits, operators, price
+from accel.estimates.operators import (all_operators, operand_bits, operators, pipeline_bits,
+                                       price)
 from accel.estimates.tables import EnergyTable, energy_table
 from accel.figures.accesses import AccessProfile
 from accel.machine import isa
@@ -154,10 +155,12 @@ def _accesses(config: AccelConfig, vector: DatapathPlan, table: EnergyTable) -> 
 def _element(datapath: DatapathPlan, body: str, table: EnergyTable) -> float:
     """An element of a body: its operators, its pipeline registers, and those in which its value
     meets acc; of vector also the registers of its operands."""
-    bits = sum(datapath.registers()) + _meeting_bits(datapath)
+    bits = _meeting_bits(datapath)
     if datapath.unit == "vector":
         bits += operand_bits(datapath, body)
-    return price(operators(datapath, body), table) + bits * table.register_pj
+    return (price(operators(datapath, body), table) + bits * table.register_pj
+            + sum(datapath.registers()) * table.write_pj
+            + pipeline_bits(datapath, body) * table.switch_pj)
 
 
 def _lanes(datapath: DatapathPlan) -> int:

@@ -9,7 +9,8 @@ from accel.datapath.placement import Operation, factor_bits
 from accel.datapath.plan import DatapathPlan
 from accel.estimates.tables import EnergyTable
 
-__all__ = ["Operators", "all_operators", "operand_bits", "operators", "price"]
+__all__ = ["Operators", "all_operators", "operand_bits", "operators", "pipeline_bits",
+           "price"]
 
 Operators = Counter[tuple[str, int, int]]
 """Numbers of operators by kind (``add``, ``multiply``, ``logic``) and the widths of its operands;
@@ -32,6 +33,13 @@ def operators(plan: DatapathPlan, body: str) -> Operators:
 def all_operators(plan: DatapathPlan) -> Operators:
     """All operators of the datapath."""
     return _counted(plan, plan.operations)
+
+
+def pipeline_bits(plan: DatapathPlan, body: str) -> int:
+    """Bits of the pipeline's registers that hold values of an element of a body. The others are
+    written as well, and stay as they are."""
+    number = [one.name for one in plan.bodies].index(body)
+    return sum(plan.registers(set(_cone(plan, number))))
 
 
 def operand_bits(plan: DatapathPlan, body: str) -> int:

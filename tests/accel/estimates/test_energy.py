@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from accel.datapath.plan import plan
 from accel.estimates.energy import ENERGY_UNITS, energy, prices
 from accel.estimates.tables import energy_table
 from accel.figures.accesses import AccessProfile
@@ -33,7 +34,7 @@ def test_a_gemm_instruction_by_hand() -> None:
                                 "add32": 8 * 4}
     pipeline = 160 + 256 + 72               # bits of the three stages, as str(plan) has them
     operators = 10 * (16 * 0.2 + 8 * TABLE.add.at(17) + 4 * TABLE.add.at(18)) + 8 * 4 * 0.1
-    registers = 10 * (pipeline + 2 * 4 * 32) * 0.009
+    registers = 10 * (pipeline + 2 * 4 * 32) * (0.00794 + 0.00106)
     assert found.units["gemm"] == pytest.approx((operators + registers) * 1e-12)
     assert found.units["inp"] == pytest.approx(10 * 10 * (2048 / 8192) ** 0.5 * 32 / 64 * 1e-12)
     assert found.units["wgt"] == pytest.approx(10 * 10 * (4096 / 8192) ** 0.5 * 128 / 64 * 1e-12)
@@ -103,6 +104,18 @@ def test_a_wider_entry_a_deeper_buffer_and_a_faster_clock_cost_what_they_should(
     wide = Machine(preset("ecp5-1x8x8"))
     products = prices(wide, TABLE)["gemm.gemm"][1] / base["gemm.gemm"][1]
     assert 3.5 < products < 4.5                             # of four times as many products
+
+
+def test_registers_that_keep_their_values_are_written_only() -> None:
+    """A copy has a value of 32 bits a lane; those of other bodies pass beside it."""
+    switch = prices(MACHINE, replace(TABLE, write_pj=0.0, logic_pj=0.0, switch_pj=1.0))
+    write = prices(MACHINE, replace(TABLE, switch_pj=0.0, logic_pj=0.0, write_pj=1.0))
+    bodies = "vector.copy", "vector.requantize"
+    (copy, product), (also, written) = ([known[body][1] for body in bodies]
+                                        for known in (switch, write))
+    lanes, latency = 4, plan(MACHINE, "vector").latency
+    assert copy == pytest.approx(lanes * 32 * (latency + 3), abs=1)    # its operand, and acc's two
+    assert copy < product < also < written
 
 
 def test_bodies_cost_what_they_go_through() -> None:
