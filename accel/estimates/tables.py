@@ -136,7 +136,8 @@ def _table(raw: Mapping[str, Any], name: str) -> EnergyTable:
     return EnergyTable(
         name, **laws, logic_pj=raw["logic"]["bit_pj"], write_pj=register["write_pj"],
         switch_pj=register["switch_pj"], clock_pj=register["clock_pj"], dram_pj=dram["bit_pj"],
-        row_pj=dram["row_pj"], sram_mw=leakage["sram_mw_per_kib"], register_nw=leakage["register_nw_per_bit"],
+        row_pj=dram["row_pj"], sram_mw=leakage["sram_mw_per_kib"],
+        register_nw=leakage["register_nw_per_bit"],
         logic_uw=leakage["logic_uw_per_pj"],
         sources=tuple((section, raw[section]["source"]) for section in SECTIONS))
 
