@@ -16,13 +16,17 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from itertools import count as count_up
 from itertools import zip_longest
 from pathlib import Path
 from random import Random
 
 from accel.estimates.runs import (DATA, MachineSpec, Routing, Synthesis, append, routings,
                                   syntheses)
+from accel.hw.fetch import Fetch
+from accel.hw.gemm import Gemm
+from accel.hw.load import Load
+from accel.hw.store import Store
+from accel.hw.vector import Vector
 from accel.machine.config import ConfigError, preset
 from accel.machine.rules import DeclarationError
 from bench import fmax
@@ -30,6 +34,16 @@ from compiler.native import BuildError
 from fpga import flow
 from fpga.flow import SIZES
 from fpga.tools import Tools
+
+UNITS = {"vector": Vector, "gemm": Gemm, "load": lambda machine: Load(machine.config),
+         "store": lambda machine: Store(machine.config), "fetch": Fetch}
+"""Units that yosys makes by themselves, which takes a fraction of a core's time."""
+
+ALONE = {"load": (37,), "gemm": (22, 30), "vector": (30,)}
+"""Numbers of machines of which the unit is made by itself."""
+
+NUMBERS = 48
+"""Machines that are drawn, the smallest first."""
 
 BLOCKS = ((1, 2, 2), (1, 2, 2), (1, 4, 4), (1, 2, 4), (1, 4, 2), (1, 8, 2), (1, 2, 8), (1, 4, 8),
           (1, 8, 4), (2, 2, 2), (2, 4, 4), (4, 2, 2), (1, 8, 8))
@@ -85,49 +99,54 @@ def _drawn(random: Random, number: int) -> MachineSpec:
     return MachineSpec(geometry, declared, without)
 
 
-def synthesized(spec: MachineSpec, held_back: bool, tools: Tools) -> Synthesis:
-    """Runs yosys."""
+def synthesized(spec: MachineSpec, held_back: bool, tools: Tools, unit: str = "") -> Synthesis:
+    """Runs yosys for a core, or for one of its units."""
     machine = spec.machine
-    folder, _ = fmax.synthesize(machine, tools)
-    parts = parts_of(folder / "top.json")
+    if unit:
+        component = UNITS[unit](machine)
+        folder = fmax.netlist(component, f"{unit} of {machine.config.name}", tools)
+    else:
+        folder, _ = fmax.synthesize(machine, tools)
+    parts = parts_of(folder / "top.json", unit)
     return Synthesis(spec, machine.hash, held_back, {part: dict(sorted(cells.items()))
                                                      for part, cells in sorted(parts.items())},
-                     tools.yosys.version)
+                     tools.yosys.version, unit)
 
 
-def parts_of(netlist: Path) -> dict[str, Counter[str]]:
-    """The cells of a flattened core by unit, or by part of a unit, and by type.
+def parts_of(netlist: Path, unit: str = "") -> dict[str, Counter[str]]:
+    """The cells of a flattened core, or of a unit, by part and by type.
 
-    A cell has the name of its output, so that a few gates at the edge of a unit count for its
+    A cell has the name of its output, so that a few gates at the edge of a part count for its
     neighbour. Registers of the harness do not count.
     """
     cells = json.loads(netlist.read_text())["modules"]["top"]["cells"]
-    known = {name for name, cell in cells.items() if cell["type"] == "$scopeinfo"}
+    front = f"core.{unit}." if unit else ""
+    known = {front + name for name, cell in cells.items() if cell["type"] == "$scopeinfo"}
     counted = {cell for sizes in SIZES.values() for cell in sizes}
     parts: dict[str, Counter[str]] = {}
     for name, cell in cells.items():
-        path = name.split(".")
+        path = (front + name).split(".")
         if cell["type"] not in counted or path[0] != "core" and cell["type"] == "TRELLIS_FF":
             continue
         depth = next((depth for depth in (3, 2) if ".".join(path[:depth]) in known), 1)
-        unit, *part = path[1:depth] or ["core"]
-        whole = not part or unit == "acc" or re.search(r"slice|copy|words|indexes", part[0])
-        key = unit if path[0] == "core" and whole else "core" if whole else f"{unit}.{part[0]}"
-        parts.setdefault(key, Counter())[cell["type"]] += 1
+        inside, *part = path[1:depth] or [unit or "core"]
+        whole = not part or inside == "acc" or re.search(r"slice|copy|words|indexes", part[0])
+        key = inside if whole else f"{inside}.{part[0]}"
+        parts.setdefault(key if path[0] == "core" else "core", Counter())[cell["type"]] += 1
     return parts
 
 
 def synthesize(count: int) -> None:
     """Runs yosys for `count` machines that are not in the data."""
     tools = Tools()
-    known = {run.hash for run in syntheses()}
-    for spec, held_back in specs():
+    known = {(run.hash, run.unit) for run in syntheses()}
+    for spec, held_back, unit in wanted():
         if not count:
             break
-        if spec.machine.hash not in known:
+        if (spec.machine.hash, unit) not in known:
             begin = time.monotonic()
-            append(synthesized(spec, held_back, tools), DATA / "area.jsonl")
-            _say(spec, begin)
+            append(synthesized(spec, held_back, tools, unit), DATA / "area.jsonl")
+            _say(spec, begin, unit)
             count -= 1
 
 
@@ -135,7 +154,7 @@ def route(count: int) -> None:
     """Runs nextpnr for `count` machines that yosys has made, in turn held back and not."""
     tools = Tools()
     known = {run.hash for run in routings()}
-    small = [run for run in syntheses() if run.hash not in known
+    small = [run for run in syntheses() if run.hash not in known and not run.unit
              and taken(run)["luts"] <= LARGEST_ROUTED]
     turns = [[run for run in small if run.held_back == held] for held in (True, False)]
     if sum(run.held_back for run in routings()) > len(known) / 2:
@@ -155,11 +174,31 @@ def taken(run: Synthesis) -> dict[str, int]:
 
 
 def specs() -> Iterator[tuple[MachineSpec, bool]]:
-    """Machines to synthesize, and whether they are held back: presets and drawn ones."""
+    """Machines to synthesize, and whether they are held back: presets, then drawn ones, of both
+    kinds in turn, the smallest first."""
     for name in ("ecp5-1x2x2", "tiny-1x4x4"):
         yield MachineSpec(preset(name).values()), False
-    for number in count_up():
-        yield drawn(number), number % 4 == 3
+    numbers = sorted(range(NUMBERS), key=lambda number: (_lanes(drawn(number)), number))
+    turns = [[number for number in numbers if (number % 4 == 3) == held] for held in (False, True)]
+    for pair in zip_longest(*turns):
+        yield from ((drawn(number), number % 4 == 3) for number in pair if number is not None)
+
+
+def wanted() -> Iterator[tuple[MachineSpec, bool, str]]:
+    """Runs of yosys: machines, whether they are held back, and the unit or a core."""
+    drawn_ones = list(specs())
+    by_unit = [(drawn(number), False, unit) for numbers in zip_longest(*ALONE.values())
+               for unit, number in zip(ALONE, numbers, strict=True) if number is not None]
+    held = [(spec, True, "") for spec, held_back in drawn_ones if held_back]
+    for group in zip_longest(by_unit, held):
+        yield from (run for run in group if run)
+    yield from ((spec, False, "") for spec, held_back in drawn_ones if not held_back)
+
+
+def _lanes(spec: MachineSpec) -> int:
+    """Lanes of the datapaths, by which the time of synthesis grows."""
+    config = spec.machine.config
+    return config.macs_per_cycle // 4 + 4 * config.lanes // config.vector_beats
 
 
 def _say(spec: MachineSpec, begin: float, more: str = "") -> None:

@@ -48,7 +48,7 @@ class MachineSpec:
 
 @dataclass(frozen=True)
 class Synthesis:
-    """What yosys made of a machine's core.
+    """What yosys made of a machine's core, or of one unit by itself.
 
     Parameters
     ----------
@@ -56,6 +56,7 @@ class Synthesis:
     held_back : no model is fitted to it.
     parts : cells by type, by unit or part of a unit (``load.front``).
     tool : yosys and its version.
+    unit : the unit; empty for the core.
     """
 
     spec: MachineSpec
@@ -63,6 +64,7 @@ class Synthesis:
     held_back: bool
     parts: Mapping[str, Mapping[str, int]]
     tool: str
+    unit: str = ""
 
 
 @dataclass(frozen=True)
