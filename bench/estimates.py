@@ -1,12 +1,15 @@
 """How well are area and clock estimated, and what are the models fitted to?
 
-    python -m bench.estimates synthesize [--count N]    runs yosys for machines that are not in the data
-    python -m bench.estimates route [--count N]         runs nextpnr for some of these
-    python -m bench.estimates fit                       fits the models again
-    python -m bench.estimates judge                     errors on machines held back from the fit
+::
 
-Machines are numbered, and drawn at random by their number; every fourth is held back. Runs are
-appended to the data (`accel.estimates.runs`) as they end, and those in the data are not repeated.
+    python -m bench.estimates synthesize [--count N]    runs yosys for more machines
+    python -m bench.estimates route [--count N]         runs nextpnr for more of these
+    python -m bench.estimates gates [--machine M]       maps a core to gates
+    python -m bench.estimates fit                       fits the models to these runs
+    python -m bench.estimates judge [--json]            errors on machines held back from the fit
+
+Machines are drawn at random (`bench.drawn`); every fourth is held back. Runs are appended to the
+data (`accel.estimates.runs`) as they end, and those in the data are not repeated.
 """
 
 import argparse
@@ -15,11 +18,14 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from random import Random
+from statistics import mean
 
+from accel.estimates import clock, model
+from accel.estimates.area import area
+from accel.estimates.estimate import Estimate
 from accel.estimates.runs import (DATA, MachineSpec, Routing, Synthesis, append, routings,
                                   syntheses)
 from accel.hw.fetch import Fetch
@@ -27,9 +33,11 @@ from accel.hw.gemm import Gemm
 from accel.hw.load import Load
 from accel.hw.store import Store
 from accel.hw.vector import Vector
-from accel.machine.config import ConfigError, preset
-from accel.machine.rules import DeclarationError
+from accel.machine.config import ConfigError
+from accel.machine.loading import load_machine
 from bench import fmax
+from bench.drawn import drawn, specs
+from bench.gates import mapped, products
 from compiler.native import BuildError
 from fpga import flow
 from fpga.flow import SIZES
@@ -42,62 +50,8 @@ UNITS = {"vector": Vector, "gemm": Gemm, "load": lambda machine: Load(machine.co
 ALONE = {"load": (37,), "gemm": (22, 30), "vector": (30,)}
 """Numbers of machines of which the unit is made by itself."""
 
-NUMBERS = 48
-"""Machines that are drawn, the smallest first."""
-
-BLOCKS = ((1, 2, 2), (1, 2, 2), (1, 4, 4), (1, 2, 4), (1, 4, 2), (1, 8, 2), (1, 2, 8), (1, 4, 8),
-          (1, 8, 4), (2, 2, 2), (2, 4, 4), (4, 2, 2), (1, 8, 8))
-"""Extents of a block product: small ones, as yosys takes a minute for 1x2x2."""
-
-DECLARED = {1: "argmax.py", 3: "hardswish.py", 5: "sparse.py", 7: "depthwise.py",
-            9: "bfloat16.py", 11: "halved.py", 14: "int16.py", 15: "int16_deep.py",
-            18: "normalize.py", 22: "hardswish.py", 26: "sparse.py", 30: "bfloat16.py"}
-"""Numbers of machines that have instructions of their own."""
-
 LARGEST_ROUTED = 22_000
 """LUTs of the largest machine that is routed; ``tiny-1x4x4`` has fewer."""
-
-OPTIONAL = ("reduce_add", "reduce_max", "reduce_min", "lookup", "add_scaled", "mul", "shr")
-"""Shipped instructions that some machines do without."""
-
-ELEMENT_BYTES = {"inp": 2, "wgt": 2, "res": 2, "par": 8, "acc": 8, "out": 2}
-"""The widest elements of the buffers, so that every drawn depth is legal."""
-
-
-def drawn(number: int) -> MachineSpec:
-    """The machine of a number."""
-    for attempt in range(100):
-        spec = _drawn(Random(f"{number}.{attempt}"), number)
-        try:
-            spec.machine
-        except (ConfigError, DeclarationError):
-            continue
-        return spec
-    raise AssertionError(f"no machine of number {number}")
-
-
-def _drawn(random: Random, number: int) -> MachineSpec:
-    batch, block_in, block_out = random.choice(BLOCKS[:3] if number in (9, 15, 30) else BLOCKS)
-    lanes = batch * block_out
-    columns = {"inp": batch * block_in, "wgt": block_in * block_out, "par": block_out}
-    geometry = {
-        "name": f"drawn-{number}", "batch": batch, "block_in": block_in, "block_out": block_out,
-        **{f"{buffer}_bytes": columns.get(buffer, lanes) * element << random.randint(5, 11)
-           for buffer, element in ELEMENT_BYTES.items()},
-        "tab_bytes": 256 << random.randint(2, 5),
-        "bus_bytes": random.choice((4, 4, 8, 8, 16)),
-        "queue_depth": random.choice((2, 4, 8, 16, 32)),
-        "vector_beats": random.choice((1, 1, 2, 4)),
-        "stage_depth": random.choice((1, 2, 2, 3, 4)),
-        "weight_bits": random.choice(([8], [8], [8, 4], [8, 2], [8, 4, 2])),
-    }
-    if random.random() < 0.2:
-        geometry["dsp_multipliers"] = max(batch * block_in * block_out // 2, 1)
-    declared = DECLARED.get(number, "")
-    without = () if declared or random.random() < 0.5 else tuple(
-        name for name in OPTIONAL if random.random() < 0.5)
-    return MachineSpec(geometry, declared, without)
-
 
 def synthesized(spec: MachineSpec, held_back: bool, tools: Tools, unit: str = "") -> Synthesis:
     """Runs yosys for a core, or for one of its units."""
@@ -173,17 +127,6 @@ def taken(run: Synthesis) -> dict[str, int]:
     return flow.taken(sum(map(Counter, run.parts.values()), Counter()))
 
 
-def specs() -> Iterator[tuple[MachineSpec, bool]]:
-    """Machines to synthesize, and whether they are held back: presets, then drawn ones, of both
-    kinds in turn, the smallest first."""
-    for name in ("ecp5-1x2x2", "tiny-1x4x4"):
-        yield MachineSpec(preset(name).values()), False
-    numbers = sorted(range(NUMBERS), key=lambda number: (_lanes(drawn(number)), number))
-    turns = [[number for number in numbers if (number % 4 == 3) == held] for held in (False, True)]
-    for pair in zip_longest(*turns):
-        yield from ((drawn(number), number % 4 == 3) for number in pair if number is not None)
-
-
 def wanted() -> Iterator[tuple[MachineSpec, bool, str]]:
     """Runs of yosys: machines, whether they are held back, and the unit or a core."""
     drawn_ones = list(specs())
@@ -195,10 +138,98 @@ def wanted() -> Iterator[tuple[MachineSpec, bool, str]]:
     yield from ((spec, False, "") for spec, held_back in drawn_ones if not held_back)
 
 
-def _lanes(spec: MachineSpec) -> int:
-    """Lanes of the datapaths, by which the time of synthesis grows."""
-    config = spec.machine.config
-    return config.macs_per_cycle // 4 + 4 * config.lanes // config.vector_beats
+def map_gates(name: str) -> None:
+    """Maps the core of a machine that yosys has made to gates, and appends what that took."""
+    machine, tools = load_machine(name), Tools()
+    run = next((run for run in syntheses() if run.hash == machine.hash and not run.unit), None)
+    if run is None:
+        raise ConfigError(f"Machine {name} must be one of the runs in {DATA / 'area.jsonl'}")
+    cells = model.measured(run)
+    units = {unit: {**gates, "luts": cells[unit]["luts"] - model.RAM_LUTS
+                    * cells[unit]["distributed"], "registers": cells[unit]["registers"]}
+             for unit, gates in mapped(machine, tools).items() if unit in cells}
+    line = {"name": machine.config.name, "hash": machine.hash, "units": units,
+            "products": products(tools), "tool": tools.yosys.version}
+    with (DATA / "gates.jsonl").open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def fit() -> None:
+    """Fits the models to the runs that are not held back, and stores the coefficients."""
+    model.COEFFICIENTS.write_text(fitted_area().to_toml())
+    model.read.cache_clear()
+    clock.COEFFICIENTS.write_text(fitted_clock().to_toml())
+
+
+def fitted_area() -> model.AreaModel:
+    return model.fit([run for run in syntheses() if not run.held_back])
+
+
+def fitted_clock() -> clock.ClockModel:
+    return clock.fit_clock([run for run in routings() if not run.held_back])
+
+
+def judged(held_back: bool = True) -> list[dict]:
+    """Cores beside their estimates: of each figure yosys's value, the estimate and its interval."""
+    rows = []
+    for run in syntheses():
+        if run.unit or run.held_back != held_back:
+            continue
+        found, real = area(run.spec.machine), taken(run)
+        rows.append({"machine": run.spec.geometry["name"], "declared": run.spec.declared,
+                     **{figure: _beside(getattr(found, figure), real[figure])
+                        for figure in flow.CELLS}})
+    return rows
+
+
+def judged_clocks() -> list[dict]:
+    """Routed cores beside their estimates, held back, fitted or on a board."""
+    return [{"machine": run.spec.geometry["name"], "declared": run.spec.declared,
+             "held_back": run.held_back, "board": run.board,
+             "mhz": _beside(clock.clock(run.spec.machine), max(run.seeds.values()))}
+            for run in routings()]
+
+
+def _beside(found: Estimate, real: float) -> dict:
+    return {"real": real, "value": found.value, "low": found.low, "high": found.high,
+            "extrapolated": found.extrapolated, "within": real in found,
+            "error": abs(found.value - real) / max(real, 1)}
+
+
+def judge() -> dict:
+    """The errors of both models on machines held back from the fit."""
+    rows, clocks = judged(), judged_clocks()
+    kept = [row for row in clocks if row["held_back"]]
+    summary = {figure: _summary([row[figure] for row in rows]) for figure in flow.CELLS}
+    summary["mhz"] = _summary([row["mhz"] for row in kept])
+    return {"area": rows, "clock": clocks, "summary": summary}
+
+
+def _summary(figures: Sequence[dict]) -> dict:
+    if not figures:
+        return {"count": 0}
+    errors = [figure["error"] for figure in figures]
+    return {"count": len(errors), "mean": mean(errors), "worst": max(errors),
+            "within": sum(figure["within"] for figure in figures)}
+
+
+def print_judged(found: dict) -> None:
+    for row in found["area"]:
+        cells = (f"{figure} {row[figure]['value']:,} of {row[figure]['real']:,} "
+                 f"({row[figure]['value'] / max(row[figure]['real'], 1) - 1:+.1%})"
+                 for figure in flow.CELLS)
+        print(f"{row['machine']:12} {row['declared']:14}", ", ".join(cells))
+    for row in found["clock"]:
+        mhz = row["mhz"]
+        notes = ("held back" if row["held_back"] else row["board"] or "fitted",
+                 *(["extrapolated"] if mhz["extrapolated"] else []))
+        print(f"{row['machine']:12} {row['declared']:14} {mhz['value']} MHz "
+              f"({mhz['low']} to {mhz['high']}) of {mhz['real']}, {', '.join(notes)}")
+    for figure, row in found["summary"].items():
+        if row["count"]:
+            print(f"{figure}_mean_error {row['mean']:.4f}", f"{figure}_worst_error "
+                  f"{row['worst']:.4f}", f"{figure}_within {row['within']}/{row['count']}",
+                  sep="\n")
 
 
 def _say(spec: MachineSpec, begin: float, more: str = "") -> None:
@@ -212,12 +243,21 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     for name in ("synthesize", "route"):
-        command = commands.add_parser(name)
-        command.add_argument("--count", type=int, default=1, help="runs")
+        commands.add_parser(name).add_argument("--count", type=int, default=1, help="runs")
+    commands.add_parser("gates").add_argument("--machine", default="ecp5-1x2x2",
+                                              help="preset or file")
+    commands.add_parser("fit")
+    commands.add_parser("judge").add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     try:
-        (synthesize if args.command == "synthesize" else route)(args.count)
-    except BuildError as error:
+        match args.command:
+            case "synthesize": synthesize(args.count)
+            case "route": route(args.count)
+            case "gates": map_gates(args.machine)
+            case "fit": fit()
+            case _ if args.json: print(json.dumps(judge(), indent=1))
+            case _: print_judged(judge())
+    except (BuildError, ConfigError) as error:
         print(f"bench.estimates: {error}", file=sys.stderr)
         return 2
     return 0

@@ -11,7 +11,7 @@ from bench import fmax
 from compiler.native import call
 from fpga.tools import Tools
 
-__all__ = ["mapped", "products"]
+__all__ = ["by_unit", "mapped", "products"]
 
 MAPPING = ("proc; opt; wreduce; peepopt; alumacc; share; opt; memory -nomap; opt -fast -full; "
            "techmap; opt -fast; abc -fast; opt_clean; tee -q -o stat.json stat -json")
@@ -21,19 +21,27 @@ FACTORS = ((8, 8), (16, 8), (18, 18), (33, 17))
 """Bits of the factors of the products that are mapped by themselves."""
 
 
-def mapped(machine: Machine, tools: Tools) -> dict[str, float]:
-    """NAND2 equivalents of a core by unit or part of one, without memories and products."""
+def mapped(machine: Machine, tools: Tools) -> dict[str, dict[str, float]]:
+    """NAND2 equivalents of the units of a core, of `logic` and of `flip_flops`, without memories
+    and products."""
     folder, _ = fmax.synthesize(machine, tools)
     cells = _stat((folder / "top.il").read_text(), "read_verilog -lib -specify +/ecp5/cells_bb.v; "
                   "read_verilog -lib +/ecp5/cells_sim.v; read_rtlil top.il; hierarchy -top top",
                   "top.il", tools)
-    parts: dict[str, float] = {}
+    return by_unit(cells)
+
+
+def by_unit(cells: dict[str, dict[str, int]]) -> dict[str, dict[str, float]]:
+    """The same, from the cells of each module by type."""
+    units: dict[str, dict[str, float]] = {}
     for module, counts in cells.items():
         path = module.removeprefix("\\").split(".")
         if path[:2] == ["top", "core"]:
-            part = ".".join(path[2:4]) or "core"
-            parts[part] = parts.get(part, 0.0) + _gates(counts)
-    return parts
+            unit = units.setdefault(path[2] if len(path) > 2 else "core",
+                                    {"logic": 0.0, "flip_flops": 0.0})
+            unit["logic"] += _gates(counts, flip_flops=False)
+            unit["flip_flops"] += _gates(counts, flip_flops=True)
+    return units
 
 
 def products(tools: Tools) -> list[dict[str, float]]:
@@ -55,7 +63,8 @@ def _stat(text: str, reading: str, name: str, tools: Tools) -> dict[str, dict[st
     return {module: stat["num_cells_by_type"] for module, stat in modules.items()}
 
 
-def _gates(cells: dict[str, int]) -> float:
+def _gates(cells: dict[str, int], flip_flops: bool = False) -> float:
     """Cells of other names are memories, multipliers and modules, which are counted elsewhere."""
     return sum(nand2(cell) * count for cell, count in cells.items()
-               if cell.startswith("$_") or cell == "TRELLIS_FF")
+               if (cell.startswith("$_") or cell == "TRELLIS_FF")
+               and ("FF" in cell) == flip_flops)

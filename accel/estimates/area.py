@@ -7,7 +7,6 @@ included, since they are operators of the plan.
 """
 
 from dataclasses import dataclass
-from functools import cache
 
 from accel.estimates.estimate import Estimate
 from accel.estimates.model import FIGURES, AreaModel, read
@@ -47,7 +46,7 @@ def area(machine: Machine) -> Area:
 
     Raises `accel.datapath.plan.PlanError` for a machine that no datapath can be built for.
     """
-    model, found = _model(), parts(machine)
+    model, found = read(), parts(machine)
     units = model.by_unit(found)
     total = {figure: sum(unit[figure] for unit in units.values()) for figure in FIGURES}
     beyond = any(total[figure] > most for figure, most in model.largest.items())
@@ -59,11 +58,6 @@ def area(machine: Machine) -> Area:
         units={unit: {figure: _estimate(model, unit, figure, value, beyond)
                       for figure, value in (row | {"gates": gates[unit]}).items()}
                for unit, row in units.items()})
-
-
-@cache
-def _model() -> AreaModel:
-    return read()
 
 
 def _estimate(model: AreaModel, unit: str, figure: str, value: float, beyond: bool) -> Estimate:

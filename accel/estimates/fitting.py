@@ -4,12 +4,16 @@ Rows are weighted by what is fitted, so that errors count by their share. The me
 Lawson and Hanson, *Solving Least Squares Problems* (1974), chapter 23.
 """
 
+from math import ceil
+
 import numpy as np
 
-__all__ = ["fitted", "rounded"]
+__all__ = ["fitted", "quantile", "rounded"]
 
 ROUNDS = 1000
 ENOUGH = 1e-9
+
+SHARE = 0.9                 # of machines that an interval holds
 
 DIGITS = 4                  # of a coefficient, so that a fit gives the same bytes anywhere
 
@@ -49,3 +53,11 @@ def fitted(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
 def rounded(value: float) -> float:
     """A figure with `DIGITS` digits."""
     return float(f"{value:.{DIGITS}g}")
+
+
+def quantile(values: list[float]) -> float:
+    """The bound that holds a further value with probability `SHARE`, if it is one of their kind:
+    Vovk and others, *Algorithmic Learning in a Random World* (2005). Of too few values to say so,
+    the greatest."""
+    place = ceil(SHARE * (len(values) + 1))
+    return sorted(values)[min(place, len(values)) - 1]

@@ -102,7 +102,7 @@ def _word(machine: Machine, unit: str) -> set[int]:
              for bit in range(field.offset, field.offset + field.width)}
     if unit == "store":                 # which never pads
         loops = layout["loops"]
-        for number, loop in loops.shape:
+        for _, loop in loops.shape:
             used -= {loops.offset + loop.offset + field.offset + bit for name, field in loop.shape
                      if name in ("before", "after") for bit in range(field.width)}
     return used

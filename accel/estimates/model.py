@@ -8,11 +8,11 @@ and distributed RAM are counted, not fitted; what synthesis made of them gives t
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from functools import cache
 
 import numpy as np
 
-from accel.estimates.fitting import fitted, rounded
+from accel.estimates.fitting import fitted, quantile, rounded
 from accel.estimates.gates import fit_gates
 from accel.estimates.runs import DATA, Synthesis
 from accel.estimates.structure import Part, parts, unit_of
@@ -25,8 +25,6 @@ COEFFICIENTS = DATA / "area.toml"
 FIGURES = ("luts", "registers", "multipliers", "block_rams", "distributed")
 
 RAM_LUTS = 6                # that a cell of distributed RAM takes, as fpga.flow counts
-
-SHARE = 0.9                 # of machines that an interval holds
 
 CORE_LUTS = 15_000          # of a core, by which errors of units alone count
 
@@ -105,6 +103,7 @@ class AreaModel:
                          for name, row in tables.items())
 
 
+@cache
 def read() -> AreaModel:
     """The stored coefficients."""
     return AreaModel(**tomllib.loads(COEFFICIENTS.read_text()))
@@ -148,7 +147,7 @@ def fit(runs: Sequence[Synthesis]) -> AreaModel:
     gates, off = fit_gates()
     return replace(
         solved(runs, found), gates=gates,
-        errors={unit: {figure: rounded(_quantile(values)) for figure, values in row.items()}
+        errors={unit: {figure: rounded(quantile(values)) for figure, values in row.items()}
                 | {"gates": off["total" if unit == "total" else "unit"]}
                 for unit, row in errors.items()},
         largest={figure: max(of_unit(measured(runs[number]), "total", figure) for number in cores)
@@ -160,13 +159,6 @@ def of_unit(units: Mapping[str, Mapping[str, float]], unit: str, figure: str) ->
     if unit == "total":
         return sum(row[figure] for row in units.values())
     return units[unit][figure] if unit in units else 0.0
-
-
-def _quantile(values: list[float]) -> float:
-    """The bound that holds a further value with probability `SHARE`, as it is one of the values'
-    kind: Vovk and others, *Algorithmic Learning in a Random World* (2005)."""
-    place = ceil(SHARE * (len(values) + 1))
-    return sorted(values)[min(place, len(values)) - 1]
 
 
 def solved(runs: Sequence[Synthesis], found: Sequence[Mapping[str, Part]]) -> AreaModel:

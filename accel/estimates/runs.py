@@ -69,7 +69,7 @@ class Synthesis:
 
 @dataclass(frozen=True)
 class Routing:
-    """What nextpnr made of a machine's core.
+    """What nextpnr made of a machine's core, bare or on a board.
 
     Parameters
     ----------
@@ -77,6 +77,7 @@ class Routing:
     seeds : the clock in MHz that each seed reached.
     path : nanoseconds on the critical path of the first seed, by unit.
     tool : nextpnr and its version.
+    board : the board of a whole bitstream; empty for a bare core.
     """
 
     spec: MachineSpec
@@ -85,6 +86,7 @@ class Routing:
     seeds: Mapping[str, float]
     path: tuple[tuple[str, float], ...]
     tool: str
+    board: str = ""
 
 
 def syntheses(path: Path = DATA / "area.jsonl") -> tuple[Synthesis, ...]:

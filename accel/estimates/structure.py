@@ -120,7 +120,7 @@ def _store(machine: Machine) -> dict[str, Part]:
             54 + address, AHEAD), address=address),
         "store.stepper": _plain(bytes=config.bus_bytes, offset=offset, address=address),
         "store.writer": Part(
-            {"one": 1.0, "chosen": (bus * 9 // 8 + requested) * (banks - 1), "bits": bus},
+            {"one": 1.0, "bits": bus, "chosen": (bus * 9 // 8 + requested) * (banks - 1)},
             {"one": 1.0, "bits": bus, "offset": offset},
             distributed(bus * 9 // 8, depth) + distributed(requested, depth) + distributed(1, BURSTS)),
     }
