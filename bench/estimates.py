@@ -23,17 +23,22 @@ from itertools import zip_longest
 from pathlib import Path
 from statistics import mean
 
+from amaranth.back import rtlil
+
 from accel.estimates import clock, model
 from accel.estimates.area import area
 from accel.estimates.estimate import Estimate
+from accel.estimates.memories import shallow_blocks
 from accel.estimates.runs import (DATA, MachineSpec, Routing, Synthesis, append, routings,
                                   syntheses)
+from accel.hw.commands import CommandQueue
 from accel.hw.fetch import Fetch
 from accel.hw.gemm import Gemm
 from accel.hw.load import Load
+from accel.hw.parts import ECP5
 from accel.hw.store import Store
 from accel.hw.vector import Vector
-from accel.machine.config import ConfigError
+from accel.machine.config import ConfigError, preset
 from accel.machine.loading import load_machine
 from bench import fmax
 from bench.drawn import drawn, specs
@@ -44,11 +49,18 @@ from fpga.flow import SIZES
 from fpga.tools import Tools
 
 UNITS = {"vector": Vector, "gemm": Gemm, "load": lambda machine: Load(machine.config),
-         "store": lambda machine: Store(machine.config), "fetch": Fetch}
+         "store": lambda machine: Store(machine.config), "fetch": Fetch,
+         "queue_load": lambda machine: CommandQueue(machine.config)}
 """Units that yosys makes by themselves, which takes a fraction of a core's time."""
 
-ALONE = {"load": (37,), "gemm": (22, 30), "vector": (30,)}
-"""Numbers of machines of which the unit is made by itself."""
+ALONE = (
+    *((drawn(number), "load") for number in (37, 38, 6, 14)), (drawn(22), "gemm"),
+    # Floats, and queues in distributed RAM, which the cores that are made whole do not have.
+    *((MachineSpec(preset("ecp5-1x2x2").values(), "bfloat16.py"), unit)
+      for unit in ("gemm", "vector")),
+    *((MachineSpec(preset("ecp5-1x8x8").values() | {"queue_depth": depth}), "queue_load")
+      for depth in (8, 32)))
+"""Machines of which a unit is made by itself."""
 
 LARGEST_ROUTED = 22_000
 """LUTs of the largest machine that is routed; ``tiny-1x4x4`` has fewer."""
@@ -57,8 +69,10 @@ def synthesized(spec: MachineSpec, held_back: bool, tools: Tools, unit: str = ""
     """Runs yosys for a core, or for one of its units."""
     machine = spec.machine
     if unit:
-        component = UNITS[unit](machine)
-        folder = fmax.netlist(component, f"{unit} of {machine.config.name}", tools)
+        platform = ECP5()
+        platform.shallow_blocks = shallow_blocks(machine)
+        text = rtlil.convert(UNITS[unit](machine), name="top", emit_src=False, platform=platform)
+        folder = flow.synthesize(text, tools, f"{unit} of {machine.config.name}")
     else:
         folder, _ = fmax.synthesize(machine, tools)
     parts = parts_of(folder / "top.json", unit)
@@ -130,10 +144,9 @@ def taken(run: Synthesis) -> dict[str, int]:
 def wanted() -> Iterator[tuple[MachineSpec, bool, str]]:
     """Runs of yosys: machines, whether they are held back, and the unit or a core."""
     drawn_ones = list(specs())
-    by_unit = [(drawn(number), False, unit) for numbers in zip_longest(*ALONE.values())
-               for unit, number in zip(ALONE, numbers, strict=True) if number is not None]
     held = [(spec, True, "") for spec, held_back in drawn_ones if held_back]
-    for group in zip_longest(by_unit, held):
+    alone = [(spec, False, unit) for spec, unit in ALONE]
+    for group in zip_longest(alone, held):
         yield from (run for run in group if run)
     yield from ((spec, False, "") for spec, held_back in drawn_ones if not held_back)
 

@@ -31,7 +31,8 @@ class Amounts:
     ----------
     multipliers : multiplier blocks.
     registers : bits of registers outside of these.
-    bits : bits of operators by kind: `carry`, `compare`, `choice`, `gather`, `shift` and `logic`.
+    bits : bits of operators by kind: `carry`, `compress`, `compare`, `choice`, `gather`, `shift`,
+        `logic`, and `soft` of products that are made of adders.
     products : bits of products in blocks: those of both factors, multiplied.
     """
 
@@ -45,6 +46,7 @@ def amounts(plan: DatapathPlan, dsp_multipliers: int = 1 << 16) -> Amounts:
     """Counts a datapath; `dsp_multipliers` as in `accel.hw.datapath.Datapath`."""
     bits: Counter[str] = Counter()
     multipliers = registers = products = 0
+    compressed = _compressed(plan)
     for operation in plan.operations:
         count = plan.copies(operation)
         if operation.node.kind == "mul":
@@ -58,10 +60,24 @@ def amounts(plan: DatapathPlan, dsp_multipliers: int = 1 << 16) -> Amounts:
             registers += soft * kept
             products += (count - soft) * wide * narrow
             bits["soft"] += soft * carried
+        elif operation in compressed:
+            bits["compress"] += operation.node.interval.width * count
         else:
             for kind, width in _operators(operation.node):
                 bits[kind] += width * count
     return Amounts(multipliers, registers + _registers(plan) + _selects(plan), bits, products)
+
+
+def _compressed(plan: DatapathPlan) -> set[Operation]:
+    """Sums of sums within a stage, of which synthesis makes compressors."""
+    found = set()
+    for operation in plan.operations:
+        for arg in operation.node.args:
+            pair = operation, plan.placed[arg]
+            if all(one.node.kind == "fold" and one.node.attr[0] == "sum" for one in pair) \
+                    and pair[1].stage == operation.stage:
+                found.update(pair)
+    return found
 
 
 def _multiplier(wide: int, narrow: int) -> tuple[int, int, int]:

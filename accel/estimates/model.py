@@ -26,6 +26,11 @@ FIGURES = ("luts", "registers", "multipliers", "block_rams", "distributed")
 
 RAM_LUTS = 6                # that a cell of distributed RAM takes, as fpga.flow counts
 
+EXPECTED = {"carry": 1.1, "updated": 1.0, "compress": 2.2, "compare": 1.0, "choice": 0.9,
+            "gather": 0.8, "shift": 2.0, "logic": 0.5, "soft": 1.0}
+"""LUTs of a bit of an operator, as an ECP5 has it: a bit of a carry chain is one, a multiplexer of
+four values two."""
+
 CORE_LUTS = 15_000          # of a core, by which errors of units alone count
 
 _SHARED = ("datapath", "issue", "hazards")
@@ -38,7 +43,7 @@ def group_of(part: str, features: Mapping[str, float]) -> str:
     unit, _, inner = part.partition(".")
     if "carry" in features:             # gemm.update is a datapath where acc holds floats
         return "datapath"
-    if inner in (*_SHARED, "update"):
+    if inner in _SHARED:
         return inner
     if unit.startswith("queue_"):
         return "queue"
@@ -64,7 +69,7 @@ class AreaModel:
     gates: Mapping[str, float]
 
     def logic(self, name: str, part: Part) -> float:
-        """LUTs of a part without distributed RAM."""
+        """LUTs of a part without distributed RAM. Raises KeyError for a part that no run has."""
         return _sum(self.luts[group_of(name, part.features)], part.features)
 
     def figures(self, name: str, part: Part) -> dict[str, float]:
@@ -172,14 +177,18 @@ def solved(runs: Sequence[Synthesis], found: Sequence[Mapping[str, Part]]) -> Ar
             samples.setdefault(group_of(name, part.features), []).append(
                 (part, run.parts.get(name, {}), 1 / total))
     return AreaModel(*({group: _solved([
-        (getattr(part, features), count(cells), weight) for part, cells, weight in rows])
+        (getattr(part, features), count(cells), weight) for part, cells, weight in rows],
+        EXPECTED if group == "datapath" else {})
         for group, rows in sorted(samples.items())}
         for features, count in (("features", _logic),
                                 ("kept", lambda cells: cells.get("TRELLIS_FF", 0)))),
         {}, {}, {})
 
 
-def _solved(samples: Sequence[tuple[Mapping[str, float], int, float]]) -> dict[str, float]:
+def _solved(samples: Sequence[tuple[Mapping[str, float], int, float]],
+            expected: Mapping[str, float]) -> dict[str, float]:
+    """Coefficients by features and cells, each with its weight. What is expected of a coefficient
+    counts like one more sample of nothing but its feature."""
     names = sorted({name for features, _, _ in samples for name, amount in features.items()
                     if amount})
     rows = np.array([[features.get(name, 0.0) * weight for name in names]
@@ -187,6 +196,10 @@ def _solved(samples: Sequence[tuple[Mapping[str, float], int, float]]) -> dict[s
     values = np.array([value * weight for _, value, weight in samples])
     if not names:
         return {}
+    sizes = np.sqrt((rows**2).mean(axis=0))
+    known = [place for place, name in enumerate(names) if name in expected]
+    rows = np.vstack((rows, np.diag(sizes)[known]))
+    values = np.append(values, [sizes[place] * expected[names[place]] for place in known])
     return {name: rounded(value)
             for name, value in zip(names, fitted(rows, values), strict=True) if value > 0}
 

@@ -93,14 +93,18 @@ def _load(machine: Machine) -> dict[str, Part]:
     run = {"address": _loaded_bits(config), "packed": float(len(config.weight_bits) > 1), **wide}
     handed = int(36 + offset + run["address"] + 2 * run["packed"] + 8 * run["high"])
     found = {
-        "load": _plain(rotated=bus * offset, bits=bus, **run),
+        "load": Part({"one": 1.0, "rotated": bus * offset, "bits": bus, **wide,
+                      "unpacked": 8 * config.written_bytes("wgt") * (len(config.weight_bits) - 1)},
+                     {"one": 1.0, "bits": bus, **run}),
         "load.beats": _plain(2 * distributed(bus + 1, BEATS // 2), bits=bus),
         "load.bursts": _plain(offset=offset, **run), "load.overlap": _plain(offset=offset),
         "load.front": _plain(_HELD + distributed(
             int(64 + run["address"] + 2 * run["packed"] + 8 * run["high"]), AHEAD), **run),
         "load.incoming": _plain(offset=offset, **run), "load.requests": _plain(offset=offset),
         "load.runs": _plain(distributed(handed, BURSTS), offset=offset, **run),
-        "load.stepper": _plain(bytes=config.bus_bytes, offset=offset, **run),
+        "load.stepper": Part({"one": 1.0, "bytes": config.bus_bytes, "offset": offset,
+                              "masks": config.written_bytes("wgt") * (len(config.weight_bits) > 2)},
+                             {"one": 1.0, "bytes": config.bus_bytes, "offset": offset, **run}),
     }
     if len(config.weight_bits) > 1:
         written = 8 * config.written_bytes("wgt")
@@ -116,13 +120,13 @@ def _store(machine: Machine) -> dict[str, Part]:
     banks, requested = -(-depth // 16), 38 - offset
     return {
         "store": _plain(rotated=bus * offset, bits=bus, address=address),
-        "store.front": _plain(_HELD + distributed(
-            54 + address, AHEAD), address=address),
+        "store.front": _plain(_HELD + distributed(54 + address, AHEAD), address=address),
         "store.stepper": _plain(bytes=config.bus_bytes, offset=offset, address=address),
         "store.writer": Part(
             {"one": 1.0, "bits": bus, "chosen": (bus * 9 // 8 + requested) * (banks - 1)},
             {"one": 1.0, "bits": bus, "offset": offset},
-            distributed(bus * 9 // 8, depth) + distributed(requested, depth) + distributed(1, BURSTS)),
+            sum(distributed(*size) for size in (
+                (bus * 9 // 8, depth), (requested, depth), (1, BURSTS)))),
     }
 
 
@@ -147,6 +151,9 @@ def _gemm(machine: Machine) -> dict[str, Part]:
         }
     else:
         found["gemm.update"] = _update(planned, lanes * width, element)
+        # The sum with the destination and those before it become one.
+        summed = found["gemm.update"].features["sums"]
+        found["gemm.datapath"] = _datapath(counted, updated=summed)
     return found
 
 
@@ -194,9 +201,9 @@ def _update(planned: DatapathPlan, width: int, element: int) -> Part:
                 {"one": 1.0, "bits": width, "element": element})
 
 
-def _datapath(counted: Amounts, carried: int = 0) -> Part:
-    """A datapath beside which so many bits are carried."""
-    return Part({kind: float(amount) for kind, amount in counted.bits.items()},
+def _datapath(counted: Amounts, carried: int = 0, updated: float = 0.0) -> Part:
+    """A datapath beside which so many bits are carried, and after which so many are summed."""
+    return Part({"updated": updated, "carry": 0.0, **counted.bits},
                 {"bits": counted.registers + carried}, multipliers=counted.multipliers,
                 products=counted.products)
 
@@ -236,7 +243,8 @@ def _queues(machine: Machine) -> dict[str, Part]:
                 for unit, rams in queue_blocks(machine).items()}
     cells = distributed(WORD_BITS, 2 * depth) + distributed(INDEX_BITS, 2 * depth)
     rows = (WORD_BITS + INDEX_BITS) * (-(-2 * depth // 16) - 1)
-    return {f"queue_{unit}": Part({"one": 1.0, "depth": _log(depth), "chosen": rows},
+    return {f"queue_{unit}": Part({"one": 1.0, "depth": _log(depth), "chosen": rows,
+                                   "shown": 1.0},
                                   {"one": 1.0, "depth": _log(depth), "shown": 1.0}, cells)
             for unit in queue_blocks(machine)}
 
