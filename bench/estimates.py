@@ -52,12 +52,12 @@ UNITS = {"vector": Vector, "gemm": Gemm, "load": lambda machine: Load(machine.co
 """Units that yosys makes by themselves, which takes a fraction of a core's time."""
 
 ALONE = (
-    *((drawn(number), "load") for number in (37, 38, 6, 14)), (drawn(22), "gemm"),
+    (drawn(37), "load"), (drawn(22), "gemm"), (drawn(30), "vector"),
     # Floats, and queues in distributed RAM, which the cores that are made whole do not have.
-    *((MachineSpec(preset("ecp5-1x2x2").values(), "bfloat16.py"), unit)
-      for unit in ("gemm", "vector")),
+    (MachineSpec(preset("ecp5-1x2x2").values(), "bfloat16.py"), "gemm"),
     *((MachineSpec(preset("ecp5-1x8x8").values() | {"queue_depth": depth}), "queue_load")
-      for depth in (8, 32)))
+      for depth in (8, 32)),
+    *((drawn(number), "load") for number in (6, 38, 14)))
 """Machines of which a unit is made by itself."""
 
 LARGEST_ROUTED = 22_000
