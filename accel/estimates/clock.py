@@ -106,7 +106,7 @@ def _solved(terms: Iterable[Mapping[str, float]], runs: Iterable[Routing]) -> di
     rows = np.array([[amounts[term] for term in TERMS] for amounts in terms]) * mhz[:, None] / 1e3
     logic = np.array([[float(term == "datapath") / 10 for term in TERMS]])
     found = fitted(np.vstack((rows, logic)), np.append(np.ones(len(mhz)), 0.1))
-    return {term: rounded(value) for term, value in zip(TERMS, found, strict=True)}
+    return {term: rounded(value) for term, value in zip(TERMS, found.tolist(), strict=True)}
 
 
 def _best(run: Routing) -> float:

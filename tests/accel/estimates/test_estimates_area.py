@@ -66,7 +66,8 @@ def test_an_added_instruction_is_counted_where_it_is():
     added = Machine(TINY.config, load_machine(EXAMPLES / "argmax.py").declarations)
     before, after = area(TINY).units, area(added).units
     assert after["vector"]["luts"].value > before["vector"]["luts"].value
-    assert after["gemm"] == before["gemm"]
+    assert [figure.value for figure in after["gemm"].values()] == [
+        figure.value for figure in before["gemm"].values()]
 
 
 def test_an_instruction_left_out_is_not_counted():
@@ -122,7 +123,7 @@ def test_wider_arrays_and_more_soft_multipliers_are_counted():
     soft = Machine(replace(TINY.config, dsp_multipliers=6))
     assert area(wide).multipliers.value == area(TINY).multipliers.value + 16
     assert area(soft).multipliers.value == area(TINY).multipliers.value - 10
-    assert area(soft).luts.value > area(TINY).luts.value + 10 * 60
+    assert area(soft).luts.value > area(TINY).luts.value + 10 * 40
 
 
 @pytest.mark.parametrize("width, rows, used, count", [
@@ -141,7 +142,7 @@ def test_queues_are_distributed_where_block_rams_are_scarce():
 
 def test_registers_are_those_between_stages():
     gemm = amounts(plan(TINY, "gemm"))      # products are inside of blocks; sums of two, of 18 bits
-    assert (gemm.multipliers, gemm.registers, gemm.bits["carry"]) == (16, 72, 8 * 17 + 4 * 18)
+    assert (gemm.multipliers, gemm.registers, gemm.bits["compress"]) == (16, 72, 8 * 17 + 4 * 18)
 
 
 def test_an_estimate_lies_in_its_interval():
