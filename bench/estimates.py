@@ -60,9 +60,6 @@ ALONE = (
     *((drawn(number), "load") for number in (6, 38, 14)))
 """Machines of which a unit is made by itself."""
 
-LARGEST_ROUTED = 22_000
-"""LUTs of the largest machine that is routed; ``tiny-1x4x4`` has fewer."""
-
 def synthesized(spec: MachineSpec, held_back: bool, tools: Tools, unit: str = "") -> Synthesis:
     """Runs yosys for a core, or for one of its units."""
     machine = spec.machine
@@ -121,7 +118,7 @@ def route(count: int) -> None:
     tools = Tools()
     known = {run.hash for run in routings()}
     small = [run for run in syntheses() if run.hash not in known and not run.unit
-             and taken(run)["luts"] <= LARGEST_ROUTED]
+             and taken(run)["luts"] <= clock.LARGEST]
     turns = [[run for run in small if run.held_back == held] for held in (True, False)]
     if sum(run.held_back for run in routings()) > len(known) / 2:
         turns.reverse()

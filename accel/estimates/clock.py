@@ -21,7 +21,7 @@ from accel.estimates.paths import longest_path
 from accel.estimates.runs import DATA, Routing
 from accel.machine.machine import Machine
 
-__all__ = ["COEFFICIENTS", "ClockModel", "clock", "fit_clock", "period_terms",
+__all__ = ["COEFFICIENTS", "LARGEST", "ClockModel", "clock", "fit_clock", "period_terms",
            "read_clock"]
 
 COEFFICIENTS = DATA / "clock.toml"
@@ -29,6 +29,8 @@ COEFFICIENTS = DATA / "clock.toml"
 TERMS = ("control", "size", "datapath")
 
 CONTROL_NS = 9.0            # of a stage that takes no longer than control does
+
+LARGEST = 22_000.0          # LUTs; of larger machines too few were built, and long ago
 
 SEED_SPREAD = 0.05          # that the clock of one seed differs from the next, at least
 
@@ -41,7 +43,7 @@ class ClockModel:
     ----------
     nanoseconds : of each of `TERMS`.
     error : half the interval, relative.
-    largest : LUTs of the largest bare core of the fit.
+    largest : LUTs of the largest machine of the fit, those above `LARGEST` left out.
     """
 
     nanoseconds: Mapping[str, float]
@@ -71,7 +73,7 @@ def period_terms(machine: Machine) -> dict[str, float]:
 def clock(machine: Machine) -> Estimate:
     """Estimates the clock in MHz of a machine's core on an ECP5-85F, speed grade 6.
 
-    A machine that is larger than the cores that were routed is marked as extrapolated.
+    A machine that is larger than `ClockModel.largest` is marked as extrapolated.
     """
     model = read_clock()
     mhz = model.mhz(machine)
@@ -94,9 +96,9 @@ def fit_clock(runs: Sequence[Routing]) -> ClockModel:
         others = [at for at in range(len(runs)) if at != number]
         model = ClockModel(_solved([terms[at] for at in others], [runs[at] for at in others]), 0, 0)
         errors.append(abs(model.mhz(run.spec.machine) / _best(run) - 1))
-    own = [amounts["size"] * 1e3 for amounts, run in zip(terms, runs, strict=True) if not run.board]
+    luts = [amounts["size"] * 1e3 for amounts in terms]
     return ClockModel(_solved(terms, runs), rounded(max(quantile(errors), SEED_SPREAD)),
-                      max(own, default=0.0))
+                      max((one for one in luts if one <= LARGEST), default=0.0))
 
 
 def _solved(terms: Iterable[Mapping[str, float]], runs: Iterable[Routing]) -> dict[str, float]:
