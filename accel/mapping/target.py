@@ -39,7 +39,7 @@ from compiler.graph.cheapest_orders import Order
 from compiler.graph.graph import Graph, Node
 from compiler.graph.prefixes import Tail, shorter_forms
 from compiler.ir import Program
-from compiler.plans import OWN, Learns, Plans
+from compiler.plans import OWN, Learns, Plans, replayed
 from compiler.native import digest
 from compiler.target import ACCEL
 from compiler.te import Buffer, is_float, numpy_dtype
@@ -85,8 +85,8 @@ class CompiledSegment:
 class AccelTarget:
     """Compiles for one machine. `threads` virtual threads hide memory latency (1: none do). `plans`
     gives the tiles of layers, and which two are computed at the same time; without, the closed
-    formula does, and with `simulate` a search of this `effort` (`accel.mapping.search.EFFORTS`),
-    which tells plans that learn what it finds.
+    formula does. Where no plan binds, a search of this `effort` (`accel.mapping.search.EFFORTS`)
+    finds better ways with `simulate`, and tells plans that learn what it finds.
     """
 
     machine: Machine
@@ -156,14 +156,14 @@ class AccelTarget:
     def _groups(self, graph: Graph, forms: Forms) -> list[Group]:
         """The layers in the ways that are planned, and with an effort in those that a search finds.
         """
-        layers = self._layers(graph, forms)
-        task = stream_task(self.machine, layers, self.threads) if layers else None
-        plan = None if task is None or self.plans is OWN else self.plans.find(task, lambda: "")
-        groups = (self._choices.groups_of(plan, layers) if plan
-                  else self._choices.groups(layers))
+        layers, choices = self._layers(graph, forms), self._choices
+        if not layers:
+            return []
+        task = stream_task(self.machine, layers, self.threads)
+        groups = replayed(self.plans, task, lambda: "", lambda plan: (
+            choices.groups_of(plan, layers) if plan else choices.groups(layers)))
         effort = EFFORTS[self.effort] if isinstance(self.effort, int) else self.effort
-        learns = isinstance(self.plans, Learns)
-        if task is None or not (self.simulate and effort and (learns or self.plans is OWN)):
+        if not (self.simulate and effort) or self.plans.binds(task) or choices.are_bound(layers):
             return groups
         memory = MemoryMap(graph, groups, forms)
 
@@ -171,7 +171,7 @@ class AccelTarget:
             if isinstance(self.plans, Learns):
                 self.plans.learned(task, groups_text(some), cycles)
 
-        return Search(self._choices, effort, self.simulate, lambda some: self._program(
+        return Search(choices, effort, self.simulate, lambda some: self._program(
             some, memory)[0]).improved(groups, found)
 
     def _with_prefixes(self, shorter: Mapping[int, Graph], groups: Sequence[Group],

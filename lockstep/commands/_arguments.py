@@ -11,11 +11,13 @@ from accel.machine.dram import DRAM
 from compiler.target_names import ACCEL, HOST
 from lockstep.paths import MachineName, input_file, machine_name
 
-__all__ = ["CALIBRATION", "DEFAULT_THREADS", "QUANTIZER", "add_bind", "add_compilation",
-           "add_machine", "add_memory", "add_quantizer", "add_verbose", "at_least", "link",
-           "memory", "pin", "quantizer_options", "rate", "refresh", "row_buffer", "shape"]
+__all__ = ["CACHED_PLANS", "CALIBRATION", "DEFAULT_THREADS", "OWN_PLANS", "QUANTIZER", "add_bind",
+           "add_compilation", "add_machine", "add_memory", "add_quantizer", "add_verbose",
+           "at_least", "link", "memory", "pin", "quantizer_options", "rate", "refresh",
+           "row_buffer", "shape"]
 
 DEFAULT_THREADS = 2
+CACHED_PLANS, OWN_PLANS = "db", "own"
 
 OBSERVERS = ("minmax", "percentile", "mse")
 CALIBRATION = ("samples: .npz with an array [N, ...] for each input, or .npy for the only input; "
@@ -52,9 +54,10 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
     add("--effort", type=int, choices=range(3), default=0,
         help="how the accelerator's tiles are chosen: 0, by a closed formula (default); 1 and 2, "
              "by simulating some ways, or a few dozen, of every layer that loses cycles")
-    add("--plans", type=plans_file, metavar="FILE|db",
+    add("--plans", type=plans_file, metavar="FILE|db|own",
         help="schedules and tiles: a database that lockstep tune has made, db for the one in the "
-             "cache, records or plans that were written to a file (default: targets choose)")
+             "cache, records or plans that were written to a file; own: targets choose (default: "
+             "those that come with Lockstep, else targets choose)")
     add("--shape", action="append", type=shape, default=[], metavar="NAME=N",
         help="extent of a dimension that the model leaves open, by its name or place (x.2: the "
              "third of input x)")
@@ -71,8 +74,8 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
 
 
 def plans_file(text: str) -> str:
-    """``db``, or a file that is there."""
-    return text if text == "db" else str(input_file(text))
+    """``db``, ``own``, or a file that is there."""
+    return text if text in (CACHED_PLANS, OWN_PLANS) else str(input_file(text))
 
 
 def add_machine(parser: argparse.ArgumentParser, which: str, default: str | None) -> None:

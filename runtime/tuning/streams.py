@@ -8,6 +8,7 @@ faster. Here that is told to a database.
 from collections.abc import Callable
 
 from compiler.plans import Choice, Task
+from compiler.tune.best import in_turn, packaged
 from compiler.tune.record import Record
 from compiler.tune.records import Records
 from compiler.tune.space import Result
@@ -18,7 +19,8 @@ WHERE = "cycle simulator"
 
 
 class StreamPlans:
-    """The best plans of a database, which takes what searches find: see `compiler.plans.Learns`.
+    """The best plans of a database, and those that are packaged; the database takes what searches
+    find: see `compiler.plans.Learns`.
 
     `found` has the plans of each stream with their cycles, in the order of the search, the first
     one that it began with. `watch` is called for each.
@@ -28,7 +30,7 @@ class StreamPlans:
                  watch: Callable[["StreamPlans"], None] = lambda plans: None):
         self.found: dict[Task, list[tuple[str, int]]] = {}
         self._records, self._seed, self._watch = records, seed, watch
-        self._known = records.plans()
+        self._known = in_turn(records.plans(), packaged())
 
     @property
     def fingerprint(self) -> str:
@@ -36,6 +38,13 @@ class StreamPlans:
 
     def find(self, task: Task, own: Choice) -> str | None:
         return self._known.find(task, own)
+
+    def binds(self, task: Task) -> bool:
+        """A search goes on from the best plan that is known."""
+        return False
+
+    def of_target(self, fingerprint: str) -> "StreamPlans":
+        return self
 
     def learned(self, task: Task, plan: str, cycles: int) -> None:
         self.found.setdefault(task, []).append((plan, cycles))
