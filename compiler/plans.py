@@ -14,7 +14,7 @@ choice, never trusted: one that is not legal is refused.
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -24,7 +24,8 @@ from compiler.errors import Error
 from compiler.files import write_text
 from compiler.native import digest
 
-__all__ = ["OWN", "Learns", "Own", "PlanRefused", "Plans", "Recorder", "Table", "Task", "replayed"]
+__all__ = ["OWN", "Learns", "MeasuresPlans", "Own", "PlanRefused", "Plans", "Recorder", "Table",
+           "Task", "replayed"]
 
 _log = logging.getLogger(__name__)
 
@@ -101,6 +102,21 @@ class Learns(Plans, Protocol):
 
     def learned(self, task: Task, plan: str, cycles: int) -> None:
         """Takes a plan that was measured."""
+        ...
+
+    def is_over(self) -> bool:
+        """Whether the search is to end with what it has found."""
+        ...
+
+
+@runtime_checkable
+class MeasuresPlans(Learns, Protocol):
+    """Plans that measure others, too, where a target searches as it compiles."""
+
+    def measured(self, task: Task, plans: Sequence[str]) -> Sequence[int | None]:
+        """The cycles of plans of a task, in their order; None for one that could not be measured.
+        There are fewer where the search is to end.
+        """
         ...
 
 

@@ -18,7 +18,7 @@ from accel.machine.program import AccelProgram, ProgramError, Stream, TensorSlot
 from accel.machine.work import Work
 from accel.mapping.borders import core, orders, with_borders
 from accel.mapping.forms import Forms
-from accel.mapping.choices import Choices, Group, LayerPart, groups_text
+from accel.mapping.choices import Choices, Group, LayerPart
 from accel.mapping.interleave import interleave
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.layers import build_layers, forms_of, refusal
@@ -33,13 +33,14 @@ from accel.mapping.schedules import prefix_of, scheduled
 from accel.mapping.plans import stream_task
 from accel.mapping.search import EFFORTS, Effort, Search, Simulate
 from accel.mapping.segment import AccelSegment
+from accel.mapping.stream_search import improved, read_stream
 from accel.mapping.work import work_of
 from accel.proof.legal import ordered, prove
 from compiler.graph.cheapest_orders import Order
 from compiler.graph.graph import Graph, Node
 from compiler.graph.prefixes import Tail, shorter_forms
 from compiler.ir import Program
-from compiler.plans import OWN, Learns, Plans, replayed
+from compiler.plans import OWN, Learns, Plans, Task, replayed
 from compiler.native import digest
 from compiler.target import ACCEL
 from compiler.te import Buffer, is_float, numpy_dtype
@@ -166,13 +167,20 @@ class AccelTarget:
         if not (self.simulate and effort) or self.plans.binds(task) or choices.are_bound(layers):
             return groups
         memory = MemoryMap(graph, groups, forms)
+        search = Search(choices, effort, self.simulate, lambda some: self._program(
+            some, memory)[0])
+        if not isinstance(self.plans, Learns):
+            return search.improved(groups)
+        return improved(search, groups, task, graph, replace(self, plans=OWN), self.plans)
 
-        def found(some: Sequence[Group], cycles: int) -> None:
-            if isinstance(self.plans, Learns):
-                self.plans.learned(task, groups_text(some), cycles)
-
-        return Search(choices, effort, self.simulate, lambda some: self._program(
-            some, memory)[0]).improved(groups, found)
+    def cycles(self, task: Task, plan: str, seed: int) -> int:
+        """The exact cycles of a stream by a plan, or of some of its layers as they stand in it
+        (`accel.mapping.streams`). Raises PlanRefused for a body that makes another task here, and
+        for a plan that is not legal.
+        """
+        assert self.simulate is not None
+        stream = read_stream(replace(self, plans=OWN), task.body, task.digest)
+        return self.simulate(self.machine, stream.program(plan)).cycles
 
     def _with_prefixes(self, shorter: Mapping[int, Graph], groups: Sequence[Group],
                        memory: MemoryMap) -> CompiledSegment:
@@ -227,13 +235,15 @@ class AccelTarget:
             raise LoweringError("where less is read there are other layers")
         return layers
 
-    def parts(self, graph: Graph
+    def parts(self, graph: Graph, plan: str | None = None
               ) -> tuple[list[Group], Callable[[Sequence[Group]], AccelProgram]]:
-        """The layers of a graph as the formula computes them, and what makes a program, with its
-        tokens, of some of them, in this way or in others.
+        """The layers of a graph by a plan of all, or as the formula computes them, and what makes a
+        program, with its tokens, of some of them, in this way or in others. Raises PlanRefused.
         """
         forms = forms_of(graph, blocks_of(self.machine.config))
-        groups = self._choices.groups(self._layers(graph, forms))
+        layers = self._layers(graph, forms)
+        groups = (self._choices.groups(layers) if plan is None
+                  else self._choices.groups_of(plan, layers))
         memory = MemoryMap(graph, groups, forms)
         return groups, lambda some: self._program(some, memory)[0]
 
