@@ -3,20 +3,23 @@
 import argparse
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from accel.machine.config import MACHINE
 from accel.machine.dram import DRAM
 from compiler.target_names import ACCEL, HOST
-from lockstep.paths import MachineName, input_file, machine_name
+from lockstep.paths import MachineName, input_file, machine_name, output_file
 
 __all__ = ["CACHED_PLANS", "CALIBRATION", "DEFAULT_THREADS", "OWN_PLANS", "QUANTIZER", "add_bind",
-           "add_compilation", "add_machine", "add_memory", "add_quantizer", "add_verbose",
-           "at_least", "link", "memory", "pin", "quantizer_options", "rate", "refresh",
-           "row_buffer", "shape"]
+           "add_compilation", "add_json", "add_kinds", "add_machine", "add_memory",
+           "add_quantizer", "add_tls", "add_verbose", "at_least", "link", "memory", "minutes",
+           "pin", "quantizer_options", "rate", "refresh", "row_buffer", "seconds", "shape"]
+
+AddKind = Callable[[Any], argparse.ArgumentParser]
 
 DEFAULT_THREADS = 2
+LONGEST = 1e6           # that a time may be, in its unit
 CACHED_PLANS, OWN_PLANS = "db", "own"
 
 OBSERVERS = ("minmax", "percentile", "mse")
@@ -146,6 +149,23 @@ def add_bind(parser: argparse._ActionsContainer) -> None:
         help="make this input a constant: a number for all its elements, or a list such as [1,2]")
 
 
+def add_kinds(parser: argparse.ArgumentParser, kinds: Sequence[tuple[AddKind, Any]]) -> None:
+    """Adds commands of a command: what adds the parser of each, and its `perform`."""
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    for add, perform in kinds:
+        add(subparsers).set_defaults(perform=perform)
+
+
+def add_json(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("--json", type=output_file, metavar="R.json", help=what)
+
+
+def add_tls(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tls", metavar="CA,CERT,KEY",
+                        help="certificates in PEM for tls://, as lockstep pool certificates makes "
+                             "them: the authority's, one's own, and its key")
+
+
 def at_least(low: int) -> Callable[[str], int]:
     """A type for integers of at least this value, written in digits alone."""
     def parse(text: str) -> int:
@@ -153,6 +173,26 @@ def at_least(low: int) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(f"must be an integer of at least {low}, not {text!r}")
         return int(text)
     return parse
+
+
+def seconds(text: str) -> float:
+    """Parses a number of seconds."""
+    return _time(text, "seconds")
+
+
+def minutes(text: str) -> float:
+    """Parses a number of minutes."""
+    return _time(text, "minutes")
+
+
+def _time(text: str, unit: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < LONGEST:
+        raise argparse.ArgumentTypeError(f"must be a number of {unit} above 0, not {text!r}")
+    return value
 
 
 def shape(text: str) -> tuple[str, int]:

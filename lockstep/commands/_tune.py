@@ -146,13 +146,13 @@ def _pool_runner(args: argparse.Namespace, names: Sequence[str], stack: ExitStac
     """Runs trials on the workers of a pool; None where there is to be none."""
     if args.pool == ALONE or not (args.pool or find_spec("distributed")):
         return None
-    from runtime.tuning.certificates import Certificates
+    from lockstep.commands.pool import certificates_of
     from runtime.tuning.pool import WorkerPool, device_of
 
     devices = tuple(dict.fromkeys(device_of(name) for name in names))
     return stack.enter_context(WorkerPool(
-        args.pool, Certificates.of(args.tls) if args.tls else None, devices=devices,
-        limit_seconds=args.limit, **workers)).results
+        args.pool, certificates_of(args.tls), devices=devices, limit_seconds=args.limit,
+        **workers)).results
 
 
 class _Shown:
