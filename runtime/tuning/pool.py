@@ -102,6 +102,7 @@ class WorkerPool:
             else:
                 where = address
             security = certificates.security() if certificates else None
+            logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # workers may die
             try:
                 self._client = stack.enter_context(distributed.Client(
                     where, security=security, set_as_default=False, timeout=CONNECT_SECONDS))
