@@ -166,9 +166,7 @@ class AccelTarget:
         effort = EFFORTS[self.effort] if isinstance(self.effort, int) else self.effort
         if not (self.simulate and effort) or self.plans.binds(task) or choices.are_bound(layers):
             return groups
-        memory = MemoryMap(graph, groups, forms)
-        search = Search(choices, effort, self.simulate, lambda some: self._program(
-            some, memory)[0])
+        search = Search(choices, effort, self.simulate, self._assembler(graph, forms, groups))
         if not isinstance(self.plans, Learns):
             return search.improved(groups)
         return improved(search, groups, task, graph, replace(self, plans=OWN), self.plans)
@@ -244,8 +242,19 @@ class AccelTarget:
         layers = self._layers(graph, forms)
         groups = (self._choices.groups(layers) if plan is None
                   else self._choices.groups_of(plan, layers))
-        memory = MemoryMap(graph, groups, forms)
-        return groups, lambda some: self._program(some, memory)[0]
+        return groups, self._assembler(graph, forms, groups)
+
+    def _assembler(self, graph: Graph, forms: Forms, groups: Sequence[Group]
+                   ) -> Callable[[Sequence[Group]], AccelProgram]:
+        """What makes a program of some layers, which lie in memory as among these groups; of all
+        layers the one that is compiled.
+        """
+        memory, count = MemoryMap(graph, groups, forms), sum(map(len, groups))
+
+        def assembled(some: Sequence[Group]) -> AccelProgram:
+            is_whole = sum(map(len, some)) == count
+            return self._program(some, MemoryMap(graph, some, forms) if is_whole else memory)[0]
+        return assembled
 
     @property
     def _choices(self) -> Choices:

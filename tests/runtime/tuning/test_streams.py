@@ -15,7 +15,7 @@ from compiler.plans import PlanRefused, Task
 from compiler.tune.records import Records
 from compiler.tune.replay import check, replays
 from compiler.tune.space import Result
-from runtime.tuning.pool import PoolError
+from runtime.tuning.pool import PoolError, WorkerPool
 from runtime.tuning.streams import PooledStreamPlans, StreamPlans
 from runtime.tuning.trials import Trial, run_trial
 from tests.support.integer_graphs import Net
@@ -63,8 +63,17 @@ def test_ways_that_are_measured_elsewhere_lead_to_the_same(tmp_path: Path) -> No
         best = there.best(task)
         assert best is not None and best.task.body
         assert target.cycles(best.task, best.plan, 0) == best.result.value == others[-1][1]
+        compiled = AccelTarget(TINY, plans=there.plans()).compile(network())
+        assert cycle.measure(TINY, compiled.program).cycles == best.result.value
         held = [*check(there, TINY.hash, replays(target))]
         assert len(held) == len(others) and all(entry.reason is None for entry in held)
+
+
+@pytest.mark.slow
+def test_workers_of_a_pool_measure_ways(tmp_path: Path) -> None:
+    with Records(tmp_path / "a") as here, Records(tmp_path / "b") as there, \
+            WorkerPool(devices=(ACCEL,), measurers=2, builders=0) as pool:
+        assert found(StreamPlans(here)) == found(pooled(there, pool.results))
 
 
 def test_a_plan_that_does_not_hold_is_marked(tmp_path: Path) -> None:
