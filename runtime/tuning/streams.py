@@ -13,7 +13,7 @@ from math import inf
 
 from compiler.plans import Choice, Task
 from compiler.tune.best import in_turn, packaged
-from compiler.tune.record import Record
+from compiler.tune.record import Record, versions
 from compiler.tune.records import Records
 from compiler.tune.space import Result
 from runtime.tuning.pool import PoolError
@@ -22,7 +22,7 @@ from runtime.tuning.tuning import Run
 
 __all__ = ["PooledStreamPlans", "StreamPlans"]
 
-WHERE = "cycle simulator"
+WHERE, ROOMS = "cycle simulator", ("accel", "compiler")
 
 
 class StreamPlans:
@@ -62,7 +62,8 @@ class StreamPlans:
 
     def learned(self, task: Task, plan: str, cycles: int) -> None:
         self.found.setdefault(task, []).append((plan, cycles))
-        self._records.add(Record(task, plan, Result(cycles, "cycles"), WHERE, self._seed, "exact"))
+        self._records.add(Record(task, plan, Result(cycles, "cycles"), WHERE, self._seed, "exact",
+                                 versions(ROOMS)))
         self._watch(self)
 
 
