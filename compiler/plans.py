@@ -12,18 +12,22 @@ choice, never trusted: one that is not legal is refused.
 """
 
 import json
+import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from compiler.errors import Error
 from compiler.files import write_text
 from compiler.native import digest
 
-__all__ = ["OWN", "Learns", "Own", "PlanRefused", "Plans", "Recorder", "Table", "Task"]
+__all__ = ["OWN", "Learns", "MeasuresPlans", "Own", "PlanRefused", "Plans", "Recorder", "Table",
+           "Task", "replayed"]
+
+_log = logging.getLogger(__name__)
 
 
 class PlanRefused(Error, ValueError):
@@ -63,6 +67,34 @@ class Plans(Protocol):
         """The plan of the task; None for the target's own."""
         ...
 
+    def binds(self, task: Task) -> bool:
+        """Whether the plan of the task was asked for. Then no search looks for a better one, and it
+        is an error if it is refused.
+        """
+        ...
+
+    def of_target(self, fingerprint: str) -> "Plans":
+        """Those of them that tasks of this target can have."""
+        ...
+
+
+Made = TypeVar("Made")
+
+
+def replayed(plans: Plans, task: Task, own: Choice, make: Callable[[str | None], Made]) -> Made:
+    """What `make` makes of the plan of a task, or of None where the target chooses itself. It does
+    so too where a plan is refused that does not bind. Raises PlanRefused for one that does.
+    """
+    plan = plans.find(task, own)
+    try:
+        return make(plan)
+    except PlanRefused as error:
+        if plan is None or plans.binds(task):
+            raise
+        _log.warning("A plan for %s does not hold, and the target chooses itself: %s", task.title,
+                     str(error).partition("\n")[0])
+        return make(None)
+
 
 @runtime_checkable
 class Learns(Plans, Protocol):
@@ -70,6 +102,21 @@ class Learns(Plans, Protocol):
 
     def learned(self, task: Task, plan: str, cycles: int) -> None:
         """Takes a plan that was measured."""
+        ...
+
+    def is_over(self) -> bool:
+        """Whether the search is to end with what it has found."""
+        ...
+
+
+@runtime_checkable
+class MeasuresPlans(Learns, Protocol):
+    """Plans that measure others, too, where a target searches as it compiles."""
+
+    def measured(self, task: Task, plans: Sequence[str]) -> Sequence[int | None]:
+        """The cycles of plans of a task, in their order; None for one that could not be measured.
+        There are fewer where the search is to end.
+        """
         ...
 
 
@@ -81,6 +128,12 @@ class Own:
 
     def find(self, task: Task, own: Choice) -> str | None:
         return None
+
+    def binds(self, task: Task) -> bool:
+        return False
+
+    def of_target(self, fingerprint: str) -> Plans:
+        return self
 
 
 OWN = Own()
@@ -100,6 +153,12 @@ class Table:
 
     def find(self, task: Task, own: Choice) -> str | None:
         return self.plans.get(task.digest)
+
+    def binds(self, task: Task) -> bool:
+        return task.digest in self.plans
+
+    def of_target(self, fingerprint: str) -> Plans:
+        return self
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> "Table":
@@ -135,6 +194,12 @@ class Recorder:
             self.recorded[task] = text
             self.counts[task] += 1
         return plan
+
+    def binds(self, task: Task) -> bool:
+        return self.plans.binds(task)
+
+    def of_target(self, fingerprint: str) -> Plans:
+        return self
 
     def write(self, path: str | PathLike[str]) -> None:
         """As JSON: for each digest the task's `fingerprint` and `title`, and its `plan`."""

@@ -15,6 +15,7 @@ import lockstep
 from accel.machine.config import preset
 from accel.machine.intrinsics import SHIPPED
 from accel.machine.machine import Machine
+from compiler.plans import OWN
 from examples.digits.data import HERE, held_out
 from examples.machines.int16 import INT16
 from runtime import Module
@@ -43,7 +44,7 @@ def main() -> None:
         graph = lockstep.quantize(FLOAT, whole[:SAMPLES], activation_bits=bits).graph
         found = outputs(lockstep.compile(graph, "accel", machine=machine, sim="functional"), images)
         noise = 10 * np.log10((wanted ** 2).sum() / ((found - wanted) ** 2).sum())
-        timed = lockstep.compile(graph, "accel", machine=machine, sim="cycle")
+        timed = lockstep.compile(graph, "accel", machine=machine, sim="cycle", plans=OWN)
         timed.set_input("image", images[:1])
         run, = timed.run()
         moved = run.counters.bytes["load"] + run.counters.bytes["store"]

@@ -26,10 +26,11 @@ from compiler.graph.graph import Graph
 from compiler.graph.pipeline import AfterStage
 from compiler.graph.placement import Pins
 from compiler.graph.room import require_room
-from compiler.plans import OWN, Plans, Recorder
+from compiler.plans import Plans, Recorder
 from compiler.quantize import QuantizeRefused
 from compiler.quantize.quantizer import quantize as quantize_for_any
 from compiler.quantize.sets import CalibrationSet
+from compiler.tune.best import packaged
 from runtime.arguments import (archs_of, require_effort, require_kind, require_settings,
                                require_targets, shapes_of)
 from runtime.auto import OBJECTIVES
@@ -51,7 +52,7 @@ def compile(model: Model, target: str = "accel", *,       # noqa: A001
             shapes: Mapping[str, int] | None = None, after: AfterStage | None = None,
             cache: bool = True, pins: Pins | None = None, link: Link = LINK,
             example_inputs: Any = None, calibration: CalibrationSet | None = None,
-            bind: Bindings | None = None, plans: Plans = OWN, objective: str = "latency",
+            bind: Bindings | None = None, plans: Plans | None = None, objective: str = "latency",
             machine: Machine | str | Path | None = None, arch: str | Sequence[str] = (),
             precision: str | None = None, effort: int = 0, **options) -> Module:
     """Compile a network.
@@ -87,7 +88,8 @@ def compile(model: Model, target: str = "accel", *,       # noqa: A001
     link : what ``auto`` assumes of the way between host and accelerator.
     objective : what ``auto`` makes least: "latency", the time of one inference, or "throughput",
         that of one of many (`Module.run_many`), which the busiest target decides.
-    plans : where targets take their schedules from: see `compiler.plans`.
+    plans : where targets take their schedules from: see `compiler.plans`. By default what comes
+        with Lockstep (`compiler.tune.best.packaged`); with `compiler.plans.OWN` targets choose.
     calibration : samples by which a float model is quantized first, as `compiler.quantize.quantize`
         takes them, for the first accelerator; with `options` of that, such as ``keep_float`` or
         ``observer``.
@@ -106,7 +108,8 @@ def compile(model: Model, target: str = "accel", *,       # noqa: A001
     shapes, simulate = shapes_of(shapes), simulator(sim, **options)
     wanted = request(target, machine)
     targets = wanted.placed(lambda machine: SimulatedDevice(machine, simulate), threads, link,
-                            plans=plans, archs=archs_of(arch), precision=precision,
+                            plans=packaged() if plans is None else plans,
+                            archs=archs_of(arch), precision=precision,
                             effort=effort)
     if calibration is not None:
         machines = wanted.machines
@@ -185,8 +188,7 @@ def _division(targets: Targets, auto: bool, pins: Pins | None, link: Link | None
     assumed = {"link": asdict(link or LINK),        # clocks and memories, too
                "machines": [machine.config.to_toml() for machine in machines]} if auto else {}
     return {"order": targets.names, "targets": targets.fingerprints,
-            "pins": dict(pins or {}), "plans": targets.plans.fingerprint,
-            **assumed}
+            "pins": dict(pins or {}), "plans": targets.plans_fingerprint, **assumed}
 
 
 def compile_graph(graph: Graph, accel: AccelTarget | None, device: Device | None = None,

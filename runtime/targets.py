@@ -42,6 +42,7 @@ from compiler.errors import ArgumentError, Error
 from compiler.graph.graph import Graph
 from compiler.graph.layout import Borders
 from compiler.graph.partition import Segment, subgraph
+from compiler.native import digest
 from compiler.ops.integer_forms import ACCUMULATOR_BITS
 from compiler.plans import OWN, Plans
 from compiler.target import ACCEL, HOST, Measure, Prices, Target
@@ -130,11 +131,22 @@ class Targets:
     def fingerprints(self) -> dict[str, str]:
         return {placed.name: placed.target.fingerprint for placed in self}
 
+    @property
+    def plans_fingerprint(self) -> str:
+        """A hash of the plans that tasks of these targets can have."""
+        return digest([self.plans.of_target(_tasks_fingerprint(placed.target)).fingerprint
+                       for placed in self])
+
     def borders(self, graph: Graph) -> Borders:
         """The function by which the layout pass asks about segments of the graph."""
         def asked(segment: Segment):
             return self[segment.target].target.borders(subgraph(graph, segment))
         return asked
+
+
+def _tasks_fingerprint(target: Target) -> str:
+    """The fingerprint of a target's tasks: those of an accelerator do not depend on its effort."""
+    return target.machine.hash if isinstance(target, AccelTarget) else target.fingerprint
 
 
 def accelerator(machine: Machine, device: Device | None = None, threads: int = 2,

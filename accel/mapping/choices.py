@@ -5,6 +5,7 @@ same time. A plan says so, else the closed formula of `accel.mapping.schedules.r
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from accel.machine.machine import Machine
@@ -16,7 +17,7 @@ from accel.mapping.plans import (NEXT, layer_task, pair_of, pair_task, pair_text
                                  tiles_text)
 from accel.mapping.schedules import (Cost, Tiles, choose_together, cost_of, cost_together, ranked,
                                      ranked_together, shape_of, tiles_of)
-from compiler.plans import OWN, PlanRefused, Plans
+from compiler.plans import OWN, PlanRefused, Plans, replayed
 
 __all__ = ["Choices", "Group", "LayerPart", "groups_text"]
 
@@ -138,6 +139,15 @@ class Choices:
         return halves(self.machine.config, ["out", *["acc"] * bool(operator.accumulators),
                                             *["par"] * bool(operator.parameters)])
 
+    def are_bound(self, layers: Sequence[MappedLayer]) -> bool:
+        """Whether a plan binds a layer, or two in a row."""
+        if self.plans is OWN:
+            return False
+        of_machine, operators = self.machine.hash, [layer.operator for layer in layers]
+        tasks = [*(layer_task(of_machine, one, self.threads) for one in operators),
+                 *(pair_task(of_machine, *two, self.threads) for two in pairwise(operators))]
+        return any(map(self.plans.binds, tasks))
+
     def _may_share(self, first: MappedLayer, second: MappedLayer) -> bool:
         return (self.threads > 1 and "w" in first.operator.stages
                 and "w" not in second.operator.stages)
@@ -146,10 +156,13 @@ class Choices:
         """The tiles and virtual threads of the plan, else the cheapest by our formula."""
         if self.plans is OWN:
             return self.cheapest(operator)
-        text = self.plans.find(layer_task(self.machine.hash, operator, self.threads),
-                               lambda: tiles_text(*self.cheapest(operator)))
-        return self.cheapest(operator) if text is None else tiles_from(
-            text, self.machine.config, shape_of(operator), self.threads, {})
+
+        def made(plan: str | None) -> tuple[Tiles, int]:
+            return self.cheapest(operator) if plan is None else tiles_from(
+                plan, self.machine.config, shape_of(operator), self.threads, {})
+
+        return replayed(self.plans, layer_task(self.machine.hash, operator, self.threads),
+                        lambda: tiles_text(*self.cheapest(operator)), made)
 
     def _pair(self, first: LayerPart, second: LayerPart) -> Group:
         """Both layers with halves of the buffers that they share; () where that gains nothing."""
@@ -179,8 +192,8 @@ class Choices:
             return own()
         task = pair_task(self.machine.hash, first.layer.operator, second.layer.operator,
                          self.threads)
-        text = self.plans.find(task, lambda: pair_text(own(), self.threads))
-        return own() if text is None else pair_of(text, config, shapes, self.threads, rooms)
+        return replayed(self.plans, task, lambda: pair_text(own(), self.threads), lambda plan: (
+            own() if plan is None else pair_of(plan, config, shapes, self.threads, rooms)))
 
 
 def groups_text(groups: Sequence[Group]) -> str:

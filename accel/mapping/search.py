@@ -7,8 +7,9 @@ Layers that lose nothing are left alone; those that lose most come first, where 
 tried. What was found is kept in the cache, as plans.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from accel.figures.attribution import layer_ends
 from accel.machine.machine import Machine
@@ -28,6 +29,11 @@ Simulate = Callable[[Machine, AccelProgram], Run]
 
 Assemble = Callable[[Sequence[Group]], AccelProgram]
 """Makes a program of groups of layers, with its tokens."""
+
+Measure = Callable[[Sequence[Sequence[Group]]], Iterable[int | None]]
+"""Gives the cycles of ways to compute some layers, in their order; None for one that could not be
+measured. There are fewer where the search is to end.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +57,15 @@ GAIN = 10000
 
 
 class Search:
-    """The search for one segment. `assemble` makes programs of its layers."""
+    """The search for one segment. `assemble` makes programs of its layers. `measure` measures ways
+    of some layers elsewhere, by default they are simulated here. It ends when `over` says so.
+    """
 
-    def __init__(self, choices: Choices, effort: Effort, simulate: Simulate, assemble: Assemble):
+    def __init__(self, choices: Choices, effort: Effort, simulate: Simulate, assemble: Assemble,
+                 measure: Measure | None = None, over: Callable[[], bool] = lambda: False):
         self.choices, self.effort = choices, effort
         self.simulate, self.assemble = simulate, assemble
+        self.measure, self.over = measure or self._simulated, over
         self.left = effort.trials
         self._known: dict[str, list[Group]] = {}
 
@@ -72,6 +82,8 @@ class Search:
             if not number:
                 found(result, total)
             for first in losing:
+                if self.over():
+                    return result
                 place = next((at for at, group in enumerate(result)
                               if group[0].layer is first), None)
                 if place is None:               # it has been joined to the one before
@@ -138,16 +150,25 @@ class Search:
     def _measured(self, before: Sequence[Group], now: list[Group], after: Sequence[Group]
                   ) -> tuple[list[Group], bool]:
         """The fastest way, and whether all were tried."""
-        best, cycles = now, 0
-        for number, way in enumerate((now, *self._ways(now))):
-            if number and self.left is not None:
-                if self.left == 0:
-                    return best, False
-                self.left -= 1
-            took = self._cycles([*before, *way, *after])
-            if not number or took < cycles - cycles // GAIN:
-                best, cycles = way, took
-        return best, True
+        others = self._ways(now)
+        tried = [*islice(others, self.left)]
+        is_whole = next(others, None) is None
+        if self.left is not None:
+            self.left -= len(tried)
+        best, cycles, took = now, 0, list[int | None]()
+        took += self.measure([[*before, *way, *after] for way in (now, *tried)])
+        for number, (way, its) in enumerate(zip((now, *tried), took)):
+            if its is not None and (not cycles or its < cycles - cycles // GAIN):
+                best, cycles = way, its
+            elif not number:                    # no other can be compared with it
+                return now, False
+        return best, is_whole and len(took) > len(tried) and None not in took
+
+    def _simulated(self, ways: Sequence[Sequence[Group]]) -> Iterator[int]:
+        for way in ways:
+            if self.over():
+                return
+            yield self._cycles(way)
 
     def _ways(self, now: list[Group]) -> Iterator[list[Group]]:
         """Other ways to compute these layers, the formula's favourites first."""

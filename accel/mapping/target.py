@@ -20,7 +20,7 @@ from accel.machine.work import Work
 from accel.mapping.bounds import bound_of
 from accel.mapping.borders import core, orders, with_borders
 from accel.mapping.forms import Forms
-from accel.mapping.choices import Choices, Group, LayerPart, groups_text
+from accel.mapping.choices import Choices, Group, LayerPart
 from accel.mapping.interleave import interleave
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.layers import build_layers, forms_of, refusal
@@ -36,13 +36,14 @@ from accel.mapping.schedules import prefix_of, scheduled
 from accel.mapping.plans import stream_task
 from accel.mapping.search import EFFORTS, Effort, Search, Simulate
 from accel.mapping.segment import AccelSegment
+from accel.mapping.stream_search import improved, read_stream
 from accel.mapping.work import work_of
 from accel.proof.legal import ordered, prove
 from compiler.graph.cheapest_orders import Order
 from compiler.graph.graph import Graph, Node
 from compiler.graph.prefixes import Tail, shorter_forms
 from compiler.ir import Program
-from compiler.plans import OWN, Learns, Plans
+from compiler.plans import OWN, Learns, Plans, Task, replayed
 from compiler.native import digest
 from compiler.target import ACCEL
 from compiler.te import Buffer, is_float, numpy_dtype
@@ -93,8 +94,8 @@ class CompiledSegment:
 class AccelTarget:
     """Compiles for one machine. `threads` virtual threads hide memory latency (1: none do). `plans`
     gives the tiles of layers, and which two are computed at the same time; without, the closed
-    formula does, and with `simulate` a search of this `effort` (`accel.mapping.search.EFFORTS`),
-    which tells plans that learn what it finds.
+    formula does. Where no plan binds, a search of this `effort` (`accel.mapping.search.EFFORTS`)
+    finds better ways with `simulate`, and tells plans that learn what it finds.
     """
 
     machine: Machine
@@ -164,23 +165,28 @@ class AccelTarget:
     def _groups(self, graph: Graph, forms: Forms) -> list[Group]:
         """The layers in the ways that are planned, and with an effort in those that a search finds.
         """
-        layers = self._layers(graph, forms)
-        task = stream_task(self.machine, layers, self.threads) if layers else None
-        plan = None if task is None or self.plans is OWN else self.plans.find(task, lambda: "")
-        groups = (self._choices.groups_of(plan, layers) if plan
-                  else self._choices.groups(layers))
+        layers, choices = self._layers(graph, forms), self._choices
+        if not layers:
+            return []
+        task = stream_task(self.machine, layers, self.threads)
+        groups = replayed(self.plans, task, lambda: "", lambda plan: (
+            choices.groups_of(plan, layers) if plan else choices.groups(layers)))
         effort = EFFORTS[self.effort] if isinstance(self.effort, int) else self.effort
-        learns = isinstance(self.plans, Learns)
-        if task is None or not (self.simulate and effort and (learns or self.plans is OWN)):
+        if not (self.simulate and effort) or self.plans.binds(task) or choices.are_bound(layers):
             return groups
-        memory = MemoryMap(graph, groups, forms)
+        search = Search(choices, effort, self.simulate, self._assembler(graph, forms, groups))
+        if not isinstance(self.plans, Learns):
+            return search.improved(groups)
+        return improved(search, groups, task, graph, replace(self, plans=OWN), self.plans)
 
-        def found(some: Sequence[Group], cycles: int) -> None:
-            if isinstance(self.plans, Learns):
-                self.plans.learned(task, groups_text(some), cycles)
-
-        return Search(self._choices, effort, self.simulate, lambda some: self._program(
-            some, memory)[0]).improved(groups, found)
+    def cycles(self, task: Task, plan: str, seed: int) -> int:
+        """The exact cycles of a stream by a plan, or of some of its layers as they stand in it
+        (`accel.mapping.streams`). Raises PlanRefused for a body that makes another task here, and
+        for a plan that is not legal.
+        """
+        assert self.simulate is not None
+        stream = read_stream(replace(self, plans=OWN), task.body, task.digest)
+        return self.simulate(self.machine, stream.program(plan)).cycles
 
     def _with_prefixes(self, shorter: Mapping[int, Graph], groups: Sequence[Group],
                        memory: MemoryMap) -> CompiledSegment:
@@ -236,15 +242,28 @@ class AccelTarget:
             raise LoweringError("where less is read there are other layers")
         return layers
 
-    def parts(self, graph: Graph
+    def parts(self, graph: Graph, plan: str | None = None
               ) -> tuple[list[Group], Callable[[Sequence[Group]], AccelProgram]]:
-        """The layers of a graph as the formula computes them, and what makes a program, with its
-        tokens, of some of them, in this way or in others.
+        """The layers of a graph by a plan of all, or as the formula computes them, and what makes a
+        program, with its tokens, of some of them, in this way or in others. Raises PlanRefused.
         """
         forms = forms_of(graph, blocks_of(self.machine.config))
-        groups = self._choices.groups(self._layers(graph, forms))
-        memory = MemoryMap(graph, groups, forms)
-        return groups, lambda some: self._program(some, memory)[0]
+        layers = self._layers(graph, forms)
+        groups = (self._choices.groups(layers) if plan is None
+                  else self._choices.groups_of(plan, layers))
+        return groups, self._assembler(graph, forms, groups)
+
+    def _assembler(self, graph: Graph, forms: Forms, groups: Sequence[Group]
+                   ) -> Callable[[Sequence[Group]], AccelProgram]:
+        """What makes a program of some layers, which lie in memory as among these groups; of all
+        layers the one that is compiled.
+        """
+        memory, count = MemoryMap(graph, groups, forms), sum(map(len, groups))
+
+        def assembled(some: Sequence[Group]) -> AccelProgram:
+            is_whole = sum(map(len, some)) == count
+            return self._program(some, MemoryMap(graph, some, forms) if is_whole else memory)[0]
+        return assembled
 
     @property
     def _choices(self) -> Choices:

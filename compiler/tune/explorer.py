@@ -45,6 +45,7 @@ __all__ = ["STRATEGIES", "Explorer", "Guided", "Limits", "Strategy", "Trial", "a
 
 ROUND = 8               # trials for which a strategy, once started, goes on
 FRUITLESS = 200         # points at random that lead to known plans before the rest is listed
+MOST_POINTS = 1 << 14   # of a grid: that of a product has more points than can ever be listed
 
 Trial = tuple[Candidate, Result]
 
@@ -65,7 +66,7 @@ class Explorer:
 
     Never proposes a plan twice, nor one of the `earlier` trials. What the space refuses is no
     trial. `refused` has those points and the reasons. `stopped` says why nothing is proposed any
-    more; "" before that.
+    more; "" before that. `is_larger` says whether the space has more points than a grid lists.
 
     Parameters
     ----------
@@ -79,7 +80,7 @@ class Explorer:
         self.space, self.seed, self.limits = space, seed, limits
         self.trials: list[Trial] = []
         self.refused: dict[frozenset[tuple[str, str]], str] = {}
-        self.stopped = ""
+        self.stopped, self.is_larger = "", False
         self._strategy, self._clock, self._begin = strategy, clock, clock()
         self._known: dict[frozenset[tuple[str, str]], Candidate | tuple[Decision, ...]] = {}
         self._proposed: dict[str, Candidate] = {}       # by plan; told ones too
@@ -103,12 +104,14 @@ class Explorer:
             random = np.random.default_rng([self.seed, now])
             self._stream = chain(self._strategy(self, random), grid(self, random))
         fresh: list[Candidate] = []
-        while len(fresh) < most and (candidate := next(self._stream, None)) is not None:
+        while len(fresh) < most and not self._late() and (
+                candidate := next(self._stream, None)) is not None:
             if candidate.plan not in self._proposed:
                 self._proposed[candidate.plan] = candidate
                 fresh.append(candidate)
         if not fresh and most > 0 and len(self._told) == len(self._proposed):
-            self.stopped = "space exhausted"
+            self.stopped = self._late() or (f"first {MOST_POINTS:,} points of a larger space"
+                                            if self.is_larger else "space exhausted")
         return fresh
 
     def tell(self, candidate: Candidate, result: Result) -> None:
@@ -161,11 +164,16 @@ class Explorer:
         limits = self.limits
         if limits.trials is not None and len(self.trials) >= limits.trials:
             return f"{limits.trials} trials"
-        if limits.seconds is not None and self._clock() - self._begin >= limits.seconds:
-            return f"{limits.seconds:g} seconds"
+        if late := self._late():
+            return late
         if limits.patience is not None and self._since_best() >= limits.patience:
             return f"no gain in {limits.patience} trials"
         return ""
+
+    def _late(self) -> str:
+        seconds = self.limits.seconds
+        over = seconds is not None and self._clock() - self._begin >= seconds
+        return f"{seconds:g} seconds" if over else ""
 
     def _since_best(self) -> int:
         values = [inf if result.value is None else result.value for _, result in self.trials]
@@ -183,10 +191,12 @@ def ranked(trials: Iterable[Trial]) -> list[Trial]:
 
 
 def grid(explorer: Explorer, random: Generator) -> Iterator[Candidate]:
-    """All points, in the order of the options."""
-    for point in every_point(explorer.asked):
+    """All points, in the order of the options; `MOST_POINTS` of them where there are more."""
+    points = every_point(explorer.asked)
+    for point in islice(points, MOST_POINTS):
         if (candidate := explorer.look(point)) is not None:
             yield candidate
+    explorer.is_larger = next(points, None) is not None
 
 
 def at_random(explorer: Explorer, random: Generator) -> Iterator[Candidate]:

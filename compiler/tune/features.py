@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import chain
 from math import log2, prod
 
-from compiler.ir import (Alloc, Barrier, For, If, Program, Seq, Stmt, Tensorized, Update, Write,
-                         stmt_children)
+from compiler.ir import (BLOCK_KINDS, THREAD_KINDS, Alloc, Barrier, For, If, Program, Seq, Stmt,
+                         Tensorized, Update, Write, stmt_children)
 from compiler.te import INDEX, Binary, Call, Cast, Expr, Read, Select, Var, walk
 from compiler.tune.accesses import LINE, MemoryAccess, VectorCore, access_of
 
@@ -22,11 +22,13 @@ LEVELS = 4              # of loops around a statement, from inside, with footpri
 _WHOLE = ("arithmetic", "calls", "touches", "bytes touched", "stores", "statements",
           "statements written out", "iterations of serial loops", "guarded iterations",
           "copied elements", "allocations", "bytes allocated", "largest allocation",
-          "shared iterations")
+          "shared iterations", "blocks", "threads of a block", "bytes shared by a block",
+          "bytes of a thread")
 _EACH = ("iterations", "arithmetic", "calls", "reads", "is reduction", "terms", "depth",
          "vector extent", "share of lanes used", "written out", "sums at once", "in vector order",
          "across vectors", "constant along vectors", "guards", "innermost extent",
          "innermost reduces", "loads a term", "registers of sums", "begins inside",
+         "in thread order", "across threads", "constant along threads",
          *(f"bytes at level {level}" for level in range(LEVELS)),
          *(f"iterations at level {level}" for level in range(LEVELS)),
          *(f"{what} {level}" for level in range(3) for what in ("traffic of cache",
@@ -67,6 +69,8 @@ def features(program: Program, core: VectorCore) -> tuple[float, ...]:
 def _places(stmt: Stmt, loops: tuple[For, ...], guards: int) -> Iterator[_Place]:
     match stmt:
         case For():
+            if stmt.kind in THREAD_KINDS:           # the same threads run loops outside of it, too
+                loops = tuple(loop for loop in loops if loop.kind != stmt.kind)
             yield from _places(stmt.body, (*loops, stmt), guards)
         case If():
             yield from _places(stmt.body, loops, guards + 1)
@@ -112,7 +116,10 @@ def _of_program(program: Program, places: Sequence[_Place], core: VectorCore
     work = [(place.iterations, *_work(place.write)) for place in places]
     touched = [(place.iterations, _touches(place.write)) for place in places]
     buffers = [stmt.buffer for stmt in _walk(program.body) if isinstance(stmt, Alloc)]
-    sizes = [size for buffer in buffers if isinstance(size := buffer.size_bytes, int)]
+    each = {scope: [size for buffer in buffers if scope in ("", buffer.scope)
+                    and isinstance(size := buffer.size_bytes, int)]
+            for scope in ("", "shared", "local")}
+    sizes = each[""]
     written = [prod(_extent(loop) for loop in place.loops if loop.kind == "unroll")
                * prod(-(-_extent(loop) // core.lanes) for loop in place.loops
                       if loop.kind == "vectorize") for place in places]
@@ -128,8 +135,10 @@ def _of_program(program: Program, places: Sequence[_Place], core: VectorCore
         sum(place.iterations for place in places
             if isinstance(place.write.values[0], Read) and not isinstance(place.write, Update)),
         len(buffers), sum(sizes), max(sizes, default=0),
-        max((prod(_extent(loop) for loop in place.loops if loop.kind == "parallel")
-             for place in places), default=0))))
+        *(max((prod(_extent(loop) for loop in place.loops if loop.kind in kinds)
+               for place in places), default=0)
+          for kinds in (("parallel",), BLOCK_KINDS, THREAD_KINDS)),
+        sum(each["shared"]), sum(each["local"]))))
 
 
 def _walk(stmt: Stmt) -> Iterator[Stmt]:
@@ -156,6 +165,9 @@ def _of_statement(place: _Place, core: VectorCore) -> tuple[float, ...]:
     inside = unrolled | ({vector.var: width} if vector else {})
     serial = [loop for loop in loops if loop.kind in ("serial", "parallel")]
     strides = [touch.stride(vector.var) if vector else 0 for touch in touches]
+    thread = next((loop for loop in loops if loop.kind == THREAD_KINDS[0]), None)
+    along = [touch.stride(thread.var) for touch in touches
+             if touch.buffer.scope == "global"] if thread else []
     sums = prod(size for var, size in unrolled.items() if var not in axes) * vectors
     step = prod(unrolled.values()) * vectors
     loads = sum(touch.elements(unrolled) * (1 if stride == 0 else vectors if stride == 1 else width)
@@ -165,15 +177,19 @@ def _of_statement(place: _Place, core: VectorCore) -> tuple[float, ...]:
         *map(_log, (place.iterations, count, calls, len(touches) - 1)),
         float(bool(axes)), _log(prod(extents.get(axis, 1) for axis in axes)), float(len(loops)),
         _log(width if vector else 0), width / (vectors * core.lanes), _log(prod(unrolled.values())),
-        _log(sums), *(float(sum(map(kind, strides))) for kind in (
-            lambda stride: stride == 1, lambda stride: stride not in (0, 1),
-            lambda stride: stride == 0)),
+        _log(sums), *_kinds(strides),
         float(place.guards), _log(_extent(last) if last else 0),
         float(last is not None and last.var in axes), loads / step,
         touches[-1].elements(inside) / core.lanes / core.registers,
-        float(isinstance(write, Update) and write.begins),
+        float(isinstance(write, Update) and write.begins), *_kinds(along),
         *_footprints(touches, serial, inside),
         *_traffic(touches, serial, inside, core, place.iterations))
+
+
+def _kinds(strides: Sequence[int | None]) -> tuple[float, ...]:
+    """How many accesses follow an order, go across it, or stay."""
+    ones, noughts = strides.count(1), strides.count(0)
+    return float(ones), float(len(strides) - ones - noughts), float(noughts)
 
 
 def _footprints(touches: Sequence[MemoryAccess], serial: Sequence[For], inside: dict[Var, int]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from compiler.plans import PlanRefused, Task
 from compiler.tune.record import Record, versions
 from compiler.tune.records import Records
-from compiler.tune.space import Tunable
+from compiler.tune.space import CountsCycles, Tunable
 
 __all__ = ["Replayed", "Replays", "check", "replays"]
 
@@ -24,12 +24,15 @@ class Replayed:
     reason: str | None
 
 
-def replays(target: Tunable, device: object = None) -> Replays:
+def replays(target: Tunable | CountsCycles, device: object = None) -> Replays:
     """Replays plans by the checks of a target: it makes the task from its body, which must give the
     same task, and the code of the plan, on a device if the target needs one.
     """
     def reason(task: Task, plan: str) -> str | None:
         try:
+            if isinstance(target, CountsCycles):
+                target.cycles(task, plan, SEED)
+                return None
             again = target.space(task).task
             if (again.fingerprint, again.digest) != (task.fingerprint, task.digest):
                 return "its body makes another task"
@@ -43,15 +46,16 @@ def replays(target: Tunable, device: object = None) -> Replays:
 def check(records: Records, fingerprint: str, replays: Replays, best: bool = False,
           ours: str | None = None) -> Iterator[Replayed]:
     """Replays the plans that were measured on the target with this fingerprint, and notes by which
-    versions of ours, `ours`, they hold or are refused. Refused ones are no longer used.
+    versions of ours, `ours`, they hold or are refused. Refused ones are no longer used. Tasks
+    without a body are left out: nothing makes them again.
 
     With `best` the plans of a task are replayed only until one holds: it is the best then.
     """
     ours = versions() if ours is None else ours
     for task in {(task.fingerprint, task.digest): task for task in records.tasks()
-                 if task.fingerprint == fingerprint}.values():
+                 if task.fingerprint == fingerprint and task.body}.values():
         for record in _ranked(records, task) if best else _each_plan(records.of(task)):
-            reason = replays(record.task, record.plan)
+            reason = replays(task, record.plan)
             records.note(task, record.plan, ours, "" if reason is None else reason or "refused")
             yield Replayed(record, reason)
             if best and reason is None:

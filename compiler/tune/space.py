@@ -14,8 +14,8 @@ from numpy.random import Generator
 from compiler.plans import PlanRefused, Task
 from compiler.tune.chooser import Decision
 
-__all__ = ["Candidate", "Point", "PointRefused", "Result", "Space", "Tunable", "every_point",
-           "neighbours"]
+__all__ = ["Candidate", "CountsCycles", "Point", "PointRefused", "Result", "Space", "Tunable",
+           "every_point", "neighbours"]
 
 Point = Mapping[str, str]
 
@@ -101,6 +101,17 @@ class Tunable(Protocol):
                    ) -> Callable[[], object]:
         """What is to be timed: the plan as code, with seeded random data at hand, on a device if
         the target needs one. Raises PlanRefused for a plan that is not legal.
+        """
+        ...
+
+
+@runtime_checkable
+class CountsCycles(Protocol):
+    """A target of which plans are searched, and which counts exact cycles instead of time."""
+
+    def cycles(self, task: Task, plan: str, seed: int) -> int:
+        """The cycles of the plan on seeded random data. Raises PlanRefused for one that is not
+        legal, and for a body that makes another task.
         """
         ...
 

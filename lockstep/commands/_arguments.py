@@ -3,19 +3,24 @@
 import argparse
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from accel.machine.config import MACHINE
 from accel.machine.dram import DRAM
 from compiler.target_names import ACCEL, HOST
-from lockstep.paths import MachineName, input_file, machine_name
+from lockstep.paths import MachineName, input_file, machine_name, output_file
 
-__all__ = ["CALIBRATION", "DEFAULT_THREADS", "QUANTIZER", "add_bind", "add_compilation",
-           "add_machine", "add_memory", "add_quantizer", "add_verbose", "at_least", "link",
-           "memory", "pin", "quantizer_options", "rate", "refresh", "row_buffer", "shape"]
+__all__ = ["CACHED_PLANS", "CALIBRATION", "DEFAULT_THREADS", "OWN_PLANS", "QUANTIZER", "add_bind",
+           "add_compilation", "add_json", "add_kinds", "add_machine", "add_memory",
+           "add_quantizer", "add_tls", "add_verbose", "at_least", "link", "memory", "minutes",
+           "pin", "quantizer_options", "rate", "refresh", "row_buffer", "seconds", "shape"]
+
+AddKind = Callable[[Any], argparse.ArgumentParser]
 
 DEFAULT_THREADS = 2
+LONGEST = 1e6           # that a time may be, in its unit
+CACHED_PLANS, OWN_PLANS = "db", "own"
 
 OBSERVERS = ("minmax", "percentile", "mse")
 CALIBRATION = ("samples: .npz with an array [N, ...] for each input, or .npy for the only input; "
@@ -52,9 +57,10 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
     add("--effort", type=int, choices=range(3), default=0,
         help="how the accelerator's tiles are chosen: 0, by a closed formula (default); 1 and 2, "
              "by simulating some ways, or a few dozen, of every layer that loses cycles")
-    add("--plans", type=plans_file, metavar="FILE|db",
+    add("--plans", type=plans_file, metavar="FILE|db|own",
         help="schedules and tiles: a database that lockstep tune has made, db for the one in the "
-             "cache, records or plans that were written to a file (default: targets choose)")
+             "cache, records or plans that were written to a file; own: targets choose (default: "
+             "those that come with Lockstep, else targets choose)")
     add("--shape", action="append", type=shape, default=[], metavar="NAME=N",
         help="extent of a dimension that the model leaves open, by its name or place (x.2: the "
              "third of input x)")
@@ -71,8 +77,8 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
 
 
 def plans_file(text: str) -> str:
-    """``db``, or a file that is there."""
-    return text if text == "db" else str(input_file(text))
+    """``db``, ``own``, or a file that is there."""
+    return text if text in (CACHED_PLANS, OWN_PLANS) else str(input_file(text))
 
 
 def add_machine(parser: argparse.ArgumentParser, which: str, default: str | None) -> None:
@@ -143,6 +149,23 @@ def add_bind(parser: argparse._ActionsContainer) -> None:
         help="make this input a constant: a number for all its elements, or a list such as [1,2]")
 
 
+def add_kinds(parser: argparse.ArgumentParser, kinds: Sequence[tuple[AddKind, Any]]) -> None:
+    """Adds commands of a command: what adds the parser of each, and its `perform`."""
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    for add, perform in kinds:
+        add(subparsers).set_defaults(perform=perform)
+
+
+def add_json(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("--json", type=output_file, metavar="R.json", help=what)
+
+
+def add_tls(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tls", metavar="CA,CERT,KEY",
+                        help="certificates in PEM for tls://, as lockstep pool certificates makes "
+                             "them: the authority's, one's own, and its key")
+
+
 def at_least(low: int) -> Callable[[str], int]:
     """A type for integers of at least this value, written in digits alone."""
     def parse(text: str) -> int:
@@ -150,6 +173,26 @@ def at_least(low: int) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(f"must be an integer of at least {low}, not {text!r}")
         return int(text)
     return parse
+
+
+def seconds(text: str) -> float:
+    """Parses a number of seconds."""
+    return _time(text, "seconds")
+
+
+def minutes(text: str) -> float:
+    """Parses a number of minutes."""
+    return _time(text, "minutes")
+
+
+def _time(text: str, unit: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < LONGEST:
+        raise argparse.ArgumentTypeError(f"must be a number of {unit} above 0, not {text!r}")
+    return value
 
 
 def shape(text: str) -> tuple[str, int]:

@@ -2,7 +2,9 @@
 """
 
 import argparse
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -11,13 +13,14 @@ from compiler.errors import RequestError
 from compiler.frontend.models import graph_of
 from compiler.graph.graph import Graph
 from compiler.graph.pipeline import AfterStage
-from compiler.plans import OWN, Plans
-from lockstep.commands._arguments import quantizer_options
+from compiler.plans import OWN, PlanRefused, Plans
+from lockstep.commands._arguments import CACHED_PLANS, OWN_PLANS, quantizer_options
 from runtime import Device, Link, Module, compile_on, quantized, target_machine
 from runtime.arguments import archs_of
 from runtime.targets import request
 
-__all__ = ["compiled", "imported", "machine_of", "plans_of", "target_of", "with_memory"]
+__all__ = ["checked_plans", "compiled", "imported", "machine_of", "plans_of", "target_of",
+           "with_memory"]
 
 
 def target_of(args: argparse.Namespace) -> str:
@@ -66,12 +69,27 @@ def imported(args: argparse.Namespace, arrays: Mapping[str, Any] | None = None) 
 
 
 def plans_of(args: argparse.Namespace) -> Plans:
-    """Where targets take their plans from."""
-    if args.plans is None:
+    """Where targets take their plans from: what was asked for first, then what is packaged."""
+    if args.plans == OWN_PLANS:
         return OWN
+    from compiler.tune.best import in_turn, packaged
     from compiler.tune.sources import plans_from
 
-    return plans_from(args.plans)
+    return in_turn(plans_from(args.plans), packaged()) if args.plans else packaged()
+
+
+@contextmanager
+def checked_plans(source: str | None) -> Iterator[None]:
+    """Says of a refused plan, where it may be a record, how to find all such records."""
+    try:
+        yield
+    except PlanRefused as refused:
+        if source is None:
+            raise
+        db = "" if source == CACHED_PLANS else f" --db {shlex.quote(source)}"
+        raise RequestError(f"{str(refused).partition(chr(10))[0]}; if this is a record of an older "
+                           f"compiler: lockstep records check{db} --target T marks all records "
+                           f"that no longer hold") from None
 
 
 def compiled(args: argparse.Namespace, device: Device | None, after: AfterStage | None = None,
@@ -87,7 +105,8 @@ def compiled(args: argparse.Namespace, device: Device | None, after: AfterStage 
     targets = wanted.placed(lambda machine: device, args.threads, link,
                             archs=archs_of(args.arch), precision=args.precision,
                             effort=args.effort, plans=plans_of(args))
-    return compile_on(graph or imported(args), targets, wanted.auto,
-                      integerize=not args.no_integerize, threads=args.threads, after=after,
-                      cache=not args.no_cache, pins=dict(args.pin), link=link,
-                      objective=args.objective or "latency")
+    with checked_plans(args.plans):
+        return compile_on(graph or imported(args), targets, wanted.auto,
+                          integerize=not args.no_integerize, threads=args.threads, after=after,
+                          cache=not args.no_cache, pins=dict(args.pin), link=link,
+                          objective=args.objective or "latency")

@@ -15,7 +15,7 @@ from compiler.tune.record import Record, as_json, text_lines, versions
 from compiler.tune.records import Records, default_path, records_of
 from compiler.tune.replay import Replayed, replays
 from compiler.tune.replay import check as replayed
-from compiler.tune.space import Tunable
+from compiler.tune.space import CountsCycles, Tunable
 from lockstep.commands._progress import progress_bar
 from lockstep.commands._table import show_columns
 from lockstep.lines import say, shortened
@@ -80,7 +80,7 @@ def export(args: argparse.Namespace) -> int:
 def check(args: argparse.Namespace) -> int:
     placed = _placed(args.target)
     target = placed.target
-    if not isinstance(target, Tunable):
+    if not isinstance(target, Tunable | CountsCycles):
         raise RequestError(f"--target must be one whose plans can be replayed, not {args.target!r}")
     with _opened(args.db) as records:
         checked: list[Replayed] = []
@@ -89,6 +89,8 @@ def check(args: argparse.Namespace) -> int:
             for entry in replayed(records, target.fingerprint, replay, args.best):
                 checked.append(entry)
         others = sum(task.fingerprint != target.fingerprint for task in records.tasks())
+        bare = sum(task.fingerprint == target.fingerprint and not task.body
+                   for task in records.tasks())
     refused = [entry for entry in checked if entry.reason is not None]
     _write(args, {"versions": versions(), "held": _plans(checked, False),
                   "refused": _plans(checked, True), "other_targets": others})
@@ -96,7 +98,8 @@ def check(args: argparse.Namespace) -> int:
         say(f"refused: {_titled(entry.record.task)}, {_value(entry.record)}, measured by "
             f"{entry.record.versions}: {_first_line(entry.reason)}")
     say(f"{_count(len(checked) - len(refused), 'plan')} held by {versions()}, {len(refused):,} "
-        f"refused, {_count(others, 'task')} of other targets not checked")
+        f"refused, {_count(others, 'task')} of other targets not checked"
+        + (f", {_count(bare, 'task')} without the text that makes it again" if bare else ""))
     return 1 if refused else 0
 
 

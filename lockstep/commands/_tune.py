@@ -2,7 +2,8 @@
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib.util import find_spec
@@ -31,7 +32,7 @@ from runtime import Device, SimulatedDevice, compile_on, simulator
 from runtime.device import AbsentDevice
 from runtime.targets import Request, Targets, request
 from runtime.tuning.child import Child
-from runtime.tuning.streams import StreamPlans
+from runtime.tuning.streams import PooledStreamPlans, StreamPlans
 from runtime.tuning.tuning import Run, Searched, Tuning
 
 __all__ = ["tune"]
@@ -64,12 +65,15 @@ def tune(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         records = stack.enter_context(Records(args.db) if args.db else Records.in_cache())
         live = stack.enter_context(_Shown(args))
-        streams = StreamPlans(records, args.seed, lambda plans: live.update(_tasks(None, plans)))
+        streams = StreamPlans(records, args.seed)
         tuning = Tuning(compiled, searched, records, processor_name(), limits, args.strategy,
                         args.seed, lambda tuning: live.update(_tasks(tuning, streams)))
         try:
-            if any(isinstance(placed.target, AccelTarget) for placed in targets):
-                _search_streams(args, graph, wanted, streams)
+            if accelerators := _accelerators(wanted.names, targets):
+                with ExitStack() as inner:
+                    streams = _stream_plans(args, records, accelerators, limits.seconds, inner,
+                                            lambda plans: live.update(_tasks(None, plans)))
+                    _search_streams(args, graph, wanted, streams)
             if searched:
                 tuning.run(_runner(args, wanted.names, stack))
         except KeyboardInterrupt:
@@ -83,6 +87,25 @@ def _search_streams(args: argparse.Namespace, graph: Graph, wanted: Request,
     """Compiles with a search of tiles, which simulates at most so many ways of layers."""
     effort = replace(WIDEST, trials=args.trials)
     compile_on(graph, wanted.placed(_device, plans=streams, effort=effort), False, cache=False)
+
+
+def _accelerators(names: Sequence[str], targets: Targets) -> dict[str, str]:
+    """The texts of accelerators, by the fingerprints of their tasks."""
+    return {placed.target.machine.hash: name for name, placed in zip(names, targets)
+            if isinstance(placed.target, AccelTarget)}
+
+
+def _stream_plans(args: argparse.Namespace, records: Records, targets: Mapping[str, str],
+                  seconds: float | None, stack: ExitStack,
+                  watch: Callable[[StreamPlans], None]) -> StreamPlans:
+    """Plans whose ways are measured by the workers of a pool, or by one on each core of this
+    computer; by this process where it has one core alone, or there is to be no pool.
+    """
+    cores = len(os.sched_getaffinity(0))
+    if not args.pool and cores == 1 or (run := _pool_runner(
+            args, tuple(targets.values()), stack, measurers=cores, builders=0)) is None:
+        return StreamPlans(records, args.seed, watch, seconds)
+    return PooledStreamPlans(records, targets, run, args.seed, watch, seconds)
 
 
 def _device(machine: Machine) -> Device:
@@ -107,14 +130,8 @@ def _runner(args: argparse.Namespace, names: Sequence[str], stack: ExitStack) ->
     """What runs the trials: workers of this computer, a process without Dask, or the workers of a
     pool elsewhere.
     """
-    if args.pool != ALONE and (args.pool or find_spec("distributed")):
-        from runtime.tuning.certificates import Certificates
-        from runtime.tuning.pool import WorkerPool, device_of
-
-        devices = tuple(dict.fromkeys(device_of(name) for name in names))
-        return stack.enter_context(WorkerPool(
-            args.pool, Certificates.of(args.tls) if args.tls else None, devices=devices,
-            limit_seconds=args.limit)).results
+    if run := _pool_runner(args, names, stack):
+        return run
     child = stack.enter_context(Child(args.limit))
 
     def results(trials: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
@@ -122,6 +139,20 @@ def _runner(args: argparse.Namespace, names: Sequence[str], stack: ExitStack) ->
             yield trial, child.run(trial.text)
 
     return results
+
+
+def _pool_runner(args: argparse.Namespace, names: Sequence[str], stack: ExitStack,
+                 **workers: int) -> Run | None:
+    """Runs trials on the workers of a pool; None where there is to be none."""
+    if args.pool == ALONE or not (args.pool or find_spec("distributed")):
+        return None
+    from lockstep.commands.pool import certificates_of
+    from runtime.tuning.pool import WorkerPool, device_of
+
+    devices = tuple(dict.fromkeys(device_of(name) for name in names))
+    return stack.enter_context(WorkerPool(
+        args.pool, certificates_of(args.tls), devices=devices, limit_seconds=args.limit,
+        **workers)).results
 
 
 class _Shown:
@@ -201,7 +232,7 @@ def _tasks(tuning: Tuning | None, streams: StreamPlans) -> list[dict[str, Any]]:
     searches = [] if tuning is None else tuning.tasks.values()
     return [{"title": task.title, "digest": task.digest, "count": 1, "target": ACCEL,
              "own": found[0][1], "best": found[-1][1], "unit": "cycles", "plan": found[-1][0],
-             "trials": len(found), "failed": 0, "own_plan": found[0][0],
+             "trials": len(found), "failed": streams.failed[task], "own_plan": found[0][0],
              "values": [cycles for _, cycles in found], "estimates": [1.0] * len(found)}
             for task, found in streams.found.items()] + [
         {"title": search.task.title, "digest": search.task.digest, "count": search.count,

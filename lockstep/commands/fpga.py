@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import RequestError
-from lockstep.commands._arguments import add_compilation, add_machine, at_least
+from lockstep.commands._arguments import add_compilation, add_kinds, add_machine, at_least
 from lockstep.lines import say
 from lockstep.paths import input_file, model_file, output_file, require_files
 
@@ -26,10 +26,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         "fpga", help="build bitstreams, load them, run networks on boards and test boards",
         description="The accelerator on a board. Exit status: 0 done, 1 the board or the run was "
                     "found wrong, 2 the request was wrong.")
-    kinds = parser.add_subparsers(metavar="COMMAND", required=True)
-    for add, perform in ((_add_build, _build), (_add_program, _program), (_add_run, _run),
-                         (_add_selftest, _selftest)):
-        add(kinds).set_defaults(perform=perform)
+    add_kinds(parser, ((_add_build, _build), (_add_program, _program), (_add_run, _run),
+                       (_add_selftest, _selftest)))
     return parser
 
 

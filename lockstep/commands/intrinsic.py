@@ -3,7 +3,7 @@
 import argparse
 
 from accel.machine.config import MACHINE
-from lockstep.commands._arguments import add_machine, add_memory, at_least
+from lockstep.commands._arguments import add_kinds, add_machine, add_memory, at_least
 from lockstep.paths import machine_name, output_file
 
 __all__ = ["add_parser", "run"]
@@ -19,10 +19,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         "intrinsic", help="begin, look at, compare and measure instructions of one's own",
         description="Instructions that a machine's file declares. Exit status: 0 done, 1 a run "
                     "failed, 2 the request was wrong.")
-    kinds = parser.add_subparsers(metavar="COMMAND", required=True)
-    for add, perform in ((_add_new, _new), (_add_show, _show), (_add_diff, _diff),
-                         (_add_bench, _bench)):
-        add(kinds).set_defaults(perform=perform)
+    add_kinds(parser, ((_add_new, _new), (_add_show, _show), (_add_diff, _diff),
+                       (_add_bench, _bench)))
     return parser
 
 

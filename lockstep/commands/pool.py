@@ -4,15 +4,13 @@
 import argparse
 from pathlib import Path
 
-from lockstep.commands._arguments import at_least
+from lockstep.commands._arguments import add_kinds, add_tls, at_least
 from lockstep.lines import say
 
 __all__ = ["add_parser", "run"]
 
 PORT = 8786
 LIMIT_SECONDS = 60
-TLS = ("certificates in PEM, as `lockstep pool certificates` makes them: the authority's, one's "
-       "own, and its key")
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
@@ -22,10 +20,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "on other computers, each have a device. Whoever can connect may run programs "
                     "on the workers: without --tls a scheduler hears this computer alone. Exit "
                     "status: 0 done, 2 the request was wrong.")
-    kinds = parser.add_subparsers(metavar="COMMAND", required=True)
-    for add, perform in ((_add_scheduler, _scheduler), (_add_worker, _worker),
-                         (_add_certificates, _certificates)):
-        add(kinds).set_defaults(perform=perform)
+    add_kinds(parser, ((_add_scheduler, _scheduler), (_add_worker, _worker),
+                       (_add_certificates, _certificates)))
     return parser
 
 
@@ -39,7 +35,7 @@ def _add_scheduler(kinds) -> argparse.ArgumentParser:
                                           "address, for them and for searches.")
     parser.add_argument("--port", type=at_least(0), default=PORT, metavar="N",
                         help=f"default {PORT}; 0 for any that is free")
-    _add_tls(parser)
+    add_tls(parser)
     return parser
 
 
@@ -53,7 +49,7 @@ def _add_worker(kinds) -> argparse.ArgumentParser:
     add("--device", required=True, metavar="D",
         help="cpu, cuda, opencl, accel:PRESET (its cycle simulator) or board:PORT (board:emulated "
              "for one in Verilator)")
-    _add_tls(parser)
+    add_tls(parser)
     add("--limit", type=at_least(1), default=LIMIT_SECONDS, metavar="SECONDS",
         help=f"of a trial or a run (default {LIMIT_SECONDS})")
     add("--core", type=at_least(0), metavar="N", help="run on this core alone")
@@ -70,10 +66,6 @@ def _add_certificates(kinds) -> argparse.ArgumentParser:
                     "Whoever has one may run programs on the workers.")
     parser.add_argument("folder", type=Path, metavar="DIR", help="a folder without certificates")
     return parser
-
-
-def _add_tls(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tls", metavar="CA,CERT,KEY", help=TLS)
 
 
 def certificates_of(text: str | None):

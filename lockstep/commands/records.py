@@ -2,6 +2,7 @@
 
 import argparse
 
+from lockstep.commands._arguments import add_json, add_kinds
 from lockstep.paths import input_file, output_file
 
 __all__ = ["add_parser", "run"]
@@ -15,10 +16,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         description="Records of trials: which plan was measured for which task on which target, "
                     "and what came of it. They lie in a database in the cache, or in a file. Exit "
                     "status: 0 done, 1 a plan is refused, 2 the request was wrong.")
-    kinds = parser.add_subparsers(metavar="COMMAND", required=True)
-    for add, perform in ((_add_show, "show"), (_add_best, "best"), (_add_merge, "merge"),
-                         (_add_export, "export"), (_add_check, "check")):
-        add(kinds).set_defaults(perform=perform)
+    add_kinds(parser, ((_add_show, "show"), (_add_best, "best"), (_add_merge, "merge"),
+                       (_add_export, "export"), (_add_check, "check")))
     return parser
 
 
@@ -35,7 +34,7 @@ def _add_show(kinds) -> argparse.ArgumentParser:
                     "time or number of cycles, and the last trial.")
     _add_database(parser)
     _add_filters(parser)
-    _add_json(parser, "write all records as JSON")
+    add_json(parser, "write all records as JSON")
     return parser
 
 
@@ -47,7 +46,7 @@ def _add_best(kinds) -> argparse.ArgumentParser:
                     "count.")
     _add_database(parser)
     _add_filters(parser)
-    _add_json(parser, "write the best records as JSON")
+    add_json(parser, "write the best records as JSON")
     return parser
 
 
@@ -59,7 +58,7 @@ def _add_merge(kinds) -> argparse.ArgumentParser:
     parser.add_argument("files", metavar="FILE", nargs="+", type=input_file,
                         help="a database, or a file of records")
     _add_database(parser, output_file, "the database to add to, made if there is none")
-    _add_json(parser, "write the numbers as JSON")
+    add_json(parser, "write the numbers as JSON")
     return parser
 
 
@@ -88,7 +87,7 @@ def _add_check(kinds) -> argparse.ArgumentParser:
                         help="replay the plans of each task only until one holds, best first")
     parser.add_argument("--target", default="cpu", metavar="T", help=f"{TARGET} (default cpu)")
     _add_database(parser)
-    _add_json(parser, "write what holds and what is refused as JSON")
+    add_json(parser, "write what holds and what is refused as JSON")
     return parser
 
 
@@ -104,7 +103,3 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", metavar="T",
                         help=f"only this target: {TARGET}, or the first digits, at least four, of "
                              f"its fingerprint")
-
-
-def _add_json(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument("--json", type=output_file, metavar="R.json", help=what)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import RequestError
-from lockstep.commands._arguments import add_compilation, at_least, rate, refresh, row_buffer
+from lockstep.commands._arguments import (add_compilation, add_json, add_tls, at_least, rate,
+                                         refresh, row_buffer)
 from lockstep.commands._inputs import arrays, random_inputs, set_inputs, write_outputs
 from lockstep.commands._saved import saved_module
 from lockstep.paths import energy_name, input_file, model_file, output_file
@@ -54,7 +55,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--input", type=input_file, metavar="X.npz",
         help="inputs, by name; they tell the dimensions that the model leaves open")
     add("--output", type=output_file, metavar="Y.npz", help="write the outputs, by name")
-    add("--json", type=output_file, metavar="R.json", help="write the report as JSON")
+    add_json(parser, "write the report as JSON")
     add("--trace", type=output_file, metavar="T.json",
         help="write what every unit did when: .json or .json.gz for Perfetto, .vcd for short runs")
     add("--report", type=output_file, metavar="FILE.html",
@@ -68,7 +69,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--on", metavar="ADDRESS",
         help="run on a worker of the pool at tcp://HOST:PORT or tls://HOST:PORT (lockstep pool)")
     add("--device", metavar="D", help="of the pool (default: that of the target)")
-    add("--tls", metavar="CA,CERT,KEY", help="certificates for the pool")
+    add_tls(parser)
     return parser
 
 

@@ -2,7 +2,8 @@
 
 import argparse
 
-from lockstep.commands._arguments import add_bind, add_machine, add_verbose, at_least, shape
+from lockstep.commands._arguments import (add_bind, add_json, add_machine, add_tls, add_verbose,
+                                         at_least, minutes, seconds, shape)
 from lockstep.paths import MachineName, model_file, output_file
 
 __all__ = ["add_parser", "run"]
@@ -22,23 +23,26 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("model", metavar="MODEL", type=model_file,
         help="ONNX network, or .pt2 file of torch.export.save")
     add("--target", type=MachineName, metavar="T", default="cpu",
-        help="cpu, cpu:THREADS, cuda, opencl, or a list of them (default cpu)")
+        help="cpu, cpu:THREADS, cuda, opencl, accel:MACHINE, or a list of them (default cpu)")
     add_machine(parser, "that a target means by accel alone", None)
     add("--trials", type=at_least(1), metavar="N", default=512,
         help="plans that are measured, of all tasks together, with those of earlier searches by "
-             "this seed (default 512)")
-    add("--minutes", type=float, metavar="M", help="stop after so long")
+             "this seed; on an accelerator ways to compute layers (default 512)")
+    add("--minutes", type=minutes, metavar="M",
+        help="measure no more new plans after so long; the best ones are still measured again, "
+             "beside the target's own")
     add("--patience", type=at_least(1), metavar="N", default=64,
         help="a task ends after so many trials without gain (default 64)")
-    add("--limit", type=float, metavar="S", default=60.0,
+    add("--limit", type=seconds, metavar="S", default=60.0,
         help="seconds that a trial may take, with its build (default 60)")
     add("--db", type=output_file, metavar="FILE",
         help="the database (default: one in the cache), made if there is none")
     add("--pool", metavar="ADDRESS",
         help="workers of a scheduler, tcp://HOST:PORT or tls://HOST:PORT (lockstep pool); none: "
              "one process here that builds and measures (default: workers of this computer, one "
-             "measures, the others build; needs the extra pool, else as with none)")
-    add("--tls", metavar="CA,CERT,KEY", help="certificates for tls://")
+             "measures, the others build, and all count the cycles of accelerators; needs the "
+             "extra pool, else as with none)")
+    add_tls(parser)
     add("--strategy", choices=STRATEGIES, default="guided",
         help="guided: by estimates, then by a model that learns; descent: neighbours of the best; "
              "random; grid: all (default guided)")
@@ -49,7 +53,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--report", type=output_file, metavar="FILE.html",
         help="write a page: curves of the search, estimates against measurements, what the best "
              "plans do differently")
-    add("--json", type=output_file, metavar="R.json", help="write the results as JSON")
+    add_json(parser, "write the results as JSON")
     add_verbose(parser)
     return parser
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import IO, Any
 
-from lockstep.report.quantization import STYLE
+from lockstep.report.plain_page import picture, table, write_plain_page
 
 __all__ = ["write_comparison"]
 
@@ -19,20 +19,16 @@ def write_comparison(file: IO[bytes], figures: Mapping[str, Any], hardware: Rows
     title = f"{names[0]} and {names[1]}"
     cycles = [(network, some[0]["cycles"], some[1]["cycles"])
               for network, some in figures["networks"].items()]
-    parts = [f"<h1>{escape(title)}</h1>", _declared(figures)]
+    parts = [_declared(figures)]
     if cycles:
         parts += ["<h2>Cycles of networks</h2>", _picture(cycles, names, "cycles", "cycles"),
                   _table("network", cycles, names)]
     counts = [row for row in hardware if not row[0].endswith(": bytes")]
     parts += ["<h2>Hardware of the datapaths, from their plans</h2>",
               _picture(_relative(counts), names, "hardware", "of the first machine, %",
-                       plotly=not cycles),
+                       first=not cycles),
               _table("", hardware, names)]
-    page = (f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-            f'<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>"
-            f"{''.join(parts)}</body></html>\n")
-    file.write(page.encode())
+    write_plain_page(file, title, parts)
 
 
 def _declared(figures: Mapping[str, Any]) -> str:
@@ -55,22 +51,16 @@ def _relative(rows: Rows) -> Rows:
     return [(name, 100, round(100 * there / here)) for name, here, there in rows if here]
 
 
-def _picture(rows: Rows, names: Sequence[str], place: str, axis: str, plotly: bool = True) -> str:
+def _picture(rows: Rows, names: Sequence[str], place: str, axis: str, first: bool = True) -> str:
     """Draws two bars for each row."""
     import plotly.graph_objects as go
 
-    labels = [name for name, *_ in rows]
-    picture = go.Figure([go.Bar(name=name, x=labels, y=[row[1 + number] for row in rows])
-                         for number, name in enumerate(names)])
-    picture.update_layout(barmode="group", yaxis_title=axis, height=420,
-                          legend={"orientation": "h", "y": 1.12},
-                          margin={"l": 60, "r": 10, "t": 40, "b": 140})
-    return picture.to_html(full_html=False, include_plotlyjs=plotly, div_id=place)
+    return picture([go.Bar(name=name, x=[row[0] for row in rows],
+                           y=[row[1 + number] for row in rows])
+                    for number, name in enumerate(names)], place, first, barmode="group",
+                   yaxis_title=axis, legend={"orientation": "h", "y": 1.12})
 
 
 def _table(heading: str, rows: Rows, names: Sequence[str]) -> str:
-    heads = "".join(f"<th>{escape(name)}</th>" for name in names)
-    body = "".join(f'<tr><td class="word">{escape(name)}</td><td>{here:,}</td><td>{there:,}</td>'
-                   f"</tr>" for name, here, there in rows)
-    return (f'<div class="scroll"><table><thead><tr><th class="word">{escape(heading)}</th>{heads}'
-            f"</tr></thead><tbody>{body}</tbody></table></div>")
+    return table((heading, *names), [(name, f"{here:,}", f"{there:,}")
+                                     for name, here, there in rows])

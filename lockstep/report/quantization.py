@@ -5,6 +5,7 @@ from html import escape
 from typing import IO, Any
 
 from lockstep.lines import shortened
+from lockstep.report.plain_page import picture, table, write_plain_page
 
 __all__ = ["write_quantization_page"]
 
@@ -14,29 +15,13 @@ SERIES = (("alone", "alone_db", "this layer quantized, all others in float"),
 
 _NAMES = 16         # under the picture
 
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 1rem auto; max-width: 70rem; padding: 0 1rem }
-h1, h2 { font-size: 1.2rem; overflow-wrap: anywhere }
-.scroll { overflow-x: auto }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums }
-th, td { padding: .15rem .8rem .15rem 0; text-align: right }
-.word { text-align: left }
-th:first-child, td:first-child { overflow-wrap: anywhere; min-width: 8rem; padding-right: .4rem }
-td:last-child { min-width: 16rem }
-thead th { border-bottom: 1px solid #888 }
-"""
-
-
 def write_quantization_page(file: IO[bytes], figures: Mapping[str, Any]) -> None:
     """Writes the page of the command's figures, as UTF-8; the page works offline."""
     title = f"Quantization of {figures['model']}"
-    page = (f"<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">"
-            f"<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
-            f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>"
-            f"<h1>{escape(title)}</h1><p>{escape(_summary(figures))}</p>"
-            f"<h2>Signal to quantization noise of each layer's result</h2>"
-            f"{_picture(figures)}<div class=\"scroll\">{_table(figures)}</div></body></html>\n")
-    file.write(page.encode())
+    write_plain_page(file, title, [
+        f"<p>{escape(_summary(figures))}</p>",
+        "<h2>Signal to quantization noise of each layer's result</h2>", _picture(figures),
+        _table(figures)])
 
 
 def _summary(figures: Mapping[str, Any]) -> str:
@@ -73,12 +58,9 @@ def _picture(figures: Mapping[str, Any]) -> str:
             x=floats, y=[0] * len(floats), name="in float",
             mode="markers", marker={"symbol": "x", "color": "#888"},
             text=[f"{names[place]}: {layers[place]['reason']}" for place in floats]))
-    picture = go.Figure(lines)
     shown = places[::-(-len(places) // _NAMES) or 1]
-    picture.update_xaxes(tickvals=shown, ticktext=[shortened(names[n], 18) for n in shown])
-    picture.update_layout(yaxis_title="dB", legend={"orientation": "h", "y": 1.15}, height=480,
-                          margin={"l": 60, "r": 10, "t": 40, "b": 120})
-    return picture.to_html(full_html=False, include_plotlyjs=True, div_id="noise")
+    return picture(lines, "noise", yaxis_title="dB", legend={"orientation": "h", "y": 1.15},
+                   xaxis={"tickvals": shown, "ticktext": [shortened(names[n], 18) for n in shown]})
 
 
 def _why(layer: Mapping[str, Any]) -> str:
@@ -90,14 +72,10 @@ def _why(layer: Mapping[str, Any]) -> str:
 def _table(figures: Mapping[str, Any]) -> str:
     """The table of layers; its first columns fit a phone."""
     series = _present(figures)
-    words = ("layer", "numbers", "operator", "why")
     headings = ("layer", *(label for label, *_ in series), "numbers", "operator", "why")
-    classes = [' class="word"' if heading in words else "" for heading in headings]
-    heads = "".join(f"<th{kind}>{heading}</th>" for heading, kind in zip(headings, classes))
-    rows = "".join(
-        "<tr>" + "".join(f"<td{kind}>{escape(cell)}</td>" for kind, cell in zip(classes, (
-            layer["name"],
-            *("-" if layer[key] is None else f"{layer[key]:.1f}" for _, key, _ in series),
-            "int8" if layer["quantized"] else "float", layer["op"], _why(layer)))) + "</tr>"
-        for layer in figures["layers"])
-    return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+    words = [headings.index(word) for word in ("layer", "numbers", "operator", "why")]
+    return table(headings, [(
+        layer["name"],
+        *("-" if layer[key] is None else f"{layer[key]:.1f}" for _, key, _ in series),
+        "int8" if layer["quantized"] else "float", layer["op"], _why(layer))
+        for layer in figures["layers"]], words)

@@ -6,7 +6,7 @@ from html import escape
 from typing import IO, Any
 
 from lockstep.lines import shortened
-from lockstep.report.quantization import STYLE
+from lockstep.report.plain_page import picture, table, write_plain_page
 
 __all__ = ["write_search_page"]
 
@@ -19,8 +19,8 @@ def write_search_page(file: IO[bytes], figures: Mapping[str, Any]) -> None:
     title = f"Search for plans of {figures['model']} for {figures['target']}"
     tasks = sorted(figures["tasks"], key=_time, reverse=True)
     curves = [task for task in tasks if any(value is not None for value in task["values"])]
-    parts = [f"<h1>{escape(title)}</h1><p>{figures['trials']:,} trials, strategy "
-             f"{escape(figures['strategy'])}, seed {figures['seed']}</p>"]
+    parts = [f"<p>{figures['trials']:,} trials, strategy {escape(figures['strategy'])}, seed "
+             f"{figures['seed']}</p>"]
     if curves:
         parts += ["<h2>Best so far, in parts of the target's own plan</h2>",
                   _picture([(task, _best_so_far(task)) for task in curves[:MOST_CURVES]],
@@ -28,14 +28,10 @@ def write_search_page(file: IO[bytes], figures: Mapping[str, Any]) -> None:
                   "<h2>Estimate against measurement</h2><p>Each trial of these tasks: how much "
                   "longer than the best it takes, by the template's estimate and measured.</p>",
                   _picture([(task, _estimated(task)) for task in curves[:MOST_CURVES]],
-                           "estimate", "estimates", "markers", plotly=False)]
+                           "estimate", "estimates", "markers", first=False)]
     parts += ["<h2>Tasks</h2>", _table(tasks), "<h2>What the best plans do differently</h2>",
               *map(_difference, tasks)]
-    page = (f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-            f'<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>"
-            f"{''.join(parts)}</body></html>\n")
-    file.write(page.encode())
+    write_plain_page(file, title, parts)
 
 
 def _time(task: Mapping[str, Any]) -> float:
@@ -62,27 +58,20 @@ def _estimated(task: Mapping[str, Any]) -> tuple[list[float], list[float]]:
 
 
 def _picture(series: Sequence[tuple[Mapping[str, Any], tuple[list[float], list[float]]]],
-             axis: str, place: str, mode: str, plotly: bool = True) -> str:
+             axis: str, place: str, mode: str, first: bool = True) -> str:
     import plotly.graph_objects as go
 
-    picture = go.Figure([go.Scatter(x=x, y=y, mode=mode, name=shortened(task["title"], LONGEST),
-                                    line={"shape": "hv"} if mode == "lines" else None)
-                         for task, (x, y) in series])
-    picture.update_layout(xaxis_title=axis, yaxis_title="measured", height=480,
-                          legend={"orientation": "h", "y": -0.25},
-                          margin={"l": 60, "r": 10, "t": 20, "b": 60})
-    return picture.to_html(full_html=False, include_plotlyjs=plotly, div_id=place)
+    return picture([go.Scatter(x=x, y=y, mode=mode, name=shortened(task["title"], LONGEST),
+                               line={"shape": "hv"} if mode == "lines" else None)
+                    for task, (x, y) in series], place, first, xaxis_title=axis,
+                   yaxis_title="measured", legend={"orientation": "h", "y": -0.25})
 
 
 def _table(tasks: Sequence[Mapping[str, Any]]) -> str:
-    body = "".join(
-        f'<tr><td class="word">{escape(task["title"])}</td><td>{task["count"]}</td>'
-        f'<td>{_figure(task["own"], task["unit"])}</td><td>{_figure(task["best"], task["unit"])}'
-        f'</td><td>{_gain(task)}</td><td>{task["trials"]}</td><td>{task["failed"]}</td></tr>'
-        for task in tasks)
-    return ('<div class="scroll"><table><thead><tr><th class="word">task</th><th>times</th>'
-            "<th>own</th><th>best</th><th>gain</th><th>trials</th><th>failed</th></tr></thead>"
-            f"<tbody>{body}</tbody></table></div>")
+    return table(("task", "times", "own", "best", "gain", "trials", "failed"), [
+        (task["title"], str(task["count"]), _figure(task["own"], task["unit"]),
+         _figure(task["best"], task["unit"]), _gain(task), str(task["trials"]),
+         str(task["failed"])) for task in tasks])
 
 
 def _figure(value: float | None, unit: str) -> str:

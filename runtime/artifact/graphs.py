@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from compiler.graph.graph import Attrs, Graph, Node, TensorType
+from compiler.graph import as_json
+from compiler.graph.graph import Graph, Node
 from compiler.graph.partition import Copy, Partition, Segment
-from compiler.graph.verify import verify
 
 from .container import Container, Members
 
@@ -13,30 +13,15 @@ __all__ = ["graph_json", "graph_of", "partition_json", "partition_of"]
 
 
 def graph_json(graph: Graph, members: Members) -> dict[str, Any]:
-    return {
-        "name": graph.name, "inputs": graph.inputs, "outputs": graph.outputs,
-        "nodes": [{"op": node.op, "name": node.name, "inputs": node.inputs,
-                   "outputs": node.outputs,
-                   "attrs": Attrs(node.attrs).json()}
-                  for node in graph.nodes],
-        "values": {name: {"dtype": type_.dtype, "shape": type_.shape}
-                   for name, type_ in graph.values.items()},
-        "constants": {name: members.array(f"constants/{number}", array)
-                      for number, (name, array) in enumerate(graph.constants.items())},
-        "notes": graph.notes}
+    return as_json.graph_json(graph, {
+        name: members.array(f"constants/{number}", array)
+        for number, (name, array) in enumerate(graph.constants.items())})
 
 
 def graph_of(entry: Mapping[str, Any], container: Container) -> Graph:
     """Reads a graph; refuses one that `verify` refuses."""
-    nodes = (Node(node["op"], node["name"], tuple(node["inputs"]), tuple(node["outputs"]),
-                  Attrs.from_json(node["attrs"]))
-             for node in entry["nodes"])
-    values = {name: TensorType(tuple(type_["shape"]), type_["dtype"])
-              for name, type_ in entry["values"].items()}
-    constants = {name: container.array(reference)
-                 for name, reference in entry["constants"].items()}
-    return verify(Graph(entry["name"], tuple(entry["inputs"]), tuple(entry["outputs"]),
-                        tuple(nodes), values, constants, tuple(entry["notes"])))
+    return as_json.graph_from(entry, {name: container.array(reference)
+                                      for name, reference in entry["constants"].items()})
 
 
 def partition_json(partition: Partition) -> dict[str, Any]:

@@ -9,19 +9,17 @@ of its own, and others build, so that the cache has what is measured.
 import logging
 import math
 import os
-import tempfile
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from compiler.errors import ArgumentError, Error
-from compiler.processes import remove_at_end
 from compiler.tune.space import Result
 from runtime.tuning.certificates import Certificates
+from runtime.tuning.scratch import pool_folder
 from runtime.tuning.trials import Trial, result_of
 
 __all__ = ["CONFIG", "PoolError", "WorkerPool", "device_of", "imported", "last_line",
@@ -104,6 +102,7 @@ class WorkerPool:
             else:
                 where = address
             security = certificates.security() if certificates else None
+            logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # workers may die
             try:
                 self._client = stack.enter_context(distributed.Client(
                     where, security=security, set_as_default=False, timeout=CONNECT_SECONDS))
@@ -324,8 +323,7 @@ def _own_cluster(stack: ExitStack, roles: Sequence[Mapping[str, float]], cores: 
 
     from runtime.tuning.worker import PoolNanny, TrialRunner
 
-    scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lockstep-pool-")))
-    stack.enter_context(remove_at_end(scratch))
+    scratch = stack.enter_context(pool_folder())
     workers = {}
     for number, resources in enumerate(roles):
         runner = TrialRunner(limit_seconds, imports, cores[number % len(cores)])

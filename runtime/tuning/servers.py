@@ -3,19 +3,16 @@
 import asyncio
 import logging
 import os
-import tempfile
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 from compiler.errors import ArgumentError
-from compiler.processes import remove_at_end
 from runtime.tuning import pool
 from runtime.tuning.certificates import Certificates
 from runtime.tuning.child import Child
 from runtime.tuning.pool import (CONFIG, PoolError, imported, last_line, require_address,
                                  scheduler_options, worker_options)
+from runtime.tuning.scratch import pool_folder
 
 __all__ = ["PORT", "serve_scheduler", "serve_worker"]
 
@@ -72,9 +69,7 @@ def serve_worker(address: str, device: str, certificates: Certificates | None, s
             say(str(nanny.worker_address))
             await nanny.finished()
 
-    with ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lockstep-pool-")))
-        stack.enter_context(remove_at_end(scratch))
+    with pool_folder() as scratch:
         _run(serve)
 
 

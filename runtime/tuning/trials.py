@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from accel.machine.device import Device
 from accel.machine.machine import Machine
@@ -16,29 +16,17 @@ from accel.sim import cycle
 from compiler.errors import ArgumentError, Error
 from compiler.native import digest
 from compiler.plans import Task
-from compiler.tune.space import Result, Tunable
+from compiler.tune.space import CountsCycles, Result, Tunable
 from runtime.device import SimulatedDevice
 from runtime.targets import Placed, request
 from runtime.timing import timed
 
-__all__ = ["CountsCycles", "Trial", "build_trial", "one_target", "result_of", "run_trial",
-           "text_of"]
+__all__ = ["Trial", "build_trial", "one_target", "result_of", "run_trial", "text_of"]
 
 SAMPLES = 3
 """The least number of samples of a plan: there are many plans, and most are slow."""
 
 SECONDS, CYCLES = "s", "cycles"
-
-
-@runtime_checkable
-class CountsCycles(Protocol):
-    """A target of which plans are searched, and which counts exact cycles instead of time."""
-
-    def cycles(self, task: Task, plan: str, seed: int) -> int:
-        """The cycles of the plan on seeded random data. Raises PlanRefused for one that is not
-        legal.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

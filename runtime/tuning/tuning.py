@@ -187,7 +187,7 @@ class Tuning:
             strategy = STRATEGIES[self._strategy]()
             if isinstance(strategy, Guided) and strategy.model:
                 strategy = replace(strategy, model=_SharedModel(self, task))
-            explorer = Explorer(space, strategy, seed=self.seed)
+            explorer = Explorer(space, strategy, Limits(seconds=self.limits.seconds), self.seed)
             self.tasks[task] = TaskSearch(task, count, searched, explorer,
                                           space.candidate({}).plan, _known(self.records, task))
 

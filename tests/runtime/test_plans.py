@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 import lockstep
+from accel.machine.machine import Machine
+from accel.mapping.plans import stream_task
+from accel.mapping.target import AccelTarget
 from compiler.graph import Graph, evaluate, optimize
-from compiler.plans import Own, PlanRefused, Recorder, Table
+from compiler.plans import Own, PlanRefused, Recorder, Table, Task
+from compiler.tune.best import BestPlans, PackagedPlans
 from examples import zoo
 from runtime import Module
 from tests.support.integer_graphs import Net
@@ -193,10 +197,71 @@ def test_a_file_that_has_no_plans_is_refused(tmp_path) -> None:
         Table.read(tmp_path / "none.json")
 
 
+def stream_of(graph: Graph, machine: Machine = TINY) -> Task:
+    """The task of the graph's layers, which are one stream."""
+    layers = AccelTarget(machine).compile(optimize(graph)).layers
+    return stream_task(machine, layers, 2)
+
+
+PLAN = " ; ".join((SMALL, "rows=1 columns=1 channels=1 depth=1 threads=1"))
+
+
+def test_a_packaged_plan_that_does_not_hold_is_left_alone(caplog) -> None:
+    """One that was asked for is refused."""
+    own, task = compiled(Own(), network()), stream_of(network())
+    for plan in (PLAN.replace("columns=2", "columns=99"), f"{PLAN} ; {PLAN}"):
+        plans = {(task.fingerprint, task.digest): plan}
+        assert words(compiled(PackagedPlans(plans), network())) == words(own)
+        assert f"A plan for {task.title} does not hold" in caplog.text
+        caplog.clear()
+        with pytest.raises(PlanRefused):
+            compiled(BestPlans(plans), network())
+    assert words(compiled(PackagedPlans({(task.fingerprint, task.digest): PLAN}), network())
+                 ) != words(own) and not caplog.text
+
+
+def test_packaged_kernels_that_do_not_hold_are_left_alone(caplog) -> None:
+    recorder, graph = Recorder(), float_graph()
+    own = compiled(recorder, graph, "cpu")
+    (task,) = recorder.recorded
+    plans = PackagedPlans({(task.fingerprint, task.digest): "split(y_i9, 4)"})
+    assert texts(compiled(plans, graph, "cpu")) == texts(own)
+    assert f"A plan for {task.title} does not hold" in caplog.text
+
+
+def test_packaged_plans_are_the_default(monkeypatch) -> None:
+    task = stream_of(network())
+    plans = PackagedPlans({(task.fingerprint, task.digest): PLAN})
+    monkeypatch.setattr("runtime.compilation.packaged", lambda: plans)
+    given = compiled(plans, network())
+    default = lockstep.compile(network(), "accel:tiny-1x4x4", cache=False)
+    assert words(default) == words(given) != words(compiled(Own(), network()))
+
+
+def test_an_effort_is_made_where_no_plan_binds(monkeypatch) -> None:
+    """It begins with a packaged plan, and makes up for a bad one."""
+    task = stream_of(network())
+    monkeypatch.setattr("accel.mapping.search.noted", lambda kind, key: None)
+    monkeypatch.setattr("accel.mapping.search.note", lambda kind, key, text: None)
+
+    def cycles(plans, effort: int) -> int:
+        return right(lockstep.compile(network(), "accel:tiny-1x4x4", plans=plans, sim="cycle",
+                                      cache=False, effort=effort))
+
+    plans = {(task.fingerprint, task.digest): PLAN}
+    elsewhere = PackagedPlans({(task.fingerprint, "another"): PLAN})
+    assert cycles(PackagedPlans(plans), 1) < cycles(PackagedPlans(plans), 0)
+    assert cycles(BestPlans(plans), 1) == cycles(BestPlans(plans), 0)
+    assert cycles(elsewhere, 1) == cycles(Own(), 1)
+
+
 def test_plans_are_part_of_what_the_cache_goes_by(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))
     for plans in (Own(), Table({}), Table({"a": "b"}), Table({"a": "c"})):
         lockstep.compile(DIGITS, "cpu", plans=plans)
+    assert len(list(tmp_path.glob("networks/*/"))) == 4
+    for digest in ("a", "c"):                           # of a target that is not there
+        lockstep.compile(DIGITS, "cpu", plans=BestPlans({("elsewhere", digest): "b"}))
     assert len(list(tmp_path.glob("networks/*/"))) == 4
 
 

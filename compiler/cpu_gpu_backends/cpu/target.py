@@ -29,7 +29,7 @@ from compiler.graph.winograd import Convolution, Sizes, best_size
 from compiler.ir import Program
 from compiler.native import digest, processor
 from compiler.ops.registry import OPERATORS, find
-from compiler.plans import OWN, Plans, Task
+from compiler.plans import OWN, Plans, Task, replayed
 from compiler.target import HOST
 from compiler.te import numpy_dtype
 
@@ -101,22 +101,24 @@ class CpuTarget:
         kernel = None
         if not group.is_view:
             recipe = recipe_of(graph, group)
-            kernel = _kernel(recipe, self._plan(recipe), self.threads)
+            kernel = self._planned(recipe)
         return GroupCode(group, kernel, graph.values[group.output])
 
-    def _plan(self, recipe: Recipe) -> str | None:
+    def _planned(self, recipe: Recipe) -> Kernel:
         if self.plans is OWN:
-            return None
-        return self.plans.find(self._task(recipe),
-                               lambda: own_plan(recipe, _vectors(self.threads)))
+            return _kernel(recipe, None, self.threads)
+        return replayed(self.plans, self._task(recipe),
+                        lambda: own_plan(recipe, _vectors(self.threads)),
+                        lambda plan: _kernel(recipe, plan, self.threads))
 
     def _size(self, convolution: Convolution) -> int:
         """The size of tiles of Winograd's products that a convolution is computed with; 0: none."""
         if self.plain or self.plans is OWN or len(convolution.times()) == 1:
             return 0 if self.plain else best_size(convolution)
-        plan = self.plans.find(algorithm_task(self.fingerprint, convolution),
-                               lambda: algorithm_text(best_size(convolution)))
-        return best_size(convolution) if plan is None else size_from(plan, convolution)
+        return replayed(self.plans, algorithm_task(self.fingerprint, convolution),
+                        lambda: algorithm_text(best_size(convolution)), lambda plan: (
+                            best_size(convolution) if plan is None
+                            else size_from(plan, convolution)))
 
     def _task(self, recipe: Recipe) -> Task:
         return Task(self.fingerprint, digest(["group of the CPU", repr(recipe)]), str(recipe),

@@ -12,10 +12,15 @@ from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
 from compiler.cpu_gpu_backends.simt.code import Code
 from compiler.ir import Program
 from compiler.plans import Task
+from compiler.tune.accesses import VectorCore
 from compiler.tune.chooser import PointChooser
+from compiler.tune.features import features
 from compiler.tune.space import Candidate, Point, PointRefused
 
 __all__ = ["GpuSpace", "Launched"]
+
+THREAD = VectorCore(1, 128, (48 << 10, 4 << 20))
+"""A thread for features: its registers, the memory that a block shares, and the cache of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,7 @@ class GpuSpace:
         except ValueError as error:
             raise PointRefused(f"Schedule of {self.program.name}: {error}",
                                tuple(chooser.decisions)) from None
-        return Candidate(tuple(chooser.decisions), made.text())
+        return Candidate(tuple(chooser.decisions), made.text(), features(made.program, THREAD))
 
 
 class Launched:

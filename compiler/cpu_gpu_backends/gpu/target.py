@@ -35,7 +35,7 @@ from compiler.graph.weight_rows import with_weights_in_rows
 from compiler.ir import Program, Update
 from compiler.native import digest
 from compiler.ops.registry import OPERATORS
-from compiler.plans import OWN, PlanRefused, Plans, Task
+from compiler.plans import OWN, PlanRefused, Plans, Task, replayed
 from compiler.schedule import Schedule
 from compiler.target import CannotCompile, plain
 
@@ -157,8 +157,7 @@ class GpuTarget:
         return all(stage.buffer.scope != "global" for stage in stages(program))
 
     def _codes(self, recipes: list[Recipe]) -> dict[Recipe, Code]:
-        programs = [replace(_program(recipe, self._plan(recipe), self.kinds, self._groups,
-                                     self.precision),
+        programs = [replace(self._planned(recipe),
                             name=f"{recipe.name[:LONGEST].rstrip('_')}_{number}")
                     for number, recipe in enumerate(recipes)]
         try:
@@ -169,11 +168,11 @@ class GpuTarget:
         return {recipe: replace(code, images=images or None)
                 for recipe, code in zip(recipes, codes, strict=True)}
 
-    def _plan(self, recipe: Recipe) -> str | None:
-        if self.plans is OWN:
-            return None
-        return self.plans.find(self._task(recipe), lambda: own_schedule(
-            _algorithm(recipe, self.kinds, self.precision), self.kinds, self._groups).text())
+    def _planned(self, recipe: Recipe) -> Program:
+        """The scheduled program of a group."""
+        return replayed(self.plans, self._task(recipe), lambda: own_schedule(
+            _algorithm(recipe, self.kinds, self.precision), self.kinds, self._groups).text(),
+            lambda plan: _program(recipe, plan, self.kinds, self._groups, self.precision))
 
     def _task(self, recipe: Recipe) -> Task:
         return Task(self.fingerprint, digest(["group of a GPU", repr(recipe)]), str(recipe),

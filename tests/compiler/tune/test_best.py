@@ -4,7 +4,7 @@ import pytest
 
 from compiler.plans import OWN, Task, Table
 from compiler.tune import best
-from compiler.tune.best import PACKAGED, BestPlans, in_turn, packaged
+from compiler.tune.best import PACKAGED, BestPlans, PackagedPlans, in_turn, packaged
 from compiler.tune.record import text_lines
 from compiler.tune.records import Records
 from tests.support.records import ELSEWHERE, RELU, TANH, record
@@ -63,6 +63,26 @@ def test_parts_without_plans_are_left_out() -> None:
     table = Table({"a": "b"})
     assert in_turn() is OWN and in_turn(BestPlans({}), OWN) is OWN
     assert in_turn(OWN, table, BestPlans({})) is table
+
+
+def test_those_that_were_asked_for_bind() -> None:
+    table, packed = Table({RELU.digest: "a"}), PackagedPlans.of([record(), record(TANH)])
+    assert table.binds(RELU) and not table.binds(TANH)
+    assert BestPlans.of([record()]).binds(RELU) and not packed.binds(RELU)
+    plans = in_turn(table, packed)
+    assert plans.binds(RELU) and not plans.binds(TANH)
+    assert not in_turn(packed, table).binds(RELU)       # the packaged one is taken
+
+
+def test_the_part_of_a_target_does_not_change_with_others() -> None:
+    few = BestPlans.of([record(), record(TANH)])
+    more = BestPlans.of([record(), record(TANH), record(ELSEWHERE)])
+    assert few.of_target(RELU.fingerprint).fingerprint == few.fingerprint
+    assert more.of_target(RELU.fingerprint).fingerprint == few.fingerprint
+    assert more.of_target("another") is OWN and OWN.of_target("any") is OWN
+    both = in_turn(Table({"a": "b"}), more)
+    assert both.of_target("another").fingerprint == Table({"a": "b"}).fingerprint
+    assert isinstance(PackagedPlans.of([record()]).of_target(RELU.fingerprint), PackagedPlans)
 
 
 def test_packaged_plans_are_read(tmp_path, monkeypatch) -> None:

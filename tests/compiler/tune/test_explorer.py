@@ -1,6 +1,7 @@
 """Explorers on spaces whose best point is known."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -281,9 +282,38 @@ def test_it_stops_after_so_many_trials() -> None:
 
 
 def test_it_stops_after_so_many_seconds() -> None:
-    now = iter(range(100))
-    explorer = Explorer(Bowl(), at_random, Limits(seconds=6), clock=lambda: next(now))
-    assert len(explore(explorer)) == 20 and explorer.stopped == "6 seconds"
+    now = [0]
+    explorer = Explorer(Bowl(), at_random, Limits(seconds=6), clock=lambda: now[0])
+    proposed = 0
+    while candidates := explorer.propose(4):
+        now[0] += 1
+        proposed += len(candidates)
+        for candidate in candidates:
+            explorer.tell(candidate, Result(1.0, "s"))
+    assert proposed == 24 and explorer.stopped == "6 seconds"
+
+
+def test_a_search_for_a_new_point_ends_with_its_time() -> None:
+    """All points lead to one plan."""
+    class Same(Bowl):
+        def candidate(self, point, random=None):
+            now[0] += 1
+            return replace(super().candidate(point, random), plan="same")
+
+    now = [0]
+    explorer = Explorer(Same(6, 9), grid, Limits(seconds=500), clock=lambda: now[0])
+    for candidate in explorer.propose(1):
+        explorer.tell(candidate, Result(1.0, "s"))
+    assert not explorer.propose(1) and explorer.stopped == "500 seconds" and now[0] < 510
+
+
+def test_a_grid_lists_so_many_points(monkeypatch) -> None:
+    monkeypatch.setattr("compiler.tune.explorer.MOST_POINTS", 20)
+    explorer = Explorer(Bowl(3, 4), grid)
+    assert len(explore(explorer)) == 20
+    assert explorer.stopped == "first 20 points of a larger space"
+    explorer = Explorer(Bowl(2, 4), grid)
+    assert len(explore(explorer)) == 16 and explorer.stopped == "space exhausted"
 
 
 def test_it_stops_where_nothing_is_gained() -> None:

@@ -6,6 +6,9 @@ import pytest
 from compiler.cpu_gpu_backends.gpu.target import GpuTarget
 from compiler.graph import Builder, Graph, TensorType, evaluate
 from compiler.plans import PlanRefused, Recorder, Table, Task
+from compiler.tune.features import NAMES
+from compiler.tune.model import lessons
+from compiler.tune.space import Result
 from runtime.targets import gpu_device
 from tests.support.float_graphs import assert_near, inputs_of
 
@@ -46,6 +49,25 @@ def test_an_empty_point_is_what_the_target_chooses() -> None:
     assert candidate.plan == plan
     assert {decision.name for decision in candidate.decisions} >= {
         "way", "threads along rows", "rows of a thread", "parts"}
+
+
+@pytest.mark.parametrize(("dialect", "archs"), [("opencl", ()), ("cuda", ()),
+                                                ("cuda", ("sm_90a",))])
+def test_candidates_have_features(dialect: str, archs: tuple[str, ...], monkeypatch) -> None:
+    """Of any way; they tell plans apart, and say what threads do."""
+    monkeypatch.setattr("compiler.cpu_gpu_backends.gpu.target.nvrtc_version", lambda: "any")
+    target, random = GpuTarget(dialect, dialect, archs=archs), np.random.default_rng(1)
+    space = target.space(task_of(product(64, 40, 64)))
+    found = {candidate.plan: candidate.features for candidate in (
+        space.candidate({}, random) for _ in range(6))}
+    assert len(found) > 3 and {len(each) for each in found.values()} == {len(NAMES)}
+    assert len({*found.values()}) > len(found) // 2
+    candidate = space.candidate({"way": "tiles"})
+    assert lessons([(candidate, Result(1.0, "s"))])
+    own = dict(zip(NAMES, candidate.features))
+    assert 2 ** own["threads of a block"] - 1 in (32, 64, 128, 256, 512)
+    assert own["blocks"] > 0 and own["bytes of a thread"] > 0
+    assert any(own[f"in thread order of statement {number}"] for number in range(3))
 
 
 def test_what_is_timed_is_on_the_device() -> None:
