@@ -44,7 +44,8 @@ LAYERS = {
         {"quantize"},
     ),
     "compiler.cpu_gpu_backends": ({"llvm", "simt"}, {"intrinsics"}, {"cpu", "gpu"}),
-    "accel": ({"machine"}, {"datapath", "proof"}, {"figures"}, {"mapping", "hw", "sim"}),
+    "accel": ({"machine"}, {"datapath", "proof"}, {"figures"}, {"mapping", "hw", "sim",
+                                                                "estimates"}),
 }
 APART = (
     {"compiler.frontend", "compiler.cpu_gpu_backends"},

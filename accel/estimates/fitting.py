@@ -1,0 +1,63 @@
+"""Coefficients that are never negative, fitted to synthesized machines by least squares.
+
+Rows are weighted by what is fitted, so that errors count by their share. The method is that of
+Lawson and Hanson, *Solving Least Squares Problems* (1974), chapter 23.
+"""
+
+from math import ceil
+
+import numpy as np
+
+__all__ = ["fitted", "quantile", "rounded"]
+
+ROUNDS = 1000
+ENOUGH = 1e-9
+
+SHARE = 0.9                 # of machines that an interval holds
+
+DIGITS = 4                  # of a coefficient, so that a fit gives the same bytes anywhere
+
+
+def fitted(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The coefficients x >= 0 that minimize ``|rows @ x - values|``.
+
+    Parameters
+    ----------
+    rows : (samples, features), of which no column is zero.
+    values : (samples,).
+    """
+    scale = np.abs(rows).max(axis=0)
+    matrix = rows / scale
+    active, x = np.zeros(matrix.shape[1], bool), np.zeros(matrix.shape[1])
+    for _ in range(ROUNDS):
+        gradient = matrix.T @ (values - matrix @ x)
+        gradient[active] = 0
+        best = int(np.argmax(gradient))
+        if gradient[best] <= ENOUGH * np.abs(values).max():
+            break
+        active[best] = True
+        while True:
+            trial = np.zeros_like(x)
+            trial[active] = np.linalg.lstsq(matrix[:, active], values, rcond=None)[0]
+            negative = active & (trial <= 0)
+            if not negative.any():
+                break
+            step = np.min(x[negative] / (x[negative] - trial[negative]))
+            x = x + step * (trial - x)
+            active &= x > ENOUGH
+            x[~active] = 0
+        x = trial
+    return x / scale
+
+
+def rounded(value: float) -> float:
+    """A figure with `DIGITS` digits."""
+    return float(f"{value:.{DIGITS}g}")
+
+
+def quantile(values: list[float]) -> float:
+    """The bound that holds a further value with probability `SHARE`, if it is one of their kind:
+    Vovk and others, *Algorithmic Learning in a Random World* (2005). Of too few values to say so,
+    the greatest."""
+    place = ceil(SHARE * (len(values) + 1))
+    return sorted(values)[min(place, len(values)) - 1]

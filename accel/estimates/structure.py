@@ -1,0 +1,280 @@
+"""The parts of a core, and of each the amounts that its size grows with.
+
+A part is a unit or a component of one, by the name of its submodule (``load.front``). Its features
+are what `accel.hw` says of its widths and depths; how many LUTs and registers each of them takes is
+fitted (`accel.estimates.fitting`). A feature that has no part in a machine is zero or left out.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from accel.datapath.plan import IN_FLIGHT, DatapathPlan, plan
+from accel.estimates.memories import (buffer_blocks, distributed, lookups, queue_blocks,
+                                      shallow_blocks)
+from accel.estimates.amounts import Amounts, amounts
+from accel.hw.arbiter import BURSTS
+from accel.hw.beats import BEATS
+from accel.hw.counters import COUNTER_BITS
+from accel.hw.fetch import PREFETCH
+from accel.hw.interface import INDEX_BITS
+from accel.hw.issue import RECORD
+from accel.hw.loops import AHEAD
+from accel.hw.store import writer_depth
+from accel.machine.config import UNITS, AccelConfig
+from accel.machine.isa import WORD_BITS, WORD_BYTES
+from accel.machine.machine import Machine
+from compiler.te import bits
+
+__all__ = ["Part", "parts", "unit_of"]
+
+
+_HELD = distributed(RECORD.size, IN_FLIGHT) + distributed(1, IN_FLIGHT)
+"""Distributed RAM that load and store keep started instructions in."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a core.
+
+    Parameters
+    ----------
+    features : amounts that LUTs grow with, distributed RAM not included.
+    kept : amounts that registers grow with.
+    distributed : cells of distributed RAM.
+    block_rams, multipliers : as the name says.
+    products : bits of the products of multipliers: those of both factors, multiplied.
+    """
+
+    features: Mapping[str, float]
+    kept: Mapping[str, float]
+    distributed: int = 0
+    block_rams: int = 0
+    multipliers: int = 0
+    products: int = 0
+
+
+def unit_of(part: str) -> str:
+    """The unit of a part: ``load`` of ``load.front``."""
+    return part.partition(".")[0]
+
+
+def parts(machine: Machine) -> dict[str, Part]:
+    """The parts of a machine's core, by name."""
+    return {"core": _plain(), "control": _plain(), "tokens": _plain(),
+            "counters": _plain(distributed=2 * len(UNITS) * distributed(COUNTER_BITS, 16)),
+            **_memory_port(machine), **_load(machine), **_store(machine), **_gemm(machine),
+            **_vector(machine), **_buffers(machine), **_queues(machine)}
+
+
+def _plain(distributed: int = 0, **features: float) -> Part:
+    """A part whose LUTs and registers grow with the same amounts."""
+    amounts = {"one": 1.0, **features}
+    return Part(amounts, amounts, distributed)
+
+
+def _memory_port(machine: Machine) -> dict[str, Part]:
+    config, opcodes = machine.config, len(machine.declarations)
+    bus, offset = 8 * config.bus_bytes, _log(config.bus_bytes)
+    depth = PREFETCH * WORD_BYTES // config.bus_bytes
+    return {
+        "arbiter": _plain(), "arbiter.owners": _plain(distributed(6, BURSTS)),
+        "fetch": _plain(opcodes=opcodes, offset=offset),
+        "fetch.buffer": Part({"one": 1.0, "chosen": (bus + 1) * (-(-depth // 16) - 1)},
+                             {"one": 1.0, "bits": bus, "offset": offset},
+                             distributed(bus + 1, depth)),
+        "fetch.requests": _plain(offset=offset),
+    }
+
+
+def _load(machine: Machine) -> dict[str, Part]:
+    config = machine.config
+    bus, offset = 8 * config.bus_bytes, _log(config.bus_bytes)
+    wide = {"high": float(machine.pads_high)}
+    run = {"address": _loaded_bits(config), "packed": float(len(config.weight_bits) > 1), **wide}
+    handed = int(36 + offset + run["address"] + 2 * run["packed"] + 8 * run["high"])
+    found = {
+        "load": Part({"one": 1.0, "rotated": bus * offset, "bits": bus, **wide,
+                      "unpacked": 8 * config.written_bytes("wgt") * (len(config.weight_bits) - 1)},
+                     {"one": 1.0, "bits": bus, **run}),
+        "load.beats": _plain(2 * distributed(bus + 1, BEATS // 2), bits=bus),
+        "load.bursts": _plain(offset=offset, **run), "load.overlap": _plain(offset=offset),
+        "load.front": _plain(_HELD + distributed(
+            int(64 + run["address"] + 2 * run["packed"] + 8 * run["high"]), AHEAD), **run),
+        "load.incoming": _plain(offset=offset, **run), "load.requests": _plain(offset=offset),
+        "load.runs": _plain(distributed(handed, BURSTS), offset=offset, **run),
+        "load.stepper": Part({"one": 1.0, "bytes": config.bus_bytes, "offset": offset,
+                              "masks": config.written_bytes("wgt") * (len(config.weight_bits) > 2)},
+                             {"one": 1.0, "bytes": config.bus_bytes, "offset": offset, **run}),
+    }
+    if len(config.weight_bits) > 1:
+        written = 8 * config.written_bytes("wgt")
+        found["load.unpack"] = _plain(bits=written, mask=written * (len(config.weight_bits) - 1))
+    return found
+
+
+def _store(machine: Machine) -> dict[str, Part]:
+    config = machine.config
+    bus, offset = 8 * config.bus_bytes, _log(config.bus_bytes)
+    address = _log(config.out_bytes)
+    depth = writer_depth(config)
+    banks, requested = -(-depth // 16), 38 - offset
+    return {
+        "store": _plain(rotated=bus * offset, bits=bus, address=address),
+        "store.front": _plain(_HELD + distributed(54 + address, AHEAD), address=address),
+        "store.stepper": _plain(bytes=config.bus_bytes, offset=offset, address=address),
+        "store.writer": Part(
+            {"one": 1.0, "bits": bus, "chosen": (bus * 9 // 8 + requested) * (banks - 1)},
+            {"one": 1.0, "bits": bus, "offset": offset},
+            sum(distributed(*size) for size in (
+                (bus * 9 // 8, depth), (requested, depth), (1, BURSTS)))),
+    }
+
+
+def _gemm(machine: Machine) -> dict[str, Part]:
+    config, planned = machine.config, plan(machine, "gemm")
+    counted = amounts(planned, config.dsp_multipliers)
+    lanes, width = config.lanes, planned.value_bits
+    tag = _immediate_bits(planned) + len(planned.bodies)
+    element = 9 + _log(config.buffers["acc"].depth) + _updates(planned)
+    found = {
+        "gemm": _plain(carried=element * planned.fold_cycles, tag=tag),
+        "gemm.issue": _issue(planned), "gemm.nest": _plain(tag=tag),
+        "gemm.datapath": _datapath(counted),
+    }
+    if planned.meeting:
+        meeting = amounts(planned.meeting)
+        addresses = sum(_log(config.buffers[name].depth) for name in ("acc", "inp", "wgt"))
+        found |= {
+            "gemm.update": _datapath(meeting, element * (2 + planned.meeting.latency)),
+            "gemm.ahead": _plain(distributed(addresses + 31 + tag, AHEAD), tag=tag),
+            "gemm.hazards": _hazards(machine, planned.hazard_cycles),
+        }
+    else:
+        found["gemm.update"] = _update(planned, lanes * width, element)
+        # The sum with the destination and those before it become one.
+        summed = found["gemm.update"].features["sums"]
+        found["gemm.datapath"] = _datapath(counted, updated=summed)
+    return found
+
+
+def _vector(machine: Machine) -> dict[str, Part]:
+    config, planned = machine.config, plan(machine, "vector")
+    counted = amounts(planned)
+    rows, columns = config.vector_tile
+    lanes, width = rows * columns, planned.value_bits
+    tag = _immediate_bits(planned) + len(planned.bodies) + 16 * bool(planned.third)
+    depth = _log(max(config.parts[name].depth for name in ("acc", "out")))
+    element = 9 + depth + _updates(planned)
+    stored = bits(config.elements["res"])
+    return {
+        "vector": _plain(carried=element * planned.fold_cycles, tag=tag, depth=depth,
+                         bodies=len(planned.bodies), lanes=lanes),
+        "vector.issue": _issue(planned), "vector.nest": _plain(tag=tag),
+        "vector.decode": _plain(tag=tag, bodies=len(planned.bodies)),
+        "vector.ahead": _plain(distributed(_addresses(config) + 22 + tag, AHEAD), tag=tag),
+        "vector.hazards": _hazards(machine, planned.write_cycles),
+        "vector.operands": Part(
+            {"one": 1.0, "chosen": lanes * max(width, 32), "stored": lanes * stored, "tag": tag},
+            {"one": 1.0, "lanes": lanes * (width + max(width, 32)), "tag": tag,
+             "parameters": columns * _parameter_bits(machine, planned)}),
+        "vector.datapath": _datapath(counted),
+        "vector.update": _update(planned, lanes * width, element),
+    }
+
+
+def _issue(planned: DatapathPlan) -> Part:
+    return _plain(distributed(RECORD.size, planned.retire_depth), depth=_log(planned.retire_depth),
+                  chosen=RECORD.size * (-(-planned.retire_depth // 16) - 1))
+
+
+def _hazards(machine: Machine, cycles: int) -> Part:
+    depth = _log(machine.config.buffers["acc"].depth)
+    return Part({"one": 1.0, "places": cycles * depth},
+                {"one": 1.0, "places": cycles * (depth + 2)})
+
+
+def _update(planned: DatapathPlan, width: int, element: int) -> Part:
+    """The bypassed update of so many bits."""
+    kinds = {body.update for body in planned.bodies} - {"assign"}
+    return Part({"one": 1.0, "bits": width, "sums": width * ("sum" in kinds),
+                 "extremes": width * len(kinds & {"min", "max"}), "element": element},
+                {"one": 1.0, "bits": width, "element": element})
+
+
+def _datapath(counted: Amounts, carried: int = 0, updated: float = 0.0) -> Part:
+    """A datapath beside which so many bits are carried, and after which so many are summed."""
+    return Part({"updated": updated, "carry": 0.0, **counted.bits},
+                {"bits": counted.registers + carried}, multipliers=counted.multipliers,
+                products=counted.products)
+
+
+def _buffers(machine: Machine) -> dict[str, Part]:
+    """Bits that buffers choose from as they are read, and as they are written."""
+    config = machine.config
+    found, rams = {}, buffer_blocks(machine)
+    seen = config.buffers | config.parts
+    for name in ("inp", "wgt", "res", "par", "tab", "out"):
+        if name not in rams:
+            continue
+        copies = lookups(machine) if name == "tab" else 1
+        written, read = config.written_bytes(name), seen[name].entry_bytes
+        if name == "out":
+            written, read = read, config.bus_bytes
+        if name == "tab":
+            read = 1
+        row = max(written, read)
+        chosen = 8 * read * (row // read - 1) * copies
+        masks = (row // written if name == "out" else row) * (row > written) * copies
+        found[name] = Part({"chosen": chosen, "masks": masks, "one": 1.0},
+                           {"select": copies * 2 * _log(row // read)}, block_rams=rams[name])
+    width, beats = config.buffers["acc"].entry_bits, config.vector_beats
+    found["acc"] = Part({"bits": width, "written": width, "part": width // beats * (2 * beats - 1),
+                         "address": 2 * beats * _log(config.bank_depth), "one": 1.0},
+                        {"groups": -(-config.lanes // 4), "one": 1.0}, block_rams=rams["acc"])
+    return found
+
+
+def _queues(machine: Machine) -> dict[str, Part]:
+    """The queues of instructions."""
+    depth = machine.config.queue_depth
+    if shallow_blocks(machine):
+        return {f"queue_{unit}": Part({"one": 1.0, "depth": _log(depth)},
+                                      {"one": 1.0, "depth": _log(depth)}, block_rams=rams)
+                for unit, rams in queue_blocks(machine).items()}
+    cells = distributed(WORD_BITS, 2 * depth) + distributed(INDEX_BITS, 2 * depth)
+    rows = (WORD_BITS + INDEX_BITS) * (-(-2 * depth // 16) - 1)
+    return {f"queue_{unit}": Part({"one": 1.0, "depth": _log(depth), "chosen": rows,
+                                   "shown": 1.0},
+                                  {"one": 1.0, "depth": _log(depth), "shown": 1.0}, cells)
+            for unit in queue_blocks(machine)}
+
+
+def _addresses(config: AccelConfig) -> int:
+    """Bits of an iteration's addresses that some buffer has."""
+    operands = (("acc", "out"), ("acc", "res"), ("acc", "res", "par", "tab"))
+    return sum(max(_log(config.buffers[name].depth) for name in names) for names in operands)
+
+
+def _immediate_bits(planned: DatapathPlan) -> int:
+    return sum(interval.width for interval in planned.immediates.values())
+
+
+def _updates(planned: DatapathPlan) -> int:
+    return max(len({body.update for body in planned.bodies} - {"assign"}), 1)
+
+
+def _parameter_bits(machine: Machine, planned: DatapathPlan) -> int:
+    """Bits of the parameters of a channel in registers of their own."""
+    own = [node for node in (operation.node for operation in planned.operations)
+           if node.kind == "read" and node.attr[0] not in ("a", "b", "tab")]
+    return sum({node.attr[0]: node.interval.width for node in own}.values())
+
+
+def _loaded_bits(config: AccelConfig) -> float:
+    """Bits of the byte address in the largest buffer that load writes."""
+    return max(_log(getattr(config, f"{name}_bytes"))
+               for name in ("inp", "wgt", "res", "par", "tab"))
+
+
+def _log(number: int) -> int:
+    return (number - 1).bit_length()

@@ -1,0 +1,280 @@
+"""How well are area and clock estimated, and what are the models fitted to?
+
+::
+
+    python -m bench.estimates synthesize [--count N]    runs yosys for more machines
+    python -m bench.estimates route [--count N]         runs nextpnr for more of these
+    python -m bench.estimates gates [--machine M]       maps a core to gates
+    python -m bench.estimates fit                       fits the models to these runs
+    python -m bench.estimates judge [--json]            errors on machines held back from the fit
+
+Machines are drawn at random (`bench.drawn`); every fourth is held back. Runs are appended to the
+data (`accel.estimates.runs`) as they end, and those in the data are not repeated.
+"""
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from statistics import mean
+
+from amaranth.back import rtlil
+
+from accel.estimates import clock, model
+from accel.estimates.area import area
+from accel.estimates.estimate import Estimate
+from accel.estimates.memories import shallow_blocks
+from accel.estimates.runs import (DATA, MachineSpec, Routing, Synthesis, append, routings,
+                                  syntheses)
+from accel.hw.commands import CommandQueue
+from accel.hw.fetch import Fetch
+from accel.hw.gemm import Gemm
+from accel.hw.load import Load
+from accel.hw.parts import ECP5
+from accel.hw.store import Store
+from accel.hw.vector import Vector
+from accel.machine.config import ConfigError, preset
+from accel.machine.loading import load_machine
+from bench import fmax
+from bench.drawn import drawn, specs
+from bench.gates import mapped, products
+from compiler.native import BuildError
+from fpga import flow
+from fpga.flow import SIZES
+from fpga.tools import Tools
+
+UNITS = {"vector": Vector, "gemm": Gemm, "load": lambda machine: Load(machine.config),
+         "store": lambda machine: Store(machine.config), "fetch": Fetch,
+         "queue_load": lambda machine: CommandQueue(machine.config)}
+"""Units that yosys makes by themselves, which takes a fraction of a core's time."""
+
+ALONE = (
+    *((drawn(number), "load") for number in (37, 38, 6, 14)), (drawn(22), "gemm"),
+    # Floats, and queues in distributed RAM, which the cores that are made whole do not have.
+    *((MachineSpec(preset("ecp5-1x2x2").values(), "bfloat16.py"), unit)
+      for unit in ("gemm", "vector")),
+    *((MachineSpec(preset("ecp5-1x8x8").values() | {"queue_depth": depth}), "queue_load")
+      for depth in (8, 32)))
+"""Machines of which a unit is made by itself."""
+
+LARGEST_ROUTED = 22_000
+"""LUTs of the largest machine that is routed; ``tiny-1x4x4`` has fewer."""
+
+def synthesized(spec: MachineSpec, held_back: bool, tools: Tools, unit: str = "") -> Synthesis:
+    """Runs yosys for a core, or for one of its units."""
+    machine = spec.machine
+    if unit:
+        platform = ECP5()
+        platform.shallow_blocks = shallow_blocks(machine)
+        text = rtlil.convert(UNITS[unit](machine), name="top", emit_src=False, platform=platform)
+        folder = flow.synthesize(text, tools, f"{unit} of {machine.config.name}")
+    else:
+        folder, _ = fmax.synthesize(machine, tools)
+    parts = parts_of(folder / "top.json", unit)
+    return Synthesis(spec, machine.hash, held_back, {part: dict(sorted(cells.items()))
+                                                     for part, cells in sorted(parts.items())},
+                     tools.yosys.version, unit)
+
+
+def parts_of(netlist: Path, unit: str = "") -> dict[str, Counter[str]]:
+    """The cells of a flattened core, or of a unit, by part and by type.
+
+    A cell has the name of its output, so that a few gates at the edge of a part count for its
+    neighbour. Registers of the harness do not count.
+    """
+    cells = json.loads(netlist.read_text())["modules"]["top"]["cells"]
+    front = f"core.{unit}." if unit else ""
+    known = {front + name for name, cell in cells.items() if cell["type"] == "$scopeinfo"}
+    counted = {cell for sizes in SIZES.values() for cell in sizes}
+    parts: dict[str, Counter[str]] = {}
+    for name, cell in cells.items():
+        path = (front + name).split(".")
+        if cell["type"] not in counted or path[0] != "core" and cell["type"] == "TRELLIS_FF":
+            continue
+        depth = next((depth for depth in (3, 2) if ".".join(path[:depth]) in known), 1)
+        inside, *part = path[1:depth] or [unit or "core"]
+        whole = not part or inside == "acc" or re.search(r"slice|copy|words|indexes", part[0])
+        key = inside if whole else f"{inside}.{part[0]}"
+        parts.setdefault(key if path[0] == "core" else "core", Counter())[cell["type"]] += 1
+    return parts
+
+
+def synthesize(count: int) -> None:
+    """Runs yosys for `count` machines that are not in the data."""
+    tools = Tools()
+    known = {(run.hash, run.unit) for run in syntheses()}
+    for spec, held_back, unit in wanted():
+        if not count:
+            break
+        if (spec.machine.hash, unit) not in known:
+            begin = time.monotonic()
+            append(synthesized(spec, held_back, tools, unit), DATA / "area.jsonl")
+            _say(spec, begin, unit)
+            count -= 1
+
+
+def route(count: int) -> None:
+    """Runs nextpnr for `count` machines that yosys has made, in turn held back and not."""
+    tools = Tools()
+    known = {run.hash for run in routings()}
+    small = [run for run in syntheses() if run.hash not in known and not run.unit
+             and taken(run)["luts"] <= LARGEST_ROUTED]
+    turns = [[run for run in small if run.held_back == held] for held in (True, False)]
+    if sum(run.held_back for run in routings()) > len(known) / 2:
+        turns.reverse()
+    for run in [run for pair in zip_longest(*turns) for run in pair if run][:count]:
+        begin = time.monotonic()
+        folder, registers = fmax.synthesize(run.spec.machine, tools)
+        placement = fmax.place(folder, 1, tools, registers)
+        append(Routing(run.spec, run.hash, run.held_back, {"1": placement.mhz}, placement.path,
+                       tools.nextpnr.version), DATA / "clock.jsonl")
+        _say(run.spec, begin, f"{placement.mhz} MHz")
+
+
+def taken(run: Synthesis) -> dict[str, int]:
+    """The resources that a core takes."""
+    return flow.taken(sum(map(Counter, run.parts.values()), Counter()))
+
+
+def wanted() -> Iterator[tuple[MachineSpec, bool, str]]:
+    """Runs of yosys: machines, whether they are held back, and the unit or a core."""
+    drawn_ones = list(specs())
+    held = [(spec, True, "") for spec, held_back in drawn_ones if held_back]
+    alone = [(spec, False, unit) for spec, unit in ALONE]
+    for group in zip_longest(alone, held):
+        yield from (run for run in group if run)
+    yield from ((spec, False, "") for spec, held_back in drawn_ones if not held_back)
+
+
+def map_gates(name: str) -> None:
+    """Maps the core of a machine that yosys has made to gates, and appends what that took."""
+    machine, tools = load_machine(name), Tools()
+    run = next((run for run in syntheses() if run.hash == machine.hash and not run.unit), None)
+    if run is None:
+        raise ConfigError(f"Machine {name} must be one of the runs in {DATA / 'area.jsonl'}")
+    cells = model.measured(run)
+    units = {unit: {**gates, "luts": cells[unit]["luts"] - model.RAM_LUTS
+                    * cells[unit]["distributed"], "registers": cells[unit]["registers"]}
+             for unit, gates in mapped(machine, tools).items() if unit in cells}
+    line = {"name": machine.config.name, "hash": machine.hash, "units": units,
+            "products": products(tools), "tool": tools.yosys.version}
+    with (DATA / "gates.jsonl").open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def fit() -> None:
+    """Fits the models to the runs that are not held back, and stores the coefficients."""
+    model.COEFFICIENTS.write_text(fitted_area().to_toml())
+    model.read.cache_clear()
+    clock.COEFFICIENTS.write_text(fitted_clock().to_toml())
+
+
+def fitted_area() -> model.AreaModel:
+    return model.fit([run for run in syntheses() if not run.held_back])
+
+
+def fitted_clock() -> clock.ClockModel:
+    return clock.fit_clock([run for run in routings() if not run.held_back])
+
+
+def judged(held_back: bool = True) -> list[dict]:
+    """Cores beside their estimates: of each figure yosys's value, the estimate and its interval."""
+    rows = []
+    for run in syntheses():
+        if run.unit or run.held_back != held_back:
+            continue
+        found, real = area(run.spec.machine), taken(run)
+        rows.append({"machine": run.spec.geometry["name"], "declared": run.spec.declared,
+                     **{figure: _beside(getattr(found, figure), real[figure])
+                        for figure in flow.CELLS}})
+    return rows
+
+
+def judged_clocks() -> list[dict]:
+    """Routed cores beside their estimates, held back, fitted or on a board."""
+    return [{"machine": run.spec.geometry["name"], "declared": run.spec.declared,
+             "held_back": run.held_back, "board": run.board,
+             "mhz": _beside(clock.clock(run.spec.machine), max(run.seeds.values()))}
+            for run in routings()]
+
+
+def _beside(found: Estimate, real: float) -> dict:
+    return {"real": real, "value": found.value, "low": found.low, "high": found.high,
+            "extrapolated": found.extrapolated, "within": real in found,
+            "error": abs(found.value - real) / max(real, 1)}
+
+
+def judge() -> dict:
+    """The errors of both models on machines held back from the fit."""
+    rows, clocks = judged(), judged_clocks()
+    kept = [row for row in clocks if row["held_back"]]
+    summary = {figure: _summary([row[figure] for row in rows]) for figure in flow.CELLS}
+    summary["mhz"] = _summary([row["mhz"] for row in kept])
+    return {"area": rows, "clock": clocks, "summary": summary}
+
+
+def _summary(figures: Sequence[dict]) -> dict:
+    if not figures:
+        return {"count": 0}
+    errors = [figure["error"] for figure in figures]
+    return {"count": len(errors), "mean": mean(errors), "worst": max(errors),
+            "within": sum(figure["within"] for figure in figures)}
+
+
+def print_judged(found: dict) -> None:
+    for row in found["area"]:
+        cells = (f"{figure} {row[figure]['value']:,} of {row[figure]['real']:,} "
+                 f"({row[figure]['value'] / max(row[figure]['real'], 1) - 1:+.1%})"
+                 for figure in flow.CELLS)
+        print(f"{row['machine']:12} {row['declared']:14}", ", ".join(cells))
+    for row in found["clock"]:
+        mhz = row["mhz"]
+        notes = ("held back" if row["held_back"] else row["board"] or "fitted",
+                 *(["extrapolated"] if mhz["extrapolated"] else []))
+        print(f"{row['machine']:12} {row['declared']:14} {mhz['value']} MHz "
+              f"({mhz['low']} to {mhz['high']}) of {mhz['real']}, {', '.join(notes)}")
+    for figure, row in found["summary"].items():
+        if row["count"]:
+            print(f"{figure}_mean_error {row['mean']:.4f}", f"{figure}_worst_error "
+                  f"{row['worst']:.4f}", f"{figure}_within {row['within']}/{row['count']}",
+                  sep="\n")
+
+
+def _say(spec: MachineSpec, begin: float, more: str = "") -> None:
+    print(f"{spec.geometry['name']} {spec.declared} {time.monotonic() - begin:.0f} s {more}",
+          flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.estimates", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("synthesize", "route"):
+        commands.add_parser(name).add_argument("--count", type=int, default=1, help="runs")
+    commands.add_parser("gates").add_argument("--machine", default="ecp5-1x2x2",
+                                              help="preset or file")
+    commands.add_parser("fit")
+    commands.add_parser("judge").add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args()
+    try:
+        match args.command:
+            case "synthesize": synthesize(args.count)
+            case "route": route(args.count)
+            case "gates": map_gates(args.machine)
+            case "fit": fit()
+            case _ if args.json: print(json.dumps(judge(), indent=1))
+            case _: print_judged(judge())
+    except (BuildError, ConfigError) as error:
+        print(f"bench.estimates: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
