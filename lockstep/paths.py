@@ -15,7 +15,8 @@ from typing import Any
 from compiler.errors import RequestError
 from compiler.files import is_stream, require_writable
 
-__all__ = ["InputFile", "MachineName", "ModelFile", "OutputFile", "OutputFolder", "input_file",
+__all__ = ["InputFile", "MachineName", "ModelFile", "OutputFile", "OutputFolder", "energy_name",
+           "input_file",
            "machine_name", "model_file", "output_file", "require_files"]
 
 DUMPED = re.compile(r"\d\d+-.*\.txt")
@@ -50,6 +51,11 @@ class MachineName(str):
         return [*(file for file in files if file.endswith((".toml", ".py"))),
                 *(str(path) for file in files if os.path.isfile(os.path.join(file, "__init__.py"))
                   for path in Path(file).rglob("*.py"))]
+
+
+def energy_name(text: str) -> str:
+    """An argument that names a table of energies; one that ends in ``.toml`` is a file to read."""
+    return input_file(text) if text.endswith(".toml") else text
 
 
 def machine_name(text: str) -> MachineName:

@@ -8,7 +8,7 @@ import numpy as np
 
 from accel.machine.config import UNITS
 
-__all__ = ["ACTIVITIES", "CLIENTS", "COUNTERS", "Counters", "REPORTERS", "Run", "STALLS", "Status",
+__all__ = ["ACCESSES", "ACTIVITIES", "CLIENTS", "COUNTERS", "Counters", "REPORTERS", "Run", "STALLS", "Status",
            "Timeline"]
 
 REPORTERS = (*UNITS, "fetch")
@@ -22,6 +22,16 @@ counter of a signal is full."""
 
 ACTIVITIES = ("busy", *STALLS)
 """In every cycle of a run each unit is in exactly one of these."""
+
+ACCESSES = ("iterations", "folds", "acc", "res", "par", "beats", "chunks", "rows")
+"""What the cycle simulator counts for every instruction.
+
+iterations, folds : of gemm and vector: iterations of the loops; those that read their destination.
+acc, res, par : of vector: cycles in which it reads sources in this buffer, waiting ones included.
+beats : of load and store: beats of the memory port.
+chunks : what they write to a buffer, or read from one: parts of `bus_bytes`.
+rows : rows of the memory that requests for the instruction, its own word included, have opened.
+"""
 
 CLIENTS = ("fetch", "load", "store")
 """Who moves bytes over the memory port."""
@@ -88,6 +98,8 @@ class Run:
     each instruction (int64, −1: never), counted from the cycle in which `start` was raised;
     functional simulation leaves them, `cycles` and the counters empty. `waiting` names, after a
     deadlock, the instruction that each unit waits with. `timeline` is present if it was requested.
+    `accesses` has a row of `ACCESSES` for each instruction (int64) after a run of the cycle
+    simulator.
     `places` are those of caches that the stream reads, where the driver chose it among several; 0
     for all.
     """
@@ -102,6 +114,7 @@ class Run:
     retire: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     waiting: Mapping[str, int] = field(default_factory=dict)
     timeline: Timeline | None = None
+    accesses: np.ndarray | None = None
     places: int = 0
 
     @property

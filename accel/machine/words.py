@@ -14,7 +14,7 @@ from accel.machine.machine import Machine
 from accel.machine.program import Instruction
 from accel.machine.provenance import UNKNOWN, Provenance
 
-__all__ = ["decode_words"]
+__all__ = ["column", "decode_words"]
 
 
 def decode_words(machine: Machine, words: np.ndarray,
@@ -45,16 +45,32 @@ def decode_words(machine: Machine, words: np.ndarray,
     return result
 
 
-def _decode_rows(layout: data.Layout, words: np.ndarray) -> Iterator[dict[str, Any]]:
+def column(layout: data.Layout, words: np.ndarray, field: str) -> np.ndarray:
+    """A field of every word (int64), which must have this layout; zeros where that lacks it."""
+    leaves = {path: (offset, width, signed, bias)
+              for path, offset, width, signed, bias in _leaves(layout)}
+    if f".{field}" not in leaves:
+        return np.zeros(len(words), np.int64)
+    return _values(_padded(words), *leaves[f".{field}"])
+
+
+def _padded(words: np.ndarray) -> np.ndarray:
     padded = np.zeros((len(words), isa.WORD_BYTES + 8), np.uint8)
     padded[:, :isa.WORD_BYTES] = words
-    columns = []
-    for _, offset, width, signed, bias in _leaves(layout):
-        eight = padded[:, offset // 8:offset // 8 + 8]
-        value = np.ascontiguousarray(eight).view("<i8")[:, 0] >> (offset % 8) & ((1 << width) - 1)
-        if signed:
-            value -= (value >> (width - 1)) << width
-        columns.append((value + bias).tolist())
+    return padded
+
+
+def _values(padded: np.ndarray, offset: int, width: int, signed: bool, bias: int) -> np.ndarray:
+    eight = padded[:, offset // 8:offset // 8 + 8]
+    value = np.ascontiguousarray(eight).view("<i8")[:, 0] >> (offset % 8) & ((1 << width) - 1)
+    if signed:
+        value -= (value >> (width - 1)) << width
+    return value + bias
+
+
+def _decode_rows(layout: data.Layout, words: np.ndarray) -> Iterator[dict[str, Any]]:
+    padded = _padded(words)
+    columns = [_values(padded, *leaf).tolist() for _, *leaf in _leaves(layout)]
     build = _builder(layout)
     return (build(row) for row in zip(*columns, strict=True))
 

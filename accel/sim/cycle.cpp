@@ -62,7 +62,7 @@ public:
             blocked = now >= board_.p.begin && index_ == count();
         }
         if (wanted) {
-            requests_.push(now, {base_ + requested_ * word::BYTES, beats_of_word() - 1});
+            requests_.push(now, {base_ + requested_ * word::BYTES, beats_of_word() - 1, requested_});
             board_.go_on(MEMORY);
             requested_++;
         }
@@ -130,8 +130,9 @@ private:
 // The arbiter and the memory behind it; accel/hw/arbiter.py.
 class Port {
 public:
-    Port(Board &board, uint64_t memory_bytes, const DramTiming &timing)
-        : board_(board), dram_(nullptr, memory_bytes, timing) {}
+    Port(Board &board, uint64_t memory_bytes, const DramTiming &timing, int64_t *accesses)
+        : board_(board),
+          dram_(nullptr, memory_bytes, timing, accesses + access::rows, access::count) {}
 
     // Bursts that are under way at the begin of this cycle; one is for a cycle after its last.
     uint32_t open() const {
@@ -161,6 +162,7 @@ public:
         taken.addr = request_.addr;
         taken.beats = request_.last + 1;
         taken.write = write_;
+        taken.owner = request_.index;
         taken.wdata = data && offer.wdata_ready;
         if (taken.wdata) {
             store.spend();
@@ -337,10 +339,11 @@ std::vector<Instruction> decoded(const CycleConfig &config) {
 // The core: its parts in the order in which they are evaluated, and control (accel/hw/control.py).
 class Core {
 public:
-    Core(const CycleConfig &config, int64_t *start, int64_t *retire)
+    Core(const CycleConfig &config, int64_t *start, int64_t *retire, int64_t *accesses)
         : config_(config), program_(decoded(config)),
-          board_(*config.parameters, program_, config.timeline, start, retire, config.max_cycles),
-          port_(board_, config.memory_bytes, config.dram), vector_(board_, vector_pace(board_.p)),
+          board_(*config.parameters, program_, config.timeline, start, retire, accesses,
+                 config.max_cycles),
+          port_(board_, config.memory_bytes, config.dram, accesses), vector_(board_, vector_pace(board_.p)),
           gemm_(board_), floats_(board_, gemm_pace(board_.p)),
           load_(board_), store_(board_), fetch_(board_, config.base[0]) {}
 
@@ -520,9 +523,10 @@ private:
 extern "C" {
 
 // Run one program. `start` and `retire` have one element for each instruction, set to -1 by the
-// caller. The result keeps the rows of the timeline until cycle_free.
-void *cycle_run(const CycleConfig *config, int64_t *start, int64_t *retire, CycleResult *result) {
-    auto core = std::make_unique<Core>(*config, start, retire);
+// caller, `accesses` a row of zeros. The result keeps the rows of the timeline until cycle_free.
+void *cycle_run(const CycleConfig *config, int64_t *start, int64_t *retire, int64_t *accesses,
+                CycleResult *result) {
+    auto core = std::make_unique<Core>(*config, start, retire, accesses);
     core->run(*result);
     for (uint32_t k = 0; k < config->count; k++)
         for (int64_t *time : {start + k, retire + k})

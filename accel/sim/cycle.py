@@ -38,7 +38,8 @@ from accel.machine.intrinsics import TABLE, operand_field
 from accel.machine.layouts import layouts_header, weight_codes
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
-from accel.machine.status import ACTIVITIES, CLIENTS, REPORTERS, Counters, Run, Status, Timeline
+from accel.machine.status import (ACCESSES, ACTIVITIES, CLIENTS, REPORTERS, Counters, Run, Status,
+                                  Timeline)
 from compiler.native import build_once, compile_shared, compiler, digest, processor
 from compiler.tensorize import Intrinsic
 
@@ -144,15 +145,15 @@ def _timed(machine: Machine, program: AccelProgram, image: np.ndarray, size: int
                      dram=timing(dram, machine.config),
                      base=bases(dram, program),
                      count=program.count, timeline=timeline)
-    result = _Result()
+    result, accesses = _Result(), np.zeros((program.count, len(ACCESSES)), np.int64)
     core = library.cycle_run(ctypes.byref(config), times[0].ctypes.data, times[1].ctypes.data,
-                             ctypes.byref(result))
+                             accesses.ctypes.data, ctypes.byref(result))
     try:
         spans = {unit: _rows(library, core, number, result.rows[number])
                  for number, unit in enumerate(UNITS)} if timeline else None
     finally:
         library.cycle_free(core)
-    return _run(result, image, times, None if spans is None else Timeline(spans))
+    return _run(result, image, times, accesses, None if spans is None else Timeline(spans))
 
 
 def _rows(library: ctypes.CDLL, core: int, unit: int, count: int) -> np.ndarray:
@@ -164,7 +165,7 @@ def _rows(library: ctypes.CDLL, core: int, unit: int, count: int) -> np.ndarray:
     return shared.copy()
 
 
-def _run(result: _Result, image: np.ndarray, times: np.ndarray,
+def _run(result: _Result, image: np.ndarray, times: np.ndarray, accesses: np.ndarray,
          timeline: Timeline | None) -> Run:
     status = Status(result.status)
     activity: dict[str, dict[str, int]] = {
@@ -174,7 +175,7 @@ def _run(result: _Result, image: np.ndarray, times: np.ndarray,
     unit = REPORTERS[result.unit] if status is not Status.WATCHDOG else "fetch"
     return Run(status, unit, result.index, image, result.cycles,
                Counters(activity, dict(zip(CLIENTS, result.bytes, strict=True))), times[0],
-               times[1], waiting if status is Status.DEADLOCK else {}, timeline)
+               times[1], waiting if status is Status.DEADLOCK else {}, timeline, accesses)
 
 
 @cache
@@ -246,7 +247,7 @@ def _library() -> ctypes.CDLL:
     path = build_once("cycle", key, "the cycle simulator", make) / "cycle.so"
     library = ctypes.CDLL(str(path))
     library.cycle_run.restype = ctypes.c_void_p
-    library.cycle_run.argtypes = [ctypes.POINTER(_Config), *[ctypes.c_void_p] * 2,
+    library.cycle_run.argtypes = [ctypes.POINTER(_Config), *[ctypes.c_void_p] * 3,
                                   ctypes.POINTER(_Result)]
     library.cycle_rows.restype = ctypes.c_void_p
     library.cycle_rows.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
@@ -257,7 +258,7 @@ def _library() -> ctypes.CDLL:
 
 def _names_header() -> str:
     """The header of codes and structures that Python and C++ share."""
-    names = {"unit": REPORTERS, "activity": ACTIVITIES, "buffer": BUFFERS,
+    names = {"unit": REPORTERS, "activity": ACTIVITIES, "access": ACCESSES, "buffer": BUFFERS,
              "source_a": isa.SOURCES_A, "source_b": isa.SOURCES_B,
              "destination": isa.DESTINATIONS,
              "status": [status.name.lower() for status in Status]}

@@ -32,9 +32,9 @@ struct Error {
 class Board {
 public:
     Board(const Parameters &parameters, const std::vector<Instruction> &program, bool timeline,
-          int64_t *start, int64_t *retire, uint64_t max_cycles)
+          int64_t *start, int64_t *retire, int64_t *accesses, uint64_t max_cycles)
         : p(parameters), program(program), max_cycles(max_cycles), timeline_(timeline),
-          start_(start), retire_(retire) {
+          start_(start), retire_(retire), accesses_(accesses) {
         std::fill(timers_, timers_ + PARTS, NEVER);
     }
 
@@ -133,6 +133,10 @@ public:
 
     void started(uint64_t cycle, uint32_t index) { start_[index] = int64_t(cycle); }
     void retired(uint64_t cycle, uint32_t index) { retire_[index] = int64_t(cycle); }
+    // Accesses of one kind (`access`) that an instruction makes.
+    void count(uint32_t index, uint32_t kind, uint64_t number) {
+        accesses_[uint64_t(index) * access::count + kind] += int64_t(number);
+    }
 
     // Of all errors that of the lowest instruction counts, and of its own the first. When the
     // hardware sees it is of no matter: before a run ends.
@@ -165,7 +169,7 @@ private:
     int32_t change_[UNITS][UNITS] = {};
     uint32_t taken_[UNITS] = {}, taking_of_[UNITS] = {};    // in this cycle; in the one before
     bool took_ = false, taking_ = false, changed_ = false, timeline_;
-    int64_t *start_, *retire_;
+    int64_t *start_, *retire_, *accesses_;
 };
 
 // A queue that offers its items from a register; accel/hw/queue.py. What is pushed in cycle t is

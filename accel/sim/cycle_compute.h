@@ -191,6 +191,8 @@ private:
         working_ = true;
         last_ = first + one.count() - 1;
         issue.done_at(last_ + board_.p.nest + board_.p.gemm_write, one.banks);
+        board_.count(issue.index(), access::iterations, one.count());
+        board_.count(issue.index(), access::folds, one.folding());
         if (has_error(one, board_.p.bank_depth, board_.max_cycles))
             board_.fail(status::address, unit::gemm, issue.index());
     }
@@ -238,6 +240,7 @@ public:
                   && !(slot_.instruction->reads_acc && folding(now));
         bool complete = final && slot_.beat + 1 == pace_.beats;
         bool free = !full || (go && complete), working = left_ || !made_.empty() || full;
+        if (full && pace_.unit == unit::vector) look_up(folding(now));
         bool makes = left_ && made_.level(now) != board_.p.ahead;
         issue.look();
         if (pace_.unit == unit::vector) board_.wake_now(unit::gemm);    // it looks at requests
@@ -262,8 +265,13 @@ private:
     struct Slot {
         bool full = false, second = false, last = false, folds = false;
         const Instruction *instruction = nullptr;
+        uint32_t index = 0;
         uint32_t dst = 0, beat = 0;     // and which of its parts
         uint64_t clear = 0;             // first cycle in which its sources are written
+    };
+    struct Loaded {
+        const Instruction *instruction;
+        uint32_t index;
     };
     // What was issued in a cycle.
     struct Issued {
@@ -272,12 +280,22 @@ private:
         bool to_acc = false, folds = false;
     };
 
+    // What the slot's iteration reads in a cycle, also while it waits.
+    void look_up(bool folds) {
+        const Instruction &one = *slot_.instruction;
+        board_.count(slot_.index, access::acc, one.reads_acc && !folds);
+        board_.count(slot_.index, access::res, one.reads_res);
+        board_.count(slot_.index, access::par, one.reads_par);
+    }
+
     void load(const Instruction &one) {
         left_ = one.illegal ? 1 : one.count();
+        board_.count(issue.index(), access::iterations, left_);
+        board_.count(issue.index(), access::folds, one.folding());
         if (has_error(one, board_.p.bank_depth, board_.max_cycles))
             board_.fail(one.illegal ? status::illegal : status::address, pace_.unit,
                         issue.index());
-        loaded_.push(&one);
+        loaded_.push({&one, issue.index()});
     }
 
     // An iteration leaves the loops; it is there `nest` cycles later.
@@ -292,7 +310,8 @@ private:
         if (!slot_.full) return;
         made_.pop(now);
         if (!stands_) {
-            nest_.load(*loaded_.front());
+            nest_.load(*loaded_.front().instruction);
+            slot_.index = loaded_.front().index;
             loaded_.pop();
         } else {
             nest_.step();
@@ -344,7 +363,7 @@ private:
     const Pace pace_;
     uint64_t left_ = 0;                     // iterations to make of the instruction in the loops
     Window made_;                           // iterations between the loops and the slot
-    Fifo<const Instruction *> loaded_;      // whose first iteration is not in the slot yet
+    Fifo<Loaded> loaded_;                   // whose first iteration is not in the slot yet
     Nest nest_;                             // the slot's place in the loops
     bool stands_ = false;                   // it is not at the last iteration
     Slot slot_;

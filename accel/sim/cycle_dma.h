@@ -9,6 +9,7 @@ namespace {
 
 struct Request {
     uint32_t addr, last;        // beats minus one
+    uint32_t index;             // of the instruction
 };
 
 // One iteration of a DMA instruction.
@@ -215,6 +216,10 @@ public:
         last = run.last;
     }
 
+    // Of a run that was just accepted: beats to take, chunks to write.
+    uint32_t beats() const { return beats_ > again_ ? beats_ - again_ : 0; }
+    uint32_t chunks() const { return chunks_ + 1; }
+
     // Steps to come that take a beat, without the last of the run; and what it is to do some.
     uint32_t taking() const { return busy && !again_ ? std::min(beats_, chunks_ + skip_) : 0; }
     void fire(uint32_t steps) {
@@ -378,6 +383,8 @@ private:
         if (next) {
             const DmaRun &run = runs_.front();
             stepper_.accept(run, run.dram, run.address, run.pad, board_.p.bus_bits);
+            board_.count(run.index, access::beats, stepper_.beats());
+            board_.count(run.index, access::chunks, stepper_.chunks());
             runs_.pop(now);
         }
     }
@@ -387,7 +394,7 @@ private:
     void request() {
         uint32_t last = std::min(end_, block_beats() - 1);
         requests_.push(board_.now, {block_ * block_beats() + beat_ << board_.p.bus_bits,
-                                    last - beat_});
+                                    last - beat_, run_.index});
         board_.go_on(MEMORY);
         fresh_ = false;
         block_++;
@@ -470,6 +477,8 @@ public:
         if (accepted) {
             const DmaRun &run = front.run();
             stepper_.accept(run, run.address, run.dram, false, board_.p.bus_bits);
+            board_.count(run.index, access::beats, stepper_.chunks());
+            board_.count(run.index, access::chunks, stepper_.beats());
         }
         front.step(accepted, moving, moved, drained);
         spent_ = ack_ = ack_error_ = false;
@@ -500,7 +509,7 @@ private:
         used_++;
         bool ends = stepper_.ends() || !(~chunk & in_block);
         if (ends)
-            bursts_.push(comes, {{chunk - before_ << bits, before_},
+            bursts_.push(comes, {{chunk - before_ << bits, before_, stepper_.index},
                                  stepper_.ends() && stepper_.last});
         before_ = ends ? 0 : before_ + 1;
         board_.wake_at(MEMORY, next_offer());

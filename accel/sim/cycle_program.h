@@ -40,13 +40,20 @@ struct Instruction {
     uint32_t limit[OPERANDS];       // compute: entries; 0: any address will do
     bool in_acc[OPERANDS];          // compute: the address must be in one of `banks`
     bool illegal;                   // vector: what follows is false then
-    bool twice, reads_acc, to_acc, folds, reset;
+    bool twice, reads_acc, reads_res, reads_par, to_acc, folds, reset;
 
     uint64_t count() const {
         uint64_t product = 1;
         for (unsigned level = 0; level < levels && product < NEVER >> 20; level++)
             product *= loops[level].extent;
         return product;
+    }
+    // Iterations that read their destination.
+    uint64_t folding() const {
+        uint64_t assigned = 1;
+        for (unsigned level = 0; level < levels && reset; level++)
+            if (loops[level].stride[DST]) assigned *= loops[level].extent;
+        return to_acc && folds ? count() - (reset ? assigned : 0) : 0;
     }
 };
 
@@ -146,6 +153,8 @@ private:
         within(DST, to == destination::acc, buffer::acc);
         within(DST, to == destination::out, buffer::out);
         result.reads_acc = a_acc || b_acc;
+        result.reads_res = a_res || b_res;
+        result.reads_par = opcode.record || (opcode.b && b == source_b::par);
         result.twice = (a_acc && b_acc) || (a_res && b_res);
         result.to_acc = to == destination::acc;
         result.folds = opcode.folds;

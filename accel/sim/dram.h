@@ -66,6 +66,7 @@ struct DramTaken {
     bool request, wdata, read;      // handshakes of this cycle
     uint32_t addr, beats;           // of the request
     bool write;
+    uint32_t owner = 0;             // whom rows that the request opens are counted for
     const uint8_t *data;            // of wdata: bus_bytes bytes
     uint64_t mask;                  // bit i: byte i is written
 };
@@ -101,8 +102,10 @@ private:
 class Dram {
 public:
     // Without `memory` it has the time of one of `size` bytes; what is written must have no mask.
-    Dram(uint8_t *memory, uint64_t size, const DramTiming &timing)
-        : memory_(memory), size_(size), timing_(timing), rows_(timing.row_bytes ? timing.banks : 0),
+    // `opened`: counts of opened rows by owner, `pitch` apart.
+    Dram(uint8_t *memory, uint64_t size, const DramTiming &timing, int64_t *opened = nullptr,
+         uint32_t pitch = 0)
+        : opened_(opened), pitch_(pitch), memory_(memory), size_(size), timing_(timing), rows_(timing.row_bytes ? timing.banks : 0),
           credit_(beat_cost()),
           refresh_(timing.refresh_interval ? timing.refresh_interval : NEVER) {}
 
@@ -198,6 +201,7 @@ private:
         uint64_t addr;
         uint32_t beats;     // that are left
         bool error;
+        uint32_t owner;
     };
     struct Waiting {
         Burst burst;
@@ -223,12 +227,13 @@ private:
         bool error = addr + bytes > size_;
         request_free_ = now + 1 + gap(1, requests_++);
         if (timing_.in_order) {
-            waiting_.push({{now + 1, addr, taken.beats, error}, taken.write});
+            waiting_.push({{now + 1, addr, taken.beats, error, taken.owner}, taken.write});
             perform();
             return;
         }
-        uint64_t due = open_row(now + 1, addr) + (taken.write ? 0 : timing_.latency);
-        (taken.write ? writes_ : reads_).push({due, addr, taken.beats, error});
+        uint64_t row = open_row(now + 1, addr, taken.owner);
+        uint64_t due = row + (taken.write ? 0 : timing_.latency);
+        (taken.write ? writes_ : reads_).push({due, addr, taken.beats, error, taken.owner});
     }
 
     // Requests that count as outstanding.
@@ -244,13 +249,14 @@ private:
             auto [burst, write] = waiting_.front();
             waiting_.pop();
             if (write) {
-                burst.due = begin(burst.due, burst.addr);
+                burst.due = begin(burst.due, burst);
                 writes_.push(burst);
                 continue;
             }
             for (; burst.beats; burst.beats--, burst.addr += timing_.bus_bytes) {
-                uint64_t cycle = begin(burst.due, burst.addr);
-                reads_.push({cycle + timing_.latency, burst.addr, 1, burst.error});
+                uint64_t cycle = begin(burst.due, burst);
+                reads_.push({cycle + timing_.latency, burst.addr, 1, burst.error,
+                             burst.owner});
                 occupy(cycle);
             }
             keep_apart();
@@ -259,10 +265,10 @@ private:
     }
 
     // The cycle from `cycle` on in which a beat may begin, its row open. No refresh comes between.
-    uint64_t begin(uint64_t cycle, uint64_t addr) {
+    uint64_t begin(uint64_t cycle, const Burst &burst) {
         cycle = std::max(cycle, bus_free_);
         refresh(cycle);
-        return open_row(std::max(cycle, bus_free_), addr);
+        return open_row(std::max(cycle, bus_free_), burst.addr, burst.owner);
     }
 
     // The next beat is not of the same read.
@@ -277,7 +283,7 @@ private:
             perform();
         } else {
             Burst &burst = writes_.front();
-            burst.due = begin(burst.due, burst.addr);
+            burst.due = begin(burst.due, burst);
         }
     }
 
@@ -297,7 +303,7 @@ private:
         if (writes_.empty()) return;
         Burst &burst = writes_.front();
         while (burst.due < refresh_ && refresh_ <= now)
-            burst.due = begin(refresh_, burst.addr);
+            burst.due = begin(refresh_, burst);
     }
 
     void advance(Fifo<Burst> &bursts, uint64_t now) {
@@ -314,13 +320,15 @@ private:
     }
 
     // When a request that comes at `now` finds its row open.
-    uint64_t open_row(uint64_t now, uint64_t addr) {
+    uint64_t open_row(uint64_t now, uint64_t addr, uint32_t owner) {
         if (rows_.empty()) return now;
         uint64_t number = addr / timing_.row_bytes;
         Row &row = rows_[number % timing_.banks];
         uint64_t start = std::max(now, row.free);
-        if (row.number != number)
+        if (row.number != number) {
             start += row.number == NEVER ? timing_.row_closed : timing_.row_miss;
+            if (opened_) opened_[uint64_t(owner) * pitch_]++;
+        }
         row = {number, start};
         return start;
     }
@@ -358,6 +366,8 @@ private:
         return x >> 1 & 15 ? 1 + (x >> 5) % 8 : 1 + (x >> 5) % 64;
     }
 
+    int64_t *opened_;
+    uint32_t pitch_;
     uint8_t *memory_;
     uint64_t size_;
     DramTiming timing_;

@@ -38,7 +38,7 @@ from .dram import DramTiming, bases, patience, timing
 from .netlist import clocked, whole_words
 
 __all__ = ["Port", "SimulatorError", "VerilatedCore", "build", "build_object",
-           "ports_of", "simulate", "verilator_root", "view"]
+           "ports_of", "pyverilator_view", "simulate", "verilator_root", "view"]
 
 KIND = "verilated"              # of entries of the cache
 MAX_CYCLES = 1 << 40
@@ -309,7 +309,12 @@ def view(machine: Machine) -> Any:
     port is not connected to anything; `accel.sim.probe` has a core with a memory and a program.
     ``start_vcd_trace(path)`` writes the ports' waveforms.
     """
-    return _pyverilator().PyVerilator(str(build(machine).path))
+    return pyverilator_view(build(machine).path)
+
+
+def pyverilator_view(path: Path) -> Any:
+    """A `pyverilator.PyVerilator` on a shared object that `build_object` has made."""
+    return _pyverilator().PyVerilator(str(path))
 
 
 class _Config(ctypes.Structure):

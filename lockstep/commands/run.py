@@ -15,7 +15,7 @@ from compiler.errors import RequestError
 from lockstep.commands._arguments import add_compilation, at_least, rate, refresh, row_buffer
 from lockstep.commands._inputs import arrays, random_inputs, set_inputs, write_outputs
 from lockstep.commands._saved import saved_module
-from lockstep.paths import input_file, model_file, output_file
+from lockstep.paths import energy_name, input_file, model_file, output_file
 from compiler.files import whole_file
 
 __all__ = ["add_parser", "run"]
@@ -59,6 +59,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help="write what every unit did when: .json or .json.gz for Perfetto, .vcd for short runs")
     add("--report", type=output_file, metavar="FILE.html",
         help="write one page with timeline, roofline, stalls, traffic and buffers (--sim cycle)")
+    add("--energy", type=energy_name, metavar="TABLE",
+        help="estimate the energy of each layer by a table: 45nm, 7nm, or a .toml file (--sim cycle)")
     add("--seed", type=at_least(0), default=0, metavar="N", help="of the random input (default 0)")
     add("--on", metavar="ADDRESS",
         help="run on a worker of the pool at tcp://HOST:PORT or tls://HOST:PORT (lockstep pool)")
@@ -84,7 +86,7 @@ def _require_sense(args: argparse.Namespace) -> None:
     """Refuses options that would have no effect."""
     _require_sense_there(args)
     for option, given in (("--trace", args.trace), ("--report", args.report),
-                          ("--no-values", args.no_values)):
+                          ("--energy", args.energy), ("--no-values", args.no_values)):
         if given and args.target.partition(":")[0] == "cpu" and "," not in args.target:
             raise RequestError(f"{option} must be left out with --target cpu: the host has no "
                                f"cycles")
@@ -93,6 +95,8 @@ def _require_sense(args: argparse.Namespace) -> None:
                            "cycles")
     if args.report:
         _require_page(args)
+    if args.energy:
+        _require_table(args)
     if args.no_values and args.sim != "cycle":
         raise RequestError(f"--no-values must come with --sim cycle, not {args.sim}")
     if args.no_values and args.output:
@@ -100,7 +104,7 @@ def _require_sense(args: argparse.Namespace) -> None:
 
 
 HERE = ("sim", "latency", "outstanding", "bytes_per_cycle", "row_buffer", "refresh", "stall_seed",
-        "no_values", "trace", "report", "memory", "precision")
+        "no_values", "trace", "report", "energy", "memory", "precision")
 """Options of what runs here."""
 
 
@@ -123,6 +127,15 @@ def _require_page(args: argparse.Namespace) -> None:
     require_plotly()
 
 
+def _require_table(args: argparse.Namespace) -> None:
+    from accel.estimates.tables import energy_table
+
+    if args.sim != "cycle":
+        raise RequestError(f"--energy must come with --sim cycle, not {args.sim}: the cycle "
+                           f"simulator alone counts every access")
+    args.energy = energy_table(args.energy)
+
+
 def _opened(path: Path | None):
     if path is None:
         return nullcontext()
@@ -142,9 +155,10 @@ def _run(args: argparse.Namespace, saved, trace) -> int:
     programs = [compiled.program for compiled in module.accelerated]
     if trace:
         trace.require_space(programs)
-    if args.report and not programs:
-        raise RequestError(f"--report must be left out for {str(args.model)!r}: all of it runs on "
-                           f"the host, which has no cycles")
+    for option, wanted in (("--report", args.report), ("--energy", args.energy)):
+        if wanted and not programs:
+            raise RequestError(f"{option} must be left out for {str(args.model)!r}: all of it runs "
+                               f"on the host, which has no cycles")
     inputs = random_inputs(module, args.seed) if given is None else given
     set_inputs(module, inputs)
     seed = args.seed if given is None else None
@@ -164,12 +178,28 @@ def _run(args: argparse.Namespace, saved, trace) -> int:
         figures["precision"] = {"kind": args.precision, "errors": _errors(module, graph, inputs)}
     if args.no_values:
         figures["outputs"] = []
+    if args.energy:
+        _add_energy(args, figures, machine, watched)
     _write_trace(args, trace, machine, watched)
     _write(args, module, figures)
     if args.report:
         _write_page(args, figures, machine, watched)
     show(figures, args.verbose)
+    if args.energy:
+        _show_energy(figures)
     return 0
+
+
+def _add_energy(args: argparse.Namespace, figures: dict[str, Any], machine, watched) -> None:
+    from lockstep.commands._energy import add_energy
+
+    add_energy(figures, watched.recordings, machine, args.energy)
+
+
+def _show_energy(figures: dict[str, Any]) -> None:
+    from lockstep.commands._energy import show_energy
+
+    show_energy(figures)
 
 
 def _run_there(args: argparse.Namespace, saved) -> int:

@@ -44,7 +44,7 @@ def page_figures(report: Mapping[str, Any], recordings: Sequence[Recording], mac
         "units": UNITS, "activities": ACTIVITIES,
         "counters": {"activity": _added([counters["activity"] for counters in report["counters"]]),
                      "bytes": _sum([counters["bytes"] for counters in report["counters"]])},
-        "layers": layers, "host": report["host"],
+        "layers": layers, "energy": report.get("energy", {}), "host": report["host"],
         "host_reasons": list(counted("on the host", host_entries(report), verbose=False)),
         "timeline": {"bucket_cycles": grid.width, "activity": activity_series(recordings, grid)},
         "occupancy": {"bucket_cycles": grid.width,
@@ -133,13 +133,14 @@ def _layers(rows: Sequence[Mapping[str, Any]], machine: Machine,
     layers, begin = [], 0
     for row, table in zip(rows, moved, strict=True):
         activity = {unit: {"busy": row["busy"][unit], **row["stalls"][unit]} for unit in UNITS}
-        layers.append({"begin": begin, **{key: row[key] for key in _KEPT}, "bytes": table,
+        layers.append({"begin": begin, **{key: row[key] for key in _KEPT if key in row},
+                       "bytes": table,
                        "activity": activity, "largest_stall": largest_stall(row)})
         begin += row["cycles"]
     return layers
 
 
-_KEPT = ("name", "op", "cycles", "ideal_cycles", "macs", "utilization", "carrier")
+_KEPT = ("name", "op", "cycles", "ideal_cycles", "macs", "utilization", "carrier", "energy")
 
 
 def _bytes(machine: Machine, program: AccelProgram) -> list[dict[str, int]]:

@@ -32,7 +32,7 @@ def write_page(file: IO[bytes], figures: Mapping[str, Any]) -> None:
     """Writes the page of `page_figures`, as UTF-8."""
     parts = page_parts(figures, figures["title"], "page.js") | {
         "SUMMARY": _summary(figures), "HEAD": _head(figures["head"]),
-        "TABLE": _table(figures), "MEAN": _mean(figures["ideal"]),
+        "TABLE": _table(figures), "ENERGY": _energy(figures), "MEAN": _mean(figures["ideal"]),
         "HOST": _host(figures["host"], figures["host_reasons"])}
     file.write(filled("page.html", parts).encode())
 
@@ -123,6 +123,24 @@ def _table(figures: Mapping[str, Any]) -> str:
     rows = "".join(_row(_cells(layer), "td") for layer in figures["layers"])
     return (f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>"
             f"<tfoot>{_row(_totals(figures), 'td')}</tfoot></table>")
+
+
+def _energy(figures: Mapping[str, Any]) -> str:
+    """A section with the energy of each layer by unit in microjoules, where it was estimated."""
+    used = figures["energy"]
+    if not used:
+        return ""
+    units = [unit for unit, joules in used["units"].items() if joules]
+    heads = "".join(f'<th scope="col">{name}</th>' for name in ("all", *units))
+    lines = [(layer["name"], layer["energy"]) for layer in figures["layers"]] + [("all", used)]
+    rows = "".join(f'<tr><th scope="row">{escape(name)}</th>' + "".join(
+        f"<td>{joules * 1e6:,.3f}</td>"
+        for joules in (one["joules"], *(one["units"][unit] for unit in units))) + "</tr>"
+        for name, one in lines)
+    return (f'<section id="energy"><h2>Energy of each layer</h2><p>Microjoules, by the table '
+            f'{escape(used["table"])}: an estimate from counts of every access and operation.</p>'
+            f'<div class="scroll"><table><thead><tr><th scope="col" class="word">layer</th>{heads}'
+            f"</tr></thead><tbody>{rows}</tbody></table></div></section>")
 
 
 def _mean(ideal: Mapping[str, float]) -> str:

@@ -1,0 +1,208 @@
+"""Energy of a run: exact counts of the cycle simulator times a table of energies.
+
+::
+
+    run = measure(machine, program)                                  # no values are needed
+    used = energy(AccessProfile.of(machine, program, run), machine, "45nm")
+    used.joules, used.units["gemm"], used.layers[0].units["dram"]
+
+docs/energy.md has the formulas and says what is left out.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accel.datapath.plan import DatapathPlan, plan
+from accel.estimates.operators import all_operators, operand_bits, operators, price
+from accel.estimates.tables import EnergyTable, energy_table
+from accel.figures.accesses import AccessProfile
+from accel.machine import isa
+from accel.machine.config import AccelConfig
+from accel.machine.machine import Machine
+
+__all__ = ["ENERGY_UNITS", "Energy", "LayerEnergy", "energy", "prices"]
+
+ENERGY_UNITS = ("dram", "inp", "wgt", "res", "par", "acc", "out", "tab", "fetch", "load", "gemm",
+                "vector", "store", "idle")
+"""What takes energy: the memory, the buffers, the units, and what every cycle takes."""
+
+PJ = 1e-12
+
+
+@dataclass(frozen=True)
+class LayerEnergy:
+    """The energy of a layer in joules, whole and by unit (`ENERGY_UNITS`)."""
+
+    name: str
+    joules: float
+    units: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Energy:
+    """The energy of a run in joules.
+
+    Parameters
+    ----------
+    table : the name of the table.
+    joules, units : the sum, and what each of `ENERGY_UNITS` takes of it.
+    layers : the same for each layer, ``finish`` included; they add up to the whole.
+    counts : what was counted (`AccessProfile`), summed over the layers.
+    operations : operations of the datapaths by kind and width: ``multiply8x8``, ``add17``.
+    """
+
+    table: str
+    joules: float
+    units: Mapping[str, float]
+    layers: tuple[LayerEnergy, ...]
+    counts: Mapping[str, int]
+    operations: Mapping[str, int]
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """Everything but the layers, as plain data."""
+        return {"table": self.table, "joules": self.joules, "units": dict(self.units),
+                "counts": dict(self.counts), "operations": dict(self.operations)}
+
+
+def energy(profile: AccessProfile, machine: Machine,
+           table: EnergyTable | str | Path = "45nm") -> Energy:
+    """Prices the counts of a run, or of several runs (`AccessProfile.joined`) of one machine.
+
+    `table` is a table or what `energy_table` takes. Raises EnergyTableError.
+    """
+    table = table if isinstance(table, EnergyTable) else energy_table(table)
+    known = prices(machine, table)
+    rows = {unit: np.zeros(len(profile.layers)) for unit in ENERGY_UNITS}
+    for key, values in profile.counts.items():
+        if key in known:
+            unit, pj = known[key]
+            rows[unit] += values * (pj * PJ)
+    columns = np.stack([rows[unit] for unit in ENERGY_UNITS])
+    layers = tuple(LayerEnergy(name, float(column.sum()),
+                               dict(zip(ENERGY_UNITS, column.tolist(), strict=True)))
+                   for name, column in zip(profile.layers, columns.T, strict=True))
+    units = dict(zip(ENERGY_UNITS, columns.sum(axis=1).tolist(), strict=True))
+    totals = profile.totals()
+    return Energy(table.name, sum(units.values()), units, layers, totals,
+                  _operations(machine, totals))
+
+
+@cache
+def prices(machine: Machine, table: EnergyTable) -> dict[str, tuple[str, float]]:
+    """For each count of an `AccessProfile` that takes energy, the unit and the pJ of one."""
+    gemm, vector = plan(machine, "gemm"), plan(machine, "vector")
+    result = _moving(machine.config, table)
+    result |= {key: (key.partition(".")[0], pj)
+               for key, pj in _accesses(machine.config, vector, table).items()}
+    for datapath in (gemm, vector):
+        unit = datapath.unit
+        for body in datapath.bodies:
+            result[f"{unit}.{body.name}"] = unit, _element(datapath, body.name, table)
+        result[f"{unit}.folds"] = unit, _fold(datapath, table)
+    result["cycles"] = "idle", _idle(machine, table)
+    return result
+
+
+def _moving(config: AccelConfig, table: EnergyTable) -> dict[str, tuple[str, float]]:
+    """Beats on the memory port, and the registers that they and the words pass.
+
+    A word passes the register of fetch, the queue (in, out) and its output register; a beat of
+    load the beats' memory (in, out), and two registers a chunk; one of store two registers, and
+    the beats' memory. Small memories count as registers.
+    """
+    bus, word = 8 * config.bus_bytes, 8 * isa.WORD_BYTES
+    twice = 2 * bus * table.register_pj
+    return {"fetch.words": ("fetch", 4 * word * table.register_pj),
+            "dram.read": ("dram", bus * table.dram_pj), "dram.write": ("dram", bus * table.dram_pj),
+            "dram.rows": ("dram", table.row_pj),
+            "load.beats": ("load", twice), "load.chunks": ("load", twice),
+            "store.beats": ("store", twice), "store.chunks": ("store", twice)}
+
+
+def _accesses(config: AccelConfig, vector: DatapathPlan, table: EnergyTable) -> dict[str, float]:
+    """An access of each port of each buffer, in pJ (accel/hw/scratchpad.py, accel/hw/acc.py).
+
+    Reading takes a row of the memories side by side, writing the part that is enabled. A bank of
+    acc is a memory. tab has a copy for each lookup, of which a load writes all.
+    """
+    def pj(buffer: str, bits: float, share: float = 1) -> float:
+        return table.access_pj(config.buffers[buffer].size_bytes * share, bits)
+
+    bus = config.bus_bytes
+    result = {}
+    for name in ("inp", "wgt", "res", "par"):
+        written = config.written_bytes(name)
+        geometry = (config.parts if name in ("res", "par") else config.buffers)[name]
+        result[f"{name}.write"] = pj(name, 8 * written)
+        result[f"{name}.read"] = pj(name, 8 * max(written, geometry.entry_bytes))
+    out, acc = config.parts["out"], config.buffers["acc"]
+    result |= {"out.write": pj("out", 8 * out.entry_bytes),
+               "out.read": pj("out", 8 * max(bus, out.entry_bytes))}
+    for unit, geometry in (("gemm", acc), ("vector", config.parts["acc"])):
+        for access in ("read", "write"):
+            result[f"acc.{unit}_{access}"] = pj("acc", geometry.entry_bits, 1 / 2)
+    lookups = vector.count("lookup")
+    return result | {"tab.write": lookups * pj("tab", 8 * bus), "tab.read": pj("tab", 8 * bus)}
+
+
+def _element(datapath: DatapathPlan, body: str, table: EnergyTable) -> float:
+    """An element of a body: its operators, its pipeline registers, and those in which its value
+    meets acc; of vector also the registers of its operands."""
+    bits = sum(datapath.registers()) + _meeting_bits(datapath)
+    if datapath.unit == "vector":
+        bits += operand_bits(datapath, body)
+    return price(operators(datapath, body), table) + bits * table.register_pj
+
+
+def _lanes(datapath: DatapathPlan) -> int:
+    return int(np.prod(datapath.shape))
+
+
+def _meeting_bits(datapath: DatapathPlan) -> int:
+    """Bits of the registers between a value and acc: the destination's, and the result."""
+    if datapath.meeting:
+        return sum(datapath.meeting.registers())
+    return 2 * _lanes(datapath) * datapath.value_bits
+
+
+def _fold(datapath: DatapathPlan, table: EnergyTable) -> float:
+    """The combination of a value with its destination."""
+    if not datapath.meeting:
+        return _lanes(datapath) * table.add.at(datapath.value_bits)
+    updates = [body.name for body in datapath.meeting.bodies if body.name != "assign"]
+    return max(price(operators(datapath.meeting, update), table) for update in updates)
+
+
+def _idle(machine: Machine, table: EnergyTable) -> float:
+    """What a cycle takes whatever happens: leakage, and the clock where it is not gated."""
+    config = machine.config
+    datapaths = [plan(machine, unit) for unit in ("gemm", "vector")]
+    copies = {"tab": datapaths[1].count("lookup")}
+    kib = sum(buffer.size_bytes * copies.get(name, 1) for name, buffer in config.buffers.items()
+              ) / 1024
+    bits = sum(sum(datapath.registers()) + _meeting_bits(datapath) for datapath in datapaths)
+    bits += 4 * 8 * isa.WORD_BYTES * config.queue_depth
+    logic = sum(price(all_operators(datapath), table) for datapath in datapaths)
+    milliwatts = kib * table.sram_mw + bits * table.register_nw * 1e-6 + logic * table.logic_uw * 1e-3
+    return milliwatts * 1e3 / config.clock_mhz + bits * table.clock_pj
+
+
+def _operations(machine: Machine, totals: Mapping[str, int]) -> dict[str, int]:
+    """Operations by kind and width, from the iterations of the bodies."""
+    result: Counter[str] = Counter()
+    for unit in ("gemm", "vector"):
+        datapath = plan(machine, unit)
+        for body in datapath.bodies:
+            if elements := totals.get(f"{unit}.{body.name}", 0):
+                for (kind, a, b), count in operators(datapath, body.name).items():
+                    result[f"{kind}{a}x{b}" if b else f"{kind}{a}"] += count * elements
+        if not datapath.meeting and (folds := totals.get(f"{unit}.folds", 0)):
+            result[f"add{datapath.value_bits}"] += folds * _lanes(datapath)
+    return dict(sorted(result.items()))

@@ -1,0 +1,151 @@
+"""Accesses of a run: what each layer did to buffers, memory and datapaths, counted, not estimated.
+
+The counts come from `Run.accesses`, which the cycle simulator keeps for every instruction, and from
+the words of the program. Values have no part in them: a run without values gives the same.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from accel.datapath.plan import plan
+from accel.figures.attribution import layer_ends
+from accel.machine import isa
+from accel.machine.config import BUFFERS
+from accel.machine.intrinsics import TABLE
+from accel.machine.machine import Machine
+from accel.machine.program import AccelProgram
+from accel.machine.status import ACCESSES, Run
+from accel.machine.words import column
+from compiler.errors import Error
+
+__all__ = ["AccessError", "AccessProfile"]
+
+
+class AccessError(Error):
+    """A run whose accesses were not counted."""
+
+
+@dataclass(frozen=True)
+class AccessProfile:
+    """Counts of what happened in each layer of one run, or of several.
+
+    Parameters
+    ----------
+    layers : names; each program's last is ``finish``, the rest of its run.
+    counts : int64 of the length of `layers`, by name:
+
+        ``cycles`` : the length of the interval (`accel.figures.attribution`).
+        ``fetch.words`` : instruction words read.
+        ``load.beats``, ``store.beats`` : beats of `bus_bytes` that these move.
+        ``dram.read``, ``dram.write`` : all beats on the memory port, those of words included.
+        ``dram.rows`` : rows of the memory that were opened, where it has rows.
+        ``load.chunks``, ``store.chunks`` : steps that write a buffer, or read one.
+        ``BUFFER.read``, ``BUFFER.write`` : accesses of one port of a buffer, each as wide as the
+            port: inp and wgt are read an entry at a time, res, par, acc and out are taken in parts
+            by vector, loads write and stores read chunks. acc tells gemm's from vector's:
+            ``acc.gemm_read``, ``acc.vector_read``, and so on.
+        ``tab.read`` : lookups of one lane each.
+        ``gemm.NAME``, ``vector.NAME`` : iterations of a body; of vector, parts of an entry.
+        ``gemm.folds``, ``vector.folds`` : of these, those that were combined with acc.
+    """
+
+    layers: tuple[str, ...]
+    counts: dict[str, np.ndarray]
+
+    @classmethod
+    def of(cls, machine: Machine, program: AccelProgram, run: Run) -> "AccessProfile":
+        """Counts the accesses of a run of the cycle simulator.
+
+        Raises AccessError for a run of anything else, and for one that ended in an error.
+        """
+        if run.accesses is None or not run.ok:
+            raise AccessError("Accesses must be of a run of the cycle simulator that ended well, "
+                              f"not of one that {'has no counts' if run.ok else run.describe()}")
+        names = (*(name for name, _ in program.layers), "finish")
+        edges = [0, *(end for _, end in program.layers), program.count]
+        counter = _LayerCounter(machine, program.words, run.accesses, edges)
+        cycles = np.diff([*layer_ends(program, run), run.cycles], prepend=0)
+        return cls(names, {"cycles": cycles.astype(np.int64), **counter.counts()})
+
+    @classmethod
+    def joined(cls, profiles: Sequence["AccessProfile"]) -> "AccessProfile":
+        """The runs one after the other; all are of one machine."""
+        keys = dict.fromkeys(key for profile in profiles for key in profile.counts)
+        return cls(tuple(name for profile in profiles for name in profile.layers), {
+            key: np.concatenate([profile.counts.get(key, np.zeros(len(profile.layers), np.int64))
+                                 for profile in profiles]) for key in keys})
+
+    def totals(self) -> dict[str, int]:
+        """The sum of each count over all layers, those that are zero left out."""
+        return {key: int(values.sum()) for key, values in self.counts.items() if values.any()}
+
+
+class _LayerCounter:
+    """Sums the counts of instructions over the layers."""
+
+    def __init__(self, machine: Machine, words: np.ndarray, accesses: np.ndarray,
+                 edges: Sequence[int]):
+        self._machine, self._words = machine, words
+        self._of = dict(zip(ACCESSES, accesses.T, strict=True))
+        self._edges = edges
+        self._opcode = words[:, 0].astype(np.int64)
+        self._result: dict[str, np.ndarray] = {}
+
+    def counts(self) -> dict[str, np.ndarray]:
+        beats = isa.WORD_BYTES // self._machine.config.bus_bytes
+        one = np.ones(len(self._words), np.int64)
+        self._add("fetch.words", one)
+        self._add("dram.read", beats * one + self._of["beats"] * self._named("load"))
+        self._add("dram.write", self._of["beats"] * self._named("store"))
+        self._add("dram.rows", self._of["rows"])
+        self._dma("load", "write")
+        self._dma("store", "read")
+        for body in self._machine.of_unit("gemm"):
+            self._gemm(body)
+        for body in self._machine.of_unit("vector"):
+            self._vector(body)
+        return self._result
+
+    def _add(self, key: str, values: np.ndarray) -> None:
+        layers = np.array([values[begin:end].sum() for begin, end in pairwise(self._edges)],
+                          np.int64)
+        self._result[key] = self._result.get(key, 0) + layers
+
+    def _named(self, name: str) -> np.ndarray:
+        return self._opcode == self._machine.opcodes[name]
+
+    def _dma(self, unit: str, access: str) -> None:
+        here, layout = self._named(unit), self._machine.layouts[unit]
+        buffer = column(layout, self._words, "buffer")
+        for kind in ("beats", "chunks"):
+            self._add(f"{unit}.{kind}", self._of[kind] * here)
+        for code in np.unique(buffer[here]).tolist():
+            self._add(f"{BUFFERS[code]}.{access}", self._of["chunks"] * (here & (buffer == code)))
+
+    def _gemm(self, body) -> None:
+        here = self._named(body.name)
+        iterations, folds = (self._of[kind] * here for kind in ("iterations", "folds"))
+        self._add(f"gemm.{body.name}", iterations)
+        self._add("gemm.folds", folds)
+        for key in ("inp.read", "wgt.read", "acc.gemm_write"):
+            self._add(key, iterations)
+        self._add("acc.gemm_read", folds)
+
+    def _vector(self, body) -> None:
+        here, machine = self._named(body.name), self._machine
+        parts = self._of["iterations"] * here * machine.config.vector_beats
+        folds = self._of["folds"] * here * machine.config.vector_beats
+        self._add(f"vector.{body.name}", parts)
+        self._add("vector.folds", folds)
+        self._add("acc.vector_read", self._of["acc"] * here + folds)
+        for buffer in ("res", "par"):
+            self._add(f"{buffer}.read", self._of[buffer] * here)
+        to = column(machine.layouts[body.name], self._words, "destination")
+        for code, scope in enumerate(isa.DESTINATIONS):
+            self._add("acc.vector_write" if scope == "acc" else f"{scope}.write",
+                      parts * (to == code))
+        if any(operand.name == TABLE.name for operand in body.operands):
+            self._add("tab.read", parts * plan(machine, "vector").count("lookup"))
