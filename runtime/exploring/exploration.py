@@ -199,8 +199,7 @@ class Exploration:
         for point in points:
             for network in self.networks:
                 if self._key(network, point, values) not in self._known:
-                    trial = PointTrial(str(network.path), network.digest, point.toml,
-                                       point.sources, point.machine.hash, values, self.table)
+                    trial = self.trial(network, point, values)
                     wanted[trial.id] = network, point
                     trials.append(trial)
         for trial, result in run(iter(trials)) if trials else ():
@@ -210,6 +209,15 @@ class Exploration:
         for point in points:
             yield point, {network.name: self._known[self._key(network, point, values)]
                           for network in self.networks}
+
+    def trial(self, network: Network, point: ExploredPoint, values: bool = False) -> PointTrial:
+        """The trial of a network on a point."""
+        return PointTrial(str(network.path), network.digest, point.toml, point.sources,
+                          point.machine.hash, values, self.table)
+
+    def known(self, network: Network, point: ExploredPoint) -> Result:
+        """What came of a network on a point that was measured."""
+        return self._known[self._key(network, point, False)]
 
     def _keep(self, network: Network, point: ExploredPoint, values: bool, result: Result) -> None:
         key = self._key(network, point, values)
