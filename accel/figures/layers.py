@@ -13,10 +13,23 @@ from accel.machine.program import AccelProgram
 from accel.machine.status import STALLS, Run
 from accel.machine.work import Work
 
-__all__ = ["layer_rows"]
+__all__ = ["bound_of", "layer_rows"]
 
 Activities = Mapping[str, Mapping[str, int]]
 """Unit to activity to cycles."""
+
+
+def bound_of(row: Mapping[str, Any]) -> str:
+    """What bounds a layer of `layer_rows` with activities: the unit that carries it, where that is
+    busy for longer than it waits for anything; else what it waits for longest (one of `STALLS`).
+    "" where no unit carries it.
+    """
+    carrier = row["carrier"]
+    if not carrier or not row["busy"]:
+        return ""
+    waits = row["stalls"][carrier]
+    longest = max(waits, key=waits.__getitem__)
+    return longest if waits[longest] > row["busy"][carrier] else carrier
 
 
 def _ratio(a: float, b: float) -> float:

@@ -23,8 +23,7 @@ from compiler.tune.space import Result
 __all__ = ["Record", "RecordsError", "as_json", "from_json", "now", "processor_name",
            "read_lines", "text_lines", "versions"]
 
-FORMAT = 1
-HEADING = json.dumps({"lockstep": "records", "format": FORMAT})
+FORMAT = 2
 UNITS = ("s", "cycles")
 LARGEST_SEED = (1 << 63) - 1        # an integer of SQLite
 LARGEST_VALUE = sys.float_info.max
@@ -52,7 +51,7 @@ def versions(rooms: tuple[str, ...] = ("compiler",),
     total = hashlib.sha256()
     for room in rooms:
         for path in sorted((SOURCES / room).rglob("*")):
-            if path.suffix in (".py", ".toml"):
+            if path.suffix in (".py", ".toml", ".cpp", ".h"):
                 total.update(f"{path.relative_to(SOURCES)} ".encode())
                 total.update(hashlib.sha256(path.read_bytes()).digest())
     return ", ".join([f"{' '.join(rooms)} {total.hexdigest()[:12]}",
@@ -153,12 +152,13 @@ def _require_time(text: str) -> None:
 
 
 def as_json(record: Record) -> dict[str, Any]:
-    """The record as one flat object."""
+    """The record as one flat object; details only where there are some."""
     task, result = record.task, record.result
     return {"fingerprint": task.fingerprint, "digest": task.digest, "title": task.title,
             "body": task.body, "plan": record.plan, "value": result.value, "unit": result.unit,
             "error": result.error, "where": record.where, "seed": record.seed,
-            "trial": record.trial, "versions": record.versions, "when": record.when}
+            "trial": record.trial, "versions": record.versions, "when": record.when,
+            **({"details": result.details} if result.details else {})}
 
 
 def from_json(entry: Mapping[str, Any]) -> Record:
@@ -167,7 +167,8 @@ def from_json(entry: Mapping[str, Any]) -> Record:
     try:
         task = Task(*(rest.pop(name) for name in ("fingerprint", "digest", "title", "body")))
         plan = rest.pop("plan")
-        result = Result(*(rest.pop(name) for name in ("value", "unit", "error")))
+        result = Result(*(rest.pop(name) for name in ("value", "unit", "error")),
+                        rest.pop("details", ""))
         others = [rest.pop(name) for name in ("where", "seed", "trial", "versions", "when")]
     except KeyError as error:
         raise ArgumentError(f"A record must have {error.args[0]!r}") from None
@@ -184,10 +185,15 @@ def _line(record: Record) -> str:
 
 
 def text_lines(records: Iterable[Record]) -> Iterator[str]:
-    """The lines of a file, each with its end."""
-    yield f"{HEADING}\n"
-    for record in sorted(records, key=lambda record: record.order):
+    """The lines of a file, each with its end. It has format 1 where no record has details."""
+    some = sorted(records, key=lambda record: record.order)
+    yield f"{_heading(2 if any(record.result.details for record in some) else 1)}\n"
+    for record in some:
         yield f"{_line(record)}\n"
+
+
+def _heading(number: int) -> str:
+    return json.dumps({"lockstep": "records", "format": number})
 
 
 def read_lines(path: Path) -> list[Record]:
@@ -216,7 +222,7 @@ def _parsed(text: str, name: str) -> list[Record]:
         if "lockstep" in entry:
             _require_format(entry, name)
         elif number == 1:
-            raise RecordsError(f"{name} must be a file of records, which begins with {HEADING}")
+            raise RecordsError(f"{name} must be a file of records, which begins with {_heading(1)}")
         else:
             try:
                 records.append(from_json(entry))
@@ -228,7 +234,7 @@ def _parsed(text: str, name: str) -> list[Record]:
 def _require_format(entry: Mapping[str, Any], name: str) -> None:
     kind, number = entry["lockstep"], entry.get("format")
     if kind != "records" or type(number) is not int or number < 1:
-        raise RecordsError(f"{name} must be a file of records, which begins with {HEADING}")
+        raise RecordsError(f"{name} must be a file of records, which begins with {_heading(1)}")
     if number > FORMAT:
         raise RecordsError(f"{name} has records of format {number}, which a newer Lockstep wrote; "
                            f"this one reads formats up to {FORMAT}")

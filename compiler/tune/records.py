@@ -25,7 +25,7 @@ from compiler.tune.record import Record, RecordsError, as_json, from_json, now, 
 
 __all__ = ["Record", "Records", "RecordsError", "default_path", "records_of"]
 
-FORMAT = 1
+FORMAT = 2
 APPLICATION = 0x4C73526B        # marks files of SQLite that are databases of records
 PATIENCE_SECONDS = 30.0
 PAUSE_SECONDS = 0.01
@@ -38,7 +38,8 @@ CREATE TABLE tasks (
 CREATE TABLE records (
     key TEXT PRIMARY KEY, task TEXT NOT NULL REFERENCES tasks, plan TEXT NOT NULL, value REAL,
     unit TEXT NOT NULL, error TEXT NOT NULL, "where" TEXT NOT NULL, seed INTEGER NOT NULL,
-    trial TEXT NOT NULL, versions TEXT NOT NULL, "when" TEXT NOT NULL)""", """
+    trial TEXT NOT NULL, versions TEXT NOT NULL, "when" TEXT NOT NULL,
+    details TEXT NOT NULL DEFAULT '')""", """
 CREATE INDEX records_of_tasks ON records (task)""", """
 CREATE INDEX tasks_by_digest ON tasks (fingerprint, digest)""", """
 CREATE TABLE checks (
@@ -46,9 +47,13 @@ CREATE TABLE checks (
     "when" TEXT NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (fingerprint, digest, plan))""",
     f"PRAGMA application_id = {APPLICATION}", f"PRAGMA user_version = {FORMAT}")
 
+STEPS = {0: SCHEMA, 1: ("ALTER TABLE records ADD COLUMN details TEXT NOT NULL DEFAULT ''",
+                        "PRAGMA user_version = 2")}
+"""What makes the tables of a newer format of those of each older one; 0 are none."""
+
 RECORDS = """
 SELECT fingerprint, digest, title, body, plan, value, unit, error, "where", seed, trial, versions,
-    "when" FROM records JOIN tasks ON tasks.key = records.task"""
+    "when", details FROM records JOIN tasks ON tasks.key = records.task"""
 
 OF_KEY = f"{RECORDS} WHERE records.key = ?"
 
@@ -57,10 +62,11 @@ ORDER = ' ORDER BY fingerprint, digest, "when", records.key'
 VALUES = """
 SELECT fingerprint, digest, unit, plan, value, "when", records.key
     FROM records JOIN tasks ON tasks.key = records.task
-    WHERE value IS NOT NULL AND NOT EXISTS (
+    WHERE value IS NOT NULL AND details = '' AND NOT EXISTS (
         SELECT 1 FROM checks WHERE checks.fingerprint = tasks.fingerprint
         AND checks.digest = tasks.digest AND checks.plan = records.plan AND reason <> '')"""
-"""Those of plans that were not refused by their last check."""
+"""Those of plans that were not refused by their last check. Records with details are of no
+plans."""
 
 REASONS = {
     "NOTADB": "must be a database of records, not another file",
@@ -188,7 +194,7 @@ class Records:
         present = self._found(OF_KEY, record.key)
         if present and present[0].order <= record.order:
             return False
-        entry: dict[str, Any] = as_json(record)
+        entry: dict[str, Any] = {**as_json(record), "details": record.result.details}
         task = [entry.pop(name) for name in ("fingerprint", "digest", "title", "body")]
         key = digest(task)
         self._connection.execute("INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, ?)",
@@ -226,20 +232,23 @@ class Records:
                 sleep(PAUSE_SECONDS)
 
     def _prepare(self) -> None:
-        """Makes the tables in a new file, and refuses a file that is something else."""
+        """Makes the tables in a new file, brings an older one up to this format, and refuses a file
+        that is something else.
+        """
         with self._transaction("DEFERRED"):
-            is_ready = self._is_ready()
-        if not is_ready:
-            with self._told():
-                self._connection.execute("PRAGMA journal_mode = WAL")
+            number = self._format()
+        if number != FORMAT:
+            if not number:
+                with self._told():
+                    self._connection.execute("PRAGMA journal_mode = WAL")
             with self._writing():
-                if not self._is_ready():            # else another process was first
-                    for statement in SCHEMA:
+                while (number := self._format()) != FORMAT:     # unless another process was first
+                    for statement in STEPS[number]:
                         self._connection.execute(statement)
         self._connection.execute("PRAGMA synchronous = FULL")       # of this connection
 
-    def _is_ready(self) -> bool:
-        """Whether the tables are there; to be asked in a transaction."""
+    def _format(self) -> int:
+        """The format of the tables, 0 where there are none; to be asked in a transaction."""
         (application,), (number,), (tables,) = (
             self._connection.execute(query).fetchone() for query in (
                 "PRAGMA application_id", "PRAGMA user_version",
@@ -249,7 +258,7 @@ class Records:
                               f"this one reads formats up to {FORMAT}")
         if application != APPLICATION and (application or number or tables):
             raise self._error("must be a database of records, not of something else")
-        return application == APPLICATION
+        return number if application == APPLICATION else 0
 
     def _writing(self) -> AbstractContextManager[None]:
         """A transaction of the only writer."""

@@ -62,11 +62,13 @@ class Result:
     ----------
     value : None where there is an error.
     error : why there is no value, in a sentence.
+    details : whatever else was measured, as text (JSON); plans of tasks have none.
     """
 
     value: float | None
     unit: str
     error: str = ""
+    details: str = ""
 
 
 class Space(Protocol):

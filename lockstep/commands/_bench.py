@@ -15,7 +15,7 @@ from lockstep.compare import NetworkCycles, measure, networks
 from lockstep.compare.networks import DEFAULT
 from lockstep.lines import say
 
-__all__ = ["bench", "change", "measured", "show_instructions", "show_networks"]
+__all__ = ["Results", "bench", "change", "measured", "show_instructions", "show_networks"]
 
 Results = Mapping[str, Sequence[NetworkCycles]]
 """What each network takes on each of the machines, by the network's name."""

@@ -11,23 +11,29 @@ from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from compiler.errors import RequestError
 from compiler.files import whole_file, write_text
-from lockstep.commands._bench import change, measured, show_instructions, show_networks
+from lockstep.commands._bench import (Results, change, measured, show_instructions,
+                                      show_networks)
 from lockstep.commands._table import show_columns
 from lockstep.compare import MachineDifference, compare
 from lockstep.lines import say
 from lockstep.manual.resources import KINDS, UnitResources
 
-__all__ = ["diff"]
+__all__ = ["diff", "diff_closely"]
 
 
 def diff(args: argparse.Namespace) -> int:
-    if args.html:
-        from lockstep.report import require_plotly
-
-        require_plotly("--html")
     machines, titles = _machines(args)
-    found = compare(*machines)
     results = measured(machines, args.networks, args.size) if args.networks else {}
+    _compared(args, machines, titles, results)
+    if results:
+        show_networks(results, titles)
+        show_instructions(results, titles, machines)
+    return 0
+
+
+def _compared(args: argparse.Namespace, machines: list[Machine], titles: list[str],
+              results: Results) -> None:
+    found = compare(*machines)
     figures = asdict(found) | {
         "machines": [{"name": title, "hash": machine.hash}
                      for title, machine in zip(titles, machines)],
@@ -45,14 +51,28 @@ def diff(args: argparse.Namespace) -> int:
                  ["", *titles, "change"], [
                      [name, f"{here:,}", f"{there:,}", change(here, there)]
                      for name, here, there in _hardware(found)])
-    if results:
-        show_networks(results, titles)
-        show_instructions(results, titles, machines)
+
+
+def diff_closely(args: argparse.Namespace) -> int:
+    """`diff`, and beside it area, clock, each layer and each unit."""
+    from lockstep.commands._diff_layers import show_estimates, show_layers, show_units
+
+    machines, titles = _machines(args)
+    results = measured(machines, args.networks, args.size) if args.networks else {}
+    _compared(args, machines, titles, results)
+    show_estimates(machines, titles)
+    for name, (here, there) in results.items():
+        show_units(name, here, there, titles)
+        show_layers(name, here, there, titles)
     return 0
 
 
 def _machines(args: argparse.Namespace) -> tuple[list[Machine], list[str]]:
     """Both machines and what they are called."""
+    if args.html:
+        from lockstep.report import require_plotly
+
+        require_plotly("--html")
     if args.other and args.machine:
         raise RequestError("OTHER must be given once: as an argument, or by --machine")
     other = args.other or args.machine

@@ -12,12 +12,18 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from accel.estimates.energy import energy
+from accel.figures.accesses import AccessProfile
+from accel.figures.layers import bound_of
+from accel.machine.config import UNITS
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
+from accel.machine.status import Run
 from accel.machine.words import decode_words
 from compiler.errors import RequestError
 from compiler.processes import remove_at_end, run_tool
 from compiler.te import numpy_dtype
+from runtime.module import Module
 
 __all__ = ["DEFAULT", "DIGITS", "SMALLEST", "NetworkCycles", "measure", "networks"]
 
@@ -39,6 +45,10 @@ class NetworkCycles:
     macs : useful multiply-accumulates. share : of the array's peak, 0 to 1.
     layers : on the accelerator. host : nodes that the host computes.
     executed : instructions in the stream, by name. iterations : block products, entries, runs.
+    rows : of each layer the name, cycles, bytes moved, and what bounds it
+        (`accel.figures.layers.bound_of`).
+    busy : cycles in which each unit was busy. joules : energy by unit
+        (`accel.estimates.energy.ENERGY_UNITS`).
     """
 
     cycles: int
@@ -48,6 +58,9 @@ class NetworkCycles:
     host: int
     executed: Mapping[str, int]
     iterations: Mapping[str, int]
+    rows: Sequence[tuple[str, int, int, str]]
+    busy: Mapping[str, int]
+    joules: Mapping[str, float]
 
 
 @contextmanager
@@ -90,16 +103,26 @@ def measure(machine: Machine, path: Path) -> NetworkCycles:
     """
     from runtime import compile, report
 
-    module = compile(str(path), machine=machine, sim="cycle", values=False)
+    module = compile(str(path), machine=machine, sim="cycle", values=False, timeline=True)
     for name in module.graph.inputs:            # cycles do not depend on values
         kind = module.graph.values[name]
         module.set_input(name, np.zeros(kind.shape, numpy_dtype(kind.dtype)))
     runs = module.run()
     figures = report(module, runs, machine, 0.0)
     executed, iterations = _executed(machine, [one.program for one in module.accelerated])
-    return NetworkCycles(figures["cycles"], figures["macs"], figures["utilization"],
-                    sum(row["op"] != "fetch" for row in figures["layers"]), len(figures["host"]),
-                    executed, iterations)
+    rows = [(row["name"], row["cycles"], row["dram_bytes"], bound_of(row))
+            for row in figures["layers"]]
+    busy = {unit: sum(run.counters.activity[unit]["busy"] for run in runs) for unit in UNITS}
+    return NetworkCycles(
+        figures["cycles"], figures["macs"], figures["utilization"],
+        sum(row["op"] != "fetch" for row in figures["layers"]), len(figures["host"]),
+        executed, iterations, rows, busy, _joules(machine, module, runs))
+
+
+def _joules(machine: Machine, module: Module, runs: Sequence[Run]) -> dict[str, float]:
+    profiles = [AccessProfile.of(machine, compiled.program, run)
+                for compiled, run in zip(module.accelerated, runs, strict=True)]
+    return dict(energy(AccessProfile.joined(profiles), machine).units) if profiles else {}
 
 
 def _executed(machine: Machine, programs: Sequence[AccelProgram | None]

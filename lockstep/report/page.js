@@ -1,6 +1,3 @@
-"use strict";
-
-const D = JSON.parse(document.getElementById("figures").textContent);
 const LAYERS = D.layers.map((layer, place) => ({...layer, place, end: layer.begin + layer.cycles}));
 
 // Blue works, ambers wait for another unit, red for memory, violets for what a unit holds itself.
@@ -12,22 +9,9 @@ const MOVER = {load: "#2f6fb0", store: "#e69a2e", fetch: "#9aa5b1"};
 const WAITS = {memory: "waits for memory", bank: "bank held by the other unit",
                hazard: "hazard: own result pending", signal: "signal: counter full",
                command: "no command"};
-const INK = "#1c2733", SOFT = "#5b6875", LINE = "#dde2e7";
-
-const byId = id => document.getElementById(id);
-const whole = number => Math.round(number).toLocaleString("en");
-const percent = share => share > 0 && share < 0.0005 ? "<0.1%" : `${(100 * share).toFixed(1)}%`;
 const meaning = activity => D.units.includes(activity) ? `waits for ${activity}`
   : WAITS[activity] || activity;
-const narrow = () => document.documentElement.clientWidth < 640;
 const touch = matchMedia("(pointer: coarse)").matches;
-
-function make(name, text, attributes = {}) {
-  const element = document.createElement(name);
-  element.textContent = text;
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  return element;
-}
 
 function swatch(color) {
   const element = make("span", "", {class: "swatch"});
@@ -42,21 +26,6 @@ function legend(id, entries) {
     return entry;
   }));
 }
-
-// Everything a Plotly figure of this page has in common. Where fingers scroll, nothing is dragged.
-function layout(height, more) {
-  return {
-    height, autosize: true, showlegend: false, hovermode: "closest",
-    dragmode: false, margin: {l: 52, r: 10, t: 8, b: 40, pad: 0},
-    font: {family: "system-ui, sans-serif", size: 12, color: INK},
-    paper_bgcolor: "#fff", plot_bgcolor: "#fff",
-    hoverlabel: {align: "left", bgcolor: "#fff", bordercolor: SOFT, font: {color: INK}}, ...more};
-}
-
-const CONFIG = {responsive: true, displayModeBar: false};
-const axis = more =>
-  ({gridcolor: LINE, linecolor: LINE, zeroline: false, fixedrange: true, ...more});
-const draw = (id, traces, form) => Plotly.react(byId(id), traces, form, CONFIG);
 
 let range = [0, D.cycles];             // of cycles in sight, in the timeline and the buffers
 
@@ -175,7 +144,6 @@ function layerStrip() {
     hovertemplate: "%{hovertext}<extra></extra>"};
 }
 
-const escaped = text => text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
 
 function drawOccupancy() {
   const step = steps(byId("occupancy").clientWidth - 62);
@@ -419,13 +387,6 @@ function prepareStalls() {
 
 // ---- start ------------------------------------------------------------------------------------
 
-async function loadPlotly() {
-  const packed = Uint8Array.from(atob(byId("plotly").textContent), c => c.charCodeAt(0));
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-  const script = make("script", await new Response(stream).text());
-  document.head.append(script);
-}
-
 function drawAll() {
   show(...range);
   drawRoofline();
@@ -433,23 +394,10 @@ function drawAll() {
   drawTraffic();
 }
 
-async function start() {
-  await loadPlotly();
+function start() {
   prepareStalls();
   drawAll();
   prepareZoom();
-  let width = document.documentElement.clientWidth;
-  addEventListener("resize", () => {
-    if (document.documentElement.clientWidth === width) return;
-    width = document.documentElement.clientWidth;
-    drawAll();
-  });
-  document.documentElement.dataset.state = "drawn";
 }
 
-start().catch(error => {
-  byId("failure").textContent =
-    `The pictures cannot be drawn here (${error}); the table below is whole.`;
-  byId("failure").hidden = false;
-  document.documentElement.dataset.state = "failed";
-});
+begin(start, drawAll);

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from compiler.errors import RequestError
 
-__all__ = ["require_plotly", "write_page"]
+__all__ = ["filled", "page_parts", "require_plotly", "write_page"]
 
 _HERE = Path(__file__).parent
 
@@ -30,17 +30,28 @@ def require_plotly(option: str = "--report") -> None:
 
 def write_page(file: IO[bytes], figures: Mapping[str, Any]) -> None:
     """Writes the page of `page_figures`, as UTF-8."""
-    parts = {"TITLE": escape(figures["title"]), "STYLE": _text("page.css"),
-             "SUMMARY": _summary(figures), "HEAD": _head(figures["head"]),
-             "TABLE": _table(figures), "ENERGY": _energy(figures), "MEAN": _mean(figures["ideal"]),
-             "HOST": _host(figures["host"], figures["host_reasons"]),
-             "FIGURES": _json(figures), "PLOTLY": _plotly(), "SCRIPT": _text("page.js")}
-    before, *rest = _text("page.html").split("{{")
+    parts = page_parts(figures, figures["title"], "page.js") | {
+        "SUMMARY": _summary(figures), "HEAD": _head(figures["head"]),
+        "TABLE": _table(figures), "ENERGY": _energy(figures), "MEAN": _mean(figures["ideal"]),
+        "HOST": _host(figures["host"], figures["host_reasons"])}
+    file.write(filled("page.html", parts).encode())
+
+
+def filled(template: str, parts: Mapping[str, str]) -> str:
+    """A page of this folder with its parts in place of their names in double braces."""
+    before, *rest = _text(template).split("{{")
     page = [before]
     for piece in rest:
         name, _, after = piece.partition("}}")
         page += [parts[name], after]
-    file.write("".join(page).encode())
+    return "".join(page)
+
+
+def page_parts(figures: Mapping[str, Any], title: str, script: str) -> dict[str, str]:
+    """The parts that all pages have; `script` is the file beside the one that they share."""
+    return {"TITLE": escape(title), "STYLE": _text("page.css"),
+            "FIGURES": _json(figures), "PLOTLY": _plotly(),
+            "SCRIPT": _text("shared.js") + _text(script)}
 
 
 def _text(name: str) -> str:

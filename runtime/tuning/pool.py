@@ -14,10 +14,12 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from compiler.errors import ArgumentError, Error
+from compiler.frontend.external import external_files
 from compiler.tune.space import Result
+from runtime.exploring.point_trials import PointTrial
 from runtime.tuning.certificates import Certificates
 from runtime.tuning.scratch import pool_folder
 from runtime.tuning.trials import Trial, result_of
@@ -58,6 +60,9 @@ CONNECT_SECONDS = 10
 
 COUNT_SECONDS = 2.0
 """How often workers are counted."""
+
+
+Sent = TypeVar("Sent", Trial, PointTrial)
 
 
 class PoolError(Error, RuntimeError):
@@ -150,18 +155,22 @@ class WorkerPool:
                                 f"{', '.join(devices) or 'none'}")
             time.sleep(0.1)
 
-    def results(self, trials: Iterable[Trial]) -> Iterator[tuple[Trial, Result]]:
+    def results(self, trials: Iterable[Sent]) -> Iterator[tuple[Sent, Result]]:
         """Each trial with its result, as they come. A trial with the id of one before is left out.
         Trials are taken from the iterable when workers are about to need them. Raises PoolError
         where no worker has the device of a trial.
         """
         yield from _Search(self, trials)
 
-    def submit(self, trial: Trial, alone: bool = False) -> Any:
+    def submit(self, trial: Trial | PointTrial, alone: bool = False) -> Any:
         """The future of a trial's result, as text; another one where it runs `alone`."""
         from runtime.tuning import worker
 
         key, text = f"{self._token}-{trial.id}{'-alone' * alone}", trial.text
+        if isinstance(trial, PointTrial):
+            return self._client.submit(
+                worker.measure_point, self._file(trial), text, key=f"measure-{key}",
+                resources={device_of(trial.target): 1}, pure=False)
         if not self._builds:
             built = ""
         else:
@@ -169,6 +178,18 @@ class WorkerPool:
                                         resources={BUILD: 1}, pure=False)
         return self._client.submit(worker.measure, text, built, key=f"measure-{key}",
                                    resources={device_of(trial.target): 1}, pure=False)
+
+    def _file(self, trial: PointTrial) -> Any:
+        """The network of a trial, which goes to workers, not through the scheduler, and is read
+        once.
+        """
+        if trial.digest not in self._sent:
+            if external_files(trial.file):
+                raise PoolError(f"Network {trial.network!r} must be one file for a pool, without "
+                                f"weights in others")
+            self._sent[trial.digest] = self._client.scatter(
+                trial.file.read_bytes(), hash=False, broadcast=False)
+        return self._sent[trial.digest]
 
     def call(self, device: str, artifact: bytes, digest: str, inputs: bytes
              ) -> tuple[dict[str, Any], bytes]:
@@ -200,7 +221,7 @@ class WorkerPool:
         if self._client.status != "running":
             raise PoolError(f"Pool{f' at {self.address}' if self.address else ''} has gone")
 
-    def failure(self, error: BaseException, trial: Trial) -> Result:
+    def failure(self, error: BaseException, trial: Trial | PointTrial) -> Result:
         """The result of a trial that dask could not run. Raises PoolError where it can run none."""
         kind = type(error).__name__
         if kind == KILLED:
@@ -211,20 +232,20 @@ class WorkerPool:
         return Result(None, "s", f"could not be run: {kind}: {last_line(error)}")
 
 
-class _Search:
+class _Search(Generic[Sent]):
     """The results of trials, as they come."""
 
-    def __init__(self, pool: WorkerPool, trials: Iterable[Trial]):
+    def __init__(self, pool: WorkerPool, trials: Iterable[Sent]):
         self.pool, self._trials = pool, iter(trials)
         self._known: set[str] = set()
         self._devices: set[str] = set()
-        self._waiting: dict[str, tuple[Trial, Any]] = {}
-        self._suspects: list[Trial] = []        # those that may have killed workers
+        self._waiting: dict[str, tuple[Sent, Any]] = {}
+        self._suspects: list[Sent] = []        # those that may have killed workers
         self._alone = False
         self._done: SimpleQueue[Any] = SimpleQueue()
         self._window, self._counted = 0, -math.inf
 
-    def __iter__(self) -> Iterator[tuple[Trial, Result]]:
+    def __iter__(self) -> Iterator[tuple[Sent, Result]]:
         try:
             while self._filled():
                 try:
@@ -260,7 +281,7 @@ class _Search:
             self._submit(self._suspects.pop())
         return bool(self._waiting)
 
-    def _submit(self, trial: Trial) -> None:
+    def _submit(self, trial: Sent) -> None:
         if (device := device_of(trial.target)) not in self._devices:
             self.pool.require_device(device)
             self._devices.add(device)
@@ -268,7 +289,7 @@ class _Search:
         self._waiting[future.key] = trial, future
         future.add_done_callback(self._done.put)
 
-    def _result(self, trial: Trial, future: Any) -> Result | None:
+    def _result(self, trial: Sent, future: Any) -> Result | None:
         """None for a trial that is to run alone."""
         try:
             return result_of(future.result())

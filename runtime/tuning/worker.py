@@ -15,11 +15,12 @@ from typing import Any
 from distributed import Nanny, WorkerPlugin, get_worker
 
 from compiler.processes import hold
+from runtime.exploring.point_trials import PointTrial
 from runtime.tuning.child import Child, ChildLost
 from runtime.tuning.sent import INPUTS, MODULE, OUTPUTS
 from runtime.tuning.trials import text_of
 
-__all__ = ["PoolNanny", "TrialRunner", "build", "call", "measure"]
+__all__ = ["PoolNanny", "TrialRunner", "build", "call", "measure", "measure_point"]
 
 
 class TrialRunner(WorkerPlugin):
@@ -82,6 +83,18 @@ def build(trial: str) -> str:
 def measure(trial: str, failure: str = "") -> str:
     """The result of a trial, as text; its failure, if it could not be built."""
     return failure or text_of(_child().run(trial))
+
+
+def measure_point(network: bytes, trial: str) -> str:
+    """The result of a point's trial, as text, its network given as bytes."""
+    folder = _runner().folder
+    assert folder is not None
+    point = PointTrial.of(trial)
+    path = Path(folder.name) / f"{point.digest}{point.file.suffix}"
+    if not path.exists():
+        (fresh := path.with_suffix(".new")).write_bytes(network)
+        fresh.rename(path)
+    return text_of(_child().run(point.at(str(path)).text))
 
 
 def call(artifact: bytes, digest: str, inputs: bytes, device: str) -> tuple[dict[str, Any], bytes]:

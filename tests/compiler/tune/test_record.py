@@ -55,6 +55,13 @@ def test_a_whole_number_of_cycles_is_the_same_record(tmp_path: Path) -> None:
     assert [*text_lines([whole])] == [*text_lines([real])] and whole.order == real.order
 
 
+def test_details_come_back_and_need_the_newer_format(tmp_path: Path) -> None:
+    point = Record(RELU, "p", Result(9.0, "cycles", details='{"a": 1}'), "a", 0, "a")
+    path = written(tmp_path / "r", record(), point)
+    assert path.read_text().startswith('{"lockstep": "records", "format": 2}\n')
+    assert sorted(one.result.details for one in read_lines(path)) == ["", '{"a": 1}']
+
+
 def test_files_may_be_joined(tmp_path: Path) -> None:
     both = written(tmp_path / "a", record()).read_text() + written(tmp_path / "b",
                                                                    record(TANH)).read_text()
@@ -120,9 +127,9 @@ def test_a_file_that_is_no_text_or_not_there_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "r").write_text(HEADING.replace("1", "2"))
-    with pytest.raises(RecordsError, match="^'.*/r' has records of format 2, which a newer Lockstep"
-                                           " wrote; this one reads formats up to 1$"):
+    (tmp_path / "r").write_text(HEADING.replace("1", "3"))
+    with pytest.raises(RecordsError, match="^'.*/r' has records of format 3, which a newer Lockstep"
+                                           " wrote; this one reads formats up to 2$"):
         read_lines(tmp_path / "r")
 
 

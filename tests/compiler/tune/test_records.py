@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from random import Random
@@ -16,6 +17,7 @@ from compiler.plans import Task
 from compiler.tune import records as module
 from compiler.tune.record import Record, RecordsError, text_lines
 from compiler.tune.records import Records, default_path, records_of
+from compiler.tune.space import Result
 from tests.support.records import (EACH, ELSEWHERE, RELU, TANH, WRITERS, record, written)
 
 ROOT = Path(__file__).parents[3]
@@ -244,9 +246,21 @@ def altered(path: Path, *statements: str) -> Path:
 
 
 def test_a_newer_format_is_refused(path: Path) -> None:
-    altered(filled(path, record()), "PRAGMA user_version = 2")
-    assert refused(path) == ("is a database of format 2, which a newer Lockstep wrote; this one "
-                             "reads formats up to 1")
+    altered(filled(path, record()), "PRAGMA user_version = 3")
+    assert refused(path) == ("is a database of format 3, which a newer Lockstep wrote; this one "
+                             "reads formats up to 2")
+
+
+def test_a_database_of_the_format_before_keeps_its_records(path: Path) -> None:
+    altered(filled(path, record()), "ALTER TABLE records DROP COLUMN details",
+            "PRAGMA user_version = 1")
+    point = replace(record(plan="point"), result=Result(2.0, "cycles", details="[1]"))
+    for _ in range(2):
+        with Records(path) as records:
+            records.add(point)
+            assert {one.plan: one.result.details for one in records} == {
+                "split(y_i, 4)": "", "point": "[1]"}
+            assert [one.plan for one in records.every_best()] == ["split(y_i, 4)"]
 
 
 def test_a_place_where_no_file_can_be_is_refused(tmp_path: Path) -> None:

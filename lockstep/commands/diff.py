@@ -1,0 +1,38 @@
+"""``lockstep diff A B``: two machines side by side, by layer and by unit."""
+
+import argparse
+
+from lockstep.commands._arguments import at_least
+from lockstep.paths import machine_name, output_file
+
+__all__ = ["add_parser", "run"]
+
+MACHINES = "a preset, FILE.toml, or FILE.py, which is run: trust it like a program"
+SIZE = 32
+
+
+def add_parser(subparsers) -> argparse.ArgumentParser:
+    parser = subparsers.add_parser(
+        "diff", help="compare two machines, by unit and by layer of networks",
+        description="Compare two machines: geometry, instructions, datapaths, estimated area and "
+                    "clock; with --network also each layer's cycles and what bounds it, and each "
+                    "unit's busy cycles and energy. Exit status: 0 done, 1 a run failed, 2 the "
+                    "request was wrong.")
+    add = parser.add_argument
+    add("base", metavar="A", type=machine_name, help=f"a machine: {MACHINES}")
+    add("other", metavar="B", type=machine_name, help="the one to compare it with")
+    add("--network", action="append", default=[], metavar="N", dest="networks",
+        help="compile and simulate it for both: an ONNX file, digits, or a name of examples/zoo.py "
+             "(repeatable)")
+    add("--size", type=at_least(1), default=SIZE, metavar="N",
+        help=f"pixels, frames or tokens of networks of the zoo (default {SIZE})")
+    add("--json", type=output_file, metavar="R.json", help="write the comparison as JSON")
+    add("--html", type=output_file, metavar="FILE.html", help="write one page with pictures")
+    parser.set_defaults(machine=None)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    from lockstep.commands._diff import diff_closely
+
+    return diff_closely(args)

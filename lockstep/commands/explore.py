@@ -1,0 +1,73 @@
+"""``lockstep explore NETWORK... --base M``: which machine?"""
+
+import argparse
+
+from accel.machine.config import MACHINE
+from lockstep.commands._arguments import at_least
+from lockstep.paths import input_file, machine_name, output_file
+
+__all__ = ["add_parser", "run"]
+
+STRATEGIES = ("auto", "grid", "random", "search")
+
+
+def add_parser(subparsers) -> argparse.ArgumentParser:
+    parser = subparsers.add_parser(
+        "explore", help="vary a machine, and measure what that does to networks",
+        description="Make machines from a base by changed fields and added instructions, compile "
+                    "networks for each, prove and simulate them in exact time, and show which "
+                    "machines no other one beats in all objectives. The values of these are "
+                    "compared with those of the host. An exploration that was stopped goes on "
+                    "where it was. Exit status: 0 done, 1 a machine computes other values, 2 the "
+                    "request was wrong, 130 stopped by Ctrl-C, which keeps everything.")
+    add = parser.add_argument
+    add("networks", metavar="NETWORK", nargs="+",
+        help="ONNX files, digits, or names of examples/zoo.py")
+    add("--base", type=machine_name, metavar="M", default=MACHINE,
+        help=f"the machine that is changed: a preset, FILE.toml or FILE.py, which is run: trust it "
+             f"like a program (default {MACHINE})")
+    add("--vary", action="append", default=[], metavar="FIELD=A,B,C",
+        help="a field of the machine's TOML file, of its memory (memory.latency) or a buffer (wgt) "
+             "with its values: numbers, 32k, or half, same, double and so on of the base's; "
+             "machine=M,M varies whole machines (repeatable)")
+    add("--space", type=input_file, metavar="FILE.toml", help="the same as a table [vary]")
+    add("--add", action="append", type=machine_name, default=[], metavar="FILE.py",
+        help="instructions that each machine may have or not: those of this machine (repeatable)")
+    add("--objective", metavar="LIST", help="what the front is of, with commas: cycles, ms, luts, "
+        "registers, multipliers, block_rams, gates, mhz, energy, dram, bytes, products (default "
+        "ms,luts,energy, as far as there are models, else cycles,bytes)")
+    add("--budget", action="append", default=[], metavar="LIMIT",
+        help='the most or the least of an objective, such as "luts<=50000" or "mhz>=80" '
+             '(repeatable)')
+    add("--strategy", choices=STRATEGIES, default="auto",
+        help="grid: all; random; search: by what was measured so far, for a front soon; auto: grid "
+             "for up to 256 machines, else search (default auto)")
+    add("--trials", type=at_least(1), metavar="N",
+        help="machines that are measured, the base and each field alone among them (default: all of "
+             "a grid, else 200)")
+    add("--seed", type=at_least(0), default=0, metavar="N", help="of the strategy (default 0)")
+    add("--size", type=at_least(1), default=32, metavar="N",
+        help="pixels, frames or tokens of networks of the zoo (default 32)")
+    add("--energy", metavar="TABLE", help="energies of a process: 45nm, 7nm, or FILE.toml")
+    add("--db", type=output_file, metavar="FILE",
+        help="the database of records (default: one in the cache), made if there is none")
+    add("--pool", metavar="ADDRESS",
+        help="workers of a scheduler, tcp://HOST:PORT or tls://HOST:PORT (lockstep pool; default: "
+             "processes here)")
+    add("--tls", metavar="CA,CERT,KEY", help="certificates for tls://")
+    add("--processes", type=at_least(0), metavar="N",
+        help="processes here; 0: this one (default: one for each core, two at least)")
+    add("--limit", type=float, metavar="S", default=600.0,
+        help="seconds that a network may take on a machine (default 600)")
+    add("--no-check", action="store_true",
+        help="do not compare the values of the front with those of the host")
+    add("--report", type=output_file, metavar="PAGE.html",
+        help="write a page: fronts to turn and filter, each machine, each field alone")
+    add("--json", type=output_file, metavar="F.json", help="write everything as JSON")
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    from lockstep.commands import _explore
+
+    return _explore.explore(args)

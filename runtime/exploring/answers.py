@@ -1,0 +1,145 @@
+"""The answer of an exploration, as plain data: points, the front, each field alone.
+
+::
+
+    {"base": POINT, "networks": [...], "objectives": [...], "axes": [...], "points": [POINT...],
+     "failed": [...], "refused": [...], "sensitivity": [...]}
+
+Points stand in the order in which they were measured, the base first; a point's `front` says
+whether it lies on the front.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from compiler.errors import Error
+from runtime.exploring.exploration import Exploration
+from runtime.exploring.objectives import Measured, Objective, available_objectives
+from runtime.exploring.points import ExploredPoint
+
+__all__ = ["answer_of", "bounds_of"]
+
+
+def answer_of(exploration: Exploration) -> dict[str, Any]:
+    """Everything that tables and pages show; JSON-serializable."""
+    front = exploration.front()
+    known = _columns(exploration)
+    points = [_point(exploration, known, identity, front) for identity in exploration.measured]
+    base = points[0]
+    for point in points:
+        point["changed_bounds"] = _changed_bounds(base, point)
+    return {
+        "base": exploration.space.base.machine.config.name,
+        "networks": [network.name for network in exploration.networks],
+        "strategy": exploration.strategy, "seed": exploration.seed,
+        "combinations": exploration.space.size,
+        "objectives": [_described(one, exploration) for one in known],
+        "budgets": [f"{budget.objective.name} {'<=' if budget.most else '>='} {budget.limit:.10g}"
+                    for budget in exploration.budgets],
+        "axes": [{"name": axis.name, "options": list(axis.options)}
+                 for axis in exploration.space.axes],
+        "points": points, "front": [_number(points, identity) for identity in front],
+        "failed": [{"changes": exploration.space.differences(point), "reason": reason}
+                   for point, reason in exploration.failed.values()],
+        "refused": [{"choices": dict(sorted(choices)), "reason": reason}
+                    for choices, reason in sorted(exploration.refused.items(),
+                                                  key=lambda item: sorted(item[0]))],
+        "sensitivity": _sensitivity(exploration, points)}
+
+
+def _columns(exploration: Exploration) -> list[Objective]:
+    """The objectives that were asked for, and all others that every point has."""
+    asked = list(exploration.objectives)
+    others = [one for one in available_objectives() if one not in asked
+              and all(_has(one, figures) for _, figures in exploration.measured.values())]
+    return asked + others
+
+
+def _has(objective: Objective, figures: Measured) -> bool:
+    try:
+        objective.of(figures)
+    except (Error, NotImplementedError):
+        return False
+    return True
+
+
+def _described(objective: Objective, exploration: Exploration) -> dict[str, Any]:
+    return {"name": objective.name, "unit": objective.unit, "meaning": objective.meaning,
+            "greatest": objective.greatest, "asked": objective in exploration.objectives}
+
+
+def _point(exploration: Exploration, known: list[Objective], identity: str, front: list[str]
+           ) -> dict[str, Any]:
+    point, figures = exploration.measured[identity]
+    space = exploration.space
+    values = {one.name: list(one.of(figures)) for one in known}
+    return {
+        "identity": identity, "hash": point.machine.hash,
+        "changes": space.differences(point), "geometry": space.geometry(point),
+        "choices": dict(point.choices), "label": _label(space.differences(point)),
+        "values": values, "front": identity in front,
+        "over_budget": exploration.over_budget(figures),
+        "checked": exploration.checked.get(identity),
+        "networks": {name: {
+            "cycles": figures.cycles[name], "macs": one.macs, "dram_bytes": one.dram_bytes,
+            "host": one.host, "joules": one.joules,
+            "layers": [{"name": layer, "cycles": cycles, "ideal_cycles": ideal,
+                        "dram_bytes": moved, "bound": bound}
+                       for layer, cycles, ideal, moved, bound in one.layers]}
+            for name, one in figures.figures.items()},
+        "bounds": bounds_of(figures)}
+
+
+def _label(changes: Mapping[str, list[Any]]) -> str:
+    """What a point has other than the base, in a line."""
+    return ", ".join(_change(name, *pair) for name, pair in changes.items()) or "base"
+
+
+def _change(name: str, here: Any, there: Any) -> str:
+    if name == "instructions":
+        return " ".join([*(f"-{one}" for one in here), *(f"+{one}" for one in there)])
+    return f"{name} {'+'.join(map(str, there)) if isinstance(there, list) else there}"
+
+
+def bounds_of(figures: Measured) -> dict[str, float]:
+    """What bounds the layers of all networks: the share of cycles of each bound, the greatest
+    first.
+    """
+    cycles = Counter[str]()
+    for one in figures.figures.values():
+        for _, count, _, _, bound in one.layers:
+            cycles[bound or "start and end"] += count
+    total = sum(cycles.values()) or 1
+    return {bound: count / total for bound, count in cycles.most_common()}
+
+
+def _changed_bounds(base: Mapping[str, Any], point: Mapping[str, Any]) -> list[list[str]]:
+    """Network, layer, and what bounds it in the base and here, where these differ."""
+    found = []
+    for name, network in point["networks"].items():
+        before = {layer["name"]: layer["bound"] for layer in base["networks"][name]["layers"]}
+        found += [[name, layer["name"], before[layer["name"]], layer["bound"]]
+                  for layer in network["layers"]
+                  if before.get(layer["name"], layer["bound"]) != layer["bound"]]
+    return found
+
+
+def _number(points: list[dict[str, Any]], identity: str) -> int:
+    return next(number for number, point in enumerate(points) if point["identity"] == identity)
+
+
+def _sensitivity(exploration: Exploration, points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For each axis what each option alone does to the base: the number of a point, or why there is
+    none.
+    """
+    def row(option: str, found: ExploredPoint | str) -> dict[str, Any]:
+        if isinstance(found, str):
+            return {"option": option, "reason": found}
+        if found.identity in exploration.measured:
+            return {"option": option, "point": _number(points, found.identity)}
+        reason = exploration.failed.get(found.identity, (found, "was not measured"))[1]
+        return {"option": option, "reason": reason}
+
+    return [{"axis": axis, "options": [row(option, found) for option, found in options.items()]}
+            for axis, options in exploration.space.alone.items()]

@@ -1,0 +1,165 @@
+"""What is varied: fields of a machine, each with the values that it may take.
+
+``block_out=8,16,32``
+    a field of the machine's TOML file, with numbers; ``32k`` is 32 KiB, ``8+4`` a list,
+``wgt=half,same,double``
+    a buffer by its name, with sizes relative to the machine's own (`RELATIVE`); any number may be
+    relative,
+``memory.latency=16,64``
+    a field of the table ``[memory]``,
+``machine=pynq-1x16x16,int16.py``
+    whole machines, whose other fields are then varied: so instructions and data types vary.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from accel.machine.config import BUFFERS, TYPES, AccelConfig
+from accel.machine.dram import Dram
+from compiler.errors import RequestError
+
+__all__ = ["MACHINE_AXIS", "RELATIVE", "Axis", "AxisError", "axes_of_file", "axis_of",
+           "changed_config"]
+
+RELATIVE = {"eighth": 1 / 8, "quarter": 1 / 4, "half": 1 / 2, "same": 1.0, "double": 2.0,
+            "quadruple": 4.0, "octuple": 8.0}
+"""Values relative to those of the machine that is changed."""
+
+MACHINE_AXIS = "machine"
+"""The axis whose options are whole machines."""
+
+_FOLLOWING = ("name", "records", *dict.fromkeys(TYPES.values()))
+"""Fields that follow from the declared instructions, or mean nothing to hardware."""
+
+_SUFFIXES = {"k": 1 << 10, "m": 1 << 20}
+_MEMORY = "memory."
+_WORDS = {"none": None, "true": True, "false": False}
+
+
+class AxisError(RequestError):
+    """Something that cannot be varied: names the field, the value and the rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A field and its options, as texts, each once."""
+
+    name: str
+    options: tuple[str, ...]
+
+    def __post_init__(self):
+        if not self.options or not all(self.options):
+            raise AxisError(f"{self.name} must have values with commas between, not "
+                            f"{','.join(self.options)!r}")
+        if len(set(self.options)) < len(self.options):
+            raise AxisError(f"{self.name} must have each value once, not "
+                            f"{','.join(self.options)!r}")
+
+
+def axis_of(text: str) -> Axis:
+    """Parses ``FIELD=a,b,c``. Raises AxisError for a field that there is not, or that follows from
+    others, and for values that the field cannot take in any machine.
+    """
+    name, equals, values = text.partition("=")
+    if not equals:
+        raise AxisError(f"What is varied must be FIELD=VALUE,VALUE..., not {text!r}")
+    return _checked(name.strip(), [value.strip() for value in values.split(",")])
+
+
+def axes_of_file(path: Path) -> list[Axis]:
+    """The axes of the table ``[vary]`` of a TOML file: fields, each with a list of values. Raises
+    AxisError for any other file.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise AxisError(f"Space {path} cannot be read: {error}") from None
+    rows = table.get("vary")
+    if set(table) != {"vary"} or not isinstance(rows, dict) or not rows:
+        raise AxisError(f"Space {path} must have a table [vary] with fields, and nothing else")
+    return [_checked(name, _texts(path, name, values)) for name, values in _flat(rows)]
+
+
+def _flat(rows: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Fields with their values; ``memory`` may be a table of its own."""
+    inner = rows.get("memory", {})
+    if not isinstance(inner, dict):
+        raise AxisError("memory must be a table of fields, each with a list of values")
+    return [(name, values) for name, values in rows.items() if name != "memory"] + [
+        (f"{_MEMORY}{name}", values) for name, values in inner.items()]
+
+
+def _texts(path: Path, name: str, values: Any) -> list[str]:
+    if not isinstance(values, list):
+        raise AxisError(f"Space {path}: {name} must have a list of values, not {values!r}")
+    return ["+".join(map(str, value)) if isinstance(value, list)
+            else str(value).lower() if isinstance(value, bool) else str(value) for value in values]
+
+
+def _checked(name: str, values: list[str]) -> Axis:
+    axis = Axis(_field(name), tuple(values))
+    if axis.name != MACHINE_AXIS:
+        for value in axis.options:
+            _value(axis.name, value, None)
+    return axis
+
+
+def _field(name: str) -> str:
+    """The field that a name means; buffers are named by their size."""
+    known = [field.name for field in fields(AccelConfig) if field.name not in _FOLLOWING
+             and field.name != "memory"] + [f"{_MEMORY}{field.name}" for field in fields(Dram)]
+    field = f"{name}_bytes" if name in BUFFERS else name
+    if name in _FOLLOWING:
+        raise AxisError(f"{name} cannot be varied alone: it follows from the declared instructions; "
+                        f"vary {MACHINE_AXIS}=FILE.py,... instead")
+    if field not in known and field != MACHINE_AXIS:
+        raise AxisError(f"What is varied must be one of {', '.join((*known, *BUFFERS))} or "
+                        f"{MACHINE_AXIS}, not {name!r}")
+    return field
+
+
+def changed_config(config: AccelConfig, values: Mapping[str, str]) -> AccelConfig:
+    """The configuration with these fields changed. Raises ConfigError for what cannot be built, and
+    AxisError for a relative value that is no whole number.
+    """
+    own = {name: _value(name, text, getattr(config, name)) for name, text in values.items()
+           if not name.startswith(_MEMORY)}
+    memory = {name.removeprefix(_MEMORY): _value(
+        name, text, getattr(config.memory, name.removeprefix(_MEMORY)))
+        for name, text in values.items() if name.startswith(_MEMORY)}
+    if memory:
+        own["memory"] = {**config.memory.options, **memory}
+    return replace(config, **own)
+
+
+def _value(name: str, text: str, base: Any) -> Any:
+    """The value of a text; a relative one of `base`, which is None where it does not matter yet."""
+    if text in RELATIVE:
+        if name == "weight_bits" or isinstance(base, bool):
+            raise AxisError(f"{name} must be a value of its own, not {text!r}")
+        return None if base is None else _scaled(name, text, base)
+    if name == "weight_bits":
+        parts = text.split("+")
+        if all(part.isdecimal() for part in parts):
+            return tuple(map(int, parts))
+    elif text in _WORDS and name.startswith(_MEMORY):
+        return _WORDS[text]
+    elif text[:-1].isdecimal() and text[-1].lower() in _SUFFIXES:
+        return int(text[:-1]) * _SUFFIXES[text[-1].lower()]
+    elif text.isdecimal():
+        return int(text)
+    elif name == "memory.bytes_per_cycle" and text.replace(".", "", 1).isdecimal():
+        return float(text)
+    raise AxisError(f"{name} must be a number, or one of {', '.join(RELATIVE)}, not {text!r}")
+
+
+def _scaled(name: str, text: str, base: Any) -> int | float:
+    scaled = base * RELATIVE[text]
+    if scaled == int(scaled):
+        return int(scaled)
+    if name == "memory.bytes_per_cycle":
+        return scaled
+    raise AxisError(f"{name} must be a whole number, not {text} of {base}")

@@ -1,0 +1,235 @@
+"""The exploration of machines: which points are measured, and what came of them.
+
+The base is always a point, and so are the machines in which one field alone is changed; then a
+strategy proposes points of the space. Points are measured in rounds whose results are taken in the
+order of the proposals, so what is found does not depend on who measures how fast. Every result is a
+record: a point that has one is not measured again, so an exploration that was stopped or killed
+goes on where it was.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from compiler.errors import RequestError
+from compiler.native import digest
+from compiler.plans import Task
+from compiler.tune.explorer import ROUND, Explorer, Strategy, at_random, grid
+from compiler.tune.record import Record, versions
+from compiler.tune.records import Records
+from compiler.tune.space import Candidate, Result
+from runtime.exploring.budgets import Budget
+from runtime.exploring.front_search import FrontSearch
+from runtime.exploring.fronts import non_dominated
+from runtime.exploring.objectives import Measured, Objective
+from runtime.exploring.point_trials import PointFigures, PointTrial, file_digest
+from runtime.exploring.points import ExploredPoint, MachineSpace
+
+__all__ = ["STRATEGIES", "Exploration", "ExplorationError", "Network", "RunPoints"]
+
+STRATEGIES = ("grid", "random", "search")
+
+MANY = 64               # points of a round, where what follows does not depend on them
+WHERE = "cycle simulator"
+ROOMS = ("accel", "compiler", "runtime")
+
+RunPoints = Callable[[Iterator[PointTrial]], Iterable[tuple[PointTrial, Result]]]
+"""Runs trials; gives results as they come."""
+
+
+class ExplorationError(RequestError):
+    """A base that cannot be measured: its network, and why."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network that machines are measured with: its name, its file, and the file's hash."""
+
+    name: str
+    path: Path
+    digest: str
+
+    @classmethod
+    def of(cls, name: str, path: Path) -> "Network":
+        return cls(name, path, file_digest(path))
+
+
+@dataclass
+class Exploration:
+    """Measures points of a space.
+
+    Parameters
+    ----------
+    trials : the most points that are measured, the base included; None: all of the grid.
+    table : of energies, "" for none.
+    watch : called with the number of measured points and of points under way, whenever a result
+        has come.
+    measured, failed : what came of points, by identity; why they have no figures.
+    checked : points whose values were compared with the reference, with the reason against each
+        that differs, else "".
+    done : results that were measured, not known from records.
+    """
+
+    space: MachineSpace
+    networks: Sequence[Network]
+    objectives: Sequence[Objective]
+    records: Records
+    budgets: Sequence[Budget] = ()
+    strategy: str = "grid"
+    trials: int | None = None
+    seed: int = 0
+    table: str = ""
+    watch: Callable[["Exploration"], None] = lambda exploration: None
+    measured: dict[str, tuple[ExploredPoint, Measured]] = field(default_factory=dict)
+    failed: dict[str, tuple[ExploredPoint, str]] = field(default_factory=dict)
+    checked: dict[str, str] = field(default_factory=dict)
+    refused: dict[frozenset[tuple[str, str]], str] = field(default_factory=dict)
+    done: int = 0
+
+    def __post_init__(self) -> None:
+        self._versions = versions(ROOMS)
+        self._known: dict[tuple[str, str], Result] = {}
+        for network in self.networks:
+            for values in (False, True):
+                task = self._task(network, values)
+                for record in self.records.of(task):
+                    if record.versions == self._versions:
+                        self._known[task.digest, record.plan] = record.result
+
+    def run(self, run: RunPoints) -> None:
+        """Measures the base, each field alone, and what the strategy proposes. Raises
+        ExplorationError where the base cannot be measured.
+        """
+        base = self.space.base
+        self._measure([base], run)
+        if base.identity in self.failed:
+            raise ExplorationError(f"The base {base.machine.config.name} must run the networks: "
+                                   f"{self.failed[base.identity][1]}")
+        self._measure(self._alone(), run)
+        self._explore(run)
+
+    def check(self, run: RunPoints) -> None:
+        """Compares the values of the points on the front with those of the reference."""
+        points = [self.measured[identity][0] for identity in self.front()]
+        for point, results in self._results(points, run, values=True):
+            errors = [f"{name}: {one.error}" for name, one in results.items() if one.error]
+            self.checked[point.identity] = "; ".join(errors)
+
+    def front(self) -> list[str]:
+        """The identities of the points within all budgets that no other one of them dominates, by
+        the first objective.
+        """
+        within = [identity for identity, (_, figures) in self.measured.items()
+                  if not self.over_budget(figures)]
+        if not within:
+            return []
+        values = np.array([self.values(identity) for identity in within])
+        mask = non_dominated(values)
+        return [within[place] for place in np.lexsort(values.T[::-1]) if mask[place]]
+
+    def values(self, identity: str) -> tuple[float, ...]:
+        """The objectives of a measured point, turned so that less is better."""
+        figures = self.measured[identity][1]
+        return tuple(one.least(one.of(figures).value) for one in self.objectives)
+
+    def over_budget(self, figures: Measured) -> str:
+        """Why a point is over some budget; "" for one that is not."""
+        return next((reason for budget in self.budgets if (reason := budget.refusal(figures))), "")
+
+    def _alone(self) -> list[ExploredPoint]:
+        points: dict[str, ExploredPoint] = {}
+        for axis, options in self.space.alone.items():
+            for option, point in options.items():
+                if isinstance(point, str):
+                    self.refused[frozenset({(axis, option)})] = point
+                else:
+                    points.setdefault(point.identity, point)
+        room = len(points) if self.trials is None else max(self.trials - self._count, 0)
+        return [point for point in points.values() if point.identity not in self.measured][:room]
+
+    @property
+    def _count(self) -> int:
+        return len(self.measured) + len(self.failed)
+
+    def _explore(self, run: RunPoints) -> None:
+        explorer = Explorer(self.space, self._strategy(), seed=self.seed)
+        most = ROUND if self.strategy == "search" else MANY
+        while self.trials is None or self._count < self.trials:
+            candidates = explorer.propose(most)
+            if not candidates:
+                break
+            fresh = [candidate for candidate in candidates if not self._is_known(candidate)]
+            room = len(fresh) if self.trials is None else self.trials - self._count
+            self._measure([self.space.points[one.plan] for one in fresh[:room]], run)
+            for candidate in candidates:
+                if self._is_known(candidate):
+                    explorer.tell(candidate, self._told(candidate.plan))
+        self.refused |= explorer.refused
+
+    def _strategy(self) -> Strategy:
+        if self.strategy == "search":
+            return FrontSearch(self.space, self.objectives, lambda: self.measured)
+        return grid if self.strategy == "grid" else at_random
+
+    def _is_known(self, candidate: Candidate) -> bool:
+        return candidate.plan in self.measured or candidate.plan in self.failed
+
+    def _told(self, identity: str) -> Result:
+        if identity in self.failed:
+            return Result(None, "cycles", self.failed[identity][1])
+        return Result(self.values(identity)[0], self.objectives[0].unit)
+
+    def _measure(self, points: Sequence[ExploredPoint], run: RunPoints) -> None:
+        for point, results in self._results(points, run, values=False):
+            errors = [f"{name}: {one.error}" for name, one in results.items() if one.error]
+            if errors:
+                self.failed[point.identity] = point, "; ".join(errors)
+            else:
+                self.measured[point.identity] = point, Measured(
+                    point.machine, {name: int(one.value or 0) for name, one in results.items()},
+                    {name: PointFigures.of(one.details) for name, one in results.items()})
+
+    def _results(self, points: Sequence[ExploredPoint], run: RunPoints, values: bool
+                 ) -> Iterator[tuple[ExploredPoint, dict[str, Result]]]:
+        """The results of points for each network, in the order of the points."""
+        wanted: dict[str, tuple[Network, ExploredPoint]] = {}
+        trials: list[PointTrial] = []
+        for point in points:
+            for network in self.networks:
+                if self._key(network, point, values) not in self._known:
+                    trial = self.trial(network, point, values)
+                    wanted[trial.id] = network, point
+                    trials.append(trial)
+        for trial, result in run(iter(trials)) if trials else ():
+            network, point = wanted[trial.id]
+            self._keep(network, point, values, result)
+            self.watch(self)
+        for point in points:
+            yield point, {network.name: self._known[self._key(network, point, values)]
+                          for network in self.networks}
+
+    def trial(self, network: Network, point: ExploredPoint, values: bool = False) -> PointTrial:
+        """The trial of a network on a point."""
+        return PointTrial(str(network.path), network.digest, point.toml, point.sources,
+                          point.machine.hash, values, self.table)
+
+    def known(self, network: Network, point: ExploredPoint) -> Result:
+        """What came of a network on a point that was measured."""
+        return self._known[self._key(network, point, False)]
+
+    def _keep(self, network: Network, point: ExploredPoint, values: bool, result: Result) -> None:
+        key = self._key(network, point, values)
+        self._known[key] = result
+        self.done += 1
+        self.records.add(Record(self._task(network, values), key[1], result, WHERE, self.seed,
+                                "exact", self._versions))
+
+    def _key(self, network: Network, point: ExploredPoint, values: bool) -> tuple[str, str]:
+        plan = f"# machine {point.machine.hash}\n{point.toml}"
+        return self._task(network, values).digest, plan
+
+    def _task(self, network: Network, values: bool) -> Task:
+        title = f"{network.name}: {'values' if values else 'time'} on machines"
+        return Task("explore", digest([network.digest, self.table, str(values)]), title)

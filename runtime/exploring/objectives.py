@@ -1,0 +1,188 @@
+"""What may be made least or greatest: each objective is a figure of a measured point.
+
+This is the one place that names objectives. Those of the machine alone cost no simulation.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from accel.machine.machine import Machine
+from compiler.errors import RequestError
+from runtime.exploring.point_trials import PointFigures
+
+__all__ = ["OBJECTIVES", "Measured", "Objective", "ObjectiveError", "ObjectiveValue",
+           "available_objectives", "objectives_of"]
+
+KEPT = 1 << 14          # estimates of machines
+
+
+class ObjectiveError(RequestError):
+    """An objective that there is not, or that has no model here."""
+
+
+class ObjectiveValue(NamedTuple):
+    """A figure, with the interval that an estimate gives; exact figures are their own interval."""
+
+    value: float
+    low: float
+    high: float
+    extrapolated: bool = False
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A point with what its networks take: cycles and figures, by the network's name. Without
+    networks it has the objectives of its machine alone.
+    """
+
+    machine: Machine
+    cycles: Mapping[str, int]
+    figures: Mapping[str, PointFigures]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A figure to make least, or greatest where it says so.
+
+    Parameters
+    ----------
+    module : the module whose model it needs; "" for none.
+    of_machine : it follows from the machine, without simulation.
+    """
+
+    name: str
+    unit: str
+    meaning: str
+    compute: Callable[[Measured], ObjectiveValue]
+    greatest: bool = False
+    of_machine: bool = False
+    module: str = ""
+
+    @property
+    def is_available(self) -> bool:
+        return not self.module or _exists(self.module)
+
+    def of(self, point: Measured) -> ObjectiveValue:
+        """Raises ObjectiveError where there is no model of it."""
+        if not self.is_available:
+            raise ObjectiveError(f"Objective {self.name} needs {self.module}, which this "
+                                 f"installation does not have")
+        return self.compute(point)
+
+    def least(self, value: float) -> float:
+        """The value, turned so that less is better."""
+        return -value if self.greatest else value
+
+
+def _exists(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _exact(value: float) -> ObjectiveValue:
+    return ObjectiveValue(value, value, value)
+
+
+def _cycles(point: Measured) -> ObjectiveValue:
+    return _exact(sum(point.cycles.values()))
+
+
+def _milliseconds(point: Measured) -> ObjectiveValue:
+    """At the estimated clock; at the machine's own where there is no model."""
+    cycles = sum(point.cycles.values())
+    if not _exists(CLOCK):
+        return _exact(cycles / point.machine.config.clock_mhz / 1e3)
+    mhz = _mhz(point)
+    return ObjectiveValue(cycles / mhz.value / 1e3, cycles / mhz.high / 1e3,
+                          cycles / mhz.low / 1e3, mhz.extrapolated)
+
+
+def _mhz(point: Measured) -> ObjectiveValue:
+    return _clock(point.machine)
+
+
+@lru_cache(KEPT)
+def _clock(machine: Machine) -> ObjectiveValue:
+    from accel.estimates.clock import clock
+
+    found = clock(machine)
+    return ObjectiveValue(found.value, found.low, found.high, found.extrapolated)
+
+
+def _of_area(name: str) -> Callable[[Measured], ObjectiveValue]:
+    def compute(point: Measured) -> ObjectiveValue:
+        return _area(point.machine)[name]
+    return compute
+
+
+@lru_cache(KEPT)
+def _area(machine: Machine) -> Mapping[str, ObjectiveValue]:
+    from accel.estimates.area import area
+
+    found = area(machine)
+    return {name: ObjectiveValue(one.value, one.low, one.high, one.extrapolated)
+            for name in AREA_FIGURES for one in (getattr(found, name),)}
+
+
+def _energy(point: Measured) -> ObjectiveValue:
+    joules = [one.joules for one in point.figures.values()]
+    if any(one is None for one in joules):
+        raise ObjectiveError("Objective energy needs points whose energy was counted")
+    return _exact(1e6 * sum(one for one in joules if one is not None))
+
+
+def _dram(point: Measured) -> ObjectiveValue:
+    return _exact(sum(one.dram_bytes for one in point.figures.values()))
+
+
+def _bytes(point: Measured) -> ObjectiveValue:
+    return _exact(sum(buffer.size_bytes for buffer in point.machine.config.buffers.values()))
+
+
+def _products(point: Measured) -> ObjectiveValue:
+    return _exact(point.machine.config.macs_per_cycle)
+
+
+AREA, CLOCK, ENERGY = (f"accel.estimates.{name}" for name in ("area", "clock", "energy"))
+AREA_FIGURES = {"luts": ("LUTs", "LUTs of an ECP5"), "registers": ("FFs", "registers"),
+                "multipliers": ("", "multiplier blocks"),
+                "block_rams": ("", "block RAMs of 18 kbit"),
+                "gates": ("NAND2", "gates of logic and registers")}
+
+OBJECTIVES = {one.name: one for one in (
+    Objective("cycles", "", "cycles of all networks together", _cycles),
+    Objective("ms", "ms", "time of all networks at the clock", _milliseconds),
+    *(Objective(name, unit, meaning, _of_area(name), of_machine=True, module=AREA)
+      for name, (unit, meaning) in AREA_FIGURES.items()),
+    Objective("mhz", "MHz", "clock, the greatest first", _mhz, True, True, CLOCK),
+    Objective("energy", "uJ", "energy of all networks", _energy, module=ENERGY),
+    Objective("dram", "B", "bytes over the memory port", _dram),
+    Objective("bytes", "B", "bytes of buffers on the chip", _bytes, of_machine=True),
+    Objective("products", "", "products that the array computes in a cycle", _products,
+              of_machine=True))}
+"""By name, in the order of columns."""
+
+
+def objectives_of(names: Sequence[str]) -> tuple[Objective, ...]:
+    """The objectives of these names. Raises ObjectiveError for one that there is not, or that
+    cannot be computed here.
+    """
+    for name in names:
+        if name not in OBJECTIVES:
+            raise ObjectiveError(f"Objective must be one of {', '.join(OBJECTIVES)}, not {name!r}")
+        if not OBJECTIVES[name].is_available:
+            raise ObjectiveError(f"Objective {name} needs {OBJECTIVES[name].module}, which this "
+                                 f"installation does not have")
+        if list(names).count(name) > 1:
+            raise ObjectiveError(f"Objective {name} must be given once")
+    return tuple(OBJECTIVES[name] for name in names)
+
+
+def available_objectives() -> tuple[Objective, ...]:
+    """All that can be computed here."""
+    return tuple(one for one in OBJECTIVES.values() if one.is_available)

@@ -1,0 +1,255 @@
+"""Trials of points: a network compiled for a machine, proved, and simulated with exact time.
+
+A trial is text, so that it can be run anywhere. The result's value is the cycles; its details are
+`PointFigures` as JSON. What cannot be measured is a result too, with the reason.
+"""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accel.figures.layers import bound_of
+from accel.machine.config import AccelConfig
+from accel.machine.intrinsics import SHIPPED
+from accel.machine.loading import load_machine
+from accel.machine.machine import Machine
+from accel.sim import cycle
+from compiler.errors import ArgumentError, Error
+from compiler.frontend.external import external_files
+from compiler.frontend.models import graph_of
+from compiler.graph.graph import Graph
+from compiler.native import digest
+from compiler.te import numpy_dtype
+from compiler.tune.space import Result
+from runtime.compilation import compile_on
+from runtime.device import SimulatedDevice
+from runtime.module import Module
+from runtime.report import report
+from runtime.targets import Targets, accelerator
+
+__all__ = ["PointFigures", "PointTrial", "file_digest", "is_point", "run_point"]
+
+BEGIN = '{"point": '     # of a trial's text
+CYCLES = "cycles"
+KEPT = 4                # networks
+SEED = 0                # of the inputs with which values are compared
+
+
+@dataclass(frozen=True, slots=True)
+class PointFigures:
+    """What a network takes on a machine.
+
+    Parameters
+    ----------
+    macs : useful multiply-accumulates. dram_bytes : over the memory port.
+    host : nodes that the host computes.
+    layers : a row for each: name, cycles, ideal cycles, bytes, what bounds it
+        (`accel.figures.layers.bound_of`).
+    compared : elements of outputs that were compared with the reference and equal; 0: none were.
+    joules : of the run, and of each layer; None without a model.
+    """
+
+    macs: int
+    dram_bytes: int
+    host: int
+    layers: tuple[tuple[str, int, int, int, str], ...]
+    compared: int = 0
+    joules: float | None = None
+    layer_joules: tuple[float, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def of(cls, text: str) -> "PointFigures":
+        fields = json.loads(text)
+        return cls(**fields | {"layers": tuple(map(tuple, fields["layers"])),
+                               "layer_joules": tuple(fields["layer_joules"])})
+
+
+@dataclass(frozen=True, slots=True)
+class PointTrial:
+    """A network that is to be measured on a machine.
+
+    Parameters
+    ----------
+    network : its file, with this `digest` (`file_digest`).
+    toml : the machine's configuration.
+    sources : what declares its instructions, as in `runtime.exploring.points.ExploredPoint`.
+    machine_hash : of the machine here.
+    values : whether values are computed, and compared with those of the host.
+    table : of energies (`accel.estimates.energy`); "": none are counted.
+    """
+
+    network: str
+    digest: str
+    toml: str
+    sources: tuple[str, ...]
+    machine_hash: str
+    values: bool = False
+    table: str = ""
+
+    @property
+    def target(self) -> str:
+        """The device that a worker needs: its processor, which simulates."""
+        return "cpu"
+
+    @property
+    def id(self) -> str:
+        return digest([self.digest, self.toml, self.machine_hash, str(self.values), self.table])
+
+    @property
+    def text(self) -> str:
+        return json.dumps({"point": asdict(self)})
+
+    @property
+    def file(self) -> Path:
+        """What a worker elsewhere needs."""
+        return Path(self.network)
+
+    def at(self, path: str) -> "PointTrial":
+        """The trial where the network's file is elsewhere."""
+        return replace(self, network=path)
+
+    @classmethod
+    def of(cls, text: str) -> "PointTrial":
+        """Raises ArgumentError for a text that is no trial of a point."""
+        try:
+            fields = json.loads(text)["point"]
+            return cls(**fields | {"sources": tuple(fields["sources"])})
+        except (ValueError, TypeError, LookupError, RecursionError):
+            raise ArgumentError(f"Trial must be what PointTrial.text gives, not {text[:80]!r}"
+                                ) from None
+
+
+def is_point(text: str) -> bool:
+    """Whether a trial, as text, is one of a point."""
+    return text.startswith(BEGIN)
+
+
+def file_digest(path: Path) -> str:
+    """The hash of a network's file, with those of its weights."""
+    total = hashlib.sha256()
+    for part in (path, *external_files(path)):
+        total.update(hashlib.sha256(part.read_bytes()).digest())
+    return total.hexdigest()
+
+
+def run_point(trial: PointTrial) -> Result:
+    """Measures a point here. Every failure is a result, too."""
+    try:
+        return _measured(trial)
+    except Error as error:
+        return _failure(str(error))
+    except Exception as error:      # noqa: BLE001 - a machine may lead to any defect of a back end
+        return _failure(f"{type(error).__name__}: {error}")
+
+
+def _failure(error: str) -> Result:
+    return Result(None, CYCLES, " ".join(error.split()))
+
+
+def _measured(trial: PointTrial) -> Result:
+    machine = _machine(trial)
+    graph = _graph(trial.network, trial.digest)
+
+    def simulate(machine: Machine, program: Any, memory: np.ndarray) -> Any:
+        return cycle.simulate(machine, program, memory, values=trial.values, timeline=True)
+
+    device = SimulatedDevice(machine, simulate)
+    module = compile_on(graph, Targets([accelerator(machine, device)]), cache=False)
+    if not module.accelerated:
+        return _failure("all of the network runs on the host")
+    inputs = _inputs(graph, trial.values)
+    for name, array in inputs.items():
+        module.set_input(name, array)
+    runs = module.run()
+    figures = report(module, runs, machine, 0.0)
+    compared = _compared(trial, module, inputs) if trial.values else 0
+    joules, each = _energy(trial.table, machine, module, runs)
+    rows = figures["layers"]
+    result = PointFigures(
+        figures["macs"], sum(row["dram_bytes"] for row in rows), len(figures["host"]),
+        tuple((row["name"], row["cycles"], row["ideal_cycles"], row["dram_bytes"], bound_of(row))
+              for row in rows), compared, joules, each)
+    return Result(float(figures["cycles"]), CYCLES, details=result.text)
+
+
+def _machine(trial: PointTrial) -> Machine:
+    """The machine, which must be that of whoever explores."""
+    first, *more = trial.sources
+    declarations = load_machine(first).declarations if first else SHIPPED
+    for source in more:
+        known = {one.name for one in declarations}
+        other = load_machine(source)
+        declarations += tuple(one for one in other.declarations
+                              if one.name in other.own and one.name not in known)
+    machine = Machine(AccelConfig(**tomllib.loads(trial.toml)), declarations)
+    if machine.hash != trial.machine_hash:
+        raise ArgumentError(f"The machine is another one here: its hash is {machine.hash[:12]}, "
+                            f"not {trial.machine_hash[:12]}")
+    return machine
+
+
+@lru_cache(KEPT)
+def _graph(path: str, expected: str) -> Graph:
+    if file_digest(Path(path)) != expected:
+        raise ArgumentError(f"The network {path!r} is another one now")
+    return graph_of(path)
+
+
+def _inputs(graph: Graph, values: bool) -> Mapping[str, np.ndarray]:
+    """Random inputs of the graph's types, or zeros where values do not matter."""
+    random, inputs = np.random.default_rng(SEED), {}
+    for name in graph.inputs:
+        kind = graph.values[name]
+        dtype = numpy_dtype(kind.dtype)
+        if not values:
+            inputs[name] = np.zeros(kind.shape, dtype)
+        elif dtype.kind in "iu":
+            bounds = np.iinfo(dtype)
+            inputs[name] = random.integers(bounds.min, bounds.max, kind.shape, dtype, endpoint=True)
+        else:
+            inputs[name] = random.random(kind.shape).astype(dtype)
+    return inputs
+
+
+def _compared(trial: PointTrial, module: Module, inputs: Mapping[str, np.ndarray]) -> int:
+    """The number of elements of all outputs. Raises ArgumentError where one is not the host's."""
+    reference = _reference(trial.network, trial.digest)(inputs)
+    total = 0
+    for name in module.graph.outputs:
+        found, wanted = np.asarray(module.get_output(name)), np.asarray(reference[name])
+        if different := int((found != wanted).sum()):
+            raise ArgumentError(f"{different} of {wanted.size} elements of {name} differ from the "
+                                f"reference")
+        total += wanted.size
+    return total
+
+
+@lru_cache(KEPT)
+def _reference(path: str, expected: str) -> Module:
+    """The network on the host alone."""
+    return compile_on(_graph(path, expected), Targets([]))
+
+
+def _energy(table: str, machine: Machine, module: Module, runs: Sequence[Any]
+            ) -> tuple[float | None, tuple[float, ...]]:
+    """Joules of all runs, and of each layer."""
+    if not table:
+        return None, ()
+    from accel.estimates.energy import energy
+    from accel.figures.accesses import AccessProfile
+
+    used = [energy(AccessProfile.of(machine, compiled.program, run), machine, table)
+            for compiled, run in zip(module.accelerated, runs, strict=True)]
+    return (sum(one.joules for one in used),
+            tuple(layer.joules for one in used for layer in one.layers))

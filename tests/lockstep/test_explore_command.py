@@ -1,0 +1,240 @@
+"""``lockstep explore`` and ``lockstep diff``: tables, pages, refusals, on a tiny machine."""
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from compiler.tune.records import Records
+from lockstep.cli import main
+from lockstep.report.exploring import write_exploration_page
+from runtime.exploring.answers import answer_of
+from runtime.exploring.point_trials import PointTrial, file_digest, run_point
+from tests.support.exploring import MadeUp, exploration, space
+from tests.lockstep.test_report_page import (browser, figures_of, on_a_phone, rendered,
+                                            with_chromium, with_script)
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
+
+
+def explore(folder: Path, *options: str, networks: tuple[str, ...] = (str(DIGITS),)) -> int:
+    return main(["explore", *networks, "--base", "tiny-1x4x4", "--db", str(folder / "r.sqlite"),
+                 "--processes", "0", *options])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """What a small exploration wrote."""
+    path = tmp_path_factory.mktemp("explored")
+    assert explore(path, "--vary", "block_out=4,8", "--vary", "wgt=same,5", "--json",
+                   str(path / "a.json"), "--report", str(path / "a.html")) == 0
+    return path
+
+
+# ---- the command ------------------------------------------------------------------------------
+
+def test_points_are_those_that_lockstep_run_measures(folder: Path, tmp_path: Path) -> None:
+    answer = json.loads((folder / "a.json").read_text())
+    base, wide = answer["points"]
+    assert main(["run", str(DIGITS), "--target", "accel:tiny-1x4x4", "--no-values", "--json",
+                 str(tmp_path / "r.json")]) == 0
+    report = json.loads((tmp_path / "r.json").read_text())
+    figures = base["networks"]["digits-int8.onnx"]
+    assert (figures["cycles"], figures["macs"]) == (report["cycles"], report["macs"])
+    assert [(row["name"], row["cycles"], row["dram_bytes"]) for row in figures["layers"]] == [
+        (row["name"], row["cycles"], row["dram_bytes"]) for row in report["layers"]]
+    assert wide["changes"] == {"block_out": [4, 8]}
+    assert wide["values"]["ms"][0] < base["values"]["ms"][0]
+    assert [one["name"] for one in answer["objectives"] if one["asked"]] == ["ms", "luts", "energy"]
+
+
+def test_values_of_the_front_are_those_of_the_host(folder: Path) -> None:
+    answer = json.loads((folder / "a.json").read_text())
+    front = [answer["points"][number] for number in answer["front"]]
+    assert front and all(point["checked"] == "" for point in front)
+    assert {one["reason"] for one in answer["refused"]} == {
+        "wgt_bytes must be a power of two, not 5"}
+
+
+def test_the_same_again_measures_nothing(folder: Path, capsys, monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr("lockstep.commands._explore.run_point", lambda trial: 1 / 0)
+    again = tmp_path / "b.json"
+    assert explore(folder, "--vary", "block_out=4,8", "--vary", "wgt=same,5", "--json", str(again)
+                   ) == 0
+    assert again.read_bytes() == (folder / "a.json").read_bytes()
+    out = capsys.readouterr().out
+    assert "2 machines like tiny-1x4x4, front of ms, luts, energy first" in out
+    assert re.search(r"^\*? *block_out 8 .*gemm \d+%", out, re.MULTILINE)
+    assert "machines on the front are those of the host, all programs are proved" in out
+    assert "such as: wgt_bytes must be a power of two, not 5" in out
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ((), "Something must be varied: --vary FIELD=A,B, --space FILE or --add FILE.py"),
+    (("--vary", "block_out=8", "--objective", "speed"), "Objective must be one of cycles, "),
+    (("--vary", "block_out=8", "--budget", "luts"), "A budget must be OBJECTIVE<=NUMBER"),
+    (("--vary", "block_out=8", "--vary", "block_out=4"), "block_out must be varied once"),
+    (("--vary", "block_out=8", "--tls", "a,b,c"), "--tls must come with --pool tls://HOST:PORT"),
+    (("--add", "tiny-1x4x4"), "--add must name a machine with instructions of its own")])
+def test_refusals(tmp_path: Path, capsys, options, message: str) -> None:
+    assert explore(tmp_path, *options) == 2
+    assert capsys.readouterr().err.startswith(f"lockstep: error: {message}")
+
+
+def test_a_machine_that_computes_other_values_is_told(tmp_path: Path, capsys, monkeypatch) -> None:
+    from runtime.exploring import point_trials
+
+    class Wrong:
+        def __call__(self, inputs):
+            return {"logits": 7.0}
+
+    monkeypatch.setattr(point_trials, "_reference", lambda path, digest: Wrong())
+    assert explore(tmp_path, "--vary", "queue_depth=same") == 1
+    assert re.search(r"wrong: base: digits-int8.onnx: 10 of 1 elements of logits differ",
+                     capsys.readouterr().out)
+
+
+def test_another_machine_or_network_is_no_result() -> None:
+    point = space("block_out=8").point({"block_out": "8"})
+    trial = PointTrial(str(DIGITS), "0" * 64, point.toml, ("",), point.machine.hash)
+    assert run_point(PointTrial.of(trial.text)).error.endswith("is another one now")
+    other = PointTrial(str(DIGITS), file_digest(DIGITS), point.toml, ("",), "f" * 64)
+    assert run_point(other).error.startswith("The machine is another one here: its hash is ")
+
+
+@pytest.mark.slow
+def test_processes_and_a_pool_find_the_same(folder: Path, tmp_path: Path) -> None:
+    from runtime.tuning.children import Children
+    from runtime.tuning.pool import WorkerPool
+
+    point = space("block_out=8").point({"block_out": "8"})
+    trials = [PointTrial(str(DIGITS), file_digest(DIGITS), point.toml, ("",), point.machine.hash,
+                         values) for values in (False, True)]
+    expected = {trial.id: run_point(trial) for trial in trials}
+    with Children(2, 300) as children:
+        assert {trial.id: result for trial, result in children.results(iter(trials))} == expected
+    with WorkerPool(measurers=1, builders=0, limit_seconds=300) as pool:
+        assert {trial.id: result for trial, result in pool.results(trials)} == expected
+
+
+# ---- diff -------------------------------------------------------------------------------------
+
+def test_diff_shows_layers_and_units(capsys, tmp_path: Path) -> None:
+    report = tmp_path / "d.json"
+    assert main(["diff", "tiny-1x4x4", "ecp5-1x8x8", "--network", "digits", "--json", str(report)]
+                ) == 0
+    out = capsys.readouterr().out
+    here, there = json.loads(report.read_text())["networks"]["digits"]
+    for (name, cycles, _, bound), (_, other, _, after) in zip(here["rows"], there["rows"]):
+        bounds = re.escape(bound if bound == after else f"{bound} -> {after}")
+        assert re.search(rf"^{re.escape(name)} +{cycles:,} +{other:,} .*{bounds or '-'}", out,
+                         re.MULTILINE)
+    assert re.search(rf"^gemm: busy cycles +{here['busy']['gemm']:,} +{there['busy']['gemm']:,} ",
+                     out, re.MULTILINE)
+    assert sum(row[1] for row in here["rows"]) == here["cycles"]
+    assert re.search(r"^luts +[\d,]+ ±\d+%", out, re.MULTILINE) and "mhz" in out
+
+
+# ---- the page ---------------------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> Path:
+    """A page of many machines, whose time a formula gives."""
+    path = tmp_path_factory.mktemp("page") / "p.html"
+    with Records(path.with_name("r.sqlite")) as records:
+        found = exploration(records, "block_out=4,8,16", "block_in=4,8,16",
+                            objectives="ms,luts,bytes")
+        found.run(MadeUp(lambda config: config.block_out == config.block_in == 16))
+        with path.open("wb") as file:
+            write_exploration_page(file, answer_of(found))
+    return path
+
+
+def test_the_page_holds_the_answer_and_loads_nothing(page: Path) -> None:
+    answer = figures_of(page)
+    text = page.read_text("utf-8")
+    assert len(answer["points"]) == 8 and len(answer["failed"]) == 1
+    assert all(point["label"] in text for point in answer["points"])
+    own = re.sub(r'<script type="application/gzip".*?</script>', "", text)
+    assert not re.search(r"https?:|@import|url\(", own) and page.stat().st_size < 3 << 20
+
+
+def test_names_are_shown_as_they_are(page: Path) -> None:
+    answer = figures_of(page) | {"base": "</script><b>&amp;{{TABLE}}"}
+    answer["points"][0]["label"] = "<i>{{TABLE}}"
+    file = io.BytesIO()
+    write_exploration_page(file, answer)
+    text = file.getvalue().decode()
+    assert "<i>" not in text and text.count("</script>") == 3 and "<b>&" not in text
+
+
+def front_of(answer: dict, names: list[str]) -> set[int]:
+    rows = [[-point["values"][name][0] if name == "mhz" else point["values"][name][0]
+             for name in names] for point in answer["points"]]
+    return {place for place, row in enumerate(rows) if not any(
+        all(a <= b for a, b in zip(other, row)) and (other != row or number < place)
+        for number, other in enumerate(rows) if number != place)}
+
+
+def shown_front(document: str) -> set[int]:
+    found, = re.findall(r'id="counted" data-front="([\d ]*)"', document)
+    return {int(number) for number in found.split()}
+
+
+@browser
+@with_chromium
+def test_the_page_shows_the_front_and_a_machine(page: Path, tmp_path: Path) -> None:
+    answer, document = figures_of(page), rendered(page, tmp_path)
+    assert 'data-state="drawn"' in document
+    assert shown_front(document) == front_of(answer, ["ms", "luts"])
+    assert "8 of 8 machines, " in document and 'class="main-svg"' in document
+    chosen = answer["points"][answer["front"][0]]
+    for name, (here, there) in chosen["changes"].items():
+        assert re.search(rf"<dt>{name}</dt><dd>{here} → {there}</dd>", document)
+    low, high = (f"{round(value):,}" for value in chosen["values"]["luts"][1:3])
+    assert f"({low} to {high})" in document
+    for _, layer, before, after in chosen["changed_bounds"]:
+        assert re.search(rf">{layer}</th>.*?>{before}</td>.*?>{after}</td>", document)
+    for axis in answer["sensitivity"]:
+        for option in axis["options"]:
+            assert f'>{axis["axis"]} {option["option"]}</th>' in document
+
+
+CHANGES = (("y", "mhz", "z", "bytes"), ("y", "luts", "z", ""), ("filter-0", "8"),
+           ("filter-0", ""), ("limit", "{most}"))
+"""Elements of the page and their new values, step by step."""
+
+
+@browser
+@with_chromium
+def test_filters_limits_and_a_third_objective_change_the_front(page: Path, tmp_path: Path) -> None:
+    answer = figures_of(page)
+    most = sorted(point["values"]["ms"][0] for point in answer["points"])[3]
+    script = "const log = make('pre', '', {id: 'log'}); document.body.append(log);"
+    for step in CHANGES:
+        for element, value in zip(step[::2], step[1::2]):
+            script += (f"byId('{element}').value = '{value.format(most=most)}';"
+                       f"byId('{element}').dispatchEvent(new Event('input'));"
+                       f"byId('{element}').dispatchEvent(new Event('change'));")
+        script += ("log.textContent += byId('counted').textContent + ': ' + "
+                   "byId('counted').dataset.front + ';';")
+    document = rendered(with_script(page, tmp_path / "changed.html", script), tmp_path)
+    (log,) = re.findall(r'<pre id="log">(.*?);</pre>', document)
+    counted, fronts = zip(*(line.split(": ") for line in log.split(";")), strict=True)
+    assert [text.split(",")[0] for text in counted] == [
+        f"{number} of 8 machines" for number in (8, 8, 3, 8, 4)]
+    assert [set(map(int, text.split())) for text in fronts[:2]] == [
+        front_of(answer, names) for names in (["ms", "mhz", "bytes"], ["ms", "luts"])]
+
+
+@browser
+@with_chromium
+def test_nothing_is_wider_than_a_phone(page: Path, tmp_path: Path) -> None:
+    shown, there = map(int, on_a_phone(
+        page, tmp_path, 340, "((e) => `${e.scrollWidth} ${e.clientWidth}`)"
+        "(document.documentElement)").split())
+    assert shown == there and 320 <= there <= 340
+
+

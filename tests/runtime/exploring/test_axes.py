@@ -1,0 +1,79 @@
+"""What can be varied, and what is refused."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from accel.machine.config import preset
+from runtime.exploring.axes import Axis, AxisError, axes_of_file, axis_of, changed_config
+
+TINY = preset("tiny-1x4x4")
+
+
+@pytest.mark.parametrize(("text", "axis"), [
+    ("block_out=8,16", Axis("block_out", ("8", "16"))),
+    ("wgt=half,same", Axis("wgt_bytes", ("half", "same"))),
+    ("memory.latency=16", Axis("memory.latency", ("16",))),
+    ("weight_bits=8,8+4", Axis("weight_bits", ("8", "8+4"))),
+    ("machine=a.py,tiny-1x4x4", Axis("machine", ("a.py", "tiny-1x4x4")))])
+def test_fields_and_their_values(text: str, axis: Axis) -> None:
+    assert axis_of(text) == axis
+
+
+@pytest.mark.parametrize(("values", "field", "value"), [
+    ({"wgt_bytes": "double"}, "wgt_bytes", 2 * TINY.wgt_bytes),
+    ({"block_out": "half"}, "block_out", 2), ({"wgt_bytes": "4k"}, "wgt_bytes", 4096),
+    ({"weight_bits": "8+4"}, "weight_bits", (8, 4)), ({"wgt_bytes": "same"}, "wgt_bytes",
+                                                      TINY.wgt_bytes)])
+def test_values_become_those_of_the_machine(values, field: str, value) -> None:
+    assert getattr(changed_config(TINY, values), field) == value
+
+
+def test_the_memory_keeps_what_is_not_varied() -> None:
+    config = changed_config(changed_config(TINY, {"memory.latency": "7"}),
+                            {"memory.bytes_per_cycle": "1.5", "memory.in_order": "true"})
+    assert config.memory.options == {"latency": 7, "bytes_per_cycle": 1.5, "in_order": True}
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("block_out", "What is varied must be FIELD=VALUE,VALUE..., not 'block_out'"),
+    ("block_out=8,8", "block_out must have each value once, not '8,8'"),
+    ("block_out=8,,16", "block_out must have values with commas between, not '8,,16'"),
+    ("operand=int8", "operand cannot be varied alone: it follows from the declared instructions; "
+                     "vary machine=FILE.py,... instead"),
+    ("block_out=wide", "block_out must be a number, or one of eighth, quarter, half, same, double, "
+                       "quadruple, octuple, not 'wide'"),
+    ("weight_bits=half", "weight_bits must be a value of its own, not 'half'")])
+def test_what_cannot_be_varied(text: str, message: str) -> None:
+    with pytest.raises(AxisError, match=f"^{re.escape(message)}$"):
+        axis_of(text)
+
+
+def test_an_unknown_field_is_told_with_those_that_there_are() -> None:
+    with pytest.raises(AxisError, match="^What is varied must be one of batch, .*memory.latency.* "
+                                        "or machine, not 'width'$"):
+        axis_of("width=8")
+
+
+def test_half_of_an_odd_number_is_refused() -> None:
+    with pytest.raises(AxisError, match="^batch must be a whole number, not half of 1$"):
+        changed_config(TINY, {"batch": "half"})
+
+
+def test_a_file_has_the_same_axes(tmp_path: Path) -> None:
+    path = tmp_path / "space.toml"
+    path.write_text('[vary]\nblock_out = [8, 16]\nwgt = ["half"]\nweight_bits = [[8], [8, 4]]\n'
+                    '[vary.memory]\nlatency = [16]\nin_order = [true]\n')
+    assert axes_of_file(path) == [*map(axis_of, (
+        "block_out=8,16", "wgt=half", "weight_bits=8,8+4", "memory.latency=16",
+        "memory.in_order=true"))]
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("a = 1", "must have a table [vary] with fields, and nothing else"),
+    ("[vary]\nblock_out = 8", "block_out must have a list of values, not 8"), ("=", "cannot be")])
+def test_another_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "s.toml").write_text(text)
+    with pytest.raises(AxisError, match=re.escape(message)):
+        axes_of_file(tmp_path / "s.toml")

@@ -1,0 +1,195 @@
+"""Which points are measured, on machines whose time a formula gives."""
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from accel.machine.loading import load_machine
+from compiler.plans import PlanRefused
+from compiler.tune.records import Records
+from runtime.exploring import budget_of, hypervolume
+from runtime.exploring.answers import answer_of
+from runtime.exploring.exploration import ExplorationError
+from runtime.exploring.front_search import turned
+from runtime.exploring.points import AddedInstructions
+from tests.support.exploring import MadeUp, exploration, space, time_of
+
+VARIED = ("block_in=4,8,16,32", "block_out=4,8,16,32", "bus_bytes=4,8,16,32",
+          "wgt=same,double,quadruple")
+FEW = ("block_in=4,8,16", "block_out=4,8,16", "bus_bytes=4,8,16")
+SMALL = ("block_out=4,8,16", "bus_bytes=4,8")
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def records(tmp_path: Path):
+    with Records(tmp_path / "r.sqlite") as opened:
+        yield opened
+
+
+# ---- points -----------------------------------------------------------------------------------
+
+def test_a_point_is_the_base_with_changed_fields() -> None:
+    machines = space("block_out=4,8", "wgt=double")
+    point = machines.point({"block_out": "8", "wgt_bytes": "double"})
+    assert machines.differences(point) == {"block_out": [4, 8], "wgt_bytes": [
+        machines.base.machine.config.wgt_bytes, 2 * machines.base.machine.config.wgt_bytes]}
+    assert point.machine.hash != machines.base.machine.hash and point.sources == ("",)
+
+
+def test_what_leads_to_one_machine_is_one_point() -> None:
+    machines = space("block_out=4,same")
+    assert machines.point({"block_out": "4"}) is machines.point({"block_out": "same"}) is (
+        machines.base)
+    assert machines.candidate({"block_out": "same"}).plan == machines.base.identity
+
+
+def test_what_cannot_be_built_is_refused_with_the_reason() -> None:
+    machines = space("block_out=4,7", refusal=lambda point: "not this one"
+                     if point.choices.get("block_out") == "4" else "")
+    for option, reason in (("7", "block_out must be a power of two, not 7"), ("4", "not this one")):
+        with pytest.raises(PlanRefused, match=f"^{reason}$"):
+            machines.candidate({"block_out": option})
+
+
+def test_instructions_are_added_or_not() -> None:
+    added = AddedInstructions.of(str(ROOT / "examples" / "machines" / "hardswish.py"))
+    machines = space(added=[added])
+    names = {option: {one.name for one in machines.point({"+hardswish": option}).machine
+                      .declarations} for option in ("without", "with")}
+    assert machines.point({"+hardswish": "without"}) is machines.base
+    assert names["with"] - names["without"] == {one.name for one in added.declarations}
+    assert machines.point({"+hardswish": "with"}).sources == ("", added.source)
+
+
+def test_whole_machines_are_varied() -> None:
+    source = str(ROOT / "examples" / "machines" / "int16.py")
+    machines = space(f"machine={source}", "queue_depth=double")
+    point = machines.point({"machine": source, "queue_depth": "double"})
+    assert point.machine.config.operand == "int16"
+    assert point.machine.config.queue_depth == 2 * load_machine(source).config.queue_depth
+    assert point.sources == (source,)
+
+
+# ---- strategies -------------------------------------------------------------------------------
+
+def test_a_grid_measures_every_machine_once(records: Records) -> None:
+    run, found = MadeUp(), exploration(records, *SMALL)
+    found.run(run)
+    assert len(run.seen) == len({trial.id for trial in run.seen}) == len(found.measured) == 6
+    assert [*found.measured][0] == found.space.base.identity
+    assert all(figures.cycles["made-up"] == time_of(point.machine.config)
+               for point, figures in found.measured.values())
+
+
+def test_the_front_is_that_of_all_pairs(records: Records) -> None:
+    found = exploration(records, *SMALL)
+    found.run(MadeUp())
+    rows = {identity: found.values(identity) for identity in found.measured}
+    expected = {one for one, row in rows.items() if not any(
+        other != row and all(a <= b for a, b in zip(other, row)) for other in rows.values())}
+    assert {rows[one] for one in found.front()} == {rows[one] for one in expected}
+    assert [rows[one][0] for one in found.front()] == sorted(rows[one][0] for one in found.front())
+
+
+def test_what_was_measured_is_not_measured_again(records: Records) -> None:
+    first = exploration(records, *SMALL, trials=3)
+    first.run(MadeUp())
+    assert len(first.measured) == 3
+    again, run = exploration(records, *SMALL), MadeUp()
+    again.run(run)
+    assert len(run.seen) == again.done == 3
+    fresh = exploration(records, *SMALL)
+    fresh.run(run)
+    assert len(run.seen) == 3 and answer_of(fresh) == answer_of(again)
+
+
+def test_records_of_other_sources_do_not_count(records: Records, monkeypatch) -> None:
+    exploration(records, *SMALL).run(MadeUp())
+    monkeypatch.setattr("runtime.exploring.exploration.versions", lambda rooms: "others")
+    run = MadeUp()
+    exploration(records, *SMALL).run(run)
+    assert len(run.seen) == 6
+
+
+@pytest.mark.parametrize("strategy", ["random", "search"])
+def test_a_strategy_stays_within_its_trials_and_is_the_same_again(records: Records, strategy: str
+                                                                  ) -> None:
+    runs, answers = [MadeUp(), MadeUp()], []
+    for run in runs:
+        with Records(records.path.with_name(f"{len(answers)}.sqlite")) as own:
+            found = exploration(own, *FEW, strategy=strategy, trials=20)
+            found.run(run)
+            answers.append(answer_of(found))
+    assert len(runs[0].seen) == 20 and answers[0] == answers[1]
+    alone = {trial.toml for trial in runs[0].seen[:7]}
+    assert {point.toml for options in found.space.alone.values()
+            for point in options.values()} <= alone
+
+
+def test_a_search_finds_the_front_of_a_grid_with_an_eighth_of_it(records: Records) -> None:
+    found = exploration(records, *VARIED, strategy="search", trials=24)
+    found.run(MadeUp())
+    rows, cycles, size = [], *found.objectives
+    for options in product(*(axis.options for axis in found.space.axes)):
+        point = found.space.point(dict(zip([axis.name for axis in found.space.axes], options)))
+        if not isinstance(point, str):
+            rows.append([turned(cycles, time_of(point.machine.config)), turned(size, sum(
+                buffer.size_bytes for buffer in point.machine.config.buffers.values()))])
+    grid = np.array(rows)
+    mine = np.array([[turned(one, one.of(figures).value) for one in found.objectives]
+                     for _, figures in found.measured.values()])
+    reference = grid.max(axis=0) + 0.1
+    assert len(grid) > 150
+    assert hypervolume(mine, reference) >= 0.98 * hypervolume(grid, reference)
+
+
+# ---- failures, budgets, values ------------------------------------------------------------------
+
+def test_a_base_that_cannot_be_measured_is_refused(records: Records) -> None:
+    with pytest.raises(ExplorationError, match="^The base tiny-1x4x4 must run the networks: "
+                                               "made-up: it cannot be$"):
+        exploration(records, *SMALL).run(MadeUp(lambda config: True))
+
+
+def test_machines_that_fail_have_a_reason(records: Records) -> None:
+    found = exploration(records, *SMALL)
+    found.run(MadeUp(lambda config: config.block_out == 16))
+    answer = answer_of(found)
+    assert [one["reason"] for one in answer["failed"]] == ["made-up: it cannot be"] * 2
+    assert answer["sensitivity"][0]["options"][2] == {"option": "16",
+                                                      "reason": "made-up: it cannot be"}
+
+
+def test_budgets_keep_machines_from_the_front(records: Records) -> None:
+    found = exploration(records, *SMALL, budgets=[budget_of("cycles>=13000")])
+    found.run(MadeUp())
+    assert found.front() and all(found.values(one)[0] >= 13000 for one in found.front())
+    assert any(point["over_budget"] for point in answer_of(found)["points"])
+
+
+def test_values_of_the_front_are_compared(records: Records) -> None:
+    run, found = MadeUp(), exploration(records, *SMALL)
+    found.run(run)
+    count = len(run.seen)
+    found.check(run)
+    assert [trial.values for trial in run.seen[count:]] == [True] * len(found.front())
+    assert found.checked == dict.fromkeys(found.front(), "")
+    wrong = exploration(records, "block_out=8")
+    wrong.run(MadeUp())
+    wrong.check(MadeUp(lambda config: config.block_out == 8))
+    assert wrong.checked[wrong.front()[0]] in ("", "made-up: it cannot be")
+
+
+def test_the_answer_tells_bounds_and_each_field_alone(records: Records) -> None:
+    found = exploration(records, *SMALL)
+    found.run(MadeUp())
+    answer = answer_of(found)
+    wide = next(point for point in answer["points"] if point["label"] == "block_out 16")
+    assert wide["changed_bounds"] == [["made-up", "layer", "gemm", "load"]]
+    assert answer["points"][0]["label"] == "base" and answer["points"][0]["changed_bounds"] == []
+    effects = {row["axis"]: [option.get("point") for option in row["options"]]
+               for row in answer["sensitivity"]}
+    assert effects["block_out"][0] == 0 and effects["block_out"][2] == answer["points"].index(wide)

@@ -1,0 +1,70 @@
+"""Fronts and hypervolumes, against counting cells of a grid; budgets and objectives."""
+
+import re
+
+import numpy as np
+import pytest
+
+from accel.machine.loading import load_machine
+from runtime.exploring.budgets import budget_of
+from runtime.exploring.fronts import gains, hypervolume, non_dominated
+from runtime.exploring.objectives import OBJECTIVES, Measured, ObjectiveError, objectives_of
+from runtime.exploring.surrogate import predicted
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_the_hypervolume_is_that_of_counted_cells(rng, count: int) -> None:
+    values = rng.integers(0, 7, (9, count))
+    cells = np.stack(np.meshgrid(*[np.arange(6)] * count), axis=-1).reshape(-1, count)
+    covered = (values[:, None, :] <= cells).all(axis=-1).any(axis=0).sum()
+    assert hypervolume(values, [6] * count) == covered > 0
+
+
+def test_the_front_is_what_nothing_dominates(rng) -> None:
+    values = np.array([[1, 5], [2, 2], [2, 2], [5, 1], [3, 3], [1, 6]])
+    assert non_dominated(values).tolist() == [True, True, False, True, False, False]
+
+
+def test_gains_count_what_the_front_leaves(rng) -> None:
+    samples = rng.random((500, 2))
+    front, candidates = np.array([[0.5, 0.5]]), np.array([[0.2, 0.6], [0.6, 0.6]])
+    expected = ((samples >= candidates[0]).all(axis=1) & ~(samples >= 0.5).all(axis=1)).sum()
+    assert gains(front, candidates, samples).tolist() == [expected, 0]
+
+
+def test_a_process_predicts_a_smooth_function(rng) -> None:
+    known, wanted = rng.random((60, 3)), rng.random((40, 3))
+
+    def value(points: np.ndarray) -> np.ndarray:
+        return np.sin(3 * points[:, 0]) + points[:, 1] ** 2     # the last one does not matter
+
+    mean, deviation = predicted(known, value(known), wanted)
+    errors = np.abs(mean - value(wanted))
+    assert errors.max() < 0.1 and (errors < 4 * deviation + 1e-3).mean() > 0.9
+    assert predicted(known, value(known), known)[1].max() < 0.05
+
+
+def test_budgets_of_both_kinds() -> None:
+    point = Measured(load_machine("tiny-1x4x4"), {"a": 500}, {})
+    size = OBJECTIVES["bytes"].of(point).value
+    assert budget_of(f"bytes<={size:.0f}").refusal(point) == ""
+    assert budget_of("cycles <= 400").refusal(point) == "cycles must be at most 400, not 500"
+    assert budget_of("cycles>=1k").refusal(point) == "cycles must be at least 1,000, not 500"
+
+
+@pytest.mark.parametrize("text", ["cycles<400", "cycles<=", "<=4", "cycles<=x", "cycles<=-1"])
+def test_a_budget_that_is_none(text: str) -> None:
+    with pytest.raises(ObjectiveError, match=f"^A budget must be OBJECTIVE<=NUMBER or "
+                                             f"OBJECTIVE>=NUMBER, not {re.escape(repr(text))}$"):
+        budget_of(text)
+
+
+def test_objectives_that_are_none(monkeypatch) -> None:
+    with pytest.raises(ObjectiveError, match="^Objective must be one of cycles, .*, not 'speed'$"):
+        objectives_of(["speed"])
+    with pytest.raises(ObjectiveError, match="^Objective cycles must be given once$"):
+        objectives_of(["cycles", "cycles"])
+    monkeypatch.setattr("runtime.exploring.objectives.find_spec", lambda module: None)
+    with pytest.raises(ObjectiveError, match="^Objective luts needs accel.estimates.area, which "
+                                             "this installation does not have$"):
+        objectives_of(["luts"])
