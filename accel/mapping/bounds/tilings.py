@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from accel.machine.config import AccelConfig
-from accel.mapping.schedules.tiles import (Shape, Tiles, _depths, _fits, _piece_counts, _pieces)
+from accel.mapping.schedules.demands import fits_in
+from accel.mapping.schedules.tiles import Shape, Tiles, depths_of, piece_counts, pieces_of
 
 __all__ = ["chosen", "every_tiling", "fitting", "listed"]
 
@@ -13,7 +14,7 @@ __all__ = ["chosen", "every_tiling", "fitting", "listed"]
 def fitting(config: AccelConfig, shape: Shape, threads: int) -> Tiles:
     """The tilings of which so many threads' tiles fit the buffers."""
     every = every_tiling(shape)
-    return chosen(every, np.broadcast_to(_fits(config, shape, every, threads, {}),
+    return chosen(every, np.broadcast_to(fits_in(config, shape, every, threads, {}),
                                          every.rows.shape))
 
 
@@ -21,8 +22,8 @@ def every_tiling(shape: Shape) -> Tiles:
     """All tilings that the template offers, whether they fit or not, in pieces or not: those that
     `misfit` takes.
     """
-    cuts = [shape.channels] if shape.numbers else _pieces(shape.channels)
-    whole = _grid(_pieces(shape.rows), _pieces(shape.columns), cuts, _depths(shape))
+    cuts = [shape.channels] if shape.numbers else pieces_of(shape.channels)
+    whole = _grid(pieces_of(shape.rows), pieces_of(shape.columns), cuts, depths_of(shape))
     parts = [whole]
     if shape.weighted:
         deep = chosen(whole, whole.depth == shape.depth)
@@ -49,18 +50,18 @@ def listed(tiles: Tiles) -> list[Tiles]:
 def _in_pieces(shape: Shape) -> list[Tiles]:
     """Tilings whose windows, or rows, are loaded in pieces."""
     if shape.numbers:
-        rows, columns = ([1], [1]) if shape.inputs > 1 else (_pieces(shape.rows),
-                                                             _pieces(shape.columns))
-        cut = _grid(rows, columns, _pieces(shape.channels)[:-1], [1])
+        rows, columns = ([1], [1]) if shape.inputs > 1 else (pieces_of(shape.rows),
+                                                             pieces_of(shape.columns))
+        cut = _grid(rows, columns, pieces_of(shape.channels)[:-1], [1])
         return [_with(cut, "input")]
     if shape.row:
         return []
-    cuts, counts = _pieces(shape.channels), _piece_counts(shape)
+    cuts, counts = pieces_of(shape.channels), piece_counts(shape)
     if not shape.weighted:
         return [_grid([1], [1], cuts, [1], counts)]
-    depths = _depths(shape)
-    return [_grid(_pieces(shape.rows), [shape.columns], cuts, depths, counts),
-            _grid([1], _pieces(shape.columns)[:-1], cuts, depths, counts)]
+    depths = depths_of(shape)
+    return [_grid(pieces_of(shape.rows), [shape.columns], cuts, depths, counts),
+            _grid([1], pieces_of(shape.columns)[:-1], cuts, depths, counts)]
 
 
 def _grid(rows: Sequence[int], columns: Sequence[int], channels: Sequence[int],

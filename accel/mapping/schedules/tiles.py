@@ -14,7 +14,8 @@ from math import ceil, isqrt, prod
 
 from accel.mapping.operators.blocked import AROUND, BlockedOperator
 
-__all__ = ["Shape", "Tiles", "shape_of", "smallest", "tiles_in_pieces", "whole_tiles"]
+__all__ = ["Shape", "Tiles", "depths_of", "piece_counts", "pieces_of", "shape_of", "smallest",
+           "tiles_in_pieces", "whole_tiles"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -106,9 +107,9 @@ def smallest(shape: Shape) -> Tiles:
 
 def whole_tiles(shape: Shape) -> Iterable[Tiles]:
     """Tiles whose windows are loaded at once, with either operand stationary or none."""
-    cuts = [shape.channels] if shape.numbers else _pieces(shape.channels)
+    cuts = [shape.channels] if shape.numbers else pieces_of(shape.channels)
     for rows, columns, channels, depth in product(
-            _pieces(shape.rows), _pieces(shape.columns), cuts, _depths(shape)):
+            pieces_of(shape.rows), pieces_of(shape.columns), cuts, depths_of(shape)):
         yield Tiles(rows, columns, channels, depth)
         if shape.weighted and depth == shape.depth:
             if (rows, columns) != (shape.rows, shape.columns):
@@ -123,28 +124,28 @@ def tiles_in_pieces(shape: Shape) -> Iterable[Tiles]:
     of rows in parts a pixel at a time.
     """
     if shape.numbers:
-        pixels = ([1], [1]) if shape.inputs > 1 else (_pieces(shape.rows), _pieces(shape.columns))
-        for rows, columns, channels in product(*pixels, _pieces(shape.channels)):
+        pixels = ([1], [1]) if shape.inputs > 1 else (pieces_of(shape.rows), pieces_of(shape.columns))
+        for rows, columns, channels in product(*pixels, pieces_of(shape.channels)):
             if channels < shape.channels:
                 yield Tiles(rows, columns, channels, 1, "input")
     elif not shape.row:
         pixels, depths = [(1, 1)], [1]
         if shape.weighted:
-            pixels = [(rows, shape.columns) for rows in _pieces(shape.rows)]
-            pixels += [(1, columns) for columns in _pieces(shape.columns)[:-1]]
-            depths = _depths(shape)
+            pixels = [(rows, shape.columns) for rows in pieces_of(shape.rows)]
+            pixels += [(1, columns) for columns in pieces_of(shape.columns)[:-1]]
+            depths = depths_of(shape)
         for (rows, columns), channels, depth, count in product(
-                pixels, _pieces(shape.channels), depths, _piece_counts(shape)):
+                pixels, pieces_of(shape.channels), depths, piece_counts(shape)):
             yield Tiles(rows, columns, channels, depth, pieces=count)
 
 
-def _depths(shape: Shape) -> list[int]:
+def depths_of(shape: Shape) -> list[int]:
     """Steps of input blocks; rows of windows are not cut."""
     least = shape.depth if shape.row else 1
     return [depth for depth in range(least, shape.depth + 1) if shape.depth % depth == 0]
 
 
-def _pieces(extent: int) -> list[int]:
+def pieces_of(extent: int) -> list[int]:
     """Sizes that cut `extent` into equal pieces, the last one perhaps smaller: ``ceil(extent / n)``
     for all n. Up to the root these are all numbers; those above have an n that is not much greater.
     """
@@ -152,10 +153,10 @@ def _pieces(extent: int) -> list[int]:
     return sorted({*range(1, root + 1), *(ceil(extent / count) for count in range(1, root + 2))})
 
 
-def _piece_counts(shape: Shape) -> list[int]:
+def piece_counts(shape: Shape) -> list[int]:
     """The numbers of pieces, more than one, that a window or what is gathered may have."""
     height, width = shape.kernel
-    counts = {ceil(height / rows) for rows in _pieces(height)}
-    counts |= {height * ceil(width / columns) for columns in _pieces(width)}
-    counts |= {ceil(shape.gathered / blocks) for blocks in _pieces(max(shape.gathered, 1))}
+    counts = {ceil(height / rows) for rows in pieces_of(height)}
+    counts |= {height * ceil(width / columns) for columns in pieces_of(width)}
+    counts |= {ceil(shape.gathered / blocks) for blocks in pieces_of(max(shape.gathered, 1))}
     return sorted(counts - {0, 1})

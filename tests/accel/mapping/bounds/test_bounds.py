@@ -16,7 +16,7 @@ from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.choices import Choices
 from accel.mapping.lowering import LoweringError
 from accel.mapping.schedules import shape_of
-from accel.mapping.schedules.tiles import _candidates, _in_pieces
+from accel.mapping.schedules.tiles import tiles_in_pieces, whole_tiles
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle
 from tests.support.integer_graphs import Net
@@ -137,7 +137,7 @@ def test_every_tiling_is_what_the_template_offers() -> None:
     for net, result in nets(Random(1)):
         layer, _ = layer_of(machine, net, result)
         shape = shape_of(layer.operator)
-        offered = [*_candidates(shape), *_in_pieces(shape)]
+        offered = [*whole_tiles(shape), *tiles_in_pieces(shape)]
         assert sorted(listed(every_tiling(shape))) == sorted(offered), shape
 
 

@@ -18,7 +18,7 @@ from accel.mapping.operators.elementwise import elementwise
 from accel.mapping.schedules import Cost, schedule, tiles_of
 from accel.mapping.schedules.demands import ISSUE, _rows, cost_of, costs_of, fits_in, needs_of
 from accel.mapping.schedules.ranking import SLACK, _many, _pairs, choose, choose_together
-from accel.mapping.schedules.tiles import (Shape, Tiles, _pieces, shape_of, tiles_in_pieces,
+from accel.mapping.schedules.tiles import (Shape, Tiles, pieces_of, shape_of, tiles_in_pieces,
                                            whole_tiles)
 from compiler import te
 from compiler.ir import interpret
@@ -234,8 +234,8 @@ def test_what_does_not_fit_is_named() -> None:
 def test_sizes_of_pieces() -> None:
     """Whatever the extent, in a number of steps of about its root."""
     for extent in (*range(1, 70), 1000, 65537):
-        assert _pieces(extent) == sorted({-(-extent // count) for count in range(1, extent + 1)})
-    assert len(_pieces(10**8)) < 20000
+        assert pieces_of(extent) == sorted({-(-extent // count) for count in range(1, extent + 1)})
+    assert len(pieces_of(10**8)) < 20000
 
 
 @any_operator
