@@ -7,7 +7,7 @@ from statistics import mean
 from typing import Any
 
 from accel.estimates.area import area
-from accel.estimates.clock import clock
+from accel.estimates.clock import clock, left_out
 from accel.estimates.estimate import Estimate
 from accel.estimates.runs import Routing, Synthesis, routings, syntheses
 from fpga import flow
@@ -27,12 +27,16 @@ def taken(run: Synthesis) -> dict[str, int]:
 
 def judge() -> Row:
     """The machines held back from the fit, all routed ones, and a summary of the former's errors:
-    of each figure the mean and the worst, relative, and how many lie in their intervals.
+    of each figure the mean and the worst, relative, and how many lie in their intervals. Of clocks
+    also the errors by a fit to the others, each left out in turn.
     """
     cores = [_core(run) for run in syntheses() if run.held_back and not run.unit]
     clocks = [_clock(run) for run in routings()]
     summary = {figure: _summary([row[figure] for row in cores]) for figure in flow.CELLS}
     summary["mhz"] = _summary([row["mhz"] for row in clocks if row["held_back"]])
+    errors = [abs(error) for error in left_out(
+        [run for run in routings() if not run.held_back])]
+    summary["mhz_left_out"] = {"count": len(errors), "mean": mean(errors), "worst": max(errors)}
     return {"area": cores, "clock": clocks, "summary": summary}
 
 
@@ -73,7 +77,7 @@ def lines(found: Row) -> list[str]:
     """``name value`` lines of a summary."""
     return [line for figure, row in found["summary"].items() if row["count"] for line in (
         f"{figure}_mean_error {row['mean']:.4f}", f"{figure}_worst_error {row['worst']:.4f}",
-        f"{figure}_within {row['within']}/{row['count']}")]
+        f"{figure}_within {_within(row)}")]
 
 
 def written(found: Row, page: str) -> str:
@@ -93,10 +97,14 @@ def _tables(found: Row) -> list[str]:
                f"{row['mhz']['value']} ({row['mhz']['low']} to {row['mhz']['high']})",
                row["mhz"]["real"], _off(row["mhz"])] for row in found["clock"]]
     totals = [[figure, f"{row['mean']:.1%}", f"{row['worst']:.1%}",
-               f"{row['within']} of {row['count']}"]
+               _within(row)]
               for figure, row in found["summary"].items() if row["count"]]
     return [*_table(area_head, rows), "", *_table(clock_head, clocks), "",
-            *_table(["held back", "mean error", "worst", "in their intervals"], totals)]
+            *_table(["", "mean error", "worst", "in their intervals"], totals)]
+
+
+def _within(row: Row) -> str:
+    return f"{row['within']}/{row['count']}" if "within" in row else f"-/{row['count']}"
 
 
 def _kind(row: Row) -> str:

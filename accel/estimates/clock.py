@@ -21,8 +21,8 @@ from accel.estimates.paths import longest_path
 from accel.estimates.runs import DATA, Routing
 from accel.machine.machine import Machine
 
-__all__ = ["COEFFICIENTS", "LARGEST", "ClockModel", "clock", "fit_clock", "period_terms",
-           "read_clock"]
+__all__ = ["COEFFICIENTS", "LARGEST", "ClockModel", "clock", "fit_clock", "left_out",
+           "period_terms", "read_clock"]
 
 COEFFICIENTS = DATA / "clock.toml"
 
@@ -91,14 +91,21 @@ def read_clock() -> ClockModel:
 def fit_clock(runs: Sequence[Routing]) -> ClockModel:
     """Fits the coefficients to all runs, and the error to each run by the fit to the others."""
     terms = [period_terms(run.spec.machine) for run in runs]
+    errors = [abs(error) for error in left_out(runs)]
+    luts = [amounts["size"] * 1e3 for amounts in terms]
+    return ClockModel(_solved(terms, runs), rounded(max(quantile(errors), SEED_SPREAD)),
+                      max((one for one in luts if one <= LARGEST), default=0.0))
+
+
+def left_out(runs: Sequence[Routing]) -> list[float]:
+    """How far off each run is by a fit to the others, relative."""
+    terms = [period_terms(run.spec.machine) for run in runs]
     errors = []
     for number, run in enumerate(runs):
         others = [at for at in range(len(runs)) if at != number]
         model = ClockModel(_solved([terms[at] for at in others], [runs[at] for at in others]), 0, 0)
-        errors.append(abs(model.mhz(run.spec.machine) / _best(run) - 1))
-    luts = [amounts["size"] * 1e3 for amounts in terms]
-    return ClockModel(_solved(terms, runs), rounded(max(quantile(errors), SEED_SPREAD)),
-                      max((one for one in luts if one <= LARGEST), default=0.0))
+        errors.append(model.mhz(run.spec.machine) / _best(run) - 1)
+    return errors
 
 
 def _solved(terms: Iterable[Mapping[str, float]], runs: Iterable[Routing]) -> dict[str, float]:
