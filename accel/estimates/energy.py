@@ -29,8 +29,8 @@ from accel.machine.machine import Machine
 
 __all__ = ["ENERGY_UNITS", "Energy", "LayerEnergy", "energy", "prices"]
 
-ENERGY_UNITS = ("dram", "inp", "wgt", "res", "par", "acc", "out", "tab", "fetch", "load", "gemm",
-                "vector", "store", "idle")
+ENERGY_UNITS: tuple[str, ...] = ("dram", "inp", "wgt", "res", "par", "acc", "out", "tab", "fetch",
+                                 "load", "gemm", "vector", "store", "idle")
 """What takes energy: the memory, the buffers, the units, and what every cycle takes."""
 
 PJ = 1e-12

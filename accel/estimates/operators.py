@@ -94,7 +94,8 @@ def _counted(plan: DatapathPlan, operations: Iterable[Operation]) -> Operators:
     for operation in operations:
         node, copies = operation.node, plan.copies(operation)
         if node.kind == "mul":
-            result["multiply", *map(factor_bits, node.args)] += copies
+            a, b = map(factor_bits, node.args)
+            result["multiply", a, b] += copies
         elif node.kind in _ADDERS:
             width = max(one.interval.width for one in (node, *node.args))
             if node.kind == "fold":         # an odd term passes by
