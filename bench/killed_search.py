@@ -116,19 +116,19 @@ class WorkerKiller:
 
 def compared(disturbed: Path, other: Path) -> float:
     """The time of all tasks by the best plans of one database over that by those of the other."""
-    target, times = CpuTarget(), Counter[int]()
-    found: list[dict[str, tuple[Task, str]]] = []
-    for path in (disturbed, other):
+    target, times = CpuTarget(), {"disturbed": 0.0, "other": 0.0}
+    found: dict[str, dict[str, tuple[Task, str]]] = {}
+    for name, path in zip(times, (disturbed, other)):
         with Records(path) as records:
-            found.append({best.task.digest: (best.task, best.plan)
-                          for best in records.every_best()})
-    for digest in found[0].keys() & found[1].keys():
-        if target.decides_tasks(found[0][digest][0]):
+            found[name] = {best.task.digest: (best.task, best.plan)
+                           for best in records.every_best()}
+    for digest in found["disturbed"].keys() & found["other"].keys():
+        if target.decides_tasks(found["other"][digest][0]):
             continue                                        # its kernels are tasks, too
-        runs = {place: target.measurable(*some[digest], 0) for place, some in enumerate(found)}
-        for place, seconds in best_times(runs, ROUNDS).items():
-            times[place] += seconds                         # type: ignore[assignment]
-    return times[0] / times[1]
+        runs = {name: target.measurable(*some[digest], 0) for name, some in found.items()}
+        for name, seconds in best_times(runs, ROUNDS).items():
+            times[name] += seconds
+    return times["disturbed"] / times["other"]
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class ReadStream:
         try:
             groups, assembled = self._parts(part.whole if part else plan)
             program = assembled(groups if part is None else self._choices.groups_of(
-                part.tiles, self._layers[part.first:part.first + part.count]))
+                part.tiles, self._layers[part.first:part.first + part.length]))
         except LoweringError as error:
             raise PlanRefused(f"Plan of a stream: {error}") from None
         if part is None:

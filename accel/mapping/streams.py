@@ -40,7 +40,7 @@ class PartPlan(NamedTuple):
     whole: str
 
     @property
-    def count(self) -> int:
+    def length(self) -> int:
         """The number of layers."""
         return len(re.split(f"[{NEXT}/]", self.tiles))
 

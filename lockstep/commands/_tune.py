@@ -25,6 +25,8 @@ from compiler.tune.explorer import Limits
 from compiler.tune.record import processor_name
 from compiler.tune.records import Records
 from compiler.tune.space import Tunable
+from lockstep.commands._arguments import CACHED_PLANS
+from lockstep.commands._compilation import checked_plans
 from lockstep.commands._table import show_columns
 from lockstep.lines import say, shortened, width
 from lockstep.report import require_plotly
@@ -75,7 +77,8 @@ def tune(args: argparse.Namespace) -> int:
                                             lambda plans: live.update(_tasks(None, plans)))
                     _search_streams(args, graph, wanted, streams)
             if searched:
-                tuning.run(_runner(args, wanted.names, stack))
+                with checked_plans(str(args.db) if args.db else CACHED_PLANS):
+                    tuning.run(_runner(args, wanted.names, stack))
         except KeyboardInterrupt:
             status = INTERRUPTED
     _show(args, tuning, streams)
@@ -142,7 +145,7 @@ def _runner(args: argparse.Namespace, names: Sequence[str], stack: ExitStack) ->
 
 
 def _pool_runner(args: argparse.Namespace, names: Sequence[str], stack: ExitStack,
-                 **workers: int) -> Run | None:
+                 measurers: int = 1, builders: int | None = None) -> Run | None:
     """Runs trials on the workers of a pool; None where there is to be none."""
     if args.pool == ALONE or not (args.pool or find_spec("distributed")):
         return None
@@ -151,8 +154,8 @@ def _pool_runner(args: argparse.Namespace, names: Sequence[str], stack: ExitStac
 
     devices = tuple(dict.fromkeys(device_of(name) for name in names))
     return stack.enter_context(WorkerPool(
-        args.pool, certificates_of(args.tls), devices=devices, limit_seconds=args.limit,
-        **workers)).results
+        args.pool, certificates_of(args.tls), devices=devices, measurers=measurers,
+        builders=builders, limit_seconds=args.limit)).results
 
 
 class _Shown:

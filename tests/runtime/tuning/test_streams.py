@@ -128,5 +128,5 @@ def test_bodies_that_are_none_are_refused(body: str) -> None:
 
 def test_parts_of_plans_are_read_back() -> None:
     part = PartPlan(3, "rows=1 ; rows=2 / rows=3", "rows=4 ; rows=5")
-    assert part_of(part.text) == part and part.count == 3
+    assert part_of(part.text) == part and part.length == 3
     assert part_of("rows=1 ; rows=2") is None
