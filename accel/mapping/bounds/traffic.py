@@ -11,10 +11,11 @@ from accel.datapath.plan import plan
 from accel.machine.dram import Dram
 from accel.machine.isa import WORD_BYTES
 from accel.machine.machine import Machine
+from accel.mapping.bounds.tilings import Many
 from accel.mapping.bounds.windows import (LoadedSource, Packed, WindowLine, packed_source,
                                           source_of, weight_bytes)
 from accel.mapping.builders.layer import MappedLayer
-from accel.mapping.schedules import Tiles, shape_of
+from accel.mapping.schedules import shape_of
 from accel.mapping.work import block_products
 
 __all__ = ["LayerFacts", "Traffic"]
@@ -113,7 +114,7 @@ class Traffic:
     instructions : how many there are.
     """
 
-    def __init__(self, facts: LayerFacts, tiles: Tiles):
+    def __init__(self, facts: LayerFacts, tiles: Many):
         self.facts, self.tiles = facts, tiles
         shape = facts.shape
         self.keeps_weights, self.keeps_input = (tiles.stationary == kept for kept in ("w", "input"))
@@ -263,7 +264,7 @@ class Traffic:
         extents = (tiles.rows, tiles.columns, tiles.channels, tiles.depth, *self.piece)
         tile = self.facts.operator.extents("quantized")
         fixed = sum(size > 1 for size in (tile.get("p", 1), tile.get("q", 1), shape.passes))
-        return sum((extent > 1).astype(int) for extent in extents) + fixed <= GEMM_LOOPS
+        return np.sum([extent > 1 for extent in extents], 0) + fixed <= GEMM_LOOPS
 
 
 def _each(sizes: np.ndarray, taps: np.ndarray, of: Callable[[int, int], tuple[int, ...]]

@@ -84,9 +84,9 @@ def source_of(operator: BlockedOperator, role: str, count: tuple[int, int],
     for plane in planes:                    # of a product of matrices: its window's columns
         kernel, strides = (kernel[0], 1), (strides[0], 1)
         across *= _size(there.box[plane]) if steps[plane] else 1
-    lines = (WindowLine(*line, there.box[var]) for *line, var in zip(
-        count, kernel, strides, dilations, (rows, columns), strict=True))
-    return LoadedSource(*lines, across * element_bytes(stage.dtype))
+    down, right = (WindowLine(count[at], kernel[at], strides[at], dilations[at], there.box[var])
+                   for at, var in enumerate((rows, columns)))
+    return LoadedSource(down, right, across * element_bytes(stage.dtype))
 
 
 def weight_bytes(operator: BlockedOperator) -> int:
