@@ -17,12 +17,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import TypeVar
 from unittest.mock import patch
 
 from accel.machine.loading import load_machine
 from accel.mapping import search
 from accel.mapping.choices import Choices, Group, groups_text
-from accel.mapping.schedules import Tiles, shape_of
+from accel.mapping.schedules import shape_of
 from accel.mapping.schedules.ranking import all_that_fit
 from accel.mapping.search import EFFORTS, Search
 from accel.mapping.target import AccelTarget
@@ -34,6 +35,8 @@ from examples import zoo
 
 NETWORKS = (("resnet18", 64), ("mobilenet_v2", 64), ("squeezenet", 64), ("keywords", 49),
             ("vgg11", 32))
+Item = TypeVar("Item")
+
 MACHINES = ("pynq-1x16x16", "ecp5-1x8x8", "tiny-1x4x4")
 
 
@@ -112,8 +115,10 @@ def measured(network: str, size: int, name: str, random: Random, effort: int, mo
                  sum(map(len, fitting.values())))
 
 
-def some(tiles: Sequence[Tiles], most: int) -> list[Tiles]:
-    """So many tiles: half of them the first, the rest from all others at equal distances."""
+def some(tiles: Sequence[Item], most: int) -> list[Item]:
+    """So many tiles, or the like: half of them the first, the rest from all others at equal
+    distances.
+    """
     if len(tiles) <= most:
         return list(tiles)
     first = most // 2

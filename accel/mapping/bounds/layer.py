@@ -132,7 +132,8 @@ class _Times:
         kept = np.where(keeps_weights, traffic.first_weights,
                         np.where(keeps_input, traffic.first_inputs, 0)) / rate
         moving = (np.where(keeps_input, 0, traffic.waited)
-                  + np.where(keeps_weights, 0, traffic.weights / rate))
+                  + np.where(keeps_weights, 0, np.maximum(
+                      traffic.weights / rate, traffic.weight_steps)))
         turns = np.where(keeps_input, traffic.count, traffic.turns) * (self.load + self.gemm)
         loads = self.begin + kept + self._in_turns(products + moving + turns,
                                                    self.first - kept + last)

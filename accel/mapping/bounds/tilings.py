@@ -1,6 +1,8 @@
-"""Every tiling of a layer at once, as one `Tiles` whose fields are arrays."""
+"""Every tiling of a layer at once, as one `Tiles` whose fields are arrays: `Many`."""
 
 from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -8,17 +10,22 @@ from accel.machine.config import AccelConfig
 from accel.mapping.schedules.demands import fits_in
 from accel.mapping.schedules.tiles import Shape, Tiles, depths_of, piece_counts, pieces_of
 
-__all__ = ["chosen", "every_tiling", "fitting", "listed"]
+__all__ = ["Many", "chosen", "every_tiling", "fitting", "listed"]
+
+FIELDS = [field.name for field in fields(Tiles)]
+
+Many = Any
+"""Tiles whose fields are arrays."""
 
 
-def fitting(config: AccelConfig, shape: Shape, threads: int) -> Tiles:
+def fitting(config: AccelConfig, shape: Shape, threads: int) -> Many:
     """The tilings of which so many threads' tiles fit the buffers."""
     every = every_tiling(shape)
     return chosen(every, np.broadcast_to(fits_in(config, shape, every, threads, {}),
                                          every.rows.shape))
 
 
-def every_tiling(shape: Shape) -> Tiles:
+def every_tiling(shape: Shape) -> Many:
     """All tilings that the template offers, whether they fit or not, in pieces or not: those that
     `misfit` takes.
     """
@@ -34,20 +41,18 @@ def every_tiling(shape: Shape) -> Tiles:
     return _joined([*parts, *_in_pieces(shape)])
 
 
-def chosen(tiles: Tiles, holds: np.ndarray) -> Tiles:
+def chosen(tiles: Many, holds: np.ndarray) -> Many:
     """Those of many tilings for which something holds."""
-    return Tiles(tiles.rows[holds], tiles.columns[holds], tiles.channels[holds],
-                 tiles.depth[holds], tiles.stationary[holds], tiles.pieces[holds])
+    return _made(*(getattr(tiles, name)[holds] for name in FIELDS))
 
 
-def listed(tiles: Tiles) -> list[Tiles]:
+def listed(tiles: Many) -> list[Tiles]:
     """Many tilings, each by itself."""
-    return [Tiles(*fields) for fields in zip(
-        tiles.rows.tolist(), tiles.columns.tolist(), tiles.channels.tolist(), tiles.depth.tolist(),
-        tiles.stationary.tolist(), tiles.pieces.tolist(), strict=True)]
+    columns = (getattr(tiles, name).tolist() for name in FIELDS)
+    return [Tiles(*one) for one in zip(*columns, strict=True)]
 
 
-def _in_pieces(shape: Shape) -> list[Tiles]:
+def _in_pieces(shape: Shape) -> list[Many]:
     """Tilings whose windows, or rows, are loaded in pieces."""
     if shape.numbers:
         rows, columns = ([1], [1]) if shape.inputs > 1 else (pieces_of(shape.rows),
@@ -65,18 +70,20 @@ def _in_pieces(shape: Shape) -> list[Tiles]:
 
 
 def _grid(rows: Sequence[int], columns: Sequence[int], channels: Sequence[int],
-          depths: Sequence[int], pieces: Sequence[int] = (1,)) -> Tiles:
+          depths: Sequence[int], pieces: Sequence[int] = (1,)) -> Many:
     axes = np.meshgrid(*(np.array(some, np.int64) for some in (rows, columns, channels, depths,
                                                                pieces)), indexing="ij")
     rows_, columns_, channels_, depths_, pieces_ = (axis.ravel() for axis in axes)
-    return Tiles(rows_, columns_, channels_, depths_, np.full(rows_.shape, "", "U5"), pieces_)
+    return _made(rows_, columns_, channels_, depths_, np.full(rows_.shape, "", "U5"), pieces_)
 
 
-def _with(tiles: Tiles, stationary: str) -> Tiles:
-    return Tiles(tiles.rows, tiles.columns, tiles.channels, tiles.depth,
-                 np.full(tiles.rows.shape, stationary, "U5"), tiles.pieces)
+def _with(tiles: Many, stationary: str) -> Many:
+    return replace(tiles, stationary=np.full(tiles.rows.shape, stationary, "U5"))
 
 
-def _joined(parts: Sequence[Tiles]) -> Tiles:
-    return Tiles(*(np.concatenate([getattr(part, name) for part in parts]) for name in (
-        "rows", "columns", "channels", "depth", "stationary", "pieces")))
+def _joined(parts: Sequence[Many]) -> Many:
+    return _made(*(np.concatenate([getattr(part, name) for part in parts]) for name in FIELDS))
+
+
+def _made(*columns: Any) -> Many:
+    return Tiles(*columns)

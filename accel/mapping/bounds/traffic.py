@@ -11,10 +11,12 @@ from accel.datapath.plan import plan
 from accel.machine.dram import Dram
 from accel.machine.isa import WORD_BYTES
 from accel.machine.machine import Machine
-from accel.mapping.bounds.windows import (LoadedSource, Packed, WindowLine, packed_source,
-                                          source_of, weight_bytes)
+from accel.mapping.bounds.tilings import Many
+from accel.mapping.bounds.windows import (LoadedSource, Packed, WindowLine,
+                                          computed_weights, packed_source,
+                                          source_of)
 from accel.mapping.builders.layer import MappedLayer
-from accel.mapping.schedules import Tiles, shape_of
+from accel.mapping.schedules import shape_of
 from accel.mapping.work import block_products
 
 __all__ = ["LayerFacts", "Traffic"]
@@ -33,7 +35,7 @@ class LayerFacts:
     folded : entries that vector makes on the way to it, by stage, one for each term of a sum.
     lanes : cycles of vector.
     stored : bytes of the result in memory; `partial` where blocks of it are cut.
-    weights : bytes of the weights that one image reads.
+    weights : bytes of the weights that one image reads; `weight_steps` of load for these.
     sources : what is loaded into inp or res, as far as it is known.
     latency, answer : cycles of the memory from a request to data, and from a write to its answer.
     rate : bytes of the bus in a cycle.
@@ -56,7 +58,8 @@ class LayerFacts:
         reads = 1 if operator.accumulators else max(1, len(operator.inputs))
         self.lanes = (self.positions * reads + sum(self.folded.values())) * config.vector_beats
         self.stored, self.partial = self._stored(), bool(layer.bounds)
-        self.weights = self._weights() if shape.weighted else 0
+        self.weights, step = self._weights() if shape.weighted else (0, 0)
+        self.weight_steps = self.weights / (step or config.bus_bytes)
         self.sources = self._sources()
         self.latency = memory.latency
         self.answer = 0 if memory.in_order else memory.latency
@@ -80,12 +83,13 @@ class LayerFacts:
             size = size * min(limit, whole) // whole
         return size
 
-    def _weights(self) -> int:
+    def _weights(self) -> tuple[int, int]:
+        """Their bytes, and how many a step of load moves at most; 0 means those of the bus."""
         shape = self.shape
         if "y" in self.operator.stages:
-            return weight_bytes(self.operator)
+            return computed_weights(self.operator)
         return (shape.depth * shape.channels * shape.phases * prod(shape.kernel) * shape.passes
-                * (shape.weights or self.entry["wgt"]) * shape.weight_bits // 8)
+                * (shape.weights or self.entry["wgt"]) * shape.weight_bits // 8), 0
 
     def _sources(self) -> list[LoadedSource | Packed | None]:
         operator, shape = self.operator, self.shape
@@ -105,7 +109,7 @@ class Traffic:
     steps : pieces in which a tile's operands come.
     piece : rows and columns of the largest piece of a window; `last_piece` of the last one.
     last : entries of the last tile's result.
-    inputs, weights, records : bytes that loads move.
+    inputs, weights, records : bytes that loads move; `weight_steps` are those of load.
     chunks : steps of load for the inputs, padding included; `waited` those of them that come after
         a load's first data.
     turns : loads of an input that move anything.
@@ -113,7 +117,7 @@ class Traffic:
     instructions : how many there are.
     """
 
-    def __init__(self, facts: LayerFacts, tiles: Tiles):
+    def __init__(self, facts: LayerFacts, tiles: Many):
         self.facts, self.tiles = facts, tiles
         shape = facts.shape
         self.keeps_weights, self.keeps_input = (tiles.stationary == kept for kept in ("w", "input"))
@@ -199,7 +203,7 @@ class Traffic:
     def _load_constants(self) -> None:
         facts, shape, tiles = self.facts, self.facts.shape, self.tiles
         turns = shape.times * np.where(self.keeps_weights, 1, self.images)
-        self.weights = turns * facts.weights
+        self.weights, self.weight_steps = turns * facts.weights, turns * facts.weight_steps
         self.first_weights = np.zeros_like(tiles.rows)
         if facts.weights:
             all_taps = shape.channels * prod(shape.kernel) * shape.depth
@@ -228,7 +232,7 @@ class Traffic:
     @property
     def written(self) -> np.ndarray:
         """Steps of load."""
-        return self.chunks + (self.weights + self.records) / self.facts.config.bus_bytes
+        return self.chunks + self.weight_steps + self.records / self.facts.config.bus_bytes
 
     @property
     def moved(self) -> np.ndarray:
@@ -263,7 +267,7 @@ class Traffic:
         extents = (tiles.rows, tiles.columns, tiles.channels, tiles.depth, *self.piece)
         tile = self.facts.operator.extents("quantized")
         fixed = sum(size > 1 for size in (tile.get("p", 1), tile.get("q", 1), shape.passes))
-        return sum((extent > 1).astype(int) for extent in extents) + fixed <= GEMM_LOOPS
+        return np.sum([extent > 1 for extent in extents], 0) + fixed <= GEMM_LOOPS
 
 
 def _each(sizes: np.ndarray, taps: np.ndarray, of: Callable[[int, int], tuple[int, ...]]

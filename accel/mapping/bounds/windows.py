@@ -15,7 +15,7 @@ from accel.mapping.lowering.nest import Interval, NotAffine, affine, at_least_ze
 from accel.mapping.operators.blocked import AROUND, BlockedOperator
 from compiler.te import Expr, Read, Select, Tensor, Var
 
-__all__ = ["LoadedSource", "Packed", "WindowLine", "packed_source", "source_of", "weight_bytes"]
+__all__ = ["LoadedSource", "Packed", "WindowLine", "computed_weights", "packed_source", "source_of"]
 
 
 @dataclass(frozen=True)
@@ -84,25 +84,29 @@ def source_of(operator: BlockedOperator, role: str, count: tuple[int, int],
     for plane in planes:                    # of a product of matrices: its window's columns
         kernel, strides = (kernel[0], 1), (strides[0], 1)
         across *= _size(there.box[plane]) if steps[plane] else 1
-    lines = (WindowLine(*line, there.box[var]) for *line, var in zip(
-        count, kernel, strides, dilations, (rows, columns), strict=True))
-    return LoadedSource(*lines, across * element_bytes(stage.dtype))
+    down, right = (WindowLine(count[at], kernel[at], strides[at], dilations[at], there.box[var])
+                   for at, var in enumerate((rows, columns)))
+    return LoadedSource(down, right, across * element_bytes(stage.dtype))
 
 
-def weight_bytes(operator: BlockedOperator) -> int:
-    """The bytes of one matrix of computed weights, as far as they are certain."""
+def computed_weights(operator: BlockedOperator) -> tuple[int, int]:
+    """The bytes of one matrix of computed weights, as far as they are certain, and how many of them
+    a step of load moves at most (0: as many as the bus): where lanes do not lie together, a run is
+    one element.
+    """
     stage = operator["w"]
     there = _there(stage)
     if there is None or len(stage.axes) < 5:
-        return 0
+        return 0, 0
     channels, planes, depth, outs, lanes = (axis.var for axis in stage.axes[-5:])
     steps = there.steps
     if not _apart(steps, there.box, [planes, *(axis.var for axis in stage.axes[:-5])]) or (
             set(there.ends) - {(channels, outs), (depth, lanes)}):
-        return 0
+        return 0, 0
     again = _size(there.box[planes]) if steps[planes] else 1
-    return (there.size(channels, outs) * there.size(depth, lanes) * again
-            * element_bytes(stage.dtype))
+    item = element_bytes(stage.dtype)
+    return (there.size(channels, outs) * there.size(depth, lanes) * again * item,
+            0 if steps[lanes] == 1 or stage.shape[-1] == 1 else item)
 
 
 def _size(interval: Interval) -> int:
