@@ -124,7 +124,9 @@ def tiles_in_pieces(shape: Shape) -> Iterable[Tiles]:
     of rows in parts a pixel at a time.
     """
     if shape.numbers:
-        pixels = ([1], [1]) if shape.inputs > 1 else (pieces_of(shape.rows), pieces_of(shape.columns))
+        pixels = ([1], [1])
+        if shape.inputs == 1:
+            pixels = pieces_of(shape.rows), pieces_of(shape.columns)
         for rows, columns, channels in product(*pixels, pieces_of(shape.channels)):
             if channels < shape.channels:
                 yield Tiles(rows, columns, channels, 1, "input")
