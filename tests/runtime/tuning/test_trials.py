@@ -65,7 +65,8 @@ def test_a_result_is_text(result: Result) -> None:
     (Trial("nothing", TASK, ""), "Target must be accel:MACHINE, "),
     (Trial(f"{KIND},cpu", TASK, ""), f"Target must be one target, not '{KIND},cpu'"),
     (Trial("auto:tiny-1x4x4", TASK, ""), "Target must be one target, not 'auto:tiny-1x4x4'"),
-    (Trial("accel:tiny-1x4x4", TASK, ""), "accel:tiny-1x4x4 has no plans that are searched"),
+    (Trial("accel:tiny-1x4x4", TASK, ""),
+     "accel:tiny-1x4x4 is another target here than that of the task"),
     (Trial(KIND, Task("0f", "1", "a task"), ""),
      f"{KIND} is another target here than that of the task: its fingerprint is f00df00df00d, not "
      f"0f"),
