@@ -18,6 +18,7 @@ from accel.mapping.bounds.traffic import LayerFacts, Traffic
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.lowering import LoweringError
 from accel.mapping.schedules import Tiles
+from accel.mapping.schedules.cost import Number
 
 __all__ = ["bound_of", "bounds_of_tilings"]
 
@@ -109,7 +110,7 @@ class _Times:
         self.after_gemm = self.gemm + traffic.last * self.stages * self.beats + self.after_vector
         self.first = (traffic.first_inputs + traffic.first_weights) / facts.rate
 
-    def all(self) -> list[np.ndarray]:
+    def all(self) -> list[Number]:
         if self.shape.weighted:
             computed, after_loads = self._gemm()
         elif self.shape.numbers or self.shape.gathered:
@@ -170,7 +171,7 @@ class _Times:
                  + self.traffic.count * (self.vector + self.store))
         return self.begin + self.load + self._in_turns(chain, 0) - NEXT + END
 
-    def _moves(self, after_loads: np.ndarray) -> list[np.ndarray]:
+    def _moves(self, after_loads: Number) -> list[np.ndarray]:
         """Those of the bus, and of load: before its last step come all but the last instructions
         and results.
         """
