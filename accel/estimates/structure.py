@@ -19,6 +19,7 @@ from accel.hw.fetch import PREFETCH
 from accel.hw.interface import INDEX_BITS
 from accel.hw.issue import RECORD
 from accel.hw.loops import AHEAD
+from accel.hw.parts import GROUP
 from accel.hw.store import writer_depth
 from accel.machine.config import UNITS, AccelConfig
 from accel.machine.isa import WORD_BITS, WORD_BYTES
@@ -80,8 +81,8 @@ def _memory_port(machine: Machine) -> dict[str, CorePart]:
         "arbiter": _plain(), "arbiter.owners": _plain(distributed(6, BURSTS)),
         "fetch": _plain(opcodes=opcodes, offset=offset),
         "fetch.buffer": CorePart({"one": 1.0, "chosen": (bus + 1) * (-(-depth // 16) - 1)},
-                             {"one": 1.0, "bits": bus, "offset": offset},
-                             distributed(bus + 1, depth)),
+                                 {"one": 1.0, "bits": bus, "offset": offset},
+                                 distributed(bus + 1, depth)),
         "fetch.requests": _plain(offset=offset),
     }
 
@@ -90,12 +91,13 @@ def _load(machine: Machine) -> dict[str, CorePart]:
     config = machine.config
     bus, offset = 8 * config.bus_bytes, _log(config.bus_bytes)
     wide = {"high": int(machine.pads_high)}
-    run = {"address": _loaded_bits(config), "packed": int(len(config.weight_bits) > 1), **wide}
+    written, formats = config.written_bytes("wgt"), len(config.weight_bits)
+    run = {"address": _loaded_bits(config), "packed": int(formats > 1), **wide}
     handed = 36 + offset + run["address"] + 2 * run["packed"] + 8 * run["high"]
     found = {
         "load": CorePart({"one": 1.0, "rotated": bus * offset, "bits": bus, **wide,
-                      "unpacked": 8 * config.written_bytes("wgt") * (len(config.weight_bits) - 1)},
-                     {"one": 1.0, "bits": bus, **run}),
+                          "unpacked": 8 * written * (formats - 1)},
+                         {"one": 1.0, "bits": bus, **run}),
         "load.beats": _plain(2 * distributed(bus + 1, BEATS // 2), bits=bus),
         "load.bursts": _plain(offset=offset, **run), "load.overlap": _plain(offset=offset),
         "load.front": _plain(_HELD + distributed(
@@ -103,12 +105,11 @@ def _load(machine: Machine) -> dict[str, CorePart]:
         "load.incoming": _plain(offset=offset, **run), "load.requests": _plain(offset=offset),
         "load.runs": _plain(distributed(handed, BURSTS), offset=offset, **run),
         "load.stepper": CorePart({"one": 1.0, "bytes": config.bus_bytes, "offset": offset,
-                              "masks": config.written_bytes("wgt") * (len(config.weight_bits) > 2)},
-                             {"one": 1.0, "bytes": config.bus_bytes, "offset": offset, **run}),
+                                  "masks": written * (formats > 2)},
+                                 {"one": 1.0, "bytes": config.bus_bytes, "offset": offset, **run}),
     }
-    if len(config.weight_bits) > 1:
-        written = 8 * config.written_bytes("wgt")
-        found["load.unpack"] = _plain(bits=written, mask=written * (len(config.weight_bits) - 1))
+    if formats > 1:
+        found["load.unpack"] = _plain(bits=8 * written, mask=8 * written * (formats - 1))
     return found
 
 
@@ -190,22 +191,22 @@ def _issue(planned: DatapathPlan) -> CorePart:
 def _hazards(machine: Machine, cycles: int) -> CorePart:
     depth = _log(machine.config.buffers["acc"].depth)
     return CorePart({"one": 1.0, "places": cycles * depth},
-                {"one": 1.0, "places": cycles * (depth + 2)})
+                    {"one": 1.0, "places": cycles * (depth + 2)})
 
 
 def _update(planned: DatapathPlan, width: int, element: int) -> CorePart:
     """The bypassed update of so many bits."""
     kinds = {body.update for body in planned.bodies} - {"assign"}
     return CorePart({"one": 1.0, "bits": width, "sums": width * ("sum" in kinds),
-                 "extremes": width * len(kinds & {"min", "max"}), "element": element},
-                {"one": 1.0, "bits": width, "element": element})
+                     "extremes": width * len(kinds & {"min", "max"}), "element": element},
+                    {"one": 1.0, "bits": width, "element": element})
 
 
 def _datapath(counted: Amounts, carried: int = 0, updated: float = 0.0) -> CorePart:
     """A datapath beside which so many bits are carried, and after which so many are summed."""
     return CorePart({"updated": updated, "carry": 0.0, **counted.bits},
-                {"bits": counted.registers + carried}, multipliers=counted.multipliers,
-                products=counted.products)
+                    {"bits": counted.registers + carried}, multipliers=counted.multipliers,
+                    products=counted.products)
 
 
 def _buffers(machine: Machine) -> dict[str, CorePart]:
@@ -226,11 +227,12 @@ def _buffers(machine: Machine) -> dict[str, CorePart]:
         chosen = 8 * read * (row // read - 1) * copies
         masks = (row // written if name == "out" else row) * (row > written) * copies
         found[name] = CorePart({"chosen": chosen, "masks": masks, "one": 1.0},
-                           {"select": copies * 2 * _log(row // read)}, block_rams=rams[name])
+                               {"select": copies * 2 * _log(row // read)}, block_rams=rams[name])
     width, beats = config.buffers["acc"].entry_bits, config.vector_beats
-    found["acc"] = CorePart({"bits": width, "written": width, "part": width // beats * (2 * beats - 1),
-                         "address": 2 * beats * _log(config.bank_depth), "one": 1.0},
-                        {"groups": -(-config.lanes // 4), "one": 1.0}, block_rams=rams["acc"])
+    found["acc"] = CorePart(
+        {"one": 1.0, "bits": width, "part": width // beats * (2 * beats - 1),
+         "address": 2 * beats * _log(config.bank_depth)},
+        {"one": 1.0, "groups": -(-config.lanes // GROUP)}, block_rams=rams["acc"])
     return found
 
 
@@ -239,13 +241,13 @@ def _queues(machine: Machine) -> dict[str, CorePart]:
     depth = machine.config.queue_depth
     if shallow_blocks(machine):
         return {f"queue_{unit}": CorePart({"one": 1.0, "depth": _log(depth)},
-                                      {"one": 1.0, "depth": _log(depth)}, block_rams=rams)
+                                          {"one": 1.0, "depth": _log(depth)}, block_rams=rams)
                 for unit, rams in queue_blocks(machine).items()}
     cells = distributed(WORD_BITS, 2 * depth) + distributed(INDEX_BITS, 2 * depth)
     rows = (WORD_BITS + INDEX_BITS) * (-(-2 * depth // 16) - 1)
     return {f"queue_{unit}": CorePart({"one": 1.0, "depth": _log(depth), "chosen": rows,
-                                   "shown": 1.0},
-                                  {"one": 1.0, "depth": _log(depth), "shown": 1.0}, cells)
+                                       "shown": 1.0},
+                                      {"one": 1.0, "depth": _log(depth), "shown": 1.0}, cells)
             for unit in queue_blocks(machine)}
 
 
