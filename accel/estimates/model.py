@@ -16,7 +16,7 @@ import numpy as np
 from accel.estimates.fitting import fitted, quantile, rounded
 from accel.estimates.gates import fit_gates
 from accel.estimates.runs import DATA, Synthesis
-from accel.estimates.structure import Part, parts, unit_of
+from accel.estimates.structure import CorePart, parts, unit_of
 
 __all__ = ["COEFFICIENTS", "FIGURES", "AreaModel", "fit", "group_of", "measured",
            "of_unit", "read", "solved"]
@@ -69,11 +69,11 @@ class AreaModel:
     largest: Mapping[str, float]
     gates: Mapping[str, float]
 
-    def logic(self, name: str, part: Part) -> float:
+    def logic(self, name: str, part: CorePart) -> float:
         """LUTs of a part without distributed RAM. Raises KeyError for a part that no run has."""
         return _sum(self.luts[group_of(name, part.features)], part.features)
 
-    def figures(self, name: str, part: Part) -> dict[str, float]:
+    def figures(self, name: str, part: CorePart) -> dict[str, float]:
         """What a part takes, by the names of `FIGURES`."""
         group = group_of(name, part.features)
         return {"luts": self.logic(name, part) + RAM_LUTS * part.distributed,
@@ -81,7 +81,7 @@ class AreaModel:
                 "multipliers": part.multipliers, "block_rams": part.block_rams,
                 "distributed": part.distributed}
 
-    def by_unit(self, found: Mapping[str, Part]) -> dict[str, dict[str, float]]:
+    def by_unit(self, found: Mapping[str, CorePart]) -> dict[str, dict[str, float]]:
         """What each unit takes."""
         units: dict[str, dict[str, float]] = {}
         for name, part in found.items():
@@ -90,7 +90,7 @@ class AreaModel:
                 unit[figure] += value
         return units
 
-    def gates_by_unit(self, found: Mapping[str, Part]) -> dict[str, float]:
+    def gates_by_unit(self, found: Mapping[str, CorePart]) -> dict[str, float]:
         """NAND2 equivalents of each unit."""
         units: dict[str, float] = {}
         for name, part in found.items():
@@ -169,9 +169,9 @@ def of_unit(units: Mapping[str, Mapping[str, float]], unit: str, figure: str) ->
     return units[unit][figure] if unit in units else 0.0
 
 
-def solved(runs: Sequence[Synthesis], found: Sequence[Mapping[str, Part]]) -> AreaModel:
+def solved(runs: Sequence[Synthesis], found: Sequence[Mapping[str, CorePart]]) -> AreaModel:
     """Coefficients alone, from the parts of each run's machine."""
-    samples: dict[str, list[tuple[Part, Mapping[str, int], float]]] = {}
+    samples: dict[str, list[tuple[CorePart, Mapping[str, int], float]]] = {}
     for run, machine in zip(runs, found, strict=True):
         total = sum(map(_logic, run.parts.values())) if not run.unit else CORE_LUTS
         for name, part in machine.items():

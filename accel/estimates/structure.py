@@ -19,13 +19,14 @@ from accel.hw.fetch import PREFETCH
 from accel.hw.interface import INDEX_BITS
 from accel.hw.issue import RECORD
 from accel.hw.loops import AHEAD
+from accel.hw.parts import GROUP
 from accel.hw.store import writer_depth
 from accel.machine.config import UNITS, AccelConfig
 from accel.machine.isa import WORD_BITS, WORD_BYTES
 from accel.machine.machine import Machine
 from compiler.te import bits
 
-__all__ = ["Part", "parts", "unit_of"]
+__all__ = ["CorePart", "parts", "unit_of"]
 
 
 _HELD = distributed(RECORD.size, IN_FLIGHT) + distributed(1, IN_FLIGHT)
@@ -33,7 +34,7 @@ _HELD = distributed(RECORD.size, IN_FLIGHT) + distributed(1, IN_FLIGHT)
 
 
 @dataclass(frozen=True)
-class Part:
+class CorePart:
     """A part of a core.
 
     Parameters
@@ -58,7 +59,7 @@ def unit_of(part: str) -> str:
     return part.partition(".")[0]
 
 
-def parts(machine: Machine) -> dict[str, Part]:
+def parts(machine: Machine) -> dict[str, CorePart]:
     """The parts of a machine's core, by name."""
     return {"core": _plain(), "control": _plain(), "tokens": _plain(),
             "counters": _plain(distributed=2 * len(UNITS) * distributed(COUNTER_BITS, 16)),
@@ -66,53 +67,53 @@ def parts(machine: Machine) -> dict[str, Part]:
             **_vector(machine), **_buffers(machine), **_queues(machine)}
 
 
-def _plain(distributed: int = 0, **features: float) -> Part:
+def _plain(distributed: int = 0, **features: float) -> CorePart:
     """A part whose LUTs and registers grow with the same amounts."""
     amounts = {"one": 1.0, **features}
-    return Part(amounts, amounts, distributed)
+    return CorePart(amounts, amounts, distributed)
 
 
-def _memory_port(machine: Machine) -> dict[str, Part]:
+def _memory_port(machine: Machine) -> dict[str, CorePart]:
     config, opcodes = machine.config, len(machine.declarations)
     bus, offset = 8 * config.bus_bytes, _log(config.bus_bytes)
     depth = PREFETCH * WORD_BYTES // config.bus_bytes
     return {
         "arbiter": _plain(), "arbiter.owners": _plain(distributed(6, BURSTS)),
         "fetch": _plain(opcodes=opcodes, offset=offset),
-        "fetch.buffer": Part({"one": 1.0, "chosen": (bus + 1) * (-(-depth // 16) - 1)},
-                             {"one": 1.0, "bits": bus, "offset": offset},
-                             distributed(bus + 1, depth)),
+        "fetch.buffer": CorePart({"one": 1.0, "chosen": (bus + 1) * (-(-depth // 16) - 1)},
+                                 {"one": 1.0, "bits": bus, "offset": offset},
+                                 distributed(bus + 1, depth)),
         "fetch.requests": _plain(offset=offset),
     }
 
 
-def _load(machine: Machine) -> dict[str, Part]:
+def _load(machine: Machine) -> dict[str, CorePart]:
     config = machine.config
     bus, offset = 8 * config.bus_bytes, _log(config.bus_bytes)
     wide = {"high": int(machine.pads_high)}
-    run = {"address": _loaded_bits(config), "packed": int(len(config.weight_bits) > 1), **wide}
+    written, formats = config.written_bytes("wgt"), len(config.weight_bits)
+    run = {"address": _loaded_bits(config), "packed": int(formats > 1), **wide}
     handed = 36 + offset + run["address"] + 2 * run["packed"] + 8 * run["high"]
     found = {
-        "load": Part({"one": 1.0, "rotated": bus * offset, "bits": bus, **wide,
-                      "unpacked": 8 * config.written_bytes("wgt") * (len(config.weight_bits) - 1)},
-                     {"one": 1.0, "bits": bus, **run}),
+        "load": CorePart({"one": 1.0, "rotated": bus * offset, "bits": bus, **wide,
+                          "unpacked": 8 * written * (formats - 1)},
+                         {"one": 1.0, "bits": bus, **run}),
         "load.beats": _plain(2 * distributed(bus + 1, BEATS // 2), bits=bus),
         "load.bursts": _plain(offset=offset, **run), "load.overlap": _plain(offset=offset),
         "load.front": _plain(_HELD + distributed(
             64 + run["address"] + 2 * run["packed"] + 8 * run["high"], AHEAD), **run),
         "load.incoming": _plain(offset=offset, **run), "load.requests": _plain(offset=offset),
         "load.runs": _plain(distributed(handed, BURSTS), offset=offset, **run),
-        "load.stepper": Part({"one": 1.0, "bytes": config.bus_bytes, "offset": offset,
-                              "masks": config.written_bytes("wgt") * (len(config.weight_bits) > 2)},
-                             {"one": 1.0, "bytes": config.bus_bytes, "offset": offset, **run}),
+        "load.stepper": CorePart({"one": 1.0, "bytes": config.bus_bytes, "offset": offset,
+                                  "masks": written * (formats > 2)},
+                                 {"one": 1.0, "bytes": config.bus_bytes, "offset": offset, **run}),
     }
-    if len(config.weight_bits) > 1:
-        written = 8 * config.written_bytes("wgt")
-        found["load.unpack"] = _plain(bits=written, mask=written * (len(config.weight_bits) - 1))
+    if formats > 1:
+        found["load.unpack"] = _plain(bits=8 * written, mask=8 * written * (formats - 1))
     return found
 
 
-def _store(machine: Machine) -> dict[str, Part]:
+def _store(machine: Machine) -> dict[str, CorePart]:
     config = machine.config
     bus, offset = 8 * config.bus_bytes, _log(config.bus_bytes)
     address = _log(config.out_bytes)
@@ -122,7 +123,7 @@ def _store(machine: Machine) -> dict[str, Part]:
         "store": _plain(rotated=bus * offset, bits=bus, address=address),
         "store.front": _plain(_HELD + distributed(54 + address, AHEAD), address=address),
         "store.stepper": _plain(bytes=config.bus_bytes, offset=offset, address=address),
-        "store.writer": Part(
+        "store.writer": CorePart(
             {"one": 1.0, "bits": bus, "chosen": (bus * 9 // 8 + requested) * (banks - 1)},
             {"one": 1.0, "bits": bus, "offset": offset},
             sum(distributed(*size) for size in (
@@ -130,7 +131,7 @@ def _store(machine: Machine) -> dict[str, Part]:
     }
 
 
-def _gemm(machine: Machine) -> dict[str, Part]:
+def _gemm(machine: Machine) -> dict[str, CorePart]:
     config, planned = machine.config, plan(machine, "gemm")
     counted = amounts(planned, config.dsp_multipliers)
     lanes, width = config.lanes, planned.value_bits
@@ -157,7 +158,7 @@ def _gemm(machine: Machine) -> dict[str, Part]:
     return found
 
 
-def _vector(machine: Machine) -> dict[str, Part]:
+def _vector(machine: Machine) -> dict[str, CorePart]:
     config, planned = machine.config, plan(machine, "vector")
     counted = amounts(planned)
     rows, columns = config.vector_tile
@@ -173,7 +174,7 @@ def _vector(machine: Machine) -> dict[str, Part]:
         "vector.decode": _plain(tag=tag, bodies=len(planned.bodies)),
         "vector.ahead": _plain(distributed(_addresses(config) + 22 + tag, AHEAD), tag=tag),
         "vector.hazards": _hazards(machine, planned.write_cycles),
-        "vector.operands": Part(
+        "vector.operands": CorePart(
             {"one": 1.0, "chosen": lanes * max(width, 32), "stored": lanes * stored, "tag": tag},
             {"one": 1.0, "lanes": lanes * (width + max(width, 32)), "tag": tag,
              "parameters": columns * _parameter_bits(machine, planned)}),
@@ -182,33 +183,33 @@ def _vector(machine: Machine) -> dict[str, Part]:
     }
 
 
-def _issue(planned: DatapathPlan) -> Part:
+def _issue(planned: DatapathPlan) -> CorePart:
     return _plain(distributed(RECORD.size, planned.retire_depth), depth=_log(planned.retire_depth),
                   chosen=RECORD.size * (-(-planned.retire_depth // 16) - 1))
 
 
-def _hazards(machine: Machine, cycles: int) -> Part:
+def _hazards(machine: Machine, cycles: int) -> CorePart:
     depth = _log(machine.config.buffers["acc"].depth)
-    return Part({"one": 1.0, "places": cycles * depth},
-                {"one": 1.0, "places": cycles * (depth + 2)})
+    return CorePart({"one": 1.0, "places": cycles * depth},
+                    {"one": 1.0, "places": cycles * (depth + 2)})
 
 
-def _update(planned: DatapathPlan, width: int, element: int) -> Part:
+def _update(planned: DatapathPlan, width: int, element: int) -> CorePart:
     """The bypassed update of so many bits."""
     kinds = {body.update for body in planned.bodies} - {"assign"}
-    return Part({"one": 1.0, "bits": width, "sums": width * ("sum" in kinds),
-                 "extremes": width * len(kinds & {"min", "max"}), "element": element},
-                {"one": 1.0, "bits": width, "element": element})
+    return CorePart({"one": 1.0, "bits": width, "sums": width * ("sum" in kinds),
+                     "extremes": width * len(kinds & {"min", "max"}), "element": element},
+                    {"one": 1.0, "bits": width, "element": element})
 
 
-def _datapath(counted: Amounts, carried: int = 0, updated: float = 0.0) -> Part:
+def _datapath(counted: Amounts, carried: int = 0, updated: float = 0.0) -> CorePart:
     """A datapath beside which so many bits are carried, and after which so many are summed."""
-    return Part({"updated": updated, "carry": 0.0, **counted.bits},
-                {"bits": counted.registers + carried}, multipliers=counted.multipliers,
-                products=counted.products)
+    return CorePart({"updated": updated, "carry": 0.0, **counted.bits},
+                    {"bits": counted.registers + carried}, multipliers=counted.multipliers,
+                    products=counted.products)
 
 
-def _buffers(machine: Machine) -> dict[str, Part]:
+def _buffers(machine: Machine) -> dict[str, CorePart]:
     """Bits that buffers choose from as they are read, and as they are written."""
     config = machine.config
     found, rams = {}, buffer_blocks(machine)
@@ -225,27 +226,28 @@ def _buffers(machine: Machine) -> dict[str, Part]:
         row = max(written, read)
         chosen = 8 * read * (row // read - 1) * copies
         masks = (row // written if name == "out" else row) * (row > written) * copies
-        found[name] = Part({"chosen": chosen, "masks": masks, "one": 1.0},
-                           {"select": copies * 2 * _log(row // read)}, block_rams=rams[name])
+        found[name] = CorePart({"chosen": chosen, "masks": masks, "one": 1.0},
+                               {"select": copies * 2 * _log(row // read)}, block_rams=rams[name])
     width, beats = config.buffers["acc"].entry_bits, config.vector_beats
-    found["acc"] = Part({"bits": width, "written": width, "part": width // beats * (2 * beats - 1),
-                         "address": 2 * beats * _log(config.bank_depth), "one": 1.0},
-                        {"groups": -(-config.lanes // 4), "one": 1.0}, block_rams=rams["acc"])
+    found["acc"] = CorePart(
+        {"one": 1.0, "bits": width, "part": width // beats * (2 * beats - 1),
+         "address": 2 * beats * _log(config.bank_depth)},
+        {"one": 1.0, "groups": -(-config.lanes // GROUP)}, block_rams=rams["acc"])
     return found
 
 
-def _queues(machine: Machine) -> dict[str, Part]:
+def _queues(machine: Machine) -> dict[str, CorePart]:
     """The queues of instructions."""
     depth = machine.config.queue_depth
     if shallow_blocks(machine):
-        return {f"queue_{unit}": Part({"one": 1.0, "depth": _log(depth)},
-                                      {"one": 1.0, "depth": _log(depth)}, block_rams=rams)
+        return {f"queue_{unit}": CorePart({"one": 1.0, "depth": _log(depth)},
+                                          {"one": 1.0, "depth": _log(depth)}, block_rams=rams)
                 for unit, rams in queue_blocks(machine).items()}
     cells = distributed(WORD_BITS, 2 * depth) + distributed(INDEX_BITS, 2 * depth)
     rows = (WORD_BITS + INDEX_BITS) * (-(-2 * depth // 16) - 1)
-    return {f"queue_{unit}": Part({"one": 1.0, "depth": _log(depth), "chosen": rows,
-                                   "shown": 1.0},
-                                  {"one": 1.0, "depth": _log(depth), "shown": 1.0}, cells)
+    return {f"queue_{unit}": CorePart({"one": 1.0, "depth": _log(depth), "chosen": rows,
+                                       "shown": 1.0},
+                                      {"one": 1.0, "depth": _log(depth), "shown": 1.0}, cells)
             for unit in queue_blocks(machine)}
 
 
