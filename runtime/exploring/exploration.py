@@ -202,6 +202,8 @@ class Exploration:
                     trial = self.trial(network, point, values)
                     wanted[trial.id] = network, point
                     trials.append(trial)
+        # Machines with one array follow each other: they share schedules.
+        trials.sort(key=lambda trial: (trial.toml, trial.digest))
         for trial, result in run(iter(trials)) if trials else ():
             network, point = wanted[trial.id]
             self._keep(network, point, values, result)
