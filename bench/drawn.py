@@ -22,6 +22,9 @@ DECLARED = {1: "argmax.py", 3: "hardswish.py", 5: "sparse.py", 7: "depthwise.py"
             18: "normalize.py", 22: "hardswish.py", 26: "sparse.py", 30: "bfloat16.py"}
 """Numbers of machines that have instructions of their own."""
 
+OWN = ("hardswish.py",)
+"""Instructions of one's own that the smallest preset has, held back."""
+
 OPTIONAL = ("reduce_add", "reduce_max", "reduce_min", "lookup", "add_scaled", "mul", "shr")
 """Shipped instructions that some machines do without."""
 
@@ -66,13 +69,14 @@ def _drawn(random: Random, number: int) -> MachineSpec:
 
 def specs() -> Iterator[tuple[MachineSpec, bool]]:
     """Machines to synthesize, and whether they are held back: presets, then drawn ones, of both
-    kinds in turn, the smallest first."""
+    kinds in turn, the smallest first; the smallest preset with instructions of one's own."""
     for name in ("ecp5-1x2x2", "tiny-1x4x4"):
         yield MachineSpec(preset(name).values()), False
     numbers = sorted(range(NUMBERS), key=lambda number: (_lanes(drawn(number)), number))
     turns = [[number for number in numbers if (number % 4 == 3) == held] for held in (False, True)]
     for pair in zip_longest(*turns):
         yield from ((drawn(number), number % 4 == 3) for number in pair if number is not None)
+    yield from ((MachineSpec(preset("ecp5-1x2x2").values(), declared), True) for declared in OWN)
 
 
 def _lanes(spec: MachineSpec) -> int:

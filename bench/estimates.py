@@ -6,7 +6,7 @@
     python -m bench.estimates route [--count N]         runs nextpnr for more of these
     python -m bench.estimates gates [--machine M]       maps a core to gates
     python -m bench.estimates fit                       fits the models to these runs
-    python -m bench.estimates judge [--json]            errors on machines held back from the fit
+    python -m bench.estimates judge [--json] [--write]  errors on machines held back from the fit
 
 Machines are drawn at random (`bench.drawn`); every fourth is held back. Runs are appended to the
 data (`accel.estimates.runs`) as they end, and those in the data are not repeated.
@@ -18,16 +18,13 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
-from statistics import mean
 
 from amaranth.back import rtlil
 
 from accel.estimates import clock, model
-from accel.estimates.area import area
-from accel.estimates.estimate import Estimate
 from accel.estimates.memories import shallow_blocks
 from accel.estimates.runs import (DATA, MachineSpec, Routing, Synthesis, append, routings,
                                   syntheses)
@@ -42,6 +39,7 @@ from accel.machine.config import ConfigError, preset
 from accel.machine.loading import load_machine
 from bench import fmax
 from bench.drawn import drawn, specs
+from bench.estimate_errors import PAGE, judge, lines, taken, written
 from bench.gates import mapped, products
 from compiler.native import BuildError
 from fpga import flow
@@ -54,16 +52,13 @@ UNITS = {"vector": Vector, "gemm": Gemm, "load": lambda machine: Load(machine.co
 """Units that yosys makes by themselves, which takes a fraction of a core's time."""
 
 ALONE = (
-    *((drawn(number), "load") for number in (37, 38, 6, 14)), (drawn(22), "gemm"),
+    (drawn(37), "load"), (drawn(22), "gemm"), (drawn(30), "vector"),
     # Floats, and queues in distributed RAM, which the cores that are made whole do not have.
-    *((MachineSpec(preset("ecp5-1x2x2").values(), "bfloat16.py"), unit)
-      for unit in ("gemm", "vector")),
+    (MachineSpec(preset("ecp5-1x2x2").values(), "bfloat16.py"), "gemm"),
     *((MachineSpec(preset("ecp5-1x8x8").values() | {"queue_depth": depth}), "queue_load")
-      for depth in (8, 32)))
+      for depth in (8, 32)),
+    *((drawn(number), "load") for number in (6, 38, 14)))
 """Machines of which a unit is made by itself."""
-
-LARGEST_ROUTED = 22_000
-"""LUTs of the largest machine that is routed; ``tiny-1x4x4`` has fewer."""
 
 def synthesized(spec: MachineSpec, held_back: bool, tools: Tools, unit: str = "") -> Synthesis:
     """Runs yosys for a core, or for one of its units."""
@@ -123,7 +118,7 @@ def route(count: int) -> None:
     tools = Tools()
     known = {run.hash for run in routings()}
     small = [run for run in syntheses() if run.hash not in known and not run.unit
-             and taken(run)["luts"] <= LARGEST_ROUTED]
+             and taken(run)["luts"] <= clock.LARGEST]
     turns = [[run for run in small if run.held_back == held] for held in (True, False)]
     if sum(run.held_back for run in routings()) > len(known) / 2:
         turns.reverse()
@@ -131,14 +126,9 @@ def route(count: int) -> None:
         begin = time.monotonic()
         folder, registers = fmax.synthesize(run.spec.machine, tools)
         placement = fmax.place(folder, 1, tools, registers)
-        append(Routing(run.spec, run.hash, run.held_back, {"1": placement.mhz}, placement.path,
+        append(Routing(run.spec, run.hash, run.held_back, {"1": round(placement.mhz, 2)}, placement.path,
                        tools.nextpnr.version), DATA / "clock.jsonl")
         _say(run.spec, begin, f"{placement.mhz} MHz")
-
-
-def taken(run: Synthesis) -> dict[str, int]:
-    """The resources that a core takes."""
-    return flow.taken(sum(map(Counter, run.parts.values()), Counter()))
 
 
 def wanted() -> Iterator[tuple[MachineSpec, bool, str]]:
@@ -182,69 +172,6 @@ def fitted_clock() -> clock.ClockModel:
     return clock.fit_clock([run for run in routings() if not run.held_back])
 
 
-def judged(held_back: bool = True) -> list[dict]:
-    """Cores beside their estimates: of each figure yosys's value, the estimate and its interval."""
-    rows = []
-    for run in syntheses():
-        if run.unit or run.held_back != held_back:
-            continue
-        found, real = area(run.spec.machine), taken(run)
-        rows.append({"machine": run.spec.geometry["name"], "declared": run.spec.declared,
-                     **{figure: _beside(getattr(found, figure), real[figure])
-                        for figure in flow.CELLS}})
-    return rows
-
-
-def judged_clocks() -> list[dict]:
-    """Routed cores beside their estimates, held back, fitted or on a board."""
-    return [{"machine": run.spec.geometry["name"], "declared": run.spec.declared,
-             "held_back": run.held_back, "board": run.board,
-             "mhz": _beside(clock.clock(run.spec.machine), max(run.seeds.values()))}
-            for run in routings()]
-
-
-def _beside(found: Estimate, real: float) -> dict:
-    return {"real": real, "value": found.value, "low": found.low, "high": found.high,
-            "extrapolated": found.extrapolated, "within": real in found,
-            "error": abs(found.value - real) / max(real, 1)}
-
-
-def judge() -> dict:
-    """The errors of both models on machines held back from the fit."""
-    rows, clocks = judged(), judged_clocks()
-    kept = [row for row in clocks if row["held_back"]]
-    summary = {figure: _summary([row[figure] for row in rows]) for figure in flow.CELLS}
-    summary["mhz"] = _summary([row["mhz"] for row in kept])
-    return {"area": rows, "clock": clocks, "summary": summary}
-
-
-def _summary(figures: Sequence[dict]) -> dict:
-    if not figures:
-        return {"count": 0}
-    errors = [figure["error"] for figure in figures]
-    return {"count": len(errors), "mean": mean(errors), "worst": max(errors),
-            "within": sum(figure["within"] for figure in figures)}
-
-
-def print_judged(found: dict) -> None:
-    for row in found["area"]:
-        cells = (f"{figure} {row[figure]['value']:,} of {row[figure]['real']:,} "
-                 f"({row[figure]['value'] / max(row[figure]['real'], 1) - 1:+.1%})"
-                 for figure in flow.CELLS)
-        print(f"{row['machine']:12} {row['declared']:14}", ", ".join(cells))
-    for row in found["clock"]:
-        mhz = row["mhz"]
-        notes = ("held back" if row["held_back"] else row["board"] or "fitted",
-                 *(["extrapolated"] if mhz["extrapolated"] else []))
-        print(f"{row['machine']:12} {row['declared']:14} {mhz['value']} MHz "
-              f"({mhz['low']} to {mhz['high']}) of {mhz['real']}, {', '.join(notes)}")
-    for figure, row in found["summary"].items():
-        if row["count"]:
-            print(f"{figure}_mean_error {row['mean']:.4f}", f"{figure}_worst_error "
-                  f"{row['worst']:.4f}", f"{figure}_within {row['within']}/{row['count']}",
-                  sep="\n")
-
-
 def _say(spec: MachineSpec, begin: float, more: str = "") -> None:
     print(f"{spec.geometry['name']} {spec.declared} {time.monotonic() - begin:.0f} s {more}",
           flush=True)
@@ -260,7 +187,9 @@ def main() -> int:
     commands.add_parser("gates").add_argument("--machine", default="ecp5-1x2x2",
                                               help="preset or file")
     commands.add_parser("fit")
-    commands.add_parser("judge").add_argument("--json", action="store_true", help="print JSON")
+    judging = commands.add_parser("judge")
+    judging.add_argument("--json", action="store_true", help="print JSON")
+    judging.add_argument("--write", action="store_true", help="into docs/estimates.md")
     args = parser.parse_args()
     try:
         match args.command:
@@ -268,8 +197,11 @@ def main() -> int:
             case "route": route(args.count)
             case "gates": map_gates(args.machine)
             case "fit": fit()
-            case _ if args.json: print(json.dumps(judge(), indent=1))
-            case _: print_judged(judge())
+            case _:
+                found = judge()
+                print(json.dumps(found, indent=1) if args.json else "\n".join(lines(found)))
+                if args.write:
+                    PAGE.write_text(written(found, PAGE.read_text()))
     except (BuildError, ConfigError) as error:
         print(f"bench.estimates: {error}", file=sys.stderr)
         return 2

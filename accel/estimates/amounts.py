@@ -13,7 +13,7 @@ from accel.datapath.placement import CONSTANTS, FACTOR_BITS, Operation, factor_b
 from accel.datapath.plan import DatapathPlan
 from accel.hw.parts import GROUP
 
-__all__ = ["Amounts", "amounts"]
+__all__ = ["Amounts", "amounts", "fits_blocks"]
 
 VIEWS = ("wrap", "lsl", "asr", "every", "drop", "pad", "take", "across", "cat")
 """Kinds that are wires: what they show has the registers of their arguments."""
@@ -80,13 +80,18 @@ def _compressed(plan: DatapathPlan) -> set[Operation]:
     return found
 
 
+def fits_blocks(wide: int, narrow: int) -> bool:
+    """Whether a product of factors of so many bits is one of `accel.hw.parts.Multiplier`, which has
+    registers on either side; synthesis cuts others into blocks without."""
+    return wide < 2 * FACTOR_BITS and narrow <= FACTOR_BITS
+
+
 def _multiplier(wide: int, narrow: int) -> tuple[int, int, int]:
     """Blocks, registers and bits of adders of a product of factors of so many bits, in blocks."""
     if wide <= FACTOR_BITS:
         return 1, 0, 0
-    if wide < 2 * FACTOR_BITS and narrow <= FACTOR_BITS:
+    if fits_blocks(wide, narrow):
         return 2, wide + narrow, wide + narrow
-    # Synthesis cuts what no block of two takes.
     blocks = -(-wide // (FACTOR_BITS - 1)) * -(-narrow // (FACTOR_BITS - 1))
     return blocks, 2 * (wide + narrow), (blocks - 1) * (wide + narrow)
 

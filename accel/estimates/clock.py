@@ -21,14 +21,16 @@ from accel.estimates.paths import longest_path
 from accel.estimates.runs import DATA, Routing
 from accel.machine.machine import Machine
 
-__all__ = ["COEFFICIENTS", "ClockModel", "clock", "fit_clock", "period_terms",
-           "read_clock"]
+__all__ = ["COEFFICIENTS", "LARGEST", "ClockModel", "clock", "fit_clock", "left_out",
+           "period_terms", "read_clock"]
 
 COEFFICIENTS = DATA / "clock.toml"
 
 TERMS = ("control", "size", "datapath")
 
 CONTROL_NS = 9.0            # of a stage that takes no longer than control does
+
+LARGEST = 22_000.0          # LUTs; of larger machines too few were built, and long ago
 
 SEED_SPREAD = 0.05          # that the clock of one seed differs from the next, at least
 
@@ -41,7 +43,7 @@ class ClockModel:
     ----------
     nanoseconds : of each of `TERMS`.
     error : half the interval, relative.
-    largest : LUTs of the largest bare core of the fit.
+    largest : LUTs of the largest machine of the fit, those above `LARGEST` left out.
     """
 
     nanoseconds: Mapping[str, float]
@@ -49,7 +51,8 @@ class ClockModel:
     largest: float
 
     def mhz(self, machine: Machine) -> float:
-        return 1e3 / sum(self.nanoseconds.get(term, 0.0) * amount
+        """The clock that a machine's core reaches."""
+        return 1e3 / sum(self.nanoseconds[term] * amount
                          for term, amount in period_terms(machine).items())
 
     def to_toml(self) -> str:
@@ -70,7 +73,7 @@ def period_terms(machine: Machine) -> dict[str, float]:
 def clock(machine: Machine) -> Estimate:
     """Estimates the clock in MHz of a machine's core on an ECP5-85F, speed grade 6.
 
-    A machine that is larger than the cores that were routed is marked as extrapolated.
+    A machine that is larger than `ClockModel.largest` is marked as extrapolated.
     """
     model = read_clock()
     mhz = model.mhz(machine)
@@ -88,24 +91,31 @@ def read_clock() -> ClockModel:
 def fit_clock(runs: Sequence[Routing]) -> ClockModel:
     """Fits the coefficients to all runs, and the error to each run by the fit to the others."""
     terms = [period_terms(run.spec.machine) for run in runs]
+    errors = [abs(error) for error in left_out(runs)]
+    luts = [amounts["size"] * 1e3 for amounts in terms]
+    return ClockModel(_solved(terms, runs), rounded(max(quantile(errors), SEED_SPREAD)),
+                      max((one for one in luts if one <= LARGEST), default=0.0))
+
+
+def left_out(runs: Sequence[Routing]) -> list[float]:
+    """How far off each run is by a fit to the others, relative."""
+    terms = [period_terms(run.spec.machine) for run in runs]
     errors = []
     for number, run in enumerate(runs):
         others = [at for at in range(len(runs)) if at != number]
         model = ClockModel(_solved([terms[at] for at in others], [runs[at] for at in others]), 0, 0)
-        errors.append(abs(model.mhz(run.spec.machine) / _best(run) - 1))
-    own = [amounts["size"] * 1e3 for amounts, run in zip(terms, runs, strict=True) if not run.board]
-    return ClockModel(_solved(terms, runs), rounded(max(quantile(errors), SEED_SPREAD)),
-                      max(own, default=0.0))
+        errors.append(model.mhz(run.spec.machine) / _best(run) - 1)
+    return errors
 
 
 def _solved(terms: Iterable[Mapping[str, float]], runs: Iterable[Routing]) -> dict[str, float]:
-    """Coefficients by the relative errors of periods."""
+    """Coefficients by the relative errors of periods. That a nanosecond of logic takes one counts
+    like one more run, of ten times that."""
     mhz = np.array([_best(run) for run in runs])
     rows = np.array([[amounts[term] for term in TERMS] for amounts in terms]) * mhz[:, None] / 1e3
-    used = rows.any(axis=0)
-    found = fitted(rows[:, used], np.ones(len(mhz)))
-    names = [term for term, there in zip(TERMS, used, strict=True) if there]
-    return {term: rounded(value) for term, value in zip(names, found, strict=True)}
+    logic = np.array([[float(term == "datapath") / 10 for term in TERMS]])
+    found = fitted(np.vstack((rows, logic)), np.append(np.ones(len(mhz)), 0.1))
+    return {term: rounded(value) for term, value in zip(TERMS, found.tolist(), strict=True)}
 
 
 def _best(run: Routing) -> float:

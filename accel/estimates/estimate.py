@@ -12,8 +12,8 @@ class Estimate:
     Parameters
     ----------
     value : the most likely figure.
-    low, high : the interval that holds the figure nine times out of ten, by the residuals of the
-        model on machines that it was not fitted to.
+    low, high : the interval that holds the figure nine times out of ten, by the errors of the
+        model on machines left out of its fit one at a time.
     extrapolated : the machine lies outside those that the model was fitted to, so that nothing
         measured supports the interval.
     """

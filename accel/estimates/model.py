@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from math import ceil
 
 import numpy as np
 
@@ -58,7 +59,7 @@ class AreaModel:
     ----------
     luts, registers : coefficient by feature, by group.
     errors : half the interval of each figure, relative to it, by ``total`` or unit.
-    largest : the greatest LUTs and registers of the machines of the fit.
+    largest : the greatest LUTs and registers of the machines of the fit, as estimated.
     gates : NAND2 equivalents of a ``lut``, a ``register`` and a bit of a ``product``.
     """
 
@@ -150,12 +151,14 @@ def fit(runs: Sequence[Synthesis]) -> AreaModel:
                 errors.setdefault(unit, {}).setdefault(figure, []).append(
                     abs(a - b) / max(a, 1))
     gates, off = fit_gates()
+    whole = solved(runs, found)
+    estimates = [whole.by_unit(found[number]) for number in cores]
     return replace(
-        solved(runs, found), gates=gates,
+        whole, gates=gates,
         errors={unit: {figure: rounded(quantile(values)) for figure, values in row.items()}
                 | {"gates": off["total" if unit == "total" else "unit"]}
                 for unit, row in errors.items()},
-        largest={figure: max(of_unit(measured(runs[number]), "total", figure) for number in cores)
+        largest={figure: float(ceil(max(of_unit(units, "total", figure) for units in estimates)))
                  for figure in ("luts", "registers")})
 
 
@@ -176,13 +179,13 @@ def solved(runs: Sequence[Synthesis], found: Sequence[Mapping[str, Part]]) -> Ar
                 continue
             samples.setdefault(group_of(name, part.features), []).append(
                 (part, run.parts.get(name, {}), 1 / total))
-    return AreaModel(*({group: _solved([
-        (getattr(part, features), count(cells), weight) for part, cells, weight in rows],
-        EXPECTED if group == "datapath" else {})
-        for group, rows in sorted(samples.items())}
-        for features, count in (("features", _logic),
-                                ("kept", lambda cells: cells.get("TRELLIS_FF", 0)))),
-        {}, {}, {})
+    luts = {group: _solved([(part.features, _logic(cells), weight) for part, cells, weight in rows],
+                           EXPECTED if group == "datapath" else {})
+            for group, rows in sorted(samples.items())}
+    registers = {group: _solved([(part.kept, cells.get("TRELLIS_FF", 0), weight)
+                                 for part, cells, weight in rows], {})
+                 for group, rows in sorted(samples.items())}
+    return AreaModel(luts, registers, {}, {}, {})
 
 
 def _solved(samples: Sequence[tuple[Mapping[str, float], int, float]],

@@ -6,14 +6,16 @@ is that of a typical one; what wires really take grows with the design and is fi
 """
 
 from accel.datapath.dataflow import COMPARISONS, DataflowNode
-from accel.datapath.placement import CONSTANTS
+from accel.datapath.placement import CONSTANTS, factor_bits
 from accel.datapath.plan import DatapathPlan
+from accel.estimates.amounts import fits_blocks
 
 __all__ = ["longest_path"]
 
 WIRE, LUT = 0.9, 0.24
 BEGIN = 0.53                # from the clock to a register's output
 CHAIN, BIT = 0.89, 0.036    # into a carry chain and out of it; along a bit
+PRODUCT = 3.93              # through a multiplier block without registers
 RIPPLE = 8                  # bits by which a sum follows the one that it adds to
 
 _WIRES = ("read", "imm", "wrap", "lsl", "asr", "every", "drop", "pad", "take", "across", "cat",
@@ -25,6 +27,7 @@ _SELECTING = ("min", "max", "abs", "fold")
 def longest_path(plan: DatapathPlan) -> float:
     """Nanoseconds from a register to the end of the slowest stage's logic."""
     arrival: dict[DataflowNode, float] = {}
+    products = [0.0]
     for operation in plan.operations:
         node = operation.node
         here = [arrival[arg] for arg in node.args
@@ -32,7 +35,16 @@ def longest_path(plan: DatapathPlan) -> float:
         began = max(here, default=BEGIN)
         arrival[node] = (BEGIN if node.kind in ("mul", "lookup")
                          else began + _delay(node, began > BEGIN))
-    return max(arrival.values(), default=0.0)
+        if node.kind == "mul":
+            products.append(_product(*map(factor_bits, node.args)))
+    return max(*arrival.values(), *products)
+
+
+def _product(wide: int, narrow: int) -> float:
+    """The path through a multiplier, whose factors come from registers."""
+    if fits_blocks(wide, narrow):
+        return 0.0                          # that of its own registers, or a sum after them
+    return BEGIN + WIRE + PRODUCT + WIRE + LUT + WIRE + CHAIN + BIT * (wide + narrow)
 
 
 def _delay(node: DataflowNode, follows: bool) -> float:

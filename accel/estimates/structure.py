@@ -89,9 +89,9 @@ def _memory_port(machine: Machine) -> dict[str, Part]:
 def _load(machine: Machine) -> dict[str, Part]:
     config = machine.config
     bus, offset = 8 * config.bus_bytes, _log(config.bus_bytes)
-    wide = {"high": float(machine.pads_high)}
-    run = {"address": _loaded_bits(config), "packed": float(len(config.weight_bits) > 1), **wide}
-    handed = int(36 + offset + run["address"] + 2 * run["packed"] + 8 * run["high"])
+    wide = {"high": int(machine.pads_high)}
+    run = {"address": _loaded_bits(config), "packed": int(len(config.weight_bits) > 1), **wide}
+    handed = 36 + offset + run["address"] + 2 * run["packed"] + 8 * run["high"]
     found = {
         "load": Part({"one": 1.0, "rotated": bus * offset, "bits": bus, **wide,
                       "unpacked": 8 * config.written_bytes("wgt") * (len(config.weight_bits) - 1)},
@@ -99,7 +99,7 @@ def _load(machine: Machine) -> dict[str, Part]:
         "load.beats": _plain(2 * distributed(bus + 1, BEATS // 2), bits=bus),
         "load.bursts": _plain(offset=offset, **run), "load.overlap": _plain(offset=offset),
         "load.front": _plain(_HELD + distributed(
-            int(64 + run["address"] + 2 * run["packed"] + 8 * run["high"]), AHEAD), **run),
+            64 + run["address"] + 2 * run["packed"] + 8 * run["high"], AHEAD), **run),
         "load.incoming": _plain(offset=offset, **run), "load.requests": _plain(offset=offset),
         "load.runs": _plain(distributed(handed, BURSTS), offset=offset, **run),
         "load.stepper": Part({"one": 1.0, "bytes": config.bus_bytes, "offset": offset,
@@ -270,7 +270,7 @@ def _parameter_bits(machine: Machine, planned: DatapathPlan) -> int:
     return sum({node.attr[0]: node.interval.width for node in own}.values())
 
 
-def _loaded_bits(config: AccelConfig) -> float:
+def _loaded_bits(config: AccelConfig) -> int:
     """Bits of the byte address in the largest buffer that load writes."""
     return max(_log(getattr(config, f"{name}_bytes"))
                for name in ("inp", "wgt", "res", "par", "tab"))

@@ -66,7 +66,8 @@ def test_an_added_instruction_is_counted_where_it_is():
     added = Machine(TINY.config, load_machine(EXAMPLES / "argmax.py").declarations)
     before, after = area(TINY).units, area(added).units
     assert after["vector"]["luts"].value > before["vector"]["luts"].value
-    assert after["gemm"] == before["gemm"]
+    assert [figure.value for figure in after["gemm"].values()] == [
+        figure.value for figure in before["gemm"].values()]
 
 
 def test_an_instruction_left_out_is_not_counted():
@@ -98,12 +99,31 @@ def test_larger_machines_are_extrapolated():
     assert not area(Machine(preset("ecp5-1x2x2"))).luts.extrapolated
 
 
+BUILT = {   # core of bitstreams in docs/fpga.md: LUTs, registers, multipliers, block RAMs
+    "ecp5-1x2x2": (17_353 - 2_500, 12_283 - 1_500, 7, 79),
+    "tiny-1x4x4": (22_737 - 2_500, 15_209 - 1_500, 28, 89),
+    "ecp5-1x8x8": (31_600 - 2_500, 23_599 - 1_500, 88, 146),
+    "ecp5-1x16x16": (50_536 - 2_500, 33_683 - 1_500, 156, 128)}
+LATER = ("lookup", "reduce_add", "reduce_max", "reduce_min")
+
+
+@pytest.mark.parametrize("built", BUILT)
+def test_bitstreams_of_larger_machines_are_estimated(built):
+    """They were built before there were tables and reductions."""
+    machine = Machine(preset(built), tuple(one for one in SHIPPED if one.name not in LATER))
+    found = area(machine)
+    luts, registers, *counted = BUILT[built]
+    assert found.luts.value == pytest.approx(luts, rel=0.12)
+    assert found.registers.value == pytest.approx(registers, rel=0.07)
+    assert [found.multipliers.value, found.block_rams.value] == counted
+
+
 def test_wider_arrays_and_more_soft_multipliers_are_counted():
     wide = Machine(replace(TINY.config, block_in=8))
     soft = Machine(replace(TINY.config, dsp_multipliers=6))
     assert area(wide).multipliers.value == area(TINY).multipliers.value + 16
     assert area(soft).multipliers.value == area(TINY).multipliers.value - 10
-    assert area(soft).luts.value > area(TINY).luts.value + 10 * 60
+    assert area(soft).luts.value > area(TINY).luts.value + 10 * 40
 
 
 @pytest.mark.parametrize("width, rows, used, count", [
@@ -122,7 +142,7 @@ def test_queues_are_distributed_where_block_rams_are_scarce():
 
 def test_registers_are_those_between_stages():
     gemm = amounts(plan(TINY, "gemm"))      # products are inside of blocks; sums of two, of 18 bits
-    assert (gemm.multipliers, gemm.registers, gemm.bits["carry"]) == (16, 72, 8 * 17 + 4 * 18)
+    assert (gemm.multipliers, gemm.registers, gemm.bits["compress"]) == (16, 72, 8 * 17 + 4 * 18)
 
 
 def test_an_estimate_lies_in_its_interval():
