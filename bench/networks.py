@@ -5,7 +5,7 @@ import numpy as np
 from compiler.graph.graph import Attrs, Graph, Node, TensorType
 from compiler.graph.rewrite import Builder
 
-__all__ = ["branches_graph", "convolution_graph", "depthwise_graph", "detours_graph",
+__all__ = ["branches_graph", "chain_graph", "convolution_graph", "depthwise_graph", "detours_graph",
            "layer_graph", "residual_graph", "resnet18_graph", "resnet50_graph", "separable_graph"]
 
 _CLAMP = {"zp": -5, "lo": -128, "hi": 127}
@@ -96,6 +96,15 @@ def branches_graph(channels: int, size: int, seed: int = 0) -> Graph:
     y = net.add("qconcat", net.conv(x, channels), float_, pooled, bias=(0, 0, 0),
                 mult=(40000, 45000, 50000), shift=(16, 16, 16), **_CLAMP)
     return net.builder.finish((net.conv(y, channels),))
+
+
+def chain_graph(layers: int = 5, size: int = 10, seed: int = 0) -> Graph:
+    """Convolutions one after the other, of random channels and kernels."""
+    net = _Network("chain", seed)
+    x = net.input(int(net.rng.integers(3, 17)), size)
+    for _ in range(layers):
+        x = net.conv(x, int(net.rng.integers(8, 25)), kernel=int(net.rng.choice((1, 3))))
+    return net.builder.finish((x,))
 
 
 def separable_graph(channels: int, size: int, blocks: int = 3, seed: int = 0) -> Graph:

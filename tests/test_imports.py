@@ -6,7 +6,7 @@
     compiler:  te <- ir <- ops, schedule, tensorize, latency_hiding <- tune <- target, graph
                   <- frontend | cpu_gpu_backends <- quantize
     cpu_gpu_backends:   llvm, simt <- intrinsics <- cpu | gpu
-    accel:     machine <- datapath | proof <- figures <- mapping | hw | sim
+    accel:     machine <- datapath | proof <- figures <- mapping | hw | sim | estimates
                accel/sim/verilated.py alone builds from hw, accel/sim/cycle.py takes its numbers
                from there
 

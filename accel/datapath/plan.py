@@ -25,7 +25,7 @@ Timing, from the cycle in which an element is issued (its buffer addresses are p
     vector   operands at 3, value at 3 + latency, written at 4 + latency
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
@@ -167,19 +167,24 @@ class DatapathPlan:
         return sum(self.copies(operation) for operation in self.operations
                    if operation.node.kind == kind)
 
-    def registers(self) -> list[int]:
+    def registers(self, nodes: Collection[DataflowNode] | None = None) -> list[int]:
         """The bits of data registers between each stage and the next, without those that are part
-        of the memories of lookups."""
-        last = {operation: operation.available for operation in self.operations}
+        of the memories of lookups. With `nodes`, of these alone: what else takes their values does
+        not count, so that they must hold all that `value` is made of.
+        """
+        operations = [operation for operation in self.operations
+                      if nodes is None or operation.node in nodes]
+        last = {operation: operation.available for operation in operations}
         first = {operation: operation.available if operation.node.kind == "lookup"
-                 else operation.stage for operation in self.operations}
-        for operation in self.operations:
+                 else operation.stage for operation in operations}
+        for operation in operations:
             taken = operation.stage - (operation.node.kind == "lookup")
-            for arg in operation.node.args:
-                last[self.placed[arg]] = max(last[self.placed[arg]], taken)
+            for arg in map(self.placed.__getitem__, operation.node.args):
+                if arg in last:
+                    last[arg] = max(last[arg], taken)
         last[self.value] = self.latency
         return [sum(self.copies(operation) * operation.node.interval.width
-                    for operation in self.operations if operation.node.kind not in CONSTANTS
+                    for operation in operations if operation.node.kind not in CONSTANTS
                     and first[operation] <= stage < last[operation])
                 for stage in range(self.latency)]
 

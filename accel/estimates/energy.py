@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from accel.datapath.plan import DatapathPlan, plan
-from accel.estimates.operators import all_operators, operand_bits, operators, price
+from accel.estimates.operators import (all_operators, operand_bits, operators, pipeline_bits,
+                                       price)
 from accel.estimates.tables import EnergyTable, energy_table
 from accel.figures.accesses import AccessProfile
 from accel.machine import isa
@@ -28,8 +29,8 @@ from accel.machine.machine import Machine
 
 __all__ = ["ENERGY_UNITS", "Energy", "LayerEnergy", "energy", "prices"]
 
-ENERGY_UNITS = ("dram", "inp", "wgt", "res", "par", "acc", "out", "tab", "fetch", "load", "gemm",
-                "vector", "store", "idle")
+ENERGY_UNITS: tuple[str, ...] = ("dram", "inp", "wgt", "res", "par", "acc", "out", "tab", "fetch",
+                                 "load", "gemm", "vector", "store", "idle")
 """What takes energy: the memory, the buffers, the units, and what every cycle takes."""
 
 PJ = 1e-12
@@ -81,9 +82,8 @@ def energy(profile: AccessProfile, machine: Machine,
     known = prices(machine, table)
     rows = {unit: np.zeros(len(profile.layers)) for unit in ENERGY_UNITS}
     for key, values in profile.counts.items():
-        if key in known:
-            unit, pj = known[key]
-            rows[unit] += values * (pj * PJ)
+        unit, pj = known[key]
+        rows[unit] += values * (pj * PJ)
     columns = np.stack([rows[unit] for unit in ENERGY_UNITS])
     layers = tuple(LayerEnergy(name, float(column.sum()),
                                dict(zip(ENERGY_UNITS, column.tolist(), strict=True)))
@@ -155,10 +155,12 @@ def _accesses(config: AccelConfig, vector: DatapathPlan, table: EnergyTable) -> 
 def _element(datapath: DatapathPlan, body: str, table: EnergyTable) -> float:
     """An element of a body: its operators, its pipeline registers, and those in which its value
     meets acc; of vector also the registers of its operands."""
-    bits = sum(datapath.registers()) + _meeting_bits(datapath)
+    bits = _meeting_bits(datapath)
     if datapath.unit == "vector":
         bits += operand_bits(datapath, body)
-    return price(operators(datapath, body), table) + bits * table.register_pj
+    return (price(operators(datapath, body), table) + bits * table.register_pj
+            + sum(datapath.registers()) * table.write_pj
+            + pipeline_bits(datapath, body) * table.switch_pj)
 
 
 def _lanes(datapath: DatapathPlan) -> int:
@@ -190,7 +192,8 @@ def _idle(machine: Machine, table: EnergyTable) -> float:
     bits = sum(sum(datapath.registers()) + _meeting_bits(datapath) for datapath in datapaths)
     bits += 4 * 8 * isa.WORD_BYTES * config.queue_depth
     logic = sum(price(all_operators(datapath), table) for datapath in datapaths)
-    milliwatts = kib * table.sram_mw + bits * table.register_nw * 1e-6 + logic * table.logic_uw * 1e-3
+    milliwatts = (kib * table.sram_mw + bits * table.register_nw * 1e-6
+                  + logic * table.logic_uw * 1e-3)
     return milliwatts * 1e3 / config.clock_mhz + bits * table.clock_pj
 
 

@@ -1,6 +1,7 @@
 """Operators of a datapath: how many of which width an element of a body goes through."""
 
 from collections import Counter
+from collections.abc import Iterable
 from math import prod, sqrt
 
 from accel.datapath.dataflow import COMPARISONS, DataflowNode
@@ -8,7 +9,8 @@ from accel.datapath.placement import Operation, factor_bits
 from accel.datapath.plan import DatapathPlan
 from accel.estimates.tables import EnergyTable
 
-__all__ = ["Operators", "all_operators", "operand_bits", "operators", "price"]
+__all__ = ["Operators", "all_operators", "operand_bits", "operators", "pipeline_bits",
+           "price"]
 
 Operators = Counter[tuple[str, int, int]]
 """Numbers of operators by kind (``add``, ``multiply``, ``logic``) and the widths of its operands;
@@ -31,6 +33,13 @@ def operators(plan: DatapathPlan, body: str) -> Operators:
 def all_operators(plan: DatapathPlan) -> Operators:
     """All operators of the datapath."""
     return _counted(plan, plan.operations)
+
+
+def pipeline_bits(plan: DatapathPlan, body: str) -> int:
+    """Bits of the pipeline's registers that hold values of an element of a body. The others are
+    written as well, and stay as they are."""
+    number = [one.name for one in plan.bodies].index(body)
+    return sum(plan.registers(set(_cone(plan, number))))
 
 
 def operand_bits(plan: DatapathPlan, body: str) -> int:
@@ -80,12 +89,13 @@ def _taken(node: DataflowNode, body: int) -> list[DataflowNode]:
     return list(node.args)
 
 
-def _counted(plan: DatapathPlan, operations: "list[Operation] | tuple[Operation, ...]") -> Operators:
+def _counted(plan: DatapathPlan, operations: Iterable[Operation]) -> Operators:
     result: Operators = Counter()
     for operation in operations:
         node, copies = operation.node, plan.copies(operation)
         if node.kind == "mul":
-            result["multiply", *map(factor_bits, node.args)] += copies
+            a, b = map(factor_bits, node.args)
+            result["multiply", a, b] += copies
         elif node.kind in _ADDERS:
             width = max(one.interval.width for one in (node, *node.args))
             if node.kind == "fold":         # an odd term passes by

@@ -22,7 +22,8 @@ PREFIX = "energy-"
 
 SECTIONS = {
     "add": ("bits", "pj"), "multiply": ("bits", "pj"), "logic": ("bit_pj",),
-    "register": ("write_pj", "clock_pj"), "sram": ("bytes", "pj"), "dram": ("bit_pj", "row_pj"),
+    "register": ("write_pj", "switch_pj", "clock_pj"), "sram": ("bytes", "pj"),
+    "dram": ("bit_pj", "row_pj"),
     "leakage": ("sram_mw_per_kib", "register_nw_per_bit", "logic_uw_per_pj")}
 """The sections of a table and their fields. Fields ``bits`` and ``bytes`` list the widths or sizes
 that ``pj`` lists the energies of."""
@@ -61,8 +62,9 @@ class EnergyTable:
     add, multiply : pJ of an operation, by bits; of a product by the geometric mean of its factors'.
     sram : pJ of an access of 64 bits, by the bytes of the memory.
     logic_pj : of a bit of a multiplexer, of a digit of a shift, or of a gate.
-    register_pj, clock_pj : of a bit that is written; of a bit in any cycle, for the clock where it
-        is not gated.
+    write_pj, switch_pj : of a bit of a register that is written, its clock included; besides, of
+        one that may change then.
+    clock_pj : of a bit in any cycle, for the clock where it is not gated.
     dram_pj, row_pj : of a bit that moves; of a row that is opened.
     sram_mw, register_nw, logic_uw : leakage of a KiB of memory; of a bit of registers; of logic,
         for each pJ that all of its operations take once.
@@ -74,7 +76,8 @@ class EnergyTable:
     multiply: PowerLaw
     sram: PowerLaw
     logic_pj: float
-    register_pj: float
+    write_pj: float
+    switch_pj: float
     clock_pj: float
     dram_pj: float
     row_pj: float
@@ -82,6 +85,11 @@ class EnergyTable:
     register_nw: float
     logic_uw: float
     sources: tuple[tuple[str, str], ...]
+
+    @property
+    def register_pj(self) -> float:
+        """A bit that is written and may change, in pJ."""
+        return self.write_pj + self.switch_pj
 
     def access_pj(self, size_bytes: float, bits: float) -> float:
         """The energy of reading or writing `bits` of a memory of `size_bytes`, in pJ."""
@@ -126,9 +134,10 @@ def _table(raw: Mapping[str, Any], name: str) -> EnergyTable:
             for section in ("add", "multiply", "sram")}
     dram, register, leakage = raw["dram"], raw["register"], raw["leakage"]
     return EnergyTable(
-        name, **laws, logic_pj=raw["logic"]["bit_pj"], register_pj=register["write_pj"],
-        clock_pj=register["clock_pj"], dram_pj=dram["bit_pj"], row_pj=dram["row_pj"],
-        sram_mw=leakage["sram_mw_per_kib"], register_nw=leakage["register_nw_per_bit"],
+        name, **laws, logic_pj=raw["logic"]["bit_pj"], write_pj=register["write_pj"],
+        switch_pj=register["switch_pj"], clock_pj=register["clock_pj"], dram_pj=dram["bit_pj"],
+        row_pj=dram["row_pj"], sram_mw=leakage["sram_mw_per_kib"],
+        register_nw=leakage["register_nw_per_bit"],
         logic_uw=leakage["logic_uw_per_pj"],
         sources=tuple((section, raw[section]["source"]) for section in SECTIONS))
 

@@ -62,8 +62,9 @@ class AccessProfile:
         Raises AccessError for a run of anything else, and for one that ended in an error.
         """
         if run.accesses is None or not run.ok:
-            raise AccessError("Accesses must be of a run of the cycle simulator that ended well, "
-                              f"not of one that {'has no counts' if run.ok else run.describe()}")
+            found = "has no counts" if run.ok else f"ended: {run.describe()}"
+            raise AccessError("Accesses are those of a run of the cycle simulator that ended well; "
+                              f"this one {found}")
         names = (*(name for name, _ in program.layers), "finish")
         edges = [0, *(end for _, end in program.layers), program.count]
         counter = _LayerCounter(machine, program.words, run.accesses, edges)

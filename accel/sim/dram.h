@@ -66,9 +66,9 @@ struct DramTaken {
     bool request, wdata, read;      // handshakes of this cycle
     uint32_t addr, beats;           // of the request
     bool write;
-    uint32_t owner = 0;             // whom rows that the request opens are counted for
     const uint8_t *data;            // of wdata: bus_bytes bytes
     uint64_t mask;                  // bit i: byte i is written
+    uint32_t owner = 0;             // whom rows that the request opens are counted for
 };
 
 // A first-in first-out queue that grows.

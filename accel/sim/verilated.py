@@ -37,7 +37,7 @@ from compiler.native import (BuildError, build_once, call, compile_objects, comp
 from .dram import DramTiming, bases, patience, timing
 from .netlist import clocked, whole_words
 
-__all__ = ["Port", "SimulatorError", "VerilatedCore", "build", "build_object",
+__all__ = ["Port", "SimulatorError", "VerilatedCore", "build", "build_object", "emitted",
            "ports_of", "pyverilator_view", "simulate", "verilator_root", "view"]
 
 KIND = "verilated"              # of entries of the cache
@@ -113,12 +113,17 @@ def build(machine: Machine, optimization: tuple[str, ...] = OPTIMIZATION) -> "Ve
     gateware = _gateware(machine, optimization)
     if (key := noted("gateware", gateware)) and (folder := find(KIND, key)):
         return VerilatedCore(machine, folder / "core.so")
+    path = build_object(machine, *emitted(machine), optimization)
+    note("gateware", gateware, path.parent.name)
+    return VerilatedCore(machine, path)
+
+
+def emitted(machine: Machine) -> tuple[str, list[Port]]:
+    """The Verilog of a machine's core, as Verilator gets it, and the core's ports."""
     core = Core(machine)
     text = verilog.convert(core, name="core", emit_src=False, strip_internal_attrs=True)
     assert isinstance(text, str)
-    path = build_object(machine, clocked(whole_words(text)), ports_of(core), optimization)
-    note("gateware", gateware, path.parent.name)
-    return VerilatedCore(machine, path)
+    return clocked(whole_words(text)), ports_of(core)
 
 
 def gateware_sources() -> list[Path]:

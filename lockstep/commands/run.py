@@ -60,7 +60,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--report", type=output_file, metavar="FILE.html",
         help="write one page with timeline, roofline, stalls, traffic and buffers (--sim cycle)")
     add("--energy", type=energy_name, metavar="TABLE",
-        help="estimate the energy of each layer by a table: 45nm, 7nm, or a .toml file (--sim cycle)")
+        help="estimate the energy of each layer by a table: 45nm, 7nm, or a .toml file "
+             "(--sim cycle)")
     add("--seed", type=at_least(0), default=0, metavar="N", help="of the random input (default 0)")
     add("--on", metavar="ADDRESS",
         help="run on a worker of the pool at tcp://HOST:PORT or tls://HOST:PORT (lockstep pool)")

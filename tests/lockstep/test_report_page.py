@@ -23,7 +23,7 @@ from lockstep.report import write_page
 from lockstep.report.series import Grid, _occupancy, activity_series, run_lengths
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
-TARGET = ("--target", "accel:pynq-1x16x16")
+TARGET = ("--target", "accel:pynq-1x16x16", "--energy", "45nm")
 MACHINE = Machine(preset("pynq-1x16x16"))
 
 
@@ -61,6 +61,21 @@ def recordings() -> list:
 
 
 # ---- figures -----------------------------------------------------------------------------------
+
+def test_energy_is_that_of_the_report(made) -> None:
+    page, report = made
+    _, _, section = page.read_text("utf-8").partition('<section id="energy">')
+    rows = [re.findall(r">([^<]+)</t[hd]>", row)
+            for row in section.partition("</section>")[0].split("<tr>")[1:]]
+    units = rows[0][2:]
+    assert "dram" in units and "tab" not in units           # nothing is looked up
+    for (name, *cells), used in zip(rows[1:], [*report["layers"], {**report, "name": "all"}],
+                                    strict=True):
+        joules = [used["energy"]["joules"], *(used["energy"]["units"][unit] for unit in units)]
+        assert name.replace("&#x27;", "'") == used["name"]
+        assert [float(cell.replace(",", "")) for cell in cells] == pytest.approx(
+            [one * 1e6 for one in joules], abs=0.0005)
+
 
 def test_counters_are_those_of_the_run(made) -> None:
     page, report = made
@@ -215,7 +230,7 @@ def test_names_are_shown_as_they_are(made, tmp_path) -> None:
         write_page(file, figures)
     page = Page(path)
     assert figures_of(path) == figures
-    assert page.text.count(name) == 4           # title, heading, table, host
+    assert page.text.count(name) == 5           # title, heading, two tables, host
     assert [attrs for tag, attrs in page.elements if tag in ("b", "i")] == [{"id": "mean-ratio"}]
 
 

@@ -1,0 +1,120 @@
+"""Accesses of a run, against counts by hand, the memory port, and each other."""
+
+import numpy as np
+import pytest
+
+from accel.figures.accesses import AccessError, AccessProfile
+from accel.machine.config import preset
+from accel.machine.machine import Machine
+from accel.machine.program import AccelProgram, Instruction, finish
+from accel.machine.status import ACCESSES
+from accel.machine.words import column, decode_words
+from accel.sim import cycle, functional
+from accel.sim.programs.generate import generate
+
+MACHINE = Machine(preset("tiny-1x4x4"))
+GEMM = {"banks": 1, "loops": [{"extent": 3, "dst": 1, "a": 1}, {"extent": 5, "a": 1, "b": 1}]}
+
+
+def totals(*instructions: Instruction) -> dict[str, int]:
+    """Without the words, the cycles, and the beats that words take."""
+    program = AccelProgram.assemble(MACHINE, [*instructions, finish()], io_bytes=4096)
+    found = AccessProfile.of(MACHINE, program, cycle.measure(MACHINE, program)).totals()
+    assert found.pop("fetch.words") == program.count and found.pop("cycles")
+    found["dram.read"] -= program.words.size // MACHINE.config.bus_bytes
+    return {key: count for key, count in found.items() if count}
+
+
+def test_a_gemm_instruction() -> None:
+    read = {"gemm.gemm": 15, "inp.read": 15, "wgt.read": 15, "acc.gemm_write": 15}
+    assert totals(Instruction("gemm", "gemm", GEMM)) == {
+        **read, "gemm.folds": 15, "acc.gemm_read": 15}
+    # The first of five products of each entry assigns.
+    assert totals(Instruction("gemm", "gemm", {**GEMM, "reset": 1})) == {
+        **read, "gemm.folds": 12, "acc.gemm_read": 12}
+
+
+def test_a_vector_instruction_that_waits_for_its_own_results_reads_on() -> None:
+    """Entry 0 is doubled seven times; each time the sum before must be written first."""
+    loops = [{"extent": 7}]
+    fields = {"banks": 1, "a_source": 0, "b_source": 0, "destination": 0, "loops": loops}
+    found = totals(Instruction("add", "vector", fields))
+    assert found["vector.add"] == found["acc.vector_write"] == 7
+    assert found["acc.vector_read"] > 2 * 7                 # two sources a time, at least
+    apart = [{"extent": 7, "dst": 1, "a": 1, "b": 1}]
+    found = totals(Instruction("add", "vector", {**fields, "loops": apart}))
+    assert found["acc.vector_read"] == 2 * 7
+
+
+def test_a_load_and_a_store() -> None:
+    """Runs of 9 bytes on a bus of 4: from offset 2 to offset 0 they touch 3 beats and 3 chunks."""
+    line = {"extent": 4, "dram": 100, "buffer": 12, "before": 1}
+    assert totals(Instruction("load", "load", {"buffer": 0, "run": 9, "base": 3, "dram": 2,
+                                               "loops": [line]})
+                  ) == {"load.beats": 3 * 3, "dram.read": 3 * 3,    # one is padding
+                        "load.chunks": 4 * 3, "inp.write": 4 * 3}
+    line = {"extent": 4, "dram": 100, "buffer": 12}
+    assert totals(Instruction("store", "store", {"buffer": 5, "run": 9, "base": 3, "dram": 3,
+                                                 "loops": [line]})
+                  ) == {"store.beats": 4 * 3, "dram.write": 4 * 3,
+                        "store.chunks": 4 * 3, "out.read": 4 * 3}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_counts_agree_with_the_memory_port_and_not_with_its_time(seed) -> None:
+    case = generate(MACHINE, seed)
+    bus, fixed = MACHINE.config.bus_bytes, ["iterations", "folds", "beats", "chunks"]
+    places = [ACCESSES.index(name) for name in fixed]
+    runs = [cycle.simulate(MACHINE, case.program, case.memory, values=False, **memory)
+            for memory in ({}, {"latency": 200}, {"row_bytes": 64, "row_miss": 9, "banks": 2},
+                           {"in_order": True, "row_bytes": 64, "row_miss": 9, "banks": 2})]
+    for run in runs:
+        np.testing.assert_array_equal(run.accesses[:, places], runs[0].accesses[:, places])
+        found = AccessProfile.of(MACHINE, case.program, run).totals()
+        port = run.counters.bytes
+        assert found["load.beats"] * bus == port["load"]
+        assert found["store.beats"] * bus == port["store"]
+        assert found["dram.read"] * bus == port["load"] + port["fetch"]
+        assert found["cycles"] == run.cycles
+    opened = [run.accesses[:, ACCESSES.index("rows")].sum() for run in runs]
+    assert opened[:2] == [0, 0] and opened[2] > 0 < opened[3]
+
+
+def test_rows_of_memory() -> None:
+    """Four rows of 64 bytes in one bank, each opened once; a fifth request finds its row open."""
+    lines = [{"extent": 4, "dram": 64}, {"extent": 2, "dram": 8}]
+    program = AccelProgram.assemble(MACHINE, [
+        Instruction("load", "load", {"buffer": 0, "run": 4, "base": 3, "loops": lines}), finish()],
+        io_bytes=4096)
+    run = cycle.simulate(MACHINE, program, values=False, row_bytes=64, row_miss=9, banks=1)
+    # The two words, which are fetched first, lie in rows of their own.
+    assert run.accesses[:, ACCESSES.index("rows")].tolist() == [1 + 4, 1]
+
+
+def test_layers_and_runs_join() -> None:
+    case = generate(MACHINE, 3)
+    one = AccessProfile.of(MACHINE, case.program, cycle.measure(MACHINE, case.program))
+    both = AccessProfile.joined([one, one])
+    assert both.layers == 2 * one.layers
+    assert both.totals() == {key: 2 * count for key, count in one.totals().items()}
+
+
+def test_a_run_without_counts_is_refused() -> None:
+    case = generate(MACHINE, 0)
+    with pytest.raises(AccessError, match="Accesses are those of a run of the cycle simulator that "
+                                          "ended well; this one has no counts"):
+        AccessProfile.of(MACHINE, case.program,
+                         functional.simulate(MACHINE, case.program, case.memory))
+    cut = cycle.simulate(MACHINE, case.program, case.memory, max_cycles=9)
+    with pytest.raises(AccessError, match="this one ended: watchdog"):
+        AccessProfile.of(MACHINE, case.program, cut)
+
+
+def test_columns_are_the_fields_of_decoded_words() -> None:
+    case = generate(MACHINE, 1)
+    for unit, field in (("load", "buffer"), ("store", "run"), ("gemm", "banks")):
+        decoded = [one.fields[field] for one in decode_words(MACHINE, case.program.words)
+                   if one.name == unit]
+        words = case.program.words[case.program.words[:, 0] == MACHINE.opcodes[unit]]
+        assert decoded and column(MACHINE.layouts[unit], words, field).tolist() == decoded
+    assert not column(MACHINE.layouts["gemm"], case.program.words, "buffer").any()
