@@ -1,10 +1,10 @@
 """Explorations measured: ``python -m bench.explore speed|front|new [--json F]``.
 
-``speed`` measures `MACHINES` machines with three networks, from an empty database, on the cores that
-this process may use, and then compares the values of the front with those of the host. ``front``
-searches the front of a space of 2,304 machines with a tenth of the evaluations, several seeds, and
-compares its hypervolume with that of the whole grid, which is kept in a database (``--db``) so that
-it is measured once. ``new`` runs the command that a new user would type.
+``speed`` measures `MACHINES` machines with three networks, from an empty database, on the cores
+that this process may use, and then compares the values of the front with those of the host.
+``front`` searches the front of a space of 2,304 machines with a tenth of the evaluations, several
+seeds, and compares its hypervolume with that of the whole grid, which is kept in a database
+(``--db``) so that it is measured once. ``new`` runs the command that a new user would type.
 
 All times are wall-clock times; processor time is told beside them, since machines may be shared.
 """
@@ -29,7 +29,7 @@ from compiler.tune.space import Result
 from lockstep.compare import networks
 from runtime.exploring import (Exploration, MachineSpace, PointTrial, axis_of, hypervolume,
                                objectives_of)
-from runtime.exploring.exploration import Network
+from runtime.exploring.exploration import ExploredNetwork
 from runtime.exploring.front_search import turned
 from runtime.tuning.children import Children, usable_cores
 
@@ -60,7 +60,7 @@ def speed(machines: int, names: Sequence[str], size: int, processes: int) -> Fig
             Records(Path(folder) / "r.sqlite") as records, \
             Children(processes, LIMIT_SECONDS) as children:
         exploration = Exploration(
-            space(SPEED_SPACE), [Network.of(name, path) for name, path in files.items()],
+            space(SPEED_SPACE), [ExploredNetwork.of(name, path) for name, path in files.items()],
             objectives_of(OBJECTIVES[0].split(",")), records, strategy="random", trials=machines,
             table=TABLE)
         begin = time.monotonic()
@@ -95,7 +95,7 @@ def front(path: Path, seeds: int, share: float, processes: int,
     figures: Figures = {}
     with tempfile.TemporaryDirectory() as folder:
         write_small_network(file := Path(folder) / "small.onnx")
-        network = Network.of("small", file)
+        network = ExploredNetwork.of("small", file)
         with Records(path) as records, Children(processes, LIMIT_SECONDS) as children:
             begin, seen = time.monotonic(), {}
 
@@ -124,8 +124,8 @@ def front(path: Path, seeds: int, share: float, processes: int,
     return figures
 
 
-def volume_share(whole: Exploration, seen: Mapping[str, Result], network: Network, names: str,
-                 kind: str, seed: int, share: float, folder: str) -> float:
+def volume_share(whole: Exploration, seen: Mapping[str, Result], network: ExploredNetwork,
+                 names: str, kind: str, seed: int, share: float, folder: str) -> float:
     """What a search's front dominates, as a share of what the grid's does, both in logarithms of
     the objectives below the worst of the grid.
     """

@@ -191,6 +191,14 @@ class Machine:
         return _hash(self.text)
 
     @cached_property
+    def forms_hash(self) -> str:
+        """The hash of all forms and of the entries of buffers, from which schedules and choices of
+        instructions follow. Machines that differ in depths, bus, queues or stages share it.
+        """
+        forms = "\n".join(form for forms in self._texts.values() for form in forms)
+        return _hash(f"{self.config.tiles!r}\n{self.config.records!r}\n{forms}")
+
+    @cached_property
     def record(self) -> MachineRecord:
         """The record of this machine, for programs, files and messages."""
         return MachineRecord(

@@ -68,7 +68,7 @@ def covered(machine: Machine, value: Expr, scope: str, total: str = "") -> tuple
     """The cheapest vector instructions that compute an expression of leaves, as
     `compiler.tensorize.cover.cover` has it. Refuses one that none computes.
     """
-    steps = _cover(machine, value, scope, total)
+    steps = _once_covered(machine, value, scope, total)
     if isinstance(steps, str):
         reduced = f"the {total} over the lanes of a row of " if total else ""
         raise LoweringError(f"no vector instruction computes {reduced}{steps}")
@@ -91,12 +91,27 @@ def note_of(machine: Machine, graph: Graph, node: Node, selection: Selection) ->
     return f"by {', '.join(own)} on the accelerator; without: {before}"
 
 
+KEPT = 4096             # covers
+
+_covers: dict[tuple[str, Expr, str, str], tuple[CoverStep, ...] | str] = {}
+
+
 @lru_cache(16)
 def _shipped(config: AccelConfig) -> Machine:
     return Machine(config)
 
 
-@lru_cache(4096)
+def _once_covered(machine: Machine, value: Expr, scope: str, total: str
+                  ) -> tuple[CoverStep, ...] | str:
+    """`_cover`, once for machines with the same forms."""
+    key = machine.forms_hash, value, scope, total
+    if key not in _covers:
+        _covers[key] = _cover(machine, value, scope, total)
+        while len(_covers) > KEPT:
+            _covers.pop(next(iter(_covers)))
+    return _covers[key]
+
+
 def _cover(machine: Machine, value: Expr, scope: str, total: str
            ) -> tuple[CoverStep, ...] | str:
     """The cheapest steps, or the part that has none."""

@@ -18,12 +18,12 @@ from lockstep.commands.pool import certificates_of
 from lockstep.compare import networks
 from lockstep.lines import say
 from lockstep.report import require_plotly
-from runtime.exploring import (Budget, Exploration, MachineSpace, axes_of_file, axis_of, budget_of,
-                               objectives_of, run_point)
+from runtime.exploring import (Exploration, MachineBudget, MachineSpace, axes_of_file, axis_of,
+                               budget_of, objectives_of, run_point)
 from runtime.exploring.answers import answer_of
-from runtime.exploring.axes import Axis, AxisError
-from runtime.exploring.exploration import Network, RunPoints
-from runtime.exploring.objectives import AREA, CLOCK, ENERGY, Measured, Objective
+from runtime.exploring.axes import AxisError, VariedAxis
+from runtime.exploring.exploration import ExploredNetwork, RunPoints
+from runtime.exploring.objectives import AREA, CLOCK, ENERGY, MeasuredPoint
 from runtime.exploring.points import AddedInstructions, ExploredPoint
 
 __all__ = ["explore"]
@@ -47,8 +47,8 @@ def explore(args: argparse.Namespace) -> int:
         files = stack.enter_context(networks(args.networks, args.size))
         records = stack.enter_context(Records(args.db) if args.db else Records.in_cache())
         exploration = Exploration(
-            space, [Network.of(_name(name), path) for name, path in files.items()], objectives,
-            records, budgets, strategy, trials, args.seed,
+            space, [ExploredNetwork.of(_name(name), path) for name, path in files.items()],
+            objectives, records, budgets, strategy, trials, args.seed,
             (args.energy or TABLE) if _exists(ENERGY) else "")
         run = _runner(args, stack)
         try:
@@ -93,8 +93,8 @@ def _objectives(args: argparse.Namespace) -> list[str]:
     return found if len(found) > 1 else ["cycles", "bytes"]
 
 
-def _space(args: argparse.Namespace, budgets: Sequence[Budget]) -> MachineSpace:
-    axes: list[Axis] = [axis_of(text) for text in args.vary]
+def _space(args: argparse.Namespace, budgets: Sequence[MachineBudget]) -> MachineSpace:
+    axes: list[VariedAxis] = [axis_of(text) for text in args.vary]
     axes += axes_of_file(args.space) if args.space else []
     added = [AddedInstructions.of(source) for source in args.add]
     if not axes and not added:
@@ -102,7 +102,7 @@ def _space(args: argparse.Namespace, budgets: Sequence[Budget]) -> MachineSpace:
     cheap = [budget for budget in budgets if budget.objective.of_machine]
 
     def refusal(point: ExploredPoint) -> str:
-        alone = Measured(point.machine, {}, {})
+        alone = MeasuredPoint(point.machine, {}, {})
         return next((reason for budget in cheap if (reason := budget.refusal(alone))), "")
 
     return MachineSpace(load_machine(args.base), str(args.base), axes, added, refusal)

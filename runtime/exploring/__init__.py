@@ -1,7 +1,7 @@
 """Explores machines: which geometry, instructions and memory serve some networks best."""
 
-from .axes import Axis, AxisError, axes_of_file, axis_of
-from .budgets import Budget, budget_of
+from .axes import AxisError, VariedAxis, axes_of_file, axis_of
+from .budgets import MachineBudget, budget_of
 from .exploration import STRATEGIES, Exploration
 from .fronts import hypervolume, non_dominated
 from .objectives import OBJECTIVES, ObjectiveError, objectives_of

@@ -15,7 +15,7 @@ from typing import Any
 
 from compiler.errors import Error
 from runtime.exploring.exploration import Exploration
-from runtime.exploring.objectives import Measured, Objective, available_objectives
+from runtime.exploring.objectives import MeasuredPoint, Objective, available_objectives
 from runtime.exploring.points import ExploredPoint
 
 __all__ = ["answer_of", "bounds_of"]
@@ -56,7 +56,7 @@ def _columns(exploration: Exploration) -> list[Objective]:
     return asked + others
 
 
-def _has(objective: Objective, figures: Measured) -> bool:
+def _has(objective: Objective, figures: MeasuredPoint) -> bool:
     try:
         objective.of(figures)
     except (Error, NotImplementedError):
@@ -102,7 +102,7 @@ def _change(name: str, here: Any, there: Any) -> str:
     return f"{name} {'+'.join(map(str, there)) if isinstance(there, list) else there}"
 
 
-def bounds_of(figures: Measured) -> dict[str, float]:
+def bounds_of(figures: MeasuredPoint) -> dict[str, float]:
     """What bounds the layers of all networks: the share of cycles of each bound, the greatest
     first.
     """
@@ -115,7 +115,7 @@ def bounds_of(figures: Measured) -> dict[str, float]:
 
 
 def _changed_bounds(base: Mapping[str, Any], point: Mapping[str, Any]) -> list[list[str]]:
-    """Network, layer, and what bounds it in the base and here, where these differ."""
+    """ExploredNetwork, layer, and what bounds it in the base and here, where these differ."""
     found = []
     for name, network in point["networks"].items():
         before = {layer["name"]: layer["bound"] for layer in base["networks"][name]["layers"]}

@@ -21,7 +21,7 @@ from accel.machine.config import BUFFERS, TYPES, AccelConfig
 from accel.machine.dram import Dram
 from compiler.errors import RequestError
 
-__all__ = ["MACHINE_AXIS", "RELATIVE", "Axis", "AxisError", "axes_of_file", "axis_of",
+__all__ = ["MACHINE_AXIS", "RELATIVE", "VariedAxis", "AxisError", "axes_of_file", "axis_of",
            "changed_config"]
 
 RELATIVE = {"eighth": 1 / 8, "quarter": 1 / 4, "half": 1 / 2, "same": 1.0, "double": 2.0,
@@ -44,7 +44,7 @@ class AxisError(RequestError):
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class VariedAxis:
     """A field and its options, as texts, each once."""
 
     name: str
@@ -59,7 +59,7 @@ class Axis:
                             f"{','.join(self.options)!r}")
 
 
-def axis_of(text: str) -> Axis:
+def axis_of(text: str) -> VariedAxis:
     """Parses ``FIELD=a,b,c``. Raises AxisError for a field that there is not, or that follows from
     others, and for values that the field cannot take in any machine.
     """
@@ -69,7 +69,7 @@ def axis_of(text: str) -> Axis:
     return _checked(name.strip(), [value.strip() for value in values.split(",")])
 
 
-def axes_of_file(path: Path) -> list[Axis]:
+def axes_of_file(path: Path) -> list[VariedAxis]:
     """The axes of the table ``[vary]`` of a TOML file: fields, each with a list of values. Raises
     AxisError for any other file.
     """
@@ -99,8 +99,8 @@ def _texts(path: Path, name: str, values: Any) -> list[str]:
             else str(value).lower() if isinstance(value, bool) else str(value) for value in values]
 
 
-def _checked(name: str, values: list[str]) -> Axis:
-    axis = Axis(_field(name), tuple(values))
+def _checked(name: str, values: list[str]) -> VariedAxis:
+    axis = VariedAxis(_field(name), tuple(values))
     if axis.name != MACHINE_AXIS:
         for value in axis.options:
             _value(axis.name, value, None)
@@ -113,8 +113,8 @@ def _field(name: str) -> str:
              and field.name != "memory"] + [f"{_MEMORY}{field.name}" for field in fields(Dram)]
     field = f"{name}_bytes" if name in BUFFERS else name
     if name in _FOLLOWING:
-        raise AxisError(f"{name} cannot be varied alone: it follows from the declared instructions; "
-                        f"vary {MACHINE_AXIS}=FILE.py,... instead")
+        raise AxisError(f"{name} cannot be varied alone: it follows from the declared "
+                        f"instructions; vary {MACHINE_AXIS}=FILE.py,... instead")
     if field not in known and field != MACHINE_AXIS:
         raise AxisError(f"What is varied must be one of {', '.join((*known, *BUFFERS))} or "
                         f"{MACHINE_AXIS}, not {name!r}")

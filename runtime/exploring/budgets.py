@@ -3,20 +3,20 @@
 import re
 from dataclasses import dataclass
 
-from runtime.exploring.objectives import Measured, Objective, ObjectiveError, objectives_of
+from runtime.exploring.objectives import MeasuredPoint, Objective, ObjectiveError, objectives_of
 
-__all__ = ["Budget", "budget_of"]
+__all__ = ["MachineBudget", "budget_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class MachineBudget:
     """The most, or the least, of an objective."""
 
     objective: Objective
     most: bool
     limit: float
 
-    def refusal(self, point: Measured) -> str:
+    def refusal(self, point: MeasuredPoint) -> str:
         """Why a point is beyond the limit; "" for one that is not."""
         value = self.objective.of(point).value
         if value <= self.limit if self.most else value >= self.limit:
@@ -25,7 +25,7 @@ class Budget:
                 f"{self.limit:,.10g}, not {value:,.10g}")
 
 
-def budget_of(text: str) -> Budget:
+def budget_of(text: str) -> MachineBudget:
     """Parses ``OBJECTIVE<=NUMBER`` or ``OBJECTIVE>=NUMBER``. Raises ObjectiveError."""
     found = re.fullmatch(r"\s*(\w+)\s*(<=|>=)\s*(\d+(?:\.\d+)?)([kM]?)\s*", text)
     if not found:
@@ -33,4 +33,5 @@ def budget_of(text: str) -> Budget:
                              f"{text!r}")
     name, sign, number, suffix = found.groups()
     objective, = objectives_of([name])
-    return Budget(objective, sign == "<=", float(number) * {"": 1, "k": 1e3, "M": 1e6}[suffix])
+    limit = float(number) * {"": 1, "k": 1e3, "M": 1e6}[suffix]
+    return MachineBudget(objective, sign == "<=", limit)

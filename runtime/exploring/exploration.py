@@ -7,7 +7,7 @@ record: a point that has one is not measured again, so an exploration that was s
 goes on where it was.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,14 +20,14 @@ from compiler.tune.explorer import ROUND, Explorer, Strategy, at_random, grid
 from compiler.tune.record import Record, versions
 from compiler.tune.records import Records
 from compiler.tune.space import Candidate, Result
-from runtime.exploring.budgets import Budget
+from runtime.exploring.budgets import MachineBudget
 from runtime.exploring.front_search import FrontSearch
 from runtime.exploring.fronts import non_dominated
-from runtime.exploring.objectives import Measured, Objective
+from runtime.exploring.objectives import MeasuredPoint, Objective
 from runtime.exploring.point_trials import PointFigures, PointTrial, file_digest
 from runtime.exploring.points import ExploredPoint, MachineSpace
 
-__all__ = ["STRATEGIES", "Exploration", "ExplorationError", "Network", "RunPoints"]
+__all__ = ["STRATEGIES", "Exploration", "ExplorationError", "ExploredNetwork", "RunPoints"]
 
 STRATEGIES = ("grid", "random", "search")
 
@@ -44,7 +44,7 @@ class ExplorationError(RequestError):
 
 
 @dataclass(frozen=True)
-class Network:
+class ExploredNetwork:
     """A network that machines are measured with: its name, its file, and the file's hash."""
 
     name: str
@@ -52,7 +52,7 @@ class Network:
     digest: str
 
     @classmethod
-    def of(cls, name: str, path: Path) -> "Network":
+    def of(cls, name: str, path: Path) -> "ExploredNetwork":
         return cls(name, path, file_digest(path))
 
 
@@ -73,16 +73,16 @@ class Exploration:
     """
 
     space: MachineSpace
-    networks: Sequence[Network]
+    networks: Sequence[ExploredNetwork]
     objectives: Sequence[Objective]
     records: Records
-    budgets: Sequence[Budget] = ()
+    budgets: Sequence[MachineBudget] = ()
     strategy: str = "grid"
     trials: int | None = None
     seed: int = 0
     table: str = ""
     watch: Callable[["Exploration"], None] = lambda exploration: None
-    measured: dict[str, tuple[ExploredPoint, Measured]] = field(default_factory=dict)
+    measured: dict[str, tuple[ExploredPoint, MeasuredPoint]] = field(default_factory=dict)
     failed: dict[str, tuple[ExploredPoint, str]] = field(default_factory=dict)
     checked: dict[str, str] = field(default_factory=dict)
     refused: dict[frozenset[tuple[str, str]], str] = field(default_factory=dict)
@@ -134,7 +134,7 @@ class Exploration:
         figures = self.measured[identity][1]
         return tuple(one.least(one.of(figures).value) for one in self.objectives)
 
-    def over_budget(self, figures: Measured) -> str:
+    def over_budget(self, figures: MeasuredPoint) -> str:
         """Why a point is over some budget; "" for one that is not."""
         return next((reason for budget in self.budgets if (reason := budget.refusal(figures))), "")
 
@@ -187,14 +187,14 @@ class Exploration:
             if errors:
                 self.failed[point.identity] = point, "; ".join(errors)
             else:
-                self.measured[point.identity] = point, Measured(
+                self.measured[point.identity] = point, MeasuredPoint(
                     point.machine, {name: int(one.value or 0) for name, one in results.items()},
                     {name: PointFigures.of(one.details) for name, one in results.items()})
 
     def _results(self, points: Sequence[ExploredPoint], run: RunPoints, values: bool
                  ) -> Iterator[tuple[ExploredPoint, dict[str, Result]]]:
         """The results of points for each network, in the order of the points."""
-        wanted: dict[str, tuple[Network, ExploredPoint]] = {}
+        wanted: dict[str, tuple[ExploredNetwork, ExploredPoint]] = {}
         trials: list[PointTrial] = []
         for point in points:
             for network in self.networks:
@@ -202,6 +202,8 @@ class Exploration:
                     trial = self.trial(network, point, values)
                     wanted[trial.id] = network, point
                     trials.append(trial)
+        # Machines with one array follow each other: they share schedules.
+        trials.sort(key=lambda trial: (trial.toml, trial.digest))
         for trial, result in run(iter(trials)) if trials else ():
             network, point = wanted[trial.id]
             self._keep(network, point, values, result)
@@ -210,26 +212,28 @@ class Exploration:
             yield point, {network.name: self._known[self._key(network, point, values)]
                           for network in self.networks}
 
-    def trial(self, network: Network, point: ExploredPoint, values: bool = False) -> PointTrial:
+    def trial(self, network: ExploredNetwork, point: ExploredPoint, values: bool = False
+              ) -> PointTrial:
         """The trial of a network on a point."""
         return PointTrial(str(network.path), network.digest, point.toml, point.sources,
                           point.machine.hash, values, self.table)
 
-    def known(self, network: Network, point: ExploredPoint) -> Result:
+    def known(self, network: ExploredNetwork, point: ExploredPoint) -> Result:
         """What came of a network on a point that was measured."""
         return self._known[self._key(network, point, False)]
 
-    def _keep(self, network: Network, point: ExploredPoint, values: bool, result: Result) -> None:
+    def _keep(self, network: ExploredNetwork, point: ExploredPoint, values: bool, result: Result
+              ) -> None:
         key = self._key(network, point, values)
         self._known[key] = result
         self.done += 1
         self.records.add(Record(self._task(network, values), key[1], result, WHERE, self.seed,
                                 "exact", self._versions))
 
-    def _key(self, network: Network, point: ExploredPoint, values: bool) -> tuple[str, str]:
+    def _key(self, network: ExploredNetwork, point: ExploredPoint, values: bool) -> tuple[str, str]:
         plan = f"# machine {point.machine.hash}\n{point.toml}"
         return self._task(network, values).digest, plan
 
-    def _task(self, network: Network, values: bool) -> Task:
+    def _task(self, network: ExploredNetwork, values: bool) -> Task:
         title = f"{network.name}: {'values' if values else 'time'} on machines"
         return Task("explore", digest([network.digest, self.table, str(values)]), title)

@@ -15,7 +15,7 @@ from numpy.random import Generator
 from compiler.tune.explorer import ROUND, Explorer, at_random, grid
 from compiler.tune.space import Candidate
 from runtime.exploring.fronts import gains, non_dominated
-from runtime.exploring.objectives import Measured, Objective
+from runtime.exploring.objectives import MeasuredPoint, Objective
 from runtime.exploring.points import ExploredPoint, MachineSpace
 from runtime.exploring.surrogate import predicted
 
@@ -41,7 +41,7 @@ class FrontSearch:
 
     space: MachineSpace
     objectives: Sequence[Objective]
-    known: Callable[[], Mapping[str, tuple[ExploredPoint, Measured]]]
+    known: Callable[[], Mapping[str, tuple[ExploredPoint, MeasuredPoint]]]
 
     def __call__(self, explorer: Explorer, random: Generator) -> Iterator[Candidate]:
         known = self.known()
@@ -64,7 +64,7 @@ class FrontSearch:
                 yield candidate
 
     def _best(self, pool: Sequence[Candidate],
-              known: Sequence[tuple[ExploredPoint, Measured]], random: Generator
+              known: Sequence[tuple[ExploredPoint, MeasuredPoint]], random: Generator
               ) -> Iterator[int]:
         """Places in the pool, the most promising first."""
         here = np.array([self.space.coordinates(point) for point, _ in known])
@@ -91,7 +91,7 @@ class FrontSearch:
                 pool: Sequence[Candidate]) -> np.ndarray:
         objective = self.objectives[number]
         if objective.of_machine:
-            return np.array([turned(objective, objective.of(Measured(
+            return np.array([turned(objective, objective.of(MeasuredPoint(
                 self.space.points[one.plan].machine, {}, {})).value) for one in pool])
         mean, deviation = predicted(here, measured[:, number], there)
         return mean - OPTIMISM * deviation

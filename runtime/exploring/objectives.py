@@ -13,7 +13,7 @@ from accel.machine.machine import Machine
 from compiler.errors import RequestError
 from runtime.exploring.point_trials import PointFigures
 
-__all__ = ["OBJECTIVES", "Measured", "Objective", "ObjectiveError", "ObjectiveValue",
+__all__ = ["OBJECTIVES", "MeasuredPoint", "Objective", "ObjectiveError", "ObjectiveValue",
            "available_objectives", "objectives_of"]
 
 KEPT = 1 << 14          # estimates of machines
@@ -33,7 +33,7 @@ class ObjectiveValue(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredPoint:
     """A point with what its networks take: cycles and figures, by the network's name. Without
     networks it has the objectives of its machine alone.
     """
@@ -56,7 +56,7 @@ class Objective:
     name: str
     unit: str
     meaning: str
-    compute: Callable[[Measured], ObjectiveValue]
+    compute: Callable[[MeasuredPoint], ObjectiveValue]
     greatest: bool = False
     of_machine: bool = False
     module: str = ""
@@ -65,7 +65,7 @@ class Objective:
     def is_available(self) -> bool:
         return not self.module or _exists(self.module)
 
-    def of(self, point: Measured) -> ObjectiveValue:
+    def of(self, point: MeasuredPoint) -> ObjectiveValue:
         """Raises ObjectiveError where there is no model of it."""
         if not self.is_available:
             raise ObjectiveError(f"Objective {self.name} needs {self.module}, which this "
@@ -88,11 +88,11 @@ def _exact(value: float) -> ObjectiveValue:
     return ObjectiveValue(value, value, value)
 
 
-def _cycles(point: Measured) -> ObjectiveValue:
+def _cycles(point: MeasuredPoint) -> ObjectiveValue:
     return _exact(sum(point.cycles.values()))
 
 
-def _milliseconds(point: Measured) -> ObjectiveValue:
+def _milliseconds(point: MeasuredPoint) -> ObjectiveValue:
     """At the estimated clock; at the machine's own where there is no model."""
     cycles = sum(point.cycles.values())
     if not _exists(CLOCK):
@@ -102,7 +102,7 @@ def _milliseconds(point: Measured) -> ObjectiveValue:
                           cycles / mhz.low / 1e3, mhz.extrapolated)
 
 
-def _mhz(point: Measured) -> ObjectiveValue:
+def _mhz(point: MeasuredPoint) -> ObjectiveValue:
     return _clock(point.machine)
 
 
@@ -114,8 +114,8 @@ def _clock(machine: Machine) -> ObjectiveValue:
     return ObjectiveValue(found.value, found.low, found.high, found.extrapolated)
 
 
-def _of_area(name: str) -> Callable[[Measured], ObjectiveValue]:
-    def compute(point: Measured) -> ObjectiveValue:
+def _of_area(name: str) -> Callable[[MeasuredPoint], ObjectiveValue]:
+    def compute(point: MeasuredPoint) -> ObjectiveValue:
         return _area(point.machine)[name]
     return compute
 
@@ -129,22 +129,22 @@ def _area(machine: Machine) -> Mapping[str, ObjectiveValue]:
             for name in AREA_FIGURES for one in (getattr(found, name),)}
 
 
-def _energy(point: Measured) -> ObjectiveValue:
+def _energy(point: MeasuredPoint) -> ObjectiveValue:
     joules = [one.joules for one in point.figures.values()]
     if any(one is None for one in joules):
         raise ObjectiveError("Objective energy needs points whose energy was counted")
     return _exact(1e6 * sum(one for one in joules if one is not None))
 
 
-def _dram(point: Measured) -> ObjectiveValue:
+def _dram(point: MeasuredPoint) -> ObjectiveValue:
     return _exact(sum(one.dram_bytes for one in point.figures.values()))
 
 
-def _bytes(point: Measured) -> ObjectiveValue:
+def _bytes(point: MeasuredPoint) -> ObjectiveValue:
     return _exact(sum(buffer.size_bytes for buffer in point.machine.config.buffers.values()))
 
 
-def _products(point: Measured) -> ObjectiveValue:
+def _products(point: MeasuredPoint) -> ObjectiveValue:
     return _exact(point.machine.config.macs_per_cycle)
 
 

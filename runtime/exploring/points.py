@@ -16,7 +16,7 @@ from compiler.native import digest
 from compiler.plans import Task
 from compiler.tune.chooser import PointChooser
 from compiler.tune.space import Candidate, Point, PointRefused
-from runtime.exploring.axes import MACHINE_AXIS, Axis, AxisError, changed_config
+from runtime.exploring.axes import MACHINE_AXIS, VariedAxis, AxisError, changed_config
 
 __all__ = ["WITH", "WITHOUT", "AddedInstructions", "ExploredPoint", "MachineSpace"]
 
@@ -44,9 +44,9 @@ class AddedInstructions:
         return cls(source, own)
 
     @property
-    def axis(self) -> Axis:
+    def axis(self) -> VariedAxis:
         name = self.source.rstrip("/").rpartition("/")[2].removesuffix(".py")
-        return Axis(f"+{name}", (WITHOUT, WITH))
+        return VariedAxis(f"+{name}", (WITHOUT, WITH))
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class MachineSpace:
     refusal : why a machine that can be built is none of the space; "" for one that is.
     """
 
-    def __init__(self, base: Machine, source: str, axes: Sequence[Axis],
+    def __init__(self, base: Machine, source: str, axes: Sequence[VariedAxis],
                  added: Sequence[AddedInstructions] = (),
                  refusal: Callable[[ExploredPoint], str] = lambda point: ""):
         self.axes = (*axes, *(one.axis for one in added))

@@ -8,13 +8,13 @@ from accel.machine.config import AccelConfig
 from compiler.tune.records import Records
 from compiler.tune.space import Result
 from runtime.exploring import Exploration, MachineSpace, PointTrial, axis_of, objectives_of
-from runtime.exploring.exploration import Network
+from runtime.exploring.exploration import ExploredNetwork
 from runtime.exploring.point_trials import PointFigures
 
 import tomllib
 
 BASE = "tiny-1x4x4"
-NETWORK = Network("made-up", Path("made-up.onnx"), "0" * 64)
+NETWORK = ExploredNetwork("made-up", Path("made-up.onnx"), "0" * 64)
 
 
 def space(*varied: str, base: str = BASE, **options) -> MachineSpace:

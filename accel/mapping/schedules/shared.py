@@ -43,8 +43,10 @@ _kept: OrderedDict[tuple[str, str, Tiles, int], LayerSteps] = OrderedDict()
 
 def scheduled(machine: Machine, operator: BlockedOperator, tiles: Tiles,
               threads: int) -> NamedProgram:
-    """The schedule of this operator, or of one that is equal but for its name."""
-    key = machine.hash, _text(operator), tiles, threads
+    """The schedule of this operator, or of one that is equal but for its name, on this machine or
+    on one with the same forms.
+    """
+    key = machine.forms_hash, _text(operator), tiles, threads
     if key not in _kept:
         _kept[key] = placed(machine, operator, tiles, threads)
         while len(_kept) > KEPT:

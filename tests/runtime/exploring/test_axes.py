@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from accel.machine.config import preset
-from runtime.exploring.axes import Axis, AxisError, axes_of_file, axis_of, changed_config
+from runtime.exploring.axes import VariedAxis, AxisError, axes_of_file, axis_of, changed_config
 
 TINY = preset("tiny-1x4x4")
 
 
 @pytest.mark.parametrize(("text", "axis"), [
-    ("block_out=8,16", Axis("block_out", ("8", "16"))),
-    ("wgt=half,same", Axis("wgt_bytes", ("half", "same"))),
-    ("memory.latency=16", Axis("memory.latency", ("16",))),
-    ("weight_bits=8,8+4", Axis("weight_bits", ("8", "8+4"))),
-    ("machine=a.py,tiny-1x4x4", Axis("machine", ("a.py", "tiny-1x4x4")))])
-def test_fields_and_their_values(text: str, axis: Axis) -> None:
+    ("block_out=8,16", VariedAxis("block_out", ("8", "16"))),
+    ("wgt=half,same", VariedAxis("wgt_bytes", ("half", "same"))),
+    ("memory.latency=16", VariedAxis("memory.latency", ("16",))),
+    ("weight_bits=8,8+4", VariedAxis("weight_bits", ("8", "8+4"))),
+    ("machine=a.py,tiny-1x4x4", VariedAxis("machine", ("a.py", "tiny-1x4x4")))])
+def test_fields_and_their_values(text: str, axis: VariedAxis) -> None:
     assert axis_of(text) == axis
 
 

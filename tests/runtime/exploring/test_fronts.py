@@ -8,7 +8,7 @@ import pytest
 from accel.machine.loading import load_machine
 from runtime.exploring.budgets import budget_of
 from runtime.exploring.fronts import gains, hypervolume, non_dominated
-from runtime.exploring.objectives import OBJECTIVES, Measured, ObjectiveError, objectives_of
+from runtime.exploring.objectives import OBJECTIVES, MeasuredPoint, ObjectiveError, objectives_of
 from runtime.exploring.surrogate import predicted
 
 
@@ -45,7 +45,7 @@ def test_a_process_predicts_a_smooth_function(rng) -> None:
 
 
 def test_budgets_of_both_kinds() -> None:
-    point = Measured(load_machine("tiny-1x4x4"), {"a": 500}, {})
+    point = MeasuredPoint(load_machine("tiny-1x4x4"), {"a": 500}, {})
     size = OBJECTIVES["bytes"].of(point).value
     assert budget_of(f"bytes<={size:.0f}").refusal(point) == ""
     assert budget_of("cycles <= 400").refusal(point) == "cycles must be at most 400, not 500"
