@@ -91,7 +91,20 @@ def test_rows_of_memory() -> None:
     assert run.accesses[:, ACCESSES.index("rows")].tolist() == [1 + 4, 1]
 
 
-def test_layers_and_runs_join() -> None:
+def test_layers_have_their_own_instructions() -> None:
+    one, other = (Instruction("gemm", "gemm", {**GEMM, "loops": [{"extent": extent}]})
+                  for extent in (7, 40))
+    program = AccelProgram.assemble(MACHINE, [one, one, other, finish()],
+                                    layers=(("first", 2), ("second", 3)))
+    run = cycle.measure(MACHINE, program)
+    found = AccessProfile.of(MACHINE, program, run)
+    assert found.layers == ("first", "second", "finish")
+    assert found.counts["fetch.words"].tolist() == [2, 1, 1]
+    assert found.counts["inp.read"].tolist() == [14, 40, 0]
+    assert found.counts["cycles"].cumsum().tolist() == [*run.retire[1:3], run.cycles]
+
+
+def test_runs_join() -> None:
     case = generate(MACHINE, 3)
     one = AccessProfile.of(MACHINE, case.program, cycle.measure(MACHINE, case.program))
     both = AccessProfile.joined([one, one])
