@@ -132,7 +132,7 @@ def volume_share(whole: Exploration, seen: Mapping[str, Result], network: Explor
     objectives = objectives_of(names.split(","))
     with Records(Path(folder) / f"{names}-{kind}-{seed}.sqlite") as records:
         found = Exploration(whole.space, [network], objectives, records, strategy=kind,
-                            trials=int(share * len(seen)), seed=seed, table=TABLE)
+                            trials=int(share * len(seen)), seed=seed, table=whole.table)
         found.run(FromGrid(seen))
     rows, mine = (np.array([[turned(one, one.of(figures).value) for one in objectives]
                             for _, figures in some.measured.values()]) for some in (whole, found))
