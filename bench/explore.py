@@ -132,7 +132,7 @@ def volume_share(whole: Exploration, seen: Mapping[str, Result], network: Explor
     objectives = objectives_of(names.split(","))
     with Records(Path(folder) / f"{names}-{kind}-{seed}.sqlite") as records:
         found = Exploration(whole.space, [network], objectives, records, strategy=kind,
-                            trials=int(share * len(seen)), seed=seed, table=TABLE)
+                            trials=int(share * len(seen)), seed=seed, table=whole.table)
         found.run(FromGrid(seen))
     rows, mine = (np.array([[turned(one, one.of(figures).value) for one in objectives]
                             for _, figures in some.measured.values()]) for some in (whole, found))
@@ -157,7 +157,7 @@ def new(model: Path) -> Figures:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="bench.explore", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="bench.explore", description=(__doc__ or "").partition("\n")[0])
     kinds = parser.add_subparsers(dest="kind", required=True)
     one = kinds.add_parser("speed")
     one.add_argument("--machines", type=int, default=MACHINES)

@@ -168,7 +168,7 @@ def from_json(entry: Mapping[str, Any]) -> Record:
         task = Task(*(rest.pop(name) for name in ("fingerprint", "digest", "title", "body")))
         plan = rest.pop("plan")
         result = Result(*(rest.pop(name) for name in ("value", "unit", "error")),
-                        rest.pop("details", ""))
+                        details=rest.pop("details", ""))
         others = [rest.pop(name) for name in ("where", "seed", "trial", "versions", "when")]
     except KeyError as error:
         raise ArgumentError(f"A record must have {error.args[0]!r}") from None

@@ -43,8 +43,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help="grid: all; random; search: by what was measured so far, for a front soon; auto: grid "
              "for up to 256 machines, else search (default auto)")
     add("--trials", type=at_least(1), metavar="N",
-        help="machines that are measured, the base and each field alone among them (default: all "
-             "of a grid, else 200)")
+        help="machines that are measured, the base and each field alone among them (default: "
+             "all of a grid, else 200)")
     add("--seed", type=at_least(0), default=0, metavar="N", help="of the strategy (default 0)")
     add("--size", type=at_least(1), default=32, metavar="N",
         help="pixels, frames or tokens of networks of the zoo (default 32)")

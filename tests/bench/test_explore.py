@@ -1,0 +1,32 @@
+"""The exploration benchmark, on machines whose time a formula gives."""
+
+from pathlib import Path
+
+import pytest
+
+from bench.explore import FromGrid, main, volume_share
+from compiler.tune.records import Records
+from tests.support.exploring import NETWORK, MadeUp, exploration
+
+SPACE = ("block_in=4,8,16", "bus_bytes=4,8,16", "wgt=same,double,quadruple")
+
+
+def test_a_search_is_judged_by_the_grid(tmp_path: Path) -> None:
+    with Records(tmp_path / "r.sqlite") as records:
+        whole = exploration(records, *SPACE)
+        whole.run(MadeUp())
+    seen = {whole.trial(NETWORK, point).id: whole.known(NETWORK, point)
+            for point, _ in whole.measured.values()}
+    assert len(seen) == 27
+    shares = [volume_share(whole, seen, NETWORK, "cycles,bytes", "search", 0, share, str(folder))
+              for share in (0.04, 0.6, 1.0) if (folder := tmp_path / str(share)).mkdir() is None]
+    assert 0 <= shares[0] < shares[1] <= shares[2] == 1
+    trial = whole.trial(NETWORK, whole.space.base)
+    run = FromGrid(seen)
+    assert [*run(iter([trial]))] == [(trial, seen[trial.id])] and run.count == 1
+
+
+def test_a_kind_must_be_named(capsys) -> None:
+    with pytest.raises(SystemExit):
+        main([])
+    assert "kind" in capsys.readouterr().err
