@@ -157,7 +157,8 @@ def new(model: Path) -> Figures:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="bench.explore", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="bench.explore",
+                                     description=(__doc__ or "").partition("\n")[0])
     kinds = parser.add_subparsers(dest="kind", required=True)
     one = kinds.add_parser("speed")
     one.add_argument("--machines", type=int, default=MACHINES)
