@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from accel.datapath.dataflow import PlanError
 from accel.machine.config import element_bytes
 from accel.machine.device import Device
 from accel.machine.dram import Dram
@@ -324,10 +325,14 @@ class AccelTarget:
 
     def _work(self, layer: MappedLayer) -> Work:
         """The work of a layer, and its bound with the fastest memory: whatever the memory behind
-        the machine is, it is no greater.
+        the machine is, it is no greater. A machine without a datapath, as some have that only the
+        functional simulator runs, has no bounds.
         """
-        return replace(work_of(layer), bound=bound_of(self.machine, layer, self.threads,
-                                                      Dram(latency=0)))
+        try:
+            bound = bound_of(self.machine, layer, self.threads, Dram(latency=0))
+        except PlanError:
+            bound = None
+        return replace(work_of(layer), bound=bound)
 
     def _layers(self, graph: Graph, forms: Forms, nodes: Sequence[Node] | None = None
                 ) -> list[MappedLayer]:

@@ -1,4 +1,4 @@
-"""``lockstep explore`` and ``lockstep diff``: tables, pages, refusals, on a tiny machine."""
+"""``lockstep explore``: tables, pages, refusals, on a tiny machine."""
 
 import io
 import json
@@ -117,24 +117,6 @@ def test_processes_and_a_pool_find_the_same(folder: Path, tmp_path: Path) -> Non
         assert {trial.id: result for trial, result in children.results(iter(trials))} == expected
     with WorkerPool(measurers=1, builders=0, limit_seconds=300) as pool:
         assert {trial.id: result for trial, result in pool.results(trials)} == expected
-
-
-# ---- diff -------------------------------------------------------------------------------------
-
-def test_diff_shows_layers_and_units(capsys, tmp_path: Path) -> None:
-    report = tmp_path / "d.json"
-    assert main(["diff", "tiny-1x4x4", "ecp5-1x8x8", "--network", "digits", "--json", str(report)]
-                ) == 0
-    out = capsys.readouterr().out
-    here, there = json.loads(report.read_text())["networks"]["digits"]
-    for (name, cycles, _, bound), (_, other, _, after) in zip(here["rows"], there["rows"]):
-        bounds = re.escape(bound if bound == after else f"{bound} -> {after}")
-        assert re.search(rf"^{re.escape(name)} +{cycles:,} +{other:,} .*{bounds or '-'}", out,
-                         re.MULTILINE)
-    assert re.search(rf"^gemm: busy cycles +{here['busy']['gemm']:,} +{there['busy']['gemm']:,} ",
-                     out, re.MULTILINE)
-    assert sum(row[1] for row in here["rows"]) == here["cycles"]
-    assert re.search(r"^luts +[\d,]+ ±\d+%", out, re.MULTILINE) and "mhz" in out
 
 
 # ---- the page ---------------------------------------------------------------------------------

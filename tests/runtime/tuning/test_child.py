@@ -73,8 +73,7 @@ def test_a_process_serves_one_trial_after_another_and_may_end_between_them(child
     assert before is not None
     assert result(child, "sleep 0").error == "" and child.process == before
     os.kill(before, signal.SIGKILL)
-    while _is_running(before):
-        time.sleep(0.01)
+    os.waitid(os.P_PID, before, os.WEXITED | os.WNOWAIT)
     assert result(child, "sleep 0").error == "" and child.process != before
 
 
