@@ -144,10 +144,11 @@ def wanted() -> Iterator[tuple[MachineSpec, bool, str]]:
 
 def map_gates(name: str) -> None:
     """Maps the core of a machine that yosys has made to gates, and appends what that took."""
-    machine, tools = load_machine(name), Tools()
+    machine = load_machine(name)
     run = next((run for run in syntheses() if run.hash == machine.hash and not run.unit), None)
     if run is None:
         raise ConfigError(f"Machine {name} must be one of the runs in {DATA / 'area.jsonl'}")
+    tools = Tools()
     cells = model.measured(run)
     units = {unit: {**gates, "luts": cells[unit]["luts"] - model.RAM_LUTS
                     * cells[unit]["distributed"], "registers": cells[unit]["registers"]}

@@ -190,7 +190,8 @@ class Recorder:
 
     def find(self, task: Task, own: Choice) -> str | None:
         plan = self.plans.find(task, own)
-        if text := own() if plan is None else plan:
+        text = own() if plan is None else plan
+        if text or plan is not None:            # a plan of nothing is one, too
             self.recorded[task] = text
             self.counts[task] += 1
         return plan

@@ -189,6 +189,7 @@ CHANGES = (("y", "mhz", "z", "bytes"), ("y", "luts", "z", ""), ("filter-0", "8")
 """Elements of the page and their new values, step by step."""
 
 
+@pytest.mark.slow
 @browser
 @with_chromium
 def test_filters_limits_and_a_third_objective_change_the_front(page: Path, tmp_path: Path) -> None:

@@ -98,6 +98,15 @@ def test_kernels_of_networks_are_replayed_to_the_same(name: str) -> None:
     assert any(plan for plan in recorder.recorded.values())
 
 
+def test_a_plan_of_nothing_is_recorded() -> None:
+    """But what has no plan, and nobody gives one to, is no task."""
+    task, other = Task("f", "1", "a copy"), Task("f", "2", "a view")
+    recorder = Recorder(Table({"1": ""}))
+    assert recorder.find(task, lambda: "unroll(i)") == "" and recorder.find(
+        other, lambda: "") is None
+    assert recorder.recorded == {task: ""} and recorder.counts == {task: 1}
+
+
 def plan_of(recorder: Recorder, title: str) -> tuple[str, str]:
     """Digest and plan of the first task whose title begins so."""
     return next((task.digest, plan) for task, plan in recorder.recorded.items()

@@ -11,7 +11,7 @@ from accel.machine.status import ACTIVITIES, Status
 from tests.support.amaranth_sim import put, ready, stalls
 from tests.support.dma_bench import (BASE, Bench, Events, feed_commands, grant, instruction,
                                      iterations, random_instruction, watch)
-from tests.support.effort import tries
+from tests.support.effort import Effort, tries
 from tests.support.memory_model import Memory
 
 TINY = preset("tiny-1x4x4")
@@ -154,7 +154,8 @@ and of a block of 64 bytes, with padding before, behind and between."""
 @pytest.mark.parametrize("config", [NARROW, WIDE, WIDEST],
                          ids=["narrow", "wide", "widest"])
 def test_rows_that_overlap_read_what_they_share_once(config, part):
-    programs = [instruction(config, "inp", **row) for row in ROWS[part::3]]
+    rows = ROWS[part::6 if Effort.quick else 3]
+    programs = [instruction(config, "inp", **row) for row in rows]
     for stall in (0, 0.4):
         memory, buffers, events = run(config, programs, 9, stall)
         assert buffers.data == meaning(config, memory.data, programs)
