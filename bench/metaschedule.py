@@ -37,8 +37,8 @@ LEAST_SECONDS = 0.1         # that the peer measures a candidate
 def peer(shape: Sequence[int], seconds: float, target: str) -> None:
     """Tunes, says the number of trials, then times what was found whenever it reads a line."""
     import numpy as np
-    import tvm
-    from tvm.s_tir import meta_schedule as ms
+    import tvm  # type: ignore[import-not-found]
+    from tvm.s_tir import meta_schedule as ms  # type: ignore[import-not-found]
 
     function, made = _function(shape), tvm.target.Target(json.loads(target))
     with tempfile.TemporaryDirectory() as folder:
@@ -67,7 +67,7 @@ def peer(shape: Sequence[int], seconds: float, target: str) -> None:
 
 
 def _function(shape: Sequence[int]) -> Any:
-    from tvm import te
+    from tvm import te  # type: ignore[import-not-found]
 
     if len(shape) == 3:
         rows, depth, columns = shape

@@ -55,7 +55,7 @@ class MachineName(str):
 
 def energy_name(text: str) -> str:
     """An argument that names a table of energies; one that ends in ``.toml`` is a file to read."""
-    return input_file(text) if text.endswith(".toml") else text
+    return str(input_file(text)) if text.endswith(".toml") else text
 
 
 def machine_name(text: str) -> MachineName:

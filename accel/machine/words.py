@@ -70,7 +70,8 @@ def _values(padded: np.ndarray, offset: int, width: int, signed: bool, bias: int
 
 def _decode_rows(layout: data.Layout, words: np.ndarray) -> Iterator[dict[str, Any]]:
     padded = _padded(words)
-    columns = [_values(padded, *leaf).tolist() for _, *leaf in _leaves(layout)]
+    columns = [_values(padded, offset, width, signed, bias).tolist()
+               for _, offset, width, signed, bias in _leaves(layout)]
     build = _builder(layout)
     return (build(row) for row in zip(*columns, strict=True))
 

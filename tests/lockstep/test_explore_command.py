@@ -12,7 +12,7 @@ from lockstep.cli import main
 from lockstep.report.exploring import write_exploration_page
 from runtime.exploring.answers import answer_of
 from runtime.exploring.point_trials import PointTrial, file_digest, run_point
-from tests.support.exploring import MadeUp, exploration, space
+from tests.support.exploring import MadeUp, exploration, point_of, space
 from tests.lockstep.test_report_page import (browser, figures_of, on_a_phone, rendered,
                                             with_chromium, with_script)
 
@@ -97,7 +97,7 @@ def test_a_machine_that_computes_other_values_is_told(tmp_path: Path, capsys, mo
 
 
 def test_another_machine_or_network_is_no_result() -> None:
-    point = space("block_out=8").point({"block_out": "8"})
+    point = point_of(space("block_out=8"), {"block_out": "8"})
     trial = PointTrial(str(DIGITS), "0" * 64, point.toml, ("",), point.machine.hash)
     assert run_point(PointTrial.of(trial.text)).error.endswith("is another one now")
     other = PointTrial(str(DIGITS), file_digest(DIGITS), point.toml, ("",), "f" * 64)
@@ -109,7 +109,7 @@ def test_processes_and_a_pool_find_the_same(folder: Path, tmp_path: Path) -> Non
     from runtime.tuning.children import Children
     from runtime.tuning.pool import WorkerPool
 
-    point = space("block_out=8").point({"block_out": "8"})
+    point = point_of(space("block_out=8"), {"block_out": "8"})
     trials = [PointTrial(str(DIGITS), file_digest(DIGITS), point.toml, ("",), point.machine.hash,
                          values) for values in (False, True)]
     expected = {trial.id: run_point(trial) for trial in trials}
@@ -144,7 +144,7 @@ def test_the_page_holds_the_answer_and_loads_nothing(page: Path) -> None:
 
 
 def test_names_are_shown_as_they_are(page: Path) -> None:
-    answer = figures_of(page) | {"base": "</script><b>&amp;{{TABLE}}"}
+    answer: dict = figures_of(page) | {"base": "</script><b>&amp;{{TABLE}}"}
     answer["points"][0]["label"] = "<i>{{TABLE}}"
     file = io.BytesIO()
     write_exploration_page(file, answer)

@@ -1,6 +1,7 @@
 """A made-up network of which machines compute the time by a formula, without simulation."""
 
-from collections.abc import Iterable, Iterator
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from accel.machine.loading import load_machine
@@ -10,8 +11,7 @@ from compiler.tune.space import Result
 from runtime.exploring import Exploration, MachineSpace, PointTrial, axis_of, objectives_of
 from runtime.exploring.exploration import ExploredNetwork
 from runtime.exploring.point_trials import PointFigures
-
-import tomllib
+from runtime.exploring.points import ExploredPoint
 
 BASE = "tiny-1x4x4"
 NETWORK = ExploredNetwork("made-up", Path("made-up.onnx"), "0" * 64)
@@ -47,6 +47,13 @@ class MadeUp:
             figures = PointFigures(100, 10, 0, (("layer", cycles, 1, 10, bound),),
                                    compared=int(trial.values))
             yield trial, Result(float(cycles), "cycles", details=figures.text)
+
+
+def point_of(space: MachineSpace, choices: Mapping[str, str]) -> ExploredPoint:
+    """A point that is not refused."""
+    found = space.point(choices)
+    assert not isinstance(found, str), found
+    return found
 
 
 def time_of(config: AccelConfig) -> int:

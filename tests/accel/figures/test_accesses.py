@@ -7,7 +7,7 @@ from accel.figures.accesses import AccessError, AccessProfile
 from accel.machine.config import preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, finish
-from accel.machine.status import ACCESSES
+from accel.machine.status import ACCESSES, Run
 from accel.machine.words import column, decode_words
 from accel.sim import cycle, functional
 from accel.sim.programs.generate import generate
@@ -23,6 +23,12 @@ def totals(*instructions: Instruction) -> dict[str, int]:
     assert found.pop("fetch.words") == program.count and found.pop("cycles")
     found["dram.read"] -= program.words.size // MACHINE.config.bus_bytes
     return {key: count for key, count in found.items() if count}
+
+
+def counted(run: Run) -> np.ndarray:
+    """Accesses [instruction, kind]."""
+    assert run.accesses is not None
+    return run.accesses
 
 
 def test_a_gemm_instruction() -> None:
@@ -69,14 +75,14 @@ def test_counts_agree_with_the_memory_port_and_not_with_its_time(seed) -> None:
             for memory in ({}, {"latency": 200}, {"row_bytes": 64, "row_miss": 9, "banks": 2},
                            {"in_order": True, "row_bytes": 64, "row_miss": 9, "banks": 2})]
     for run in runs:
-        np.testing.assert_array_equal(run.accesses[:, places], runs[0].accesses[:, places])
+        np.testing.assert_array_equal(counted(run)[:, places], counted(runs[0])[:, places])
         found = AccessProfile.of(MACHINE, case.program, run).totals()
         port = run.counters.bytes
         assert found["load.beats"] * bus == port["load"]
         assert found["store.beats"] * bus == port["store"]
         assert found["dram.read"] * bus == port["load"] + port["fetch"]
         assert found["cycles"] == run.cycles
-    opened = [run.accesses[:, ACCESSES.index("rows")].sum() for run in runs]
+    opened = [counted(run)[:, ACCESSES.index("rows")].sum() for run in runs]
     assert opened[:2] == [0, 0] and opened[2] > 0 < opened[3]
 
 
@@ -88,7 +94,7 @@ def test_rows_of_memory() -> None:
         io_bytes=4096)
     run = cycle.simulate(MACHINE, program, values=False, row_bytes=64, row_miss=9, banks=1)
     # The two words, which are fetched first, lie in rows of their own.
-    assert run.accesses[:, ACCESSES.index("rows")].tolist() == [1 + 4, 1]
+    assert counted(run)[:, ACCESSES.index("rows")].tolist() == [1 + 4, 1]
 
 
 def test_layers_have_their_own_instructions() -> None:
