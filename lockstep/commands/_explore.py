@@ -4,7 +4,6 @@ import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from runtime.exploring import (Exploration, MachineBudget, MachineSpace, axes_of
 from runtime.exploring.answers import answer_of
 from runtime.exploring.axes import AxisError, VariedAxis
 from runtime.exploring.exploration import ExploredNetwork, RunPoints
-from runtime.exploring.objectives import AREA, CLOCK, ENERGY, MeasuredPoint
+from runtime.exploring.objectives import MeasuredPoint
 from runtime.exploring.points import AddedInstructions, ExploredPoint
 
 __all__ = ["explore"]
@@ -31,14 +30,13 @@ __all__ = ["explore"]
 LISTED = 256            # the largest grid that auto takes
 SEARCHED = 200          # trials of other strategies by default
 INTERRUPTED = 130
-TABLE = "45nm"
 MOST_ROWS = 20          # of a table; the front is shown whole
 
 
 def explore(args: argparse.Namespace) -> int:
     if args.report:
         require_plotly()
-    objectives = objectives_of(_objectives(args))
+    objectives = objectives_of(args.objective.split(","))
     budgets = [budget_of(text) for text in args.budget]
     space = _space(args, budgets)
     strategy, trials = _strategy(args, space)
@@ -49,7 +47,7 @@ def explore(args: argparse.Namespace) -> int:
         exploration = Exploration(
             space, [ExploredNetwork.of(_name(name), path) for name, path in files.items()],
             objectives, records, budgets, strategy, trials, args.seed,
-            (args.energy or TABLE) if _exists(ENERGY) else "")
+            args.energy)
         run = _runner(args, stack)
         try:
             with _progress(exploration):
@@ -76,21 +74,6 @@ def _place(answer: Mapping[str, Any], identity: str) -> int:
 
 def _name(name: str) -> str:
     return Path(name).name if "/" in name or name.endswith((".onnx", ".pt2")) else name
-
-
-def _exists(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
-
-
-def _objectives(args: argparse.Namespace) -> list[str]:
-    if args.objective:
-        return args.objective.split(",")
-    found = [name for name, module in (("ms", CLOCK), ("luts", AREA), ("energy", ENERGY))
-             if _exists(module)]
-    return found if len(found) > 1 else ["cycles", "bytes"]
 
 
 def _space(args: argparse.Namespace, budgets: Sequence[MachineBudget]) -> MachineSpace:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from lockstep.commands._arguments import at_least
+from lockstep.commands._arguments import add_json, at_least
 from lockstep.paths import machine_name, output_file
 
 __all__ = ["add_parser", "run"]
@@ -26,7 +26,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
              "(repeatable)")
     add("--size", type=at_least(1), default=SIZE, metavar="N",
         help=f"pixels, frames or tokens of networks of the zoo (default {SIZE})")
-    add("--json", type=output_file, metavar="R.json", help="write the comparison as JSON")
+    add_json(parser, "write the comparison as JSON")
     add("--html", type=output_file, metavar="FILE.html", help="write one page with pictures")
     parser.set_defaults(machine=None)
     return parser

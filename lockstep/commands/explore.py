@@ -3,12 +3,13 @@
 import argparse
 
 from accel.machine.config import MACHINE
-from lockstep.commands._arguments import at_least
-from lockstep.paths import input_file, machine_name, output_file
+from lockstep.commands._arguments import add_json, add_tls, at_least, seconds
+from lockstep.paths import energy_name, input_file, machine_name, output_file
 
 __all__ = ["add_parser", "run"]
 
 STRATEGIES = ("auto", "grid", "random", "search")
+OBJECTIVES, TABLE = "ms,luts,energy", "45nm"
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
@@ -33,9 +34,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--space", type=input_file, metavar="FILE.toml", help="the same as a table [vary]")
     add("--add", action="append", type=machine_name, default=[], metavar="FILE.py",
         help="instructions that each machine may have or not: those of this machine (repeatable)")
-    add("--objective", metavar="LIST", help="what the front is of, with commas: cycles, ms, luts, "
-        "registers, multipliers, block_rams, gates, mhz, energy, dram, bytes, products (default "
-        "ms,luts,energy, as far as there are models, else cycles,bytes)")
+    add("--objective", metavar="LIST", default=OBJECTIVES,
+        help="what the front is of, with commas: cycles, ms, luts, registers, multipliers, "
+             f"block_rams, gates, mhz, energy, dram, bytes, products (default {OBJECTIVES})")
     add("--budget", action="append", default=[], metavar="LIMIT",
         help='the most or the least of an objective, such as "luts<=50000" or "mhz>=80" '
              '(repeatable)')
@@ -48,22 +49,23 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--seed", type=at_least(0), default=0, metavar="N", help="of the strategy (default 0)")
     add("--size", type=at_least(1), default=32, metavar="N",
         help="pixels, frames or tokens of networks of the zoo (default 32)")
-    add("--energy", metavar="TABLE", help="energies of a process: 45nm, 7nm, or FILE.toml")
+    add("--energy", type=energy_name, metavar="TABLE", default=TABLE,
+        help=f"energies of a process: 45nm, 7nm, or FILE.toml (default {TABLE})")
     add("--db", type=output_file, metavar="FILE",
         help="the database of records (default: one in the cache), made if there is none")
     add("--pool", metavar="ADDRESS",
         help="workers of a scheduler, tcp://HOST:PORT or tls://HOST:PORT (lockstep pool; default: "
              "processes here)")
-    add("--tls", metavar="CA,CERT,KEY", help="certificates for tls://")
+    add_tls(parser)
     add("--processes", type=at_least(0), metavar="N",
         help="processes here; 0: this one (default: one for each core, two at least)")
-    add("--limit", type=float, metavar="S", default=600.0,
+    add("--limit", type=seconds, metavar="S", default=600.0,
         help="seconds that a network may take on a machine (default 600)")
     add("--no-check", action="store_true",
         help="do not compare the values of the front with those of the host")
     add("--report", type=output_file, metavar="PAGE.html",
         help="write a page: fronts to turn and filter, each machine, each field alone")
-    add("--json", type=output_file, metavar="F.json", help="write everything as JSON")
+    add_json(parser, "write everything as JSON")
     return parser
 
 

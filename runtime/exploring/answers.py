@@ -13,9 +13,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from compiler.errors import Error
 from runtime.exploring.exploration import Exploration
-from runtime.exploring.objectives import MeasuredPoint, Objective, available_objectives
+from runtime.exploring.objectives import OBJECTIVES, MeasuredPoint, Objective, ObjectiveError
 from runtime.exploring.points import ExploredPoint
 
 __all__ = ["answer_of", "bounds_of"]
@@ -51,7 +50,7 @@ def answer_of(exploration: Exploration) -> dict[str, Any]:
 def _columns(exploration: Exploration) -> list[Objective]:
     """The objectives that were asked for, and all others that every point has."""
     asked = list(exploration.objectives)
-    others = [one for one in available_objectives() if one not in asked
+    others = [one for one in OBJECTIVES.values() if one not in asked
               and all(_has(one, figures) for _, figures in exploration.measured.values())]
     return asked + others
 
@@ -59,7 +58,7 @@ def _columns(exploration: Exploration) -> list[Objective]:
 def _has(objective: Objective, figures: MeasuredPoint) -> bool:
     try:
         objective.of(figures)
-    except (Error, NotImplementedError):
+    except ObjectiveError:
         return False
     return True
 

@@ -6,7 +6,6 @@ This is the one place that names objectives. Those of the machine alone cost no 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.util import find_spec
 from typing import NamedTuple
 
 from accel.machine.machine import Machine
@@ -14,13 +13,13 @@ from compiler.errors import RequestError
 from runtime.exploring.point_trials import PointFigures
 
 __all__ = ["OBJECTIVES", "MeasuredPoint", "Objective", "ObjectiveError", "ObjectiveValue",
-           "available_objectives", "objectives_of"]
+           "objectives_of"]
 
 KEPT = 1 << 14          # estimates of machines
 
 
 class ObjectiveError(RequestError):
-    """An objective that there is not, or that has no model here."""
+    """An objective that there is not, or of which a point has no figure."""
 
 
 class ObjectiveValue(NamedTuple):
@@ -49,7 +48,6 @@ class Objective:
 
     Parameters
     ----------
-    module : the module whose model it needs; "" for none.
     of_machine : it follows from the machine, without simulation.
     """
 
@@ -59,29 +57,14 @@ class Objective:
     compute: Callable[[MeasuredPoint], ObjectiveValue]
     greatest: bool = False
     of_machine: bool = False
-    module: str = ""
-
-    @property
-    def is_available(self) -> bool:
-        return not self.module or _exists(self.module)
 
     def of(self, point: MeasuredPoint) -> ObjectiveValue:
-        """Raises ObjectiveError where there is no model of it."""
-        if not self.is_available:
-            raise ObjectiveError(f"Objective {self.name} needs {self.module}, which this "
-                                 f"installation does not have")
+        """Raises ObjectiveError where the point has no figure of it."""
         return self.compute(point)
 
     def least(self, value: float) -> float:
         """The value, turned so that less is better."""
         return -value if self.greatest else value
-
-
-def _exists(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 def _exact(value: float) -> ObjectiveValue:
@@ -93,10 +76,8 @@ def _cycles(point: MeasuredPoint) -> ObjectiveValue:
 
 
 def _milliseconds(point: MeasuredPoint) -> ObjectiveValue:
-    """At the estimated clock; at the machine's own where there is no model."""
+    """At the estimated clock."""
     cycles = sum(point.cycles.values())
-    if not _exists(CLOCK):
-        return _exact(cycles / point.machine.config.clock_mhz / 1e3)
     mhz = _mhz(point)
     return ObjectiveValue(cycles / mhz.value / 1e3, cycles / mhz.high / 1e3,
                           cycles / mhz.low / 1e3, mhz.extrapolated)
@@ -148,7 +129,6 @@ def _products(point: MeasuredPoint) -> ObjectiveValue:
     return _exact(point.machine.config.macs_per_cycle)
 
 
-AREA, CLOCK, ENERGY = (f"accel.estimates.{name}" for name in ("area", "clock", "energy"))
 AREA_FIGURES = {"luts": ("LUTs", "LUTs of an ECP5"), "registers": ("FFs", "registers"),
                 "multipliers": ("", "multiplier blocks"),
                 "block_rams": ("", "block RAMs of 18 kbit"),
@@ -157,10 +137,10 @@ AREA_FIGURES = {"luts": ("LUTs", "LUTs of an ECP5"), "registers": ("FFs", "regis
 OBJECTIVES = {one.name: one for one in (
     Objective("cycles", "", "cycles of all networks together", _cycles),
     Objective("ms", "ms", "time of all networks at the clock", _milliseconds),
-    *(Objective(name, unit, meaning, _of_area(name), of_machine=True, module=AREA)
+    *(Objective(name, unit, meaning, _of_area(name), of_machine=True)
       for name, (unit, meaning) in AREA_FIGURES.items()),
-    Objective("mhz", "MHz", "clock, the greatest first", _mhz, True, True, CLOCK),
-    Objective("energy", "uJ", "energy of all networks", _energy, module=ENERGY),
+    Objective("mhz", "MHz", "clock, the greatest first", _mhz, True, True),
+    Objective("energy", "uJ", "energy of all networks", _energy),
     Objective("dram", "B", "bytes over the memory port", _dram),
     Objective("bytes", "B", "bytes of buffers on the chip", _bytes, of_machine=True),
     Objective("products", "", "products that the array computes in a cycle", _products,
@@ -169,20 +149,10 @@ OBJECTIVES = {one.name: one for one in (
 
 
 def objectives_of(names: Sequence[str]) -> tuple[Objective, ...]:
-    """The objectives of these names. Raises ObjectiveError for one that there is not, or that
-    cannot be computed here.
-    """
+    """The objectives of these names. Raises ObjectiveError for one that there is not."""
     for name in names:
         if name not in OBJECTIVES:
             raise ObjectiveError(f"Objective must be one of {', '.join(OBJECTIVES)}, not {name!r}")
-        if not OBJECTIVES[name].is_available:
-            raise ObjectiveError(f"Objective {name} needs {OBJECTIVES[name].module}, which this "
-                                 f"installation does not have")
         if list(names).count(name) > 1:
             raise ObjectiveError(f"Objective {name} must be given once")
     return tuple(OBJECTIVES[name] for name in names)
-
-
-def available_objectives() -> tuple[Objective, ...]:
-    """All that can be computed here."""
-    return tuple(one for one in OBJECTIVES.values() if one.is_available)

@@ -115,7 +115,7 @@ def test_a_float_model_runs_on_the_host() -> None:
 
 
 def test_a_network_that_is_almost_quantized_says_what_it_lacks() -> None:
-    """Of two layers in float the one that lacks less is named."""
+    """Where two layers are in float, the one that lacks less is named."""
     one = QdqModel()
     x = one.requantized(one.real_input(1, 4, 6, 6))
     far = one.add("Conv", one.add("Sin", x), one.weight(4, 4, 1, 1), name="far")

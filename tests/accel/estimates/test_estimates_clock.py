@@ -33,7 +33,7 @@ def test_intervals_hold_routed_machines():
 
 
 def test_products_that_no_block_takes_are_slow():
-    """Of accumulators of 48 bits: synthesis cuts them into blocks without registers."""
+    """Synthesis cuts products of 48-bit accumulators into blocks without registers."""
     deep = Machine(TINY, load_machine(EXAMPLES / "int16_deep.py").declarations)
     assert longest_path(plan(deep, "vector")) > 10 > longest_path(plan(Machine(TINY), "vector"))
     assert clock(deep).value < 0.9 * clock(Machine(TINY)).value

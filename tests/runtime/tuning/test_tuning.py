@@ -309,7 +309,7 @@ def test_the_best_plan_and_the_own_one_are_measured_alike(tmp_path: Path) -> Non
 
 
 def test_values_have_the_unit_of_their_measurements(tmp_path: Path) -> None:
-    """Of those that gave a value: failures are in seconds."""
+    """The unit is that of measurements that gave a value: failures are in seconds."""
     def answer(trial: Trial) -> Result:
         fails = trial.plan.endswith("2") or trial.task.body == "b"
         return Result(None, "s", "it crashed") if fails else Result(7.0, "cycles")

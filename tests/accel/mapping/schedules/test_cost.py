@@ -114,7 +114,7 @@ def test_many_at_once_cost_what_each_does() -> None:
 
 @pytest.mark.parametrize("pooled", [False, True])
 def test_the_simulator_likes_what_the_formula_likes(pooled: bool) -> None:
-    """Of the tilings of a convolution, alone or with a pool, the chosen one is among the best."""
+    """The chosen tiling of a convolution, alone or with a pool, is among the best."""
     net = Net(5)
     x = net.conv(net.rescale(net.input(1, 16, 12, 12)), 16, (3, 3), pads=(1, 1, 1, 1))
     graph = net.graph(net.max_pool(x, (2, 2), (2, 2)) if pooled else x)

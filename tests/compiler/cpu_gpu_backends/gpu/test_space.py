@@ -54,7 +54,7 @@ def test_an_empty_point_is_what_the_target_chooses() -> None:
 @pytest.mark.parametrize(("dialect", "archs"), [("opencl", ()), ("cuda", ()),
                                                 ("cuda", ("sm_90a",))])
 def test_candidates_have_features(dialect: str, archs: tuple[str, ...], monkeypatch) -> None:
-    """Of any way; they tell plans apart, and say what threads do."""
+    """Features of every way tell plans apart, and say what threads do."""
     monkeypatch.setattr("compiler.cpu_gpu_backends.gpu.target.nvrtc_version", lambda: "any")
     target, random = GpuTarget(dialect, dialect, archs=archs), np.random.default_rng(1)
     space = target.space(task_of(product(64, 40, 64)))
