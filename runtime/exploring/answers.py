@@ -114,7 +114,7 @@ def bounds_of(figures: MeasuredPoint) -> dict[str, float]:
 
 
 def _changed_bounds(base: Mapping[str, Any], point: Mapping[str, Any]) -> list[list[str]]:
-    """ExploredNetwork, layer, and what bounds it in the base and here, where these differ."""
+    """Network, layer, and what bounds it in the base and here, where these differ."""
     found = []
     for name, network in point["networks"].items():
         before = {layer["name"]: layer["bound"] for layer in base["networks"][name]["layers"]}
