@@ -22,6 +22,7 @@ def layer(gemm: int = 0, vector: int = 0, loaded: int = 0, moved: int = 0) -> Wo
 def test_a_group_takes_what_its_busiest_unit_works_for_both_layers() -> None:
     assert group_cycles(MACHINE, [layer(gemm=50, vector=20)]) == 50
     assert group_cycles(MACHINE, [layer(gemm=50, vector=20), layer(vector=45)]) == 65
+    assert group_cycles(MACHINE, [layer(gemm=50), layer(gemm=45)]) == 95
     assert group_cycles(MACHINE, [layer(gemm=50, moved=120), layer(moved=121)]) == 61
 
 
@@ -33,6 +34,7 @@ def test_a_slow_memory_takes_longer() -> None:
 
 def test_gemm_works_through_a_stream_in_order() -> None:
     assert stream_cycles(MACHINE, [[layer(gemm=50)], [layer(vector=10)], [layer(gemm=70)]]) == 120
+    assert stream_cycles(MACHINE, [[layer(gemm=5, vector=90)], [layer(vector=40)]]) == 130
 
 
 def test_loads_come_ahead_by_no_more_than_the_buffers_hold() -> None:
@@ -41,6 +43,7 @@ def test_loads_come_ahead_by_no_more_than_the_buffers_hold() -> None:
     little = layer(gemm=10, loaded=ROOM)
     assert stream_cycles(MACHINE, [[first], [little]]) == 5010
     assert stream_cycles(MACHINE, [[much]]) == (ROOM + 4000) // 4
+    assert stream_cycles(MACHINE, [[much], [layer(gemm=70)]]) == (ROOM + 4000) // 4 + 70
 
 
 def test_where_a_bound_is_not_known_nothing_is() -> None:

@@ -10,11 +10,13 @@ from accel.machine.loading import load_machine
 from compiler.plans import PlanRefused
 from compiler.tune.records import Records
 from runtime.exploring import budget_of, hypervolume
-from runtime.exploring.answers import answer_of
+from runtime.exploring.answers import answer_of, bounds_of
 from runtime.exploring.exploration import ExplorationError
 from runtime.exploring.front_search import turned
+from runtime.exploring.objectives import MeasuredPoint
+from runtime.exploring.point_trials import PointFigures
 from runtime.exploring.points import AddedInstructions
-from tests.support.exploring import MadeUp, exploration, point_of, space, time_of
+from tests.support.exploring import BASE, MadeUp, exploration, point_of, space, time_of
 
 VARIED = ("block_in=4,8,16,32", "block_out=4,8,16,32", "bus_bytes=4,8,16,32",
           "wgt=same,double,quadruple")
@@ -182,6 +184,13 @@ def test_values_of_the_front_are_compared(records: Records) -> None:
     wrong.run(MadeUp())
     wrong.check(MadeUp(lambda config: config.block_out == 8))
     assert wrong.checked[wrong.front()[0]] in ("", "made-up: it cannot be")
+
+
+def test_what_bounds_the_layers_is_told_by_their_cycles() -> None:
+    layers = (("a", 60, 1, 1, "gemm"), ("b", 30, 1, 1, "load"), ("c", 10, 1, 1, ""))
+    figures = {"x": PointFigures(0, 0, 0, layers), "y": PointFigures(0, 0, 0, layers[:1])}
+    found = bounds_of(MeasuredPoint(load_machine(BASE), {}, figures))
+    assert found == {"gemm": 0.75, "load": 0.1875, "start and end": 0.0625}
 
 
 def test_the_answer_tells_bounds_and_each_field_alone(records: Records) -> None:

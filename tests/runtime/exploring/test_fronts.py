@@ -7,17 +7,19 @@ import pytest
 
 from accel.machine.loading import load_machine
 from runtime.exploring.budgets import budget_of
+from runtime.exploring.front_search import turned
 from runtime.exploring.fronts import gains, hypervolume, non_dominated
 from runtime.exploring.objectives import OBJECTIVES, MeasuredPoint, ObjectiveError, objectives_of
+from runtime.exploring.point_trials import PointFigures
 from runtime.exploring.surrogate import predicted
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_the_hypervolume_is_that_of_counted_cells(rng, count: int) -> None:
-    values = rng.integers(0, 7, (9, count))
-    cells = np.stack(np.meshgrid(*[np.arange(6)] * count), axis=-1).reshape(-1, count)
+    values, reference = rng.integers(0, 7, (9, count)), [6, 4, 7, 5][:count]
+    cells = np.stack(np.meshgrid(*map(np.arange, reference)), axis=-1).reshape(-1, count)
     covered = (values[:, None, :] <= cells).all(axis=-1).any(axis=0).sum()
-    assert hypervolume(values, [6] * count) == covered > 0
+    assert hypervolume(values, reference) == covered > 0
 
 
 def test_the_front_is_what_nothing_dominates(rng) -> None:
@@ -50,6 +52,29 @@ def test_budgets_of_both_kinds() -> None:
     assert budget_of(f"bytes<={size:.0f}").refusal(point) == ""
     assert budget_of("cycles <= 400").refusal(point) == "cycles must be at most 400, not 500"
     assert budget_of("cycles>=1k").refusal(point) == "cycles must be at least 1,000, not 500"
+
+
+def test_an_estimated_time_has_the_interval_of_its_clock() -> None:
+    point = MeasuredPoint(load_machine("tiny-1x4x4"), {"a": 500, "b": 700}, {})
+    time, mhz = OBJECTIVES["ms"].of(point), OBJECTIVES["mhz"].of(point)
+    assert mhz.low < mhz.value < mhz.high
+    np.testing.assert_allclose([time.low, time.value, time.high],
+                               [1.2 / mhz.high, 1.2 / mhz.value, 1.2 / mhz.low])
+
+
+def test_energy_is_in_microjoules() -> None:
+    def figures(joules: float | None) -> PointFigures:
+        return PointFigures(0, 0, 0, (), joules=joules)
+
+    point = MeasuredPoint(load_machine("tiny-1x4x4"), {}, {"a": figures(2e-6), "b": figures(3e-6)})
+    assert OBJECTIVES["energy"].of(point).value == pytest.approx(5)
+    with pytest.raises(ObjectiveError, match="energy was counted$"):
+        OBJECTIVES["energy"].of(MeasuredPoint(point.machine, {}, {"a": figures(None)}))
+
+
+def test_what_is_to_be_greatest_is_turned() -> None:
+    assert turned(OBJECTIVES["mhz"], 100) < turned(OBJECTIVES["mhz"], 50)
+    assert turned(OBJECTIVES["ms"], 100) > turned(OBJECTIVES["ms"], 50)
 
 
 @pytest.mark.parametrize("text", ["cycles<400", "cycles<=", "<=4", "cycles<=x", "cycles<=-1"])

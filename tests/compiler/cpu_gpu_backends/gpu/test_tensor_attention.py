@@ -113,6 +113,23 @@ def test_heads_of_all_batches_beside_each_other(kind: str) -> None:
     assert_rounded(found, {**inputs, "values": values}, kind, masked=False)
 
 
+def test_rows_and_columns_in_one_dimension_are_left_to_threads() -> None:
+    """No tile of values[keys * width, heads] lies together."""
+    heads, count, width = 3, 33, 24
+    net = Heads(1, heads, count, count, width)
+    del net.values["values"]
+    net.inputs.remove("values")
+    net.add_input("rows", TensorType((count * width, heads), "float32"))
+    net.emit("transpose", "turn", ["rows"], "turned", perm=(1, 0))
+    net.emit("reshape", "apart", ["turned"], "values", shape=(1, heads, count, width))
+    graph = net.finish([net.attend()])
+    inputs = given_to(graph)
+    found, = GpuTarget("cuda", "cuda", precision="f16").compile(graph).on(EmulatedDevice())(
+        inputs).values.values()
+    values = inputs.pop("rows").T.reshape(1, heads, count, width)
+    assert_rounded(found, {**inputs, "values": values}, "f16", masked=False)
+
+
 @pytest.mark.parametrize(("kind", "place"), [
     ("f16", 0), ("tf32", -1), *(pytest.param(*one, marks=pytest.mark.slow) for one in (
         ("f16", 3), ("f16", -1), ("tf32", 0), ("tf32", 3)))])
