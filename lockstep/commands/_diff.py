@@ -1,4 +1,4 @@
-"""Compares machines: ``lockstep intrinsic diff``."""
+"""Compares machines: ``lockstep intrinsic diff`` and ``lockstep diff``."""
 
 import argparse
 import json
