@@ -165,15 +165,18 @@ class AccelTarget:
 
     def _groups(self, graph: Graph, forms: Forms) -> list[Group]:
         """The layers in the ways that are planned, and with an effort in those that a search finds.
+        Plans of layers that bind come before one of the stream that does not.
         """
         layers, choices = self._layers(graph, forms), self._choices
         if not layers:
             return []
         task = stream_task(self.machine, layers, self.threads)
-        groups = replayed(self.plans, task, lambda: "", lambda plan: (
-            choices.groups_of(plan, layers) if plan else choices.groups(layers)))
+        binds, layers_bind = self.plans.binds(task), choices.are_bound(layers)
+        groups = choices.groups(layers) if layers_bind and not binds else replayed(
+            self.plans, task, lambda: "", lambda plan: (
+                choices.groups_of(plan, layers) if plan else choices.groups(layers)))
         effort = EFFORTS[self.effort] if isinstance(self.effort, int) else self.effort
-        if not (self.simulate and effort) or self.plans.binds(task) or choices.are_bound(layers):
+        if not (self.simulate and effort) or binds or layers_bind:
             return groups
         search = Search(choices, effort, self.simulate, self._assembler(graph, forms, groups))
         if not isinstance(self.plans, Learns):

@@ -2,6 +2,7 @@
 say, and in fewer than without.
 """
 
+import json
 from pathlib import Path
 
 import onnx
@@ -10,7 +11,7 @@ import pytest
 import lockstep
 from accel.machine.loading import load_machine
 from accel.sim import cycle
-from compiler.plans import OWN, Plans
+from compiler.plans import OWN, Plans, Recorder
 from compiler.tune.best import PACKAGED, packaged
 from compiler.tune.record import read_lines
 from examples import zoo
@@ -38,6 +39,17 @@ def test_digits_take_the_cycles_of_their_packaged_plan(machine: str) -> None:
     """A compiler that refuses it, or makes something else of it, needs a new one."""
     tuned = cycles(DIGITS, machine)
     assert tuned in values(machine) and tuned <= (1 - LEAST_GAIN) * cycles(DIGITS, machine, OWN)
+
+
+def test_a_plan_of_the_users_comes_first(tmp_path: Path) -> None:
+    recorder, machine = Recorder(), MACHINES[0]
+    own = cycles(DIGITS, machine, recorder)
+    recorder.write(tmp_path / "plans.json")
+    output, report = tmp_path / "m.lockstep", tmp_path / "r.json"
+    assert main(["compile", str(DIGITS), "--target", f"accel:{machine}", "--no-cache", "--plans",
+                 str(tmp_path / "plans.json"), "-o", str(output)]) == 0
+    assert main(["run", str(output), "--no-values", "--json", str(report)]) == 0
+    assert json.loads(report.read_text())["cycles"] == own > cycles(DIGITS, machine)
 
 
 @pytest.mark.slow

@@ -38,9 +38,9 @@ def _with_workspaces(program: Program) -> Program:
     """
     own = {one.buffer for loop in walk_stmts(program.body) if isinstance(loop, For)
            and loop.kind == "parallel" for one in walk_stmts(loop) if isinstance(one, Alloc)}
-    large = dict.fromkeys(s.buffer for s in walk_stmts(program.body)
-                          if isinstance(s, Alloc) and s.buffer.size_bytes > SMALL
-                          and s.buffer not in own)      # peeled loops have the same one again
+    large = [s.buffer for s in walk_stmts(program.body)
+             if isinstance(s, Alloc) and s.buffer.size_bytes > SMALL
+             and s.buffer not in own]
 
     def without(stmt: Stmt) -> Stmt | None:
         match stmt:

@@ -37,7 +37,7 @@ from compiler.cpu_gpu_backends.gpu.tensor_tiles import (STEP_BYTES, TensorOperan
 from compiler.cpu_gpu_backends.gpu.tiles import SHARED
 from compiler.ir import Update, reads
 from compiler.schedule import Schedule
-from compiler.te import Read, Var
+from compiler.te import Read
 
 __all__ = ["TensorAttention", "tensor_attention_of", "tile_tensor_attention"]
 
@@ -115,19 +115,9 @@ def tensor_attention_of(stages: Attention) -> TensorAttention | None:
     if first is None or last is None or first[0] != last[0]:
         return None
     row = stages.first.indices[-2]
-    if not all(map(_is_simple, (stages.first, stages.last), (first[1:], last[1:]))):
-        return None
     keys = sorted(first[1:], key=lambda read: row not in read.indices)
     values = sorted(last[1:], key=lambda read: read.buffer.name != stages.weights)
     return TensorAttention(stages, first[0], (keys[0], keys[1]), (values[0], values[1]))
-
-
-def _is_simple(update: Update, factors: Sequence[Read]) -> bool:
-    """Whether each factor moves along rows, columns and depth in a dimension of its own."""
-    axes = [index for index in update.indices if isinstance(index, Var)]
-    extents = dict(zip(axes, update.buffer.shape, strict=True))
-    moving = {axis.name for axis in (*axes[-2:], *update.axes)}
-    return all(dimensions_of(read, extents, moving) for read in factors)
 
 
 def tile_tensor_attention(s: Schedule, attention: TensorAttention, first: TensorTiles,

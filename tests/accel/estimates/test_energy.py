@@ -44,6 +44,21 @@ def test_a_gemm_instruction_by_hand() -> None:
     assert not any(found.units[unit] for unit in ("res", "par", "out", "tab", "vector", "load"))
 
 
+def test_a_load_and_a_store_by_hand() -> None:
+    """Four runs of 8 bytes on a bus of 4: two beats and two chunks each, 64 bits of registers for
+    either; and the two words, or three, of 512 bits.
+    """
+    line = {"extent": 4, "dram": 100, "buffer": 8}
+    fields = {"run": 8, "base": 0, "dram": 0, "loops": [line]}
+    for unit, buffer, extra in (("load", 0, 3 * 512), ("store", 5, 3 * 512)):
+        found = used(MACHINE, Instruction(unit, unit, {"buffer": buffer, **fields}),
+                     Instruction(unit, unit, {"buffer": buffer, **fields}))
+        bits = 2 * 4 * 2 * 32
+        assert found.units[unit] == pytest.approx(
+            2 * bits * 2 * TABLE.register_pj * 1e-12), unit
+        assert found.units["dram"] == pytest.approx((bits + extra) * TABLE.dram_pj * 1e-12)
+
+
 def test_an_idle_machine_costs_leakage_alone() -> None:
     """The memory takes longer: only idle cycles are added, and all cost the same."""
     soon, late = used(MACHINE, latency=0), used(MACHINE, latency=5000)

@@ -52,6 +52,24 @@ def test_a_vector_instruction_that_waits_for_its_own_results_reads_on() -> None:
     assert found["acc.vector_read"] == 2 * 7
 
 
+def test_a_vector_reduction_reads_what_it_adds_to() -> None:
+    """Five entries of res are added to one of acc; with `reset` the first one assigns."""
+    fields = {"banks": 1, "a_source": 1, "destination": 0, "loops": [{"extent": 5, "a": 1}]}
+    same = {"vector.reduce_add": 5, "res.read": 5, "acc.vector_write": 5}
+    assert totals(Instruction("reduce_add", "vector", fields)) == {
+        **same, "vector.folds": 5, "acc.vector_read": 5}
+    assert totals(Instruction("reduce_add", "vector", {**fields, "reset": 1})) == {
+        **same, "vector.folds": 4, "acc.vector_read": 4}
+
+
+def test_a_lookup_reads_every_copy_of_its_table() -> None:
+    """The datapath has four lookups, each with a copy."""
+    loops = [{"extent": 5, "a": 1, "dst": 1}]
+    fields = {"banks": 1, "a_source": 1, "destination": 1, "loops": loops}
+    assert totals(Instruction("lookup", "vector", fields)) == {
+        "vector.lookup": 5, "res.read": 5, "out.write": 5, "tab.read": 4 * 5}
+
+
 def test_a_load_and_a_store() -> None:
     """Runs of 9 bytes on a bus of 4: from offset 2 to offset 0 they touch 3 beats and 3 chunks."""
     line = {"extent": 4, "dram": 100, "buffer": 12, "before": 1}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from accel.mapping.search import Effort
+from accel.mapping.stream_search import ReadStream
 from accel.mapping.streams import PartPlan, part_of, stream_body, stream_graph
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle
@@ -87,6 +88,20 @@ def test_a_plan_that_does_not_hold_is_marked(tmp_path: Path) -> None:
         reasons = [entry.reason for entry in check(records, TINY.hash, replays(target))]
         assert len(reasons) == len(plans) + 2 and sum(map(bool, reasons)) == 2
         assert records.best(task).plan == plans[-1][0]          # type: ignore[union-attr]
+
+
+def test_plans_of_whole_streams_are_proved(tmp_path: Path, monkeypatch) -> None:
+    """Ways of some layers are not: the search has the whole proved that it takes."""
+    with Records(tmp_path / "r") as records:
+        task, ((plan, _),) = found(StreamPlans(records, seconds=0.0))
+    proved: list[object] = []
+    monkeypatch.setattr("accel.mapping.stream_search.prove",
+                        lambda machine, program: proved.append(program))
+    stream = ReadStream(AccelTarget(TINY), task.body, task.digest)
+    program = stream.program(plan)
+    assert proved == [program]
+    stream.program(PartPlan(0, plan.partition(" ; ")[0], plan).text)
+    assert proved == [program]
 
 
 def test_ways_that_cannot_be_measured_are_no_gain(tmp_path: Path) -> None:
