@@ -3,6 +3,8 @@ say, and in fewer than without.
 """
 
 import json
+from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -14,8 +16,10 @@ from accel.sim import cycle
 from compiler.plans import OWN, Plans, Recorder
 from compiler.tune.best import PACKAGED, packaged
 from compiler.tune.record import read_lines
+from compiler.tune.records import Records
 from examples import zoo
 from lockstep.cli import main
+from lockstep.commands._compilation import plans_of
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
 MACHINES = ("pynq-1x16x16", "ecp5-1x8x8")
@@ -50,6 +54,16 @@ def test_a_plan_of_the_users_comes_first(tmp_path: Path) -> None:
                  str(tmp_path / "plans.json"), "-o", str(output)]) == 0
     assert main(["run", str(output), "--no-values", "--json", str(report)]) == 0
     assert json.loads(report.read_text())["cycles"] == own > cycles(DIGITS, machine)
+
+
+def test_a_record_of_the_users_comes_first(tmp_path: Path) -> None:
+    packed = next(iter(read_lines(PACKAGED)))
+    with Records(tmp_path / "r.db") as records:
+        records.add(replace(packed, plan="mine"))
+    plans = plans_of(Namespace(plans=str(tmp_path / "r.db")))
+    assert plans.find(packed.task, lambda: "") == "mine" and plans.binds(packed.task)
+    assert plans_of(Namespace(plans=None)).find(packed.task, lambda: "") == packed.plan
+    assert plans_of(Namespace(plans="own")) is OWN
 
 
 @pytest.mark.slow
