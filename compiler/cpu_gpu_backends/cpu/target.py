@@ -1,15 +1,16 @@
 """The CPU as a target: every group of operators becomes one kernel of native code."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from itertools import cycle
 
 import numpy as np
 
 from compiler.cpu_gpu_backends.cpu.algorithms import (AlgorithmSpace, algorithm_task,
                                                       algorithm_text, convolution_from, graph_of,
                                                       size_from)
-from compiler.cpu_gpu_backends.cpu.arrays import on_cache_lines
+from compiler.cpu_gpu_backends.cpu.arrays import far_copies, on_cache_lines
 from compiler.cpu_gpu_backends.cpu.attention import is_one_kernel
 from compiler.cpu_gpu_backends.cpu.groups import group_program, own_plan
 from compiler.cpu_gpu_backends.cpu.segment import Arenas, GroupCode, HostSegment
@@ -139,23 +140,27 @@ class CpuTarget:
 
     def measurable(self, task: Task, plan: str, seed: int, device: object = None
                    ) -> Callable[[], object]:
-        """The kernel of a group by this plan, or a convolution, with seeded random arrays."""
+        """The kernel of a group by this plan, or a convolution, with seeded random arrays: one call
+        after the other takes another copy of what a network last read an inference ago.
+        """
         if convolution := convolution_from(task.body):
             return self._computed(convolution, size_from(plan, convolution), seed)
         kernel = _kernel(recipe_from(task.body), plan, self.threads)
         rng = np.random.default_rng(seed)
-        arrays = on_cache_lines({
-            **{buffer.name: sample(buffer, rng) for buffer in kernel.program.inputs},
-            **{buffer.name: np.zeros(buffer.shape, numpy_dtype(buffer.dtype))
-               for buffer in kernel.program.outputs}}).values()
-        return lambda: kernel(*arrays)
+        inputs, outputs = kernel.program.inputs, kernel.program.outputs
+        arrays = {buffer.name: sample(buffer, rng) for buffer in inputs} | {
+            buffer.name: np.zeros(buffer.shape, numpy_dtype(buffer.dtype)) for buffer in outputs}
+        far = {buffer.name: arrays[buffer.name] for buffer in inputs[1:]}
+        arrays = on_cache_lines(arrays)
+        return _in_turns([partial(kernel, *(arrays | copy).values()) for copy in far_copies(far)])
 
     def _computed(self, convolution: Convolution, size: int, seed: int) -> Callable[[], object]:
         segment = self.compile(graph_of(convolution, seed), lambda _: size)
         rng = np.random.default_rng(seed)
         given = {name: rng.standard_normal(segment.graph.values[name].shape).astype(np.float32)
                  for name in segment.graph.inputs}
-        return lambda: segment.computed(given)
+        return _in_turns([partial(replace(segment, constants=constants).computed, given)
+                          for constants in far_copies(segment.constants)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +175,11 @@ class NotedSizes:
         if size is None:
             size = self.chosen[str(convolution)] = self.sizes(convolution)
         return size
+
+
+def _in_turns(calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
+    turns = cycle(calls)
+    return lambda: next(turns)()
 
 
 def lowered(graph: Graph, sizes: Sizes = best_size) -> Graph:
