@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from compiler.errors import Error
+from compiler.export.interface import KEYWORDS, ExportError, c_type, is_identifier
 from compiler.files import write_bytes, write_text
 from compiler.ir import Program, shape_text
 from compiler.native import call, compiler
@@ -26,18 +26,6 @@ from .jit import object_code
 from .machine import Processor, host
 
 __all__ = ["ExportError", "compile_object", "header", "link_shared"]
-
-_KEYWORDS = frozenset("""
-    alignas alignof and asm auto bool break case catch char class const constexpr continue default
-    delete do double else enum explicit export extern false float for friend goto if inline int
-    long main mutable namespace new nullptr operator or private protected public register restrict
-    return short signed sizeof static static_assert struct switch template this thread_local throw
-    true try typedef typename union unsigned using virtual void volatile while xor""".split())
-
-
-class ExportError(Error):
-    """A program cannot be handed to C as asked; the message is one sentence."""
-
 
 def compile_object(programs: Mapping[str, Program], machine: Processor | None = None,
                    contract: bool = False) -> bytes:
@@ -92,24 +80,17 @@ def link_shared(programs: Mapping[str, Program], path: Path, machine: Processor 
 
 def _check_names(programs: Mapping[str, Program]) -> None:
     for name in programs:
-        if not _is_identifier(name):
+        if not is_identifier(name):
             raise ExportError(f"Name of a function must be an identifier of C, not {name!r}")
 
 
-def _is_identifier(name: str) -> bool:
-    return bool(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)) and name not in _KEYWORDS
-
-
 def _c_type(dtype: str) -> str:
-    if is_record(dtype):
-        return f"struct {_c_name(dtype)}"
-    return {"float16": "uint16_t", "bfloat16": "uint16_t", "float32": "float",
-            "float64": "double", "bool": "bool"}.get(dtype, f"{dtype}_t")
+    return f"struct {_c_name(dtype)}" if is_record(dtype) else c_type(dtype)
 
 
 def _c_name(name: str) -> str:
     name = re.sub(r"^(?=[0-9])|[^A-Za-z0-9_]", "_", name)
-    return f"{name}_" if name in _KEYWORDS else name
+    return f"{name}_" if name in KEYWORDS else name
 
 
 def _struct(record: str) -> list[str]:
