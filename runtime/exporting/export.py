@@ -11,8 +11,8 @@ from compiler.cpu_gpu_backends.cpu.exported import Exported, exported
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.llvm import MACHINES, host
 from compiler.errors import ArgumentError
-from compiler.export.interface import ExportError, header, identifiers
-from compiler.export.program import program, stored
+from compiler.exports import ExportError, Sample, check_program, header
+from compiler.exports.names import identifier_from
 from compiler.files import FileError, write_bytes
 from compiler.target import HOST
 from runtime.exporting.linking import shared_library, static_library, wasm_module
@@ -83,8 +83,9 @@ def exported_code(module: Module, name: str | None = None, *, machine: str | Non
         raise ExportError(f"{graph.name} must be compiled for cpu to be exported: parts of it are "
                           f"on {', '.join(other)}")
     target = CpuTarget(threads=threads, plain=plain, machine=MACHINES[machine] if machine else None)
-    name = identifiers([graph.name])[0] if name is None else name
-    return exported(target.compile(graph), name, target.machine or host(), apart)
+    name = identifier_from(graph.name) if name is None else name
+    return exported(target.compile(graph), name, target.machine or host(), apart,
+                    title=f"{graph.name}, for {machine or 'a processor like this one'}")
 
 
 def _files(made: Exported, kind: str, machine: str | None, given: Mapping[str, np.ndarray],
@@ -101,8 +102,7 @@ def _files(made: Exported, kind: str, machine: str | None, given: Mapping[str, n
         yield f"{name}.wasm", wasm_module(made.code, name, [f"{name}_init", f"{name}_run"])
     if made.weights:
         yield f"{name}.bin", made.weights
-    yield f"{name}_test.c", program(made.interface).encode()
-    yield f"{name}_test.dat", stored(made.interface, given, outputs)
+    yield f"{name}_test.c", check_program(made.interface, [Sample(given, outputs)]).encode()
 
 
 def _make(folder: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from compiler.export.interface import ExportError
+from compiler.exports import ExportError
 from compiler.native import call, compiler
 
 __all__ = ["shared_library", "static_library", "wasm_module"]

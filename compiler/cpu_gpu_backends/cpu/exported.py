@@ -5,7 +5,7 @@
     i32 NAME_init(ptr self, ptr weights)
     i32 NAME_run(ptr self, ptr inputs, ptr outputs, ptr arena)
 
-`compiler.export.interface` says what they promise. `self` holds the address of the constants;
+`compiler.exports.interface` says what they promise. `self` holds the address of the constants;
 `inputs` and `outputs` hold addresses of arrays. Kernels are the ones that a segment calls in this
 process, so results are the same to the bit on a processor that rounds products alike.
 """
@@ -23,8 +23,8 @@ from compiler.cpu_gpu_backends.cpu.segment import HostSegment
 from compiler.cpu_gpu_backends.llvm import Processor, object_code
 from compiler.cpu_gpu_backends.llvm.emit import Function, emit_functions
 from compiler.cpu_gpu_backends.memory import plan_groups, storage
-from compiler.export.interface import (HEADER_BYTES, ExportError, Interface, Port, Status,
-                                       identifiers)
+from compiler.exports import CArray, CInterface, ExportError
+from compiler.exports.interface import STATUSES
 from compiler.graph.graph import Graph
 from compiler.graph.room import bytes_of
 
@@ -35,6 +35,8 @@ INSIDE = 16 << 20
 
 SMALL_ALIGNMENT, WIDE_ALIGNMENT = 16, 64
 WEIGHTS = "lockstep.weights"
+HEADER_BYTES = 64           # of the file of weights: the network's hash, 32 bytes, and zeros
+STATUS = {end: number for number, (end, _) in enumerate(STATUSES)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class Exported:
     are in the code.
     """
 
-    interface: Interface
+    interface: CInterface
     machine: Processor
     code: bytes
     text: str
@@ -51,12 +53,12 @@ class Exported:
 
 
 def exported(segment: HostSegment, name: str, machine: Processor, apart: bool | None = None,
-             ports: Mapping[str, Port] | None = None) -> Exported:
+             arrays: Mapping[str, CArray] | None = None, title: str = "") -> Exported:
     """The segment of a whole network, as a library of functions that begin with `name`.
 
     With `apart` its constants are a file, without they are in the code; by default that depends on
-    their size (`INSIDE`). `ports` describe inputs and outputs that have a scale. Raises ExportError
-    for a name that C does not take and for a segment that was read from a file.
+    their size (`INSIDE`). `arrays` describe inputs and outputs that have a scale. Raises
+    ExportError for a name that C does not take and for a segment that was read from a file.
     """
     if any(step.kernel and step.kernel.function is None for step in segment.steps):
         raise ExportError(f"{segment.graph.name} must be compiled from a model to be exported: a "
@@ -64,12 +66,12 @@ def exported(segment: HostSegment, name: str, machine: Processor, apart: bool | 
     alignment = _alignment(machine)
     layout = _Layout(segment, alignment)
     apart = layout.weights.size > INSIDE if apart is None else apart
-    interface = Interface(
-        name, *_ports(segment.graph, ports or {}), layout.arena_bytes,
-        HEADER_BYTES + layout.weights.size if apart else 0, alignment,
-        _hash(segment, layout))
+    hashed = _hash(segment, layout)
+    interface = CInterface(
+        name, hashed.hex(), *_arrays(segment.graph, arrays or {}), layout.arena_bytes, alignment,
+        HEADER_BYTES + layout.weights.size if apart else 0, alignment, title)
     text = "\n".join(_text(segment, layout, interface, machine))
-    weights = interface.hash.ljust(HEADER_BYTES, b"\0") + layout.weights.tobytes()
+    weights = hashed.ljust(HEADER_BYTES, b"\0") + layout.weights.tobytes()
     return Exported(interface, machine, object_code(text, machine), text, weights if apart else b"")
 
 
@@ -77,11 +79,11 @@ def _alignment(machine: Processor) -> int:
     return WIDE_ALIGNMENT if machine.has("avx2") or machine.has("avx512f") else SMALL_ALIGNMENT
 
 
-def _ports(graph: Graph, known: Mapping[str, Port]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-    def described(values: Sequence[str]) -> tuple[Port, ...]:
-        return tuple(known.get(value) or Port(value, identifier, graph.values[value].shape,
-                                              graph.values[value].dtype)
-                     for value, identifier in zip(values, identifiers(values), strict=True))
+def _arrays(graph: Graph, known: Mapping[str, CArray]
+            ) -> tuple[tuple[CArray, ...], tuple[CArray, ...]]:
+    def described(values: Sequence[str]) -> tuple[CArray, ...]:
+        return tuple(known.get(value) or CArray(value, graph.values[value].dtype,
+                                                graph.values[value].shape) for value in values)
 
     return described(graph.inputs), described(graph.outputs)
 
@@ -142,7 +144,7 @@ def _hash(segment: HostSegment, layout: _Layout) -> bytes:
     return hashlib.sha256(text.encode() + layout.weights.tobytes()).digest()
 
 
-def _text(segment: HostSegment, layout: _Layout, interface: Interface, machine: Processor
+def _text(segment: HostSegment, layout: _Layout, interface: CInterface, machine: Processor
           ) -> Iterator[str]:
     functions: dict[Function, str] = {}
     for step, _ in layout.calls:
@@ -154,7 +156,7 @@ def _text(segment: HostSegment, layout: _Layout, interface: Interface, machine: 
     if not interface.weights_bytes:
         size = max(1, layout.weights.size)
         yield (f"@{WEIGHTS} = internal constant [{size} x i8] c\"{_escaped(layout.weights)}\", "
-               f"align {interface.alignment}")
+               f"align {interface.weights_alignment}")
     yield from _init(interface)
     called = [functions[step.kernel.function] for step, _ in layout.calls
               if step.kernel and step.kernel.function]
@@ -170,34 +172,32 @@ def _escaped(array: np.ndarray) -> str:
     return _ESCAPES[array].tobytes().decode() if array.size else "\\00"
 
 
-def _init(interface: Interface) -> Iterator[str]:
+def _init(interface: CInterface) -> Iterator[str]:
     yield f"define i32 @{interface.name}_init(ptr %self, ptr %weights) nounwind {{"
-    yield from _refused("self", "icmp eq ptr %self, null", Status.MISSING)
     if not interface.weights_bytes:
+        yield from _refused("given", "icmp ne ptr %weights, null", "WEIGHTS")
         yield f"  store ptr @{WEIGHTS}, ptr %self"
     else:
-        yield from _refused("none", "icmp eq ptr %weights, null", Status.MISSING)
-        yield from _misaligned("weights", interface.alignment)
-        for number, word in enumerate(struct.unpack("<4Q", interface.hash)):
+        yield from _refused("none", "icmp eq ptr %weights, null", "WEIGHTS")
+        yield from _misaligned("weights", interface.weights_alignment, "WEIGHTS")
+        for number, word in enumerate(struct.unpack("<4Q", bytes.fromhex(interface.hash))):
             yield f"  %p{number} = getelementptr i64, ptr %weights, i32 {number}"
             yield f"  %w{number} = load i64, ptr %p{number}, align 1"
             yield from _refused(f"other{number}", f"icmp ne i64 %w{number}, {_signed(word)}",
-                                Status.OTHER_WEIGHTS)
+                                "OTHER_WEIGHTS")
         yield f"  %first = getelementptr i8, ptr %weights, i32 {HEADER_BYTES}"
         yield "  store ptr %first, ptr %self"
     yield "  ret i32 0"
     yield "}"
 
 
-def _run(graph: Graph, layout: _Layout, interface: Interface, names: Sequence[str]
+def _run(graph: Graph, layout: _Layout, interface: CInterface, names: Sequence[str]
          ) -> Iterator[str]:
     yield (f"define i32 @{interface.name}_run(ptr %self, ptr %inputs, ptr %outputs, ptr %arena) "
            f"nounwind {{")
-    for name in ("self", *["inputs"] * bool(graph.inputs), "outputs",
-                 *["arena"] * bool(interface.arena_bytes)):
-        yield from _refused(name, f"icmp eq ptr %{name}, null", Status.MISSING)
     if interface.arena_bytes:
-        yield from _misaligned("arena", interface.alignment)
+        yield from _refused("none", "icmp eq ptr %arena, null", "ARENA")
+        yield from _misaligned("arena", interface.arena_alignment, "ARENA")
     yield "  %a0 = load ptr, ptr %self"
     slot = 0
     for table, count in (("inputs", len(graph.inputs)), ("outputs", len(graph.outputs))):
@@ -205,7 +205,6 @@ def _run(graph: Graph, layout: _Layout, interface: Interface, names: Sequence[st
             slot += 1
             yield f"  %p{slot} = getelementptr ptr, ptr %{table}, i32 {place}"
             yield f"  %a{slot} = load ptr, ptr %p{slot}"
-            yield from _refused(f"slot{slot}", f"icmp eq ptr %a{slot}, null", Status.MISSING)
 
     def base(place: Place) -> str:
         return "%arena" if place.slot is None else f"%a{place.slot}"
@@ -220,18 +219,18 @@ def _run(graph: Graph, layout: _Layout, interface: Interface, names: Sequence[st
     yield "}"
 
 
-def _misaligned(name: str, alignment: int) -> Iterator[str]:
+def _misaligned(name: str, alignment: int, status: str) -> Iterator[str]:
     yield f"  %at.{name} = ptrtoint ptr %{name} to i64"
     yield f"  %odd.{name} = and i64 %at.{name}, {alignment - 1}"
-    yield from _refused(f"odd.{name}", f"icmp ne i64 %odd.{name}, 0", Status.MISALIGNED)
+    yield from _refused(f"odd.{name}", f"icmp ne i64 %odd.{name}, 0", status)
 
 
-def _refused(label: str, condition: str, status: Status) -> Iterator[str]:
+def _refused(label: str, condition: str, status: str) -> Iterator[str]:
     """Returns the status where the condition holds."""
     yield f"  %is.{label} = {condition}"
     yield f"  br i1 %is.{label}, label %refuse.{label}, label %go.{label}"
     yield f"refuse.{label}:"
-    yield f"  ret i32 {status.value}"
+    yield f"  ret i32 {STATUS[status]}"
     yield f"go.{label}:"
 
 
