@@ -3,8 +3,8 @@
 ::
 
     compiler <- accel <- runtime;  accel, runtime <- fpga;  all <- lockstep, which nobody imports
-    compiler:  te <- ir <- ops, schedule, tensorize, latency_hiding, exports <- tune <- target, graph
-                  <- frontend | cpu_gpu_backends <- quantize
+    compiler:  te <- ir <- ops, schedule, tensorize, latency_hiding, exports <- tune <- target,
+                  graph <- frontend | cpu_gpu_backends <- quantize
     cpu_gpu_backends:   llvm, simt <- intrinsics <- cpu | gpu
     accel:     machine <- datapath | proof <- figures <- mapping | hw | sim | estimates
                accel/sim/verilated.py alone builds from hw, accel/sim/cycle.py takes its numbers
