@@ -11,7 +11,8 @@ from compiler.cpu_gpu_backends.cpu.exported import Exported, exported
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.llvm import MACHINES, host
 from compiler.errors import ArgumentError
-from compiler.exports import ExportError, Sample, check_program, header
+from compiler.exports import (ExportError, Sample, check_program, header, javascript,
+                              javascript_test)
 from compiler.exports.names import identifier_from
 from compiler.files import FileError, write_bytes
 from compiler.target import HOST
@@ -90,19 +91,22 @@ def exported_code(module: Module, name: str | None = None, *, machine: str | Non
 
 def _files(made: Exported, kind: str, machine: str | None, given: Mapping[str, np.ndarray],
            outputs: Mapping[str, np.ndarray]) -> Iterator[tuple[str, bytes]]:
-    name = made.interface.name
+    name, samples = made.interface.name, [Sample(given, outputs)]
+    if made.weights:
+        yield f"{name}.bin", made.weights
+    if kind == "module":
+        yield f"{name}.wasm", wasm_module(made.code, name, [f"{name}_init", f"{name}_run"])
+        yield f"{name}.js", javascript(made.interface).encode()
+        yield f"{name}_test.mjs", javascript_test(made.interface, samples).encode()
+        return
     yield f"{name}.h", header(made.interface).encode()
     if kind == "object":
         yield f"{name}.o", made.code
     elif kind == "static":
         yield f"lib{name}.a", static_library(made.code, name)
-    elif kind == "shared":
-        yield f"lib{name}.so", shared_library(made.code, machine)
     else:
-        yield f"{name}.wasm", wasm_module(made.code, name, [f"{name}_init", f"{name}_run"])
-    if made.weights:
-        yield f"{name}.bin", made.weights
-    yield f"{name}_test.c", check_program(made.interface, [Sample(given, outputs)]).encode()
+        yield f"lib{name}.so", shared_library(made.code, machine)
+    yield f"{name}_test.c", check_program(made.interface, samples).encode()
 
 
 def _make(folder: Path) -> None:

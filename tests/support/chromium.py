@@ -8,6 +8,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,6 +22,13 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 with_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed "
                                                             "(Debian: apt install chromium)")
 SECONDS = 60.0          # for an answer, and for what is waited for
+_WITH_PIPE = """\
+import fcntl, os, sys
+given, told = (fcntl.fcntl(int(one), fcntl.F_DUPFD, 10) for one in sys.argv[1:3])
+os.dup2(given, 3)
+os.dup2(told, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 Point = tuple[float, float]
 
@@ -114,7 +122,7 @@ def page_of(address: str, folder: Path, size: tuple[int, int] = (1000, 1000)) ->
                f"--user-data-dir={folder / 'profile'}",
                *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     (given, write), (read, told) = os.pipe(), os.pipe()
-    process = subprocess.Popen(["sh", "-c", f'exec "$@" 3<&{given} 4>&{told}', "sh", *command],
+    process = subprocess.Popen([sys.executable, "-c", _WITH_PIPE, str(given), str(told), *command],
                                pass_fds=(given, told), stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL)
     os.close(given)
