@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from accel.machine.config import UNITS
 from accel.machine.status import COUNTERS
 
-__all__ = ["ADDRESSES", "MAGIC", "RECORD", "RECORD_BYTES", "REGISTERS", "REPORT", "WORDS",
-           "Register"]
+__all__ = ["ADDRESSES", "MACHINE_WORDS", "MAGIC", "RECORD", "RECORD_BYTES", "REGISTERS", "REPORT",
+           "VERSION", "WORDS", "WORD_BITS", "Register"]
 
 MAGIC = int.from_bytes(b"LOCK", "little")
 VERSION = 2
 
 WORD_BITS = 32
+MACHINE_BITS = 256
+MACHINE_WORDS = MACHINE_BITS // WORD_BITS
 
 RECORD_BYTES = 2048
 """The capacity of one block RAM in bytes."""
@@ -40,7 +42,8 @@ def _registers() -> tuple[Register, ...]:
     return (
         Register("magic", 32, f"{MAGIC:#010x}: this is an accelerator"),
         Register("version", 32, f"of this table: {VERSION}"),
-        Register("machine", 256, "SHA-256 of the machine: geometry, instructions, word layouts"),
+        Register("machine", MACHINE_BITS,
+                 "SHA-256 of the machine: geometry, instructions, word layouts"),
         Register("memory_bytes", 32, "of the memory that host and core share"),
         Register("clock_hz", 32, "of the core"),
         Register("run", 32, "number of the run that was started last; another number starts a run",

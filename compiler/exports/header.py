@@ -13,6 +13,7 @@ def header(of: CInterface) -> str:
     """The text of ``NAME.h``."""
     return "\n".join([*_comment(of), f"#ifndef {of.prefix}H", f"#define {of.prefix}H", "",
                       "#include <stdbool.h>", "#include <stdint.h>", "",
+                      *_includes(of),
                       "#ifdef __cplusplus", 'extern "C" {', "#endif", "",
                       *_sizes(of), "",
                       *_arrays(of, "INPUT", of.inputs, of.input_members),
@@ -33,12 +34,19 @@ def _comment(of: CInterface) -> Iterator[str]:
     yield f"   {lines[-1]} */"
 
 
+def _includes(of: CInterface) -> Iterator[str]:
+    if of.includes:
+        yield from (f'#include "{name}"' for name in of.includes)
+        yield ""
+
+
 def _sizes(of: CInterface) -> Iterator[str]:
     yield f'#define {of.prefix}HASH "{of.hash}"'
     yield f"#define {of.prefix}ARENA_BYTES {of.arena_bytes}"
     yield f"#define {of.prefix}ARENA_ALIGNMENT {of.arena_alignment}"
     yield f"#define {of.prefix}WEIGHTS_BYTES {of.weights_bytes}"
     yield f"#define {of.prefix}WEIGHTS_ALIGNMENT {of.weights_alignment}"
+    yield from (f"#define {of.prefix}{end} {number}" for end, number in of.sizes)
 
 
 def _arrays(of: CInterface, kind: str, arrays: tuple[CArray, ...],
@@ -89,7 +97,8 @@ def _functions(of: CInterface) -> Iterator[str]:
              f"used" if of.weights_bytes else "NULL: they are inside")
     yield f"/* Prepares an instance; `weights` are {given}."
     yield "   Returns a status. */"
-    yield f"int32_t {of.name}_init(struct {of.name} *self, const void *weights);"
+    parameters = ", ".join([f"struct {of.name} *self", "const void *weights", *of.parameters])
+    yield f"int32_t {of.name}_init({parameters});"
     yield ""
     yield f"/* Runs the network once, in {of.prefix}ARENA_BYTES bytes of arena. Returns a status;"
     yield "   unless it is 0, what the outputs hold is not defined. */"

@@ -70,6 +70,9 @@ class CInterface:
     notes : further lines for the reader of the header, such as what to link with.
     fields : members of the caller's ``struct NAME``, as C declares them.
     statuses : what `STATUSES` lacks, numbered behind them.
+    includes : headers that the fields and parameters need, by their file names.
+    sizes : further numbers, each by the end of NAME_...
+    parameters : further parameters of NAME_init, as C declares them.
     """
 
     name: str
@@ -84,6 +87,9 @@ class CInterface:
     notes: tuple[str, ...] = ()
     fields: tuple[str, ...] = ("const void *weights",)
     statuses: tuple[tuple[str, str], ...] = ()
+    includes: tuple[str, ...] = ()
+    sizes: tuple[tuple[str, int], ...] = ()
+    parameters: tuple[str, ...] = ()
 
     def __post_init__(self):
         if not is_identifier(self.name):

@@ -16,10 +16,11 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         "export", help="write a network as a library for C and other languages",
         description="Write a network as code that needs neither Python nor a compiler of networks: "
                     "an object file or a library with two functions, its header, and a program "
-                    "that tries it. With --target cpu (the default) --machine names a processor: "
-                    "x86-64, x86-64-v3, x86-64-v4, aarch64, armv7, cortex-m7, riscv64 or wasm32; "
-                    "by default it is this computer's. Exit status: 0 done, 2 the request was "
-                    "wrong.")
+                    "that tries it. With --target accel:MACHINE it is a driver in C, for boards "
+                    "that have the accelerator in their memory map. --machine names the "
+                    "processor: x86-64, x86-64-v3, x86-64-v4, aarch64, armv7, cortex-m7, riscv64 "
+                    "or wasm32; by default it is this computer's. Exit status: 0 done, 2 the "
+                    "request was wrong.")
     add = parser.add_argument
     add("model", metavar="MODEL", type=model_file, help="a network, as lockstep compile takes it")
     add("-o", "--output", type=Path, required=True, metavar="DIR",
@@ -42,9 +43,11 @@ def run(args: argparse.Namespace) -> int:
 
     args.target = args.target or "cpu"
     wanted = request(args.target)
+    if wanted.machines:
+        return _accelerated(args)
     if len(wanted.names) > 1 or wanted.names[0].partition(":")[0] != "cpu":
-        raise RequestError(f"--target must be cpu, cpu:THREADS or cpu:plain for an export, not "
-                           f"{args.target}")
+        raise RequestError(f"--target must be cpu, cpu:THREADS, cpu:plain or accel:MACHINE for an "
+                           f"export, not {args.target}")
     args.threads = args.threads or DEFAULT_THREADS
     module = compiled(args, None)
     target = wanted.placed(lambda machine: None)[HOST].target
@@ -56,4 +59,29 @@ def run(args: argparse.Namespace) -> int:
         say(f"{file}: {file.stat().st_size:,} bytes")
     say(f"{interface.name}: arena of {interface.arena_bytes:,} bytes, weights "
         + (f"apart, {interface.weights_bytes:,} bytes" if interface.weights_bytes else "inside"))
+    return 0
+
+
+def _accelerated(args: argparse.Namespace) -> int:
+    """Exports a driver of boards."""
+    from compiler.exports.names import identifier_from
+    from fpga.driver.export import export_accelerated
+    from lockstep.commands._compilation import compiled, machine_of
+    from runtime import SimulatedDevice, simulator
+
+    if args.kind is not None:
+        raise RequestError("--kind must be left out with an accelerator, whose export is text in C "
+                           "and objects")
+    args.threads = args.threads or DEFAULT_THREADS
+    machine = machine_of(args)
+    assert machine is not None
+    module = compiled(args, SimulatedDevice(machine, simulator("functional")))
+    name = identifier_from(module.graph.name) if args.name is None else args.name
+    made = export_accelerated(module, args.output, name, machine=args.machine,
+                              apart=None if args.weights is None else args.weights == "apart")
+    for file in made.files:
+        say(f"{file}: {file.stat().st_size:,} bytes")
+    sizes = dict(made.interface.sizes)
+    say(f"{name}: {sizes['DMA_BYTES']:,} bytes of the board's memory, arena of "
+        f"{made.interface.arena_bytes:,} bytes, for {machine.record}")
     return 0

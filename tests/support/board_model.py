@@ -106,7 +106,8 @@ class BoardModel:
         raw = self.memory[begin:begin + 64 * self.words[ADDRESSES["count"]]]
         sizes = [bases[after] - bases[name] for name, after in zip(BASES, BASES[1:], strict=False)]
         program = AccelProgram(self.machine.hash, raw.reshape(-1, 64).copy(),
-                               weights=np.zeros(sizes[1], np.uint8), activations_bytes=sizes[2],
+                               program_bytes=sizes[0], weights=np.zeros(sizes[1], np.uint8),
+                               activations_bytes=sizes[2],
                                io_bytes=self.memory.size - bases["io"])
         assert {name: begin + at for name, at in program.bases.items()} == bases
         run = cycle.simulate(self.machine, program, self.memory[begin:])
