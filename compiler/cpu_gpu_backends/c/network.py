@@ -1,0 +1,286 @@
+"""Networks as one file of C99: constants, kernels, and the function that calls them in order.
+
+Where values lie in the arena of a call is fixed when the text is made, as `cpu.entry` does it for
+native code. A result of the network is written where the caller wants it; what only shows a part
+of another value, or an input, is copied there.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from compiler.cpu_gpu_backends.cpu.attention import is_one_kernel
+from compiler.cpu_gpu_backends.cpu.groups import with_workspaces
+from compiler.cpu_gpu_backends.cpu.schedule import schedule
+from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.cpu_gpu_backends.groups import Recipe, recipe_of, unscheduled
+from compiler.cpu_gpu_backends.memory import plan_groups, shown, storage
+from compiler.cpu_gpu_backends.simt.names import spelled
+from compiler.graph.fusion import Group, fuse
+from compiler.graph.graph import Graph
+from compiler.graph.room import bytes_of
+from compiler.graph.shared_constants import with_shared_constants
+from compiler.ir import Program
+from compiler.native import digest
+
+from .constants import array_lines
+from .header import Interface, Value, header
+from .helpers import BEGIN, STORED, helper_texts
+from .kernels import CFunction, comment_lines, function, is_word, note
+
+__all__ = ["CFiles", "network_files"]
+
+VECTORS = Vectors(8, 8)
+ON_STACK = 1 << 10      # bytes of an array of a kernel; longer ones lie in the arena
+ALIGNMENT = 16          # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CFiles:
+    """A network in C: the text of NAME.c, which includes NAME.h, the text of that, and the bytes
+    of the constants where these are apart.
+    """
+
+    source: str
+    header: str
+    weights: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A group, its program and its function; None for a view."""
+
+    group: Group
+    program: Program | None = None
+    function: CFunction | None = None
+
+
+def network_files(graph: Graph, name: str, apart: bool = False) -> CFiles:
+    """The network as C; `name` is an identifier, with which all that other files see begins. With
+    constants `apart` the text has none of them. Raises CError for what C cannot say.
+    """
+    return _Network(with_shared_constants(graph), name, apart).files
+
+
+class _Network:
+    def __init__(self, graph: Graph, name: str, apart: bool):
+        self.graph, self.name = graph, name
+        self.groups = fuse(graph, is_one_kernel).groups
+        self.root = storage(self.groups)
+        self.direct, self.copied = self._outputs()
+        self.steps = self._steps()
+        self.plan = plan_groups(
+            replace(graph, outputs=tuple(self.direct)), self.groups,
+            [step.program and step.program.outputs[1:] for step in self.steps],
+            alignment=ALIGNMENT)
+        self.constants = self._constants()
+        wanted = [*graph.inputs, *self.constants, *(step.group.output for step in self.steps)]
+        self.names = spelled(dict.fromkeys(wanted), ("self", "inputs", "outputs", "arena", "bytes"),
+                             is_word)
+        self.files = self._files(apart)
+
+    def _outputs(self) -> tuple[dict[str, str], list[tuple[str, str]]]:
+        """Values that kernels write where the caller wants an output, with that output; and the
+        outputs that are copies, each with the value in whose memory it lies.
+        """
+        graph, made = self.graph, {g.output for g in self.groups if not g.is_view}
+        direct: dict[str, str] = {}
+        for output in sorted(graph.outputs, key=lambda value: self.root(value) != value):
+            of = self.root(output)
+            if of in made and of not in direct and (
+                    bytes_of(graph.values[of]) == bytes_of(graph.values[output])):
+                direct[of] = output
+        return direct, [(output, self.root(output)) for output in graph.outputs
+                        if direct.get(self.root(output)) != output]
+
+    def _steps(self) -> list[_Step]:
+        """Equal groups share a function, which is called after the first of them."""
+        programs: dict[Recipe, Program] = {}
+        called: dict[Recipe, list[Group]] = {}
+        recipes: dict[str, Recipe] = {}
+        for group in self.groups:
+            if not group.is_view:
+                recipe = recipes[group.output] = recipe_of(self.graph, group)
+                if recipe not in programs:
+                    programs[recipe] = with_workspaces(
+                        schedule(unscheduled(recipe), VECTORS), ON_STACK)
+                called.setdefault(recipe, []).append(group)
+        made = {recipe: self._function(number, recipe, programs[recipe], called[recipe])
+                for number, recipe in enumerate(programs)}
+        return [_Step(group) if group.is_view else _Step(
+            group, programs[recipes[group.output]], made[recipes[group.output]])
+            for group in self.groups]
+
+    def _function(self, number: int, recipe: Recipe, program: Program, groups: Sequence[Group]
+                  ) -> CFunction:
+        """The function of groups that compute the same, named after the first operator."""
+        first = groups[0].nodes[0].name
+        name = spelled([f"k{number}_{first}"], (), is_word)[f"k{number}_{first}"]
+        return function(program, name, [f"x{place}" for place in recipe.overwritable],
+                        comment="\n".join([*map(_operators, groups), *_types(recipe)]))
+
+    def _constants(self) -> dict[str, np.ndarray]:
+        """The constants that kernels read, or that are shown as outputs."""
+        used = {self.root(value) for group in self.groups if not group.is_view
+                for value in group.inputs} | {of for _, of in self.copied}
+        return {value: array for value, array in self.graph.constants.items() if value in used}
+
+    # The text
+
+    def _files(self, apart: bool) -> CFiles:
+        offsets, weights = self._apart() if apart else ({}, None)
+        interface = self._interface(b"" if weights is None else weights)
+        functions = list(dict.fromkeys(step.function for step in self.steps if step.function))
+        used = [helper for one in functions for helper in one.used]
+        arrays = [] if apart else ["\n".join(array_lines(
+            f"const_{self.names[value]}", self.graph.values[value].dtype, array)) + "\n"
+            for value, array in self.constants.items()]
+        source = "\n".join([
+            self._head(interface), f'#include "{self.name}.h"\n', BEGIN, *helper_texts(used),
+            *arrays, *(one.text for one in functions), *self._init(interface),
+            *self._run(interface, offsets), ""])
+        return CFiles(source, header(interface), weights)
+
+    def _head(self, interface: Interface) -> str:
+        most = max((step.function.stack_bytes for step in self.steps if step.function), default=0)
+        constants = sum(array.nbytes for array in self.constants.values())
+        return "\n".join([
+            f"/* {note(self.graph.name)} in C99: {len(self.graph.nodes)} operators in "
+            f"{sum(step.function is not None for step in self.steps)} kernels,",
+            f"   {constants:,} bytes of constants, {interface.arena_bytes:,} bytes of results on "
+            f"the way,",
+            f"   at most {most:,} bytes of arrays on the stack.",
+            "",
+            "   Integers wrap. Floats are those of IEEE 754, each operation rounded by itself: "
+            "compile with",
+            "   -ffp-contract=off, and not with -ffast-math. */", ""])
+
+    def _interface(self, weights: bytes) -> Interface:
+        def listed(names: Sequence[str]) -> tuple[Value, ...]:
+            spelled_ = spelled(names, (), is_word)
+            return tuple(Value(spelled_[name], name, self.graph.values[name]) for name in names)
+
+        return Interface(self.name, digest([str(self.graph)]), listed(self.graph.inputs),
+                         listed(self.graph.outputs), self.plan.size, ALIGNMENT, len(weights),
+                         ALIGNMENT)
+
+    def _apart(self) -> tuple[dict[str, int], bytes]:
+        """Where each constant lies, and all of them, the lowest byte of each element first."""
+        offsets, data = dict[str, int](), bytearray()
+        for value, array in self.constants.items():
+            data += bytes(-len(data) % ALIGNMENT)
+            offsets[value] = len(data)
+            data += array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+        return offsets, bytes(data)
+
+    def _init(self, interface: Interface) -> Iterator[str]:
+        name, upper = self.name, self.name.upper()
+        yield f"int32_t {name}_init(struct {name} *self, const void *weights) {{"
+        if interface.weights_bytes:
+            yield f"  if (weights == NULL || (uintptr_t)weights % {ALIGNMENT} != 0) " + (
+                f"return {upper}_WEIGHTS_MISALIGNED;")
+        yield "  self->weights = weights;"
+        yield f"  return {upper}_DONE;"
+        yield "}\n"
+
+    def _run(self, interface: Interface, offsets: Mapping[str, int]) -> Iterator[str]:
+        name, upper = self.name, self.name.upper()
+        yield f"int32_t {name}_run(const struct {name} *self, const {name}_inputs *inputs,"
+        yield f"{' ' * len(f'int32_t {name}_run(')}const {name}_outputs *outputs, void *arena) {{"
+        if self.plan.size:
+            yield "  unsigned char *const bytes = (unsigned char *)arena;"
+            yield f"  if (arena == NULL || (uintptr_t)arena % {ALIGNMENT} != 0) " + (
+                f"return {upper}_ARENA_MISALIGNED;")
+        else:
+            yield "  (void)arena;"
+        if not offsets:
+            yield "  (void)self;"
+        for line in self._calls(interface, offsets):
+            yield f"  {line}".rstrip()
+        yield f"  return {upper}_DONE;"
+        yield "}"
+
+    def _calls(self, interface: Interface, offsets: Mapping[str, int]) -> Iterator[str]:
+        """The lines of a call: each value gets its place where it is first used or written."""
+        inputs, outputs = ({value.label: value.name for value in group}
+                           for group in (interface.inputs, interface.outputs))
+        fixed = {value: f"inputs->{inputs[value]}" for value in self.graph.inputs}
+        fixed |= {value: self._weight(value, offsets) for value in self.constants}
+        known: dict[str, str] = dict(fixed)
+        copies = {of: [output for output, root in self.copied if root == of]
+                  for _, of in self.copied}
+        yield from self._copies(known, copies, outputs, fixed)
+        for step, workspaces in zip(self.steps, self.plan.workspaces, strict=True):
+            group, type_ = step.group, self.graph.values[step.group.output]
+            if step.function is None or step.program is None:
+                known[group.output] = self._view(group, known)
+                continue
+            yield ""
+            yield from comment_lines(f"{_operators(group)}: {type_}")
+            place = f"outputs->{outputs[self.direct[group.output]]}" if (
+                group.output in self.direct) else self._at(self.plan.offsets[group.output],
+                                                           type_.dtype)
+            label = known[group.output] = self.names[group.output]
+            yield f"{STORED[type_.dtype]} *const {label} = {place};"
+            scratch = [self._at(offset, buffer.dtype) for offset, buffer in zip(
+                workspaces, step.program.outputs[1:], strict=True)]
+            arguments = [*(known[value] for value in group.inputs), label, *scratch]
+            yield from _call(step.function.name, arguments)
+            yield from self._copies(known, copies, outputs, (group.output,))
+
+    def _copies(self, known: Mapping[str, str], copies: Mapping[str, Sequence[str]],
+                outputs: Mapping[str, str], written: Sequence[str]) -> Iterator[str]:
+        """Copies outputs that show what has been written."""
+        for value in written:
+            for output in copies.get(value, ()):
+                begin, of = self._offset(output), known[value]
+                source = f"(const unsigned char *){of} + {begin}" if begin else of
+                yield (f"memcpy(outputs->{outputs[output]}, {source}, "
+                       f"{bytes_of(self.graph.values[output])});")
+
+    def _offset(self, value: str) -> int:
+        """Where the value begins in the one in whose memory it lies, in bytes."""
+        views = {group.output: group for group in self.groups if group.is_view}
+        begin = 0
+        while value in views:
+            begin += shown(self.graph, views[value])
+            value = views[value].inputs[0]
+        return begin
+
+    def _view(self, group: Group, known: Mapping[str, str]) -> str:
+        of, begin = known[group.inputs[0]], shown(self.graph, group)
+        if not begin:
+            return of
+        kind = STORED[self.graph.values[group.output].dtype]
+        return f"(const {kind} *)((const unsigned char *)({of}) + {begin})"
+
+    def _weight(self, value: str, offsets: Mapping[str, int]) -> str:
+        if value not in offsets:
+            return f"const_{self.names[value]}"
+        kind = STORED[self.graph.values[value].dtype]
+        return f"(const {kind} *)((const unsigned char *)self->weights + {offsets[value]})"
+
+    def _at(self, offset: int, dtype: str) -> str:
+        return f"({STORED[dtype]} *){f'(bytes + {offset})' if offset else 'bytes'}"
+
+
+def _operators(group: Group) -> str:
+    """What the group computes, by the names of its operators."""
+    return ", ".join(node.name if node.name == node.op else f"{node.op} {node.name}"
+                     for node in group.nodes)
+
+
+def _types(recipe: Recipe) -> list[str]:
+    return [", ".join([*(f"x{place}: {type_}" for place, type_ in enumerate(recipe.types)),
+                       f"y: {recipe.result}"])]
+
+
+def _call(name: str, arguments: Sequence[str]) -> Iterator[str]:
+    line = f"{name}({', '.join(arguments)});"
+    if len(line) < 96:
+        yield line
+        return
+    yield f"{name}("
+    yield from (f"    {argument}{',' if place < len(arguments) - 1 else ');'}"
+                for place, argument in enumerate(arguments))
