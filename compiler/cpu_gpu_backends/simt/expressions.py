@@ -205,7 +205,7 @@ class Expressions:
         wide = "64" if dtype == "float64" else ""
         if op in ("min", "max"):
             text = self.call(f"nan_{op}{wide}", self.value(a), self.value(b)), _ATOM
-        elif op in SYMBOLS:
+        elif op in ("add", "sub", "mul", "div"):
             text = self._infix(*SYMBOLS[op], a, b)
         elif op in ("mod", "floordiv"):
             text = self.call(f"float_{op}{wide}", self.value(a), self.value(b)), _ATOM
