@@ -5,6 +5,7 @@ native code. A result of the network is written where the caller wants it; what 
 of another value, or an input, is copied there.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -27,9 +28,9 @@ from compiler.native import digest
 from .constants import array_lines
 from .header import Interface, Value, header
 from .helpers import BEGIN, STORED, helper_texts
-from .kernels import CFunction, comment_lines, function, is_word, note
+from .kernels import CError, CFunction, comment_lines, function, is_word, note
 
-__all__ = ["CFiles", "network_files"]
+__all__ = ["CFiles", "CNetwork", "CStep", "network_files"]
 
 VECTORS = Vectors(8, 8)
 ON_STACK = 1 << 10      # bytes of an array of a kernel; longer ones lie in the arena
@@ -38,17 +39,23 @@ ALIGNMENT = 16          # bytes
 
 @dataclass(frozen=True, slots=True)
 class CFiles:
-    """A network in C: the text of NAME.c, which includes NAME.h, the text of that, and the bytes
+    """A network in C: the text of its file, that of the header, which it includes, and the bytes
     of the constants where these are apart.
     """
 
     source: str
     header: str
     weights: bytes | None = None
+    include: str = ""
+
+    @property
+    def alone(self) -> str:
+        """One text, with the header inside."""
+        return self.source.replace(self.include, self.header, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class CStep:
     """A group, its program and its function; None for a view."""
 
     group: Group
@@ -56,15 +63,23 @@ class _Step:
     function: CFunction | None = None
 
 
-def network_files(graph: Graph, name: str, apart: bool = False) -> CFiles:
-    """The network as C; `name` is an identifier, with which all that other files see begins. With
-    constants `apart` the text has none of them. Raises CError for what C cannot say.
+def network_files(graph: Graph, name: str, header_name: str = "", apart: bool = False) -> CFiles:
+    """The network as C; `name` is an identifier, with which all that other files see begins;
+    `header_name` is the header's file, by default NAME.h. With constants `apart` the text has none
+    of them. Raises CError for what C cannot say.
     """
-    return _Network(with_shared_constants(graph), name, apart).files
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or is_word(name):
+        raise CError(f"Name of a network in C must be an identifier that nothing else has, not "
+                     f"{name!r}")
+    return CNetwork(with_shared_constants(graph), name, header_name or f"{name}.h", apart).files
 
 
-class _Network:
-    def __init__(self, graph: Graph, name: str, apart: bool):
+class CNetwork:
+    """A network and its text: `steps` are its groups in order, `plan` says where results lie,
+    `files` are what is written.
+    """
+
+    def __init__(self, graph: Graph, name: str, header_name: str, apart: bool):
         self.graph, self.name = graph, name
         self.groups = fuse(graph, is_one_kernel).groups
         self.root = storage(self.groups)
@@ -78,7 +93,7 @@ class _Network:
         wanted = [*graph.inputs, *self.constants, *(step.group.output for step in self.steps)]
         self.names = spelled(dict.fromkeys(wanted), ("self", "inputs", "outputs", "arena", "bytes"),
                              is_word)
-        self.files = self._files(apart)
+        self.files = self._files(f'#include "{header_name}"\n', apart)
 
     def _outputs(self) -> tuple[dict[str, str], list[tuple[str, str]]]:
         """Values that kernels write where the caller wants an output, with that output; and the
@@ -94,7 +109,7 @@ class _Network:
         return direct, [(output, self.root(output)) for output in graph.outputs
                         if direct.get(self.root(output)) != output]
 
-    def _steps(self) -> list[_Step]:
+    def _steps(self) -> list[CStep]:
         """Equal groups share a function, which is called after the first of them."""
         programs: dict[Recipe, Program] = {}
         called: dict[Recipe, list[Group]] = {}
@@ -108,7 +123,7 @@ class _Network:
                 called.setdefault(recipe, []).append(group)
         made = {recipe: self._function(number, recipe, programs[recipe], called[recipe])
                 for number, recipe in enumerate(programs)}
-        return [_Step(group) if group.is_view else _Step(
+        return [CStep(group) if group.is_view else CStep(
             group, programs[recipes[group.output]], made[recipes[group.output]])
             for group in self.groups]
 
@@ -128,7 +143,7 @@ class _Network:
 
     # The text
 
-    def _files(self, apart: bool) -> CFiles:
+    def _files(self, include: str, apart: bool) -> CFiles:
         offsets, weights = self._apart() if apart else ({}, None)
         interface = self._interface(b"" if weights is None else weights)
         functions = list(dict.fromkeys(step.function for step in self.steps if step.function))
@@ -137,10 +152,10 @@ class _Network:
             f"const_{self.names[value]}", self.graph.values[value].dtype, array)) + "\n"
             for value, array in self.constants.items()]
         source = "\n".join([
-            self._head(interface), f'#include "{self.name}.h"\n', BEGIN, *helper_texts(used),
+            self._head(interface), include, BEGIN, *helper_texts(used),
             *arrays, *(one.text for one in functions), *self._init(interface),
             *self._run(interface, offsets), ""])
-        return CFiles(source, header(interface), weights)
+        return CFiles(source, header(interface), weights, include)
 
     def _head(self, interface: Interface) -> str:
         most = max((step.function.stack_bytes for step in self.steps if step.function), default=0)
