@@ -1,7 +1,6 @@
 """Text in C99, compiled with all warnings as errors and called from here."""
 
 import ctypes
-import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -50,7 +49,7 @@ def call_network(library: ctypes.CDLL, files: CFiles, graph: Graph,
     """Outputs of a network of that name, computed in an arena of exactly the size that its header
     says.
     """
-    arena, weights = _aligned(_number(files, name, "ARENA")), None
+    arena, weights = _aligned(files.interface.arena_bytes), None
     if files.weights is not None:
         weights = _aligned(len(files.weights))
         weights[:] = np.frombuffer(files.weights, np.uint8)
@@ -64,12 +63,6 @@ def call_network(library: ctypes.CDLL, files: CFiles, graph: Graph,
                for arrays in (inputs, made.values())]
     assert getattr(library, f"{name}_run")(instance, *structs, *pointers([arena])) == 0
     return made
-
-
-def _number(files: CFiles, name: str, what: str) -> int:
-    found = re.search(rf"#define {name.upper()}_{what}_BYTES (\d+)", files.header)
-    assert found
-    return int(found[1])
 
 
 def _aligned(size: int) -> np.ndarray:

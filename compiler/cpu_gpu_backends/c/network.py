@@ -5,7 +5,6 @@ native code. A result of the network is written where the caller wants it; what 
 of another value, or an input, is copied there.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,15 +21,16 @@ from compiler.graph.fusion import Group, fuse
 from compiler.graph.graph import Graph
 from compiler.graph.room import bytes_of
 from compiler.graph.shared_constants import with_shared_constants
+from compiler.exports import CArray, CInterface, header
+from compiler.exports.names import is_identifier
 from compiler.ir import Program
 from compiler.native import digest
 
 from .constants import array_lines
-from .header import Interface, Value, header
 from .helpers import BEGIN, STORED, helper_texts
 from .kernels import CError, CFunction, comment_lines, function, is_word, note
 
-__all__ = ["CFiles", "CNetwork", "CStep", "network_files"]
+__all__ = ["CFiles", "CNetwork", "CStep", "kernel_program", "network_files"]
 
 VECTORS = Vectors(8, 8)
 ON_STACK = 1 << 10      # bytes of an array of a kernel; longer ones lie in the arena
@@ -45,8 +45,9 @@ class CFiles:
 
     source: str
     header: str
-    weights: bytes | None = None
-    include: str = ""
+    weights: bytes | None
+    include: str
+    interface: CInterface
 
     @property
     def alone(self) -> str:
@@ -68,10 +69,17 @@ def network_files(graph: Graph, name: str, header_name: str = "", apart: bool = 
     `header_name` is the header's file, by default NAME.h. With constants `apart` the text has none
     of them. Raises CError for what C cannot say.
     """
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or is_word(name):
+    if not is_identifier(name) or is_word(name):
         raise CError(f"Name of a network in C must be an identifier that nothing else has, not "
                      f"{name!r}")
     return CNetwork(with_shared_constants(graph), name, header_name or f"{name}.h", apart).files
+
+
+def kernel_program(recipe: Recipe) -> Program:
+    """The program of a group, in short vectors and one thread; its outputs are the result and then
+    what it needs memory for meanwhile.
+    """
+    return with_workspaces(schedule(unscheduled(recipe), VECTORS), ON_STACK)
 
 
 class CNetwork:
@@ -118,8 +126,7 @@ class CNetwork:
             if not group.is_view:
                 recipe = recipes[group.output] = recipe_of(self.graph, group)
                 if recipe not in programs:
-                    programs[recipe] = with_workspaces(
-                        schedule(unscheduled(recipe), VECTORS), ON_STACK)
+                    programs[recipe] = kernel_program(recipe)
                 called.setdefault(recipe, []).append(group)
         made = {recipe: self._function(number, recipe, programs[recipe], called[recipe])
                 for number, recipe in enumerate(programs)}
@@ -155,9 +162,9 @@ class CNetwork:
             self._head(interface), include, BEGIN, *helper_texts(used),
             *arrays, *(one.text for one in functions), *self._init(interface),
             *self._run(interface, offsets), ""])
-        return CFiles(source, header(interface), weights, include)
+        return CFiles(source, header(interface), weights, include, interface)
 
-    def _head(self, interface: Interface) -> str:
+    def _head(self, interface: CInterface) -> str:
         most = max((step.function.stack_bytes for step in self.steps if step.function), default=0)
         constants = sum(array.nbytes for array in self.constants.values())
         return "\n".join([
@@ -171,14 +178,15 @@ class CNetwork:
             "compile with",
             "   -ffp-contract=off, and not with -ffast-math. */", ""])
 
-    def _interface(self, weights: bytes) -> Interface:
-        def listed(names: Sequence[str]) -> tuple[Value, ...]:
-            spelled_ = spelled(names, (), is_word)
-            return tuple(Value(spelled_[name], name, self.graph.values[name]) for name in names)
+    def _interface(self, weights: bytes) -> CInterface:
+        def arrays(names: Sequence[str]) -> tuple[CArray, ...]:
+            types = ((name, self.graph.values[name]) for name in names)
+            return tuple(CArray(name, type_.dtype, type_.shape) for name, type_ in types)
 
-        return Interface(self.name, digest([str(self.graph)]), listed(self.graph.inputs),
-                         listed(self.graph.outputs), self.plan.size, ALIGNMENT, len(weights),
-                         ALIGNMENT)
+        return CInterface(
+            self.name, digest([str(self.graph)]), arrays(self.graph.inputs),
+            arrays(self.graph.outputs), self.plan.size, ALIGNMENT, len(weights), ALIGNMENT,
+            f"{note(self.graph.name)}, in C99 for any processor")
 
     def _apart(self) -> tuple[dict[str, int], bytes]:
         """Where each constant lies, and all of them, the lowest byte of each element first."""
@@ -189,37 +197,39 @@ class CNetwork:
             data += array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
         return offsets, bytes(data)
 
-    def _init(self, interface: Interface) -> Iterator[str]:
-        name, upper = self.name, self.name.upper()
+    def _init(self, interface: CInterface) -> Iterator[str]:
+        name, prefix = self.name, interface.prefix
         yield f"int32_t {name}_init(struct {name} *self, const void *weights) {{"
         if interface.weights_bytes:
             yield f"  if (weights == NULL || (uintptr_t)weights % {ALIGNMENT} != 0) " + (
-                f"return {upper}_WEIGHTS_MISALIGNED;")
+                f"return {prefix}WEIGHTS;")
+        else:
+            yield f"  if (weights != NULL) return {prefix}WEIGHTS;"
         yield "  self->weights = weights;"
-        yield f"  return {upper}_DONE;"
+        yield f"  return {prefix}DONE;"
         yield "}\n"
 
-    def _run(self, interface: Interface, offsets: Mapping[str, int]) -> Iterator[str]:
-        name, upper = self.name, self.name.upper()
+    def _run(self, interface: CInterface, offsets: Mapping[str, int]) -> Iterator[str]:
+        name, prefix = self.name, interface.prefix
         yield f"int32_t {name}_run(const struct {name} *self, const {name}_inputs *inputs,"
         yield f"{' ' * len(f'int32_t {name}_run(')}const {name}_outputs *outputs, void *arena) {{"
         if self.plan.size:
             yield "  unsigned char *const bytes = (unsigned char *)arena;"
             yield f"  if (arena == NULL || (uintptr_t)arena % {ALIGNMENT} != 0) " + (
-                f"return {upper}_ARENA_MISALIGNED;")
+                f"return {prefix}ARENA;")
         else:
             yield "  (void)arena;"
         if not offsets:
             yield "  (void)self;"
         for line in self._calls(interface, offsets):
             yield f"  {line}".rstrip()
-        yield f"  return {upper}_DONE;"
+        yield f"  return {prefix}DONE;"
         yield "}"
 
-    def _calls(self, interface: Interface, offsets: Mapping[str, int]) -> Iterator[str]:
+    def _calls(self, interface: CInterface, offsets: Mapping[str, int]) -> Iterator[str]:
         """The lines of a call: each value gets its place where it is first used or written."""
-        inputs, outputs = ({value.label: value.name for value in group}
-                           for group in (interface.inputs, interface.outputs))
+        inputs = dict(zip(self.graph.inputs, interface.input_members, strict=True))
+        outputs = dict(zip(self.graph.outputs, interface.output_members, strict=True))
         fixed = {value: f"inputs->{inputs[value]}" for value in self.graph.inputs}
         fixed |= {value: self._weight(value, offsets) for value in self.constants}
         known: dict[str, str] = dict(fixed)
