@@ -1,9 +1,8 @@
 """Compiled networks as text that people read: the kernels, and what the host does with them."""
 
-import re
-
 from compiler.cpu_gpu_backends.c.network import CFiles, network_files
 from compiler.errors import ArgumentError
+from compiler.exports.names import identifier_from
 from compiler.target import HOST, Emits
 from runtime.module import Module
 
@@ -39,14 +38,14 @@ def emitted(module: Module, kind: str, arch: str = ARCH) -> str:
     return "\n".join(parts)
 
 
-def network_in_c(module: Module, name: str, header_name: str = "") -> CFiles:
-    """The network as a file of C99 and its header; what others see of it begins with the name,
-    in which ``_`` takes the place of what no identifier has. Raises ArgumentError for a module that
-    is not the processor's alone.
+def network_in_c(module: Module, name: str, header_name: str = "", apart: bool | None = False
+                 ) -> CFiles:
+    """The network as a file of C99 and its header; what others see of it begins with an identifier
+    like the name. Constants `apart` are a file, too; None: where they take more than 16 MiB. Raises
+    ArgumentError for a module that is not the processor's alone.
     """
     places = dict.fromkeys(segment.target for segment in module.partition.segments)
     if places.keys() - {HOST}:
         raise ArgumentError(f"emit c must come with target cpu, which computes the whole network; "
                             f"segments of this one are on {', '.join(places)}")
-    plain = re.sub(r"^(?=[^A-Za-z])", "net_", re.sub(r"[^A-Za-z0-9_]", "_", name))
-    return network_files(module.graph, plain, header_name)
+    return network_files(module.graph, identifier_from(name), header_name, apart)

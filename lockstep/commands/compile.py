@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from compiler.errors import RequestError
-from compiler.files import is_stream, whole_file, write_text
+from compiler.files import is_stream, whole_file, write_bytes, write_text
 from compiler.target_names import ACCEL, HOST
 from lockstep.commands._arguments import DEFAULT_THREADS, add_compilation
 from lockstep.lines import say
@@ -31,6 +31,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                              "host does with them: buffers, launches with grid, block and "
                              "arguments (ptx: of the first --arch, by default sm_80); c: the "
                              "whole network in C99, to FILE.c with FILE.h beside it")
+    parser.add_argument("--weights", choices=("inside", "apart"),
+                        help="with --emit c: constants in FILE.c, or in FILE.bin beside it "
+                             "(default: apart above 16 MiB)")
     parser.add_argument("--dump", type=OutputFolder, metavar="DIR",
                         help="write the network as text after every pass of the compiler")
     return parser
@@ -48,6 +51,8 @@ def run(args: argparse.Namespace) -> int:
         raise RequestError("-o FILE must be given, or --emit, which writes to standard output")
     if args.emit == "c":
         _require_c(args)
+    elif args.weights:
+        raise RequestError("--weights must come with --emit c")
     args.target = target_of(args)
     args.threads = args.threads or DEFAULT_THREADS
     args.no_cache = args.no_cache or args.emit is not None      # files have no text of the host
@@ -83,12 +88,17 @@ def _emit_c(args: argparse.Namespace, module) -> int:
 
     output: Path | None = args.output
     if output is None or is_stream(output):
+        if args.weights == "apart":
+            raise RequestError("--weights apart must come with -o FILE.c, beside which they lie")
         text = network_in_c(module, args.model.stem).alone
         print(text, end="") if output is None else write_text(output, text)
         return 0
     beside = output.with_suffix(".h")
-    files = network_in_c(module, output.stem, beside.name)
+    files = network_in_c(module, output.stem, beside.name,
+                         None if args.weights is None else args.weights == "apart")
     write_text(beside, files.header)
+    if files.weights is not None:
+        write_bytes(output.with_suffix(".bin"), files.weights)
     write_text(output, files.source)
     return 0
 

@@ -7,16 +7,20 @@ of another value, or an input, is copied there.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
+from textwrap import wrap
 
 import numpy as np
 
 from compiler.cpu_gpu_backends.cpu.attention import is_one_kernel
+from compiler.cpu_gpu_backends.cpu.exported import HEADER_BYTES, INSIDE
 from compiler.cpu_gpu_backends.cpu.groups import with_workspaces
 from compiler.cpu_gpu_backends.cpu.schedule import schedule
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.cpu_gpu_backends.groups import Recipe, recipe_of, unscheduled
 from compiler.cpu_gpu_backends.memory import plan_groups, shown, storage
 from compiler.cpu_gpu_backends.simt.names import spelled
+from compiler.cpu_gpu_backends.simt.serial import WIDTH
 from compiler.graph.fusion import Group, fuse
 from compiler.graph.graph import Graph
 from compiler.graph.room import bytes_of
@@ -24,7 +28,6 @@ from compiler.graph.shared_constants import with_shared_constants
 from compiler.exports import CArray, CInterface, header
 from compiler.exports.names import is_identifier
 from compiler.ir import Program
-from compiler.native import digest
 
 from .constants import array_lines
 from .helpers import BEGIN, STORED, helper_texts
@@ -64,10 +67,11 @@ class CStep:
     function: CFunction | None = None
 
 
-def network_files(graph: Graph, name: str, header_name: str = "", apart: bool = False) -> CFiles:
+def network_files(graph: Graph, name: str, header_name: str = "", apart: bool | None = False
+                  ) -> CFiles:
     """The network as C; `name` is an identifier, with which all that other files see begins;
     `header_name` is the header's file, by default NAME.h. With constants `apart` the text has none
-    of them. Raises CError for what C cannot say.
+    of them; None: where they take more than 16 MiB. Raises CError for what C cannot say.
     """
     if not is_identifier(name) or is_word(name):
         raise CError(f"Name of a network in C must be an identifier that nothing else has, not "
@@ -87,7 +91,7 @@ class CNetwork:
     `files` are what is written.
     """
 
-    def __init__(self, graph: Graph, name: str, header_name: str, apart: bool):
+    def __init__(self, graph: Graph, name: str, header_name: str, apart: bool | None):
         self.graph, self.name = graph, name
         self.groups = fuse(graph, is_one_kernel).groups
         self.root = storage(self.groups)
@@ -101,6 +105,8 @@ class CNetwork:
         wanted = [*graph.inputs, *self.constants, *(step.group.output for step in self.steps)]
         self.names = spelled(dict.fromkeys(wanted), ("self", "inputs", "outputs", "arena", "bytes"),
                              is_word)
+        if apart is None:
+            apart = sum(array.nbytes for array in self.constants.values()) > INSIDE
         self.files = self._files(f'#include "{header_name}"\n', apart)
 
     def _outputs(self) -> tuple[dict[str, str], list[tuple[str, str]]]:
@@ -151,11 +157,14 @@ class CNetwork:
     # The text
 
     def _files(self, include: str, apart: bool) -> CFiles:
-        offsets, weights = self._apart() if apart else ({}, None)
-        interface = self._interface(b"" if weights is None else weights)
+        offsets, data = self._side_by_side()
+        hashed = self._hash(data)
+        weights = hashed.ljust(HEADER_BYTES, b"\0") + data if apart and data else None
+        offsets = {} if weights is None else offsets
+        interface = self._interface(hashed, len(weights or b""))
         functions = list(dict.fromkeys(step.function for step in self.steps if step.function))
         used = [helper for one in functions for helper in one.used]
-        arrays = [] if apart else ["\n".join(array_lines(
+        arrays = [] if weights else ["\n".join(array_lines(
             f"const_{self.names[value]}", self.graph.values[value].dtype, array)) + "\n"
             for value, array in self.constants.items()]
         source = "\n".join([
@@ -178,17 +187,25 @@ class CNetwork:
             "compile with",
             "   -ffp-contract=off, and not with -ffast-math. */", ""])
 
-    def _interface(self, weights: bytes) -> CInterface:
+    def _hash(self, data: bytes) -> bytes:
+        """Of what is computed and of the constants."""
+        graph = self.graph
+        text = repr([graph.name, [(value, graph.values[value]) for value in
+                                  (*graph.inputs, *graph.outputs)],
+                     [(node.op, node.attrs, node.inputs, node.outputs) for node in graph.nodes]])
+        return sha256(text.encode() + data).digest()
+
+    def _interface(self, hashed: bytes, weights_bytes: int) -> CInterface:
         def arrays(names: Sequence[str]) -> tuple[CArray, ...]:
             types = ((name, self.graph.values[name]) for name in names)
             return tuple(CArray(name, type_.dtype, type_.shape) for name, type_ in types)
 
         return CInterface(
-            self.name, digest([str(self.graph)]), arrays(self.graph.inputs),
-            arrays(self.graph.outputs), self.plan.size, ALIGNMENT, len(weights), ALIGNMENT,
+            self.name, hashed.hex(), arrays(self.graph.inputs), arrays(self.graph.outputs),
+            self.plan.size, ALIGNMENT, weights_bytes, ALIGNMENT,
             f"{note(self.graph.name)}, in C99 for any processor")
 
-    def _apart(self) -> tuple[dict[str, int], bytes]:
+    def _side_by_side(self) -> tuple[dict[str, int], bytes]:
         """Where each constant lies, and all of them, the lowest byte of each element first."""
         offsets, data = dict[str, int](), bytearray()
         for value, array in self.constants.items():
@@ -201,11 +218,18 @@ class CNetwork:
         name, prefix = self.name, interface.prefix
         yield f"int32_t {name}_init(struct {name} *self, const void *weights) {{"
         if interface.weights_bytes:
-            yield f"  if (weights == NULL || (uintptr_t)weights % {ALIGNMENT} != 0) " + (
+            yield "  const unsigned char *const bytes = (const unsigned char *)weights;"
+            yield "  static const unsigned char hash[32] = {"
+            yield from (f"      {line}" for line in wrap(
+                ", ".join(map(str, bytes.fromhex(interface.hash))) + "};", WIDTH - 8))
+            yield f"  if (bytes == NULL || (uintptr_t)bytes % {ALIGNMENT} != 0) " + (
                 f"return {prefix}WEIGHTS;")
+            yield "  for (int i = 0; i < 32; ++i)"
+            yield f"    if (bytes[i] != hash[i]) return {prefix}OTHER_WEIGHTS;"
+            yield f"  self->weights = bytes + {HEADER_BYTES};"
         else:
             yield f"  if (weights != NULL) return {prefix}WEIGHTS;"
-        yield "  self->weights = weights;"
+            yield "  self->weights = NULL;"
         yield f"  return {prefix}DONE;"
         yield "}\n"
 

@@ -1,5 +1,6 @@
 """Networks in C: the same numbers as what the programs of its groups mean, and as native code."""
 
+import ctypes
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -135,6 +136,10 @@ def test_misaligned_memory_is_refused(tmp_path: Path) -> None:
     files = network_files(graph, "net", apart=True)
     library = compile_c(files.alone, tmp_path)
     assert library.net_init(bytes(8), None) == 4
+    other = np.zeros(4096, np.uint8)
+    begin = other.ctypes.data + -other.ctypes.data % 64
+    assert library.net_init(bytes(8), ctypes.c_void_p(begin)) == 5
+    assert library.net_init(bytes(8), ctypes.c_void_p(begin + 1)) == 4
     assert library.net_run(bytes(8), bytes(64), bytes(64), None) == 3
 
 
