@@ -1,13 +1,18 @@
 """Compiled networks as text that people read: the kernels, and what the host does with them."""
 
+from compiler.cpu_gpu_backends.c.network import CFiles, network_files
 from compiler.errors import ArgumentError
-from compiler.target import Emits
+from compiler.exports.names import identifier_from
+from compiler.target import HOST, Emits
 from runtime.module import Module
 
-__all__ = ["KINDS", "emitted"]
+__all__ = ["KINDS", "NETWORKS", "emitted", "network_in_c"]
 
 KINDS = {"cuda": "//", "opencl": "//", "metal": "//", "ptx": "//", "llvm": ";", "asm": "#"}
 """Kinds of text, and what begins their comments."""
+
+NETWORKS = ("c",)
+"""Kinds of text that are a whole network, to be compiled elsewhere."""
 
 ARCH = "sm_80"
 
@@ -31,3 +36,16 @@ def emitted(module: Module, kind: str, arch: str = ARCH) -> str:
         raise ArgumentError(f"emit {kind} must come with a target whose segments have such text; "
                             f"those of this network are on {', '.join(places) or 'none'}")
     return "\n".join(parts)
+
+
+def network_in_c(module: Module, name: str, header_name: str = "", apart: bool | None = False
+                 ) -> CFiles:
+    """The network as a file of C99 and its header; what others see of it begins with an identifier
+    like the name. Constants `apart` are a file, too; None: where they take more than 16 MiB. Raises
+    ArgumentError for a module that is not the processor's alone.
+    """
+    places = dict.fromkeys(segment.target for segment in module.partition.segments)
+    if places.keys() - {HOST}:
+        raise ArgumentError(f"emit c must come with target cpu, which computes the whole network; "
+                            f"segments of this one are on {', '.join(places)}")
+    return network_files(module.graph, identifier_from(name), header_name, apart)

@@ -5,7 +5,7 @@
     compiler <- accel <- runtime;  accel, runtime <- fpga;  all <- lockstep, which nobody imports
     compiler:  te <- ir <- ops, schedule, tensorize, latency_hiding, exports <- tune <- target,
                   graph <- frontend | cpu_gpu_backends <- quantize
-    cpu_gpu_backends:   llvm, simt <- intrinsics <- cpu | gpu
+    cpu_gpu_backends:   llvm, simt <- intrinsics <- cpu | gpu;  cpu <- c
     accel:     machine <- datapath | proof <- figures <- mapping | hw | sim | estimates
                accel/sim/verilated.py alone builds from hw, accel/sim/cycle.py takes its numbers
                from there
@@ -43,7 +43,7 @@ LAYERS = {
         {"frontend", "cpu_gpu_backends"},
         {"quantize"},
     ),
-    "compiler.cpu_gpu_backends": ({"llvm", "simt"}, {"intrinsics"}, {"cpu", "gpu"}),
+    "compiler.cpu_gpu_backends": ({"llvm", "simt"}, {"intrinsics"}, {"cpu", "gpu"}, {"c"}),
     "accel": ({"machine"}, {"datapath", "proof"}, {"figures"}, {"mapping", "hw", "sim",
                                                                 "estimates"}),
 }

@@ -4,11 +4,11 @@ import argparse
 from pathlib import Path
 
 from compiler.errors import RequestError
-from compiler.files import is_stream, whole_file, write_text
+from compiler.files import is_stream, whole_file, write_bytes, write_text
 from compiler.target_names import ACCEL, HOST
 from lockstep.commands._arguments import DEFAULT_THREADS, add_compilation
 from lockstep.lines import say
-from lockstep.paths import OutputFolder, model_file, output_file
+from lockstep.paths import MachineName, OutputFolder, model_file, output_file
 
 __all__ = ["add_parser", "run"]
 
@@ -26,10 +26,14 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                         help="the file to write, say resnet18.lockstep; with --emit the text's, "
                              "by default standard output")
     add_compilation(parser)
-    parser.add_argument("--emit", choices=("cuda", "opencl", "metal", "ptx", "llvm", "asm"),
+    parser.add_argument("--emit", choices=("cuda", "opencl", "metal", "ptx", "llvm", "asm", "c"),
                         help="write, instead of a module, the text of its kernels, and what the "
                              "host does with them: buffers, launches with grid, block and "
-                             "arguments (ptx: of the first --arch, by default sm_80)")
+                             "arguments (ptx: of the first --arch, by default sm_80); c: the "
+                             "whole network in C99, to FILE.c with FILE.h beside it")
+    parser.add_argument("--weights", choices=("inside", "apart"),
+                        help="with --emit c: constants in FILE.c, or in FILE.bin beside it "
+                             "(default: apart above 16 MiB)")
     parser.add_argument("--dump", type=OutputFolder, metavar="DIR",
                         help="write the network as text after every pass of the compiler")
     return parser
@@ -45,6 +49,10 @@ def run(args: argparse.Namespace) -> int:
     output: Path | None = args.output
     if output is None and not args.emit:
         raise RequestError("-o FILE must be given, or --emit, which writes to standard output")
+    if args.emit == "c":
+        _require_c(args)
+    elif args.weights:
+        raise RequestError("--weights must come with --emit c")
     args.target = target_of(args)
     args.threads = args.threads or DEFAULT_THREADS
     args.no_cache = args.no_cache or args.emit is not None      # files have no text of the host
@@ -65,10 +73,42 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _require_c(args: argparse.Namespace) -> None:
+    """C is the processor's, and its header lies beside it."""
+    if args.target is None and args.machine is None:
+        args.target = MachineName("cpu")
+    output: Path | None = args.output
+    if output is not None and not is_stream(output) and output.suffix != ".c":
+        raise RequestError(f"-o FILE must end in .c with --emit c, which writes a header of the "
+                           f"same name beside it, not {str(output)!r}")
+
+
+def _emit_c(args: argparse.Namespace, module) -> int:
+    from runtime.emitted import network_in_c
+
+    output: Path | None = args.output
+    if output is None or is_stream(output):
+        if args.weights == "apart":
+            raise RequestError("--weights apart must come with -o FILE.c, beside which they lie")
+        text = network_in_c(module, args.model.stem).alone
+        print(text, end="") if output is None else write_text(output, text)
+        return 0
+    beside = output.with_suffix(".h")
+    files = network_in_c(module, output.stem, beside.name,
+                         None if args.weights is None else args.weights == "apart")
+    write_text(beside, files.header)
+    if files.weights is not None:
+        write_bytes(output.with_suffix(".bin"), files.weights)
+    write_text(output, files.source)
+    return 0
+
+
 def _emit(args: argparse.Namespace, module) -> int:
     from runtime.arguments import archs_of
     from runtime.emitted import ARCH, emitted
 
+    if args.emit == "c":
+        return _emit_c(args, module)
     text = emitted(module, args.emit, next(iter(archs_of(args.arch)), ARCH))
     if args.output:
         write_text(args.output, text)

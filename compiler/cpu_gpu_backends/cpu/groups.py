@@ -9,7 +9,7 @@ from compiler.cpu_gpu_backends.groups import Recipe, unscheduled
 from compiler.ir import Alloc, For, Program, Seq, Stmt, rewrite_stmts, walk_stmts
 from compiler.plans import PlanRefused
 
-__all__ = ["group_program", "own_plan"]
+__all__ = ["group_program", "own_plan", "with_workspaces"]
 
 SMALL = 1 << 12         # bytes of a local buffer that stays the kernel's own
 
@@ -20,7 +20,7 @@ def group_program(recipe: Recipe, vectors: Vectors, plan: str | None = None) -> 
     for meanwhile. Raises PlanRefused for a plan that the program does not allow.
     """
     try:
-        return _with_workspaces(schedule(in_floats(unscheduled(recipe)), vectors, plan))
+        return with_workspaces(schedule(in_floats(unscheduled(recipe)), vectors, plan))
     except ValueError as error:
         if plan is None:
             raise
@@ -32,14 +32,14 @@ def own_plan(recipe: Recipe, vectors: Vectors) -> str:
     return own_schedule(in_floats(unscheduled(recipe)), vectors).text()
 
 
-def _with_workspaces(program: Program) -> Program:
-    """Makes large local buffers outputs, so that the caller says where they are and may use one
-    place for many; not those that every thread has for itself.
+def with_workspaces(program: Program, small: int = SMALL) -> Program:
+    """Makes local buffers of more bytes outputs, so that the caller says where they are and may use
+    one place for many; not those that every thread has for itself.
     """
     own = {one.buffer for loop in walk_stmts(program.body) if isinstance(loop, For)
            and loop.kind == "parallel" for one in walk_stmts(loop) if isinstance(one, Alloc)}
     large = [s.buffer for s in walk_stmts(program.body)
-             if isinstance(s, Alloc) and s.buffer.size_bytes > SMALL
+             if isinstance(s, Alloc) and s.buffer.size_bytes > small
              and s.buffer not in own]
 
     def without(stmt: Stmt) -> Stmt | None:

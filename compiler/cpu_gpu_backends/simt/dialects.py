@@ -11,35 +11,53 @@ from compiler.cpu_gpu_backends.polynomials import ERF, ERFC
 
 from .hopper import COLUMNS_OF_GROUPS, GROUP_PRODUCTS, UNITS_TEXT, group_product
 
-__all__ = ["CUDA", "DIALECT", "HELPERS", "METAL", "OPENCL", "Dialect", "Helper"]
+__all__ = ["CUDA", "DIALECT", "HELPERS", "METAL", "OPENCL", "Dialect", "Helper", "Language"]
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """How a language spells things.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Language:
+    """How a language spells expressions.
 
     Parameters
     ----------
-    types : C types by element type.
-    kernel : head of a kernel; takes the name, the parameters, how many threads and blocks there
-        are at least, and the threads of a block.
-    pointer : a parameter; takes the C type, the name, whether it is only read, and its number.
-    number : a parameter that is an integer; takes the name and its number.
-    place : variables of a thread's place, by their name in `kernels.AXES`.
-    device, shared, aligned, function : words of declarations.
-    barrier : a statement; takes whether what threads write to the device's memory is meant too.
+    types : C types of values by element type.
+    function : words that a function of the text begins with.
     math : name of a function of floats, by its name in `te.FUNCTIONS` and the element type.
-    vector : type of so many elements; takes the element type.
-    lane : an element of such a vector; takes its name, its type and the element's number.
-    load, store : a vector, from or to the address of its first element in a space.
-    zero : a vector of zeros; takes its type.
-    filled : a vector of one value; takes its type, the value and how many there are.
     truth : false and true.
     begin : what a text begins with.
     """
 
     name: str
     types: Mapping[str, str]
+    function: str
+    math: Callable[[str, str], str]
+    infinity: str
+    nan: str
+    truth: tuple[str, str]
+    long_suffix: str
+    begin: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect(Language):
+    """How a language of GPUs spells things.
+
+    Parameters
+    ----------
+    kernel : head of a kernel; takes the name, the parameters, how many threads and blocks there
+        are at least, and the threads of a block.
+    pointer : a parameter; takes the C type, the name, whether it is only read, and its number.
+    number : a parameter that is an integer; takes the name and its number.
+    place : variables of a thread's place, by their name in `kernels.AXES`.
+    device, shared, aligned : words of declarations.
+    barrier : a statement; takes whether what threads write to the device's memory is meant too.
+    vector : type of so many elements; takes the element type.
+    lane : an element of such a vector; takes its name, its type and the element's number.
+    load, store : a vector, from or to the address of its first element in a space.
+    zero : a vector of zeros; takes its type.
+    filled : a vector of one value; takes its type, the value and how many there are.
+    """
+
     kernel: Callable[[str, str, str, tuple[int, int, int]], str]
     pointer: Callable[[str, str, bool, int], str]
     number: Callable[[str, int], str]
@@ -48,19 +66,12 @@ class Dialect:
     shared: str
     aligned: str
     barrier: Callable[[bool], str]
-    function: str
-    math: Callable[[str, str], str]
     vector: Callable[[str, int], str]
     lane: Callable[[str, str, int], str]
     load: Callable[[str, str, str], str]
     store: Callable[[str, str, str, str], str]
     zero: Callable[[str], str]
     filled: Callable[[str, str, int], str]
-    infinity: str
-    nan: str
-    truth: tuple[str, str]
-    long_suffix: str
-    begin: str = ""
 
 
 _INTEGERS = {"int16": "short", "uint16": "unsigned short", "int32": "int", "uint32": "unsigned"}
@@ -226,7 +237,7 @@ class Helper:
     emulated: bool = False
     others: Mapping[str, str] = field(default_factory=dict)
 
-    def spelled(self, dialect: Dialect) -> str:
+    def spelled(self, dialect: Language) -> str:
         text = f"#ifdef __CUDACC__\n{self.text}#endif\n" if self.emulated else self.text
         text = self.others.get(dialect.name, text)
         for mark, word in (("%fn%", dialect.function), ("%long%", dialect.types["int64"]),
@@ -244,6 +255,17 @@ def _wrapping(name: str, symbol: str) -> tuple[Helper, Helper]:
             Helper(f"wrapping_{name}64", text("64", "%long%", "%ulong%")))
 
 
+def _rounding_shift(name: str, kind: str) -> Helper:
+    return Helper(name, f"""\
+%fn%{kind} {name}({kind} a, %ulong% n) {{  // half to even
+  const {kind} quotient = a >> n;
+  const %ulong% rest = (%ulong%)a - ((%ulong%)quotient << n);
+  const %ulong% twice = 2 * rest + (%ulong%)(quotient & 1);
+  return quotient + (twice > ((%ulong%)1 << n));
+}}
+""")
+
+
 def _extremum(name: str, sign: str, kind: str, suffix: str) -> Helper:
     return Helper(f"nan_{name}{suffix}",
                   f"%fn%{kind} nan_{name}{suffix}({kind} a, {kind} b) {{  // NaN wins\n"
@@ -257,13 +279,13 @@ def _division(kind: str, suffix: str) -> tuple[Helper, Helper]:
 %fn%{kind} {mod}({kind} a, {kind} b) {{  // has the sign of b
   const {kind} rest = fmod(a, b);
   if (rest == 0) return copysign({zero}, b);
-  return rest < 0 != b < 0 ? rest + b : rest;
+  return (rest < 0) != (b < 0) ? rest + b : rest;
 }}
 """), Helper(f"float_floordiv{suffix}", f"""\
 %fn%{kind} float_floordiv{suffix}({kind} a, {kind} b) {{
   const {kind} rest = fmod(a, b);
   {kind} quotient = (a - rest) / b;
-  if (rest != 0 && rest < 0 != b < 0) quotient -= 1;
+  if (rest != 0 && (rest < 0) != (b < 0)) quotient -= 1;
   if (b == 0) return a / b;
   if (quotient == 0) return copysign({zero}, a / b);
   const {kind} whole = floor(quotient);
@@ -473,14 +495,13 @@ HELPERS = {helper.name: helper for helper in (
     Helper("unsigned_mod", "%fn%%ulong% unsigned_mod(%ulong% a, %ulong% b) {\n"
                            "  return a % (b ? b : 1);\n}\n"),
     Helper("floor_mod", "%fn%%long% floor_mod(%long% a, %long% b) {\n"
-                        "  return a - floor_div(a, b) * b;\n}\n", ("floor_div",)),
+                        "  return (%long%)((%ulong%)a - (%ulong%)floor_div(a, b) * (%ulong%)b);\n"
+                        "}\n", ("floor_div",)),
     Helper("shift_left", "%fn%%long% shift_left(%long% a, %ulong% n) {\n"
                          "  return n < 64 ? (%long%)((%ulong%)a << n) : 0;\n}\n"),
     Helper("shift_right", "%fn%%long% shift_right(%long% a, %ulong% n) {\n"
                           "  return a >> (n < 64 ? n : 63);\n}\n"),
-    Helper("rshift_rne", "%fn%%long% rshift_rne(%long% a, %long% n) {  // half to even\n"
-                         "  const %long% quotient = a >> n;\n"
-                         "  const %ulong% rest = (%ulong%)a - ((%ulong%)quotient << n);\n"
-                         "  const %ulong% twice = 2 * rest + (quotient & 1);\n"
-                         "  return quotient + (twice > ((%ulong%)1 << n));\n}\n"),
+    Helper("unsigned_shift_right", "%fn%%ulong% unsigned_shift_right(%ulong% a, %ulong% n) {\n"
+                                   "  return n < 64 ? a >> n : 0;\n}\n"),
+    _rounding_shift("rshift_rne", "%long%"), _rounding_shift("unsigned_rshift_rne", "%ulong%"),
 )}

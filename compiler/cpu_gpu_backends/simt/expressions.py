@@ -13,15 +13,15 @@ from compiler.ir import is_index, normalize
 from compiler.te import (COMPARISONS, INDEX, Binary, Buffer, Call, Cast, Const, Expr, Extent, Read,
                          Select, Var, as_expr, is_float, is_integer, is_signed, numpy_dtype, walk)
 
-from .dialects import HELPERS, Dialect
+from .dialects import HELPERS, Helper, Language
 from .kernels import FRAGMENT, FRAGMENTS, WARP, Shuffle, tile_of
 
-__all__ = ["Expressions", "sides"]
+__all__ = ["INT32", "SYMBOLS", "Expressions", "sides"]
 
 Range = tuple[int, int]
 INT32 = (-(1 << 31), (1 << 31) - 1)
 
-_SYMBOLS = {"add": ("+", 12), "sub": ("-", 12), "mul": ("*", 13), "div": ("/", 13),
+SYMBOLS = {"add": ("+", 12), "sub": ("-", 12), "mul": ("*", 13), "div": ("/", 13),
             "lt": ("<", 10), "le": ("<=", 10), "gt": (">", 10), "ge": (">=", 10),
             "eq": ("==", 9), "ne": ("!=", 9), "and": ("&", 8), "xor": ("^", 7), "or": ("|", 6)}
 _LOGICAL = {"and": ("&&", 5), "or": ("||", 4), "xor": ("!=", 9), "add": ("||", 4),
@@ -39,7 +39,9 @@ class Expressions:
         are indices that such variables are in (see `Code.at`).
     """
 
-    def __init__(self, dialect: Dialect, names: Mapping[str, str], ranges: dict[Var, Extent]):
+    helpers: Mapping[str, Helper] = HELPERS
+
+    def __init__(self, dialect: Language, names: Mapping[str, str], ranges: dict[Var, Extent]):
         self.dialect, self.names, self.ranges = dialect, names, ranges
         self.used: dict[str, None] = {}
         self.held: dict[Expr, str] = {}         # values that stand in variables already
@@ -174,7 +176,7 @@ class Expressions:
     # Operators
 
     def use(self, helper: str) -> None:
-        for name in HELPERS[helper].needs:
+        for name in self.helpers[helper].needs:
             self.use(name)
         self.used[helper] = None
 
@@ -187,7 +189,7 @@ class Expressions:
         if dtype == "bool" and op in _LOGICAL:
             return self._infix(*_LOGICAL[op], a, b)
         if op in COMPARISONS:
-            return self._infix(*_SYMBOLS[op], a, b)
+            return self._infix(*SYMBOLS[op], a, b)
         if is_float(dtype):
             return self._float_binary(expr)
         return self._integer_binary(expr)
@@ -203,31 +205,39 @@ class Expressions:
         wide = "64" if dtype == "float64" else ""
         if op in ("min", "max"):
             text = self.call(f"nan_{op}{wide}", self.value(a), self.value(b)), _ATOM
-        elif op in _SYMBOLS:
-            text = self._infix(*_SYMBOLS[op], a, b)
+        elif op in ("add", "sub", "mul", "div"):
+            text = self._infix(*SYMBOLS[op], a, b)
         elif op in ("mod", "floordiv"):
             text = self.call(f"float_{op}{wide}", self.value(a), self.value(b)), _ATOM
         else:
             raise ValueError(f"Operands of {op} must be integers, not {dtype}")
-        if dtype in ("float16", "bfloat16"):            # computed in float, rounded once
-            return f"({self.dialect.types[dtype]})({text[0]})", _CAST
-        return text
+        return self._rounded(dtype, text[0]) if dtype in ("float16", "bfloat16") else text
+
+    def _rounded(self, dtype: str, text: str) -> tuple[str, int]:
+        """What was computed in float, rounded to a type of 16 bits."""
+        return f"({self.dialect.types[dtype]})({text})", _CAST
 
     def _integer_binary(self, expr: Binary) -> tuple[str, int]:
-        op, a, b, dtype = expr.op, expr.a, expr.b, expr.dtype
+        op, a, b = expr.op, expr.a, expr.b
         if op in ("add", "sub", "mul"):
             return self._wrapping(expr)
         if op in ("and", "or", "xor"):
-            return self._infix(*_SYMBOLS[op], a, b)
+            return self._infix(*SYMBOLS[op], a, b)
         if op in ("min", "max"):
             if is_index(expr):                              # both are of 32 bits here
                 return f"{op}({self.value(a)}, {self.value(b)})", _ATOM
             return f"{op}({self._same(a)}, {self._same(b)})", _ATOM
         if op in ("floordiv", "mod", "div"):
             return self._division(expr)
+        return self._shift(expr)
+
+    def _shift(self, expr: Binary) -> tuple[str, int]:
+        op, dtype = expr.op, expr.dtype
         wide = [f"({self.dialect.types['int64']}){self.value(operand, _CAST)}"
-                    for operand in (a, b)]
+                for operand in (expr.a, expr.b)]
         name = {"shl": "shift_left", "shr": "shift_right", "rshift_rne": "rshift_rne"}[op]
+        if dtype == "uint64" and op != "shl":
+            name = f"unsigned_{name}"
         return f"({self.dialect.types[dtype]}){self.call(name, *wide)}", _CAST
 
     def _same(self, expr: Expr) -> str:
@@ -242,7 +252,7 @@ class Expressions:
         op, dtype = expr.op, expr.dtype
         if is_index(expr):
             return self._index(expr)
-        infix = self._infix(*_SYMBOLS[op], expr.a, expr.b)
+        infix = self._infix(*SYMBOLS[op], expr.a, expr.b)
         if self.fits(expr) or dtype in ("uint32", "uint64"):
             return infix
         if numpy_dtype(dtype).itemsize < 4:
@@ -254,7 +264,7 @@ class Expressions:
         left, right = expr.a, expr.b
         if expr.op == "mul" and isinstance(left, Const):
             left, right = right, left
-        symbol, own = _SYMBOLS[expr.op]
+        symbol, own = SYMBOLS[expr.op]
         a, b = self.range(left), self.range(right)
         exact = _exact(expr.op, a, b) if a and b else None
         if exact and not _within(exact, INT32) and not any(map(self._is_open, walk(expr))):
@@ -288,7 +298,7 @@ class Expressions:
             return f"(({kind})abs({self.value(arg)}))" if is_signed(arg.dtype) else self.value(arg)
         args = ", ".join(self.value(operand) for operand in (arg, *more))
         name = self.dialect.math(function, arg.dtype)
-        if name in HELPERS:
+        if name in self.helpers:
             self.use(name)
         return f"{name}({args})"
 

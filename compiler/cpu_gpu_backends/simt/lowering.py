@@ -28,7 +28,7 @@ from .reductions import begin_outside, reduce_across_threads
 from .units import divided, maps_of, require_copies, require_groups, together
 from .vectors import even
 
-__all__ = ["lower"]
+__all__ = ["flat", "lower", "without_single"]
 
 MAX_THREADS = 1024
 MOST_SHARED = 226 << 10         # bytes of a block of compute capability 9.0, but for its barriers
@@ -112,7 +112,7 @@ def _placed(program: Program, body: Stmt, grid: Grid, threads: Extent3, shuffles
     body = _on_threads(body, grid, threads)
     ranges = dict(zip((*BLOCKS, *THREADS), (*grid, *threads)))
     known = {var: extent for var, extent in ranges.items() if isinstance(extent, int)}
-    body = simplify_stmt(_flat(_without_single(body)), known)
+    body = simplify_stmt(flat(without_single(body)), known)
     shared, body = _without_shared(rewrite_stmts(body, even))
     return shared, place_barriers(program, with_groups(possible(body)), ranges)
 
@@ -291,7 +291,7 @@ def _once(stmt: Stmt, around: frozenset[str], sizes: dict[str, Extent]) -> Stmt:
     return If(te.all_of(*first), stmt) if first else stmt
 
 
-def _without_single(stmt: Stmt) -> Stmt:
+def without_single(stmt: Stmt) -> Stmt:
     """Removes loops of one iteration."""
     def rule(node: Stmt) -> Stmt | None:
         if not isinstance(node, For) or node.extent != 1:
@@ -301,7 +301,7 @@ def _without_single(stmt: Stmt) -> Stmt:
     return rewrite_stmts(stmt, rule)
 
 
-def _flat(stmt: Stmt) -> Stmt:
+def flat(stmt: Stmt) -> Stmt:
     """Flattens nested sequences."""
     def rule(node: Stmt) -> Stmt | None:
         if not isinstance(node, Seq):
@@ -320,7 +320,7 @@ def _without_shared(stmt: Stmt) -> tuple[tuple[Buffer, ...], Stmt]:
     def rule(node: Stmt) -> Stmt | None:
         return node.body if isinstance(node, Alloc) and node.buffer in hoisted else None
 
-    return hoisted, _flat(rewrite_stmts(stmt, rule))
+    return hoisted, flat(rewrite_stmts(stmt, rule))
 
 
 def _global_buffers(program: Program, stmt: Stmt) -> tuple[Buffer, ...]:

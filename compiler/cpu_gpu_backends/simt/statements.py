@@ -1,17 +1,16 @@
 """Statements as C, and kernels as functions."""
 
-import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from compiler.ir import (Alloc, Barrier, Combine, For, If, Linear, Seq, Stmt, Store, Tensorized,
-                         Update, expressions, from_linear, linear, loops, map_exprs, normalize,
+from compiler.ir import (Alloc, Barrier, For, If, Linear, Seq, Stmt, Store, Tensorized,
+                         expressions, from_linear, linear, loops, map_exprs, normalize,
                          reads, walk_stmts)
-from compiler.te import (FUNCTIONS, INDEX, Binary, Buffer, Const, Expr, Extent, Read, Select, Var,
-                         all_of, as_expr, is_float, is_number, numpy_dtype, substitute, walk)
+from compiler.te import (INDEX, Binary, Buffer, Const, Expr, Extent, Read, Select, Var,
+                         all_of, is_number, numpy_dtype, substitute, walk)
 
 from .asynchronous import WRITTEN_OUT, AsyncCommit, AsyncCopy, AsyncWait
 from .code import TensorMap
@@ -19,6 +18,8 @@ from .dialects import HELPERS, Dialect
 from .expressions import Expressions, sides
 from .kernels import (BLOCKS, FRAGMENT, FRAGMENTS, THREADS, WORDS, Counter, SimtKernel,
                       is_of_groups, is_of_tma, tile_of)
+from .names import is_taken, spelled
+from .serial import WIDTH, SerialPrinter
 from .tiles import IntrinsicCall, Tile
 from .units import (BeginUnits, Expect, ProductsBegin, ProductsEnd, RegisterShare, TokenSignal,
                     TokenWait, map_of)
@@ -28,37 +29,18 @@ __all__ = ["Printer"]
 
 RESIDENT = 512              # threads, of 128 registers each
 MOST_BLOCKS = 16            # that every GPU holds
-WIDTH = 100
-_WORDS = frozenset("""alignas alignof and and_eq asm auto barrier bitand bitor block_place bool
-    break case catch char class compl complex const const_cast constant constexpr continue copysign
-    decltype default delete device do double dynamic_cast else enum event_t explicit export extern
-    fabs false float floor fmod for friend generic global goto half if imaginary inline int kernel
-    linux local long max metal min mutable namespace new noexcept not not_eq nullptr operator or
-    or_eq pipe private protected public queue_t read_only read_write register reinterpret_cast
-    reserve_id_t restrict result return sampler_t short signed simt sizeof static static_assert
-    static_cast std struct switch template this thread thread_local thread_place threadgroup throw
-    true try typedef typeid typename typeof uniform union unix unsigned using vector virtual void
-    volatile while write_only xor xor_eq blockDim blockIdx gridDim threadIdx warpSize""".split()
-    ) | FUNCTIONS | HELPERS.keys()
-_TYPES = re.compile(r"(u?(char|short|int|long|longlong)|float|double|half|bool|u?int\d+_|size_|"
-                    r"ptrdiff_|u?intptr_|wchar_|image\w*_)(\d+|t)|v\d+|get_\w+|async_\w+|"
-                    r"w?g?mma_\w+|barriers?_\w+|registers_\w+|products_\w+|\w+_map\d+|full|free|"
-                    r"TensorMap|block_memory")
-_OPERATORS = {"add": "+", "sub": "-", "mul": "*"}
 MOST_TURNS = 8          # copies of a buffer that a pipelined loop uses in turns
 ZERO = Const(0, INDEX)
 
 
-class Printer:
+class Printer(SerialPrinter):
     """Prints one kernel. `text` is its function, `used` the helpers that it calls."""
 
     def __init__(self, dialect: Dialect, kernel: SimtKernel):
         self.dialect, self.kernel = dialect, kernel
-        self.names = _names(kernel)
+        names = _names(kernel)
         ranges: dict[Var, Extent] = {symbol: symbol for symbol in kernel.parameters}
-        self.exprs = Expressions(dialect, self.names, {**ranges, **dict(kernel.ranges())})
-        self.lines: list[str] = []
-        self.depth = 0
+        super().__init__(names, Expressions(dialect, names, {**ranges, **dict(kernel.ranges())}))
         self._signal = ""               # of the copies by the TMA that follow
         self._aligned = {b.name for loop in vectors(kernel.body)
                          for b in (loop.store.buffer, *(read.buffer for read in loop.loads))}
@@ -116,14 +98,6 @@ class Printer:
             parts = ", ".join(f"{var.name} = {self.dialect.place[var.name]}" for var in used)
             self._line(f"const int {parts};")
 
-    def _line(self, text: str) -> None:
-        """A line, and where it is too long, the rest of it on others, further in."""
-        line = "  " * self.depth + text
-        while len(line) > WIDTH and (cut := line.rfind(" ", 2 * self.depth + 5, WIDTH)) > 0:
-            self.lines.append(line[:cut])
-            line = "  " * self.depth + "    " + line[cut + 1:]
-        self.lines.append(line)
-
     def _type(self, buffer: Buffer) -> str:
         if buffer.dtype not in self.dialect.types:
             raise ValueError(f"Type of {buffer.name} must be one that {self.dialect.name} has, "
@@ -157,21 +131,12 @@ class Printer:
 
     def _write(self, stmt: Stmt) -> None:
         match stmt:
-            case Seq(stmts):
-                for place, child in enumerate(stmts):
-                    nested = isinstance(child, Alloc) and place < len(stmts) - 1
-                    self._braced("", child) if nested else self._write(child)
-            case Alloc(): self._allocate(stmt)
-            case For(): self._loop(stmt)
-            case If(condition, If(inner, body)): self._write(If(all_of(condition, inner), body))
-            case If(condition, body): self._braced(f"if ({self.exprs.value(condition)}) ", body)
+            case Alloc(): self._allocate(stmt, stmt.buffer.name in self._aligned)
+            case For(): self._any_loop(stmt)
             case Barrier(): self._line(self.dialect.barrier(self._writes_what_it_reads))
             case AsyncCopy(): self._copy(stmt)
             case AsyncCommit(): self._line("async_commit();")
             case AsyncWait(pending): self._line(f"async_wait<{pending}>();")
-            case Store(): self._store(stmt)
-            case Update(): self._update(stmt)
-            case Combine(): self._braced("", stmt)
             case Tensorized(): self._intrinsic(stmt)
             case BeginUnits(counters): self._begin_units(counters)
             case RegisterShare(count, fewer): self._calls(f"registers_{('more', 'fewer')[fewer]}"
@@ -184,7 +149,7 @@ class Printer:
                 self._calls(f"barrier_expect({self._signal}, {size})")
             case ProductsBegin(): self._calls("products_begin()")
             case ProductsEnd(): self._calls("products_end()")
-            case _: raise TypeError(f"Statement must be of a known kind, not {stmt!r}")
+            case _: super()._write(stmt)
 
     def _calls(self, call: str) -> None:
         self.exprs.use("units")
@@ -211,34 +176,7 @@ class Printer:
         phase = normalize((turn // counter.depth + int(counter.begins_full)) % 2)
         self._calls(f"barrier_wait({self._barrier(counter, turn)}, {self.exprs.value(phase)})")
 
-    def _allocate(self, stmt: Alloc) -> None:
-        """An array, or a variable with the value that it is given first."""
-        declared = self._array(stmt.buffer, stmt.buffer.name in self._aligned)
-        first, *rest = stmt.body.stmts if isinstance(stmt.body, Seq) else (stmt.body,)
-        if stmt.buffer.size == 1 and isinstance(first, Store) and first.buffer == stmt.buffer:
-            self._line(f"{declared} = {self.exprs.value(first.value)};")
-            self._write(Seq(tuple(rest)))
-        else:
-            self._line(f"{declared};")
-            self._write(stmt.body)
-
-    def _braced(self, head: str, body: Stmt, last: Sequence[str] = ()) -> None:
-        """Braces around several lines, as people write them; `last` are lines after the body."""
-        self._line(f"{head}{{")
-        start = len(self.lines)
-        self._inside(lambda: self._combine(body) if isinstance(body, Combine)
-                     else self._write(body))
-        for line in last:
-            self._inside(lambda line=line: self._line(line))
-        if head and len(self.lines) == start + 1:
-            self.lines[start - 1] = self.lines[start - 1].removesuffix(" {")
-            if _is_flat(body) and len(self.lines[start - 1]) + len(
-                    self.lines[start].strip()) < WIDTH:
-                self.lines[start - 1:] = [f"{self.lines[start - 1]} {self.lines[start].strip()}"]
-        else:
-            self._line("}")
-
-    def _loop(self, loop: For) -> None:
+    def _any_loop(self, loop: For) -> None:
         condition, bare = without_guard(loop)
         if lanes := vector(bare):
             if condition is not None:
@@ -249,11 +187,8 @@ class Printer:
                 self.depth -= 1
                 self._line("}")
             return
-        name = self.names[loop.var.name]
-        self.exprs.ranges[loop.var] = loop.extent
         if loop.kind in ("unroll", "vectorize") and isinstance(loop.extent, int):
             self._line("#pragma unroll")
-        extent = self.exprs.value(as_expr(loop.extent, INDEX), 11)
         counts, turns = self._turns(loop)
         for turn, (first, _) in turns.items():
             self._line(f"int {turn} = {first};")
@@ -261,9 +196,8 @@ class Printer:
             self._line(f"#pragma unroll {max(counts)}")
         elif isinstance(loop.extent, int) and loop.extent > WRITTEN_OUT and _copies(loop):
             self._line(f"#pragma unroll {WRITTEN_OUT}")
-        head = f"for (int {name} = 0; {name} < {extent}; ++{name}) "
-        self._braced(head, loop.body, [f"{turn} = {turn} == {count - 1} ? 0 : {turn} + 1;"
-                                       for turn, (_, count) in turns.items()])
+        self._loop(loop, [f"{turn} = {turn} == {count - 1} ? 0 : {turn} + 1;"
+                          for turn, (_, count) in turns.items()])
 
     def _turns(self, loop: For) -> tuple[set[int], dict[str, tuple[int, int]]]:
         """Numbers of copies that a serial loop over `k` uses in turns, ``(k + first) % count``, and
@@ -286,10 +220,6 @@ class Printer:
                             self.exprs.held[node] = name
                             turns[name] = first, count
         return counts, turns
-
-    def _store(self, stmt: Store) -> None:
-        target = self.exprs.element(stmt.buffer, stmt.indices)
-        self._assign(target, stmt.value, Read(stmt.buffer, stmt.indices))
 
     def _copy(self, stmt: AsyncCopy, size_bytes: int = 0) -> None:
         size = size_bytes or numpy_dtype(stmt.buffer.dtype).itemsize
@@ -349,76 +279,6 @@ class Printer:
             kind, f"0x{int.from_bytes(once, sys.byteorder):x}u", count)
         return self.dialect.store(kind, f"&{target}", self._spaces.get(first.buffer.name, ""),
                                   value)
-
-    def _assign(self, target: str, value: Expr, old: Expr) -> None:
-        """``a += b`` for ``a = a + b`` where C computes that as it is meant."""
-        match value:
-            case Binary("add" | "sub" | "mul" as op, a, b) if a == old and self._is_plain(value):
-                self._line(f"{target} {_OPERATORS[op]}= {self.exprs.value(b)};")
-            case _:
-                self._line(f"{target} = {self.exprs.value(value)};")
-
-    def _is_plain(self, value: Binary) -> bool:
-        return value.dtype in ("float32", "float64", "uint32", "uint64") or (
-            not is_float(value.dtype) and value.dtype != "bool" and self.exprs.fits(value))
-
-    def _update(self, stmt: Update) -> None:
-        old = Read(stmt.buffer, stmt.indices)
-        target = self.exprs.element(stmt.buffer, stmt.indices)
-        total = Binary({"sum": "add"}.get(stmt.op, stmt.op), old, stmt.value)
-        if not stmt.begins:
-            self._assign(target, total, old)
-        elif not stmt.axes:
-            self._assign(target, stmt.value, old)
-        else:
-            self._line(f"if ({self._begins(stmt)}) {{")
-            self._inside(lambda: self._assign(target, stmt.value, old))
-            self._line("} else {")
-            self._inside(lambda: self._assign(target, total, old))
-            self._line("}")
-
-    def _inside(self, write: Callable[[], None]) -> None:
-        self.depth += 1
-        write()
-        self.depth -= 1
-
-    def _begins(self, stmt: Update | Combine) -> str:
-        if not stmt.begins:
-            return "false"
-        return self.exprs.value(all_of(*(var.equal(0) for var in stmt.axes)))
-
-    def _combine(self, stmt: Combine) -> None:
-        """New values first, then all stores: each new value may need every old one. In braces."""
-        names = [f"new_{self.names[buffer.name]}" for buffer in stmt.buffers]
-        right = tuple(Var(name, buffer.dtype) for name, buffer in zip(names, stmt.buffers))
-        old = [Read(buffer, stmt.indices) for buffer in stmt.buffers]
-
-        def store(values: Sequence[Expr]) -> None:
-            for buffer, value in zip(stmt.buffers, values):
-                self._line(f"{self.exprs.element(buffer, stmt.indices)} = "
-                           f"{self.exprs.value(value)};")
-
-        def combine() -> None:
-            both = [f"{name}_" for name in names]
-            self._declare(both, stmt.buffers, stmt.reducer.combine(old, right))
-            store([Var(name, buffer.dtype) for name, buffer in zip(both, stmt.buffers)])
-
-        self._declare(names, stmt.buffers, stmt.values)
-        if not stmt.begins:
-            combine()
-        elif not stmt.axes:
-            store(right)
-        else:
-            self._line(f"if ({self._begins(stmt)}) {{")
-            self._inside(lambda: store(right))
-            self._line("} else {")
-            self._inside(combine)
-            self._line("}")
-
-    def _declare(self, names: Sequence[str], buffers: Sequence[Buffer],
-                 values: Sequence[Expr]) -> None:
-        for name, buffer, value in zip(names, buffers, values):
-            self._line(f"const {self._type(buffer)} {name} = {self.exprs.value(value)};")
 
     def _intrinsic(self, stmt: Tensorized) -> None:
         if is_of_groups(stmt):      # the four warps name the rows of the first
@@ -560,33 +420,11 @@ def _copies(loop: For) -> bool:
     return loop.kind == "serial" and all(isinstance(s, AsyncCopy) for s in made)
 
 
-def _is_flat(stmt: Stmt) -> bool:
-    """Whether it may stand on the line of its condition or loop."""
-    return isinstance(stmt, Store | Barrier)
-
-
-def _is_taken(name: str) -> bool:
-    """Whether it is a word of a language, a type or function that texts use, or like a macro."""
-    return (name in _WORDS or name.removesuffix("f") in _WORDS or _TYPES.fullmatch(name) is not None
-            or len(name) > 1 and name.isupper())
-
-
 def _names(kernel: SimtKernel) -> dict[str, str]:
     """IR names to names that C takes and that differ from each other."""
-    taken = {var.name for var in (*BLOCKS, *THREADS)}
-    spelled = {name: name for name in taken}
     wanted = [*(symbol.name for symbol in kernel.parameters),
               *(b.name for b in (*kernel.buffers, *(m.buffer for m in kernel.maps),
                                  *kernel.shared)),
               *(s.buffer.name for s in walk_stmts(kernel.body) if isinstance(s, Alloc)),
               *(loop.var.name for loop in loops(kernel.body))]
-    for name in dict.fromkeys(wanted):
-        if name in spelled:
-            continue
-        plain = re.sub(r"^(__+|(?=\d))|[^A-Za-z0-9_]", "_", name)
-        plain += "_" * _is_taken(plain)
-        while plain in taken:
-            plain += "_"
-        taken.add(plain)
-        spelled[name] = plain
-    return spelled
+    return spelled(wanted, [var.name for var in (*BLOCKS, *THREADS)], is_taken)
