@@ -1,8 +1,8 @@
 """Explorations killed at random moments, and resumed: ``python -m bench.explore killed``.
 
 A command explores a few dozen machines with one network, with effort for the mappings of its front,
-from an empty cache; it is killed by SIGKILL at random moments, several times in a row, and then runs
-to its end. What it prints and writes must be what an undisturbed run does, byte for byte, and
+from an empty cache; it is killed by SIGKILL at random moments, several times in a row, and then
+runs to its end. What it prints and writes must be what an undisturbed run does, byte for byte, and
 nothing may be left: no file, no process (`bench.killed`).
 """
 

@@ -12,6 +12,7 @@ from lockstep.lines import say
 from runtime.exploring.answers import label_of
 from runtime.exploring.cores import BuiltCore
 from runtime.exploring.exploration import Exploration
+from runtime.exploring.points import ExploredPoint
 from runtime.tuning.children import Children
 
 __all__ = ["TimeLeft", "build_cores", "require_tools", "show_cores"]
@@ -59,8 +60,10 @@ def build_cores(exploration: Exploration, routed: bool, jobs: int) -> None:
     """
     from fpga.core_trials import CoreTrial
 
-    points = {point.machine.hash: point for identity in exploration.front()
-              for point in (exploration.measured[identity][0],)}
+    points: dict[str, ExploredPoint] = {}
+    for identity in exploration.front():
+        point = exploration.measured[identity][0]
+        points.setdefault(point.machine.hash, point)
     sizes = {name: area(point.machine).luts.value / 1e3 for name, point in points.items()}
     order = sorted(points, key=lambda name: -sizes[name])
     trials = [CoreTrial(label_of(exploration.space.differences(points[name])), points[name].toml,
@@ -69,10 +72,12 @@ def build_cores(exploration: Exploration, routed: bool, jobs: int) -> None:
     console, begin = Console(stderr=True), time.monotonic()
 
     def tell(what: str) -> None:
-        console.print(f"{time.monotonic() - begin:6.0f} s  {what}", highlight=False, markup=False)
+        console.print(f"{time.monotonic() - begin:6.0f} s  {what}", highlight=False, markup=False,
+                      soft_wrap=True)
 
     what = "yosys and nextpnr" if routed else "yosys"
-    tell(f"{what} for {len(trials)} cores, {left.jobs} at a time: about {left}")
+    tell(f"{what} for {len(trials)} core{'s' * (len(trials) > 1)}, {left.jobs} at a time: about "
+         f"{left}")
     with Children(left.jobs, LIMIT_SECONDS, ("fpga.core_trials",)) as children:
         for number, (trial, result) in enumerate(children.results(iter(trials)), 1):
             core = BuiltCore.of(result)
