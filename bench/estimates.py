@@ -14,13 +14,10 @@ data (`accel.estimates.runs`) as they end, and those in the data are not repeate
 
 import argparse
 import json
-import re
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from itertools import zip_longest
-from pathlib import Path
 
 from amaranth.back import rtlil
 
@@ -37,13 +34,11 @@ from accel.hw.store import Store
 from accel.hw.vector import Vector
 from accel.machine.config import ConfigError, preset
 from accel.machine.loading import load_machine
-from bench import fmax
 from bench.drawn import drawn, specs
 from bench.estimate_errors import PAGE, judge, lines, taken, written
 from bench.gates import mapped, products
 from compiler.native import BuildError
-from fpga import flow
-from fpga.flow import SIZES
+from fpga import bare_core, flow
 from fpga.tools import Tools
 
 UNITS = {"vector": Vector, "gemm": Gemm, "load": lambda machine: Load(machine.config),
@@ -69,34 +64,11 @@ def synthesized(spec: MachineSpec, held_back: bool, tools: Tools, unit: str = ""
         text = rtlil.convert(UNITS[unit](machine), name="top", emit_src=False, platform=platform)
         folder = flow.synthesize(text, tools, f"{unit} of {machine.config.name}")
     else:
-        folder, _ = fmax.synthesize(machine, tools)
-    parts = parts_of(folder / "top.json", unit)
+        folder, _ = bare_core.synthesize(machine, tools)
+    parts = bare_core.parts_of(folder / "top.json", unit)
     return Synthesis(spec, machine.hash, held_back, {part: dict(sorted(cells.items()))
                                                      for part, cells in sorted(parts.items())},
                      tools.yosys.version, unit)
-
-
-def parts_of(netlist: Path, unit: str = "") -> dict[str, Counter[str]]:
-    """The cells of a flattened core, or of a unit, by part and by type.
-
-    A cell has the name of its output, so that a few gates at the edge of a part count for its
-    neighbour. Registers of the harness do not count.
-    """
-    cells = json.loads(netlist.read_text())["modules"]["top"]["cells"]
-    front = f"core.{unit}." if unit else ""
-    known = {front + name for name, cell in cells.items() if cell["type"] == "$scopeinfo"}
-    counted = {cell for sizes in SIZES.values() for cell in sizes}
-    parts: dict[str, Counter[str]] = {}
-    for name, cell in cells.items():
-        path = (front + name).split(".")
-        if cell["type"] not in counted or path[0] != "core" and cell["type"] == "TRELLIS_FF":
-            continue
-        depth = next((depth for depth in (3, 2) if ".".join(path[:depth]) in known), 1)
-        inside, *part = path[1:depth] or [unit or "core"]
-        whole = not part or inside == "acc" or re.search(r"slice|copy|words|indexes", part[0])
-        key = inside if whole else f"{inside}.{part[0]}"
-        parts.setdefault(key if path[0] == "core" else "core", Counter())[cell["type"]] += 1
-    return parts
 
 
 def synthesize(count: int) -> None:
@@ -124,8 +96,8 @@ def route(count: int) -> None:
         turns.reverse()
     for run in [run for pair in zip_longest(*turns) for run in pair if run][:count]:
         begin = time.monotonic()
-        folder, registers = fmax.synthesize(run.spec.machine, tools)
-        placement = fmax.place(folder, 1, tools, registers)
+        folder, registers = bare_core.synthesize(run.spec.machine, tools)
+        placement = bare_core.place(folder, 1, tools, registers)
         seeds = {"1": round(placement.mhz, 2)}
         append(Routing(run.spec, run.hash, run.held_back, seeds, placement.path,
                        tools.nextpnr.version), DATA / "clock.jsonl")

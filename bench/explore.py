@@ -1,10 +1,11 @@
-"""Explorations measured: ``python -m bench.explore speed|front|new [--json F]``.
+"""Explorations measured: ``python -m bench.explore speed|front|new|killed [--json F]``.
 
 ``speed`` measures `MACHINES` machines with three networks, from an empty database, on the cores
 that this process may use, and then compares the values of the front with those of the host.
 ``front`` searches the front of a space of 2,304 machines with a tenth of the evaluations, several
 seeds, and compares its hypervolume with that of the whole grid, which is kept in a database
 (``--db``) so that it is measured once. ``new`` runs the command that a new user would type.
+``killed`` kills explorations at random moments, and resumes them (`bench.explore_killed`).
 
 All times are wall-clock times; processor time is told beside them, since machines may be shared.
 """
@@ -22,6 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from accel.machine.loading import load_machine
+from bench.explore_killed import explorations, killed
 from bench.explore_network import write_small_network
 from compiler.files import write_text
 from compiler.tune.records import Records
@@ -46,6 +48,7 @@ OBJECTIVES = ("ms,luts,energy", "cycles,luts", "cycles,bytes")
 SHARE = 0.1             # of the grid's evaluations
 TABLE = "45nm"
 LIMIT_SECONDS = 600.0
+KILLS = 10
 
 Figures = dict[str, float | int | str]
 
@@ -170,7 +173,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     two.add_argument("--share", type=float, default=SHARE)
     three = kinds.add_parser("new")
     three.add_argument("model", type=Path, help="resnet18.onnx of examples/zoo.py")
-    for each in (one, two, three):
+    four = kinds.add_parser("killed")
+    four.add_argument("--kills", type=int, default=KILLS, help="in a row")
+    four.add_argument("--seed", type=int, default=0)
+    for each in (one, two, three, four):
         each.add_argument("--json", type=Path)
     for each in (one, two):
         each.add_argument("--processes", type=int, default=usable_cores())
@@ -179,13 +185,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         figures = speed(args.machines, args.networks.split(","), args.size, args.processes)
     elif args.kind == "front":
         figures = front(args.db, args.seeds, args.share, args.processes)
+    elif args.kind == "killed":
+        figures = killed(explorations(), args.kills, args.seed)
     else:
         figures = new(args.model)
     for name, value in figures.items():
         print(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}")
     if args.json:
         write_text(args.json, json.dumps(figures, indent=1) + "\n")
-    return 0
+    wrong = ("explore_killed_wrong", "explore_killed_leftovers")
+    return int(any(figures.get(name) for name in wrong))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ from typing import Any
 
 from accel.estimates.gates import nand2
 from accel.machine.machine import Machine
-from bench import fmax
 from compiler.native import call
+from fpga import bare_core
 from fpga.tools import Tools
 
 __all__ = ["by_unit", "mapped", "products"]
@@ -24,7 +24,7 @@ FACTORS = ((8, 8), (16, 8), (18, 18), (33, 17))
 def mapped(machine: Machine, tools: Tools) -> dict[str, dict[str, float]]:
     """NAND2 equivalents of the units of a core, of `logic` and of `flip_flops`, without memories
     and products."""
-    folder, _ = fmax.synthesize(machine, tools)
+    folder, _ = bare_core.synthesize(machine, tools)
     cells = _stat((folder / "top.il").read_text(), "read_verilog -lib -specify +/ecp5/cells_bb.v; "
                   "read_verilog -lib +/ecp5/cells_sim.v; read_rtlil top.il; hierarchy -top top",
                   "top.il", tools)

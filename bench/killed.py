@@ -57,14 +57,16 @@ def _netlist(folder: Path) -> str:
 
 @dataclass(frozen=True)
 class Job:
-    """`until` is the output that marks the command as done; without it, the command runs to its
-    end.
+    """A command with its share of all interruptions, and its `result` in a folder, of which the
+    command writes the file `output`. `until` is what it says when it is done; without it, the
+    command runs to its end.
     """
 
     command: tuple[str, ...]
     share: float
     result: Callable[[Path], str]
     until: str = ""
+    output: str = "out.npz"
 
 
 RUN = ("run", str(DIGITS), "--output", "out.npz", "--target")
@@ -139,7 +141,8 @@ class Place:
         until = time.monotonic() + PATIENCE_SECONDS
         while (running := self.processes()) and time.monotonic() < until:
             time.sleep(0.1)
-        files = {path.name for path in self.root.iterdir()} - {"cache", "tmp", "said", "out.npz"}
+        known = {"cache", "tmp", "said", self.job.output}
+        files = {path.name for path in self.root.iterdir()} - known
         return [*running, *files, *self.building(),
                 *(path.name for path in (self.root / "tmp").iterdir())]
 

@@ -1,6 +1,6 @@
 """Does the netlist for an ECP5 compute the same as the RTL? Random programs on both.
 
-The core as `bench.fmax` synthesizes it (its carry chains trimmed) is simulated cell by cell
+The core as `fpga.bare_core` synthesizes it (its carry chains trimmed) is simulated cell by cell
 (`fpga.emulation.ecp5`) and runs random programs of ``lockstep check``: the memory, the cycle of
 every event and all counters must be those of the RTL. With ``--mutants`` it inverts outputs of
 cells, one at a time; each must be noticed.
@@ -32,23 +32,24 @@ from accel.sim import check, verilated
 from accel.sim.check import MAX_CYCLES
 from accel.sim.programs.generate import generate
 from accel.sim.verilated import Port, SimulatorError, VerilatedCore
-from bench import fmax
 from bench.mutants import SELECT
 from compiler.native import BuildError
+from fpga.bare_core import netlist
 from fpga.emulation.ecp5 import SELECT_BITS, simulated
+from fpga.tools import Tools
 
 PROGRAMS = 10           # to detect a mutant
 
 
 def build(machine: Machine, mutants: int = 0) -> Path:
     """The netlist of a machine's core as an object for `VerilatedCore`."""
-    tools, console, begin = fmax.Tools(), Console(stderr=True), time.monotonic()
+    tools, console, begin = Tools(), Console(stderr=True), time.monotonic()
 
     def say(what: str) -> None:
         console.print(f"{time.monotonic() - begin:6.0f} s  {what}", highlight=False)
 
     core = Core(machine)
-    folder = fmax.netlist(core, machine.config.name, tools)
+    folder = netlist(core, machine.config.name, tools)
     say("synthesized")
     module = json.loads((folder / "top.json").read_text())["modules"]["top"]
     text = simulated(module, "core", tools.yosys.path, mutants=mutants)

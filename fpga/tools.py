@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from compiler.lazy import cached_property
 from compiler.native import BuildError, run_tool
 
 __all__ = ["LOADER", "Tool", "Tools", "find"]
@@ -104,8 +105,27 @@ def _of_wheel(wanted: Wanted) -> Tool | None:
 
 
 class Tools:
-    """The programs between RTLIL and a bitstream. Raises BuildError if one is missing."""
+    """The programs between RTLIL and a bitstream. Raises BuildError if one is missing of those with
+    the given names: "yosys", "nextpnr", "ecppack"; without names, of all. The others are found when
+    they are asked for.
+    """
 
-    def __init__(self) -> None:
-        self.yosys, self.nextpnr, self.ecppack = map(find, (YOSYS, NEXTPNR, ECPPACK))
-        self.versions = self.yosys.version, self.nextpnr.version, self.ecppack.version
+    def __init__(self, *names: str) -> None:
+        for name in names or ("yosys", "nextpnr", "ecppack"):
+            getattr(self, name)
+
+    @cached_property
+    def yosys(self) -> Tool:
+        return find(YOSYS)
+
+    @cached_property
+    def nextpnr(self) -> Tool:
+        return find(NEXTPNR)
+
+    @cached_property
+    def ecppack(self) -> Tool:
+        return find(ECPPACK)
+
+    @property
+    def versions(self) -> tuple[str, str, str]:
+        return self.yosys.version, self.nextpnr.version, self.ecppack.version

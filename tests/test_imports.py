@@ -53,8 +53,9 @@ APART = (
     {"accel.datapath", "accel.proof"},
     {"accel.mapping", "accel.hw"}, {"accel.mapping", "accel.sim"}, {"accel.hw", "accel.sim"},
 )
-# What every house uses: errors, files, and the one module that runs tools and keeps their results.
-UNDER_ALL = ("compiler.errors", "compiler.files", "compiler.native")
+# What every house uses: errors, files, attributes that are computed once, and the one module that
+# runs tools and keeps their results.
+UNDER_ALL = ("compiler.errors", "compiler.files", "compiler.lazy", "compiler.native")
 BUILDS_FROM_HW, NUMBERS_FROM_HW = "accel.sim.verilated", "accel.sim.cycle"
 
 

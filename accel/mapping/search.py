@@ -129,11 +129,7 @@ class Search:
         key = self._key(before, now, after)
         layers = [part.layer for group in now for part in group]
         if key not in self._known:
-            text = noted("tilings", key)
-            try:
-                found = None if text is None else self.choices.groups_of(text, layers)
-            except PlanRefused:                 # an older version's
-                found = None
+            found = self._noted(key, layers, now)
             if found is None:
                 found, is_whole = self._measured(before, now, after)
                 if is_whole:
@@ -141,6 +137,25 @@ class Search:
             self._known[key] = found
         found = self._known[key]
         return self.choices.groups_of(groups_text(found), layers), length
+
+    def _noted(self, key: str, layers: Sequence[MappedLayer], now: list[Group]
+               ) -> list[Group] | None:
+        """The best way that is in the cache, for as many of the trials as it took: what a search
+        finds does not depend on what others have left there.
+        """
+        text = noted("tilings", key)
+        if text is None:
+            return None
+        try:
+            found = self.choices.groups_of(text, layers)
+        except PlanRefused:                     # an older version's
+            return None
+        if self.left is not None:
+            tried = sum(1 for _ in islice(self._ways(now), self.left + 1))
+            if tried > self.left:               # fewer would be tried without the cache
+                return None
+            self.left -= tried
+        return found
 
     def ways_of(self, before: Sequence[Group], now: list[Group], after: Sequence[Group]
                 ) -> list[Group]:

@@ -11,6 +11,7 @@ from accel.machine.loading import load_machine
 from compiler.errors import RequestError
 from compiler.files import whole_file, write_text
 from compiler.tune.records import Records
+from lockstep.commands._explore_cores import build_cores, require_tools, show_cores
 from lockstep.commands._progress import progress_bar
 from lockstep.commands._table import show_columns
 from lockstep.commands.pool import certificates_of
@@ -24,6 +25,7 @@ from runtime.exploring.axes import AxisError, VariedAxis
 from runtime.exploring.exploration import ExploredNetwork, RunPoints
 from runtime.exploring.objectives import MeasuredPoint
 from runtime.exploring.points import AddedInstructions, ExploredPoint
+from runtime.tuning.children import usable_cores
 
 __all__ = ["explore"]
 
@@ -36,6 +38,11 @@ MOST_ROWS = 20          # of a table; the front is shown whole
 def explore(args: argparse.Namespace) -> int:
     if args.report:
         require_plotly()
+    builds = args.synthesize or args.route
+    if builds:
+        require_tools(args.route)
+    elif args.jobs:
+        raise RequestError("--jobs must come with --synthesize or --route")
     objectives = objectives_of(args.objective.split(","))
     budgets = [budget_of(text) for text in args.budget]
     space = _space(args, budgets)
@@ -52,8 +59,13 @@ def explore(args: argparse.Namespace) -> int:
         try:
             with _progress(exploration):
                 exploration.run(run)
+            with progress_bar("the front", 0, lambda: 0):
+                if args.effort:
+                    exploration.refine(args.effort, run)
                 if not args.no_check:
                     exploration.check(run)
+            if builds:
+                build_cores(exploration, args.route, args.jobs or usable_cores())
         except KeyboardInterrupt:
             status = INTERRUPTED
             if space.base.identity not in exploration.measured:
@@ -108,7 +120,7 @@ def _runner(args: argparse.Namespace, stack: ExitStack) -> RunPoints:
         raise RequestError("--tls must come with --pool tls://HOST:PORT")
     if args.processes == 0:
         return lambda trials: ((trial, run_point(trial)) for trial in trials)
-    from runtime.tuning.children import Children, usable_cores
+    from runtime.tuning.children import Children
 
     number = args.processes or max(2, usable_cores())
     return stack.enter_context(Children(number, args.limit)).results
@@ -146,7 +158,7 @@ def _show(answer: Mapping[str, Any]) -> None:
              *[point for point in others if point is not base][:max(MOST_ROWS - len(front), 0)]]
     several = len(answer["networks"]) > 1
     show_columns(
-        f"{len(answer['points']):,} machines like {answer['base']}, front of "
+        f"{_counted(answer)} like {answer['base']}, front of "
         f"{', '.join(one['name'] for one in asked)} first; strategy {answer['strategy']}, seed "
         f"{answer['seed']}",
         ["", "machine", *(one["name"] for one in asked),
@@ -155,6 +167,7 @@ def _show(answer: Mapping[str, Any]) -> None:
             one["name"]], point is base) for one in asked),
           *([f"{point['networks'][name]['cycles']:,}" for name in answer["networks"]]
             if several else []), _bound(point["bounds"])] for point in shown], 2)
+    show_cores(answer)
     hidden = len(answer["points"]) - len(shown)
     if hidden > 0:
         say(f"{hidden:,} more machines, which others beat: --json and --report have them")
@@ -174,6 +187,14 @@ def _say_rest(answer: Mapping[str, Any]) -> None:
                        ("failed", "could not be measured")):
         if answer[kind]:
             say(f"{len(answer[kind]):,} machines {what}, such as: {answer[kind][0]['reason']}")
+
+
+def _counted(answer: Mapping[str, Any]) -> str:
+    """The machines, and how often they were measured where some were with several efforts."""
+    points = answer["points"]
+    machines = {(point["hash"], json.dumps(point["geometry"])) for point in points}
+    mappings = f" in {len(points):,} mappings" if len(machines) < len(points) else ""
+    return f"{len(machines):,} machines{mappings}"
 
 
 def _mark(point: Mapping[str, Any]) -> str:

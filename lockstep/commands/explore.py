@@ -49,6 +49,17 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--seed", type=at_least(0), default=0, metavar="N", help="of the strategy (default 0)")
     add("--size", type=at_least(1), default=32, metavar="N",
         help="pixels, frames or tokens of networks of the zoo (default 32)")
+    add("--effort", type=int, choices=range(3), default=0,
+        help="search mappings for machines on the front, too, by simulating some ways, or a few "
+             "dozen, of every layer that loses cycles, until the front has no other machines "
+             "(default 0: none; --vary effort=0,1 searches them for every machine)")
+    add("--synthesize", action="store_true",
+        help="run yosys for the cores of machines on the front, minutes each, and show what it "
+             "makes beside the estimates (extra fpga)")
+    add("--route", action="store_true",
+        help="run nextpnr for them as well, for the smallest ECP5 with room, many minutes each")
+    add("--jobs", type=at_least(1), metavar="N",
+        help="cores that are built at a time (default: one for each core of this computer)")
     add("--energy", type=energy_name, metavar="TABLE", default=TABLE,
         help=f"energies of a process: 45nm, 7nm, or FILE.toml (default {TABLE})")
     add("--db", type=output_file, metavar="FILE",

@@ -17,6 +17,13 @@ function estimate(figures) {
   return figure(number) + interval + (beyond ? ", extrapolated" : "");
 }
 
+// An objective's estimate, and what tools made of the machine.
+function beside(point, name) {
+  if (!point.built || !(name in point.built.figures)) return "";
+  const [made, off] = [point.built.figures[name], point.built.off[name]];
+  return `; built: ${figure(made)}, the estimate is ${change(1 + off)} off`;
+}
+
 function options(id, names, more = []) {
   byId(id).replaceChildren(...more.map(([text, key]) => make("option", text, {value: key})),
                            ...names.map(name => make("option", title(name), {value: name})));
@@ -65,7 +72,7 @@ function drawFront() {
     marker: {color, size, line: {width: points.map(({number}) => number === chosen ? 2 : 0)}},
     customdata: points.map(({number}) => number),
     hovertext: points.map(({point}) => `<b>${escaped(point.label)}</b><br>` +
-      names.map(name => `${name} ${estimate(point.values[name])}`).join("<br>")),
+      names.map(name => `${name} ${estimate(point.values[name])}${beside(point, name)}`).join("<br>")),
     hoverinfo: "text"});
   const first = names[0];
   const sorted = [...front].sort((a, b) => value(a.point, first) - value(b.point, first));
@@ -154,7 +161,8 @@ function choose(number) {
       [name, name === "instructions" ? `${there.map(one => `+${one}`).concat(
         here.map(one => `−${one}`)).join(" ")}` : `${text(here)} → ${text(there)}`])),
     lines("Objectives", D.objectives.map(one => [title(one.name), estimate(point.values[one.name])
-      + (number ? ` ${change(value(point, one.name) / value(base, one.name))}` : "")])),
+      + (number ? ` ${change(value(point, one.name) / value(base, one.name))}` : "")
+      + beside(point, one.name)])),
     lines("Bound by, share of cycles", Object.entries(point.bounds).map(([name, share]) =>
       [name, percent(share)])),
     lines("Geometry", Object.entries(point.geometry).map(([name, field]) => [name, text(field)])));

@@ -19,7 +19,8 @@ def write_exploration_page(file: IO[bytes], answer: Mapping[str, Any]) -> None:
     """Writes the page, as UTF-8; it works offline."""
     title = f"{', '.join(answer['networks'])} on machines like {answer['base']}"
     parts = page_parts(answer, title, "exploring.js") | {
-        "SUMMARY": _summary(answer), "TABLE": _table(answer), "REFUSED": _refused(answer)}
+        "SUMMARY": _summary(answer), "TABLE": _table(answer), "BUILT": _built(answer),
+        "REFUSED": _refused(answer)}
     file.write(filled("exploring.html", parts).encode())
 
 
@@ -50,6 +51,30 @@ def _row(point: Mapping[str, Any], names: Sequence[str]) -> str:
     bounds = ", ".join(f"{bound} {share:.0%}" for bound, share in [*point["bounds"].items()][:3])
     return (f'<tr><th scope="row">{escape(label)}</th>{cells}'
             f'<td class="word">{escape(bounds)}</td></tr>')
+
+
+def _built(answer: Mapping[str, Any]) -> str:
+    """The cores that tools have built, beside the estimates; nothing where they have built none."""
+    points = [point for point in answer["points"] if point["built"]]
+    if not points:
+        return ""
+    names = [one["name"] for one in answer["objectives"]
+             if any(one["name"] in point["built"]["figures"] for point in points)]
+    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
+    rows = "".join(_built_row(point, names) for point in points)
+    tools = ", ".join(dict.fromkeys(tool for point in points for tool in point["built"]["tools"]))
+    return (f'<section><h2>Cores that were built</h2><p>By {escape(tools)}, on an ECP5. In '
+            f'parentheses how far the estimate is off.</p><div class="scroll"><table><thead><tr>'
+            f'<th scope="col" class="word">machine</th>{heads}<th scope="col" class="word">FPGA'
+            f'</th></tr></thead><tbody>{rows}</tbody></table></div></section>')
+
+
+def _built_row(point: Mapping[str, Any], names: Sequence[str]) -> str:
+    built = point["built"]
+    cells = "".join(f"<td>{_figure(built['figures'][name])} ({built['off'][name]:+.1%})</td>"
+                    if name in built["figures"] else "<td>-</td>" for name in names)
+    return (f'<tr><th scope="row">{escape(point["label"])}</th>{cells}'
+            f'<td class="word">{escape(built["error"] or built["device"] or "-")}</td></tr>')
 
 
 def _figure(value: float) -> str:

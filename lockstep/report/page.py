@@ -38,7 +38,13 @@ def write_page(file: IO[bytes], figures: Mapping[str, Any]) -> None:
 
 
 def filled(template: str, parts: Mapping[str, str]) -> str:
-    """A page of this folder with its parts in place of their names in double braces."""
+    """A page whose main part is a file of this folder, in the frame that all pages share, with its
+    parts in place of their names in double braces; HEAD comes after the numbers, if it is there.
+    """
+    return _filled("frame.html", {"HEAD": "", **parts, "MAIN": _filled(template, parts)})
+
+
+def _filled(template: str, parts: Mapping[str, str]) -> str:
     before, *rest = _text(template).split("{{")
     page = [before]
     for piece in rest:
@@ -91,8 +97,10 @@ def _ratio(real: int, ideal: int) -> str:
 
 
 def _head(head: Mapping[str, Mapping[str, str]]) -> str:
-    return "".join(f"<section><h3>{escape(title)}</h3><dl>{_lines(lines)}</dl></section>"
-                   for title, lines in head.items())
+    sections = "".join(f"<section><h3>{escape(title)}</h3><dl>{_lines(lines)}</dl></section>"
+                       for title, lines in head.items())
+    return (f'<details>\n<summary>Machine, program, memory, versions</summary>\n'
+            f'<div class="head">{sections}</div>\n</details>\n')
 
 
 def _lines(lines: Mapping[str, str]) -> str:

@@ -6,18 +6,20 @@
      "failed": [...], "refused": [...], "sensitivity": [...]}
 
 Points stand in the order in which they were measured, the base first; a point's `front` says
-whether it lies on the front.
+whether it lies on the front, its `built` what tools made of its core (`BuiltCore`), with how far
+off the estimates are.
 """
 
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from runtime.exploring.cores import BuiltCore
 from runtime.exploring.exploration import Exploration
 from runtime.exploring.objectives import OBJECTIVES, MeasuredPoint, Objective, ObjectiveError
 from runtime.exploring.points import ExploredPoint
 
-__all__ = ["answer_of", "bounds_of"]
+__all__ = ["answer_of", "bounds_of", "label_of"]
 
 
 def answer_of(exploration: Exploration) -> dict[str, Any]:
@@ -76,7 +78,8 @@ def _point(exploration: Exploration, known: list[Objective], identity: str, fron
     return {
         "identity": identity, "hash": point.machine.hash,
         "changes": space.differences(point), "geometry": space.geometry(point),
-        "choices": dict(point.choices), "label": _label(space.differences(point)),
+        "choices": dict(point.choices), "label": label_of(space.differences(point)),
+        "effort": point.effort, "built": _built(exploration.built.get(point.machine.hash), values),
         "values": values, "front": identity in front,
         "over_budget": exploration.over_budget(figures),
         "checked": exploration.checked.get(identity),
@@ -90,7 +93,15 @@ def _point(exploration: Exploration, known: list[Objective], identity: str, fron
         "bounds": bounds_of(figures)}
 
 
-def _label(changes: Mapping[str, list[Any]]) -> str:
+def _built(core: BuiltCore | None, values: Mapping[str, list[Any]]) -> dict[str, Any] | None:
+    if core is None:
+        return None
+    return {"figures": dict(core.figures), "tools": list(core.tools), "device": core.device,
+            "error": core.error, "off": {name: core.error_of(name, values[name][0])
+                                         for name in core.figures}}
+
+
+def label_of(changes: Mapping[str, list[Any]]) -> str:
     """What a point has other than the base, in a line."""
     return ", ".join(_change(name, *pair) for name, pair in changes.items()) or "base"
 

@@ -8,7 +8,9 @@
 ``memory.latency=16,64``
     a field of the table ``[memory]``,
 ``machine=pynq-1x16x16,int16.py``
-    whole machines, whose other fields are then varied: so instructions and data types vary.
+    whole machines, whose other fields are then varied: so instructions and data types vary,
+``effort=0,1,2``
+    how mappings of networks are searched for, as ``--effort`` of ``lockstep run`` has it.
 """
 
 import tomllib
@@ -19,10 +21,11 @@ from typing import Any
 
 from accel.machine.config import BUFFERS, TYPES, AccelConfig
 from accel.machine.dram import Dram
+from accel.mapping.search import EFFORTS
 from compiler.errors import RequestError
 
-__all__ = ["MACHINE_AXIS", "RELATIVE", "VariedAxis", "AxisError", "axes_of_file", "axis_of",
-           "changed_config"]
+__all__ = ["EFFORT_AXIS", "MACHINE_AXIS", "RELATIVE", "VariedAxis", "AxisError", "axes_of_file",
+           "axis_of", "changed_config"]
 
 RELATIVE = {"eighth": 1 / 8, "quarter": 1 / 4, "half": 1 / 2, "same": 1.0, "double": 2.0,
             "quadruple": 4.0, "octuple": 8.0}
@@ -30,6 +33,9 @@ RELATIVE = {"eighth": 1 / 8, "quarter": 1 / 4, "half": 1 / 2, "same": 1.0, "doub
 
 MACHINE_AXIS = "machine"
 """The axis whose options are whole machines."""
+
+EFFORT_AXIS = "effort"
+"""The axis of efforts for mappings, which the machine does not depend on."""
 
 _FOLLOWING = ("name", "records", *dict.fromkeys(TYPES.values()))
 """Fields that follow from the declared instructions, or mean nothing to hardware."""
@@ -101,7 +107,11 @@ def _texts(path: Path, name: str, values: Any) -> list[str]:
 
 def _checked(name: str, values: list[str]) -> VariedAxis:
     axis = VariedAxis(_field(name), tuple(values))
-    if axis.name != MACHINE_AXIS:
+    if axis.name == EFFORT_AXIS:
+        for value in axis.options:
+            if value not in map(str, range(len(EFFORTS))):
+                raise AxisError(f"{name} must be 0 to {len(EFFORTS) - 1}, not {value!r}")
+    elif axis.name != MACHINE_AXIS:
         for value in axis.options:
             _value(axis.name, value, None)
     return axis
@@ -115,9 +125,9 @@ def _field(name: str) -> str:
     if name in _FOLLOWING:
         raise AxisError(f"{name} cannot be varied alone: it follows from the declared "
                         f"instructions; vary {MACHINE_AXIS}=FILE.py,... instead")
-    if field not in known and field != MACHINE_AXIS:
-        raise AxisError(f"What is varied must be one of {', '.join((*known, *BUFFERS))} or "
-                        f"{MACHINE_AXIS}, not {name!r}")
+    if field not in known and field not in (MACHINE_AXIS, EFFORT_AXIS):
+        raise AxisError(f"What is varied must be one of {', '.join((*known, *BUFFERS))}, "
+                        f"{MACHINE_AXIS} or {EFFORT_AXIS}, not {name!r}")
     return field
 
 

@@ -4,7 +4,7 @@ The base is always a point, and so are the machines in which one field alone is 
 strategy proposes points of the space. Points are measured in rounds whose results are taken in the
 order of the proposals, so what is found does not depend on who measures how fast. Every result is a
 record: a point that has one is not measured again, so an exploration that was stopped or killed
-goes on where it was.
+goes on where it was. Effort for mappings can be spent on the front alone (`Exploration.refine`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,10 +21,12 @@ from compiler.tune.record import Record, versions
 from compiler.tune.records import Records
 from compiler.tune.space import Candidate, Result
 from runtime.exploring.budgets import MachineBudget
+from runtime.exploring.cores import BuiltCore
 from runtime.exploring.front_search import FrontSearch
 from runtime.exploring.fronts import non_dominated
 from runtime.exploring.objectives import MeasuredPoint, Objective
-from runtime.exploring.point_trials import PointFigures, PointTrial, file_digest
+from runtime.exploring.point_trials import (PointFigures, PointTrial, file_digest,
+                                            is_lasting)
 from runtime.exploring.points import ExploredPoint, MachineSpace
 
 __all__ = ["STRATEGIES", "Exploration", "ExplorationError", "ExploredNetwork", "RunPoints"]
@@ -69,6 +71,7 @@ class Exploration:
     measured, failed : what came of points, by identity; why they have no figures.
     checked : points whose values were compared with the reference, with the reason against each
         that differs, else "".
+    built : what tools made of cores, by the machine's hash.
     done : results that were measured, not known from records.
     """
 
@@ -86,6 +89,7 @@ class Exploration:
     failed: dict[str, tuple[ExploredPoint, str]] = field(default_factory=dict)
     checked: dict[str, str] = field(default_factory=dict)
     refused: dict[frozenset[tuple[str, str]], str] = field(default_factory=dict)
+    built: dict[str, BuiltCore] = field(default_factory=dict)
     done: int = 0
 
     def __post_init__(self) -> None:
@@ -109,6 +113,20 @@ class Exploration:
                                    f"{self.failed[base.identity][1]}")
         self._measure(self._alone(), run)
         self._explore(run)
+
+    def refine(self, effort: int, run: RunPoints) -> None:
+        """Measures the machines on the front with this effort for their mappings, too, as points of
+        their own, and those that the front has then, until it has no other ones.
+        """
+        while fresh := [point for point in map(self._refined(effort), self.front())
+                        if point.identity not in self.measured | self.failed]:
+            self._measure(fresh, run)
+
+    def _refined(self, effort: int) -> Callable[[str], ExploredPoint]:
+        def refined(identity: str) -> ExploredPoint:
+            point = self.measured[identity][0]
+            return self.space.refined(point, max(effort, point.effort))
+        return refined
 
     def check(self, run: RunPoints) -> None:
         """Compares the values of the points on the front with those of the reference."""
@@ -216,7 +234,7 @@ class Exploration:
               ) -> PointTrial:
         """The trial of a network on a point."""
         return PointTrial(str(network.path), network.digest, point.toml, point.sources,
-                          point.machine.hash, values, self.table)
+                          point.machine.hash, values, self.table, point.effort)
 
     def known(self, network: ExploredNetwork, point: ExploredPoint) -> Result:
         """What came of a network on a point that was measured."""
@@ -227,11 +245,14 @@ class Exploration:
         key = self._key(network, point, values)
         self._known[key] = result
         self.done += 1
+        if not is_lasting(result):
+            return
         self.records.add(Record(self._task(network, values), key[1], result, WHERE, self.seed,
                                 "exact", self._versions))
 
     def _key(self, network: ExploredNetwork, point: ExploredPoint, values: bool) -> tuple[str, str]:
-        plan = f"# machine {point.machine.hash}\n{point.toml}"
+        effort = f"# effort {point.effort}\n" if point.effort else ""
+        plan = f"# machine {point.machine.hash}\n{effort}{point.toml}"
         return self._task(network, values).digest, plan
 
     def _task(self, network: ExploredNetwork, values: bool) -> Task:

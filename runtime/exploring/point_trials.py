@@ -34,7 +34,8 @@ from runtime.module import Module
 from runtime.report import report
 from runtime.targets import Targets, accelerator
 
-__all__ = ["PointFigures", "PointTrial", "file_digest", "is_point", "run_point"]
+__all__ = ["PointFigures", "PointTrial", "file_digest", "is_lasting", "is_point", "machine_of",
+           "run_point"]
 
 BEGIN = '{"point": '     # of a trial's text
 CYCLES = "cycles"
@@ -86,6 +87,7 @@ class PointTrial:
     sources : what declares its instructions, as in `runtime.exploring.points.ExploredPoint`.
     machine_hash : of the machine here.
     values : whether values are computed, and compared with those of the host.
+    effort : of the search for mappings (`accel.mapping.search.EFFORTS`).
     table : of energies (`accel.estimates.energy`); "": none are counted.
     """
 
@@ -96,6 +98,7 @@ class PointTrial:
     machine_hash: str
     values: bool = False
     table: str = ""
+    effort: int = 0
 
     @property
     def target(self) -> str:
@@ -104,7 +107,8 @@ class PointTrial:
 
     @property
     def id(self) -> str:
-        return digest([self.digest, self.toml, self.machine_hash, str(self.values), self.table])
+        return digest([self.digest, self.toml, self.machine_hash, str(self.values), self.table,
+                       str(self.effort)])
 
     @property
     def text(self) -> str:
@@ -135,6 +139,13 @@ def is_point(text: str) -> bool:
     return text.startswith(BEGIN)
 
 
+def is_lasting(result: Result) -> bool:
+    """Whether a result says what the machine does, also where it says that it cannot. Others say
+    that a process was lost, or took too long: another time there may be a result.
+    """
+    return result.unit == CYCLES
+
+
 def file_digest(path: Path) -> str:
     """The hash of a network's file, with those of its weights."""
     total = hashlib.sha256()
@@ -158,14 +169,15 @@ def _failure(error: str) -> Result:
 
 
 def _measured(trial: PointTrial) -> Result:
-    machine = _machine(trial)
+    machine = machine_of(trial.toml, trial.sources, trial.machine_hash)
     graph = _graph(trial.network, trial.digest)
 
     def simulate(machine: Machine, program: Any, memory: np.ndarray) -> Any:
         return cycle.simulate(machine, program, memory, values=trial.values, timeline=True)
 
     device = SimulatedDevice(machine, simulate)
-    module = compile_on(graph, Targets([accelerator(machine, device)]), cache=False)
+    module = compile_on(graph, Targets([accelerator(machine, device, effort=trial.effort)]),
+                        cache=False)
     if not module.accelerated:
         return _failure("all of the network runs on the host")
     inputs = _inputs(graph, trial.values)
@@ -183,19 +195,22 @@ def _measured(trial: PointTrial) -> Result:
     return Result(float(figures["cycles"]), CYCLES, details=result.text)
 
 
-def _machine(trial: PointTrial) -> Machine:
-    """The machine, which must be that of whoever explores."""
-    first, *more = trial.sources
+def machine_of(toml: str, sources: Sequence[str], expected: str) -> Machine:
+    """The machine of a configuration with the instructions of these sources
+    (`runtime.exploring.points.ExploredPoint`). Raises ArgumentError where its hash is not the one
+    that whoever explores expects.
+    """
+    first, *more = sources
     declarations = load_machine(first).declarations if first else SHIPPED
     for source in more:
         known = {one.name for one in declarations}
         other = load_machine(source)
         declarations += tuple(one for one in other.declarations
                               if one.name in other.own and one.name not in known)
-    machine = Machine(AccelConfig(**tomllib.loads(trial.toml)), declarations)
-    if machine.hash != trial.machine_hash:
+    machine = Machine(AccelConfig(**tomllib.loads(toml)), declarations)
+    if machine.hash != expected:
         raise ArgumentError(f"The machine is another one here: its hash is {machine.hash[:12]}, "
-                            f"not {trial.machine_hash[:12]}")
+                            f"not {expected[:12]}")
     return machine
 
 

@@ -16,7 +16,8 @@ from compiler.native import digest
 from compiler.plans import Task
 from compiler.tune.chooser import PointChooser
 from compiler.tune.space import Candidate, Point, PointRefused
-from runtime.exploring.axes import MACHINE_AXIS, VariedAxis, AxisError, changed_config
+from runtime.exploring.axes import (EFFORT_AXIS, MACHINE_AXIS, VariedAxis, AxisError,
+                                    changed_config)
 
 __all__ = ["WITH", "WITHOUT", "AddedInstructions", "ExploredPoint", "MachineSpace"]
 
@@ -51,7 +52,7 @@ class AddedInstructions:
 
 @dataclass(frozen=True)
 class ExploredPoint:
-    """A machine of a space.
+    """A machine of a space, and the effort with which networks are mapped to it.
 
     Parameters
     ----------
@@ -63,11 +64,13 @@ class ExploredPoint:
     machine: Machine = field(compare=False)
     choices: Mapping[str, str]
     sources: tuple[str, ...] = ("",)
+    effort: int = 0
 
     @cached_property
     def identity(self) -> str:
-        """The same for points that are one machine, at one clock, with one memory."""
-        return digest([self.toml, *self.sources])       # cheaper than the machine's hash
+        """The same for points that are one machine, at one clock, with one memory, one effort."""
+        effort = [f"effort {self.effort}"] if self.effort else []
+        return digest([self.toml, *self.sources, *effort])      # cheaper than the machine's hash
 
     @cached_property
     def toml(self) -> str:
@@ -123,7 +126,9 @@ class MachineSpace:
         return Candidate(decisions, found.identity, self.coordinates(found))
 
     def coordinates(self, point: ExploredPoint) -> tuple[float, ...]:
-        """Where a point lies: logarithms of its fields, 0 or 1 for instructions and machines."""
+        """Where a point lies: logarithms of its fields and its effort, 0 or 1 for instructions and
+        machines.
+        """
         found: list[float] = []
         for axis in self.axes:
             if axis.name == MACHINE_AXIS:
@@ -131,7 +136,8 @@ class MachineSpace:
             elif axis.name in self._added:
                 found.append(float(point.choices.get(axis.name) == WITH))
             else:
-                found.append(_coordinate(_field_of(point.machine, axis.name)))
+                found.append(_coordinate(point.effort if axis.name == EFFORT_AXIS
+                                         else _field_of(point.machine, axis.name)))
         return tuple(found)
 
     def point(self, choices: Mapping[str, str]) -> ExploredPoint | str:
@@ -142,6 +148,11 @@ class MachineSpace:
         if key not in self._made:
             self._made[key] = self._make(choices)
         return self._made[key]
+
+    def refined(self, point: ExploredPoint, effort: int) -> ExploredPoint:
+        """The point of the same machine with this effort."""
+        other = replace(point, effort=effort)
+        return self.points.setdefault(other.identity, other)
 
     @property
     def alone(self) -> dict[str, dict[str, ExploredPoint | str]]:
@@ -165,7 +176,7 @@ class MachineSpace:
             machine = load_machine(choices[MACHINE_AXIS])
             sources = (_source(machine, choices[MACHINE_AXIS]),)
         changed = {name: value for name, value in choices.items()
-                   if name != MACHINE_AXIS and name not in self._added}
+                   if name not in (MACHINE_AXIS, EFFORT_AXIS, *self._added)}
         declarations = machine.declarations
         for name, one in self._added.items():
             if choices.get(name) == WITH:
@@ -173,7 +184,8 @@ class MachineSpace:
                 declarations += tuple(d for d in one.declarations if d.name not in known)
                 sources += (one.source,)
         config = changed_config(machine.config, changed) if changed else machine.config
-        return ExploredPoint(Machine(config, declarations), dict(choices), sources)
+        return ExploredPoint(Machine(config, declarations), dict(choices), sources,
+                             int(choices.get(EFFORT_AXIS, "0")))
 
     def geometry(self, point: ExploredPoint) -> dict[str, Any]:
         """All fields of the machine in plain data, but its name."""
@@ -185,7 +197,7 @@ class MachineSpace:
 
     def differences(self, point: ExploredPoint) -> dict[str, list[Any]]:
         """Fields in which the point differs from the base, each with both values; names of
-        instructions that it has more, or lacks.
+        instructions that it has more, or lacks; its effort.
         """
         here, there = (self.geometry(one) for one in (self.base, point))
         found = {name: [here[name], there[name]] for name in here if here[name] != there[name]}
@@ -193,7 +205,10 @@ class MachineSpace:
                         for machine in (self.base.machine, point.machine))
         more = [name for name in theirs if name not in ours]
         less = [name for name in ours if name not in theirs]
-        return found | ({"instructions": [less, more]} if more or less else {})
+        if more or less:
+            found["instructions"] = [less, more]
+        return found | ({"effort": [self.base.effort, point.effort]}
+                        if point.effort != self.base.effort else {})
 
 
 def _field_of(machine: Machine, name: str) -> Any:

@@ -21,10 +21,9 @@ from dataclasses import asdict
 from typing import IO, Any
 
 from compiler.errors import Error
-from compiler.tune.space import Result
-from runtime.exploring.point_trials import PointTrial, is_point, run_point
+from runtime.tuning.kinds import run_text
 from runtime.tuning.sent import called
-from runtime.tuning.trials import Trial, build_trial, one_target, run_trial
+from runtime.tuning.trials import Trial, build_trial, one_target
 
 __all__ = ["answer", "main"]
 
@@ -32,7 +31,7 @@ __all__ = ["answer", "main"]
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     match request:
         case {"trial": text}:
-            return {"result": asdict(_run(text))}
+            return {"result": asdict(run_text(text))}
         case {"build": text}:
             failure = build_trial(Trial.of(text))
             return {"result": failure and asdict(failure)}
@@ -41,13 +40,6 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         case {"call": folder, "on": device}:
             return called(folder, device)
     raise ValueError(f"a request must be one that is known, not {sorted(request)}")
-
-
-def _run(text: str) -> Result:
-    """Runs the trial of a plan, or of a point."""
-    if is_point(text):
-        return run_point(PointTrial.of(text))
-    return run_trial(Trial.of(text))
 
 
 def _missing(device: str) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench.explore import FromGrid, main, volume_share
+from bench.explore_killed import explorations, killed
 from compiler.tune.records import Records
 from tests.support.exploring import NETWORK, MadeUp, exploration
 
@@ -30,3 +31,12 @@ def test_a_kind_must_be_named(capsys) -> None:
     with pytest.raises(SystemExit):
         main([])
     assert "kind" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_killed_explorations_find_the_same() -> None:
+    figures = killed(explorations(("block_out=4,8", "bus_bytes=4,8"), trials=4), 3, 0)
+    assert {name: figures[f"explore_{name}"] for name in (
+        "killed_wrong", "killed_leftovers", "killed_grid", "killed_search", "later_runs_grid",
+        "later_runs_search")} == {"killed_wrong": 0, "killed_leftovers": 0, "killed_grid": 3,
+                                  "killed_search": 3, "later_runs_grid": 1, "later_runs_search": 1}

@@ -7,13 +7,14 @@ from accel.hw.parts import ECP5
 from accel.machine.config import preset
 from accel.machine.machine import Machine
 from bench import fmax
+from fpga.bare_core import Harness
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 
 
 @pytest.mark.slow
 def test_harness_leaves_nothing_open_and_takes_primitives():
-    harness = fmax.Harness(MACHINE)
+    harness = Harness(MACHINE)
     text = rtlil.convert(harness, name="top", emit_src=False, platform=ECP5())
     for kind in ("DP16KD", "MULT18X18D"):
         assert f"cell \\{kind}" in text

@@ -27,22 +27,36 @@ def exploration(records: Records, *varied: str, objectives: str = "cycles,bytes"
                        **options)
 
 
-class MadeUp:
-    """Runs trials by the formula. `seen` has those that were run, `fails` says which fail."""
+class Killed(Exception):
+    """The end of a process that explores."""
 
-    def __init__(self, fails=lambda config: False):
+
+class MadeUp:
+    """Runs trials by the formula. `seen` has those that were run, `fails` says which fail, `lost`
+    how many get lost at first. It is killed after so many results.
+    """
+
+    def __init__(self, fails=lambda config: False, lost: int = 0, results: int | None = None):
         self.seen: list[PointTrial] = []
-        self.fails = fails
+        self.fails, self.lost, self.results = fails, lost, results
 
     def __call__(self, trials: Iterator[PointTrial]) -> Iterable[tuple[PointTrial, Result]]:
         several = [*trials]
         self.seen += several
         for trial in reversed(several):         # results may come in any order
+            if self.results == 0:
+                raise Killed
+            if self.results is not None:
+                self.results -= 1
+            if self.lost:
+                self.lost -= 1
+                yield trial, Result(None, "s", "its process crashed by signal 9")
+                continue
             config = AccelConfig(**tomllib.loads(trial.toml))
             if self.fails(config):
                 yield trial, Result(None, "cycles", "it cannot be")
                 continue
-            cycles = time_of(config)
+            cycles = time_of(config) * (10 - trial.effort) // 10
             bound = "gemm" if config.block_out < 16 else "load"
             figures = PointFigures(100, 10, 0, (("layer", cycles, 1, 10, bound),),
                                    compared=int(trial.values))

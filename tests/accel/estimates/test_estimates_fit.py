@@ -12,6 +12,7 @@ from accel.estimates.runs import DATA, MachineSpec, Synthesis, append, syntheses
 from accel.machine.config import preset
 from bench import estimates
 from bench.drawn import drawn, specs
+from fpga import bare_core
 
 
 def test_a_fit_to_the_stored_runs_gives_the_stored_coefficients():
@@ -90,7 +91,7 @@ def test_cells_count_for_the_parts_that_they_are_named_after(tmp_path):
              "chain": "TRELLIS_FF", "base_LUT4_Z": "LUT4", "core.load.front.e": "PFUMX"}
     path.write_text(json.dumps({"modules": {"top": {"cells": {
         name: {"type": kind} for name, kind in cells.items()}}}}))
-    assert {part: dict(found) for part, found in estimates.parts_of(path).items()} == {
+    assert {part: dict(found) for part, found in bare_core.parts_of(path).items()} == {
         "load.front": {"LUT4": 1}, "load": {"CCU2C": 1}, "inp": {"DP16KD": 1},
         "core": {"TRELLIS_FF": 1, "LUT4": 1}}
 

@@ -86,6 +86,15 @@ def test_a_small_effort_tries_few_ways(notes) -> None:
     assert 1 < len(calls) <= 1 + EFFORTS[1].trials + 2 * windows
 
 
+@pytest.mark.parametrize("trials", (2, 4))
+def test_what_is_found_does_not_depend_on_the_cache(notes, trials: int) -> None:
+    """What is kept there counts as tried, so that others are not tried in its place."""
+    _, graph = network()
+    target = AccelTarget(TINY, effort=Effort(2, trials, 300), simulate=cycle.measure)
+    first = target.compile(graph).program
+    assert np.array_equal(target.compile(graph).program.words, first.words)
+
+
 def test_without_a_simulator_the_formula_decides() -> None:
     _, graph = network()
     plain = AccelTarget(TINY).compile(graph).program

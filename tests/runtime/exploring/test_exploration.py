@@ -16,7 +16,8 @@ from runtime.exploring.front_search import turned
 from runtime.exploring.objectives import MeasuredPoint
 from runtime.exploring.point_trials import PointFigures
 from runtime.exploring.points import AddedInstructions
-from tests.support.exploring import BASE, MadeUp, exploration, point_of, space, time_of
+from tests.support.exploring import (BASE, Killed, MadeUp, exploration, point_of, space,
+                                     time_of)
 
 VARIED = ("block_in=4,8,16,32", "block_out=4,8,16,32", "bus_bytes=4,8,16,32",
           "wgt=same,double,quadruple")
@@ -132,6 +133,30 @@ def test_a_strategy_stays_within_its_trials_and_is_the_same_again(records: Recor
             for point in options.values() if not isinstance(point, str)} <= alone
 
 
+@pytest.mark.parametrize("strategy", ["grid", "search"])
+def test_what_is_killed_again_and_again_finds_the_same(tmp_path: Path, strategy: str) -> None:
+    options = {"strategy": strategy, "trials": None if strategy == "grid" else 24, "seed": 3}
+    machines = space(*FEW)              # making them takes longest
+
+    def explored(name: str, run: MadeUp) -> dict:
+        with Records(tmp_path / f"{name}.sqlite") as own:
+            found = exploration(own, *FEW, **options)
+            found.space = machines
+            found.run(run)
+            found.refine(1, run)
+            found.check(run)
+            return answer_of(found)
+
+    undisturbed, measured = explored("whole", whole := MadeUp()), 0
+    for results in np.random.default_rng(0).integers(0, 6, 10).tolist():
+        with pytest.raises(Killed):
+            explored("killed", run := MadeUp(results=results))
+        measured += results
+        assert run.seen
+    assert explored("killed", last := MadeUp()) == undisturbed
+    assert len(last.seen) + measured == len(whole.seen)
+
+
 def test_a_search_finds_the_front_of_a_grid_with_an_eighth_of_it(records: Records) -> None:
     found = exploration(records, *VARIED, strategy="search", trials=24)
     found.run(MadeUp())
@@ -147,6 +172,60 @@ def test_a_search_finds_the_front_of_a_grid_with_an_eighth_of_it(records: Record
     reference = grid.max(axis=0) + 0.1
     assert len(grid) > 150
     assert hypervolume(mine, reference) >= 0.98 * hypervolume(grid, reference)
+
+
+# ---- effort -----------------------------------------------------------------------------------
+
+def test_machines_on_the_front_are_measured_with_effort_too(records: Records) -> None:
+    found, run = exploration(records, *SMALL, objectives="cycles,products"), MadeUp()
+    found.run(run)
+    before = {found.measured[identity][0].machine.hash for identity in found.front()}
+    count = len(run.seen)
+    found.refine(2, run)
+    fresh = run.seen[count:]
+    assert {trial.machine_hash for trial in fresh} == before and len(fresh) == len(before) > 2
+    points = [found.measured[identity] for identity in found.front()]
+    assert {point.machine.hash for point, _ in points} == before
+    assert all(point.effort == 2 and figures.cycles["made-up"] == time_of(
+        point.machine.config) * 8 // 10 for point, figures in points)
+    answer = answer_of(found)
+    assert answer["points"][answer["front"][-1]]["label"].endswith("effort 2")
+    again, run = exploration(records, *SMALL, objectives="cycles,products"), MadeUp()
+    again.run(run)
+    again.refine(2, run)
+    assert not run.seen and answer_of(again) == answer
+
+
+def test_a_machine_that_effort_fails_for_stays_as_it_is(records: Records) -> None:
+    found = exploration(records, *SMALL, objectives="cycles,products")
+    found.run(MadeUp())
+    found.refine(1, MadeUp(lambda config: config.block_out == 4))
+    front = [found.measured[identity][0] for identity in found.front()]
+    assert {point.effort for point in front if point.machine.config.block_out == 4} == {0}
+    assert {point.effort for point in front if point.machine.config.block_out != 4} == {1}
+    assert "it cannot be" in next(iter(found.failed.values()))[1]
+
+
+def test_effort_is_a_field_like_others(records: Records) -> None:
+    found, run = exploration(records, "block_out=8", "effort=0,1,2"), MadeUp()
+    found.run(run)
+    tried = {(trial.effort, trial.machine_hash) for trial in run.seen}
+    hashes = {point.machine.hash for point, _ in found.measured.values()}
+    assert len(hashes) == 2 and tried == {*product((0, 1, 2), hashes)}
+    assert len(found.measured) == 6 == len({trial.id for trial in run.seen})
+    effect = answer_of(found)["sensitivity"][1]
+    assert effect["axis"] == "effort" and effect["options"][0]["point"] == 0
+    assert {found.measured[one][0].effort for one in found.front()} == {2}
+
+
+def test_what_got_lost_is_measured_again(records: Records) -> None:
+    """A process that was killed, or took too long, says nothing about the machine."""
+    first = exploration(records, *SMALL)
+    with pytest.raises(ExplorationError, match="made-up: its process crashed by signal 9$"):
+        first.run(MadeUp(lost=1))
+    again, run = exploration(records, *SMALL), MadeUp()
+    again.run(run)
+    assert len(run.seen) == len(again.measured) == 6
 
 
 # ---- failures, budgets, values ------------------------------------------------------------------

@@ -1,0 +1,44 @@
+"""What tools made of the cores of machines, beside what was estimated."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from compiler.tune.space import Result
+
+__all__ = ["BuiltCore"]
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltCore:
+    """What tools made of a machine's bare core.
+
+    Parameters
+    ----------
+    figures : by the names of objectives: luts, registers, multipliers and block_rams by yosys, and
+        mhz by nextpnr where it was routed.
+    tools : the programs that made it, with their versions.
+    device : the FPGA that it was placed on; "" where it was not.
+    error : why a figure that was asked for is missing; "" where none is.
+    """
+
+    figures: Mapping[str, float]
+    tools: tuple[str, ...]
+    device: str = ""
+    error: str = ""
+
+    @property
+    def text(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of(cls, result: Result) -> "BuiltCore":
+        """What a trial came to; one that was lost has an error alone."""
+        if not result.details:
+            return cls({}, (), error=result.error)
+        fields = json.loads(result.details)
+        return cls(**fields | {"tools": tuple(fields["tools"])})
+
+    def error_of(self, name: str, estimate: float) -> float:
+        """How far off an estimate is, relative to the figure."""
+        return estimate / max(self.figures[name], 1) - 1
