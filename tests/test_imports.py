@@ -3,7 +3,7 @@
 ::
 
     compiler <- accel <- runtime;  accel, runtime <- fpga;  all <- lockstep, which nobody imports
-    compiler:  te <- ir <- ops, schedule, tensorize, latency_hiding <- tune <- target, graph
+    compiler:  te <- ir <- ops, schedule, tensorize, latency_hiding, exports <- tune <- target, graph
                   <- frontend | cpu_gpu_backends <- quantize
     cpu_gpu_backends:   llvm, simt <- intrinsics <- cpu | gpu
     accel:     machine <- datapath | proof <- figures <- mapping | hw | sim | estimates
@@ -37,7 +37,7 @@ LAYERS = {
     "compiler": (
         {"te"},
         {"ir"},
-        {"ops", "schedule", "tensorize", "latency_hiding"},
+        {"ops", "schedule", "tensorize", "latency_hiding", "exports"},
         {"tune"},
         {"target", "graph"},
         {"frontend", "cpu_gpu_backends"},

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from compiler.errors import Error
+from compiler.exports.names import ExportError, c_name, c_type, free_name, is_identifier
 from compiler.files import write_bytes, write_text
 from compiler.ir import Program, shape_text
 from compiler.native import call, compiler
@@ -26,18 +26,6 @@ from .jit import object_code
 from .machine import Processor, host
 
 __all__ = ["ExportError", "compile_object", "header", "link_shared"]
-
-_KEYWORDS = frozenset("""
-    alignas alignof and asm auto bool break case catch char class const constexpr continue default
-    delete do double else enum explicit export extern false float for friend goto if inline int
-    long main mutable namespace new nullptr operator or private protected public register restrict
-    return short signed sizeof static static_assert struct switch template this thread_local throw
-    true try typedef typename union unsigned using virtual void volatile while xor""".split())
-
-
-class ExportError(Error):
-    """A program cannot be handed to C as asked; the message is one sentence."""
-
 
 def compile_object(programs: Mapping[str, Program], machine: Processor | None = None,
                    contract: bool = False) -> bytes:
@@ -92,57 +80,33 @@ def link_shared(programs: Mapping[str, Program], path: Path, machine: Processor 
 
 def _check_names(programs: Mapping[str, Program]) -> None:
     for name in programs:
-        if not _is_identifier(name):
+        if not is_identifier(name):
             raise ExportError(f"Name of a function must be an identifier of C, not {name!r}")
-
-
-def _is_identifier(name: str) -> bool:
-    return bool(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)) and name not in _KEYWORDS
-
-
-def _c_type(dtype: str) -> str:
-    if is_record(dtype):
-        return f"struct {_c_name(dtype)}"
-    return {"float16": "uint16_t", "bfloat16": "uint16_t", "float32": "float",
-            "float64": "double", "bool": "bool"}.get(dtype, f"{dtype}_t")
-
-
-def _c_name(name: str) -> str:
-    name = re.sub(r"^(?=[0-9])|[^A-Za-z0-9_]", "_", name)
-    return f"{name}_" if name in _KEYWORDS else name
 
 
 def _struct(record: str) -> list[str]:
     """A record as C has it: packed, padded to its size."""
     fields = record_fields(record)
     padding = numpy_dtype(record).itemsize - sum(numpy_dtype(t).itemsize for t in fields.values())
-    members = [f"    {_c_type(dtype)} {_c_name(name)};" for name, dtype in fields.items()]
+    members = [f"    {c_type(dtype)} {c_name(name)};" for name, dtype in fields.items()]
     members += [f"    uint8_t padding_[{padding}];"] * (padding > 0)
-    return [f"struct {_c_name(record)} {{", *members, "} __attribute__((packed));"]
+    return [f"struct {c_name(record)} {{", *members, "} __attribute__((packed));"]
 
 
 def _prototype(name: str, program: Program) -> str:
     taken: set[str] = set()
     parts = [_parameter("const ", b, taken) for b in program.inputs]
     parts += [_parameter("", b, taken) for b in program.outputs]
-    parts += [f"int64_t {_free_name(symbol.name, taken)}" for symbol in program.parameters]
+    parts += [f"int64_t {free_name(symbol.name, taken)}" for symbol in program.parameters]
     return f"int32_t {name}({', '.join(parts) or 'void'})"
 
 
 def _parameter(const: str, buffer: Buffer, taken: set[str]) -> str:
-    return f"{const}{_c_type(buffer.dtype)} *{_free_name(buffer.name, taken)}"
-
-
-def _free_name(name: str, taken: set[str]) -> str:
-    name = _c_name(name)
-    while name in taken:
-        name += "_"
-    taken.add(name)
-    return name
+    return f"{const}{c_type(buffer.dtype)} *{free_name(buffer.name, taken)}"
 
 
 def _signature(program: Program) -> str:
     def listed(buffers: Sequence[Buffer]) -> str:
-        return ", ".join(f"{_c_name(b.name)}: {b.dtype}{shape_text(b.shape)}" for b in buffers)
+        return ", ".join(f"{c_name(b.name)}: {b.dtype}{shape_text(b.shape)}" for b in buffers)
 
     return f"({listed(program.inputs)}) -> {listed(program.outputs)}"
