@@ -4,9 +4,8 @@ The rules are those of `accel.hw.parts.Ram` and `accel.hw.queue.Queue`. Synthesi
 of which no bit is read, and columns of distributed RAM.
 """
 
-from collections.abc import Iterable
-
-
+from collections.abc import Container, Iterable
+from math import prod
 
 from accel.datapath.plan import plan
 from accel.hw.interface import INDEX_BITS
@@ -56,11 +55,10 @@ def buffer_blocks(machine: Machine, instantiated: bool = False) -> dict[str, int
     def loaded(geometry: BufferGeometry) -> int:
         chunk_bytes = config.written_bytes(geometry.name)
         row_bytes = max(chunk_bytes, geometry.entry_bytes)
-        used = _parameters(machine) if geometry.name == "par" else range(8 * PARAM_BYTES)
+        each, used = _read(machine, geometry)
         chunk_bits = 8 * chunk_bytes
         return sum(count(chunk_bits, geometry.size_bytes // row_bytes, [
-            bit for bit in range(chunk_bits)
-            if (chunk_bits * chunk + bit) % (8 * PARAM_BYTES) in used])
+            bit for bit in range(chunk_bits) if (chunk_bits * chunk + bit) % each in used])
             for chunk in range(row_bytes // chunk_bytes))
 
     counts = {name: loaded(seen[name]) for name in ("inp", "wgt", "res", "par")}
@@ -74,6 +72,17 @@ def buffer_blocks(machine: Machine, instantiated: bool = False) -> dict[str, int
     banks = 2 * part.depth // config.buffers["acc"].depth
     counts["acc"] = banks * count(part.entry_bits, config.bank_depth)
     return counts
+
+
+def _read(machine: Machine, geometry: BufferGeometry) -> tuple[int, Container[int]]:
+    """Of each so many bits of a buffer, those that a datapath reads."""
+    if geometry.name == "par":
+        return 8 * PARAM_BYTES, _parameters(machine)
+    bits_each = 8 * geometry.entry_bytes
+    if geometry.name == "wgt":          # of which sparse products leave the end
+        read = bits(machine.config.weight) * prod(plan(machine, "gemm").buses["wgt"])
+        return bits_each, range(min(bits_each, read))
+    return bits_each, range(bits_each)
 
 
 def _parameters(machine: Machine) -> set[int]:

@@ -16,15 +16,18 @@ __all__ = ["plan_groups", "shown", "storage"]
 
 def plan_groups(graph: Graph, groups: Sequence[Group],
                 workspaces: Sequence[Sequence[Buffer] | None], in_place: bool = True,
-                alignment: int = LINE) -> MemoryPlan:
+                alignment: int = LINE, copied: Sequence[str] = ()) -> MemoryPlan:
     """Plans where the groups' results and their `workspaces` lie; a view, which has None, lies
-    where what it shows does. Inputs, constants and outputs of the graph lie elsewhere. Unless
-    `in_place`, no result takes the place of what it is computed from.
+    where what it shows does. Inputs, constants and outputs of the graph lie elsewhere, but those
+    outputs that are `copied` in the end. Unless `in_place`, no result takes the place of what it is
+    computed from.
     """
     root = storage(groups)
     tasks = [_task(graph, group, needed, root, in_place)
              for group, needed in zip(groups, workspaces, strict=True)]
-    outside = set(map(root, graph.outputs))
+    kept = tuple(dict.fromkeys(map(root, copied)))
+    tasks += [MemoryTask(kept, "")] * bool(kept)
+    outside = set(map(root, graph.outputs)) - set(kept)
     sizes = {group.output: bytes_of(graph.values[group.output]) for group in groups
              if not group.is_view and group.output not in outside}
     return plan_memory(tasks, sizes, alignment)

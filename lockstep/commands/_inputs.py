@@ -7,7 +7,7 @@ from typing import Any
 from compiler.errors import RequestError
 from compiler.files import whole_file
 
-__all__ = ["arrays", "random_inputs", "set_inputs", "write_outputs"]
+__all__ = ["arrays", "set_inputs", "write_outputs"]
 
 
 def arrays(path: Path) -> Mapping[str, Any]:
@@ -18,28 +18,6 @@ def arrays(path: Path) -> Mapping[str, Any]:
     if not isinstance(arrays, ArrayFile):
         raise RequestError(f"{str(path)!r} must be an .npz archive of named arrays")
     return arrays
-
-
-def random_inputs(module, seed: int) -> dict[str, Any]:
-    """Random inputs of a module's types."""
-    import numpy as np
-
-    from compiler.te import numpy_dtype
-
-    rng, inputs = np.random.default_rng(seed), {}
-    for name in module.graph.inputs:
-        kind = module.graph.values[name]
-        if kind.dtype == "float32":
-            inputs[name] = rng.random(kind.shape, np.float32)
-        elif kind.dtype == "bool":
-            inputs[name] = rng.random(kind.shape) < 0.5
-        elif "float" in kind.dtype:
-            inputs[name] = rng.random(kind.shape).astype(numpy_dtype(kind.dtype))
-        else:
-            bounds = np.iinfo(kind.dtype)
-            inputs[name] = rng.integers(bounds.min, bounds.max, kind.shape, kind.dtype,
-                                        endpoint=True)
-    return inputs
 
 
 def set_inputs(module, given: Mapping[str, Any]) -> None:

@@ -206,9 +206,10 @@ def _run(args: argparse.Namespace) -> int:
     from lockstep.commands._compilation import imported
     from lockstep.commands._layers import show
     from lockstep.commands._progress import progress_bar
-    from lockstep.commands._inputs import arrays, random_inputs, write_outputs
+    from lockstep.commands._inputs import arrays, write_outputs
     from lockstep.commands._saved import saved_module
     from runtime import DeviceError
+    from runtime.random_inputs import random_inputs
 
     saved = saved_module(args)
     given = arrays(args.input) if args.input else None
@@ -220,7 +221,7 @@ def _run(args: argparse.Namespace) -> int:
             args.target = f"accel:{device.machine.config.name}"
         module = _on(args, saved, device, graph)
         if given is None:
-            samples = [random_inputs(module, args.seed)]
+            samples = [random_inputs(module.graph, args.seed)]
         done = 0
 
         def heard(number: int) -> None:

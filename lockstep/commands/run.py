@@ -14,7 +14,7 @@ from typing import Any
 from compiler.errors import RequestError
 from lockstep.commands._arguments import (add_compilation, add_json, add_tls, at_least, rate,
                                          refresh, row_buffer)
-from lockstep.commands._inputs import arrays, random_inputs, set_inputs, write_outputs
+from lockstep.commands._inputs import arrays, set_inputs, write_outputs
 from lockstep.commands._saved import saved_module
 from lockstep.paths import energy_name, input_file, model_file, output_file
 from compiler.files import whole_file
@@ -152,6 +152,7 @@ def _run(args: argparse.Namespace, saved, trace) -> int:
     from lockstep.commands._layers import show
     from lockstep.commands._progress import progress_bar
     from runtime import DeviceError, report
+    from runtime.random_inputs import random_inputs
 
     given = arrays(args.input) if args.input else None
     graph = None if saved else _imported(args, given)
@@ -163,7 +164,7 @@ def _run(args: argparse.Namespace, saved, trace) -> int:
         if wanted and not programs:
             raise RequestError(f"{option} must be left out for {str(args.model)!r}: all of it runs "
                                f"on the host, which has no cycles")
-    inputs = random_inputs(module, args.seed) if given is None else given
+    inputs = random_inputs(module.graph, args.seed) if given is None else given
     set_inputs(module, inputs)
     seed = args.seed if given is None else None
     begin = time.perf_counter()
@@ -212,6 +213,7 @@ def _run_there(args: argparse.Namespace, saved) -> int:
     from lockstep.commands._progress import progress_bar
     from lockstep.commands.pool import certificates_of
     from runtime import DeviceError, report
+    from runtime.random_inputs import random_inputs
     from runtime.tuning.pool import device_of
     from runtime.tuning.remote import RemoteError, remote
 
@@ -221,7 +223,7 @@ def _run_there(args: argparse.Namespace, saved) -> int:
         given = arrays(args.input) if args.input else None
         module, machine, _ = _compiled(args, saved, None if saved else _imported(args, given))
         module = device.load(module)
-        set_inputs(module, random_inputs(module, args.seed) if given is None else given)
+        set_inputs(module, random_inputs(module.graph, args.seed) if given is None else given)
         begin = time.perf_counter()
         try:
             with progress_bar(f"{args.model.name} on {name} of {args.on}", 0, lambda: 0):

@@ -1,14 +1,17 @@
 """Memory for kernels."""
 
 from collections.abc import Mapping
+from math import ceil
 
 import numpy as np
 
 from compiler.te import numpy_dtype
 
-__all__ = ["aligned", "on_cache_lines"]
+__all__ = ["aligned", "far_copies", "on_cache_lines"]
 
 _LINE = 64              # bytes of a cache line
+_FAR = 64 << 20         # bytes of which the caches near a core hold few
+_COPIES = 16            # at most
 
 
 def aligned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
@@ -27,6 +30,10 @@ def _on_lines(array: np.ndarray) -> np.ndarray:
     """
     if array.flags.c_contiguous and array.ctypes.data % _LINE == 0:
         return array
+    return _copy(array)
+
+
+def _copy(array: np.ndarray) -> np.ndarray:
     made = aligned(array.shape, array.dtype.name)
     made[...] = array
     return made
@@ -35,3 +42,12 @@ def _on_lines(array: np.ndarray) -> np.ndarray:
 def on_cache_lines(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The arrays, each in row-major order from the beginning of a cache line on."""
     return {name: _on_lines(array) for name, array in arrays.items()}
+
+
+def far_copies(arrays: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+    """Copies of the arrays: as many as make each one leave the near caches before its turn comes
+    again, where they are read one after the other; at least one, and at most 16.
+    """
+    size = sum(array.nbytes for array in arrays.values())
+    count = min(_COPIES, ceil(_FAR / size) + 1) if size else 1
+    return [{name: _copy(array) for name, array in arrays.items()} for _ in range(count)]

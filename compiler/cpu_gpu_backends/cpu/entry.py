@@ -12,17 +12,17 @@ function calls the kernels one after the other, and nothing else happens between
 
 import ctypes
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
+from compiler.cpu_gpu_backends.cpu.calls import Place, call_lines, calls_of, places_of
 from compiler.cpu_gpu_backends.cpu.steps import GroupCode
-from compiler.cpu_gpu_backends.llvm import Kernel, host, object_code
+from compiler.cpu_gpu_backends.llvm import host, object_code
 from compiler.cpu_gpu_backends.llvm.emit import FUNCTION
 from compiler.cpu_gpu_backends.llvm.jit import Library
 from compiler.cpu_gpu_backends.llvm.kernel import refusal
-from compiler.cpu_gpu_backends.memory import shown, storage
+from compiler.cpu_gpu_backends.memory import storage
 from compiler.graph.graph import Graph
 from compiler.graph.memory import MemoryPlan
 from compiler.te import numpy_dtype
@@ -30,14 +30,6 @@ from compiler.te import numpy_dtype
 __all__ = ["Entry"]
 
 Array = np.ndarray
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Bytes from the beginning of the block, or of the array of a slot."""
-
-    slot: int | None
-    offset: int = 0
 
 
 class Entry:
@@ -54,29 +46,18 @@ class Entry:
         roots = dict.fromkeys(map(root, graph.outputs))
         self._results = [value for value in roots
                          if value not in constants and value not in graph.inputs]
-        slots = {value: slot for slot, value in
+        given = {value: Place(slot) for slot, value in
                  enumerate((*constants, *graph.inputs, *self._results))}
-        places = {value: _Place(slot) for value, slot in slots.items()}
-        places |= {value: _Place(None, offset) for value, offset in plan.offsets.items()}
+        self._places = places_of(graph, steps, plan, given)
         self._constants = constants
         addresses = [array.ctypes.data for array in constants.values()]
         self._addresses = (ctypes.c_void_p * len(addresses))(*addresses)
         self._made = {value: (graph.values[value].shape, numpy_dtype(graph.values[value].dtype))
                       for value in self._results}
         self._pointers = ctypes.c_void_p * (len(graph.inputs) + len(self._results))
-        self._kernels: list[Kernel] = []
-        calls: list[list[_Place]] = []
-        for number, step in enumerate(steps):
-            given = [places[value] for value in step.group.inputs]
-            if step.kernel is None:
-                places[step.group.output] = _Place(given[0].slot, given[0].offset + shown(
-                    graph, step.group))
-                continue
-            workspaces = (_Place(None, offset) for offset in plan.workspaces[number])
-            calls.append([*given, places[step.group.output], *workspaces])
-            self._kernels.append(step.kernel)
-        self._places = places
-        self._function = self._linked(calls) if calls else None
+        calls = list(calls_of(steps, plan, self._places))
+        self._kernels = [step.kernel for step, _ in calls if step.kernel]
+        self._function = self._linked([places for _, places in calls]) if calls else None
 
     def __call__(self, given: Mapping[str, Array], block: Array) -> dict[str, Array]:
         """Raises what a kernel raises that cannot run."""
@@ -100,7 +81,7 @@ class Entry:
         shown = shown.reshape(type_.shape)
         return shown if place.slot >= len(arrays) - len(self._results) else shown.copy()
 
-    def _linked(self, calls: Sequence[Sequence[_Place]]):
+    def _linked(self, calls: Sequence[Sequence[Place]]):
         machine = host()
         addresses = {kernel: f"k{number}"
                      for number, kernel in enumerate(dict.fromkeys(self._kernels))}
@@ -112,7 +93,7 @@ class Entry:
         return prototype(self._library.address(FUNCTION))
 
 
-def _lines(names: Sequence[str], calls: Sequence[Sequence[_Place]], constants: int
+def _lines(names: Sequence[str], calls: Sequence[Sequence[Place]], constants: int
            ) -> Iterator[str]:
     """The text of the function that calls the kernels of these names at these places."""
     for name, places in dict(zip(names, calls, strict=True)).items():
@@ -123,20 +104,8 @@ def _lines(names: Sequence[str], calls: Sequence[Sequence[_Place]], constants: i
         table, row = ("constants", slot) if slot < constants else ("given", slot - constants)
         yield f"  %p{slot} = getelementptr ptr, ptr %{table}, i64 {row}"
         yield f"  %a{slot} = load ptr, ptr %p{slot}"
-    for number, (name, places) in enumerate(zip(names, calls, strict=True)):
-        arguments = []
-        for argument, place in enumerate(places):
-            base = "%block" if place.slot is None else f"%a{place.slot}"
-            if place.offset:
-                yield f"  %v{number}_{argument} = getelementptr i8, ptr {base}, i64 {place.offset}"
-                base = f"%v{number}_{argument}"
-            arguments.append(f"ptr {base}")
-        yield f"  %s{number} = call i32 @{name}({', '.join(arguments)})"
-        yield f"  %e{number} = icmp ne i32 %s{number}, 0"
-        yield f"  br i1 %e{number}, label %fail{number}, label %done{number}"
-        yield f"fail{number}:"
-        yield f"  ret i32 %s{number}"
-        yield f"done{number}:"
+    yield from call_lines(names, calls, lambda place: (
+        "%block" if place.slot is None else f"%a{place.slot}"))
     yield "  ret i32 0"
     yield "}"
 

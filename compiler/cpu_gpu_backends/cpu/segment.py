@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from compiler.cpu_gpu_backends.cpu.arrays import aligned
+from compiler.cpu_gpu_backends.cpu.calls import workspaces_of
 from compiler.cpu_gpu_backends.cpu.entry import Entry
 from compiler.cpu_gpu_backends.cpu.steps import GroupCode
 from compiler.cpu_gpu_backends.listing import listing
@@ -101,9 +102,8 @@ class HostSegment:
 
     @cached_property
     def plan(self) -> MemoryPlan:
-        kernels = [step.kernel for step in self.steps]
         return plan_groups(self.graph, [step.group for step in self.steps],
-                           [kernel and kernel.program.outputs[1:] for kernel in kernels])
+                           workspaces_of(self.steps))
 
     @cached_property
     def entry(self) -> Entry:

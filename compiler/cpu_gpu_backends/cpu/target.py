@@ -1,15 +1,16 @@
 """The CPU as a target: every group of operators becomes one kernel of native code."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from itertools import cycle
 
 import numpy as np
 
 from compiler.cpu_gpu_backends.cpu.algorithms import (AlgorithmSpace, algorithm_task,
                                                       algorithm_text, convolution_from, graph_of,
                                                       size_from)
-from compiler.cpu_gpu_backends.cpu.arrays import on_cache_lines
+from compiler.cpu_gpu_backends.cpu.arrays import far_copies, on_cache_lines
 from compiler.cpu_gpu_backends.cpu.attention import is_one_kernel
 from compiler.cpu_gpu_backends.cpu.groups import group_program, own_plan
 from compiler.cpu_gpu_backends.cpu.segment import Arenas, GroupCode, HostSegment
@@ -18,6 +19,7 @@ from compiler.cpu_gpu_backends.cpu.tiles import TileCosts, Vectors
 from compiler.cpu_gpu_backends.groups import Recipe, recipe_from, recipe_of, sample
 from compiler.cpu_gpu_backends.llvm import Kernel, build, host
 from compiler.cpu_gpu_backends.llvm.amx import grants_tiles
+from compiler.cpu_gpu_backends.llvm.machine import Processor
 from compiler.graph.channel_blocks import with_channel_blocks
 from compiler.graph.fusion import Group, Groups, fuse, separate
 from compiler.graph.graph import Graph, Node
@@ -50,7 +52,8 @@ class CpuTarget:
 
     Without `fusion` every operator is a group of its own. Schedules of groups come from `plans`.
     `threads` share what takes long enough; results are the same for any number. With `plain` sums
-    of floats no convolution takes Winograd's products.
+    of floats no convolution takes Winograd's products. With a `machine` it compiles for another
+    processor: such segments cannot be called here, only exported.
     """
 
     name: str = HOST
@@ -58,6 +61,7 @@ class CpuTarget:
     threads: int = 1
     plain: bool = False
     plans: Plans = OWN
+    machine: Processor | None = None
     arenas: Arenas = field(default_factory=Arenas, compare=False)
 
     @property
@@ -65,8 +69,13 @@ class CpuTarget:
         """A hash of the processor and its features, the number of threads, and whether sums are
         plain.
         """
-        return digest([processor(), *([str(self.threads)] if self.threads > 1 else []),
+        return digest([repr(self.machine) if self.machine else processor(),
+                       *([str(self.threads)] if self.threads > 1 else []),
                        *(["plain"] if self.plain else [])])
+
+    @property
+    def vectors(self) -> Vectors:
+        return _vectors(self.threads, self.machine or host())
 
     def refusal(self, graph: Graph, node: Node) -> str | None:
         """None when the CPU takes the node, else the reason why not."""
@@ -106,10 +115,9 @@ class CpuTarget:
 
     def _planned(self, recipe: Recipe) -> Kernel:
         if self.plans is OWN:
-            return _kernel(recipe, None, self.threads)
-        return replayed(self.plans, self._task(recipe),
-                        lambda: own_plan(recipe, _vectors(self.threads)),
-                        lambda plan: _kernel(recipe, plan, self.threads))
+            return _kernel(recipe, None, self.threads, self.machine)
+        return replayed(self.plans, self._task(recipe), lambda: own_plan(recipe, self.vectors),
+                        lambda plan: _kernel(recipe, plan, self.threads, self.machine))
 
     def _size(self, convolution: Convolution) -> int:
         """The size of tiles of Winograd's products that a convolution is computed with; 0: none."""
@@ -131,7 +139,7 @@ class CpuTarget:
         if convolution := convolution_from(task.body):
             return AlgorithmSpace(algorithm_task(self.fingerprint, convolution), convolution)
         recipe = recipe_from(task.body)
-        return GroupSpace(self._task(recipe), recipe, _vectors(self.threads))
+        return GroupSpace(self._task(recipe), recipe, self.vectors)
 
     def decides_tasks(self, task: Task) -> bool:
         """The way to compute a convolution decides which groups there are."""
@@ -139,23 +147,27 @@ class CpuTarget:
 
     def measurable(self, task: Task, plan: str, seed: int, device: object = None
                    ) -> Callable[[], object]:
-        """The kernel of a group by this plan, or a convolution, with seeded random arrays."""
+        """The kernel of a group by this plan, or a convolution, with seeded random arrays: one call
+        after the other takes another copy of what a network last read an inference ago.
+        """
         if convolution := convolution_from(task.body):
             return self._computed(convolution, size_from(plan, convolution), seed)
-        kernel = _kernel(recipe_from(task.body), plan, self.threads)
+        kernel = _kernel(recipe_from(task.body), plan, self.threads, self.machine)
         rng = np.random.default_rng(seed)
-        arrays = on_cache_lines({
-            **{buffer.name: sample(buffer, rng) for buffer in kernel.program.inputs},
-            **{buffer.name: np.zeros(buffer.shape, numpy_dtype(buffer.dtype))
-               for buffer in kernel.program.outputs}}).values()
-        return lambda: kernel(*arrays)
+        inputs, outputs = kernel.program.inputs, kernel.program.outputs
+        arrays = {buffer.name: sample(buffer, rng) for buffer in inputs} | {
+            buffer.name: np.zeros(buffer.shape, numpy_dtype(buffer.dtype)) for buffer in outputs}
+        far = {buffer.name: arrays[buffer.name] for buffer in inputs[1:]}
+        arrays = on_cache_lines(arrays)
+        return _in_turns([partial(kernel, *(arrays | copy).values()) for copy in far_copies(far)])
 
     def _computed(self, convolution: Convolution, size: int, seed: int) -> Callable[[], object]:
         segment = self.compile(graph_of(convolution, seed), lambda _: size)
         rng = np.random.default_rng(seed)
         given = {name: rng.standard_normal(segment.graph.values[name].shape).astype(np.float32)
                  for name in segment.graph.inputs}
-        return lambda: segment.computed(given)
+        return _in_turns([partial(replace(segment, constants=constants).computed, given)
+                          for constants in far_copies(segment.constants)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +184,11 @@ class NotedSizes:
         return size
 
 
+def _in_turns(calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
+    turns = cycle(calls)
+    return lambda: next(turns)()
+
+
 def lowered(graph: Graph, sizes: Sizes = best_size) -> Graph:
     """The graph as it is computed: its images in blocks of channels, constants packed, equal ones
     once; convolutions by Winograd's products of these sizes.
@@ -182,30 +199,31 @@ def lowered(graph: Graph, sizes: Sizes = best_size) -> Graph:
 
 def kernel_program(graph: Graph, group: Group) -> Program | None:
     """The scheduled program of a group for this processor; None for a view."""
-    return None if group.is_view else _program(recipe_of(graph, group), None, 1)
+    return None if group.is_view else _program(recipe_of(graph, group), None, 1, None)
 
 
 @lru_cache(KERNELS)
-def _program(recipe: Recipe, plan: str | None, threads: int) -> Program:
-    return group_program(recipe, _vectors(threads), plan)
+def _program(recipe: Recipe, plan: str | None, threads: int, machine: Processor | None) -> Program:
+    return group_program(recipe, _vectors(threads, machine or host()), plan)
 
 
 @lru_cache(KERNELS)
-def _kernel(recipe: Recipe, plan: str | None, threads: int) -> Kernel:
-    return build(_program(recipe, plan, threads),
+def _kernel(recipe: Recipe, plan: str | None, threads: int, machine: Processor | None) -> Kernel:
+    return build(_program(recipe, plan, threads, machine), machine,
                  contract=any(find(operation.op).contracts for operation in recipe.operations),
-                 in_place=tuple(f"x{place}" for place in recipe.overwritable))
+                 in_place=tuple(f"x{place}" for place in recipe.overwritable),
+                 link=machine is None)
 
 
-def _vectors(threads: int) -> Vectors:
-    """The vectors of this processor: AVX-512, AVX2, NEON, else what all have; and tiles."""
-    if host().has("avx512f"):
+def _vectors(threads: int, machine: Processor) -> Vectors:
+    """The vectors of a processor: AVX-512, AVX2, NEON, else what all have; and tiles."""
+    if machine.has("avx512f"):
         # A product for every load leaves no time for the lines that come into the nearest cache.
-        costs = TileCosts(3, 1.2, 32, 2048) if host().cpu in TWO_PRODUCTS else TileCosts()
-        tiles = host().has("avx512vnni", "amx-int8", "amx-tile") and grants_tiles()
-        return Vectors(16, 16, host().has("avx512vnni"), threads, costs, tiles)
-    if host().has("avx2"):
-        return Vectors(8, 14, host().has("avxvnni"), threads)
-    if host().has("neon"):
-        return Vectors(4, 16, host().has("dotprod"), threads)
+        costs = TileCosts(3, 1.2, 32, 2048) if machine.cpu in TWO_PRODUCTS else TileCosts()
+        tiles = machine.has("avx512vnni", "amx-int8", "amx-tile") and grants_tiles()
+        return Vectors(16, 16, machine.has("avx512vnni"), threads, costs, tiles)
+    if machine.has("avx2"):
+        return Vectors(8, 14, machine.has("avxvnni"), threads)
+    if machine.has("neon") and machine.architecture == "aarch64":
+        return Vectors(4, 16, machine.has("dotprod"), threads)
     return Vectors(4, 8, threads=threads)

@@ -1,6 +1,7 @@
 """A program as the text of an LLVM module."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from compiler.ir import Program
 from compiler.te import INDEX, Var
@@ -10,9 +11,18 @@ from .machine import Processor, host
 from .statements import FunctionContext, Statements
 from .writer import LlvmModule, LlvmType, LlvmValue, Writer
 
-__all__ = ["FUNCTION", "OUT_OF_MEMORY", "emit", "emit_all"]
+__all__ = ["FUNCTION", "OUT_OF_MEMORY", "Function", "emit", "emit_all", "emit_functions"]
 
 FUNCTION = "kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """What a function computes, and how it may be computed: see `emit`."""
+
+    program: Program
+    contract: bool = False
+    in_place: tuple[str, ...] = ()
 
 
 def emit(program: Program, machine: Processor | None = None, contract: bool = False,
@@ -31,25 +41,33 @@ def emit(program: Program, machine: Processor | None = None, contract: bool = Fa
 def emit_all(programs: Mapping[str, Program], machine: Processor | None = None,
              contract: bool = False, in_place: Collection[str] = ()) -> str:
     """LLVM IR of several programs, each as the function of its name."""
-    machine = machine or host()
+    return emit_functions({name: Function(program, contract, tuple(in_place))
+                           for name, program in programs.items()}, machine or host()).text()
+
+
+def emit_functions(functions: Mapping[str, Function], machine: Processor,
+                   linkage: str = "") -> LlvmModule:
+    """The module of these functions. With the `linkage` "internal" only it can call them."""
     module = LlvmModule(frozenset(machine.features))
-    for name, program in programs.items():
-        module.functions[name] = _function(module, name, program, machine, contract, in_place)
+    for name, function in functions.items():
+        module.functions[name] = _function(module, name, function, machine, linkage)
     if machine.architecture == "riscv64":           # else the object declares that it has no floats
         number = len(module.metadata)
         module.metadata += [f"!llvm.module.flags = !{{!{number}}}",
                             f'!{number} = !{{i32 1, !"target-abi", !"lp64d"}}']
-    return module.text()
+    return module
 
 
-def _function(module: LlvmModule, name: str, program: Program, machine: Processor,
-              contract: bool, in_place: Collection[str]) -> str:
+def _function(module: LlvmModule, name: str, function: Function, machine: Processor,
+              linkage: str) -> str:
+    program, in_place = function.program, function.in_place
     w = Writer(module)
     buffers = {buffer.name: f"%{w.name(buffer.name)}"
                for buffer in (*program.inputs, *program.outputs)}
     symbols: dict[Var, LlvmValue] = {symbol: LlvmValue(f"%{w.name(symbol.name)}", LlvmType(INDEX))
                                      for symbol in program.parameters}
-    statements = Statements(FunctionContext(module, name, machine, contract), w, buffers, symbols)
+    context = FunctionContext(module, name, machine, function.contract)
+    statements = Statements(context, w, buffers, symbols)
     w.label("start")
     statements.write(program.body)
     shared = {*in_place, program.outputs[0].name} if in_place else set()
@@ -60,4 +78,6 @@ def _function(module: LlvmModule, name: str, program: Program, machine: Processo
     parameters += [f"i64 {value.text}" for value in symbols.values()]
     return "\n".join([f"; {program.name!r}",
                       statements.frame.text(
-                          f"define i32 @{name}({', '.join(parameters)}) nounwind")])
+                          " ".join(["define", *([linkage] if linkage else []),
+                                    f"i32 @{name}({', '.join(parameters)})",
+                                    *(["noinline"] if linkage else []), "nounwind"]))])

@@ -10,7 +10,7 @@ from compiler.te import (INDEX, Buffer, Const, Expr, Symbol, Var, as_expr, numpy
                          substitute)
 
 from .amx import REFUSED
-from .emit import FUNCTION, OUT_OF_MEMORY, emit
+from .emit import FUNCTION, OUT_OF_MEMORY, Function, emit
 from .jit import Library, library, object_code
 from .machine import WITHOUT, MachineError, Processor, host
 
@@ -23,22 +23,24 @@ class Kernel:
     Calling it takes an array for each input and each output of the program, in that order, and
     fills the outputs; no output may overlap another array, except that the first may be an
     `in_place` input (see `emit`). `compute` is like `compiler.ir.interpret`: arrays by name in, new
-    arrays by name out. `text` is its LLVM IR. Several threads may call it at
-    once.
+    arrays by name out. `text` is its LLVM IR, `function` what that was written from; a kernel that
+    was restored has neither. Several threads may call it at once.
 
     Parameters of the program take their values from the shapes of the arrays, where a dimension is
     a parameter by itself; others are given by name.
     """
 
     def __init__(self, program: Program, machine: Processor | None = None, contract: bool = False,
-                 strict: bool = False, in_place: Collection[str] = ()):
+                 strict: bool = False, in_place: Collection[str] = (), link: bool = True):
         machine = machine or host()
         if strict:
             require(program, machine)
         self.text = emit(program, machine, contract, in_place)
+        self.function = Function(program, contract, tuple(in_place))
         self._machine = machine
-        self._code = b""
-        self._link(program, library(self.text, machine))
+        self._code, self.program = b"", program
+        if link:
+            self._link(program, library(self.text, machine))
 
     @classmethod
     def restored(cls, interface: Program, code: bytes) -> "Kernel":
@@ -47,6 +49,7 @@ class Kernel:
         """
         kernel = cls.__new__(cls)
         kernel.text, kernel._machine, kernel._code = "", host(), code
+        kernel.function = None
         kernel._link(interface, Library(code, (FUNCTION,), kernel._machine))
         return kernel
 
@@ -158,12 +161,13 @@ def require(program: Program, machine: Processor) -> None:
 
 
 def build(program: Program, machine: Processor | None = None, contract: bool = False,
-          strict: bool = False, in_place: Collection[str] = ()) -> Kernel:
+          strict: bool = False, in_place: Collection[str] = (), link: bool = True) -> Kernel:
     """Compile `program` for this computer; texts are compiled once.
 
     `machine` may be ``host().without(...)``, to see the code for a processor without some feature.
     With `contract` a product may be fused with a sum that it is part of (see `floats`). The first
     output may be the array of an input that is `in_place` (see `emit`). Intrinsics that the machine
-    lacks are replaced by their loop nests, or refused with MachineError if `strict`.
+    lacks are replaced by their loop nests, or refused with MachineError if `strict`. A kernel for
+    another computer is written, without `link`: it has `text` and `code`, and cannot be called.
     """
-    return Kernel(program, machine, contract, strict, in_place)
+    return Kernel(program, machine, contract, strict, in_place, link)

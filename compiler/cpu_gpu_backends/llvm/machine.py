@@ -52,7 +52,8 @@ class Processor:
     @property
     def size_type(self) -> str:
         """LLVM type of C's ``size_t``."""
-        return "i32" if self.architecture.endswith("32") else "i64"
+        short = self.architecture.endswith("32") or self.architecture.startswith(("arm", "thumb"))
+        return "i32" if short else "i64"
 
     def has(self, *features: str) -> bool:
         return set(features) <= set(self.features)
@@ -73,8 +74,10 @@ MACHINES = {
     "x86-64-v3": Processor("x86_64-unknown-linux-gnu", "x86-64-v3", ("avx2", "fma")),
     "x86-64-v4": Processor("x86_64-unknown-linux-gnu", "x86-64-v4", ("avx2", "avx512f", "fma")),
     "aarch64": Processor("aarch64-unknown-linux-gnu", "generic", ("dotprod", "neon")),
+    "armv7": Processor("armv7-unknown-linux-gnueabihf", "cortex-a7", ("neon", "vfp4")),
+    "cortex-m7": Processor("thumbv7em-none-eabihf", "cortex-m7", ("vfp4d16sp",)),
     "riscv64": Processor("riscv64-unknown-linux-gnu", "generic-rv64", ("a", "c", "d", "f", "m")),
-    "wasm32": Processor("wasm32-unknown-unknown", "generic", ("simd128",)),
+    "wasm32": Processor("wasm32-unknown-unknown", "generic", ("bulk-memory", "simd128")),
 }
 """Machines by name, for cross compilation."""
 

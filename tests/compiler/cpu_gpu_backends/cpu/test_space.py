@@ -5,12 +5,13 @@ from functools import cache
 import numpy as np
 import pytest
 
+from compiler.cpu_gpu_backends.cpu.arrays import far_copies
 from compiler.cpu_gpu_backends.cpu.groups import group_program, own_plan
 from compiler.cpu_gpu_backends.cpu.space import GroupSpace
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.cpu_gpu_backends.groups import recipe_from
-from compiler.cpu_gpu_backends.llvm import build
+from compiler.cpu_gpu_backends.llvm import Kernel, build
 from compiler.graph import Builder, Graph, TensorType
 from compiler.plans import PlanRefused, Recorder, Task
 from tests.support.attention import Heads
@@ -146,3 +147,27 @@ def test_what_is_timed_is_the_plan() -> None:
     CpuTarget().measurable(task, space.candidate({}).plan, 0)()
     with pytest.raises(PlanRefused, match="^Plan of "):
         CpuTarget().measurable(task, "split(nowhere, 4)", 0)
+
+
+def test_weights_come_from_far_when_a_plan_is_timed(monkeypatch) -> None:
+    """Calls take copies of all inputs but the first in turns, which together leave the caches."""
+    task = tasks_of("product")[0]
+    kernel = CpuTarget().measurable(task, CpuTarget().space(task).candidate({}).plan, 0)
+    given: list[list[int]] = []
+    monkeypatch.setattr(Kernel, "__call__", lambda self, *arrays: given.append(
+        [array.ctypes.data for array in arrays]))
+    for _ in range(32):
+        kernel()
+    inputs = len(recipe_from(task.body).types)
+    for place, seen in enumerate(zip(*given, strict=True)):
+        far = 1 <= place < inputs
+        assert len(set(seen)) == (16 if far else 1)
+        assert seen[:16] == seen[16:]
+
+
+@pytest.mark.parametrize(("megabytes", "copies"), [(1, 16), (16, 5), (40, 3), (100, 2), (0, 1)])
+def test_as_many_copies_as_leave_the_caches(megabytes: int, copies: int) -> None:
+    made = far_copies({"w": np.zeros(megabytes << 20, np.uint8), "b": np.arange(megabytes)})
+    assert len(made) == copies
+    assert all((one["b"] == np.arange(megabytes)).all() for one in made)
+    assert len({one["w"].ctypes.data for one in made}) == copies

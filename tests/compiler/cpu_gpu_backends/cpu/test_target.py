@@ -137,9 +137,9 @@ def test_a_segment_may_be_called_by_several_threads(digits, digits_int8) -> None
 def test_equal_nodes_are_compiled_once(monkeypatch) -> None:
     built = []
 
-    def build(program, **options):
+    def build(program, *args, **options):
         built.append(program.name)
-        return compiled(program, **options)
+        return compiled(program, *args, **options)
 
     compiled = cpu.build
     monkeypatch.setattr(cpu, "build", build)

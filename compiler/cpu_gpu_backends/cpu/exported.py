@@ -1,0 +1,238 @@
+"""A segment as one object file that needs nothing else: kernels, constants, and two functions of C.
+
+::
+
+    i32 NAME_init(ptr self, ptr weights)
+    i32 NAME_run(ptr self, ptr inputs, ptr outputs, ptr arena)
+
+`compiler.exports.interface` says what they promise. `self` holds the address of the constants;
+`inputs` and `outputs` hold addresses of arrays. Kernels are the ones that a segment calls in this
+process, so results are the same to the bit on a processor that rounds products alike.
+"""
+
+import hashlib
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler.cpu_gpu_backends.cpu.calls import (Place, call_lines, calls_of, places_of,
+                                                 workspaces_of)
+from compiler.cpu_gpu_backends.cpu.segment import HostSegment
+from compiler.cpu_gpu_backends.llvm import Processor, object_code
+from compiler.cpu_gpu_backends.llvm.emit import Function, emit_functions
+from compiler.cpu_gpu_backends.memory import plan_groups, storage
+from compiler.exports import CArray, CInterface, ExportError
+from compiler.exports.interface import STATUSES
+from compiler.graph.graph import Graph
+from compiler.graph.room import bytes_of
+
+__all__ = ["INSIDE", "Exported", "exported"]
+
+INSIDE = 16 << 20
+"""Bytes of constants that code holds itself unless the caller decides; more are a file."""
+
+SMALL_ALIGNMENT, WIDE_ALIGNMENT = 16, 64
+WEIGHTS = "lockstep.weights"
+HEADER_BYTES = 64           # of the file of weights: the network's hash, 32 bytes, and zeros
+STATUS = {end: number for number, (end, _) in enumerate(STATUSES)}
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """The code of a network, and its interface; `weights` is the file of weights, empty where they
+    are in the code.
+    """
+
+    interface: CInterface
+    machine: Processor
+    code: bytes
+    text: str
+    weights: bytes
+
+
+def exported(segment: HostSegment, name: str, machine: Processor, apart: bool | None = None,
+             arrays: Mapping[str, CArray] | None = None, title: str = "") -> Exported:
+    """The segment of a whole network, as a library of functions that begin with `name`.
+
+    With `apart` its constants are a file, without they are in the code; by default that depends on
+    their size (`INSIDE`). `arrays` describe inputs and outputs that have a scale. Raises
+    ExportError for a name that C does not take and for a segment that was read from a file.
+    """
+    if any(step.kernel and step.kernel.function is None for step in segment.steps):
+        raise ExportError(f"{segment.graph.name} must be compiled from a model to be exported: a "
+                          f"compiled file has machine code of its own processor alone")
+    alignment = _alignment(machine)
+    layout = _Layout(segment, alignment)
+    apart = layout.weights.size > INSIDE if apart is None else apart
+    hashed = _hash(segment, layout)
+    interface = CInterface(
+        name, hashed.hex(), *_arrays(segment.graph, arrays or {}), layout.arena_bytes, alignment,
+        HEADER_BYTES + layout.weights.size if apart else 0, alignment, title)
+    text = "\n".join(_text(segment, layout, interface, machine))
+    weights = hashed.ljust(HEADER_BYTES, b"\0") + layout.weights.tobytes()
+    return Exported(interface, machine, object_code(text, machine), text, weights if apart else b"")
+
+
+def _alignment(machine: Processor) -> int:
+    return WIDE_ALIGNMENT if machine.has("avx2") or machine.has("avx512f") else SMALL_ALIGNMENT
+
+
+def _arrays(graph: Graph, known: Mapping[str, CArray]
+            ) -> tuple[tuple[CArray, ...], tuple[CArray, ...]]:
+    def described(values: Sequence[str]) -> tuple[CArray, ...]:
+        return tuple(known.get(value) or CArray(value, graph.values[value].dtype,
+                                                graph.values[value].shape) for value in values)
+
+    return described(graph.inputs), described(graph.outputs)
+
+
+class _Layout:
+    """Where everything lies: constants one after the other in `weights`, what is computed in the
+    arena. An output is written where the caller wants it, or `copied` there in the end: one that
+    shows an input, a constant or a part of something larger, or what another output shows.
+    """
+
+    def __init__(self, segment: HostSegment, alignment: int):
+        graph, steps = segment.graph, segment.steps
+        groups = [step.group for step in steps]
+        root = storage(groups)
+        used = {root(value) for group in groups for value in group.inputs}
+        used |= set(map(root, graph.outputs))
+        self.weights, offsets = _side_by_side(
+            {value: array for value, array in segment.constants.items() if value in used},
+            alignment)
+        owners: dict[str, int] = {}
+        for place, value in enumerate(graph.outputs):
+            if (root(value) not in segment.constants and root(value) not in graph.inputs
+                    and bytes_of(graph.values[value]) == bytes_of(graph.values[root(value)])):
+                owners.setdefault(root(value), place)
+        self.copied = {place: value for place, value in enumerate(graph.outputs)
+                       if owners.get(root(value)) != place}
+        self.plan = plan_groups(graph, groups, workspaces_of(steps), alignment=alignment,
+                                copied=[value for value in self.copied.values()
+                                        if root(value) not in owners])
+        self.arena_bytes = self.plan.size
+        first = 1 + len(graph.inputs)           # slots: constants, inputs, outputs
+        given = {value: Place(0, offset) for value, offset in offsets.items()}
+        given |= {value: Place(1 + place) for place, value in enumerate(graph.inputs)}
+        given |= {value: Place(first + place) for value, place in owners.items()}
+        self.places = places_of(graph, steps, self.plan, given)
+        self.calls = list(calls_of(steps, self.plan, self.places))
+
+
+def _side_by_side(arrays: Mapping[str, np.ndarray], alignment: int
+                  ) -> tuple[np.ndarray, dict[str, int]]:
+    """The bytes of all arrays, each at a multiple of the alignment, and where each begins."""
+    offsets, end = {}, 0
+    for name, array in arrays.items():
+        offsets[name] = end
+        end += -(-array.nbytes // alignment) * alignment
+    joined = np.zeros(end, np.uint8)
+    for name, array in arrays.items():
+        joined[offsets[name]:offsets[name] + array.nbytes] = array.reshape(-1).view(np.uint8)
+    return joined, offsets
+
+
+def _hash(segment: HostSegment, layout: _Layout) -> bytes:
+    """Of what is computed and of the weights, as they lie: whichever processor computes it."""
+    graph = segment.graph
+    text = repr([graph.name, [(value, graph.values[value]) for value in
+                              (*graph.inputs, *graph.outputs)],
+                 [(node.op, node.attrs, node.inputs, node.outputs) for node in graph.nodes]])
+    return hashlib.sha256(text.encode() + layout.weights.tobytes()).digest()
+
+
+def _text(segment: HostSegment, layout: _Layout, interface: CInterface, machine: Processor
+          ) -> Iterator[str]:
+    functions: dict[Function, str] = {}
+    for step, _ in layout.calls:
+        assert step.kernel is not None and step.kernel.function is not None
+        function = step.kernel.function
+        functions.setdefault(function, f"{interface.name}.{len(functions)}.{function.program.name}")
+    names = {name: function for function, name in functions.items()}
+    yield emit_functions(names, machine, "internal").text()
+    if not interface.weights_bytes:
+        size = max(1, layout.weights.size)
+        yield (f"@{WEIGHTS} = internal constant [{size} x i8] c\"{_escaped(layout.weights)}\", "
+               f"align {interface.weights_alignment}")
+    yield from _init(interface)
+    called = [functions[step.kernel.function] for step, _ in layout.calls
+              if step.kernel and step.kernel.function]
+    yield from _run(segment.graph, layout, interface, called)
+    yield "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
+
+
+_ESCAPES = np.array([f"\\{byte:02X}".encode() for byte in range(256)])
+
+
+def _escaped(array: np.ndarray) -> str:
+    """Bytes in a string of LLVM's."""
+    return _ESCAPES[array].tobytes().decode() if array.size else "\\00"
+
+
+def _init(interface: CInterface) -> Iterator[str]:
+    yield f"define i32 @{interface.name}_init(ptr %self, ptr %weights) nounwind {{"
+    if not interface.weights_bytes:
+        yield from _refused("given", "icmp ne ptr %weights, null", "WEIGHTS")
+        yield f"  store ptr @{WEIGHTS}, ptr %self"
+    else:
+        yield from _refused("none", "icmp eq ptr %weights, null", "WEIGHTS")
+        yield from _misaligned("weights", interface.weights_alignment, "WEIGHTS")
+        for number, word in enumerate(struct.unpack("<4Q", bytes.fromhex(interface.hash))):
+            yield f"  %p{number} = getelementptr i64, ptr %weights, i32 {number}"
+            yield f"  %w{number} = load i64, ptr %p{number}, align 1"
+            yield from _refused(f"other{number}", f"icmp ne i64 %w{number}, {_signed(word)}",
+                                "OTHER_WEIGHTS")
+        yield f"  %first = getelementptr i8, ptr %weights, i32 {HEADER_BYTES}"
+        yield "  store ptr %first, ptr %self"
+    yield "  ret i32 0"
+    yield "}"
+
+
+def _run(graph: Graph, layout: _Layout, interface: CInterface, names: Sequence[str]
+         ) -> Iterator[str]:
+    yield (f"define i32 @{interface.name}_run(ptr %self, ptr %inputs, ptr %outputs, ptr %arena) "
+           f"nounwind {{")
+    if interface.arena_bytes:
+        yield from _refused("none", "icmp eq ptr %arena, null", "ARENA")
+        yield from _misaligned("arena", interface.arena_alignment, "ARENA")
+    yield "  %a0 = load ptr, ptr %self"
+    slot = 0
+    for table, count in (("inputs", len(graph.inputs)), ("outputs", len(graph.outputs))):
+        for place in range(count):
+            slot += 1
+            yield f"  %p{slot} = getelementptr ptr, ptr %{table}, i32 {place}"
+            yield f"  %a{slot} = load ptr, ptr %p{slot}"
+
+    def base(place: Place) -> str:
+        return "%arena" if place.slot is None else f"%a{place.slot}"
+
+    yield from call_lines(names, [places for _, places in layout.calls], base)
+    for output, value in layout.copied.items():
+        place = layout.places[value]
+        yield (f"  %from{output} = getelementptr i8, ptr {base(place)}, i64 {place.offset}")
+        yield (f"  call void @llvm.memcpy.p0.p0.i64(ptr %a{1 + len(graph.inputs) + output}, "
+               f"ptr %from{output}, i64 {bytes_of(graph.values[value])}, i1 false)")
+    yield "  ret i32 0"
+    yield "}"
+
+
+def _misaligned(name: str, alignment: int, status: str) -> Iterator[str]:
+    yield f"  %at.{name} = ptrtoint ptr %{name} to i64"
+    yield f"  %odd.{name} = and i64 %at.{name}, {alignment - 1}"
+    yield from _refused(f"odd.{name}", f"icmp ne i64 %odd.{name}, 0", status)
+
+
+def _refused(label: str, condition: str, status: str) -> Iterator[str]:
+    """Returns the status where the condition holds."""
+    yield f"  %is.{label} = {condition}"
+    yield f"  br i1 %is.{label}, label %refuse.{label}, label %go.{label}"
+    yield f"refuse.{label}:"
+    yield f"  ret i32 {STATUS[status]}"
+    yield f"go.{label}:"
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 64) if word >> 63 else word

@@ -1,0 +1,59 @@
+"""``lockstep export MODEL -o DIR``: a network as a library for C, without Python or a compiler."""
+
+import argparse
+from pathlib import Path
+
+from compiler.errors import RequestError
+from lockstep.commands._arguments import DEFAULT_THREADS, add_compilation
+from lockstep.lines import say
+from lockstep.paths import model_file
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(subparsers) -> argparse.ArgumentParser:
+    parser = subparsers.add_parser(
+        "export", help="write a network as a library for C and other languages",
+        description="Write a network as code that needs neither Python nor a compiler of networks: "
+                    "an object file or a library with two functions, its header, and a program "
+                    "that tries it. With --target cpu (the default) --machine names a processor: "
+                    "x86-64, x86-64-v3, x86-64-v4, aarch64, armv7, cortex-m7, riscv64 or wasm32; "
+                    "by default it is this computer's. Exit status: 0 done, 2 the request was "
+                    "wrong.")
+    add = parser.add_argument
+    add("model", metavar="MODEL", type=model_file, help="a network, as lockstep compile takes it")
+    add("-o", "--output", type=Path, required=True, metavar="DIR",
+        help="the folder to write to; it is made where it is missing")
+    add("--name", metavar="NAME",
+        help="an identifier of C, with which all names begin (default: the network's)")
+    add("--kind", choices=("object", "static", "shared", "module"),
+        help="NAME.o (default), libNAME.a, libNAME.so, or NAME.wasm (default of wasm32)")
+    add("--weights", choices=("inside", "apart"),
+        help="constants in the code, or in a file NAME.bin (default: apart above 16 MiB)")
+    add_compilation(parser)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    from compiler.target_names import HOST
+    from lockstep.commands._compilation import compiled
+    from runtime.exporting.export import export
+    from runtime.targets import request
+
+    args.target = args.target or "cpu"
+    wanted = request(args.target)
+    if len(wanted.names) > 1 or wanted.names[0].partition(":")[0] != "cpu":
+        raise RequestError(f"--target must be cpu, cpu:THREADS or cpu:plain for an export, not "
+                           f"{args.target}")
+    args.threads = args.threads or DEFAULT_THREADS
+    module = compiled(args, None)
+    target = wanted.placed(lambda machine: None)[HOST].target
+    made = export(module, args.output, args.name, machine=args.machine, kind=args.kind,
+                  apart=None if args.weights is None else args.weights == "apart",
+                  threads=target.threads, plain=target.plain)
+    interface = made.exported.interface
+    for file in made.files:
+        say(f"{file}: {file.stat().st_size:,} bytes")
+    say(f"{interface.name}: arena of {interface.arena_bytes:,} bytes, weights "
+        + (f"apart, {interface.weights_bytes:,} bytes" if interface.weights_bytes else "inside"))
+    return 0

@@ -1,0 +1,1 @@
+"""Networks that leave Python: the files of an exported network."""

@@ -1,0 +1,112 @@
+"""Writes a network as files that need neither Python nor a compiler of networks."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+
+from compiler.cpu_gpu_backends.cpu.exported import Exported, exported
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget
+from compiler.cpu_gpu_backends.llvm import MACHINES, host
+from compiler.errors import ArgumentError
+from compiler.exports import ExportError, Sample, check_program, header
+from compiler.exports.names import identifier_from
+from compiler.files import FileError, write_bytes
+from compiler.target import HOST
+from runtime.exporting.linking import shared_library, static_library, wasm_module
+from runtime.module import Module
+from runtime.random_inputs import random_inputs
+
+__all__ = ["KINDS", "SEED", "ExportedFiles", "export", "exported_code"]
+
+KINDS = ("object", "static", "shared", "module")
+"""``NAME.o``, ``libNAME.a``, ``libNAME.so``, or ``NAME.wasm``."""
+
+SEED = 0            # of the stored inputs
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedFiles:
+    """What was written, in order, and what the code says of itself."""
+
+    files: tuple[Path, ...]
+    exported: Exported
+
+
+def export(module: Module, folder: str | PathLike[str], name: str | None = None, *,
+           machine: str | None = None, kind: str | None = None, apart: bool | None = None,
+           threads: int = 1, plain: bool = False,
+           inputs: Mapping[str, np.ndarray] | None = None) -> ExportedFiles:
+    """Writes a network of the processor into a folder: code, ``NAME.h``, weights if they are apart,
+    and a program that tries it.
+
+    Parameters
+    ----------
+    name : an identifier of C with which all names begin; by default the network's.
+    machine : one of `compiler.cpu_gpu_backends.llvm.MACHINES`; by default this computer.
+    kind : one of `KINDS`; by default "object", for WebAssembly "module".
+    apart : whether weights are a file of their own, NAME.bin; by default they are where they take
+        more than 16 MiB.
+    threads : threads of a run (libgomp's).
+    plain : without Winograd's products.
+    inputs : what the program runs on; by default random arrays of `SEED`.
+
+    Raises ExportError for a network of which another target computes a part, ArgumentError for an
+    option that is not one of these, FileError where the files cannot be written.
+    """
+    made = exported_code(module, name, machine=machine, apart=apart, threads=threads, plain=plain)
+    kind = kind or ("module" if made.machine.architecture == "wasm32" else "object")
+    if kind not in KINDS:
+        raise ArgumentError(f"kind must be {', '.join(KINDS)}, not {kind!r}")
+    if (kind == "module") != (made.machine.architecture == "wasm32") and kind != "object":
+        raise ArgumentError(f"kind must be {'object or module' if kind != 'module' else 'object'} "
+                            f"for {machine or 'this computer'}, not {kind!r}")
+    given = inputs or random_inputs(module.graph, SEED)
+    outputs = module(given)
+    files = dict(_files(made, kind, machine, given, outputs))
+    folder = Path(folder)
+    _make(folder)
+    for file, data in files.items():
+        write_bytes(folder / file, data)
+    return ExportedFiles(tuple(folder / file for file in files), made)
+
+
+def exported_code(module: Module, name: str | None = None, *, machine: str | None = None,
+                  apart: bool | None = None, threads: int = 1, plain: bool = False) -> Exported:
+    """The code of `export`, without files."""
+    if machine is not None and machine not in MACHINES:
+        raise ArgumentError(f"machine must be one of {', '.join(MACHINES)}, not {machine!r}")
+    graph = module.graph
+    if other := sorted({step.segment.target for step in module.steps} - {HOST}):
+        raise ExportError(f"{graph.name} must be compiled for cpu to be exported: parts of it are "
+                          f"on {', '.join(other)}")
+    target = CpuTarget(threads=threads, plain=plain, machine=MACHINES[machine] if machine else None)
+    name = identifier_from(graph.name) if name is None else name
+    return exported(target.compile(graph), name, target.machine or host(), apart,
+                    title=f"{graph.name}, for {machine or 'a processor like this one'}")
+
+
+def _files(made: Exported, kind: str, machine: str | None, given: Mapping[str, np.ndarray],
+           outputs: Mapping[str, np.ndarray]) -> Iterator[tuple[str, bytes]]:
+    name = made.interface.name
+    yield f"{name}.h", header(made.interface).encode()
+    if kind == "object":
+        yield f"{name}.o", made.code
+    elif kind == "static":
+        yield f"lib{name}.a", static_library(made.code, name)
+    elif kind == "shared":
+        yield f"lib{name}.so", shared_library(made.code, machine)
+    else:
+        yield f"{name}.wasm", wasm_module(made.code, name, [f"{name}_init", f"{name}_run"])
+    if made.weights:
+        yield f"{name}.bin", made.weights
+    yield f"{name}_test.c", check_program(made.interface, [Sample(given, outputs)]).encode()
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(folder, error) from None
