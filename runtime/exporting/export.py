@@ -14,7 +14,9 @@ from compiler.errors import ArgumentError
 from compiler.exports import ExportError, Sample, check_program, header
 from compiler.exports.names import identifier_from
 from compiler.files import FileError, write_bytes
+from compiler.plans import Plans
 from compiler.target import HOST
+from compiler.tune.best import packaged
 from runtime.exporting.linking import shared_library, static_library, wasm_module
 from runtime.module import Module
 from runtime.random_inputs import random_inputs
@@ -37,7 +39,7 @@ class ExportedFiles:
 
 def export(module: Module, folder: str | PathLike[str], name: str | None = None, *,
            machine: str | None = None, kind: str | None = None, apart: bool | None = None,
-           threads: int = 1, plain: bool = False,
+           threads: int = 1, plain: bool = False, plans: Plans | None = None,
            inputs: Mapping[str, np.ndarray] | None = None) -> ExportedFiles:
     """Writes a network of the processor into a folder: code, ``NAME.h``, weights if they are apart,
     and a program that tries it.
@@ -51,12 +53,15 @@ def export(module: Module, folder: str | PathLike[str], name: str | None = None,
         more than 16 MiB.
     threads : threads of a run (libgomp's).
     plain : without Winograd's products.
+    plans : where schedules come from, by default what comes with Lockstep, as for
+        `lockstep.compile`.
     inputs : what the program runs on; by default random arrays of `SEED`.
 
     Raises ExportError for a network of which another target computes a part, ArgumentError for an
     option that is not one of these, FileError where the files cannot be written.
     """
-    made = exported_code(module, name, machine=machine, apart=apart, threads=threads, plain=plain)
+    made = exported_code(module, name, machine=machine, apart=apart, threads=threads, plain=plain,
+                         plans=plans)
     kind = kind or ("module" if made.machine.architecture == "wasm32" else "object")
     if kind not in KINDS:
         raise ArgumentError(f"kind must be {', '.join(KINDS)}, not {kind!r}")
@@ -74,7 +79,8 @@ def export(module: Module, folder: str | PathLike[str], name: str | None = None,
 
 
 def exported_code(module: Module, name: str | None = None, *, machine: str | None = None,
-                  apart: bool | None = None, threads: int = 1, plain: bool = False) -> Exported:
+                  apart: bool | None = None, threads: int = 1, plain: bool = False,
+                  plans: Plans | None = None) -> Exported:
     """The code of `export`, without files."""
     if machine is not None and machine not in MACHINES:
         raise ArgumentError(f"machine must be one of {', '.join(MACHINES)}, not {machine!r}")
@@ -82,7 +88,8 @@ def exported_code(module: Module, name: str | None = None, *, machine: str | Non
     if other := sorted({step.segment.target for step in module.steps} - {HOST}):
         raise ExportError(f"{graph.name} must be compiled for cpu to be exported: parts of it are "
                           f"on {', '.join(other)}")
-    target = CpuTarget(threads=threads, plain=plain, machine=MACHINES[machine] if machine else None)
+    target = CpuTarget(threads=threads, plain=plain, plans=packaged() if plans is None else plans,
+                       machine=MACHINES[machine] if machine else None)
     name = identifier_from(graph.name) if name is None else name
     return exported(target.compile(graph), name, target.machine or host(), apart,
                     title=f"{graph.name}, for {machine or 'a processor like this one'}")
