@@ -12,6 +12,7 @@ from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.llvm import MACHINES, host
 from compiler.errors import ArgumentError
 from compiler.exports import ExportError, Sample, check_program, header
+from compiler.exports.check import BOUND
 from compiler.exports.names import identifier_from
 from compiler.files import FileError, write_bytes
 from compiler.plans import Plans
@@ -40,7 +41,7 @@ class ExportedFiles:
 def export(module: Module, folder: str | PathLike[str], name: str | None = None, *,
            machine: str | None = None, kind: str | None = None, apart: bool | None = None,
            threads: int = 1, plain: bool = False, plans: Plans | None = None,
-           inputs: Mapping[str, np.ndarray] | None = None) -> ExportedFiles:
+           inputs: Mapping[str, np.ndarray] | None = None, bound: float = BOUND) -> ExportedFiles:
     """Writes a network of the processor into a folder: code, ``NAME.h``, weights if they are apart,
     and a program that tries it.
 
@@ -56,6 +57,7 @@ def export(module: Module, folder: str | PathLike[str], name: str | None = None,
     plans : where schedules come from, by default what comes with Lockstep, as for
         `lockstep.compile`.
     inputs : what the program runs on; by default random arrays of `SEED`.
+    bound : by how much floats may differ there, as a share of the largest one (or of 1).
 
     Raises ExportError for a network of which another target computes a part, ArgumentError for an
     option that is not one of these, FileError where the files cannot be written.
@@ -70,7 +72,7 @@ def export(module: Module, folder: str | PathLike[str], name: str | None = None,
                             f"for {machine or 'this computer'}, not {kind!r}")
     given = inputs or random_inputs(module.graph, SEED)
     outputs = module(given)
-    files = dict(_files(made, kind, machine, given, outputs))
+    files = dict(_files(made, kind, machine, Sample(given, outputs), bound))
     folder = Path(folder)
     _make(folder)
     for file, data in files.items():
@@ -95,8 +97,8 @@ def exported_code(module: Module, name: str | None = None, *, machine: str | Non
                     title=f"{graph.name}, for {machine or 'a processor like this one'}")
 
 
-def _files(made: Exported, kind: str, machine: str | None, given: Mapping[str, np.ndarray],
-           outputs: Mapping[str, np.ndarray]) -> Iterator[tuple[str, bytes]]:
+def _files(made: Exported, kind: str, machine: str | None, sample: Sample, bound: float
+           ) -> Iterator[tuple[str, bytes]]:
     name = made.interface.name
     yield f"{name}.h", header(made.interface).encode()
     if kind == "object":
@@ -109,7 +111,7 @@ def _files(made: Exported, kind: str, machine: str | None, given: Mapping[str, n
         yield f"{name}.wasm", wasm_module(made.code, name, [f"{name}_init", f"{name}_run"])
     if made.weights:
         yield f"{name}.bin", made.weights
-    yield f"{name}_test.c", check_program(made.interface, [Sample(given, outputs)]).encode()
+    yield f"{name}_test.c", check_program(made.interface, [sample], bound).encode()
 
 
 def _make(folder: Path) -> None:
