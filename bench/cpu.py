@@ -149,7 +149,7 @@ def _measured(name: str, dtype: str, model: onnx.ModelProto, macs: int, threads:
     agrees = all(_agree(ours[value], array, dtype) for value, array in wanted.items())
     runs: dict[str, Run] = {"ours": lambda: module(inputs)}
     runs |= {peer: lambda run=run: run(inputs) for peer, run in peers.items()}
-    cpu, wall = _medians(runs, rounds, PAUSE_SECONDS if threads > 1 else 0.0)
+    cpu, wall = medians(runs, rounds, PAUSE_SECONDS if threads > 1 else 0.0)
     return [CpuRow(name, dtype, threads, cpu["ours"] * 1e3, peer, cpu[peer] * 1e3,
                    cpu["ours"] / cpu[peer], wall["ours"] * 1e3, wall[peer] * 1e3,
                    2e-9 * macs / peak_gflops() / cpu["ours"]) for peer in peers], agrees
@@ -161,7 +161,7 @@ def _agree(ours: np.ndarray, wanted: np.ndarray, dtype: str) -> bool:
     return float(np.abs(ours - wanted).max()) <= 2e-5 * max(1.0, float(np.abs(wanted).max()))
 
 
-def _medians(runs: Mapping[str, Run], rounds: int,
+def medians(runs: Mapping[str, Run], rounds: int,
              pause: float) -> tuple[dict[str, float], dict[str, float]]:
     """Seconds of the processor and of the clock on the wall, of functions that take turns."""
     often = {}

@@ -29,7 +29,7 @@ from bench.timing import best_times
 from compiler import te
 from compiler.cpu_gpu_backends.cpu.arrays import on_cache_lines
 from compiler.cpu_gpu_backends.cpu.schedule import schedule
-from compiler.cpu_gpu_backends.cpu.target import _vectors
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.llvm import Kernel, build
 from compiler.ir import Program, lower
 from compiler.plans import Task
@@ -173,7 +173,7 @@ class Search:
     def __init__(self, shape: str, names: Sequence[str], trials: int, batch: int, seed: int):
         self.shape, self.batch, self.seed = shape, batch, seed
         self.program = lower([SHAPES[shape]()], "main")
-        vectors = _vectors(1)
+        vectors = CpuTarget().vectors
         core = VectorCore(vectors.lanes, 32 if vectors.lanes == 16 else vectors.registers)
         space = GenericSpace(Task("", "", shape), self.program, core)
         self.explorers = {name: Explorer(space, STRATEGIES[name](), Limits(trials), seed)
@@ -215,7 +215,7 @@ class Search:
         return self.known[candidate.plan]
 
     def kernel(self, plan: str) -> Kernel:
-        return build(schedule(self.program, _vectors(1), plan), contract=True)
+        return build(schedule(self.program, CpuTarget().vectors, plan), contract=True)
 
     def calls(self, seconds: float) -> int:
         """How many calls make a sample."""

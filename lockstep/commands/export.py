@@ -37,7 +37,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> int:
     from compiler.target_names import HOST
-    from lockstep.commands._compilation import compiled
+    from lockstep.commands._compilation import compiled, plans_of
     from runtime.exporting.export import export
     from runtime.targets import request
 
@@ -50,10 +50,10 @@ def run(args: argparse.Namespace) -> int:
                            f"export, not {args.target}")
     args.threads = args.threads or DEFAULT_THREADS
     module = compiled(args, None)
-    target = wanted.placed(lambda machine: None)[HOST].target
+    target = wanted.placed(lambda machine: None, plans=plans_of(args))[HOST].target
     made = export(module, args.output, args.name, machine=args.machine, kind=args.kind,
                   apart=None if args.weights is None else args.weights == "apart",
-                  threads=target.threads, plain=target.plain)
+                  threads=target.threads, plain=target.plain, plans=target.plans)
     interface = made.exported.interface
     for file in made.files:
         say(f"{file}: {file.stat().st_size:,} bytes")

@@ -13,9 +13,12 @@ from compiler.cpu_gpu_backends.llvm import MACHINES, host
 from compiler.errors import ArgumentError
 from compiler.exports import (ExportError, Sample, check_program, header, javascript,
                               javascript_test)
+from compiler.exports.check import BOUND
 from compiler.exports.names import identifier_from
 from compiler.files import FileError, write_bytes
+from compiler.plans import Plans
 from compiler.target import HOST
+from compiler.tune.best import packaged
 from runtime.exporting.linking import shared_library, static_library, wasm_module
 from runtime.module import Module
 from runtime.random_inputs import random_inputs
@@ -38,8 +41,8 @@ class ExportedFiles:
 
 def export(module: Module, folder: str | PathLike[str], name: str | None = None, *,
            machine: str | None = None, kind: str | None = None, apart: bool | None = None,
-           threads: int = 1, plain: bool = False,
-           inputs: Mapping[str, np.ndarray] | None = None) -> ExportedFiles:
+           threads: int = 1, plain: bool = False, plans: Plans | None = None,
+           inputs: Mapping[str, np.ndarray] | None = None, bound: float = BOUND) -> ExportedFiles:
     """Writes a network of the processor into a folder: code, ``NAME.h``, weights if they are apart,
     and a program that tries it.
 
@@ -52,12 +55,16 @@ def export(module: Module, folder: str | PathLike[str], name: str | None = None,
         more than 16 MiB.
     threads : threads of a run (libgomp's).
     plain : without Winograd's products.
+    plans : where schedules come from, by default what comes with Lockstep, as for
+        `lockstep.compile`.
     inputs : what the program runs on; by default random arrays of `SEED`.
+    bound : by how much floats may differ there, as a share of the largest one (or of 1).
 
     Raises ExportError for a network of which another target computes a part, ArgumentError for an
     option that is not one of these, FileError where the files cannot be written.
     """
-    made = exported_code(module, name, machine=machine, apart=apart, threads=threads, plain=plain)
+    made = exported_code(module, name, machine=machine, apart=apart, threads=threads, plain=plain,
+                         plans=plans)
     kind = kind or ("module" if made.machine.architecture == "wasm32" else "object")
     if kind not in KINDS:
         raise ArgumentError(f"kind must be {', '.join(KINDS)}, not {kind!r}")
@@ -66,7 +73,7 @@ def export(module: Module, folder: str | PathLike[str], name: str | None = None,
                             f"for {machine or 'this computer'}, not {kind!r}")
     given = inputs or random_inputs(module.graph, SEED)
     outputs = module(given)
-    files = dict(_files(made, kind, machine, given, outputs))
+    files = dict(_files(made, kind, machine, Sample(given, outputs), bound))
     folder = Path(folder)
     _make(folder)
     for file, data in files.items():
@@ -75,7 +82,8 @@ def export(module: Module, folder: str | PathLike[str], name: str | None = None,
 
 
 def exported_code(module: Module, name: str | None = None, *, machine: str | None = None,
-                  apart: bool | None = None, threads: int = 1, plain: bool = False) -> Exported:
+                  apart: bool | None = None, threads: int = 1, plain: bool = False,
+                  plans: Plans | None = None) -> Exported:
     """The code of `export`, without files."""
     if machine is not None and machine not in MACHINES:
         raise ArgumentError(f"machine must be one of {', '.join(MACHINES)}, not {machine!r}")
@@ -83,21 +91,22 @@ def exported_code(module: Module, name: str | None = None, *, machine: str | Non
     if other := sorted({step.segment.target for step in module.steps} - {HOST}):
         raise ExportError(f"{graph.name} must be compiled for cpu to be exported: parts of it are "
                           f"on {', '.join(other)}")
-    target = CpuTarget(threads=threads, plain=plain, machine=MACHINES[machine] if machine else None)
+    target = CpuTarget(threads=threads, plain=plain, plans=packaged() if plans is None else plans,
+                       machine=MACHINES[machine] if machine else None)
     name = identifier_from(graph.name) if name is None else name
     return exported(target.compile(graph), name, target.machine or host(), apart,
                     title=f"{graph.name}, for {machine or 'a processor like this one'}")
 
 
-def _files(made: Exported, kind: str, machine: str | None, given: Mapping[str, np.ndarray],
-           outputs: Mapping[str, np.ndarray]) -> Iterator[tuple[str, bytes]]:
-    name, samples = made.interface.name, [Sample(given, outputs)]
+def _files(made: Exported, kind: str, machine: str | None, sample: Sample, bound: float
+           ) -> Iterator[tuple[str, bytes]]:
+    name = made.interface.name
     if made.weights:
         yield f"{name}.bin", made.weights
     if kind == "module":
         yield f"{name}.wasm", wasm_module(made.code, name, [f"{name}_init", f"{name}_run"])
         yield f"{name}.js", javascript(made.interface).encode()
-        yield f"{name}_test.mjs", javascript_test(made.interface, samples).encode()
+        yield f"{name}_test.mjs", javascript_test(made.interface, [sample], bound).encode()
         return
     yield f"{name}.h", header(made.interface).encode()
     if kind == "object":
@@ -106,7 +115,7 @@ def _files(made: Exported, kind: str, machine: str | None, given: Mapping[str, n
         yield f"lib{name}.a", static_library(made.code, name)
     else:
         yield f"lib{name}.so", shared_library(made.code, machine)
-    yield f"{name}_test.c", check_program(made.interface, samples).encode()
+    yield f"{name}_test.c", check_program(made.interface, [sample], bound).encode()
 
 
 def _make(folder: Path) -> None:

@@ -42,7 +42,7 @@ STATUS = {end: number for number, (end, _) in enumerate(STATUSES)}
 @dataclass(frozen=True, slots=True)
 class Exported:
     """The code of a network, and its interface; `weights` is the file of weights, empty where they
-    are in the code.
+    are in the code. No arena can have fewer than `live_bytes`, in use in one kernel.
     """
 
     interface: CInterface
@@ -50,6 +50,7 @@ class Exported:
     code: bytes
     text: str
     weights: bytes
+    live_bytes: int
 
 
 def exported(segment: HostSegment, name: str, machine: Processor, apart: bool | None = None,
@@ -72,7 +73,8 @@ def exported(segment: HostSegment, name: str, machine: Processor, apart: bool | 
         HEADER_BYTES + layout.weights.size if apart else 0, alignment, title)
     text = "\n".join(_text(segment, layout, interface, machine))
     weights = hashed.ljust(HEADER_BYTES, b"\0") + layout.weights.tobytes()
-    return Exported(interface, machine, object_code(text, machine), text, weights if apart else b"")
+    return Exported(interface, machine, object_code(text, machine), text, weights if apart else b"",
+                    layout.plan.live)
 
 
 def _alignment(machine: Processor) -> int:

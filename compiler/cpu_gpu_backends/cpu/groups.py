@@ -9,9 +9,7 @@ from compiler.cpu_gpu_backends.groups import Recipe, unscheduled
 from compiler.ir import Alloc, For, Program, Seq, Stmt, rewrite_stmts, walk_stmts
 from compiler.plans import PlanRefused
 
-__all__ = ["group_program", "own_plan", "with_workspaces"]
-
-SMALL = 1 << 12         # bytes of a local buffer that stays the kernel's own
+__all__ = ["group_program", "own_plan", "to_schedule", "with_workspaces"]
 
 
 def group_program(recipe: Recipe, vectors: Vectors, plan: str | None = None) -> Program:
@@ -20,7 +18,8 @@ def group_program(recipe: Recipe, vectors: Vectors, plan: str | None = None) -> 
     for meanwhile. Raises PlanRefused for a plan that the program does not allow.
     """
     try:
-        return with_workspaces(schedule(in_floats(unscheduled(recipe)), vectors, plan))
+        return with_workspaces(schedule(to_schedule(recipe, vectors), vectors, plan),
+                               vectors.stacked)
     except ValueError as error:
         if plan is None:
             raise
@@ -29,12 +28,18 @@ def group_program(recipe: Recipe, vectors: Vectors, plan: str | None = None) -> 
 
 def own_plan(recipe: Recipe, vectors: Vectors) -> str:
     """The plan that says our own choice."""
-    return own_schedule(in_floats(unscheduled(recipe)), vectors).text()
+    return own_schedule(to_schedule(recipe, vectors), vectors).text()
 
 
-def with_workspaces(program: Program, small: int = SMALL) -> Program:
-    """Makes local buffers of more bytes outputs, so that the caller says where they are and may use
-    one place for many; not those that every thread has for itself.
+def to_schedule(recipe: Recipe, vectors: Vectors) -> Program:
+    """The program that plans schedule, for a processor."""
+    return in_floats(unscheduled(recipe), ("float32", "float64") if vectors.doubles
+                     else ("float32",))
+
+
+def with_workspaces(program: Program, small: int) -> Program:
+    """Makes local buffers of more bytes than are `small` outputs, so that the caller says where
+    they are and may use one place for many; not those that every thread has for itself.
     """
     own = {one.buffer for loop in walk_stmts(program.body) if isinstance(loop, For)
            and loop.kind == "parallel" for one in walk_stmts(loop) if isinstance(one, Alloc)}

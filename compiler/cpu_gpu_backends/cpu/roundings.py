@@ -13,7 +13,9 @@ Where 32 bits may not hold the integer, floats are clamped before: by bounds a q
 integer, which round to it, and are never zero, whose sign `max` would have to look at.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from compiler.ir import Program, map_exprs
 from compiler.te import Binary, Cast, Const, Expr, bits, is_integer, maximum, minimum, rewrite, rint
@@ -25,12 +27,13 @@ EXACT = {"float32": 1 << 24, "float64": 1 << 53}
 """Integers up to here are exact, shortest type first."""
 
 
-def in_floats(program: Program) -> Program:
-    """The program with such requantizations in floats: the same numbers."""
-    return replace(program, body=map_exprs(program.body, lambda expr: rewrite(expr, _rounded)))
+def in_floats(program: Program, dtypes: Sequence[str] = tuple(EXACT)) -> Program:
+    """The program with such requantizations in floats of these types: the same numbers."""
+    rule = partial(_rounded, dtypes)
+    return replace(program, body=map_exprs(program.body, lambda expr: rewrite(expr, rule)))
 
 
-def _rounded(node: Expr) -> Expr | None:
+def _rounded(dtypes: Sequence[str], node: Expr) -> Expr | None:
     match node:
         case Binary("min", Binary("max", value, lowest), highest): zp: int | None = 0
         case _: return None
@@ -45,8 +48,8 @@ def _rounded(node: Expr) -> Expr | None:
         return None
     below, beyond = low - zp - 0.25, high - zp + 0.25
     small = max(map(abs, limits(x))) / 2.0 ** amount + abs(zp) + 1 < 2**31
-    for dtype, most in EXACT.items():
-        clamps = max(-below, beyond) * 2.0 ** amount <= most
+    for dtype in dtypes:
+        clamps = max(-below, beyond) * 2.0 ** amount <= EXACT[dtype]
         steps = _exact(x, 2.0 ** -amount, dtype, clamps)
         if steps is not None and small:
             whole = Cast(rint(steps), "int32") + Const(zp, "int32")

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from numpy.random import Generator
 
-from compiler.cpu_gpu_backends.cpu.roundings import in_floats
+from compiler.cpu_gpu_backends.cpu.groups import to_schedule
 from compiler.cpu_gpu_backends.cpu.schedule import own_schedule
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
-from compiler.cpu_gpu_backends.groups import Recipe, unscheduled
+from compiler.cpu_gpu_backends.groups import Recipe
 from compiler.plans import Task
 from compiler.tune.chooser import PointChooser
 from compiler.tune.features import features
@@ -27,7 +27,7 @@ class GroupSpace:
     def candidate(self, point: Point, random: Generator | None = None) -> Candidate:
         chooser = PointChooser(point, random)
         try:
-            made = own_schedule(in_floats(unscheduled(self.recipe)), self.vectors, chooser)
+            made = own_schedule(to_schedule(self.recipe, self.vectors), self.vectors, chooser)
         except ValueError as error:
             raise PointRefused(f"Schedule of {self.recipe.name}: {error}",
                                tuple(chooser.decisions)) from None

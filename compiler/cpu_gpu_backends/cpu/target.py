@@ -226,4 +226,6 @@ def _vectors(threads: int, machine: Processor) -> Vectors:
         return Vectors(8, 14, machine.has("avxvnni"), threads)
     if machine.has("neon") and machine.architecture == "aarch64":
         return Vectors(4, 16, machine.has("dotprod"), threads)
+    if machine.is_small:
+        return Vectors(4, 4, threads=threads, doubles=False, stacked=256)
     return Vectors(4, 8, threads=threads)

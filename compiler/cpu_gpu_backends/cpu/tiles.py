@@ -54,7 +54,8 @@ class TileCosts:
 class Vectors:
     """Float32 lanes of a vector register, how many registers hold a tile of a result, whether there
     is an instruction for sums of products of bytes, the threads that share a kernel, what tiles in
-    blocks of channels cost, and whether there are registers for tiles of bytes.
+    blocks of channels cost, whether there are registers for tiles of bytes, and instructions for
+    float64, and the bytes of a local buffer that a kernel still has on its stack.
     """
 
     lanes: int
@@ -63,6 +64,8 @@ class Vectors:
     threads: int = 1
     costs: TileCosts = TileCosts()
     tiles: bool = False
+    doubles: bool = True
+    stacked: int = 1 << 12
 
     @property
     def core(self) -> VectorCore:

@@ -47,8 +47,10 @@ def emit_all(programs: Mapping[str, Program], machine: Processor | None = None,
 
 def emit_functions(functions: Mapping[str, Function], machine: Processor,
                    linkage: str = "") -> LlvmModule:
-    """The module of these functions. With the `linkage` "internal" only it can call them."""
-    module = LlvmModule(frozenset(machine.features))
+    """The module of these functions. With the `linkage` "internal" only it can call them, and they
+    allocate nothing but what threads have for themselves.
+    """
+    module = LlvmModule(frozenset(machine.features), machine.rounds)
     for name, function in functions.items():
         module.functions[name] = _function(module, name, function, machine, linkage)
     if machine.architecture == "riscv64":           # else the object declares that it has no floats
@@ -66,7 +68,7 @@ def _function(module: LlvmModule, name: str, function: Function, machine: Proces
                for buffer in (*program.inputs, *program.outputs)}
     symbols: dict[Var, LlvmValue] = {symbol: LlvmValue(f"%{w.name(symbol.name)}", LlvmType(INDEX))
                                      for symbol in program.parameters}
-    context = FunctionContext(module, name, machine, function.contract)
+    context = FunctionContext(module, name, machine, function.contract, heap=not linkage)
     statements = Statements(context, w, buffers, symbols)
     w.label("start")
     statements.write(program.body)

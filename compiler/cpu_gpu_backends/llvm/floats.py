@@ -64,6 +64,8 @@ def float_call(w: Writer, name: str, kind: LlvmType, *args: str) -> str:
         return function(w, name, kind, *args)
     if name == "tf32":
         return _tf32(w, kind, *args)
+    if name in _ROUNDINGS and not w.module.rounds:
+        return _in_single(w, _ROUNDINGS[name], kind, *args)
     return _intrinsic(w, _INTRINSICS[name], kind, *args)
 
 
@@ -122,7 +124,7 @@ def _tf32(w: Writer, kind: LlvmType, a: str) -> str:
 
 
 def _in_single(w: Writer, rule: Callable[..., str], kind: LlvmType, *args: str) -> str:
-    """Computes float16 remainders in float32, as NumPy does."""
+    """Computes a rule of float16 in float32, as NumPy does remainders."""
     if kind.dtype != "float16":
         return rule(w, kind, *args)
     single = kind.of("float32")
@@ -153,7 +155,7 @@ def _floordiv(w: Writer, kind: LlvmType, a: str, b: str) -> str:
     quotient = w.op(f"fdiv {kind} {w.op(f'fsub {kind} {a}, {rest}')}, {b}")
     lower = w.op(f"fsub {kind} {quotient}, {one}")
     quotient = _select(w, kind, opposed, lower, quotient)
-    floor = _intrinsic(w, "floor", kind, quotient)
+    floor = float_call(w, "floor", kind, quotient)
     far = w.op(f"fcmp ogt {kind} {w.op(f'fsub {kind} {quotient}, {floor}')}, {kind.const(0.5)}")
     floor = _select(w, kind, far, w.op(f"fadd {kind} {floor}, {one}"), floor)
     plain = w.op(f"fdiv {kind} {a}, {b}")
@@ -173,6 +175,30 @@ def _remainder(w: Writer, kind: LlvmType, a: str, b: str) -> tuple[str, str, str
                  f"{w.op(f'fcmp olt {kind} {b}, {zero}')}")
     uneven = w.op(f"fcmp one {kind} {rest}, {zero}")
     return rest, moved, w.op(f"and {flag} {uneven}, {signs}")
+
+
+def _rint(w: Writer, kind: LlvmType, a: str) -> str:
+    """Adds and subtracts a number so large that the sum has no fraction."""
+    size, whole = _intrinsic(w, "fabs", kind, a), kind.const(2.0 ** _FRACTION[kind.dtype])
+    near = w.op(f"fsub {kind} {w.op(f'fadd {kind} {size}, {whole}')}, {whole}")
+    has_fraction = w.op(f"fcmp olt {kind} {size}, {whole}")
+    return _select(w, kind, has_fraction, _intrinsic(w, "copysign", kind, near, a), a)
+
+
+def _beside(compare: str, op: str) -> Callable[[Writer, LlvmType, str], str]:
+    """Rounds to one side: the nearest integer, or its neighbour where that lies on the other."""
+    def rule(w: Writer, kind: LlvmType, a: str) -> str:
+        near = _rint(w, kind, a)
+        neighbour = w.op(f"{op} {kind} {near}, {kind.const(1)}")
+        beyond = w.op(f"fcmp {compare} {kind} {near}, {a}")
+        return _intrinsic(w, "copysign", kind, _select(w, kind, beyond, neighbour, near), a)
+    return rule
+
+
+_FRACTION = {"float32": 23, "float64": 52}
+_ROUNDINGS: dict[str, Callable[..., str]] = {
+    "rint": _rint, "floor": _beside("ogt", "fsub"), "ceil": _beside("olt", "fadd")}
+"""For processors without such instructions: the same results."""
 
 
 def cast(w: Writer, kind: LlvmType, target: str, a: str, known: FloatRange = ANY) -> str:

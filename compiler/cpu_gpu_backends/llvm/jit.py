@@ -60,7 +60,7 @@ def object_code(text: str, machine: Processor) -> bytes:
     """
     version = ".".join(map(str, llvm.llvm_version_info))
     key = digest([text, version, machine.triple, machine.cpu, *machine.features, "-",
-                  *machine.absent])
+                  *machine.absent, *(["static"] if machine.is_bare else [])])
     try:
         folder = build_once("kernels", key, None, lambda folder: _write_object(
             folder / "kernel.o", text, machine))

@@ -55,6 +55,23 @@ class Processor:
         short = self.architecture.endswith("32") or self.architecture.startswith(("arm", "thumb"))
         return "i32" if short else "i64"
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether it has no operating system that puts code wherever there is room."""
+        return self.architecture.startswith("wasm") or "-none-" in self.triple
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is a microcontroller: a short stack, and no instructions for float64."""
+        return self.architecture.startswith("thumb")
+
+    @property
+    def rounds(self) -> bool:
+        """Whether instructions round floats to integers; else LLVM would call the C library."""
+        if self.architecture == "x86_64":
+            return bool({"sse4.1", "avx", "avx2", "avx512f"} & set(self.features))
+        return not self.architecture.startswith("arm")
+
     def has(self, *features: str) -> bool:
         return set(features) <= set(self.features)
 
@@ -72,7 +89,8 @@ class Processor:
 MACHINES = {
     "x86-64": Processor("x86_64-unknown-linux-gnu", "x86-64", ("sse2",)),
     "x86-64-v3": Processor("x86_64-unknown-linux-gnu", "x86-64-v3", ("avx2", "fma")),
-    "x86-64-v4": Processor("x86_64-unknown-linux-gnu", "x86-64-v4", ("avx2", "avx512f", "fma")),
+    "x86-64-v4": Processor("x86_64-unknown-linux-gnu", "x86-64-v4",
+                           ("avx2", "avx512bw", "avx512f", "fma")),
     "aarch64": Processor("aarch64-unknown-linux-gnu", "generic", ("dotprod", "neon")),
     "armv7": Processor("armv7-unknown-linux-gnueabihf", "cortex-a7", ("neon", "vfp4")),
     "cortex-m7": Processor("thumbv7em-none-eabihf", "cortex-m7", ("vfp4d16sp",)),
@@ -108,7 +126,9 @@ def _model(name: str, features: Mapping[str, bool]) -> str:
 
 @cache
 def target_machine(machine: Processor) -> llvm.TargetMachine:
-    """LLVM's code generator: position-independent code at the highest level of optimization."""
+    """LLVM's code generator, at the highest level of optimization: position-independent code where
+    an operating system loads it.
+    """
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     flags = [f"+{name}" for name in machine.features] + [f"-{name}" for name in machine.absent]
@@ -118,7 +138,8 @@ def target_machine(machine: Processor) -> llvm.TargetMachine:
         raise MachineError(f"Triple must be one that LLVM knows, not {machine.triple!r}: "
                            f"{error}") from None
     return target.create_target_machine(cpu=machine.cpu, features=",".join(flags), opt=3,
-                                        reloc="pic", codemodel="default")
+                                        reloc="static" if machine.is_bare else "pic",
+                                        codemodel="default")
 
 
 def linker(machine: Processor) -> llvm.LLJIT:

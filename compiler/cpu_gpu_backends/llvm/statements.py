@@ -39,12 +39,15 @@ _INDEX = LlvmType(INDEX)
 
 @dataclass(frozen=True, slots=True)
 class FunctionContext:
-    """Shared state of all parts of one function: its module, its name, and how it is built."""
+    """Shared state of all parts of one function: its module, its name, and how it is built. Without
+    a `heap` all local buffers of known sizes lie on the stack, but those of threads.
+    """
 
     module: LlvmModule
     name: str
     machine: Processor
     contract: bool = False
+    heap: bool = True
 
 
 class Statements:
@@ -375,9 +378,11 @@ class Statements:
             return
         size, name = buffer.size_bytes * lanes, f"%{self.w.name(buffer.name)}"
         self._local.add(buffer.name)
-        if isinstance(size, int) and size <= _ON_STACK and self._on_stack + size <= _STACK:
+        if isinstance(size, int) and (not (self.function.heap or self.on_team) or size <= _ON_STACK
+                                      and self._on_stack + size <= _STACK):
             self._on_stack += size
-            self.w.entry.append(f"  {name} = alloca [{size} x i8], align 64")
+            line = 16 if self.function.machine.is_small else _LINE
+            self.w.entry.append(f"  {name} = alloca [{size} x i8], align {line}")
         else:
             count = self.function.machine.size_type
             self.w.module.declared.add(f"declare noalias ptr @aligned_alloc({count}, {count})")

@@ -93,6 +93,7 @@ class LlvmModule:
     """
 
     features: frozenset[str] = frozenset()
+    rounds: bool = True                 # whether instructions round floats
     functions: dict[str, str] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)
     metadata: list[str] = field(default_factory=list)

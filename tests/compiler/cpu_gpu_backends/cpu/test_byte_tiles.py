@@ -167,10 +167,10 @@ def test_steps_divide_the_depth() -> None:
 
 
 @pytest.mark.parametrize(("machine", "wanted"), [
-    ("aarch64", Vectors(4, 16, True)), ("x86-64", Vectors(4, 8)), ("x86-64-v3", Vectors(8, 14))])
-def test_vectors_of_other_processors(machine: str, wanted: Vectors, monkeypatch) -> None:
-    monkeypatch.setattr(target, "host", lambda: MACHINES[machine])
-    assert target._vectors(1) == wanted
+    ("aarch64", Vectors(4, 16, True)), ("x86-64", Vectors(4, 8)), ("x86-64-v3", Vectors(8, 14)),
+    ("armv7", Vectors(4, 8)), ("cortex-m7", Vectors(4, 4, doubles=False, stacked=256))])
+def test_vectors_of_other_processors(machine: str, wanted: Vectors) -> None:
+    assert target.CpuTarget(machine=MACHINES[machine]).vectors == wanted
 
 
 @pytest.mark.parametrize("granted", [True, False])
@@ -178,4 +178,4 @@ def test_tiles_need_the_permission_of_the_system(granted: bool, monkeypatch) -> 
     if not host().has("avx512vnni", "amx-int8", "amx-tile"):
         pytest.skip("needs a processor with amx-int8")
     monkeypatch.setattr(target, "grants_tiles", lambda: granted)
-    assert target._vectors(1).tiles == granted
+    assert target.CpuTarget().vectors.tiles == granted
