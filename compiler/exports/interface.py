@@ -116,6 +116,12 @@ class CInterface:
     def output_members(self) -> tuple[str, ...]:
         return members(self.outputs)
 
+    @property
+    def output_parameters(self) -> tuple[str, ...]:
+        """Names of outputs beside inputs, as parameters of one function."""
+        taken = set(self.input_members)
+        return tuple(free_name(name, taken) for name in self.output_members)
+
 
 def members(arrays: Sequence[CArray]) -> tuple[str, ...]:
     """Members of a struct, one for each array; their names differ in capitals, too."""

@@ -31,6 +31,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help="NAME.o (default), libNAME.a, libNAME.so, or NAME.wasm (default of wasm32)")
     add("--weights", choices=("inside", "apart"),
         help="constants in the code, or in a file NAME.bin (default: apart above 16 MiB)")
+    add("--bindings", metavar="LANGUAGES", default="",
+        help="a list of cpp, java, rust and, with --kind shared, python: write what these "
+             "languages need, too")
     add_compilation(parser)
     return parser
 
@@ -53,7 +56,8 @@ def run(args: argparse.Namespace) -> int:
     target = wanted.placed(lambda machine: None, plans=plans_of(args))[HOST].target
     made = export(module, args.output, args.name, machine=args.machine, kind=args.kind,
                   apart=None if args.weights is None else args.weights == "apart",
-                  threads=target.threads, plain=target.plain, plans=target.plans)
+                  threads=target.threads, plain=target.plain, plans=target.plans,
+                  bindings=[one for one in args.bindings.split(",") if one])
     interface = made.exported.interface
     for file in made.files:
         say(f"{file}: {file.stat().st_size:,} bytes")
@@ -72,6 +76,9 @@ def _accelerated(args: argparse.Namespace) -> int:
     if args.kind is not None:
         raise RequestError("--kind must be left out with an accelerator, whose export is text in C "
                            "and objects")
+    if args.bindings:
+        raise RequestError("--bindings must be left out with an accelerator, whose driver takes a "
+                           "board that only C describes")
     args.threads = args.threads or DEFAULT_THREADS
     machine = machine_of(args)
     assert machine is not None

@@ -1,6 +1,6 @@
 """Writes a network as files that need neither Python nor a compiler of networks."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -13,6 +13,8 @@ from compiler.cpu_gpu_backends.llvm import MACHINES, host
 from compiler.errors import ArgumentError
 from compiler.exports import (ExportError, Sample, check_program, header, javascript,
                               javascript_test)
+from compiler.exports.bindings import LANGUAGES
+from compiler.exports.bindings import bindings as texts_of
 from compiler.exports.check import BOUND
 from compiler.exports.names import identifier_from
 from compiler.files import FileError, write_bytes
@@ -42,7 +44,8 @@ class ExportedFiles:
 def export(module: Module, folder: str | PathLike[str], name: str | None = None, *,
            machine: str | None = None, kind: str | None = None, apart: bool | None = None,
            threads: int = 1, plain: bool = False, plans: Plans | None = None,
-           inputs: Mapping[str, np.ndarray] | None = None, bound: float = BOUND) -> ExportedFiles:
+           inputs: Mapping[str, np.ndarray] | None = None, bound: float = BOUND,
+           bindings: Sequence[str] = ()) -> ExportedFiles:
     """Writes a network of the processor into a folder: code, ``NAME.h``, weights if they are apart,
     and a program that tries it.
 
@@ -59,6 +62,8 @@ def export(module: Module, folder: str | PathLike[str], name: str | None = None,
         `lockstep.compile`.
     inputs : what the program runs on; by default random arrays of `SEED`.
     bound : by how much floats may differ there, as a share of the largest one (or of 1).
+    bindings : languages for which a text is written, too: "cpp", "java", "rust"; "python", which
+        loads a shared library. WebAssembly has its module of JavaScript.
 
     Raises ExportError for a network of which another target computes a part, ArgumentError for an
     option that is not one of these, FileError where the files cannot be written.
@@ -71,14 +76,30 @@ def export(module: Module, folder: str | PathLike[str], name: str | None = None,
     if (kind == "module") != (made.machine.architecture == "wasm32") and kind != "object":
         raise ArgumentError(f"kind must be {'object or module' if kind != 'module' else 'object'} "
                             f"for {machine or 'this computer'}, not {kind!r}")
+    _require_bindings(bindings, kind)
     given = inputs or random_inputs(module.graph, SEED)
     outputs = module(given)
     files = dict(_files(made, kind, machine, Sample(given, outputs), bound))
+    for language in bindings:
+        files |= {file: text.encode()
+                  for file, text in texts_of(made.interface, language).items()}
     folder = Path(folder)
     _make(folder)
     for file, data in files.items():
         write_bytes(folder / file, data)
     return ExportedFiles(tuple(folder / file for file in files), made)
+
+
+def _require_bindings(bindings: Sequence[str], kind: str) -> None:
+    for language in bindings:
+        if language not in LANGUAGES:
+            raise ArgumentError(f"bindings must be of {', '.join(LANGUAGES)}, not {language!r}")
+        if kind == "module":
+            raise ArgumentError("bindings must be left out for a WebAssembly module, which has its "
+                                "module of JavaScript")
+        if language == "python" and kind != "shared":
+            raise ArgumentError(f"kind must be shared for a module of Python, which loads it, not "
+                                f"{kind}")
 
 
 def exported_code(module: Module, name: str | None = None, *, machine: str | None = None,
