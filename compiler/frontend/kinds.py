@@ -77,9 +77,11 @@ READ = (TFLITE, TORCH, KERAS, SAVED_MODEL, CORE_ML_PACKAGE, CORE_ML, ONNX)
 REFUSED = (
     FileKind("an HDF5 file, such as Keras 2 wrote", (".h5", ".hdf5"),
          "load it in Keras 3 and save it as .keras", _at(0, b"\x89HDF\r\n\x1a\n")),
-    FileKind("a GGUF file", (".gguf",), f"{WEIGHTS}, for example by optimum from the model that it was "
+    FileKind("a GGUF file",
+             (".gguf",), f"{WEIGHTS}, for example by optimum from the model that it was "
          "made of", _at(0, b"GGUF", b"FUGG")),
-    FileKind("a TorchScript archive", (".ptl", ".torchscript"), "make a torch.export program of the "
+    FileKind("a TorchScript archive",
+             (".ptl", ".torchscript"), "make a torch.export program of the "
          "module that it was made of, or give what torch.onnx.export writes",
          holds=lambda names: _last("data.pkl")(names) and any("/code/" in name for name in names)),
     FileKind("a checkpoint of PyTorch", (".pth", ".pt", ".ckpt", ".bin.index.json"),
@@ -87,15 +89,18 @@ REFUSED = (
     FileKind("a pickle", (".pkl", ".pickle"), f"it may run code when it is loaded; {TORCH_WAY}, or "
          "give an ONNX file", _is_pickle),
     FileKind("safetensors", (".safetensors",), WEIGHTS, _is_safetensors),
-    FileKind("an archive of NumPy arrays", (".npz",), WEIGHTS, holds=lambda names: bool(names) and all(
+    FileKind("an archive of NumPy arrays",
+             (".npz",), WEIGHTS, holds=lambda names: bool(names) and all(
         name.endswith(".npy") for name in names)),
     FileKind("an ONNX Runtime model", (".ort",), "give the ONNX file that it was made of",
          _at(4, b"ORTM")),
-    FileKind("an ExecuTorch program", (".pte",), "give the torch.export program that it was made of",
+    FileKind("an ExecuTorch program",
+             (".pte",), "give the torch.export program that it was made of",
          _at(4, b"ET12")),
     FileKind("an OpenVINO network", (".xml",), f"{ONNX_WAY} from the framework that it came from",
          _text(b"<net ", b"version=")),
-    FileKind("a TensorRT engine", (".engine", ".plan", ".trt"), "it holds code for one GPU; give the "
+    FileKind("a TensorRT engine",
+             (".engine", ".plan", ".trt"), "it holds code for one GPU; give the "
          "ONNX file that it was built from", _at(0, b"ftrt", b"ptrt")),
     FileKind("a Darknet network", (".cfg", ".weights"), f"{ONNX_WAY} by pytorch-YOLOv4 or another "
          "converter", _text(b"[net]")),
@@ -110,13 +115,16 @@ REFUSED = (
          _text(b'"base_code"', b'"pir"')),
     FileKind("a CNTK model", (".cntk", ".dnn", ".cmf"), f"{ONNX_WAY} by CNTK's save with "
          "ModelFormat.ONNX", _at(0, b"B\0C\0N\0")),
-    FileKind("a Caffe network", (".caffemodel", ".prototxt"), f"{ONNX_WAY} by caffe2onnx, or make a "
+    FileKind("a Caffe network",
+             (".caffemodel", ".prototxt"), f"{ONNX_WAY} by caffe2onnx, or make a "
          "Core ML model of it", lambda data: _text(b"layer")(data) and _text(b"bottom")(data)),
-    FileKind("a Core ML model that is compiled", (".mlmodelc",), "give the .mlmodel or .mlpackage that "
+    FileKind("a Core ML model that is compiled",
+             (".mlmodelc",), "give the .mlmodel or .mlpackage that "
          "it was made of", holds=_last("coremldata.bin")),
     FileKind("a file of weights alone, such as OpenVINO's", (".bin",), WEIGHTS),
     FileKind("an MNN model", (".mnn",), f"{ONNX_WAY} from the framework that it came from"),
-    FileKind("an RKNN model", (".rknn",), "give the ONNX file that it was made of", _at(0, b"RKNN")),
+    FileKind("an RKNN model",
+             (".rknn",), "give the ONNX file that it was made of", _at(0, b"RKNN")),
     FileKind("a Caffe2 network or a frozen graph of TensorFlow", (".pb", ".pbtxt"), f"{ONNX_WAY}: "
          "Caffe2's by caffe2.python.onnx, TensorFlow's by tf2onnx --graphdef"),
 )

@@ -84,7 +84,7 @@ def read_file(path: str | PathLike[str]) -> Loaded:
         case kinds.SAVED_MODEL:
             from compiler.frontend import saved_model
 
-            return Loaded(saved_model.convert(path))
+            return saved_model.convert(path)
         case kinds.CORE_ML | kinds.CORE_ML_PACKAGE:
             from compiler.frontend import core_ml
 

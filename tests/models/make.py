@@ -1,11 +1,14 @@
 """Makes the files beside it, by the frameworks themselves: networks of seeded random weights.
 
-    python tests/models/make.py
+    python tests/models/make.py [--large FOLDER]
 
-It needs TensorFlow, tf2onnx's reader not; the files are as good as those of any version. Each
-network is small, and has what exporters write in their own way: dilated and transposed
-convolutions, resizing, squeeze and excitation, attention, recurrent layers unrolled.
+It needs TensorFlow. Each network is small, and has what exporters write in their own way: dilated
+and transposed convolutions, upsampling, squeeze and excitation, attention, recurrent layers
+unrolled. With --large MobileNets are made in FOLDER, for `bench/front_ends.py`, and each network as
+.keras and SavedModel, too, with inputs and what TensorFlow makes of them in an .npz file.
 """
+
+import argparse
 
 from pathlib import Path
 
@@ -55,13 +58,25 @@ def series() -> keras.Model:
     return keras.Model(given, layers.Dense(4)(x), name="series")
 
 
+def mobilenet_v2() -> keras.Model:
+    return keras.applications.MobileNetV2((64, 64, 3), alpha=0.35, weights=None, classes=10,
+                                          classifier_activation=None)
+
+
+def mobilenet_v3() -> keras.Model:
+    return keras.applications.MobileNetV3Small((64, 64, 3), alpha=0.75, weights=None, classes=10,
+                                               include_preprocessing=False,
+                                               classifier_activation=None)
+
+
 NETWORKS = {"images": images, "tokens": tokens, "series": series}
+LARGE = {"mobilenet_v2": mobilenet_v2, "mobilenet_v3": mobilenet_v3}
 
 
 def network(name: str) -> keras.Model:
-    """One of them, with its weights, and statistics of batch norms that are not 0 and 1."""
+    """One of them, with its weights, and with statistics of batch norms that are not 0 and 1."""
     keras.utils.set_random_seed(1)
-    model, rng = NETWORKS[name](), np.random.default_rng(3)
+    model, rng = (NETWORKS | LARGE)[name](), np.random.default_rng(3)
     for layer in model.layers:
         if isinstance(layer, layers.BatchNormalization):
             count = layer.get_weights()[0].shape
@@ -82,11 +97,36 @@ def in_tflite(model: keras.Model, int8: bool = False) -> bytes:
     return converter.convert()
 
 
+def make(name: str, folder: Path) -> keras.Model:
+    """Writes a network as .tflite, in float and int8."""
+    model = network(name)
+    (folder / f"{name}.tflite").write_bytes(in_tflite(model))
+    (folder / f"{name}-int8.tflite").write_bytes(in_tflite(model, int8=True))
+    return model
+
+
+def make_all_forms(name: str, folder: Path) -> None:
+    """Writes it as .keras and SavedModel, too, with an input and the output."""
+    model = make(name, folder)
+    shape = model.inputs[0].shape[1:]
+    x = np.random.default_rng(0).normal(size=(1, *shape)).astype(np.float32)
+    model.save(folder / f"{name}.keras")
+    model.export(folder / f"{name}-saved", verbose=False)
+    for stem in (name, f"{name}-saved"):
+        np.savez(folder / f"{stem}.npz", x0=x, y0=np.asarray(model(x, training=False)),
+                 framework="TensorFlow")
+
+
 def main() -> None:
-    for name in NETWORKS:
-        model = network(name)
-        (FOLDER / f"{name}.tflite").write_bytes(in_tflite(model))
-        (FOLDER / f"{name}-int8.tflite").write_bytes(in_tflite(model, int8=True))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--large", type=Path, metavar="FOLDER")
+    folder = parser.parse_args().large
+    if folder is None:
+        for name in NETWORKS:
+            make(name, FOLDER)
+    else:
+        for name in (*NETWORKS, *LARGE):
+            make_all_forms(name, folder)
 
 
 if __name__ == "__main__":

@@ -209,8 +209,8 @@ class _Reader:
         name = self.codes.get(number, f"operator {number}")
         if name == "CUSTOM":
             name = f"CUSTOM {(code.CustomCode() or b'').decode(errors='replace')}"
-        return TfliteOperation(name, self._numbers(table, "Inputs"), self._numbers(table, "Outputs"),
-                         self._options(table))
+        return TfliteOperation(name, self._numbers(table, "Inputs"),
+                               self._numbers(table, "Outputs"), self._options(table))
 
     def _code_place(self, table: Any) -> int:
         place = table.OpcodeIndex()

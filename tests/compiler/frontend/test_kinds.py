@@ -1,6 +1,7 @@
 """What files are told by, and the line that each kind gets which is not read."""
 
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -116,3 +117,16 @@ def test_names_of_examples_are_no_files():
 def test_arrays_are_no_network(tmp_path):
     np.savez(tmp_path / "x.npz", a=np.zeros(2))
     assert "an archive of NumPy arrays" in refusal(tmp_path / "x.npz")
+
+
+def test_the_page_lists_what_is_taken_and_what_is_refused():
+    from compiler.frontend import core_ml, tflite       # noqa: F401 - fill the tables
+    from compiler.frontend.core_ml.registry import LAYERS, OPERATIONS
+    from compiler.frontend.tflite.registry import OPERATORS
+
+    page = (Path(__file__).parents[3] / "docs" / "frontends.md").read_text()
+    for table in (OPERATORS, OPERATIONS, LAYERS):
+        assert ", ".join(f"`{name}`" for name in sorted(table)) + "." in page
+    for kind in REFUSED:
+        suffixes = ", ".join(f"`{suffix}`" for suffix in kind.suffixes)
+        assert f"| {kind.name} | {suffixes} | {kind.way} |" in page
