@@ -59,8 +59,9 @@ def compile(model: Model, target: str = "accel", *,       # noqa: A001
 
     Parameters
     ----------
-    model : an ONNX file or model, a .pt2 file of torch.export.save, a torch.export.ExportedProgram,
-        an nn.Module with its `example_inputs`, or an imported graph.
+    model : a file (ONNX, .pt2 of torch.export.save, or another kind of docs/frontends.md), an ONNX
+        model, a torch.export.ExportedProgram, an nn.Module with its `example_inputs`, or an
+        imported graph.
     target : ``accel:MACHINE``, ``cpu``, or a list of targets in order of preference, such as
         ``accel:MACHINE,cpu``; or ``auto:MACHINE``, ``auto:`` before a list, which gives each part
         of the network to the target where it costs least: see `runtime.targets`.

@@ -1,4 +1,4 @@
-"""Files beside an ONNX file that hold its weights."""
+"""Files besides the one that names a model: weights beside an ONNX file, all files of a folder."""
 
 from collections.abc import Iterator
 from os import PathLike
@@ -12,8 +12,10 @@ __all__ = ["external_files"]
 
 def external_files(path: str | PathLike[str]) -> list[Path]:
     """Paths that tensors of the model at `path` refer to; none if it is no ONNX file. Nothing but
-    the model is read.
+    the model is read. Of a folder, its files.
     """
+    if Path(path).is_dir():
+        return sorted(file for file in Path(path).rglob("*") if file.is_file())
     try:
         model = onnx.load(path, format="protobuf", load_external_data=False)
     except (OSError, DecodeError):

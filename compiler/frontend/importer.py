@@ -15,6 +15,7 @@ import onnx
 from compiler.frontend import registry
 from compiler.frontend.functions import body_of, bound, types_of
 from compiler.frontend.onnx_maps import OWN
+from compiler.frontend.onnx_writer import REFUSED
 from compiler.frontend.values import NodeRefused, Tracer, Value, dtype_name, frozen
 from compiler.graph.graph import Node, TensorType
 from compiler.ops.rules import TypeRefused
@@ -130,7 +131,7 @@ class Importer(Tracer):
         try:
             self._convert(proto, name)
         except (NodeRefused, *CONTRADICTIONS) as error:
-            domain = "" if proto.domain in STANDARD else f"{proto.domain}."
+            domain = "" if proto.domain in (*STANDARD, REFUSED) else f"{proto.domain}."
             reason = re.sub(rf"^{re.escape(name)}[.\w]*: ", "", _reason(error))
             self.refusals.append(f"{name} ({domain}{proto.op_type}): {reason}")
             self.names.update(self._guessed(proto))
@@ -163,6 +164,8 @@ class Importer(Tracer):
         """What converts the node: a function of its inputs."""
         domain = "" if proto.domain in STANDARD else proto.domain
         version, own = self.opsets.get(domain, 1), None
+        if domain == REFUSED:
+            raise NodeRefused(proto.doc_string)
         if domain == OWN:
             own = registry.find(OWN, proto.op_type.partition("_")[0], version)
         if own is None and (domain, proto.op_type) in self.functions:

@@ -27,6 +27,8 @@ __all__ = ["ImportRefused", "check_functions", "check_model", "convert", "load",
 OLDEST_OPSET = 1
 """Before 7 many operators had attributes that they lack today; those are refused one by one."""
 
+PAGE = "docs/onnx.md"
+
 UNREAD = ("doc_string", "metadata_props")
 
 
@@ -60,9 +62,10 @@ def read_model(path: Path) -> onnx.ModelProto:
 
 def convert(model: onnx.ModelProto, name: str = "model",
             shapes: Mapping[str, int] | None = None, place: str | None = None,
-            arranged: Collection[str] = ()) -> Graph:
+            arranged: Collection[str] = (), page: str = PAGE) -> Graph:
     """The graph of a model in memory; `place` stands before every refusal (the name unless told).
-    Nodes in `arranged` are LSTMs that get the form that can be quantized.
+    Nodes in `arranged` are LSTMs that get the form that can be quantized. `page` says what is
+    supported of the model's kind.
     """
     place = place or name
     check_model(model, place)
@@ -73,13 +76,13 @@ def convert(model: onnx.ModelProto, name: str = "model",
         importer.names[value] = importer.input(value, type_)
     for index, proto in enumerate(model.graph.node):
         importer.add(proto, index)
-    return _finished(importer, place)
+    return _finished(importer, place, page)
 
 
-def _finished(importer: Importer, place: str) -> Graph:
+def _finished(importer: Importer, place: str, page: str) -> Graph:
     if importer.refusals:
         raise ImportRefused(f"{place}: cannot import {'; '.join(importer.refusals)}; replace "
-                            "these in the model (docs/onnx.md says what is supported)")
+                            f"these in the model ({page} says what is supported)")
     for output in importer.model.graph.output:
         if output.name not in importer.names:
             raise ImportRefused(f"{place}: output {output.name!r} is made by no node; "

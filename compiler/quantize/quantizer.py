@@ -173,8 +173,8 @@ def quantize(model: Any, calibration: CalibrationSet, *,
     Parameters
     ----------
     model : an ONNX file, or a model, which stays as it is; or what `compiler.frontend.models` takes
-        besides: a .pt2 file, an ExportedProgram, an nn.Module with its `example_inputs`, a graph.
-        A first dimension that torch leaves open becomes 1.
+        besides: a file of another kind, an ExportedProgram, an nn.Module with its
+        `example_inputs`, a graph. A first dimension that torch leaves open becomes 1.
     calibration : samples [N, ...] by the name of the input, or those of the only input; batches of
         either, in any iterable; the path of an .npz or .npy file, or several. docs/quantize.md says
         how samples of inputs without a batch are given.

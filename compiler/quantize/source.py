@@ -18,8 +18,8 @@ from compiler.frontend.binding import (
     extents_of,
     real_inputs,
 )
-from compiler.frontend.models import is_of_torch
-from compiler.frontend.onnx_import import ImportRefused, check_model, convert, read_model
+from compiler.frontend.models import is_of_keras, is_of_torch, read_file
+from compiler.frontend.onnx_import import PAGE, ImportRefused, check_model, convert
 from compiler.graph.graph import Graph
 from compiler.quantize.calibration import Input
 from compiler.quantize.recurrent import Recurrent
@@ -63,6 +63,8 @@ def source_of(model: Any, samples: Mapping[str, Array] | Array, example_inputs: 
     try:
         if is_of_torch(model):
             return _of_torch(model, place, samples, example_inputs, bind)
+        if is_of_keras(model):
+            return _of_keras(model, place, bind)
         if isinstance(model, Graph):
             graph = bound_graph(model, bind)
             return Source(place, _inputs(graph), lambda shapes, arrays: graph)
@@ -84,6 +86,19 @@ def _of_torch(model: Any, place: str, samples: Mapping[str, Array] | Array, exam
     return Source(place, _inputs(imported({}, {})), imported)
 
 
+def _of_keras(model: Any, place: str, bind: Bindings | None) -> Source:
+    from compiler.frontend import keras_export
+
+    network = keras_export.read(model)
+
+    def imported(shapes: Mapping[str, int], arrays: Mapping[str, Array]) -> Graph:
+        return bound_graph(network.graph(shapes, arrays), bind)
+
+    bound = bind or {}
+    return Source(place, tuple(Input(name, tuple(dims), dtype) for name, dims, dtype
+                               in network.inputs if name not in bound), imported)
+
+
 def _inputs(graph: Graph) -> tuple[Input, ...]:
     types = ((value, graph.values[value]) for value in graph.inputs)
     return tuple(Input(value, type_.shape, np.dtype(numpy_dtype(type_.dtype)))
@@ -91,9 +106,10 @@ def _inputs(graph: Graph) -> tuple[Input, ...]:
 
 
 def _of_model(model: Any, place: str, bind: Bindings | None, keep_float: tuple[str, ...]) -> Source:
-    loaded = model
+    loaded, page = model, PAGE
     if isinstance(model, str | PathLike):
-        loaded = read_model(Path(model))
+        file = read_file(model)
+        loaded, page = file.model, file.page
     elif not isinstance(model, ModelProto):
         raise QuantizeRefused("model must be an ONNX file or model to be quantized, not "
                               f"{type(model).__name__}")
@@ -109,7 +125,7 @@ def _of_model(model: Any, place: str, bind: Bindings | None, keep_float: tuple[s
 
     def imported(shapes: Mapping[str, int], arrays: Mapping[str, Array]) -> Graph:
         return convert(bound, name, extents_of(values, arrays, shapes), place,
-                       recurrent.arranged)
+                       recurrent.arranged, page)
 
     return Source(place, tuple(map(_input, values)), imported, recurrent)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from accel.machine.loading import load_machine
 from compiler.errors import RequestError
+from compiler.frontend.kinds import names_model
 from compiler.files import whole_file, write_text
 from compiler.tune.records import Records
 from lockstep.commands._explore_cores import build_cores, require_tools, show_cores
@@ -85,7 +86,7 @@ def _place(answer: Mapping[str, Any], identity: str) -> int:
 
 
 def _name(name: str) -> str:
-    return Path(name).name if "/" in name or name.endswith((".onnx", ".pt2")) else name
+    return Path(name).name if "/" in name or names_model(name) else name
 
 
 def _space(args: argparse.Namespace, budgets: Sequence[MachineBudget]) -> MachineSpace:

@@ -21,7 +21,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "holds machine code: trust it like a program, and a .pt2 file too, parts "
                     "of which torch evaluates. Exit status: 0 done, 2 the request was wrong.")
     parser.add_argument("model", metavar="MODEL", type=model_file,
-                        help="ONNX network, or .pt2 file of torch.export.save")
+                        help="network: ONNX, .pt2 of torch.export.save, or another of "
+                             "docs/frontends.md")
     parser.add_argument("-o", "--output", type=output_file, metavar="FILE",
                         help="the file to write, say resnet18.lockstep; with --emit the text's, "
                              "by default standard output")

@@ -70,7 +70,8 @@ def _add_run(kinds) -> argparse.ArgumentParser:
                     "`lockstep compile` has written, load it once and run all inputs.")
     add = parser.add_argument
     add("model", metavar="NETWORK", type=model_file,
-        help="ONNX network, .pt2 file of torch.export.save, or compiled module")
+        help="network (ONNX, .pt2 of torch.export.save, or another of docs/frontends.md), or "
+             "compiled module")
     _add_board(parser)
     add_compilation(parser)
     add("--input", type=input_file, metavar="X.npz",

@@ -30,7 +30,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "status: 0 done, 2 the request was wrong.")
     add = parser.add_argument
     add("model", metavar="MODEL", type=model_file,
-        help="ONNX network, or .pt2 file of torch.export.save, parts of which torch evaluates: "
+        help="network: ONNX, another of docs/frontends.md, or .pt2 of torch.export.save, parts of "
+             "which torch evaluates: "
              "trust it like a program")
     add("--calibration", type=input_file, nargs="+", required=True, metavar="FILE",
         help=CALIBRATION)

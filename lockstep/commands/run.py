@@ -33,7 +33,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "status: 0 done, 1 the run failed, 2 the request was wrong.")
     add = parser.add_argument
     add("model", metavar="MODEL", type=model_file,
-        help="ONNX network, .pt2 file of torch.export.save, or compiled module")
+        help="network (ONNX, .pt2 of torch.export.save, or another of docs/frontends.md), or "
+             "compiled module")
     add_compilation(parser)
     add("--sim", default=DEFAULT_SIMULATOR, choices=("functional", "cycle", "verilator"),
         help="values only; cycles, fast; the RTL, which takes long "

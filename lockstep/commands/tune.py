@@ -21,7 +21,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "wrong, 130 stopped by Ctrl-C, which keeps everything.")
     add = parser.add_argument
     add("model", metavar="MODEL", type=model_file,
-        help="ONNX network, or .pt2 file of torch.export.save")
+        help="network: ONNX, .pt2 of torch.export.save, or another of docs/frontends.md")
     add("--target", type=MachineName, metavar="T", default="cpu",
         help="cpu, cpu:THREADS, cuda, opencl, accel:MACHINE, or a list of them (default cpu)")
     add_machine(parser, "that a target means by accel alone", None)

@@ -21,6 +21,7 @@ from accel.machine.program import AccelProgram
 from accel.machine.status import Run
 from accel.machine.words import decode_words
 from compiler.errors import RequestError
+from compiler.frontend.kinds import names_model
 from compiler.processes import remove_at_end, run_tool
 from compiler.te import numpy_dtype
 from runtime.module import Module
@@ -66,7 +67,7 @@ class NetworkCycles:
 @contextmanager
 def networks(names: Sequence[str], size: int = SMALLEST) -> Iterator[dict[str, Path]]:
     """The files of networks, by name: ``digits``, a network of the zoo, which is built in int8 for
-    `size`, or an ONNX file of one's own. Raises RequestError for what is none.
+    `size`, or a file of one's own. Raises RequestError for what is none.
     """
     with TemporaryDirectory(prefix="lockstep-networks-") as folder, \
             remove_at_end(Path(folder)) as place:
@@ -74,8 +75,8 @@ def networks(names: Sequence[str], size: int = SMALLEST) -> Iterator[dict[str, P
 
 
 def _file(name: str, size: int, folder: Path) -> Path:
-    if name.endswith((".onnx", ".pt2")):
-        if not Path(name).is_file():
+    if names_model(name):
+        if not Path(name).exists():
             raise RequestError(f"{name!r} must be a file that exists")
         return Path(name)
     if not ZOO.exists():

@@ -147,9 +147,9 @@ def is_lasting(result: Result) -> bool:
 
 
 def file_digest(path: Path) -> str:
-    """The hash of a network's file, with those of its weights."""
+    """The hash of a network's file, with those of its weights; of a folder, that of its files."""
     total = hashlib.sha256()
-    for part in (path, *external_files(path)):
+    for part in (*(() if path.is_dir() else (path,)), *external_files(path)):
         total.update(hashlib.sha256(part.read_bytes()).digest())
     return total.hexdigest()
 

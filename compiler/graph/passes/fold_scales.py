@@ -19,10 +19,11 @@ Array = np.ndarray
 class FoldScales:
     """(conv(x, w) + bias) * k + c -> conv(x, w * k) + (bias * k + c), where k and c have one
     number, or one for each output channel: what a batch norm is once its statistics are constants.
+    So with - c.
 
     Before: any graph. After: the result of no convolution or dense layer with constant weights is
-    only multiplied by, or added to, such a constant. Nor is a constant left that only these read.
-    Results change by the rounding of weights and biases.
+    only multiplied by, or added to, such a constant, nor is one only taken from it. Nor is a
+    constant left that only these read. Results change by the rounding of weights and biases.
     """
 
     name: ClassVar[str] = "fold-scales"
@@ -60,7 +61,8 @@ def _parts(graph: Graph, node: Node, sums: Mapping[str, int],
     """
     known = [value for value in node.inputs if value in graph.constants]
     value = next((value for value in node.inputs if value in sums), "")
-    if node.op not in ("add", "mul") or len(known) != 1 or not value:
+    subtracted = node.op == "sub" and node.inputs[1:] == tuple(known)
+    if not (node.op in ("add", "mul") or subtracted) or len(known) != 1 or not value:
         return value, None
     shape, array = graph.values[value].shape, graph.constants[known[0]]
     weights = find(nodes[sums[value]].op).weights
@@ -84,6 +86,6 @@ def _folded(builder: Builder, sums: Node, node: Node, factor: Array) -> Node:
         name = builder.add_constant(builder.fresh(f"{sums.name}:weight"), scaled)
         bias = bias * factor
     else:
-        bias = bias + factor
+        bias = bias - factor if node.op == "sub" else bias + factor
     bias_name = builder.add_constant(builder.fresh(f"{sums.name}:bias"), bias)
     return replace(sums, inputs=(sums.inputs[0], name, bias_name), outputs=node.outputs)

@@ -75,6 +75,23 @@ def test_single_numbers_are_folded_too() -> None:
     assert_same(graph, made)
 
 
+def test_differences_are_folded_where_the_constant_is_taken_away() -> None:
+    net = Net()
+    sums = net.sums("conv2d")
+    value = net.emit("sub", "centred", [sums, net.per_channel(sums)], "d")
+    graph = net.finish([net.emit("mul", "scaled", [value, net.per_channel(value)], "y")])
+    made = optimize(graph, [FoldScales()])
+    assert ops(made) == ["conv2d"]
+    assert_same(graph, made)
+
+
+def test_a_constant_less_the_sums_stays() -> None:
+    net = Net()
+    sums = net.sums("conv2d")
+    graph = net.finish([net.emit("sub", "turned", [net.per_channel(sums), sums], "y")])
+    assert ops(optimize(graph, [FoldScales()])) == ["conv2d", "sub"]
+
+
 @pytest.mark.parametrize("case", ["an output", "read twice", "for each pixel", "computed",
                                   "a computed weight"])
 def test_what_must_not_be_folded_stays(case: str) -> None:

@@ -1,0 +1,133 @@
+"""TensorFlow Lite files of one operator, and what LiteRT makes of files."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import flatbuffers
+import numpy as np
+import tflite
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+__all__ = ["Given", "interpreted", "one_operator"]
+
+KINDS = {"float32": "FLOAT32", "float16": "FLOAT16", "int8": "INT8", "uint8": "UINT8",
+         "int16": "INT16", "int32": "INT32", "int64": "INT64", "bool": "BOOL"}
+KERNELS = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+
+
+@dataclass(frozen=True)
+class Given:
+    """A tensor of the file: a constant where it has an array. Quantized where it has scales, by
+    several along `axis`. `signature` has -1 where a dimension is open.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    array: Any = None
+    scale: float | Sequence[float] | None = None
+    zero: int = 0
+    axis: int = 0
+    signature: tuple[int, ...] | None = None
+
+    @classmethod
+    def of(cls, array: Any, **options: Any) -> "Given":
+        array = np.asarray(array)
+        return cls(array.shape, str(array.dtype), array, **options)
+
+
+def one_operator(code: str, inputs: Sequence[Given | None], outputs: Sequence[Given],
+                 options: Mapping[str, Any] | None = None, kind: str = "",
+                 custom: str = "") -> bytes:
+    """A file whose one operator reads these; the inputs of the file are those without an array,
+    its outputs all of the operator's. `kind` is the class of the options.
+    """
+    build = flatbuffers.Builder(1024)
+    present = [given for given in inputs if given is not None]
+    tensors = [_tensor(build, number, given) for number, given in enumerate((*present, *outputs))]
+    buffers = [_buffer(build, given) for given in (None, *present, *outputs)]
+    places = iter(range(len(present)))
+    read = [-1 if given is None else next(places) for given in inputs]
+    made = [len(present) + number for number in range(len(outputs))]
+    free = [number for number, given in enumerate(present) if given.array is None]
+    operator = _operator(build, read, made, options or {}, kind)
+    operators = _tables(build, [operator])
+    graph = _table(build, "SubGraph", Tensors=_tables(build, tensors),
+                   Inputs=_numbers(build, free), Outputs=_numbers(build, made),
+                   Operators=operators)
+    number = getattr(tflite.BuiltinOperator, "CUSTOM" if custom else code)
+    entries = {"CustomCode": build.CreateString(custom)} if custom else {}
+    code_table = _table(build, "OperatorCode", BuiltinCode=number, Version=_VERSIONS.get(code, 1),
+                        DeprecatedBuiltinCode=min(number, 127), **entries)
+    model = _table(build, "Model", Version=3, OperatorCodes=_tables(build, [code_table]),
+                   Subgraphs=_tables(build, [graph]), Buffers=_tables(build, buffers))
+    build.Finish(model, file_identifier=b"TFL3")
+    return bytes(build.Output())
+
+
+_VERSIONS = {"FULLY_CONNECTED": 5, "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "STRIDED_SLICE": 5,
+             "BATCH_MATMUL": 1, "RESIZE_BILINEAR": 3, "RESIZE_NEAREST_NEIGHBOR": 3}
+
+
+def _table(build: flatbuffers.Builder, name: str, **fields: Any) -> int:
+    getattr(tflite, f"{name}Start")(build)
+    for field, value in fields.items():
+        getattr(tflite, f"{name}Add{field}")(build, value)
+    return getattr(tflite, f"{name}End")(build)
+
+
+def _tables(build: flatbuffers.Builder, offsets: Sequence[int]) -> int:
+    build.StartVector(4, len(offsets), 4)
+    for offset in reversed(offsets):
+        build.PrependUOffsetTRelative(offset)
+    return build.EndVector()
+
+
+def _numbers(build: flatbuffers.Builder, numbers: Sequence[int]) -> int:
+    return build.CreateNumpyVector(np.array(numbers, np.int32))
+
+
+def _tensor(build: flatbuffers.Builder, number: int, given: Given) -> int:
+    fields = {"Shape": _numbers(build, given.shape),
+              "Name": build.CreateString(f"t{number}")}
+    if given.signature is not None:
+        fields["ShapeSignature"] = _numbers(build, given.signature)
+    if given.scale is not None:
+        scales = np.atleast_1d(np.asarray(given.scale, np.float32))
+        scale = build.CreateNumpyVector(scales)
+        zero = build.CreateNumpyVector(np.full(scales.shape, given.zero, np.int64))
+        fields["Quantization"] = _table(build, "QuantizationParameters", Scale=scale,
+                                        ZeroPoint=zero, QuantizedDimension=given.axis)
+    return _table(build, "Tensor", Type=getattr(tflite.TensorType, KINDS[given.dtype]),
+                  Buffer=number + 1, **fields)
+
+
+def _buffer(build: flatbuffers.Builder, given: Given | None) -> int:
+    if given is None or given.array is None:
+        return _table(build, "Buffer")
+    data = np.frombuffer(np.ascontiguousarray(given.array, given.dtype).tobytes(), np.uint8)
+    return _table(build, "Buffer", Data=build.CreateNumpyVector(data))
+
+
+def _operator(build: flatbuffers.Builder, inputs: Sequence[int], outputs: Sequence[int],
+              options: Mapping[str, Any], kind: str) -> int:
+    fields = {"Inputs": _numbers(build, inputs), "Outputs": _numbers(build, outputs)}
+    if kind:
+        values = {name: _numbers(build, value) if isinstance(value, tuple) else value
+                  for name, value in options.items()}
+        fields["BuiltinOptions"] = _table(build, kind, **values)
+        fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, kind)
+    return _table(build, "Operator", OpcodeIndex=0, **fields)
+
+
+def interpreted(data: bytes, arrays: Sequence[np.ndarray], kernels: Any = KERNELS
+                ) -> list[np.ndarray]:
+    """The outputs that LiteRT computes for these inputs, in the file's order."""
+    interpreter = Interpreter(model_content=data, experimental_op_resolver_type=kernels)
+    for told, array in zip(interpreter.get_input_details(), arrays, strict=True):
+        interpreter.resize_tensor_input(told["index"], array.shape)
+    interpreter.allocate_tensors()
+    for told, array in zip(interpreter.get_input_details(), arrays, strict=True):
+        interpreter.set_tensor(told["index"], array)
+    interpreter.invoke()
+    return [interpreter.get_tensor(told["index"]) for told in interpreter.get_output_details()]
