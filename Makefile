@@ -11,6 +11,10 @@ INPUTS := pyproject.toml constraints.txt
 # come last, and among them are the longest.
 SPREAD := -n 2 --dist loadfile --no-loadscope-reorder
 
+# Python keeps what it compiles (`make clean` removes it): tests start many processes, and each would
+# compile hundreds of files again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help venv demo test test-slow lint bench scoreboard clean

@@ -23,6 +23,7 @@ __all__ = ["Access", "Box", "Domain", "Witness", "accesses", "bounds", "conflict
            "footprint", "hull", "is_implied", "loop_domain", "negated", "widest",
            "witness"]
 
+KEPT = 4096                         # answers of each kind: schedules ask the same again and again
 _RELATIONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=", "ne": "!="}
 _NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
 
@@ -245,11 +246,17 @@ def bounds(expr: Expr, domain: Domain) -> tuple[int, int] | None:
         return None
     parts = text.domain(relevant)
     names = ", ".join(text.names.values())
-    image = isl.Set(_set(text, "[x]", [f"(exists {names} : {_where([f'x = {value}', *parts])})"
-                                       if names else f"x = {value}"]))
-    if image.is_empty():
+    return _ends(_set(text, "[x]", [f"(exists {names} : {_where([f'x = {value}', *parts])})"
+                                    if names else f"x = {value}"]))
+
+
+@lru_cache(KEPT)
+def _ends(image: str) -> tuple[int, int] | None:
+    """Least and greatest value of a set of numbers; None when it is empty or has no end."""
+    numbers = isl.Set(image)
+    if numbers.is_empty():
         return None
-    ends = image.dim_min_val(0), image.dim_max_val(0)
+    ends = numbers.dim_min_val(0), numbers.dim_max_val(0)
     return (ends[0].to_python(), ends[1].to_python()) if all(e.is_int() for e in ends) else None
 
 
@@ -277,9 +284,9 @@ def is_implied(condition: Expr, domain: Domain) -> bool:
     return _is_subset(_set(text, names, parts), _set(text, names, [wanted]))
 
 
-@lru_cache(4096)
+@lru_cache(KEPT)
 def _is_subset(part: str, whole: str) -> bool:
-    """Whether a set is part of another. Schedules ask the same again and again."""
+    """Whether a set is part of another."""
     return isl.Set(part).is_subset(isl.Set(whole))
 
 
@@ -355,17 +362,24 @@ def conflict(a: Access, b: Access, shared: tuple[Var, ...], order: str) -> bool:
     Both run inside the loops `shared`, whose variables are the same for both. `order` is an isl
     condition over ``a.<loop>`` and ``b.<loop>``, written with `{a[name]}` and `{b[name]}`.
     """
-    return not _Conflict(a, b, shared, order).pairs.is_empty()
+    return not _is_empty(_Conflict(a, b, shared, order).pairs)
 
 
 def witness(a: Access, b: Access, shared: tuple[Var, ...], order: str) -> Witness | None:
     """The first pair of instances for which there is a `conflict`, None when there is none."""
     conflict = _Conflict(a, b, shared, order)
-    return None if conflict.pairs.is_empty() else conflict.first()
+    return None if _is_empty(conflict.pairs) else conflict.first()
+
+
+@lru_cache(KEPT)
+def _is_empty(text: str) -> bool:
+    return isl.Set(text).is_empty()
 
 
 class _Conflict:
-    """The set of pairs of instances that touch one element, over the loops around both."""
+    """The set of pairs of instances that touch one element, over the loops around both, as isl's
+    text.
+    """
 
     def __init__(self, a: Access, b: Access, shared: tuple[Var, ...], order: str):
         first, second = _Text(a.domain.vars, "a"), _Text(b.domain.vars, "b")
@@ -387,11 +401,11 @@ class _Conflict:
         self.symbols = list(dict.fromkeys((*first.symbols, *second.symbols)))
         parts = [f"{name} >= 1" for name in self.symbols] + parts
         names = _tuple((*self.symbols, *self.names))
-        self.pairs = isl.Set(f"{{ {names} : {_where(parts)} }}")
+        self.pairs = f"{{ {names} : {_where(parts)} }}"
 
     def first(self) -> Witness:
         """The first pair, with the least values of the symbols for which there is one."""
-        point = self.pairs.lexmin().sample_point()
+        point = isl.Set(self.pairs).lexmin().sample_point()
         at = {name: point.get_coordinate_val(isl.dim_type.set, place).to_python()
               for place, name in enumerate((*self.symbols, *self.names))}
         known = tuple((Symbol(name.removeprefix("p_")), at[name]) for name in self.symbols)
