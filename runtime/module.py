@@ -17,6 +17,7 @@ from compiler.target import Compiled, Executable, Outcome, Row
 from compiler.te import numpy_dtype
 from runtime.artifact import save
 from runtime.executor import overlaps, run_all
+from runtime.exporting.export import ExportedFiles, export
 
 __all__ = ["InputError", "Module", "Settings", "Step"]
 
@@ -91,6 +92,13 @@ class Module:
         FileError where it cannot be written.
         """
         save(self, path)
+
+    def export(self, folder: str | PathLike[str], name: str | None = None,
+               **options: Any) -> ExportedFiles:
+        """Writes the network as a library for C: see `runtime.exporting.export.export`, also for
+        the `options`. Raises ExportError where the processor does not compute all of it.
+        """
+        return export(self, folder, name, **options)
 
     def use_stream(self, handle: int) -> None:
         """Puts all that the module does on its GPU on an existing stream of CUDA's, by its handle

@@ -40,7 +40,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> int:
     from compiler.target_names import HOST
-    from lockstep.commands._compilation import compiled, plans_of
+    from lockstep.commands._compilation import compiled, imported, plans_of
     from runtime.exporting.export import export
     from runtime.targets import request
 
@@ -52,12 +52,13 @@ def run(args: argparse.Namespace) -> int:
         raise RequestError(f"--target must be cpu, cpu:THREADS, cpu:plain or accel:MACHINE for an "
                            f"export, not {args.target}")
     args.threads = args.threads or DEFAULT_THREADS
-    module = compiled(args, None)
+    graph = imported(args)
+    module = compiled(args, None, graph=graph)
     target = wanted.placed(lambda machine: None, plans=plans_of(args))[HOST].target
     made = export(module, args.output, args.name, machine=args.machine, kind=args.kind,
                   apart=None if args.weights is None else args.weights == "apart",
                   threads=target.threads, plain=target.plain, plans=target.plans,
-                  bindings=[one for one in args.bindings.split(",") if one])
+                  bindings=[one for one in args.bindings.split(",") if one], source=graph)
     interface = made.exported.interface
     for file in made.files:
         say(f"{file}: {file.stat().st_size:,} bytes")

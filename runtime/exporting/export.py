@@ -4,12 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from compiler.cpu_gpu_backends.cpu.exported import Exported, exported
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
-from compiler.cpu_gpu_backends.llvm import MACHINES, host
+from compiler.cpu_gpu_backends.llvm import MACHINES, Processor, host
 from compiler.errors import ArgumentError
 from compiler.exports import (ExportError, Sample, check_program, header, javascript,
                               javascript_test)
@@ -18,11 +19,12 @@ from compiler.exports.bindings import bindings as texts_of
 from compiler.exports.check import BOUND
 from compiler.exports.names import identifier_from
 from compiler.files import FileError, write_bytes
+from compiler.graph.graph import Graph
 from compiler.plans import Plans
 from compiler.target import HOST
 from compiler.tune.best import packaged
 from runtime.exporting.linking import shared_library, static_library, wasm_module
-from runtime.module import Module
+from runtime.exporting.scales import quantized_arrays
 from runtime.random_inputs import random_inputs
 
 __all__ = ["KINDS", "SEED", "ExportedFiles", "export", "exported_code"]
@@ -41,13 +43,13 @@ class ExportedFiles:
     exported: Exported
 
 
-def export(module: Module, folder: str | PathLike[str], name: str | None = None, *,
+def export(module: Any, folder: str | PathLike[str], name: str | None = None, *,
            machine: str | None = None, kind: str | None = None, apart: bool | None = None,
            threads: int = 1, plain: bool = False, plans: Plans | None = None,
            inputs: Mapping[str, np.ndarray] | None = None, bound: float = BOUND,
-           bindings: Sequence[str] = ()) -> ExportedFiles:
-    """Writes a network of the processor into a folder: code, ``NAME.h``, weights if they are apart,
-    and a program that tries it.
+           bindings: Sequence[str] = (), source: Graph | None = None) -> ExportedFiles:
+    """Writes a network of the processor, a `runtime.Module`, into a folder: code, ``NAME.h``,
+    weights if they are apart, and a program that tries it.
 
     Parameters
     ----------
@@ -64,19 +66,20 @@ def export(module: Module, folder: str | PathLike[str], name: str | None = None,
     bound : by how much floats may differ there, as a share of the largest one (or of 1).
     bindings : languages for which a text is written, too: "cpp", "java", "rust"; "python", which
         loads a shared library. WebAssembly has its module of JavaScript.
+    source : the network as it was imported, which still has scales of inputs and outputs.
 
     Raises ExportError for a network of which another target computes a part, ArgumentError for an
     option that is not one of these, FileError where the files cannot be written.
     """
-    made = exported_code(module, name, machine=machine, apart=apart, threads=threads, plain=plain,
-                         plans=plans)
-    kind = kind or ("module" if made.machine.architecture == "wasm32" else "object")
-    if kind not in KINDS:
-        raise ArgumentError(f"kind must be {', '.join(KINDS)}, not {kind!r}")
-    if (kind == "module") != (made.machine.architecture == "wasm32") and kind != "object":
-        raise ArgumentError(f"kind must be {'object or module' if kind != 'module' else 'object'} "
-                            f"for {machine or 'this computer'}, not {kind!r}")
+    kinds = _kinds(_processor(machine))
+    if kind is None:
+        kind = "module" if "module" in kinds else "object"
+    if kind not in kinds:
+        raise ArgumentError(f"kind must be {', '.join(kinds)} for {machine or 'this computer'}, "
+                            f"not {kind!r}")
     _require_bindings(bindings, kind)
+    made = exported_code(module, name, machine=machine, apart=apart, threads=threads, plain=plain,
+                         plans=plans, source=source)
     given = inputs or random_inputs(module.graph, SEED)
     outputs = module(given)
     files = dict(_files(made, kind, machine, Sample(given, outputs), bound))
@@ -102,21 +105,35 @@ def _require_bindings(bindings: Sequence[str], kind: str) -> None:
                                 f"{kind}")
 
 
-def exported_code(module: Module, name: str | None = None, *, machine: str | None = None,
+def exported_code(module: Any, name: str | None = None, *, machine: str | None = None,
                   apart: bool | None = None, threads: int = 1, plain: bool = False,
-                  plans: Plans | None = None) -> Exported:
+                  plans: Plans | None = None, source: Graph | None = None) -> Exported:
     """The code of `export`, without files."""
-    if machine is not None and machine not in MACHINES:
-        raise ArgumentError(f"machine must be one of {', '.join(MACHINES)}, not {machine!r}")
-    graph = module.graph
+    processor, graph = _processor(machine), module.graph
     if other := sorted({step.segment.target for step in module.steps} - {HOST}):
         raise ExportError(f"{graph.name} must be compiled for cpu to be exported: parts of it are "
                           f"on {', '.join(other)}")
+    if threads > 1 and processor.is_bare:
+        raise ArgumentError(f"threads must be 1 for {machine}, which has no libgomp, not {threads}")
     target = CpuTarget(threads=threads, plain=plain, plans=packaged() if plans is None else plans,
                        machine=MACHINES[machine] if machine else None)
     name = identifier_from(graph.name) if name is None else name
-    return exported(target.compile(graph), name, target.machine or host(), apart,
-                    title=f"{graph.name}, for {machine or 'a processor like this one'}")
+    return exported(target.compile(graph), name, processor, apart,
+                    quantized_arrays(source or graph),
+                    f"{graph.name}, for {machine or 'a processor like this one'}")
+
+
+def _processor(machine: str | None) -> Processor:
+    if machine is not None and machine not in MACHINES:
+        raise ArgumentError(f"machine must be one of {', '.join(MACHINES)}, not {machine!r}")
+    return MACHINES[machine] if machine else host()
+
+
+def _kinds(processor: Processor) -> tuple[str, ...]:
+    """The kinds of `KINDS` that there are for a processor."""
+    if processor.architecture == "wasm32":
+        return ("object", "module")
+    return ("object", "static") if processor.is_bare else ("object", "static", "shared")
 
 
 def _files(made: Exported, kind: str, machine: str | None, sample: Sample, bound: float

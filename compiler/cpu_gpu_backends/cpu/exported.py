@@ -13,7 +13,8 @@ process, so results are the same to the bit on a processor that rounds products 
 import hashlib
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from textwrap import wrap
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from compiler.cpu_gpu_backends.llvm.emit import Function, emit_functions
 from compiler.cpu_gpu_backends.memory import plan_groups, storage
 from compiler.exports import CArray, CInterface, ExportError
 from compiler.exports.interface import STATUSES
+from compiler.exports.objects import missing_symbols
 from compiler.graph.graph import Graph
 from compiler.graph.room import bytes_of
 
@@ -73,8 +75,18 @@ def exported(segment: HostSegment, name: str, machine: Processor, apart: bool | 
         HEADER_BYTES + layout.weights.size if apart else 0, alignment, title)
     text = "\n".join(_text(segment, layout, interface, machine))
     weights = hashed.ljust(HEADER_BYTES, b"\0") + layout.weights.tobytes()
-    return Exported(interface, machine, object_code(text, machine), text, weights if apart else b"",
+    code = object_code(text, machine)
+    interface = replace(interface, notes=_needs(code, machine))
+    return Exported(interface, machine, code, text, weights if apart else b"",
                     layout.plan.live)
+
+
+def _needs(code: bytes, machine: Processor) -> tuple[str, ...]:
+    """What the code calls, for the reader of the header."""
+    if machine.architecture == "wasm32":
+        return ()
+    called = ", ".join(missing_symbols(code)) or "nothing"
+    return tuple(wrap(f"The code calls {called} of other libraries.", 88))
 
 
 def _alignment(machine: Processor) -> int:

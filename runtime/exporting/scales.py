@@ -1,0 +1,48 @@
+"""What elements of quantized inputs and outputs mean: scale and zero point, where a graph says so.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from compiler.exports import CArray
+from compiler.graph.graph import Graph, Node
+
+__all__ = ["quantized_arrays"]
+
+FROM_QUANTIZED, TO_QUANTIZED = "dequantizelinear", "quantizelinear"
+
+
+def quantized_arrays(graph: Graph) -> dict[str, CArray]:
+    """The inputs that nothing but dequantizations read, all by one scale, and the outputs that a
+    quantization gives, by their names. The graph is one as it was imported: passes that compute in
+    integers take scales for their own.
+    """
+    producers, consumers = graph.producers(), graph.consumers()
+    found = {}
+    for name in graph.inputs:
+        readers = consumers[name]
+        if readers and all(node.op == FROM_QUANTIZED and node.inputs[0] == name
+                           for node in readers):
+            found[name] = {_numbers(graph, node) for node in readers}
+    for name in graph.outputs:
+        if name in producers and producers[name].op == TO_QUANTIZED:
+            found[name] = {_numbers(graph, producers[name])}
+    return dict(_described(graph, found))
+
+
+def _described(graph: Graph, found: dict[str, set[tuple[float, int] | None]]
+               ) -> Iterator[tuple[str, CArray]]:
+    for name, numbers in found.items():
+        if len(numbers) == 1 and (one := next(iter(numbers))) is not None:
+            type_ = graph.values[name]
+            yield name, CArray(name, type_.dtype, type_.shape, *one)
+
+
+def _numbers(graph: Graph, node: Node) -> tuple[float, int] | None:
+    """Scale and zero point; None for several, one for each channel, and for computed ones."""
+    arrays = [graph.constants.get(name) for name in node.inputs[1:]]
+    if any(array is None or array.size != 1 for array in arrays):
+        return None
+    scale, *zero = (np.asarray(array).item() for array in arrays)
+    return float(scale), int(zero[0]) if zero else 0

@@ -1,0 +1,55 @@
+"""`lockstep export`."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from lockstep.cli import main
+
+
+def call(*args) -> int:
+    return main([str(arg) for arg in args])
+
+
+@pytest.fixture
+def model(tmp_path) -> Path:
+    """The greatest of each column, less each element, times two."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name, shape in (("x", [4, 6]), ("y", [4, 6])))
+    graph = helper.make_graph(
+        [helper.make_node("ReduceMax", ["x"], ["most"], axes=[0]),
+         helper.make_node("Sub", ["most", "x"], ["apart"]),
+         helper.make_node("Mul", ["apart", "two"], ["y"])], "apart", [x], [y],
+        [numpy_helper.from_array(np.full(6, 2, np.float32), "two")])
+    path = tmp_path / "apart.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]), path)
+    return path
+
+
+def test_it_writes_and_says_what(tmp_path, model, capsys) -> None:
+    assert call("export", model, "--machine", "aarch64", "--name", "digits", "--weights", "apart",
+                "-o", tmp_path / "new" / "folder") == 0
+    folder = tmp_path / "new" / "folder"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "digits.bin", "digits.h", "digits.o", "digits_test.c"]
+    said = capsys.readouterr()
+    assert "digits: arena of 0 bytes, weights apart" in said.out + said.err
+    assert (folder / "digits.o").read_bytes()[18:20] == b"\xb7\0"       # EM_AARCH64
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (["--target", "accel:tiny-1x4x4"],
+     "--target must be cpu, cpu:THREADS or cpu:plain for an export, not accel:tiny-1x4x4"),
+    (["--machine", "vax"], "machine must be one of "),
+    (["--name", "1x"], "Name of a network must be an identifier of C, not '1x'"),
+    (["--machine", "wasm32", "--kind", "shared"],
+     "kind must be object, module for wasm32, not 'shared'")])
+def test_requests_wrong(tmp_path, model, capsys, options: list[str], message: str) -> None:
+    assert call("export", model, *options, "-o", tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()

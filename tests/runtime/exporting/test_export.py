@@ -1,0 +1,242 @@
+"""Networks as libraries for C: they compute what the module does, and promise what headers say."""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lockstep
+from compiler.cpu_gpu_backends.llvm import MACHINES
+from compiler.errors import ArgumentError
+from compiler.exports import ExportError
+from compiler.exports.interface import STATUSES
+from compiler.exports.objects import missing_symbols
+from compiler.graph import Builder, TensorType
+from runtime.exporting.export import export, exported_code
+from runtime.random_inputs import random_inputs
+from tests.support.exported import WARNINGS, Called, needs_c, run_test_program
+from tests.support.float_graphs import FloatNet
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits-int8.onnx"
+STATUS = {end: number for number, (end, _) in enumerate(STATUSES)}
+OWN = {"memcpy", "memmove", "memset"}
+
+
+def built(net: Builder, *outputs: str):
+    return lockstep.compile(net.finish(outputs), "cpu", cache=False)
+
+
+def small(seed: int = 0):
+    """A network with constants and a value in between."""
+    net = FloatNet(4, 6)
+    net.rng = np.random.default_rng(seed)
+    y = net.op("mul", net.op("exp", net.op("add", "x", net.constant(6))), net.constant(6))
+    for axis in (1, 0):
+        y = net.op("sub", y, net.op("reduce_max", y, axes=(axis,), keepdims=1))
+    return built(net, y)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return lockstep.compile(str(DIGITS), "cpu")
+
+
+def assert_same(module, called: Called, seed: int = 1) -> None:
+    given = random_inputs(module.graph, seed)
+    wanted, found = module(given), called(given)
+    assert list(found) == list(wanted)
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
+@needs_c
+@pytest.mark.parametrize("apart", [False, True])
+def test_it_computes_what_the_module_does(tmp_path, apart: bool) -> None:
+    module = small()
+    assert_same(module, Called(module, tmp_path, apart=apart))
+
+
+@needs_c
+def test_outputs_that_show_inputs_constants_and_parts(tmp_path) -> None:
+    net = FloatNet(2, 3, 4)
+    net.add_constant("c", np.arange(6, dtype=np.float32))
+    flat = net.op("reshape", "x", shape=(6, 4))
+    y = net.op("exp", "x")
+    whole = net.op("reshape", y, shape=(24,))
+    z = net.op("exp", net.op("neg", "x"))
+    part = net.op("slice", z, begin=(1, 0, 0), end=(2, 3, 4), step=(1, 1, 1))
+    module = built(net, flat, "c", y, whole, part, "x")
+    assert_same(module, Called(module, tmp_path))
+
+
+@needs_c
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int64", "int8", "uint8", "bool"])
+def test_types_of_elements(tmp_path, dtype: str) -> None:
+    net = Builder("net")
+    net.add_input("x", TensorType((3, 5), dtype))
+    if dtype == "bool":
+        y = net.emit("not", "op", ("x",), "y")
+    else:
+        y = net.emit("add", "op", ("x", "x"), "y")
+    module = built(net, y)
+    assert_same(module, Called(module, tmp_path))
+
+
+@needs_c
+@pytest.mark.slow
+def test_threads_share_a_network_where_they_are_asked_for(tmp_path) -> None:
+    net = FloatNet(1 << 20)
+    graph = net.finish((net.op("exp", "x"),))
+    module = lockstep.compile(graph, "cpu:2", cache=False)
+    called = Called(module, tmp_path, threads=2)
+    assert b"GOMP_parallel" in called.made.exported.code
+    assert_same(module, called)
+    assert b"GOMP_parallel" not in exported_code(module).code
+
+
+@needs_c
+def test_an_arena_that_is_missing_or_not_aligned_is_refused(tmp_path) -> None:
+    module = small()
+    called, given = Called(module, tmp_path), random_inputs(module.graph, 0)
+    assert called.init(None) == 0
+    for arena in (None, called.arena.ctypes.data + 4):
+        status, outputs = called.run(given, arena)
+        assert (called.interface.arena_bytes > 0, status) == (True, STATUS["ARENA"])
+        assert not any(array.any() for array in outputs.values())
+
+
+@needs_c
+def test_weights_that_are_missing_not_aligned_or_of_others_are_refused(tmp_path) -> None:
+    apart, inside = (Called(small(), tmp_path / str(apart), apart=apart)
+                     for apart in (True, False))
+    other = Called(small(1), tmp_path / "other", apart=True)
+    assert apart.weights is not None and other.weights is not None
+    at = apart.weights.ctypes.data
+    assert [apart.init(weights) for weights in (None, at + 4, other.weights.ctypes.data, at)] == [
+        STATUS["WEIGHTS"], STATUS["WEIGHTS"], STATUS["OTHER_WEIGHTS"], 0]
+    assert [inside.init(weights) for weights in (at, None)] == [STATUS["WEIGHTS"], 0]
+
+
+@needs_c
+def test_two_instances_have_weights_of_their_own_and_runs_their_arenas(tmp_path) -> None:
+    module = small()
+    called, given = Called(module, tmp_path, apart=True), random_inputs(module.graph, 0)
+    wanted = called(given)
+    copy = called.weights.copy()
+    called.weights[64:] = 0                 # those of the other instance
+    again = Called(module, tmp_path, apart=True)
+    for name, array in again(given).items():
+        np.testing.assert_array_equal(array, wanted[name])
+    called.weights[:] = copy
+
+
+@needs_c
+@pytest.mark.parametrize("kind", ["object", "static"])
+def test_the_test_program_runs_and_finds_what_differs(tmp_path, kind: str) -> None:
+    files = small().export(tmp_path, kind=kind, bound=0.0).files
+    names = [file.name for file in files]
+    code = "net.o" if kind == "object" else "libnet.a"
+    assert names == ["net.h", code, "net_test.c"]
+    assert run_test_program(tmp_path, "net", code).returncode == 0
+    program = tmp_path / "net_test.c"
+    text = program.read_text()
+    at = text.index("output_0_0[24] = {") + len("output_0_0[24] = {\n    ")
+    end = text.index(",", at)
+    program.write_text(f"{text[:at]}{text[at:end]} + 1.0f{text[end:]}")
+    done = run_test_program(tmp_path, "net", code)
+    assert done.returncode == 1
+    assert "1 of 24 elements differ" in done.stdout
+
+
+@needs_c
+@pytest.mark.parametrize("command", [("gcc", "-std=c99", "-x", "c"),
+                                     ("g++", "-std=c++17", "-x", "c++")])
+def test_headers_have_no_warnings(tmp_path, command: tuple[str, ...]) -> None:
+    small().export(tmp_path, apart=True)
+    subprocess.run([*command, *WARNINGS, "-fsyntax-only", tmp_path / "net.h"], check=True)
+
+
+@pytest.mark.parametrize("machine", [name for name in MACHINES if name != "wasm32"])
+def test_code_calls_nothing_but_copies_of_memory(machine: str) -> None:
+    """Local buffers, rounded floats and functions of float32 included."""
+    net = FloatNet(4, 6)
+    y = net.op("tanh", net.op("ceil", net.op("rint", "x")))
+    module = built(net, net.op("mean", net.op("floor", y), axes=(1,), keepdims=1))
+    assert set(missing_symbols(exported_code(module, machine=machine).code)) <= OWN
+
+
+@pytest.mark.slow
+def test_the_same_network_gives_the_same_bytes_in_another_process(tmp_path, digits) -> None:
+    code = (f"import lockstep; m = lockstep.compile({str(DIGITS)!r}, 'cpu', cache=False); "
+            f"m.export({str(tmp_path / 'other')!r}, 'digits', machine='aarch64', apart=True)")
+    subprocess.run([sys.executable, "-c", code], check=True, env={
+        **os.environ, "PYTHONHASHSEED": "7", "LOCKSTEP_CACHE": str(tmp_path / "cache"),
+        "PYTHONPATH": str(DIGITS.parents[2])})
+    files = digits.export(tmp_path / "one", "digits", machine="aarch64", apart=True).files
+    assert len(files) == 4
+    for file in files:
+        assert file.read_bytes() == (tmp_path / "other" / file.name).read_bytes()
+
+
+def test_scales_of_quantized_inputs_and_outputs_are_in_the_header(tmp_path) -> None:
+    net = Builder("net")
+    net.add_input("x", TensorType((4,), "int8"))
+    for name, value in (("scale", np.float32(0.25)), ("zero", np.int8(-3))):
+        net.add_constant(name, np.array(value))
+    x = net.emit("dequantizelinear", "d", ("x", "scale", "zero"), "f", axis=0)
+    y = net.emit("quantizelinear", "q", (net.emit("relu", "r", (x,), "g"), "scale", "zero"), "y",
+                 axis=0)
+    graph = net.finish((y,))
+    lockstep.compile(graph, "cpu", cache=False).export(tmp_path, "net", source=graph)
+    lines = (tmp_path / "net.h").read_text().splitlines()
+    for array in ("INPUT_X", "OUTPUT_Y"):
+        assert f"#define NET_{array}_SCALE 0.25" in lines
+        assert f"#define NET_{array}_ZERO_POINT -3" in lines
+
+
+def test_a_network_that_the_processor_does_not_compute_alone_is_refused(tmp_path) -> None:
+    module = small()
+    (step,) = module.steps
+    module.steps = (step, replace(step, segment=replace(step.segment, target="accel")))
+    with pytest.raises(ExportError) as refusal:
+        module.export(tmp_path)
+    assert str(refusal.value) == ("net must be compiled for cpu to be exported: parts of it are on "
+                                  "accel")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("options", "error", "message"), [
+    ({"name": "a-b"}, ExportError, "Name of a network must be an identifier of C, not 'a-b'"),
+    ({"machine": "vax"}, ArgumentError, f"machine must be one of {', '.join(MACHINES)}, not 'vax'"),
+    ({"kind": "tar"}, ArgumentError,
+     "kind must be object, static, shared for this computer, not 'tar'"),
+    ({"kind": "shared", "machine": "cortex-m7"}, ArgumentError,
+     "kind must be object, static for cortex-m7, not 'shared'"),
+    ({"threads": 2, "machine": "cortex-m7"}, ArgumentError,
+     "threads must be 1 for cortex-m7, which has no libgomp, not 2")])
+def test_options_wrong(tmp_path, options, error, message: str) -> None:
+    with pytest.raises(error) as refusal:
+        export(small(), tmp_path, **options)
+    assert str(refusal.value) == message
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.cross
+@pytest.mark.slow
+@pytest.mark.parametrize(("machine", "cc", "emulator", "root"), [
+    ("aarch64", "aarch64-linux-gnu-gcc", "qemu-aarch64", "/usr/aarch64-linux-gnu"),
+    ("armv7", "arm-linux-gnueabihf-gcc", "qemu-arm", "/usr/arm-linux-gnueabihf"),
+    ("riscv64", "riscv64-linux-gnu-gcc", "qemu-riscv64", "/usr/riscv64-linux-gnu")])
+def test_code_for_other_machines_runs_in_emulation(tmp_path, digits, machine, cc, emulator, root
+                                                   ) -> None:
+    if missing := [tool for tool in (cc, emulator) if shutil.which(tool) is None]:
+        pytest.skip(f"needs {missing[0]}")
+    digits.export(tmp_path, "digits", machine=machine, bound=0.0)
+    cpu = () if machine == "riscv64" else ("-cpu", "max")
+    done = run_test_program(tmp_path, "digits", "digits.o", emulator, *cpu, "-L", root, cc=cc)
+    assert done.returncode == 0, done.stdout
