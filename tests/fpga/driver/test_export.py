@@ -51,7 +51,8 @@ class Exported:
 
     def status(self, name: str) -> int:
         """The number of a status that the header names."""
-        return int(re.search(rf"NET_{name} = (\d+)", self.header)[1])
+        number, = re.findall(rf"NET_{name} = (\d+)", self.header)
+        return int(number)
 
     def init(self) -> int:
         weights = None if self.weights is None else self.weights.ctypes.data
