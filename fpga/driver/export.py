@@ -29,18 +29,19 @@ class ExportedBoard:
 def export_accelerated(module: Module, folder: str | PathLike[str], name: str, *,
                        machine: str | None = None, apart: bool | None = None) -> ExportedBoard:
     """Writes a network of the accelerator, or of accelerator and processor, into a folder, which is
-    created if it does not exist: ``NAME.h``, ``NAME.c``, ``NAME_hostN.h`` and ``.o`` for each
+    created if it does not exist: ``NAME.h`` and ``NAME.c``, the same of ``NAME_hostN`` for each
     segment of the processor, and the files of `fpga.driver.board`.
 
     Parameters
     ----------
-    machine : the processor, one of `compiler.cpu_gpu_backends.llvm.MACHINES`; by default this
-        computer.
+    machine : the processor, one of `compiler.cpu_gpu_backends.llvm.MACHINES`, for which its
+        segments become objects, ``NAME_hostN.o``; by default they are C for any.
     apart : whether instructions and constants are a file of their own, ``NAME.bin``; by default
         they are where those of the accelerator take more than `INSIDE`.
 
     Raises ExportError for a name that C does not take and for a module that no board runs,
-    ArgumentError for an unknown machine, FileError where the files cannot be written.
+    ArgumentError for an unknown machine, CError for a segment that C cannot say, FileError where
+    the files cannot be written.
     """
     _check(module, name)
     if apart is None:
@@ -64,8 +65,7 @@ def _files(network: BoardNetwork) -> Iterator[tuple[str, bytes]]:
     if network.apart:
         yield f"{network.name}.bin", network.weights()
     for part in network.parts.values():
-        yield f"{part.interface.name}.h", header(part.interface).encode()
-        yield f"{part.interface.name}.o", part.code
+        yield from part.files.items()
     yield from ((file, text.encode()) for file, text in board_files().items())
 
 

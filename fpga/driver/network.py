@@ -12,7 +12,7 @@ from accel.mapping.segment import AccelSegment
 from fpga.driver.tables import (BoardMemory, aligned, byte_rows, store_rows, tensor_table,
                                 word_rows)
 from fpga.registers import MACHINE_WORDS, VERSION, WORD_BITS
-from runtime.exporting.segments import (HEADER_BYTES, CInterface, Exported, arrays_of,
+from runtime.exporting.segments import (HEADER_BYTES, CInterface, SegmentCode, arrays_of,
                                         bytes_of)
 from runtime.module import Module
 
@@ -28,13 +28,14 @@ class BoardNetwork:
     segment of the processor that is computed.
     """
 
-    def __init__(self, module: Module, name: str, parts: Mapping[int, Exported],
+    def __init__(self, module: Module, name: str, parts: Mapping[int, SegmentCode],
                  apart: bool):
         self.module, self.name, self.graph = module, name, module.graph
         self.parts, self.apart = parts, apart
         self.segments = [step.segment for step in module.steps]
-        self.programs: dict[int, AccelSegment] = {
-            place: step.execute for place, step in enumerate(module.steps) if place not in parts}
+        self.programs = {place: step.execute for place, step in enumerate(module.steps)
+                         if isinstance(step.execute, AccelSegment)}
+        self.machine = next(iter(self.programs.values())).device.machine
         self.memory = BoardMemory(tuple(one.program for one in self.programs.values()))
         self.image = self.memory.image.tobytes()
         self.variables = {value: f"v{number}" for number, value in enumerate(dict.fromkeys(
@@ -54,7 +55,7 @@ class BoardNetwork:
         graph = self.graph
         own = [part.interface for part in self.parts.values()]
         arena = max((part.arena_bytes for part in own), default=0)
-        machine = self.module.machine
+        machine = self.machine
         return CInterface(
             self.name, self._hash().hex(), arrays_of(graph, graph.inputs),
             arrays_of(graph, graph.outputs), self.crossing_bytes + arena, ALIGNMENT,
@@ -71,7 +72,7 @@ class BoardNetwork:
 
     def _hash(self) -> bytes:
         """Of all that the network computes with."""
-        parts = [self.module.machine.hash, *(part.interface.hash for part in self.parts.values())]
+        parts = [self.machine.hash, *(part.interface.hash for part in self.parts.values())]
         return sha256(self.image + "\n".join(parts).encode()).digest()
 
     def weights(self) -> bytes:
@@ -98,9 +99,8 @@ class BoardNetwork:
         yield "#endif"
 
     def _tables(self) -> Iterator[str]:
-        machine = self.module.machine
-        digest = int(machine.hash, 16)
-        yield f"/* {machine.record}. */"
+        digest = int(self.machine.hash, 16)
+        yield f"/* {self.machine.record}. */"
         yield from _table("uint32_t machine[LOCKSTEP_MACHINE_WORDS]", word_rows(
             [digest >> WORD_BITS * word & 0xFFFFFFFF for word in range(MACHINE_WORDS)]))
         yield ""

@@ -1,9 +1,13 @@
 """Segments of the processor as networks of their own, for a whole of which a device has parts."""
 
-from compiler.cpu_gpu_backends.cpu.exported import HEADER_BYTES, Exported, exported
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from compiler.cpu_gpu_backends.c.network import network_files
+from compiler.cpu_gpu_backends.cpu.exported import HEADER_BYTES, exported
 from compiler.cpu_gpu_backends.cpu.segment import HostSegment
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
-from compiler.cpu_gpu_backends.llvm import MACHINES, host
+from compiler.cpu_gpu_backends.llvm import MACHINES
 from compiler.errors import ArgumentError
 from compiler.exports import CArray, CInterface, ExportError, header
 from compiler.exports.names import is_identifier
@@ -12,8 +16,19 @@ from compiler.graph.partition import subgraph
 from compiler.graph.room import bytes_of
 from runtime.module import Module, Step
 
-__all__ = ["HEADER_BYTES", "CInterface", "Exported", "ExportError", "arrays_of", "bytes_of",
+__all__ = ["HEADER_BYTES", "CInterface", "ExportError", "SegmentCode", "arrays_of", "bytes_of",
            "header", "is_identifier", "is_of_the_processor", "segment_code"]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentCode:
+    """A segment as a network in C: its interface, its files by name, and the file of its constants,
+    empty where the others have them.
+    """
+
+    interface: CInterface
+    files: Mapping[str, bytes]
+    weights: bytes
 
 
 def is_of_the_processor(step: Step) -> bool:
@@ -21,14 +36,22 @@ def is_of_the_processor(step: Step) -> bool:
 
 
 def segment_code(module: Module, step: Step, name: str, machine: str | None = None,
-                 apart: bool = False) -> Exported:
-    """The segment's code for a processor of `MACHINES`, by default this computer."""
-    if machine is not None and machine not in MACHINES:
-        raise ArgumentError(f"machine must be one of {', '.join(MACHINES)}, not {machine!r}")
-    target = CpuTarget(machine=MACHINES[machine] if machine else None)
+                 apart: bool = False) -> SegmentCode:
+    """The segment as C text for any processor, or as an object for one of `MACHINES`. Raises
+    ArgumentError for another machine, CError for a segment that C cannot say.
+    """
     graph = subgraph(module.graph, step.segment)
-    return exported(target.compile(graph), name, target.machine or host(), apart,
-                    title=f"{graph.name}, for {machine or 'a processor like this one'}")
+    if machine is None:
+        text = network_files(graph, name, apart=apart)
+        return SegmentCode(text.interface, {f"{name}.h": text.header.encode(),
+                                            f"{name}.c": text.source.encode()}, text.weights or b"")
+    if machine not in MACHINES:
+        raise ArgumentError(f"machine must be one of {', '.join(MACHINES)}, not {machine!r}")
+    target = CpuTarget(machine=MACHINES[machine])
+    made = exported(target.compile(graph), name, MACHINES[machine], apart,
+                    title=f"{graph.name}, for {machine}")
+    return SegmentCode(made.interface, {f"{name}.h": header(made.interface).encode(),
+                                        f"{name}.o": made.code}, made.weights)
 
 
 def arrays_of(graph: Graph, names: tuple[str, ...]) -> tuple[CArray, ...]:

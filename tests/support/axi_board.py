@@ -66,9 +66,9 @@ class AxiNetwork:
     """
 
     def __init__(self, module: Module, folder: Path, machine: Machine | None = None,
-                 apart: bool = False):
+                 apart: bool = False, processor: str | None = None):
         self.module, self.folder = module, folder
-        of = export_accelerated(module, folder, "net", apart=apart).interface
+        of = export_accelerated(module, folder, "net", machine=processor, apart=apart).interface
         board = _board(machine or module.machine)
         tensors = [f"{kind}({c_type(array.dtype)}, {member}, {array.elements})"
                    for kind, arrays, members in (

@@ -9,6 +9,7 @@ import pytest
 
 from accel.machine.status import Status
 from accel.sim import functional
+from compiler.cpu_gpu_backends.llvm import host
 from examples.zoo import build
 from runtime import SimulatedDevice, compile_for
 from tests.fpga.driver.test_board import STATUS
@@ -29,8 +30,10 @@ def samples(module, count: int) -> list[dict[str, np.ndarray]]:
             for _ in range(count)]
 
 
-def assert_right(network: AxiNetwork, inputs, **options) -> None:
-    """Every run ends well, with the outputs of the module."""
+def assert_right(network: AxiNetwork, inputs, exact: bool = True, **options) -> None:
+    """Every run ends well, with the outputs of the module; floats that the processor computes may
+    be rounded otherwise unless they must be `exact`.
+    """
     first, *runs = network.calls(inputs, **options)
     assert (first.name, first.result) == ("init", 0) and len(runs) == len(inputs)
     program = network.module.accelerated[-1].program
@@ -39,7 +42,7 @@ def assert_right(network: AxiNetwork, inputs, **options) -> None:
         assert run.index == program.count - 1
     for given, made in zip(inputs, network.outputs(), strict=True):
         for name, array in network.module(given).items():
-            np.testing.assert_array_equal(made[name], array)
+            np.testing.assert_allclose(made[name], array, rtol=0 if exact else 1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -54,25 +57,32 @@ def test_digits(digits, cached, seed):
     assert_right(digits, samples(digits.module, 3), cached=cached, seed=seed)
 
 
-def test_constants_apart(tmp_path, digits):
-    assert_right(AxiNetwork(digits.module, tmp_path, apart=True), samples(digits.module, 1))
+@pytest.mark.parametrize("processor", [None, "x86-64"])
+def test_constants_apart(tmp_path, digits, processor):
+    network = AxiNetwork(digits.module, tmp_path, apart=True, processor=processor)
+    assert_right(network, samples(digits.module, 1))
 
 
-@pytest.mark.parametrize("machine, images", [(TINY, 1), (PAIRS, 3)])
-def test_a_divided_network(tmp_path, machine, images):
+@pytest.mark.parametrize("machine, images, processor", [
+    (TINY, 1, None), (PAIRS, 3, None), (PAIRS, 2, "x86-64")])
+def test_a_divided_network(tmp_path, machine, images, processor):
     """A layer, an activation of the processor, a layer: two programs share the memory."""
     graph = divided(images)
     module = on(machine, graph)
     assert len(module.accelerated) == 2
-    assert_right(AxiNetwork(module, tmp_path, apart=images > 1),
+    assert_right(AxiNetwork(module, tmp_path, apart=images > 1, processor=processor),
                  [border_samples(graph, seed) for seed in range(2)])
 
 
+@pytest.mark.parametrize("processor", [None, pytest.param("x86-64-v3", marks=pytest.mark.skipif(
+    not host().has("avx2", "fma"), reason="needs a processor with AVX2 and FMA"))])
 @pytest.mark.parametrize("seed", range(4))
-def test_random_divided_networks(tmp_path, seed):
+def test_random_divided_networks(tmp_path, seed, processor):
+    """With maps in float: objects round them as the module does, C text each operation by itself.
+    """
     graph = random_images(100 + seed, 12)
-    assert_right(AxiNetwork(on((TINY, PAIRS)[seed % 2], graph), tmp_path),
-                 [border_samples(graph, seed)])
+    network = AxiNetwork(on((TINY, PAIRS)[seed % 2], graph), tmp_path, processor=processor)
+    assert_right(network, [border_samples(graph, seed)], exact=processor is not None)
 
 
 def test_keywords(tmp_path):

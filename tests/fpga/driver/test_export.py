@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import lockstep
 from accel.machine.isa import WORD_BYTES
 from accel.machine.machine import Machine
 from accel.machine.status import Status
@@ -17,6 +18,7 @@ from fpga.driver.export import export_accelerated
 from fpga.registers import ADDRESSES
 from runtime import Module, SimulatedDevice, compile_graph
 from tests.fpga.driver.test_board import STATUS
+from tests.support import decoders
 from tests.support.c_driver import LINE, PythonBoard, shared_library
 from tests.support.integer_graphs import Net
 from tests.support.machines import TINY, machine
@@ -51,7 +53,8 @@ class Exported:
 
     def status(self, name: str) -> int:
         """The number of a status that the header names."""
-        return int(re.search(rf"NET_{name} = (\d+)", self.header)[1])
+        number, = re.findall(rf"NET_{name} = (\d+)", self.header)
+        return int(number)
 
     def init(self) -> int:
         weights = None if self.weights is None else self.weights.ctypes.data
@@ -224,3 +227,22 @@ def test_rows_are_put_where_the_run_says(tmp_path):
         given = net.samples() | {"position": np.array([position])}
         assert network.run(given)[0] == STATUS["BAD_POSITION"]
     assert not network.board.calls
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["gpt", "llama"])
+def test_a_step_of_a_decoder(tmp_path, rng, kind):
+    """Processor, accelerator with positions of the run, processor."""
+    graph = decoders.made(kind, True, decoders.ONE_LAYER[kind]).graph
+    module = lockstep.compile(graph, "accel,cpu", machine=decoders.machine(), sim="functional")
+    assert any(segment.puts for segment in module.accelerated) and len(module.steps) > 1
+    network = Exported(module, tmp_path)
+    assert network.init() == 0
+    for position in (0, 5, decoders.TOKENS - 1):
+        given = {name: np.full(type_.shape, position) if type_.dtype == "int64"
+                 else rng.standard_normal(type_.shape, np.float32)
+                 for name in graph.inputs for type_ in [graph.values[name]]}
+        status, made = network.run(given)
+        assert status == 0
+        for name, array in module(given).items():
+            np.testing.assert_allclose(made[name], array, rtol=1e-6)
