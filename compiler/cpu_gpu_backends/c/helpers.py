@@ -263,8 +263,18 @@ _SHARED = ("wrapping_add", "wrapping_add64", "wrapping_sub", "wrapping_sub64", "
            "floor_mod", "unsigned_div", "unsigned_mod", "shift_left", "shift_right",
            "unsigned_shift_right", "rshift_rne", "unsigned_rshift_rne")
 
+_ONE_BY_ONE = """\
+// Loops that read where a condition holds stay loops: GCC 12 makes vectors of them that lose rows.
+#if defined __GNUC__ && !defined __clang__
+#define ONE_BY_ONE __asm__ volatile ("")
+#else
+#define ONE_BY_ONE
+#endif
+"""
+
 HELPERS = {helper.name: helper for helper in (
-    *(OF_ALL[name] for name in _SHARED), *_of_integers(), *_fields(),
+    Helper("ONE_BY_ONE", _ONE_BY_ONE), *(OF_ALL[name] for name in _SHARED), *_of_integers(),
+    *_fields(),
     Helper("bits", _BITS), Helper("half_value", _HALF, ("bits",)),
     Helper("half_bits", _HALF_BITS, ("bits",)),
     Helper("half_bits64", _HALF_BITS64, ("half_bits",)),

@@ -20,7 +20,8 @@ from compiler.te import HELD, Binary, Buffer, Expr, Read, is_record, numpy_dtype
 
 from .expressions import CExpressions, dimensions
 from .helpers import BEGIN, C, HELPERS, STORED, helper_texts
-from .repeated import repeated, sums_that_fit
+from .joined import joined
+from .repeated import guards_reads, repeated, sums_that_fit
 
 __all__ = ["CError", "CFunction", "comment_lines", "function", "is_word", "kernels_text",
            "note"]
@@ -103,7 +104,8 @@ def _plain(program: Program) -> Stmt:
     """
     body = rewrite_stmts(program.body, lambda s: s.body if isinstance(s, Tensorized) else None)
     body = rewrite_stmts(body, lambda s: Seq(()) if isinstance(s, Barrier) else None)
-    return flat(simplify_stmt(flat(without_single(begin_outside(body)))))
+    body = joined(flat(simplify_stmt(flat(without_single(begin_outside(body))))))
+    return flat(simplify_stmt(flat(without_single(body))))
 
 
 def _signature(program: Program) -> str:
@@ -177,6 +179,9 @@ class _Printer(SerialPrinter):
             self._named += 1
             self._line(f"const {C.types[expr.dtype]} {name} = {self.exprs.value(expr)};")
             self.exprs.held[expr] = name
+        if guards_reads((*stmt.indices, stmt.value)):
+            self.exprs.use("ONE_BY_ONE")
+            self._line("ONE_BY_ONE;")
         super()._write(stmt)
         for expr in found:
             del self.exprs.held[expr]

@@ -8,7 +8,7 @@ from compiler.te import (Binary, Call, Cast, Const, Expr, Read, Select, children
 
 from .expressions import CExpressions
 
-__all__ = ["repeated", "sums_that_fit"]
+__all__ = ["guards_reads", "repeated", "sums_that_fit"]
 
 FEWEST = 3              # operators of an expression that gets a name
 
@@ -34,6 +34,12 @@ def repeated(values: Sequence[Expr]) -> list[Expr]:
     always = {read for value in values for read in _always_read(value)}
     return [node for node in order if count[node] > 1 and _is_long(node)
             and all(read in always for read in _reads(node))]
+
+
+def guards_reads(values: Sequence[Expr]) -> bool:
+    """Whether something is read only where a condition holds."""
+    always = {read for value in values for read in _always_read(value)}
+    return any(read not in always for value in values for read in _reads(value))
 
 
 def _is_long(node: Expr) -> bool:
