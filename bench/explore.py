@@ -59,7 +59,8 @@ def space(varied: Sequence[str]) -> MachineSpace:
 
 def speed(machines: int, names: Sequence[str], size: int, processes: int) -> Figures:
     """Random machines, all networks, an empty database: seconds, and what was proved."""
-    with tempfile.TemporaryDirectory() as folder, networks(names, size) as files, \
+    files = networks(names, size)
+    with tempfile.TemporaryDirectory() as folder, \
             Records(Path(folder) / "r.sqlite") as records, \
             Children(processes, LIMIT_SECONDS) as children:
         exploration = Exploration(

@@ -40,9 +40,9 @@ def measured(machines: Sequence[Machine], names: Sequence[str], size: int) -> Re
     """Measure networks on machines; a bar shows how far it is."""
     done: list[str] = []
     total = len(dict.fromkeys(names)) * len(machines)
-    with progress_bar("networks", total, lambda: len(done)), networks(names, size) as files:
+    with progress_bar("networks", total, lambda: len(done)):
         results: dict[str, list[NetworkCycles]] = {}
-        for name, path in files.items():
+        for name, path in networks(names, size).items():
             for machine in machines:
                 results.setdefault(name, []).append(measure(machine, path))
                 done.append(name)

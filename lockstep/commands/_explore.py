@@ -50,7 +50,7 @@ def explore(args: argparse.Namespace) -> int:
     strategy, trials = _strategy(args, space)
     status = 0
     with ExitStack() as stack:
-        files = stack.enter_context(networks(args.networks, args.size))
+        files = networks(args.networks, args.size)
         records = stack.enter_context(Records(args.db) if args.db else Records.in_cache())
         exploration = Exploration(
             space, [ExploredNetwork.of(_name(name), path) for name, path in files.items()],

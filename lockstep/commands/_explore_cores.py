@@ -38,19 +38,21 @@ class TimeLeft:
         self._size = self._seconds = 0.0
 
     def done(self, size: float, seconds: float) -> None:
-        """Counts a core as done; one that was in the cache says nothing of others."""
+        """Counts a core as done, after these seconds of tools; one that was in the cache, 0, says
+        nothing of others.
+        """
         self.left.remove(size)
         if seconds:
             self._size, self._seconds = self._size + size, self._seconds + seconds
             self.rate = self._seconds / self._size
 
-    @property
-    def seconds(self) -> float:
-        """Until all are done."""
-        return self.rate * max(sum(self.left) / self.jobs, max(self.left, default=0.0))
+    def seconds(self, passed: float) -> float:
+        """Until all are done, where so many seconds have passed since they were begun."""
+        whole = max((self._size + sum(self.left)) / self.jobs, max(self.left, default=0.0))
+        return max(self.rate * whole - passed, 1.0)
 
-    def __str__(self) -> str:
-        seconds = self.seconds
+    def text(self, passed: float = 0.0) -> str:
+        seconds = self.seconds(passed)
         return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} minutes"
 
 
@@ -71,19 +73,21 @@ def build_cores(exploration: Exploration, routed: bool, jobs: int) -> None:
     left = TimeLeft([sizes[name] for name in order], min(jobs, len(trials)), RATES[routed])
     console, begin = Console(stderr=True), time.monotonic()
 
+    def passed() -> float:
+        return time.monotonic() - begin
+
     def tell(what: str) -> None:
-        console.print(f"{time.monotonic() - begin:6.0f} s  {what}", highlight=False, markup=False,
-                      soft_wrap=True)
+        console.print(f"{passed():6.0f} s  {what}", highlight=False, markup=False, soft_wrap=True)
 
     what = "yosys and nextpnr" if routed else "yosys"
     tell(f"{what} for {len(trials)} core{'s' * (len(trials) > 1)}, {left.jobs} at a time: about "
-         f"{left}")
+         f"{left.text()}")
     with Children(left.jobs, LIMIT_SECONDS, ("fpga.core_trials",)) as children:
         for number, (trial, result) in enumerate(children.results(iter(trials)), 1):
             core = BuiltCore.of(result)
             exploration.built[trial.machine_hash] = core
             left.done(sizes[trial.machine_hash], result.value or 0.0)
-            rest = f", about {left} left" if left.left else ""
+            rest = f", about {left.text(passed())} left" if left.left else ""
             tell(f"{number} of {len(trials)}{rest}: {trial.name}: {_told(core)}")
 
 

@@ -3,12 +3,10 @@
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -22,8 +20,9 @@ from accel.machine.status import Run
 from accel.machine.words import decode_words
 from compiler.errors import RequestError
 from compiler.frontend.kinds import names_model
-from compiler.processes import remove_at_end, run_tool
+from compiler.native import build_once, digest, run_tool
 from compiler.te import numpy_dtype
+from compiler.tune.record import versions
 from runtime.module import Module
 
 __all__ = ["DEFAULT", "DIGITS", "SMALLEST", "NetworkCycles", "measure", "networks"]
@@ -64,17 +63,14 @@ class NetworkCycles:
     joules: Mapping[str, float]
 
 
-@contextmanager
-def networks(names: Sequence[str], size: int = SMALLEST) -> Iterator[dict[str, Path]]:
+def networks(names: Sequence[str], size: int = SMALLEST) -> dict[str, Path]:
     """The files of networks, by name: ``digits``, a network of the zoo, which is built in int8 for
-    `size`, or a file of one's own. Raises RequestError for what is none.
+    `size` and kept in the cache, or a file of one's own. Raises RequestError for what is none.
     """
-    with TemporaryDirectory(prefix="lockstep-networks-") as folder, \
-            remove_at_end(Path(folder)) as place:
-        yield {name: _file(name, size, place) for name in dict.fromkeys(names)}
+    return {name: _file(name, size) for name in dict.fromkeys(names)}
 
 
-def _file(name: str, size: int, folder: Path) -> Path:
+def _file(name: str, size: int) -> Path:
     if names_model(name):
         if not Path(name).exists():
             raise RequestError(f"{name!r} must be a file that exists")
@@ -84,10 +80,17 @@ def _file(name: str, size: int, folder: Path) -> Path:
                            f"by examples/zoo.py of a clone")
     if name == "digits":
         return DIGITS
-    path = folder / f"{name.replace('/', '_')}.onnx"
+    file = f"{name.replace('/', '_')}.onnx"
+    key = digest([name, str(size), versions(("compiler", "examples"), ("numpy", "onnx"))])
+    return build_once("zoo", key, None, lambda folder: _build(name, size, folder / file)) / file
+
+
+def _build(name: str, size: int, path: Path) -> None:
+    """Writes a network of the zoo."""
     done = run_tool([sys.executable, "-m", "examples.zoo", name, "--int8", "--size", str(size),
-                     "-o", str(path)], cwd=folder, env={**os.environ, "PYTHONPATH": os.pathsep.join(
-                         filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))})
+                     "-o", path.name], cwd=path.parent, env={
+                         **os.environ, "PYTHONPATH": os.pathsep.join(
+                             filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))})
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"examples/zoo.py ended with status "
                                                      f"{done.returncode}"]
@@ -95,7 +98,6 @@ def _file(name: str, size: int, folder: Path) -> Path:
         if reason.startswith("argument NAME"):
             reason = f"must be digits, an ONNX file or one of the zoo: {reason.partition(': ')[2]}"
         raise RequestError(f"NETWORK {name!r}: {reason}")
-    return path
 
 
 def measure(machine: Machine, path: Path) -> NetworkCycles:

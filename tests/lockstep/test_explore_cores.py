@@ -123,13 +123,12 @@ def test_the_page_has_figures_beside_estimates(explored):
 
 def test_the_time_that_is_left_follows_from_what_was_built():
     left = TimeLeft([40.0, 20.0, 20.0], 2, 5.0)
-    assert left.seconds == 200 and str(left) == "3 minutes"      # the largest alone
-    left.done(20.0, 0.0)                                         # from the cache
-    assert left.rate == 5
+    assert left.seconds(0) == 200 and left.text() == "3 minutes"    # half of all, and the largest
+    left.done(20.0, 0.0)                                            # from the cache
+    assert left.rate == 5 and left.seconds(1) == 199                # the largest alone
     left.done(20.0, 40.0)
-    assert left.rate == 2 and left.seconds == 80 and str(left) == "80 s"
-    left.done(40.0, 100.0)
-    assert left.seconds == 0
+    assert left.rate == 2 and left.seconds(40) == 40 and left.text(40) == "40 s"
+    assert left.seconds(500) == 1                                   # it is late
 
 
 @pytest.mark.parametrize("option", ["--synthesize", "--route"])
