@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from compiler.cpu_gpu_backends.c.network import network_files
 from compiler.cpu_gpu_backends.cpu.exported import HEADER_BYTES, exported
@@ -14,7 +15,6 @@ from compiler.exports.names import is_identifier
 from compiler.graph.graph import Graph
 from compiler.graph.partition import subgraph
 from compiler.graph.room import bytes_of
-from runtime.module import Module, Step
 
 __all__ = ["HEADER_BYTES", "CInterface", "ExportError", "SegmentCode", "arrays_of", "bytes_of",
            "header", "is_identifier", "is_of_the_processor", "segment_code"]
@@ -31,11 +31,12 @@ class SegmentCode:
     weights: bytes
 
 
-def is_of_the_processor(step: Step) -> bool:
+def is_of_the_processor(step: Any) -> bool:
+    """Whether the processor computes a `runtime.module.Step`."""
     return isinstance(step.compiled, HostSegment)
 
 
-def segment_code(module: Module, step: Step, name: str, machine: str | None = None,
+def segment_code(module: Any, step: Any, name: str, machine: str | None = None,
                  apart: bool = False) -> SegmentCode:
     """The segment as C text for any processor, or as an object for one of `MACHINES`. Raises
     ArgumentError for another machine, CError for a segment that C cannot say.
