@@ -11,6 +11,7 @@ from compiler.tune.records import Records
 from lockstep.cli import main
 from lockstep.report.exploring import write_exploration_page
 from runtime.exploring.answers import answer_of
+from runtime.exploring.cores import BuiltCore
 from runtime.exploring.point_trials import PointTrial, file_digest, run_point
 from tests.support.exploring import MadeUp, exploration, point_of, space
 from tests.lockstep.test_report_page import (browser, figures_of, on_a_phone, rendered,
@@ -129,6 +130,9 @@ def page(tmp_path_factory) -> Path:
         found = exploration(records, "block_out=4,8,16", "block_in=4,8,16",
                             objectives="ms,luts,bytes")
         found.run(MadeUp(lambda config: config.block_out == config.block_in == 16))
+        for identity in found.front():
+            core = BuiltCore({"luts": 20_000}, ("yosys 1",))
+            found.built[found.measured[identity][0].machine.hash] = core
         with path.open("wb") as file:
             write_exploration_page(file, answer_of(found))
     return path
@@ -177,6 +181,9 @@ def test_the_page_shows_the_front_and_a_machine(page: Path, tmp_path: Path) -> N
         assert re.search(rf"<dt>{name}</dt><dd>{here} → {there}</dd>", document)
     low, high = (f"{round(value):,}" for value in chosen["values"]["luts"][1:3])
     assert f"({low} to {high})" in document
+    sign, off = "+" if chosen["built"]["off"]["luts"] >= 0 else "−", abs(
+        100 * chosen["built"]["off"]["luts"])
+    assert f"; built: 20,000, the estimate is {sign}{off:.1f}% off" in document
     for _, layer, before, after in chosen["changed_bounds"]:
         assert re.search(rf">{layer}</th>.*?>{before}</td>.*?>{after}</td>", document)
     for axis in answer["sensitivity"]:
