@@ -65,31 +65,41 @@ void lockstep_board_load(const lockstep_board *board, const void *bytes, size_t 
     clean(board, 0, all);
 }
 
-/* Copies between a tensor in the board's memory and the network's. */
-static void copy(const lockstep_tensor *tensor, unsigned char *stored, unsigned char *values,
-                 int inwards)
+/* memcpy, without a call for a single element. */
+static void move(unsigned char *to, const unsigned char *from, size_t bytes)
+{
+    if (bytes == 1)
+        *to = *from;
+    else
+        memcpy(to, from, bytes);
+}
+
+/* Copies between a tensor in the board's memory and the network's: from `in`, or where that is NULL
+   to `out`. */
+static void copy(const lockstep_tensor *tensor, unsigned char *stored, unsigned char *out,
+                 const unsigned char *in)
 {
     const size_t element = tensor->element, channels = tensor->channels, pixels = tensor->pixels;
-    size_t image, pixel, channel, byte;
+    const int rows = tensor->last || pixels == 1;       /* channels lie side by side in both */
+    const size_t count = rows ? 1 : channels, bytes = rows ? channels * element : element;
+    size_t image, pixel, channel;
 
     for (image = 0; image < tensor->images; image++)
         for (pixel = 0; pixel < pixels; pixel++) {
             const size_t group = image / tensor->batch, lane = image % tensor->batch;
-            unsigned char *there = stored +
-                ((group * pixels + pixel) * tensor->batch + lane) * tensor->padded * element;
-            unsigned char *here = values + (image * pixels + pixel) * channels * element;
+            size_t there = element * tensor->padded *
+                ((group * pixels + pixel) * tensor->batch + lane);
+            size_t here = element * (rows ? (image * pixels + pixel) * channels
+                                          : image * channels * pixels + pixel);
 
-            if (tensor->last || pixels == 1) {          /* channels lie side by side in both */
-                memcpy(inwards ? there : here, inwards ? here : there, channels * element);
-                continue;
+            for (channel = 0; channel < count; channel++) {
+                if (in)
+                    move(stored + there, in + here, bytes);
+                else
+                    move(out + here, stored + there, bytes);
+                there += element;
+                here += element * pixels;
             }
-            here = values + (image * channels * pixels + pixel) * element;
-            for (channel = 0; channel < channels; channel++, here += pixels * element)
-                for (byte = 0; byte < element; byte++, there++)
-                    if (inwards)
-                        *there = here[byte];
-                    else
-                        here[byte] = *there;
         }
 }
 
@@ -109,14 +119,14 @@ static size_t bytes_of_lines(const lockstep_tensor *tensor)
 void lockstep_board_put(const lockstep_board *board, const lockstep_tensor *tensor,
                         const void *values)
 {
-    copy(tensor, (unsigned char *)board->memory + tensor->offset, (unsigned char *)values, 1);
+    copy(tensor, (unsigned char *)board->memory + tensor->offset, NULL, values);
     clean(board, first_line(tensor), bytes_of_lines(tensor));
 }
 
 void lockstep_board_get(const lockstep_board *board, const lockstep_tensor *tensor, void *values)
 {
     invalidate(board, first_line(tensor), bytes_of_lines(tensor));
-    copy(tensor, (unsigned char *)board->memory + tensor->offset, values, 0);
+    copy(tensor, (unsigned char *)board->memory + tensor->offset, values, NULL);
 }
 
 int32_t lockstep_board_move(const lockstep_board *board, const lockstep_store *stores, int count,

@@ -50,7 +50,9 @@ def test_registers_of_the_header():
 def test_code_needs_memcpy_alone_and_the_header_serves_cpp(tmp_path):
     for name, text in board_files().items():
         (tmp_path / name).write_text(text)
-    subprocess.run(["gcc", *WARNINGS, "-O2", "-c", "lockstep_board.c"], cwd=tmp_path, check=True)
+    subprocess.run(["gcc", *WARNINGS, "-Wcast-qual", "-Wshadow", "-Wconversion",
+                    "-Wno-sign-conversion", "-ffreestanding", "-O2", "-c", "lockstep_board.c"],
+                   cwd=tmp_path, check=True)
     missing = subprocess.run(["nm", "-u", "lockstep_board.o"], cwd=tmp_path, text=True, check=True,
                              capture_output=True).stdout.split()
     assert set(missing) <= {"U", "memcpy", "memset", "memmove", "_GLOBAL_OFFSET_TABLE_"}
