@@ -19,7 +19,7 @@ KERNELS = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
 @dataclass(frozen=True)
 class Given:
     """A tensor of the file: a constant where it has an array. Quantized where it has scales, by
-    several along `axis`. `signature` has -1 where a dimension is open.
+    several along `axis`. `signature` has -1 where a dimension is open. A variable begins as zeros.
     """
 
     shape: tuple[int, ...]
@@ -29,6 +29,7 @@ class Given:
     zero: int = 0
     axis: int = 0
     signature: tuple[int, ...] | None = None
+    variable: bool = False
 
     @classmethod
     def of(cls, array: Any, **options: Any) -> "Given":
@@ -49,7 +50,7 @@ def one_operator(code: str, inputs: Sequence[Given | None], outputs: Sequence[Gi
     places = iter(range(len(present)))
     read = [-1 if given is None else next(places) for given in inputs]
     made = [len(present) + number for number in range(len(outputs))]
-    free = [number for number, given in enumerate(present) if given.array is None]
+    free = [number for number, given in enumerate(present) if given.array is None and not given.variable]
     operator = _operator(build, read, made, options or {}, kind)
     operators = _tables(build, [operator])
     graph = _table(build, "SubGraph", Tensors=_tables(build, tensors),
@@ -66,7 +67,7 @@ def one_operator(code: str, inputs: Sequence[Given | None], outputs: Sequence[Gi
 
 
 _VERSIONS = {"FULLY_CONNECTED": 5, "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "STRIDED_SLICE": 5,
-             "BATCH_MATMUL": 1, "RESIZE_BILINEAR": 3, "RESIZE_NEAREST_NEIGHBOR": 3}
+             "BROADCAST_TO": 2, "RESIZE_BILINEAR": 3, "RESIZE_NEAREST_NEIGHBOR": 3}
 
 
 def _table(build: flatbuffers.Builder, name: str, **fields: Any) -> int:
@@ -99,7 +100,7 @@ def _tensor(build: flatbuffers.Builder, number: int, given: Given) -> int:
         fields["Quantization"] = _table(build, "QuantizationParameters", Scale=scale,
                                         ZeroPoint=zero, QuantizedDimension=given.axis)
     return _table(build, "Tensor", Type=getattr(tflite.TensorType, KINDS[given.dtype]),
-                  Buffer=number + 1, **fields)
+                  Buffer=number + 1, IsVariable=given.variable, **fields)
 
 
 def _buffer(build: flatbuffers.Builder, given: Given | None) -> int:

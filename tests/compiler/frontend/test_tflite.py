@@ -1,5 +1,6 @@
 """TensorFlow Lite's operators, one by one, against LiteRT: float to rounding, int8 to one step."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -136,6 +137,31 @@ FLOAT = {
                              ("half", {"HalfPixelCenters": True}))},
     "select": ("SELECT_V2", [Given((2, 6, 5, 4), "bool"), X, Y], [Y], "SelectV2Options", {}),
     "greater": ("GREATER", [X, Y], [Given((2, 6, 5, 4), "bool")], "GreaterOptions", {}),
+    "conv_3d": ("CONV_3D", [Given((1, 4, 5, 3, 2)), f32(2, 3, 2, 2, 3), f32(3)],
+                [Given((1, 4, 5, 3, 3))], "Conv3DOptions",
+                {"Padding": 0, "StrideD": 1, "StrideH": 1, "StrideW": 1}),
+    "add_n": ("ADD_N", [X, Y, X], [Y], "AddNOptions", {}),
+    "broadcast_to": ("BROADCAST_TO", [Given((1, 3)), ints(4, 3)], [Given((4, 3))], "", {}),
+    "gather_nd": ("GATHER_ND", [X, Given.of(np.int32([[0, 1], [1, 5]]))], [Given((2, 5, 4))],
+                  "GatherNdOptions", {}),
+    "embedding_lookup": ("EMBEDDING_LOOKUP", [ints(2, 0, 2), Given((3, 4))], [Given((3, 4))], "",
+                         {}),
+    "one_hot": ("ONE_HOT", [Given.of(np.int32([0, 2])), Given.of(np.int32(3)),
+                            Given.of(np.float32(2)), Given.of(np.float32(-1))],
+                [Given((2, 3))], "OneHotOptions", {"Axis": -1}),
+    "reduce_any": ("REDUCE_ANY", [Given((2, 3), "bool"), ints(1)], [Given((2,), "bool")],
+                   "ReducerOptions", {}),
+    "top_k": ("TOPK_V2", [Given((2, 6)), Given.of(np.int32(3))],
+              [Given((2, 3)), Given((2, 3), "int32")], "TopKV2Options", {}),
+    "zeros_like": ("ZEROS_LIKE", [X], [Y], "ZerosLikeOptions", {}),
+    "squeeze": ("SQUEEZE", [Given((2, 1, 3))], [Given((2, 3))], "SqueezeOptions", {}),
+    "not_equal": ("NOT_EQUAL", [X, Y], [Given((2, 6, 5, 4), "bool")], "NotEqualOptions", {}),
+    "rsqrt": ("RSQRT", [X], [Y], "", {}),
+    "lstm": ("UNIDIRECTIONAL_SEQUENCE_LSTM", [
+        Given((2, 5, 3)), *(f32(4, 3) for _ in range(4)), *(f32(4, 4) for _ in range(4)),
+        None, None, None, *(f32(4) for _ in range(4)), None, None,
+        Given((2, 4), variable=True), Given((2, 4), variable=True), None, None, None, None],
+        [Given((2, 5, 4))], "UnidirectionalSequenceLSTMOptions", {"FusedActivationFunction": 4}),
     "cast": ("CAST", [X], [Given((2, 6, 5, 4), "int32")], "", {}),
 }
 
@@ -237,8 +263,8 @@ def test_operator_in_float(case, tmp_path):
         if expected.dtype != np.float32:
             np.testing.assert_array_equal(actual, expected)
         else:
-            error = np.abs(actual - expected).max() / np.abs(expected).max()
-            assert error < FLOAT_ERROR
+            largest = np.nanmax(np.abs(expected))
+            np.testing.assert_allclose(actual, expected, rtol=0, atol=FLOAT_ERROR * largest)
 
 
 @files(INT8)
@@ -315,6 +341,21 @@ def test_open_dimensions_have_the_extent_of_the_file_unless_told(tmp_path):
     assert graph_of(path, arrays={"t0": np.zeros((5, 4))}).values["t1"].shape == (5, 4)
     assert refusal(path.read_bytes(), tmp_path, shapes={"n": 3}) == (
         "--shape n=3 names no dimension of the inputs; the symbolic ones are: t0.0")
+
+
+def test_weights_of_16_bits_become_float32(tmp_path):
+    half = np.arange(12, dtype=np.float16).reshape(3, 4) / 7
+    path = tmp_path / "m.tflite"
+    path.write_bytes(one_operator("DEQUANTIZE", [Given.of(half)], [Given((3, 4))]))
+    np.testing.assert_array_equal(*evaluate(graph_of(path), {}).values(),
+                                  half.astype(np.float32))
+
+
+def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tflite", None)
+    assert refusal(one_operator("RELU", [X], [Y]), tmp_path) == (
+        "a TensorFlow Lite file needs the package tflite, which is not installed; install "
+        "lockstep-hw[tflite]")
 
 
 def test_weights_of_4_bits_are_unpacked():
