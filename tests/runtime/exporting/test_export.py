@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import lockstep
+from bench.export_cortex_m import CC, EMULATOR, measured
 from compiler.cpu_gpu_backends.llvm import MACHINES
 from compiler.errors import ArgumentError
 from compiler.exports import ExportError
@@ -240,3 +241,14 @@ def test_code_for_other_machines_runs_in_emulation(tmp_path, digits, machine, cc
     cpu = () if machine == "riscv64" else ("-cpu", "max")
     done = run_test_program(tmp_path, "digits", "digits.o", emulator, *cpu, "-L", root, cc=cc)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.cross
+@pytest.mark.slow
+def test_a_microcontroller_computes_all_held_out_digits_to_the_bit(tmp_path) -> None:
+    if missing := [tool for tool in (CC, EMULATOR) if shutil.which(tool) is None]:
+        pytest.skip(f"needs {missing[0]}")
+    figures = measured(tmp_path)
+    assert figures["right"] == figures["images"] == 360
+    assert figures["code_bytes"] < 40_000
+    assert 0 < figures["stack_bytes"] < 2048
