@@ -70,6 +70,11 @@ class Processor:
         return self.architecture.startswith("thumb")
 
     @property
+    def unrolls(self) -> bool:
+        """Whether LLVM unrolls loops that it is asked to; elsewhere it would warn of each."""
+        return not self.is_small and self.architecture != "riscv64"
+
+    @property
     def rounds(self) -> tuple[str, ...]:
         """The types of floats that instructions round to integers; for others LLVM would call the
         C library.
