@@ -52,6 +52,7 @@ RUNNERS = {
 
 WARNINGS = ("-Wall", "-Wextra", "-Werror", "-pedantic")
 SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
+UNKNOWN_TO_VALGRIND = ("x86-64-v4",)
 VALGRIND = ("valgrind", "-q", "--error-exitcode=9", "--leak-check=full")
 
 
@@ -149,7 +150,7 @@ def _wrong(folder: Path, name: str, machine: str, args: argparse.Namespace) -> s
     program = str(folder / "test")
     own = machine.startswith("x86-64")
     runs = [((), tuple(runner))]
-    runs += [((), VALGRIND)] * (own and args.valgrind)
+    runs += [((), VALGRIND)] * (own and args.valgrind and machine not in UNKNOWN_TO_VALGRIND)
     runs += [(SANITIZED, ())] * (own and args.sanitize)
     for flags, before in runs:
         if text := _failure([cc, "-std=c99", "-O1", *WARNINGS, *flags, "-o", program,

@@ -64,7 +64,7 @@ def float_call(w: Writer, name: str, kind: LlvmType, *args: str) -> str:
         return function(w, name, kind, *args)
     if name == "tf32":
         return _tf32(w, kind, *args)
-    if name in _ROUNDINGS and not w.module.rounds:
+    if name in _ROUNDINGS and kind.dtype not in w.module.rounds:
         return _in_single(w, _ROUNDINGS[name], kind, *args)
     return _intrinsic(w, _INTRINSICS[name], kind, *args)
 

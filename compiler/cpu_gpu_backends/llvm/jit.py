@@ -33,8 +33,9 @@ def _optimized(text: str, machine: Processor) -> llvm.ModuleRef:
     module = llvm.parse_assembly(text)
     module.triple, module.data_layout = machine.triple, str(target.target_data)
     module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
-    options.slp_vectorization = True
+    options = llvm.create_pipeline_tuning_options(speed_level=2 if machine.is_small else 3)
+    options.slp_vectorization = not machine.is_small        # there code should be short
+    options.loop_vectorization = options.loop_unrolling = not machine.is_small
     passes = llvm.create_pass_builder(target, options)
     passes.getModulePassManager().run(module, passes)
     return module
@@ -60,7 +61,8 @@ def object_code(text: str, machine: Processor) -> bytes:
     """
     version = ".".join(map(str, llvm.llvm_version_info))
     key = digest([text, version, machine.triple, machine.cpu, *machine.features, "-",
-                  *machine.absent, *(["static"] if machine.is_bare else [])])
+                  *machine.absent, *(["static"] * machine.is_bare),
+                  *(["small"] * machine.is_small)])
     try:
         folder = build_once("kernels", key, None, lambda folder: _write_object(
             folder / "kernel.o", text, machine))

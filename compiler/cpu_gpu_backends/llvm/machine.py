@@ -24,6 +24,10 @@ _WITH_TILES = ("sapphirerapids", "emeraldrapids", "graniterapids", "graniterapid
 """Models that have ``amx-int8``, the oldest first."""
 
 
+ROUNDED = ("float16", "float32", "float64")
+"""Types of floats that most processors round to integers by an instruction."""
+
+
 class MachineError(Error):
     """A machine or feature is not available; the message is one sentence."""
 
@@ -66,11 +70,22 @@ class Processor:
         return self.architecture.startswith("thumb")
 
     @property
-    def rounds(self) -> bool:
-        """Whether instructions round floats to integers; else LLVM would call the C library."""
-        if self.architecture == "x86_64":
-            return bool({"sse4.1", "avx", "avx2", "avx512f"} & set(self.features))
-        return not self.architecture.startswith("arm")
+    def unrolls(self) -> bool:
+        """Whether LLVM unrolls loops that it is asked to; elsewhere it would warn of each."""
+        return not self.is_small and self.architecture != "riscv64"
+
+    @property
+    def rounds(self) -> tuple[str, ...]:
+        """The types of floats that instructions round to integers; for others LLVM would call the
+        C library.
+        """
+        if self.is_small:
+            return ("float16", "float32")
+        x86 = {"sse4.1", "avx", "avx2", "avx512f"}
+        if self.architecture.startswith("arm") or (
+                self.architecture == "x86_64" and not x86 & set(self.features)):
+            return ()
+        return ROUNDED
 
     def has(self, *features: str) -> bool:
         return set(features) <= set(self.features)
@@ -93,7 +108,8 @@ MACHINES = {
                            ("avx2", "avx512bw", "avx512f", "fma")),
     "aarch64": Processor("aarch64-unknown-linux-gnu", "generic", ("dotprod", "neon")),
     "armv7": Processor("armv7-unknown-linux-gnueabihf", "cortex-a7", ("neon", "vfp4")),
-    "cortex-m7": Processor("thumbv7em-none-eabihf", "cortex-m7", ("vfp4d16sp",)),
+    "cortex-m7": Processor("thumbv7em-unknown-none-eabihf", "cortex-m7", ("vfp4d16sp",),
+                           ("fp64",)),
     "riscv64": Processor("riscv64-unknown-linux-gnu", "generic-rv64", ("a", "c", "d", "f", "m")),
     "wasm32": Processor("wasm32-unknown-unknown", "generic", ("bulk-memory", "simd128")),
 }

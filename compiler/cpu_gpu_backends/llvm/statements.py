@@ -193,7 +193,8 @@ class Statements:
         w.label(latch)
         w.do(f"{after} = add nuw nsw i64 {index}, {step}")
         more = w.op(f"icmp ult i64 {after}, {end}")
-        hint = f", !llvm.loop {w.module.unrolled_loop()}" if unroll else ""
+        hint = f", !llvm.loop {w.module.unrolled_loop()}" if (
+            unroll and self.function.machine.unrolls) else ""
         w.do(f"br i1 {more}, label %{head}, label %{done}{hint}")
         w.label(done)
 

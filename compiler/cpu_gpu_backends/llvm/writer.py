@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from compiler.te import HELD, bits, is_integer, is_record, numpy_dtype
 
+from .machine import ROUNDED
+
 __all__ = ["LlvmModule", "LlvmType", "LlvmValue", "Writer", "constant", "literal", "memory_type",
            "type_name"]
 
@@ -93,7 +95,7 @@ class LlvmModule:
     """
 
     features: frozenset[str] = frozenset()
-    rounds: bool = True                 # whether instructions round floats
+    rounds: tuple[str, ...] = ROUNDED   # the floats that instructions round to integers
     functions: dict[str, str] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)
     metadata: list[str] = field(default_factory=list)

@@ -14,6 +14,7 @@ from compiler import te
 from compiler.cpu_gpu_backends.llvm import (MACHINES, ExportError, Processor, MachineError,
                                             compile_object, header, host, link_shared)
 from compiler.cpu_gpu_backends.llvm import machine as machines
+from compiler.cpu_gpu_backends.llvm.emit import Function, emit_functions
 from compiler.cpu_gpu_backends.llvm.machine import WITHOUT
 from compiler.ir import Program, lower
 from compiler.native import BuildError
@@ -296,3 +297,10 @@ def test_a_damaged_object_is_not_linked(tmp_path, monkeypatch):
     for damaged in (whole[:100], whole[:200] + bytes([whole[200] ^ 1]) + whole[201:], b""):
         path.write_bytes(damaged)
         assert compile_object({"f": product(8)}) == whole == path.read_bytes()
+
+
+def test_internal_functions_allocate_nothing() -> None:
+    functions = {"softened": Function(softened())}
+    for machine in MACHINES.values():
+        assert "aligned_alloc" in emit_functions(functions, machine).text()
+        assert "aligned_alloc" not in emit_functions(functions, machine, "internal").text()

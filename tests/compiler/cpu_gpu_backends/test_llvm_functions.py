@@ -84,3 +84,20 @@ def test_exponentials_are_the_same_with_and_without_an_instruction_for_powers_of
     found, wanted = (kernel.compute({"x": given})["y"] for kernel in kernels)
     np.testing.assert_array_equal(found, wanted)
     assert (wanted[wanted > 0] < np.finfo(np.float32).tiny).sum() > 100
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("name", ["rint", "floor", "ceil"])
+@pytest.mark.skipif(host().architecture != "x86_64", reason="needs an x86-64 processor")
+def test_roundings_without_an_instruction_are_those_of_numpy(name: str, dtype: str) -> None:
+    """SSE2 has none."""
+    around = np.array([0, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 2.0 ** 9 + 0.5, 2.0 ** 10 - 0.5, 2.0 ** 11,
+                       np.inf, np.nan, np.finfo(dtype).max, np.finfo(dtype).smallest_subnormal,
+                       *(2.0 ** exponent * part for exponent in (22, 23, 51, 52)
+                         for part in (0.5 + 2.0 ** -21, 1, 1.5) if dtype != "float16")], dtype)
+    values = np.concatenate([around, -around])
+    program = applied(name, dtype, len(values))
+    found = build(program, MACHINES["x86-64"]).compute({"x": values})["y"]
+    wanted = getattr(np, name)(values)
+    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(wanted))
