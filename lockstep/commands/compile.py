@@ -50,10 +50,7 @@ def run(args: argparse.Namespace) -> int:
     output: Path | None = args.output
     if output is None and not args.emit:
         raise RequestError("-o FILE must be given, or --emit, which writes to standard output")
-    if args.emit == "c":
-        _require_c(args)
-    elif args.weights:
-        raise RequestError("--weights must come with --emit c")
+    _require_c(args)
     args.target = target_of(args)
     args.threads = args.threads or DEFAULT_THREADS
     args.no_cache = args.no_cache or args.emit is not None      # files have no text of the host
@@ -75,13 +72,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _require_c(args: argparse.Namespace) -> None:
-    """C is the processor's, and its header lies beside it."""
+    """C is the processor's, and its header and weights lie beside it."""
+    if args.emit != "c":
+        if args.weights:
+            raise RequestError("--weights must come with --emit c")
+        return
     if args.target is None and args.machine is None:
         args.target = MachineName("cpu")
     output: Path | None = args.output
     if output is not None and not is_stream(output) and output.suffix != ".c":
         raise RequestError(f"-o FILE must end in .c with --emit c, which writes a header of the "
                            f"same name beside it, not {str(output)!r}")
+    if args.weights == "apart" and (output is None or is_stream(output)):
+        raise RequestError("--weights apart must come with -o FILE.c, beside which they lie")
 
 
 def _emit_c(args: argparse.Namespace, module) -> int:
@@ -89,8 +92,6 @@ def _emit_c(args: argparse.Namespace, module) -> int:
 
     output: Path | None = args.output
     if output is None or is_stream(output):
-        if args.weights == "apart":
-            raise RequestError("--weights apart must come with -o FILE.c, beside which they lie")
         text = network_in_c(module, args.model.stem).alone
         print(text, end="") if output is None else write_text(output, text)
         return 0

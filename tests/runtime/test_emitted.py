@@ -68,6 +68,20 @@ def test_the_command_prints_it_or_writes_it(tmp_path, capsys) -> None:
     assert out.startswith("// Segment 0 on opencl\n")
 
 
+def test_a_network_in_c_is_a_file_and_its_header(tmp_path, capsys) -> None:
+    """Without ``--target``, it is the processor's."""
+    path = tmp_path / "net-1.c"
+    assert main(["compile", str(INT8), "--emit", "c", "-o", str(path), "--weights", "apart"]) == 0
+    assert path.read_text().count('#include "net-1.h"') == 1
+    header, weights = path.with_suffix(".h").read_text(), path.with_suffix(".bin").read_bytes()
+    assert "int32_t net_1_init(struct net_1 *self, const void *weights);" in header
+    assert f"#define NET_1_WEIGHTS_BYTES {len(weights)}\n" in header
+    assert f'"{weights[:32].hex()}"' in header
+    assert main(["compile", str(INT8), "--emit", "c"]) == 0
+    alone = capsys.readouterr().out
+    assert '#include "' not in alone and "digits_int8_run(" in alone and "const_conv1" in alone
+
+
 def test_what_is_text_alone(module) -> None:
     with pytest.raises(DeviceMissing, match="^Kernels in Metal must be compiled and run by a "
                                             "program of yours: --emit metal writes them$"):
@@ -81,6 +95,13 @@ def test_ptx_of_an_architecture(module) -> None:
 @pytest.mark.parametrize(("options", "message"), [
     (["--target", "cpu", "--emit", "cuda"], "emit cuda must come with a target whose segments have "
      "such text; those of this network are on host"),
+    (["--target", "opencl", "--emit", "c"], "emit c must come with target cpu, which computes the "
+     "whole network; segments of this one are on opencl"),
+    (["--emit", "c", "-o", "net.txt"], "-o FILE must end in .c with --emit c, which writes a "
+     "header of the same name beside it, not 'net.txt'"),
+    (["--emit", "c", "--weights", "apart"], "--weights apart must come with -o FILE.c, beside "
+     "which they lie"),
+    (["--weights", "apart", "-o", "net.lockstep"], "--weights must come with --emit c"),
     (["--target", "cpu"], "-o FILE must be given, or --emit, which writes to standard output")])
 def test_wrong_requests(options: list[str], message: str, capsys) -> None:
     assert main(["compile", str(INT8), *options]) == 2

@@ -201,7 +201,7 @@ class _Printer(SerialPrinter):
         return f"{_element_type(buffer)} {self.names[buffer.name]}" + "".join(
             f"[{side}]" for side in sides)
 
-    def _stored(self, value: Expr) -> str:
+    def _element_of(self, value: Expr) -> str:
         return self.exprs.stored(value)
 
     def _store(self, stmt: Store) -> None:

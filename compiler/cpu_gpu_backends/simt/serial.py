@@ -66,7 +66,7 @@ class SerialPrinter:
         declared = self._array(stmt.buffer, aligned)
         first, *rest = stmt.body.stmts if isinstance(stmt.body, Seq) else (stmt.body,)
         if stmt.buffer.size == 1 and isinstance(first, Store) and first.buffer == stmt.buffer:
-            self._line(f"{declared} = {self._stored(first.value)};")
+            self._line(f"{declared} = {self._element_of(first.value)};")
             self._write(Seq(tuple(rest)))
         else:
             self._line(f"{declared};")
@@ -105,9 +105,9 @@ class SerialPrinter:
             case Binary("add" | "sub" | "mul" as op, a, b) if a == old and self._is_plain(value):
                 self._line(f"{target} {_OPERATORS[op]}= {self.exprs.value(b)};")
             case _:
-                self._line(f"{target} = {self._stored(value)};")
+                self._line(f"{target} = {self._element_of(value)};")
 
-    def _stored(self, value: Expr) -> str:
+    def _element_of(self, value: Expr) -> str:
         """A value as an element of a buffer has it."""
         return self.exprs.value(value)
 
@@ -144,7 +144,7 @@ class SerialPrinter:
         def store(values: Sequence[Expr]) -> None:
             for buffer, value in zip(stmt.buffers, values):
                 self._line(f"{self.exprs.element(buffer, stmt.indices)} = "
-                           f"{self._stored(value)};")
+                           f"{self._element_of(value)};")
 
         def combine() -> None:
             both = [f"{name}_" for name in names]
