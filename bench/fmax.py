@@ -19,14 +19,14 @@ from accel.machine.config import ConfigError
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from compiler.native import BuildError
-from fpga.bare_core import Placement, place, synthesize
+from fpga.bare_core import PlacedCore, place, synthesize
 from fpga.flow import CELLS
 from fpga.tools import Tools
 
 MOST_SEEDS = 5
 
 
-def measure(machine: Machine, seeds: int, jobs: int) -> list[Placement]:
+def measure(machine: Machine, seeds: int, jobs: int) -> list[PlacedCore]:
     """Makes all placements and returns them, the fastest first; progress goes to stderr."""
     tools, console = Tools(), Console(stderr=True)
     begin = time.monotonic()
@@ -37,7 +37,7 @@ def measure(machine: Machine, seeds: int, jobs: int) -> list[Placement]:
     netlist, registers = synthesize(machine, tools)
     say("synthesized")
 
-    def one(seed: int) -> Placement:
+    def one(seed: int) -> PlacedCore:
         placement = place(netlist, seed, tools, registers)
         say(f"seed {seed}: {placement.mhz} MHz")
         return placement

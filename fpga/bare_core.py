@@ -28,7 +28,7 @@ from fpga.build import CAPACITY, NAMES, roomy
 from fpga.flow import SIZES
 from fpga.tools import Tools
 
-__all__ = ["DEVICES", "LARGEST", "Harness", "Placement", "netlist", "options", "parts_of", "place",
+__all__ = ["DEVICES", "LARGEST", "Harness", "PlacedCore", "netlist", "options", "parts_of", "place",
            "smallest", "synthesize"]
 
 TARGET_MHZ = 100        # of place and route, which may fall short of it or exceed it
@@ -85,7 +85,7 @@ class Harness(wiring.Component):
 
 
 @dataclass(frozen=True)
-class Placement:
+class PlacedCore:
     """A placed and routed core. `path`: nanoseconds on the critical path, unit by unit."""
 
     seed: int
@@ -113,11 +113,11 @@ def netlist(component: wiring.Component, name: str, tools: Tools) -> Path:
     return flow.synthesize(text, tools, name)
 
 
-def place(netlist: Path, seed: int, tools: Tools, harness_registers: int) -> Placement:
+def place(netlist: Path, seed: int, tools: Tools, harness_registers: int) -> PlacedCore:
     """Places and routes on the largest ECP5 with one seed."""
     routed = flow.place(netlist, options(LARGEST), seed, tools)
     used = {**routed.used, "registers": routed.used["registers"] - harness_registers}
-    return Placement(seed, routed.mhz, routed.path, **used)
+    return PlacedCore(seed, routed.mhz, routed.path, **used)
 
 
 def smallest(taken: Mapping[str, int], name: str) -> str:

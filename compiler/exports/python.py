@@ -29,8 +29,8 @@ def _arrays(arrays: Sequence[CArray]) -> str:
 _TEXT = '''\
 """{title}
 
->>> network = Network()
->>> outputs = network(**{{name: np.zeros(shape, dtype) for name, (dtype, shape) in INPUTS.items()}})
+    network = Network()
+    outputs = network(**{{name: np.zeros(shape, dtype) for name, (dtype, shape) in INPUTS.items()}})
 """
 
 import ctypes

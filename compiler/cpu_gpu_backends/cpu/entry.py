@@ -16,7 +16,7 @@ from math import prod
 
 import numpy as np
 
-from compiler.cpu_gpu_backends.cpu.calls import Place, call_lines, calls_of, places_of
+from compiler.cpu_gpu_backends.cpu.calls import ArrayPlace, call_lines, calls_of, places_of
 from compiler.cpu_gpu_backends.cpu.steps import GroupCode
 from compiler.cpu_gpu_backends.llvm import host, object_code
 from compiler.cpu_gpu_backends.llvm.emit import FUNCTION
@@ -46,7 +46,7 @@ class Entry:
         roots = dict.fromkeys(map(root, graph.outputs))
         self._results = [value for value in roots
                          if value not in constants and value not in graph.inputs]
-        given = {value: Place(slot) for slot, value in
+        given = {value: ArrayPlace(slot) for slot, value in
                  enumerate((*constants, *graph.inputs, *self._results))}
         self._places = places_of(graph, steps, plan, given)
         self._constants = constants
@@ -81,7 +81,7 @@ class Entry:
         shown = shown.reshape(type_.shape)
         return shown if place.slot >= len(arrays) - len(self._results) else shown.copy()
 
-    def _linked(self, calls: Sequence[Sequence[Place]]):
+    def _linked(self, calls: Sequence[Sequence[ArrayPlace]]):
         machine = host()
         addresses = {kernel: f"k{number}"
                      for number, kernel in enumerate(dict.fromkeys(self._kernels))}
@@ -93,7 +93,7 @@ class Entry:
         return prototype(self._library.address(FUNCTION))
 
 
-def _lines(names: Sequence[str], calls: Sequence[Sequence[Place]], constants: int
+def _lines(names: Sequence[str], calls: Sequence[Sequence[ArrayPlace]], constants: int
            ) -> Iterator[str]:
     """The text of the function that calls the kernels of these names at these places."""
     for name, places in dict(zip(names, calls, strict=True)).items():

@@ -18,11 +18,11 @@ from textwrap import wrap
 
 import numpy as np
 
-from compiler.cpu_gpu_backends.cpu.calls import (Place, call_lines, calls_of, places_of,
+from compiler.cpu_gpu_backends.cpu.calls import (ArrayPlace, call_lines, calls_of, places_of,
                                                  workspaces_of)
 from compiler.cpu_gpu_backends.cpu.segment import HostSegment
 from compiler.cpu_gpu_backends.llvm import Processor, object_code
-from compiler.cpu_gpu_backends.llvm.emit import Function, emit_functions
+from compiler.cpu_gpu_backends.llvm.emit import LlvmFunction, emit_functions
 from compiler.cpu_gpu_backends.memory import plan_groups, storage
 from compiler.exports import CArray, CInterface, ExportError
 from compiler.exports.interface import STATUSES
@@ -129,9 +129,9 @@ class _Layout:
                                         if root(value) not in owners])
         self.arena_bytes = self.plan.size
         first = 1 + len(graph.inputs)           # slots: constants, inputs, outputs
-        given = {value: Place(0, offset) for value, offset in offsets.items()}
-        given |= {value: Place(1 + place) for place, value in enumerate(graph.inputs)}
-        given |= {value: Place(first + place) for value, place in owners.items()}
+        given = {value: ArrayPlace(0, offset) for value, offset in offsets.items()}
+        given |= {value: ArrayPlace(1 + place) for place, value in enumerate(graph.inputs)}
+        given |= {value: ArrayPlace(first + place) for value, place in owners.items()}
         self.places = places_of(graph, steps, self.plan, given)
         self.calls = list(calls_of(steps, self.plan, self.places))
 
@@ -160,7 +160,7 @@ def _hash(segment: HostSegment, layout: _Layout) -> bytes:
 
 def _text(segment: HostSegment, layout: _Layout, interface: CInterface, machine: Processor
           ) -> Iterator[str]:
-    functions: dict[Function, str] = {}
+    functions: dict[LlvmFunction, str] = {}
     for step, _ in layout.calls:
         assert step.kernel is not None and step.kernel.function is not None
         function = step.kernel.function
@@ -220,7 +220,7 @@ def _run(graph: Graph, layout: _Layout, interface: CInterface, names: Sequence[s
             yield f"  %p{slot} = getelementptr ptr, ptr %{table}, i32 {place}"
             yield f"  %a{slot} = load ptr, ptr %p{slot}"
 
-    def base(place: Place) -> str:
+    def base(place: ArrayPlace) -> str:
         return "%arena" if place.slot is None else f"%a{place.slot}"
 
     yield from call_lines(names, [places for _, places in layout.calls], base)

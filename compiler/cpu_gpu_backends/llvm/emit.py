@@ -11,13 +11,13 @@ from .machine import Processor, host
 from .statements import FunctionContext, Statements
 from .writer import LlvmModule, LlvmType, LlvmValue, Writer
 
-__all__ = ["FUNCTION", "OUT_OF_MEMORY", "Function", "emit", "emit_all", "emit_functions"]
+__all__ = ["FUNCTION", "OUT_OF_MEMORY", "LlvmFunction", "emit", "emit_all", "emit_functions"]
 
 FUNCTION = "kernel"
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class LlvmFunction:
     """What a function computes, and how it may be computed: see `emit`."""
 
     program: Program
@@ -41,11 +41,11 @@ def emit(program: Program, machine: Processor | None = None, contract: bool = Fa
 def emit_all(programs: Mapping[str, Program], machine: Processor | None = None,
              contract: bool = False, in_place: Collection[str] = ()) -> str:
     """LLVM IR of several programs, each as the function of its name."""
-    return emit_functions({name: Function(program, contract, tuple(in_place))
+    return emit_functions({name: LlvmFunction(program, contract, tuple(in_place))
                            for name, program in programs.items()}, machine or host()).text()
 
 
-def emit_functions(functions: Mapping[str, Function], machine: Processor,
+def emit_functions(functions: Mapping[str, LlvmFunction], machine: Processor,
                    linkage: str = "") -> LlvmModule:
     """The module of these functions. With the `linkage` "internal" only it can call them, and they
     allocate nothing but what threads have for themselves.
@@ -60,7 +60,7 @@ def emit_functions(functions: Mapping[str, Function], machine: Processor,
     return module
 
 
-def _function(module: LlvmModule, name: str, function: Function, machine: Processor,
+def _function(module: LlvmModule, name: str, function: LlvmFunction, machine: Processor,
               linkage: str) -> str:
     program, in_place = function.program, function.in_place
     w = Writer(module)

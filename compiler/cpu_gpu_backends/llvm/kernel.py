@@ -10,7 +10,7 @@ from compiler.te import (INDEX, Buffer, Const, Expr, Symbol, Var, as_expr, numpy
                          substitute)
 
 from .amx import REFUSED
-from .emit import FUNCTION, OUT_OF_MEMORY, Function, emit
+from .emit import FUNCTION, OUT_OF_MEMORY, LlvmFunction, emit
 from .jit import Library, library, object_code
 from .machine import WITHOUT, MachineError, Processor, host
 
@@ -36,7 +36,7 @@ class Kernel:
         if strict:
             require(program, machine)
         self.text = emit(program, machine, contract, in_place)
-        self.function = Function(program, contract, tuple(in_place))
+        self.function = LlvmFunction(program, contract, tuple(in_place))
         self._machine = machine
         self._code, self.program = b"", program
         if link:

@@ -14,7 +14,7 @@ from compiler import te
 from compiler.cpu_gpu_backends.llvm import (MACHINES, ExportError, Processor, MachineError,
                                             compile_object, header, host, link_shared)
 from compiler.cpu_gpu_backends.llvm import machine as machines
-from compiler.cpu_gpu_backends.llvm.emit import Function, emit_functions
+from compiler.cpu_gpu_backends.llvm.emit import LlvmFunction, emit_functions
 from compiler.cpu_gpu_backends.llvm.machine import WITHOUT
 from compiler.ir import Program, lower
 from compiler.native import BuildError
@@ -300,7 +300,7 @@ def test_a_damaged_object_is_not_linked(tmp_path, monkeypatch):
 
 
 def test_internal_functions_allocate_nothing() -> None:
-    functions = {"softened": Function(softened())}
+    functions = {"softened": LlvmFunction(softened())}
     for machine in MACHINES.values():
         assert "aligned_alloc" in emit_functions(functions, machine).text()
         assert "aligned_alloc" not in emit_functions(functions, machine, "internal").text()
