@@ -50,7 +50,8 @@ def one_operator(code: str, inputs: Sequence[Given | None], outputs: Sequence[Gi
     places = iter(range(len(present)))
     read = [-1 if given is None else next(places) for given in inputs]
     made = [len(present) + number for number in range(len(outputs))]
-    free = [number for number, given in enumerate(present) if given.array is None and not given.variable]
+    free = [number for number, given in enumerate(present)
+            if given.array is None and not given.variable]
     operator = _operator(build, read, made, options or {}, kind)
     operators = _tables(build, [operator])
     graph = _table(build, "SubGraph", Tensors=_tables(build, tensors),
