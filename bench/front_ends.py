@@ -176,9 +176,8 @@ def steps_of_operators(path: Path, arrays: Sequence[Array]) -> Mapping[str, floa
     for operation in graph.operations:
         given = dict.fromkeys(place for place in operation.inputs
                               if place >= 0 and graph.tensors[place].array is None)
-        if not given or any(graph.tensors[place].dtype.kind == "i"
-                            and graph.tensors[place].quantization is None for place in given):
-            continue                                        # shapes, which are constants
+        if not given or any(_is_of_shapes(graph.tensors[place]) for place in given):
+            continue
         values = {place: interpreter.get_tensor(place)
                   for place in (*given, *operation.outputs)}
         tensors = [replace(tensor, shape=values[place].shape, signature=values[place].shape)
@@ -194,6 +193,11 @@ def steps_of_operators(path: Path, arrays: Sequence[Array]) -> Mapping[str, floa
         error = apart(wanted, [made[f"y{place}"] for place in operation.outputs])
         worst[operation.code] = max(error, worst.get(operation.code, 0.0))
     return worst
+
+
+def _is_of_shapes(tensor: Any) -> bool:
+    """Whether it has integers that stand for themselves: extents, which constants decide."""
+    return tensor.quantization is None and tensor.dtype.kind == "i"
 
 
 if __name__ == "__main__":

@@ -76,8 +76,9 @@ class KerasNetwork:
         from compiler.frontend import torch_export
 
         torch = torch_export.require_torch()
-        given = tuple(torch.zeros([extents.get(dim, dim) for dim in dims], dtype=getattr(
-            torch, str(dtype))) for _, dims, dtype in self.inputs)
+        given = tuple(torch.zeros(
+            [extents[dim] if isinstance(dim, str) else dim for dim in dims],
+            dtype=getattr(torch, str(dtype))) for _, dims, dtype in self.inputs)
         wrapped = _wrapped(torch, self.model)
         try:
             program = torch_export.exported(wrapped, given)

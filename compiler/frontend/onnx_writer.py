@@ -102,7 +102,8 @@ class OnnxWriter:
     def add_input(self, name: str, dtype: Any, shape: Sequence[int | str | None]) -> None:
         self.inputs.append(typed(name, dtype, shape))
 
-    def add_output(self, name: str, dtype: Any, shape: Sequence[int | str | None]) -> None:
+    def add_output(self, name: str, dtype: Any, shape: Sequence[int | str | None] | None
+                   ) -> None:
         self.outputs.append(typed(name, dtype, shape))
 
     def model(self) -> onnx.ModelProto:
@@ -131,7 +132,10 @@ def _unique(name: str, taken: dict[str, int]) -> str:
     return made
 
 
-def typed(name: str, dtype: Any, shape: Sequence[int | str | None]) -> onnx.ValueInfoProto:
-    """What ONNX says of a value of this type and shape; None is an open dimension."""
+def typed(name: str, dtype: Any, shape: Sequence[int | str | None] | None
+          ) -> onnx.ValueInfoProto:
+    """What ONNX says of a value of this type and shape, which may be unknown; an extent that is
+    None is an open dimension.
+    """
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)),
                                          shape)

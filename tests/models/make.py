@@ -11,6 +11,7 @@ unrolled. With --large MobileNets are made in FOLDER, for `bench/front_ends.py`,
 import argparse
 
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -18,6 +19,7 @@ import tensorflow as tf
 from keras import layers
 
 FOLDER = Path(__file__).parent
+APPLICATIONS: Any = keras.applications          # whose types do not allow None
 SAMPLES = 32
 
 
@@ -59,14 +61,14 @@ def series() -> keras.Model:
 
 
 def mobilenet_v2() -> keras.Model:
-    return keras.applications.MobileNetV2((64, 64, 3), alpha=0.35, weights=None, classes=10,
-                                          classifier_activation=None)
+    return APPLICATIONS.MobileNetV2((64, 64, 3), alpha=0.35, weights=None, classes=10,
+                                    classifier_activation=None)
 
 
 def mobilenet_v3() -> keras.Model:
-    return keras.applications.MobileNetV3Small((64, 64, 3), alpha=0.75, weights=None, classes=10,
-                                               include_preprocessing=False,
-                                               classifier_activation=None)
+    return APPLICATIONS.MobileNetV3Small((64, 64, 3), alpha=0.75, weights=None, classes=10,
+                                         include_preprocessing=False,
+                                         classifier_activation=None)
 
 
 NETWORKS = {"images": images, "tokens": tokens, "series": series}

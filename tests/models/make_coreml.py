@@ -6,6 +6,7 @@
 """
 
 from pathlib import Path
+from typing import Any
 
 import coremltools
 import numpy as np
@@ -14,6 +15,7 @@ from torch import nn
 from torch.nn import functional
 
 FOLDER = Path(__file__).parent
+CONVERT: Any = coremltools.convert
 
 
 class Pictures(nn.Module):
@@ -26,8 +28,8 @@ class Pictures(nn.Module):
         self.up = nn.ConvTranspose2d(20, 8, 3, stride=2, padding=1, output_padding=1)
         self.slopes = nn.PReLU(8)
         self.head = nn.Linear(8, 10)
-        self.norm.running_mean.normal_(0, 0.1)
-        self.norm.running_var.uniform_(0.8, 1.2)
+        self.norm.running_mean = torch.randn(12) / 10
+        self.norm.running_var = 0.8 + 0.4 * torch.rand(12)
 
     def forward(self, x):
         x = torch.relu(self.norm(self.stem(x)))
@@ -71,11 +73,11 @@ def main() -> None:
         np.savez(FOLDER / f"{name}.npz", x0=x.numpy(), y0=module(x).detach().numpy(),
                  framework="PyTorch")
         inputs = [coremltools.TensorType(name="x", shape=shape)]
-        coremltools.convert(traced, inputs=inputs, convert_to="mlprogram",
-                            compute_precision=coremltools.precision.FLOAT32
-                            ).save(FOLDER / f"{name}.mlpackage")
-        coremltools.convert(traced, inputs=inputs, convert_to="neuralnetwork"
-                            ).save(FOLDER / f"{name}.mlmodel")
+        CONVERT(traced, inputs=inputs, convert_to="mlprogram",
+                compute_precision=coremltools.precision.FLOAT32
+                ).save(str(FOLDER / f"{name}.mlpackage"))
+        CONVERT(traced, inputs=inputs, convert_to="neuralnetwork"
+                ).save(str(FOLDER / f"{name}.mlmodel"))
 
 
 if __name__ == "__main__":

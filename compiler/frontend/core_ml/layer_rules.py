@@ -1,5 +1,7 @@
 """The layers of Core ML's neural networks. Images lie in NCHW, as in ONNX."""
 
+from typing import Any
+
 import numpy as np
 
 from compiler.frontend.core_ml.registry import layer
@@ -67,8 +69,8 @@ def pooling(t):
         raise NodeRefused("its type must be MAX or AVERAGE, not L2")
     if told.globalPooling:
         return t.node(f"Global{names[kind]}", [t.value()])
-    how = {"kernel_shape": list(told.kernelSize) or [3, 3],
-           "strides": list(told.stride) or [1, 1]}
+    how: dict[str, Any] = {"kernel_shape": list(told.kernelSize) or [3, 3],
+                           "strides": list(told.stride) or [1, 1]}
     if told.HasField("includeLastPixel"):
         pads = list(told.includeLastPixel.paddingAmounts) or [0, 0]
         how |= {"pads": [*pads, *pads], "ceil_mode": 1}
@@ -327,7 +329,7 @@ def crop(t):
 def upsample(t):
     told = t.told
     scales = list(told.fractionalScalingFactor) or list(told.scalingFactor) or [1, 1]
-    inputs = [t.value(), "", t.write.constant(np.float32(scales))]
+    inputs = [t.value(), "", t.write.constant(np.array(scales, np.float32))]
     if type(told).InterpolationMode.Name(told.mode) == "NN":
         return t.node("Resize", inputs, axes=(2, 3), mode="nearest", nearest_mode="floor",
                       coordinate_transformation_mode="asymmetric")

@@ -486,7 +486,7 @@ def depth_and_space(op):
 @operation("upsample_nearest_neighbor", "upsample_bilinear")
 def upsample(op):
     scales = [op.number(f"scale_factor_{name}", 1.0) for name in ("height", "width")]
-    inputs = [op.value("x"), "", op.write.constant(np.float32(scales))]
+    inputs = [op.value("x"), "", op.write.constant(np.array(scales, np.float32))]
     if op.type == "upsample_nearest_neighbor":
         return op.node("Resize", inputs, axes=(2, 3), mode="nearest", nearest_mode="floor",
                        coordinate_transformation_mode="asymmetric")

@@ -94,9 +94,10 @@ class MilOperation:
         if name in self.program.constants:
             return np.shape(self.program.constants[name])
         shape = self.program.shapes.get(name)
-        if shape is None or None in shape:
+        known = tuple(extent for extent in shape or () if extent is not None)
+        if shape is None or len(known) < len(shape):
             raise NodeRefused(f"its {argument} must have no open dimension")
-        return shape
+        return known
 
     def rank(self, argument: str) -> int:
         return len(self.program.shapes[self.names(argument)[0]])

@@ -22,6 +22,10 @@ SPEC = Path("Data") / "com.apple.CoreML" / "model.mlmodel"
 PAGE = "; replace these in the model (docs/frontends.md says what is supported)"
 
 
+def floats(elements):
+    return np.array(elements, np.float32)
+
+
 def refusal(path) -> str:
     with pytest.raises(ImportRefused) as refused:
         graph_of(path)
@@ -82,7 +86,7 @@ def constant(messages, value, given):
 
 X = np.random.default_rng(0).normal(size=(2, 4, 6, 5)).astype(np.float32)
 SIGMOID = lambda x: 1 / (1 + np.exp(-x))                                            # noqa: E731
-MEAN, VARIANCE = np.float32([0.1, -0.2, 0.3, 0]), np.float32([1, 2, 0.5, 1.5])
+MEAN, VARIANCE = floats([0.1, -0.2, 0.3, 0]), floats([1, 2, 0.5, 1.5])
 WIDE = (slice(None), None, None)
 OPERATIONS = {
     "relu6": ({}, np.clip(X, 0, 6)),
@@ -124,8 +128,8 @@ OPERATIONS = {
     "cumsum": ({"axis": 1}, X.cumsum(1)),
     "upsample_nearest_neighbor": ({"scale_factor_height": 2.0, "scale_factor_width": 1.0},
                                   X.repeat(2, 2)),
-    "linear": ({"weight": np.ones((3, 5), np.float32), "bias": np.float32([1, 2, 3])},
-               X.sum(3, keepdims=True) + np.float32([1, 2, 3])),
+    "linear": ({"weight": np.ones((3, 5), np.float32), "bias": floats([1, 2, 3])},
+               X.sum(3, keepdims=True) + floats([1, 2, 3])),
     "max_pool": ({"kernel_sizes": [6, 1], "strides": [1, 1], "pad_type": "valid",
                   "ceil_mode": False}, X.max(2, keepdims=True)),
 }

@@ -107,7 +107,7 @@ np.savez(sys.argv[1] + "/io.npz", x=x, y=network(x)["out"].numpy())
 @pytest.mark.skipif(not REAL, reason="needs LOCKSTEP_TENSORFLOW, a Python with tensorflow and "
                                      "tf2onnx")
 def test_a_real_one(tmp_path):
-    subprocess.run([REAL, "-c", MADE, str(tmp_path)], check=True, capture_output=True)
+    subprocess.run([str(REAL), "-c", MADE, str(tmp_path)], check=True, capture_output=True)
     graph = graph_of(tmp_path)
     with np.load(tmp_path / "io.npz") as told:
         given, = evaluate(graph, {graph.inputs[0]: told["x"]}).values()

@@ -19,6 +19,14 @@ RNG = np.random.default_rng(7)
 FLOAT_ERROR = 2e-6
 
 
+def floats(elements):
+    return np.array(elements, np.float32)
+
+
+def int32s(elements):
+    return np.array(elements, np.int32)
+
+
 def ints(*numbers):
     return Given.of(np.array(numbers, np.int32))
 
@@ -61,7 +69,7 @@ FLOAT = {
                       {"FusedActivationFunction": 2}),
     "sub": ("SUB", [X, f32(5, 4)], [Y], "SubOptions", {}),
     "mul": ("MUL", [X, f32(4)], [Y], "MulOptions", {}),
-    "div": ("DIV", [X, Given.of(np.float32([1.5, -2, 3, 4]))], [Y], "DivOptions", {}),
+    "div": ("DIV", [X, Given.of(floats([1.5, -2, 3, 4]))], [Y], "DivOptions", {}),
     "maximum": ("MAXIMUM", [X, f32(4)], [Y], "MaximumMinimumOptions", {}),
     "minimum": ("MINIMUM", [X, f32(4)], [Y], "MaximumMinimumOptions", {}),
     "squared_difference": ("SQUARED_DIFFERENCE", [X, f32(4)], [Y], "SquaredDifferenceOptions", {}),
@@ -83,12 +91,12 @@ FLOAT = {
     "reshape": ("RESHAPE", [X, ints(2, 30, 4)], [Given((2, 30, 4))], "ReshapeOptions", {}),
     "transpose": ("TRANSPOSE", [X, ints(0, 2, 3, 1)], [Given((2, 5, 4, 6))], "TransposeOptions",
                   {}),
-    "pad": ("PAD", [X, Given.of(np.int32([[0, 0], [1, 2], [0, 1], [0, 0]]))],
+    "pad": ("PAD", [X, Given.of(int32s([[0, 0], [1, 2], [0, 1], [0, 0]]))],
             [Given((2, 9, 6, 4))], "PadOptions", {}),
-    "pad_with": ("PADV2", [X, Given.of(np.int32([[0, 0], [1, 2], [0, 1], [0, 0]])),
-                           Given.of(np.float32([1.5]))], [Given((2, 9, 6, 4))], "PadV2Options",
+    "pad_with": ("PADV2", [X, Given.of(int32s([[0, 0], [1, 2], [0, 1], [0, 0]])),
+                           Given.of(floats([1.5]))], [Given((2, 9, 6, 4))], "PadV2Options",
                  {}),
-    "mirror_pad": ("MIRROR_PAD", [X, Given.of(np.int32([[0, 0], [1, 2], [2, 1], [0, 0]]))],
+    "mirror_pad": ("MIRROR_PAD", [X, Given.of(int32s([[0, 0], [1, 2], [2, 1], [0, 0]]))],
                    [Given((2, 9, 8, 4))], "MirrorPadOptions", {"Mode": 0}),
     "slice": ("SLICE", [X, ints(0, 1, 2, 1), ints(2, -1, 3, 2)], [Given((2, 5, 3, 2))],
               "SliceOptions", {}),
@@ -118,10 +126,10 @@ FLOAT = {
                        {"BlockSize": 2}),
     "space_to_depth": ("SPACE_TO_DEPTH", [Given((2, 6, 4, 3))], [Given((2, 3, 2, 12))],
                        "SpaceToDepthOptions", {"BlockSize": 2}),
-    "space_to_batch": ("SPACE_TO_BATCH_ND", [X, ints(2, 3), Given.of(np.int32([[1, 1], [0, 1]]))],
+    "space_to_batch": ("SPACE_TO_BATCH_ND", [X, ints(2, 3), Given.of(int32s([[1, 1], [0, 1]]))],
                        [Given((12, 4, 2, 4))], "SpaceToBatchNDOptions", {}),
     "batch_to_space": ("BATCH_TO_SPACE_ND", [Given((12, 4, 2, 4)), ints(2, 3),
-                                             Given.of(np.int32([[1, 1], [0, 1]]))], [X],
+                                             Given.of(int32s([[1, 1], [0, 1]]))], [X],
                        "BatchToSpaceNDOptions", {}),
     "mean": ("MEAN", [X, ints(1, 2)], [Given((2, 4))], "ReducerOptions", {}),
     "sum": ("SUM", [X, ints(-1)], [Given((2, 6, 5, 1))], "ReducerOptions", {"KeepDims": True}),
@@ -142,11 +150,11 @@ FLOAT = {
                 {"Padding": 0, "StrideD": 1, "StrideH": 1, "StrideW": 1}),
     "add_n": ("ADD_N", [X, Y, X], [Y], "AddNOptions", {}),
     "broadcast_to": ("BROADCAST_TO", [Given((1, 3)), ints(4, 3)], [Given((4, 3))], "", {}),
-    "gather_nd": ("GATHER_ND", [X, Given.of(np.int32([[0, 1], [1, 5]]))], [Given((2, 5, 4))],
+    "gather_nd": ("GATHER_ND", [X, Given.of(int32s([[0, 1], [1, 5]]))], [Given((2, 5, 4))],
                   "GatherNdOptions", {}),
     "embedding_lookup": ("EMBEDDING_LOOKUP", [ints(2, 0, 2), Given((3, 4))], [Given((3, 4))], "",
                          {}),
-    "one_hot": ("ONE_HOT", [Given.of(np.int32([0, 2])), Given.of(np.int32(3)),
+    "one_hot": ("ONE_HOT", [Given.of(int32s([0, 2])), Given.of(np.int32(3)),
                             Given.of(np.float32(2)), Given.of(np.float32(-1))],
                 [Given((2, 3))], "OneHotOptions", {"Axis": -1}),
     "reduce_any": ("REDUCE_ANY", [Given((2, 3), "bool"), ints(1)], [Given((2,), "bool")],
@@ -178,7 +186,7 @@ def weights(*shape, axis=0):
 
 def biases(scales):
     return Given.of(RNG.integers(-500, 500, len(scales)).astype(np.int32),
-                    scale=tuple(0.05 * np.float32(scales)))
+                    scale=tuple(np.array(scales, np.float32) * np.float32(0.05)))
 
 
 CONV, CONV_SCALES = weights(6, 3, 3, 4)
@@ -213,7 +221,7 @@ INT8 = {
                 {"Beta": 1.0}),
     "concatenation": ("CONCATENATION", [QX, q(2, 6, 5, 4, scale=0.05, zero=3)],
                       [q(2, 6, 5, 8, scale=0.05, zero=3)], "ConcatenationOptions", {"Axis": 3}),
-    "pad": ("PAD", [QX, Given.of(np.int32([[0, 0], [1, 2], [0, 1], [0, 0]]))],
+    "pad": ("PAD", [QX, Given.of(int32s([[0, 0], [1, 2], [0, 1], [0, 0]]))],
             [q(2, 9, 6, 4)], "PadOptions", {}),
     "quantize": ("QUANTIZE", [QX], [q(2, 6, 5, 4, scale=0.1, zero=-3)], "QuantizeOptions", {}),
     "dequantize": ("DEQUANTIZE", [QX], [Given((2, 6, 5, 4))], "DequantizeOptions", {}),
@@ -301,7 +309,7 @@ def test_custom_operators_and_unknown_ones_are_refused_by_name(tmp_path):
 
 
 def test_a_refusal_of_an_operator_says_why(tmp_path):
-    mirror = one_operator("MIRROR_PAD", [X, Given.of(np.int32([[0, 0]] * 4))], [Y],
+    mirror = one_operator("MIRROR_PAD", [X, Given.of(int32s([[0, 0]] * 4))], [Y],
                           {"Mode": 1}, "MirrorPadOptions")
     assert refusal(mirror, tmp_path) == (
         "cannot import t2 (MIRROR_PAD): its mode must be REFLECT, not SYMMETRIC" + REPLACE)
@@ -347,8 +355,8 @@ def test_weights_of_16_bits_become_float32(tmp_path):
     half = np.arange(12, dtype=np.float16).reshape(3, 4) / 7
     path = tmp_path / "m.tflite"
     path.write_bytes(one_operator("DEQUANTIZE", [Given.of(half)], [Given((3, 4))]))
-    np.testing.assert_array_equal(*evaluate(graph_of(path), {}).values(),
-                                  half.astype(np.float32))
+    given, = evaluate(graph_of(path), {}).values()
+    np.testing.assert_array_equal(given, half.astype(np.float32))
 
 
 def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):
