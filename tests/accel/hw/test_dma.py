@@ -4,14 +4,15 @@ import pytest
 
 from accel.hw.dma import Stepper
 from accel.machine.config import preset
-from tests.support.amaranth_sim import feed, simulate
+from tests.support.amaranth_sim import feed, ready
 from tests.support.effort import Effort
 
 CONFIG = replace(preset("tiny-1x4x4"), bus_bytes=8)
 
 
-def steps(stepper: Stepper, runs: list[dict]):
+def steps(runs: list[dict], kept: int = 0):
     """All steps of some runs, and the cycles in which they were taken."""
+    stepper, simulation = ready(Stepper, CONFIG, 24, 32, 1, kept)
     found, cycles = [], []
 
     async def testbench(ctx):
@@ -25,7 +26,7 @@ def steps(stepper: Stepper, runs: list[dict]):
                 cycles.append(cycle)
                 ends += step.end
             cycle += 1
-    simulate(stepper, feed(stepper.i, runs), testbench, max_cycles=40_000)
+    simulation.run(feed(stepper.i, runs), testbench, max_cycles=40_000)
     return found, cycles
 
 
@@ -49,9 +50,8 @@ def move(found: list[dict], kept: bool = False) -> dict[int, int]:
 @pytest.mark.parametrize("target", range(8))
 def test_every_alignment(source, target):
     lengths = (1, 2, 7, 8, 9, 15, 16, 17, 30)
-    stepper = Stepper(CONFIG, 24, 32, 1)
     runs = [{"source": 64 + source, "target": 128 + target, "run": run - 1} for run in lengths]
-    found, cycles = steps(stepper, runs)
+    found, cycles = steps(runs)
     assert cycles == list(range(cycles[0], cycles[0] + len(found)))     # no gap between runs
     for run in lengths:
         count = next(i for i, step in enumerate(found, 1) if step["end"])
@@ -64,12 +64,12 @@ def test_every_alignment(source, target):
 
 
 def test_the_longest_run():
-    found, _ = steps(Stepper(CONFIG, 24, 32, 1), [{"source": 3, "target": 5, "run": 65535}])
+    found, _ = steps([{"source": 3, "target": 5, "run": 65535}])
     assert move(found) == {5 + i: 3 + i for i in range(65536)}
 
 
 def test_filling_takes_nothing():
-    found, _ = steps(Stepper(CONFIG, 24, 32, 1), [{"source": 3, "target": 5, "run": 19, "fill": 1}])
+    found, _ = steps([{"source": 3, "target": 5, "run": 19, "fill": 1}])
     assert [step["mask"] for step in found] == [0xE0, 0xFF, 0xFF, 0x01]
     assert not any(step["take"] or step["late"] for step in found)
 
@@ -82,10 +82,10 @@ def test_beats_that_the_run_before_has_taken(source):
     for target, run, step in ways[source::15 if Effort.quick else 3]:
         first, count = 64 + source, (source + run - 1) // 8 + 1
         again = 8 + count - (first + step) // 8
-        stepper = Stepper(CONFIG, 24, 32, 1, kept=8)
-        found, cycles = steps(stepper, [
+        found, cycles = steps([
             {"source": first, "target": 128 + target, "run": run - 1},
-            {"source": first + step, "target": 512 + target, "run": run - 1, "again": again}])
+            {"source": first + step, "target": 512 + target, "run": run - 1, "again": again}],
+            kept=8)
         assert cycles == list(range(cycles[0], cycles[0] + len(found)))
         place = next(i for i, one in enumerate(found, 1) if one["end"])
         assert move(found[:place], True) == {128 + target + i: first + i for i in range(run)}
