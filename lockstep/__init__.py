@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from accel.machine.machine import Machine
     from accel.mapping.target import assemble
     from compiler.errors import ArgumentError, Error
+    from compiler.exports.names import ExportError
     from compiler.files import FileError
     from compiler.frontend.onnx_import import ImportRefused
     from compiler.native import BuildError
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
     from runtime.module import InputError
 
 __all__ = ["AccelConfig", "ArgumentError", "ArtifactError", "BuildError", "ConfigError",
-           "DeviceError", "Error", "FileError", "ImportRefused", "InputError", "Machine",
-           "PoolError", "QuantizeRefused", "TargetError", "assemble", "compile", "decoder", "load",
-           "preset", "quantize", "remote", "vector_op"]
+           "DeviceError", "Error", "ExportError", "FileError", "ImportRefused", "InputError",
+           "Machine", "PoolError", "QuantizeRefused", "TargetError", "assemble", "compile",
+           "decoder", "load", "preset", "quantize", "remote", "vector_op"]
 
 _HOMES = {
     "AccelConfig": "accel.machine.config", "Machine": "accel.machine.machine",
@@ -42,7 +43,8 @@ _HOMES = {
     "vector_op": "accel.machine.intrinsics",
     "ArgumentError": "compiler.errors", "ArtifactError": "runtime.artifact.container",
     "BuildError": "compiler.native", "ConfigError": "accel.machine.config",
-    "DeviceError": "runtime.device", "Error": "compiler.errors", "FileError": "compiler.files",
+    "DeviceError": "runtime.device", "Error": "compiler.errors",
+    "ExportError": "compiler.exports.names", "FileError": "compiler.files",
     "ImportRefused": "compiler.frontend.onnx_import", "InputError": "runtime.module",
     "PoolError": "runtime.tuning.pool", "QuantizeRefused": "compiler.quantize.refusal",
     "TargetError": "runtime.targets",

@@ -11,6 +11,7 @@ from accel.machine.intrinsics import vector_op
 from accel.machine.machine import Machine
 from accel.mapping.target import assemble
 from compiler.errors import ArgumentError, Error
+from compiler.exports import ExportError
 from compiler.files import FileError
 from compiler.frontend.onnx_import import ImportRefused
 from compiler.native import BuildError
@@ -31,8 +32,8 @@ def test_names() -> None:
     assert found == {"AccelConfig": AccelConfig, "ArgumentError": ArgumentError,
                      "ArtifactError": ArtifactError, "BuildError": BuildError,
                      "ConfigError": ConfigError, "DeviceError": DeviceError, "Error": Error,
-                     "FileError": FileError, "ImportRefused": ImportRefused,
-                     "InputError": InputError,
+                     "ExportError": ExportError, "FileError": FileError,
+                     "ImportRefused": ImportRefused, "InputError": InputError,
                      "Machine": Machine, "PoolError": PoolError,
                      "QuantizeRefused": QuantizeRefused,
                      "TargetError": TargetError, "assemble": assemble, "compile": compile,

@@ -12,6 +12,7 @@ import pytest
 
 import lockstep
 from bench.export_cortex_m import CC, EMULATOR, measured
+from compiler.cpu_gpu_backends.cpu.arrays import aligned
 from compiler.cpu_gpu_backends.llvm import MACHINES
 from compiler.errors import ArgumentError
 from compiler.exports import ExportError
@@ -155,6 +156,34 @@ def test_the_test_program_runs_and_finds_what_differs(tmp_path, kind: str) -> No
     done = run_test_program(tmp_path, "net", code)
     assert done.returncode == 1
     assert "1 of 24 elements differ" in done.stdout
+
+
+@needs_c
+def test_the_test_program_reads_weights_that_are_apart(tmp_path) -> None:
+    small().export(tmp_path, apart=True)
+    done = run_test_program(tmp_path, "net", "net.o")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "net: 0 of 1 samples are wrong")
+    (tmp_path / "net.bin").write_bytes(bytes((tmp_path / "net.bin").stat().st_size))
+    done = run_test_program(tmp_path, "net", "net.o")
+    assert (done.returncode, done.stdout) == (1, f"net_init: status {STATUS['OTHER_WEIGHTS']}\n")
+    (tmp_path / "net.bin").unlink()
+    done = run_test_program(tmp_path, "net", "net.o")
+    assert (done.returncode, done.stdout) == (1, "net.bin: cannot be read\n")
+
+
+@needs_c
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="needs an x86-64 processor")
+def test_an_arena_needs_no_more_than_its_alignment(tmp_path) -> None:
+    module = small()
+    called, given = Called(module, tmp_path, machine="x86-64"), random_inputs(module.graph, 0)
+    wanted = called(given)
+    assert called.interface.arena_alignment == 16
+    arena = aligned((called.interface.arena_bytes + 64,), "uint8")
+    for offset in (16, 32, 48):
+        status, found = called.run(given, arena.ctypes.data + offset)
+        assert status == 0
+        for name, array in found.items():
+            np.testing.assert_array_equal(array, wanted[name])
 
 
 @needs_c
