@@ -144,6 +144,8 @@ def _restrict(buffer: Buffer, shared: Collection[str]) -> str:
 class _Printer(SerialPrinter):
     """Prints one function."""
 
+    exprs: CExpressions
+
     def __init__(self, program: Program, name: str, in_place: Collection[str], words: str,
                  comment: str):
         body = _plain(program)
@@ -164,7 +166,7 @@ class _Printer(SerialPrinter):
     def _unused(self, program: Program, body: Stmt) -> list[Buffer]:
         """Inputs of which only the shape matters, and workspaces that nothing needs."""
         read = {node.buffer for stmt in walk_stmts(body) for expr in expressions(stmt)
-                for node in walk(expr) if hasattr(node, "buffer")}
+                for node in walk(expr) if isinstance(node, Read)}
         written = {buffer for stmt in walk_stmts(body) for buffer in getattr(stmt, "buffers", ())}
         return [b for b in (*program.inputs, *program.outputs) if b not in read | written]
 
@@ -208,6 +210,6 @@ class _Printer(SerialPrinter):
         if not is_record(stmt.buffer.dtype):
             super()._store(stmt)
             return
-        to, of = (self.exprs.element(read.buffer, read.indices)
-                  for read in (stmt, stmt.value))
+        assert isinstance(stmt.value, Read)
+        to, of = (self.exprs.element(read.buffer, read.indices) for read in (stmt, stmt.value))
         self._line(f"memcpy(&{to}, &{of}, {numpy_dtype(stmt.buffer.dtype).itemsize});")

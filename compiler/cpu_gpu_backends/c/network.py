@@ -259,7 +259,7 @@ class CNetwork:
         known: dict[str, str] = dict(fixed)
         copies = {of: [output for output, root in self.copied if root == of]
                   for _, of in self.copied}
-        yield from self._copies(known, copies, outputs, fixed)
+        yield from self._copies(known, copies, outputs, tuple(fixed))
         for step, workspaces in zip(self.steps, self.plan.workspaces, strict=True):
             group, type_ = step.group, self.graph.values[step.group.output]
             if step.function is None or step.program is None:

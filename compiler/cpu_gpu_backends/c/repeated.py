@@ -46,7 +46,8 @@ def _is_long(node: Expr) -> bool:
     if is_index(node) or is_record(node.dtype) or not isinstance(node, Binary | Select | Cast
                                                                  | Call):
         return False
-    left, operators = [node], 0
+    left: list[Expr] = [node]
+    operators = 0
     while left and operators < FEWEST:
         one = left.pop()
         operators += isinstance(one, Binary | Select | Call)
