@@ -17,7 +17,7 @@ from compiler.schedule import Schedule, tensorize
 from compiler.te import INDEX, Binary, Cast, Const, Read, Var, walk
 from compiler.tensorize import Intrinsic
 
-__all__ = ["DOTS", "add_groups", "copy_pixels", "is_grouped", "order_groups",
+__all__ = ["DOTS", "DOT_OF_WASM", "add_groups", "copy_pixels", "is_grouped", "order_groups",
            "sums_bytes"]
 
 GROUP = 4
@@ -26,6 +26,7 @@ DOTS: dict[tuple[int, bool], Intrinsic] = {
     **{(lanes, True): dot(1, LANES, GROUP, "uint8", lanes) for lanes in (16, 8, 4)},
     **{(lanes, False): dot_of_words(1, LANES, GROUP, lanes) for lanes in (16, 8, 4)}}
 """By float32 lanes of a vector, and whether there is an instruction for just this."""
+DOT_OF_WASM = dot_of_words(1, LANES, GROUP, 4, wasm=True)
 
 
 def sums_bytes(update: Update) -> bool:

@@ -228,4 +228,4 @@ def _vectors(threads: int, machine: Processor) -> Vectors:
         return Vectors(4, 16, machine.has("dotprod"), threads)
     if machine.is_small:
         return Vectors(4, 4, threads=threads, doubles=False, stacked=256)
-    return Vectors(4, 8, threads=threads)
+    return Vectors(4, 8, threads=threads, wasm=machine.has("simd128"))

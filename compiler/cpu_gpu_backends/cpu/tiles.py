@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from compiler.cpu_gpu_backends.cpu.byte_groups import DOTS
+from compiler.cpu_gpu_backends.cpu.byte_groups import DOT_OF_WASM, DOTS
 from compiler.cpu_gpu_backends.intrinsics.cpu import TRANSPOSES
 from compiler.ir import For, Program, Store, Update, free_variables, linear, reads, walk_stmts
 from compiler.ops.blocks import LANES
@@ -55,7 +55,8 @@ class Vectors:
     """Float32 lanes of a vector register, how many registers hold a tile of a result, whether there
     is an instruction for sums of products of bytes, the threads that share a kernel, what tiles in
     blocks of channels cost, whether there are registers for tiles of bytes, and instructions for
-    float64, and the bytes of a local buffer that a kernel still has on its stack.
+    float64, the bytes of a local buffer that a kernel still has on its stack, and whether they are
+    WebAssembly's.
     """
 
     lanes: int
@@ -66,6 +67,7 @@ class Vectors:
     tiles: bool = False
     doubles: bool = True
     stacked: int = 1 << 12
+    wasm: bool = False
 
     @property
     def core(self) -> VectorCore:
@@ -75,7 +77,7 @@ class Vectors:
     @property
     def dot(self) -> Intrinsic:
         """What adds products of bytes."""
-        return DOTS[self.lanes, self.sums_bytes]
+        return DOT_OF_WASM if self.wasm else DOTS[self.lanes, self.sums_bytes]
 
     def squares(self, dtype: str, extent: int) -> int:
         """The size of squares that are transposed in registers; 0 where there are none."""

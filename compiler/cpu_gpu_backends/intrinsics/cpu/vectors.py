@@ -25,6 +25,7 @@ _DOT = {("uint8", 16): (("avx512vnni",), "llvm.x86.avx512.vpdpbusd.512"),
         ("uint8", 4): (("dotprod", "neon"), "llvm.aarch64.neon.usdot.v4i32.v16i8")}
 _WORDS = {16: ("avx512bw", "llvm.x86.avx512.pmaddw.d.512"),
           8: ("avx2", "llvm.x86.avx2.pmadd.wd"), 4: ("sse2", "llvm.x86.sse2.pmadd.wd")}
+_WORDS_OF_WASM = "simd128", "llvm.wasm.dot"
 
 
 def operand(name: str, shape: tuple[int, ...], dtype: str) -> Operand:
@@ -88,15 +89,15 @@ def dot(rows: int, columns: int, depth: int, dtype: str = "uint8", lanes: int = 
                                  multiply_add))
 
 
-def dot_of_words(rows: int, columns: int, depth: int, lanes: int) -> Intrinsic:
+def dot_of_words(rows: int, columns: int, depth: int, lanes: int, wasm: bool = False) -> Intrinsic:
     """As `dot` with uint8, for processors without it: bytes are widened to words, of which an
     instruction adds two products, those of even and of odd steps apart.
 
-    `lanes` is 16 (AVX-512BW), 8 (AVX2) or 4 (SSE2).
+    `lanes` is 16 (AVX-512BW), 8 (AVX2) or 4 (SSE2, or WebAssembly's 128 bits with `wasm`).
     """
     _check("lanes", lanes, _WORDS)
     _check_columns(columns, lanes)
-    feature, instruction = _WORDS[lanes]
+    feature, instruction = _WORDS_OF_WASM if wasm else _WORDS[lanes]
 
     def multiply_add(w: Writer, kind: LlvmType, flag: str, total: str, x: str, y: str) -> str:
         words = LlvmType("int16", 2 * lanes)
@@ -110,7 +111,8 @@ def dot_of_words(rows: int, columns: int, depth: int, lanes: int) -> Intrinsic:
             total = w.op(f"add {kind} {total}, {products}")
         return total
 
-    return Intrinsic(f"dot_of_words_{rows}x{columns}x{depth}_{lanes}", "vectors",
+    name = f"dot_of_words_{rows}x{columns}x{depth}_{lanes}" + "_wasm" * wasm
+    return Intrinsic(name, "vectors",
                      operand("dst", (rows, columns), "int32"),
                      *grouped_product(rows, columns, depth, "uint8", "int8", "int32"), "sum",
                      needs=(feature,),
