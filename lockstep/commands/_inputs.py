@@ -22,24 +22,9 @@ def arrays(path: Path) -> Mapping[str, Any]:
 
 def random_inputs(module, seed: int) -> dict[str, Any]:
     """Random inputs of a module's types."""
-    import numpy as np
+    from runtime.ports import random_inputs as made
 
-    from compiler.te import numpy_dtype
-
-    rng, inputs = np.random.default_rng(seed), {}
-    for name in module.graph.inputs:
-        kind = module.graph.values[name]
-        if kind.dtype == "float32":
-            inputs[name] = rng.random(kind.shape, np.float32)
-        elif kind.dtype == "bool":
-            inputs[name] = rng.random(kind.shape) < 0.5
-        elif "float" in kind.dtype:
-            inputs[name] = rng.random(kind.shape).astype(numpy_dtype(kind.dtype))
-        else:
-            bounds = np.iinfo(kind.dtype)
-            inputs[name] = rng.integers(bounds.min, bounds.max, kind.shape, kind.dtype,
-                                        endpoint=True)
-    return inputs
+    return made(module.graph, seed)
 
 
 def set_inputs(module, given: Mapping[str, Any]) -> None:
