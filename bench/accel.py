@@ -48,7 +48,7 @@ from compiler.frontend.onnx_import import convert
 from compiler.graph import Graph, optimize, partition
 from compiler.graph.partition import ACCEL, subgraph
 from compiler.target import Executable
-from examples import zoo
+from lockstep.testing import zoo
 from runtime import SimulatedDevice, compile_for
 
 NETWORKS = ("resnet18", "resnet50", "mobilenet_v1", "squeezenet")

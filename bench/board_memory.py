@@ -31,7 +31,7 @@ from accel.sim import cycle
 from bench.board_networks import DIGITS, Watched, resnet18_block
 from compiler.frontend.models import Model
 from compiler.native import BuildError
-from examples.zoo import build
+from lockstep.testing.zoo import build
 from fpga.boards import BlockRam, BoardError, board
 from fpga.device import BoardRefused
 from fpga.emulation.emulated import EmulatedBoard

@@ -31,7 +31,7 @@ from accel.machine.status import Run
 from compiler.frontend.models import Model
 from compiler.native import BuildError
 from examples.digits.data import held_out
-from examples.zoo import build
+from lockstep.testing.zoo import build
 from fpga.device import BoardDevice
 from fpga.emulation.emulated import EmulatedBoard
 from fpga.link.host import Link, LinkError

@@ -41,7 +41,7 @@ from compiler.frontend.onnx_import import convert
 from compiler.graph import optimize, partition
 from compiler.graph.graph import Graph
 from compiler.graph.partition import ACCEL, subgraph
-from examples import zoo
+from lockstep.testing import zoo
 
 THREADS = 2
 

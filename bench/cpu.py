@@ -44,7 +44,7 @@ from compiler.cpu_gpu_backends.llvm import build, host
 from compiler.native import processor
 from compiler.quantize import quantize_ranges
 from compiler.schedule import Schedule
-from examples import zoo
+from lockstep.testing import zoo
 
 NAMES = tuple(name for name in zoo.NETWORKS if name != "resnet34")
 OF_ITS_OWN = ("keywords", "lstm")

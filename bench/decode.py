@@ -2,7 +2,7 @@
 
     python -m bench.decode [llama|gpt] [--layers N] [--width N] [--places N] [--tokens N | --at P,P]
 
-Compiles a step of a decoder (`examples/networks/decoders.py`; seeded weights, int8) for the machine
+Compiles a step of a decoder (`lockstep.testing.networks`; seeded weights, int8) for the machine
 of `examples/machines/normalize.py` and lets the cycle simulator make tokens. Each is compared with
 that of the CPU, to the bit. `bus` is the share of cycles in which the bus must move bytes: weights
 and parameters once a token, what comes and goes, and once what is read of the caches. `--at` makes
@@ -22,9 +22,9 @@ from accel.machine.loading import load_machine
 from accel.machine.program import AccelProgram
 from compiler.frontend.onnx_import import convert
 from compiler.graph.graph import Graph
-from examples import zoo
-from examples.networks import decoders
-from examples.networks.decoders import DecoderSizes
+from lockstep.testing import zoo
+from lockstep.testing.networks import decoders
+from lockstep.testing.networks.decoders import DecoderSizes
 from runtime.decoding import Decoder
 
 MACHINE = Path(__file__).parents[1] / "examples" / "machines" / "normalize.py"

@@ -39,7 +39,7 @@ from accel.machine.status import Run
 from accel.sim.toggles import Toggles, toggles
 from bench.networks import chain_graph
 from examples.digits.data import held_out
-from examples.zoo import build
+from lockstep.testing.zoo import build
 from lockstep.commands._table import show_columns
 from runtime import SimulatedDevice, compile_for, simulator
 

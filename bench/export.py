@@ -35,10 +35,10 @@ from compiler.cpu_gpu_backends.cpu.arrays import aligned
 from compiler.exports.check import BOUND
 from compiler.exports.objects import section_bytes
 from compiler.quantize import quantize_ranges
-from examples import zoo
+from lockstep.testing import zoo
 from runtime.exporting.export import export
 from runtime.module import Module
-from runtime.random_inputs import random_inputs
+from runtime.ports import random_inputs
 
 DIGITS = Path(__file__).resolve().parents[1] / "examples" / "digits"
 MACHINES = ("aarch64", "x86-64", "x86-64-v3")

@@ -35,12 +35,12 @@ import onnx
 import lockstep
 import runtime.costs
 from compiler.plans import OWN
-from examples import zoo
+from lockstep.testing import zoo
 from lockstep.paths import output_file
 
 __all__ = ["SIZE", "TARGETS", "Fingerprints", "differences", "main"]
 
-GEOMETRIES = Path(zoo.__file__).parent / "geometries"
+GEOMETRIES = Path(zoo.__file__).parents[2] / "examples" / "geometries"
 TARGETS: Mapping[str, str] = {
     "cpu": "cpu",
     "accel:tiny-1x4x4": "accel:tiny-1x4x4",             # bus of 4 bytes

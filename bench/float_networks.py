@@ -8,7 +8,7 @@ import onnx
 from compiler.frontend.onnx_import import convert
 from compiler.graph.graph import Graph
 from compiler.graph.pipeline import optimize
-from examples import zoo
+from lockstep.testing import zoo
 
 __all__ = ["NAMES", "float_graph", "float_model", "image"]
 

@@ -20,7 +20,7 @@ from compiler.graph import Copy, Graph, optimize
 from compiler.graph.layout import Layout, as_it_is, lay_out
 from compiler.graph.partition import HOST
 from compiler.graph.placement import Pins
-from examples import zoo
+from lockstep.testing import zoo
 from runtime.auto import greedy
 from runtime.costs import Pricing
 from runtime.targets import Targets, accelerator

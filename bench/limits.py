@@ -31,7 +31,7 @@ from compiler.graph import Graph, optimize
 from compiler.graph.graph import Node
 from compiler.graph.notes import Note
 from compiler.te import is_float
-from examples import zoo
+from lockstep.testing import zoo
 
 __all__ = ["Refusal", "Taken", "main", "taken"]
 

@@ -26,7 +26,7 @@ from compiler.frontend.onnx_import import convert
 from compiler.graph import evaluate, optimize
 from compiler.graph.graph import Graph
 from compiler.graph.pipeline import standard_passes
-from examples import zoo
+from lockstep.testing import zoo
 
 MACHINE = Path(__file__).parents[1] / "examples" / "machines" / "normalize.py"
 ENDS = ("quantize", "dequantize", "to_int8", "to_uint8")

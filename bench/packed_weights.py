@@ -35,8 +35,8 @@ from compiler.frontend.onnx_import import convert
 from compiler.graph import optimize, partition
 from compiler.graph.partition import ACCEL, subgraph
 from compiler.quantize import quantize, quantize_ranges
-from examples import zoo
-from examples.networks.parameters import fill
+from lockstep.testing import zoo
+from lockstep.testing.networks.parameters import fill
 
 NETWORKS = ("resnet18", "vgg11", "mobilenet_v1")
 RATES = {"full": 1, "half": 2, "quarter": 4}

@@ -28,7 +28,7 @@ from compiler.frontend.onnx_import import convert
 from compiler.frontend.onnx_import import load as load_model
 from compiler.graph import Graph, Partition, optimize
 from compiler.graph.partition import ACCEL, HOST, Target
-from examples import zoo
+from lockstep.testing import zoo
 from runtime.auto import Choice, choose
 from runtime.costs import Pricing
 from runtime.targets import Targets, accelerator

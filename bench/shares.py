@@ -20,7 +20,7 @@ from compiler.frontend.onnx_import import convert
 from compiler.graph.graph import Graph, Node
 from compiler.graph.partition import ACCEL, Partition, partition
 from compiler.graph.pipeline import optimize
-from examples import zoo
+from lockstep.testing import zoo
 
 __all__ = ["Share", "macs", "share_of"]
 

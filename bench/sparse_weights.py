@@ -28,8 +28,8 @@ from compiler.frontend.onnx_import import convert
 from compiler.graph import Graph, optimize, partition
 from compiler.graph.partition import ACCEL, subgraph
 from compiler.quantize import quantize
-from examples import zoo
-from examples.networks.parameters import fill
+from lockstep.testing import zoo
+from lockstep.testing.networks.parameters import fill
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -31,7 +31,7 @@ from accel.sim import cycle
 from compiler.frontend.onnx_import import convert
 from compiler.graph import optimize, partition
 from compiler.graph.partition import ACCEL, subgraph
-from examples import zoo
+from lockstep.testing import zoo
 
 NETWORKS = (("resnet18", 64), ("mobilenet_v2", 64), ("squeezenet", 64), ("keywords", 49),
             ("vgg11", 32))

@@ -46,7 +46,7 @@ from compiler.tune.explorer import STRATEGIES, Explorer, Limits
 from compiler.tune.record import processor_name
 from compiler.tune.records import Records
 from compiler.tune.space import Candidate, Result, Space, every_point
-from examples import zoo
+from lockstep.testing import zoo
 from runtime import Module, SimulatedDevice, compile_on, simulator
 from runtime.targets import Request, request
 from runtime.timing import timed

@@ -1,7 +1,7 @@
 """Networks in WebAssembly: in a page, and in Node.js beside ONNX Runtime Web.
 
     python -m bench.wasm page                           the page of examples/browser, in Chromium
-    python -m bench.wasm node [NAME...] --peer FOLDER   networks of `examples.zoo`, one thread
+    python -m bench.wasm node [NAME...] --peer FOLDER   networks of `lockstep.testing`, one thread
 
 `page`: milliseconds from the start of loading to the first answer (`wasm_page_ms`, the least of
 ten), and the bytes of module and weights (`wasm_page_kib`).
@@ -22,7 +22,7 @@ from pathlib import Path
 
 import onnx
 
-from examples import zoo
+from lockstep.testing import zoo
 from examples.browser.build import build, server
 from runtime import compile
 from runtime.exporting.export import export

@@ -1,4 +1,4 @@
-"""Networks of `examples/zoo.py` as modules of PyTorch, for `torch.export`; and two more.
+"""Networks of `lockstep.testing` as modules of PyTorch, for `torch.export`; and two more.
 
 | NAME | network | input |
 |---|---|---|

@@ -9,6 +9,7 @@ is compiled again and replaced. Where the cache cannot be written, or after a so
 under a running process, every network is compiled every time.
 """
 
+import functools
 import hashlib
 import json
 import logging
@@ -137,19 +138,27 @@ def network_key(graph: Graph, device: Device | None, settings: Settings,
 
 
 def sources() -> Iterator[Path]:
-    """Our source files that take part in compilation, in order of their names."""
+    """Our source files that take part in compilation, folder by folder in order of their names."""
     for room in ROOMS:
-        for path in sorted((HOUSE / room).rglob("*")):
-            if path.suffix in (".py", ".toml"):
-                yield path
+        for folder, folders, files in os.walk(HOUSE / room):
+            folders[:] = sorted(name for name in folders if name != "__pycache__")
+            yield from (Path(folder, file) for file in sorted(files)
+                        if file.endswith((".py", ".toml")))
 
 
 def _sources_hash() -> str:
-    total = hashlib.sha256()
-    for path in sources():
-        total.update(f"{path.relative_to(HOUSE)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n"
-                     .encode())
+    total, house = hashlib.sha256(), os.path.join(HOUSE, "")
+    for path in map(os.fspath, sources()):
+        status = os.stat(path)
+        total.update(f"{path.removeprefix(house)} "
+                     f"{_file_hash(path, status.st_mtime_ns, status.st_size)}\n".encode())
     return total.hexdigest()
+
+
+@functools.cache
+def _file_hash(path: str, changed_ns: int, size: int) -> str:
+    """The hash of a file, read again only after it has changed."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def _edited() -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from os import PathLike
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from accel.machine.machine import Machine
 from accel.machine.status import Run
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment
+from compiler.dlpack import shared
 from compiler.errors import ArgumentError, Error
 from compiler.graph.graph import Graph
 from compiler.graph.partition import Partition, Segment
@@ -18,6 +20,8 @@ from compiler.te import numpy_dtype
 from runtime.artifact import save
 from runtime.executor import overlaps, run_all
 from runtime.exporting.export import ExportedFiles, export
+from runtime.ports import Port, inputs_of, outputs_of, random_inputs
+from runtime.timing import Spread, spread
 
 __all__ = ["InputError", "Module", "Settings", "Step"]
 
@@ -66,6 +70,16 @@ class Module:
         self._outputs: Values = {}
 
     @property
+    def inputs(self) -> tuple[Port, ...]:
+        """What the network takes, in order: name, shape, type, and scale where it is quantized."""
+        return inputs_of(self.graph)
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """What the network gives, in order."""
+        return outputs_of(self.graph)
+
+    @property
     def accelerated(self) -> tuple[Executable, ...]:
         """The segments that are programs, in order of execution."""
         return tuple(step.execute for step in self.steps if step.execute.program is not None)
@@ -112,11 +126,20 @@ class Module:
         for device in devices.values():
             device.use_stream(handle)
 
-    def set_input(self, name: str, array: Any) -> None:
-        """Sets an input to a copy of the array; refuses another name, shape or type than the
-        network's.
+    def set_input(self, name: str | None = None, array: Any = None, /, **arrays: Any) -> None:
+        """Sets an input to a copy of the array, or several by their names:
+        ``set_input("image", array)``, ``set_input(image=array)``. Refuses another name, shape or
+        type than the network's, and then sets none.
         """
-        self._inputs[name] = np.array(self._on_host(name, array))
+        if name is None and arrays.keys() == {"name", "array"} and isinstance(arrays["name"], str):
+            name, array, arrays = arrays["name"], arrays["array"], {}
+        if name is not None and array is None:          # set_input("image", array=...)
+            array = arrays.pop("array", None)
+        given = arrays if name is None else {name: array, **arrays}
+        if not given or (name is not None and array is None):
+            raise InputError(f"set_input must be given an array for {name or 'an input'}")
+        self._inputs.update({one: np.array(self._on_host(one, value))
+                             for one, value in given.items()})
 
     def _checked(self, name: str, array: Any) -> Any:
         """`_on_host`; an array of another library on the GPU that has the whole network is a view
@@ -256,8 +279,53 @@ class Module:
 
         return self.perform(inputs, perform), tuple(runs)
 
-    def get_output(self, name: str) -> np.ndarray:
-        if name not in [*self._outputs]:
+    def get_output(self, name: str | int, out: Any = None) -> np.ndarray:
+        """An output of the last `run`, by name or by its place in `outputs`.
+
+        With `out` its elements are copied into that array, of NumPy or of a library that shares its
+        memory through DLPack, and the array is returned. Refuses another shape or type.
+        """
+        if not isinstance(name, str):
+            name = self._output_at(name)
+        if name not in self._outputs:
             raise InputError(f"Output must be one of {', '.join(self.graph.outputs)}, and the "
                              f"network must have run, not {name!r}")
-        return self._outputs[name]
+        value = self._outputs[name]
+        if out is None:
+            return value
+        try:
+            place = shared("out", out)
+        except ValueError as error:
+            raise InputError(f"Output {name} cannot be copied: {error}") from None
+        if place.shape != value.shape or place.dtype != value.dtype:
+            raise InputError(f"Output {name} must be copied into {value.dtype} of shape "
+                             f"{value.shape}, not {place.dtype} of shape {place.shape}")
+        if not place.flags.writeable:
+            raise InputError(f"Output {name} must be copied into an array that is writeable")
+        np.copyto(place, value)
+        return out
+
+    def _output_at(self, place: Any) -> str:
+        count = len(self.graph.outputs)
+        try:
+            number = index(place)
+        except TypeError:
+            number = -1
+        if isinstance(place, bool) or not 0 <= number < count:
+            raise InputError(f"Output must be a name or 0 to {count - 1}, not {place!r}")
+        return self.graph.outputs[number]
+
+    def time(self, inputs: Mapping[str, Any] | None = None, *, runs: int = 20, seed: int = 0
+             ) -> Spread:
+        """Times inferences of the whole module: median and quartiles, wall-clock seconds each.
+
+        `inputs` are those of a call; without them they are random, of the same seed the same. Calls
+        come before the `runs` that are counted, so that code and data are in the caches; very short
+        inferences are repeated within a run. A simulated accelerator takes the time of its
+        simulator: `profile` has its own. Raises InputError, and ArgumentError for other numbers.
+        """
+        for name, value, least in (("runs", runs, 1), ("seed", seed, 0)):
+            if type(value) is not int or value < least:
+                raise ArgumentError(f"{name} must be an integer of {least} or more, not {value!r}")
+        given = random_inputs(self.graph, seed) if inputs is None else inputs
+        return spread(lambda: self(given), runs)

@@ -5,6 +5,7 @@ that is much longer, other work interfered, and the next process measures anew.
 """
 
 import json
+import statistics
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,7 +14,7 @@ from typing import Literal
 
 from compiler.native import digest, note, noted, processor
 
-__all__ = ["Timing", "known", "measured", "timed"]
+__all__ = ["Spread", "Timing", "known", "measured", "spread", "timed"]
 
 KIND = "times"                      # of entries of the cache
 
@@ -37,6 +38,28 @@ class Timing:
     def is_quiet(self) -> bool:
         """Whether the thread had a processor almost all the time, undisturbed by other work."""
         return 0 < self.seconds < float("inf") and self.wall_seconds <= _QUIET * self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Wall-clock times of calls, in seconds a call: the median and the quartiles around it.
+
+    Parameters
+    ----------
+    runs : the number of samples. calls : in each of them; above 1 where one call is too short for
+      the clock.
+    """
+
+    median: float
+    lower_quartile: float
+    upper_quartile: float
+    runs: int
+    calls: int
+
+    def __str__(self) -> str:
+        low, middle, high = (f"{1e3 * seconds:.4g}" for seconds in
+                             (self.lower_quartile, self.median, self.upper_quartile))
+        return f"{middle} ms (quartiles {low} and {high}, {self.runs} runs)"
 
 
 _SAMPLES, _MOST_SAMPLES = 5, 200
@@ -90,6 +113,16 @@ def timed(run: Callable[[], object], clock: Clock = "thread_time", samples: int 
         taken.append(_sample(run, calls, clock))
     seconds, wall = min(taken)
     return Timing(seconds / calls, wall / calls, len(taken))
+
+
+def spread(run: Callable[[], object], runs: int) -> Spread:
+    """Times `runs` samples, after calls that warm up. Nothing is kept."""
+    run()
+    calls = _calls(run, "perf_counter")
+    walls = [_sample(run, calls, "perf_counter")[1] / calls for _ in range(runs)]
+    low, median, high = (statistics.quantiles(walls, n=4, method="inclusive") if runs > 1
+                         else walls * 3)
+    return Spread(median, low, high, runs, calls)
 
 
 def _wants_more(taken: list[tuple[float, float]], samples: int) -> bool:

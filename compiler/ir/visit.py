@@ -50,8 +50,11 @@ def _with_children(stmt: Stmt, new: tuple[Stmt, ...]) -> Stmt:
 
 def rewrite_stmts(stmt: Stmt, rule: Callable[[Stmt], Stmt | None]) -> Stmt:
     """Apply `rule` bottom-up; where it returns None the statement stays."""
-    children = tuple([rewrite_stmts(child, rule) for child in stmt_children(stmt)])
-    new = _with_children(stmt, children) if children else stmt
+    new, before = stmt, stmt_children(stmt)
+    if before:
+        after = tuple([rewrite_stmts(child, rule) for child in before])
+        if not all(map(is_, before, after)):
+            new = _with_children(stmt, after)
     result = rule(new)
     return new if result is None else result
 

@@ -6,6 +6,7 @@ Nothing here knows what an operator means: `compiler.ops.registry` has the opera
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -17,6 +18,12 @@ DTYPES = ("float32", "int8", "uint8", "int32", "int64", "bool", "float16", "bflo
           "int16", "uint16", "uint32", "uint64")
 MOST_DIMENSIONS = 64
 """NumPy's limit."""
+
+
+@cache
+def _name(dtype: np.dtype) -> str:
+    """NumPy makes the name anew each time."""
+    return dtype.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,7 @@ class TensorType:
 
     @classmethod
     def of(cls, array: np.ndarray) -> "TensorType":
-        return cls(tuple(array.shape), array.dtype.name)
+        return cls(tuple(array.shape), _name(array.dtype))
 
     def __str__(self) -> str:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"

@@ -36,6 +36,7 @@ Extent = Any
 ARITHMETIC = frozenset("add sub mul div floordiv mod min max".split())
 BITWISE = frozenset("and or xor shl shr rshift_rne".split())
 COMPARISONS = frozenset("lt le gt ge eq ne".split())
+_BINARY = ARITHMETIC | BITWISE | COMPARISONS
 FUNCTIONS = frozenset("abs exp log sqrt tanh erf floor ceil rint tf32 pow sin cos tan asin acos "
                       "atan sinh cosh asinh acosh atanh".split())
 REDUCERS = frozenset("sum max min".split())
@@ -215,7 +216,7 @@ class Binary(Expr):
     b: Expr
 
     def __post_init__(self):
-        if self.op not in ARITHMETIC | BITWISE | COMPARISONS:
+        if self.op not in _BINARY:
             raise ValueError(f"Operator must be a known one, not {self.op!r}")
         if self.a.dtype != self.b.dtype:
             raise TypeError(f"Operands of {self.op} must have one type, "
@@ -375,8 +376,9 @@ def rewrite(node: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
     """Apply `rule` bottom-up; where it returns None the node stays. What nothing changes is the
     same object.
     """
-    new, before = node, children(node)
-    if before:
+    new, parts = node, _CHILDREN.get(type(node))
+    if parts is not None:
+        before = parts(node)
         after = tuple([rewrite(child, rule) for child in before])
         if not all(map(is_, before, after)):
             new = with_children(node, after)

@@ -5,6 +5,9 @@ Every rule keeps the value of every expression, exactly, so two expressions with
 are equal; nothing is reordered.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from compiler.ir.arithmetic import apply_binary, apply_cast, cut
@@ -60,6 +63,11 @@ def constant(value, dtype: str) -> Const:
 
 
 def _rule(node: Expr) -> Expr | None:
+    rule = _RULES.get(type(node))           # most nodes are leaves, which have none
+    return rule(node) if rule else None
+
+
+def _of_cast(node: Cast) -> Expr | None:
     match node:
         case Cast(value, dtype) if value.dtype == dtype:
             return value
@@ -67,13 +75,17 @@ def _rule(node: Expr) -> Expr | None:
             return constant(apply_cast(_array(value), dtype)[0], dtype)
         case Cast(Cast(value, middle), dtype) if casts_join(value.dtype, middle, dtype):
             return normal(Cast(value, dtype))
+        case _:
+            return None
+
+
+def _of_binary(node: Binary) -> Expr | None:
+    match node:
         case Binary(op, Const() as a, Const() as b):
             return _folded(op, a, b, node.dtype)
         case Binary("and", value, Const(int(mask))) | Binary("and", Const(int(mask)), value) \
                 if mask in _MASKS and bits(_MASKS[mask]) < bits(value.dtype):
             return normal(Cast(Cast(value, _MASKS[mask]), value.dtype))
-        case Select(Const(chosen), a, b):
-            return a if chosen else b
         case Binary("sub", Const(0), Binary("sub")) if is_integer(node.dtype):
             return negated(node.b)
         case Binary("max", a, b) if is_signed_integer(node.dtype) and (
@@ -81,6 +93,18 @@ def _rule(node: Expr) -> Expr | None:
             return Call("abs", (a if b == negated(a) else b,))
         case _:
             return None
+
+
+def _of_select(node: Select) -> Expr | None:
+    match node:
+        case Select(Const(chosen), a, b):
+            return a if chosen else b
+        case _:
+            return None
+
+
+_RULES: dict[type, Callable[[Any], Expr | None]] = {
+    Cast: _of_cast, Binary: _of_binary, Select: _of_select}
 
 
 def _folded(op: str, a: Const, b: Const, dtype: str) -> Const | None:

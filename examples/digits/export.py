@@ -18,8 +18,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-OPSET = 17
-IR_VERSION = 8  # the one that opset 17 came with, so that older readers take the file
+from lockstep.testing.zoo import IR_VERSION, OPSET
+
 INPUT_SHAPE = (1, 1, 8, 8)
 CLASSES = 10
 # Pixels are multiples of 1/16: with this scale quantizing them is exact on every device,

@@ -22,8 +22,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("base", metavar="A", type=machine_name, help=f"a machine: {MACHINES}")
     add("other", metavar="B", type=machine_name, help="the one to compare it with")
     add("--network", action="append", default=[], metavar="N", dest="networks",
-        help="compile and simulate it for both: an ONNX file, digits, or a name of examples/zoo.py "
-             "(repeatable)")
+        help="compile and simulate it for both: an ONNX file, digits, or a name of "
+             "lockstep.testing (repeatable)")
     add("--size", type=at_least(1), default=SIZE, metavar="N",
         help=f"pixels, frames or tokens of networks of the zoo (default {SIZE})")
     add_json(parser, "write the comparison as JSON")

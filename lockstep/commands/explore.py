@@ -23,7 +23,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "request was wrong, 130 stopped by Ctrl-C, which keeps everything.")
     add = parser.add_argument
     add("networks", metavar="NETWORK", nargs="+",
-        help="ONNX files, digits, or names of examples/zoo.py")
+        help="ONNX files, digits, or names of lockstep.testing")
     add("--base", type=machine_name, metavar="M", default=MACHINE,
         help=f"the machine that is changed: a preset, FILE.toml or FILE.py, which is run: trust it "
              f"like a program (default {MACHINE})")

@@ -210,7 +210,7 @@ def _run(args: argparse.Namespace) -> int:
     from lockstep.commands._inputs import arrays, write_outputs
     from lockstep.commands._saved import saved_module
     from runtime import DeviceError
-    from runtime.random_inputs import random_inputs
+    from runtime.ports import random_inputs
 
     saved = saved_module(args)
     given = arrays(args.input) if args.input else None

@@ -11,7 +11,7 @@ __all__ = ["add_parser", "run"]
 GEOMETRY = "tiny-1x4x4"
 SIZE = 32
 MACHINES = "a preset, FILE.toml, or FILE.py, which is run: trust it like a program"
-NETWORKS = "digits, names of examples/zoo.py, or ONNX files"
+NETWORKS = "digits, names of lockstep.testing, or ONNX files"
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:

@@ -1,7 +1,5 @@
 """Networks to measure machines with, and what they take there."""
 
-import os
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,16 +18,14 @@ from accel.machine.status import Run
 from accel.machine.words import decode_words
 from compiler.errors import RequestError
 from compiler.frontend.kinds import names_model
-from compiler.native import build_once, digest, run_tool
+from compiler.native import build_once, digest
 from compiler.te import numpy_dtype
 from compiler.tune.record import versions
+from lockstep.testing.models import DIGITS
+from lockstep.testing.zoo import NETWORKS, build
 from runtime.module import Module
 
 __all__ = ["DEFAULT", "DIGITS", "SMALLEST", "NetworkCycles", "measure", "networks"]
-
-ROOT = Path(__file__).parents[2]
-DIGITS = ROOT / "examples" / "digits" / "digits-int8.onnx"
-ZOO = ROOT / "examples" / "zoo.py"
 
 DEFAULT = ("digits", "keywords")
 SMALLEST = 32               # pixels, frames or tokens of networks of the zoo
@@ -75,29 +71,24 @@ def _file(name: str, size: int) -> Path:
         if not Path(name).exists():
             raise RequestError(f"{name!r} must be a file that exists")
         return Path(name)
-    if not ZOO.exists():
-        raise RequestError(f"NETWORK must be a file, not {name!r}: networks with names are built "
-                           f"by examples/zoo.py of a clone")
     if name == "digits":
         return DIGITS
-    file = f"{name.replace('/', '_')}.onnx"
-    key = digest([name, str(size), versions(("compiler", "examples"), ("numpy", "onnx"))])
-    return build_once("zoo", key, None, lambda folder: _build(name, size, folder / file)) / file
+    if name not in NETWORKS:
+        raise RequestError(f"NETWORK {name!r}: must be digits, an ONNX file or one of the zoo: "
+                           f"invalid choice: {name!r} (choose from {', '.join(NETWORKS)})")
+    sources = versions(("compiler", "lockstep/testing"), ("numpy", "onnx"))
+    file = f"{name}.onnx"
+    return build_once("zoo", digest([name, str(size), sources]), None,
+                      lambda folder: _build(name, size, folder / file)) / file
 
 
 def _build(name: str, size: int, path: Path) -> None:
     """Writes a network of the zoo."""
-    done = run_tool([sys.executable, "-m", "examples.zoo", name, "--int8", "--size", str(size),
-                     "-o", path.name], cwd=path.parent, env={
-                         **os.environ, "PYTHONPATH": os.pathsep.join(
-                             filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))})
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"examples/zoo.py ended with status "
-                                                     f"{done.returncode}"]
-        reason = lines[-1].removeprefix("zoo: error: ").partition(" (see ")[0]
-        if reason.startswith("argument NAME"):
-            reason = f"must be digits, an ONNX file or one of the zoo: {reason.partition(': ')[2]}"
-        raise RequestError(f"NETWORK {name!r}: {reason}")
+    try:
+        model = build(name, size, int8=True)
+    except RequestError as error:
+        raise RequestError(f"NETWORK {name!r}: {error}") from None
+    path.write_bytes(model.SerializeToString(deterministic=True))
 
 
 def measure(machine: Machine, path: Path) -> NetworkCycles:

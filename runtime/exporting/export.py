@@ -25,7 +25,7 @@ from compiler.target import HOST
 from compiler.tune.best import packaged
 from runtime.exporting.linking import shared_library, static_library, wasm_module
 from runtime.exporting.scales import quantized_arrays
-from runtime.random_inputs import random_inputs
+from runtime.ports import random_inputs
 
 __all__ = ["KINDS", "SEED", "ExportedFiles", "export", "exported_code"]
 

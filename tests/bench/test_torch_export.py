@@ -6,7 +6,7 @@ import pytest
 import compiler.frontend.aten         # noqa: F401 - fills the table
 from bench.torch_export import Figures, measure
 from compiler.frontend.aten.registry import OPERATORS
-from examples import zoo
+from lockstep.testing import zoo
 
 pytest.importorskip("torch")
 

@@ -9,7 +9,7 @@ from compiler.frontend.onnx_import import convert
 from compiler.graph import evaluate, optimize
 from compiler.graph.pipeline import standard_passes
 from examples import zoo
-from examples.networks import decoders
+from lockstep.testing.networks import decoders
 from tests.support.decoders import (ONE_LAYER, SIZES, TOKENS, Array, both, machine, made, tokens)
 from tests.support.onnx_runtime import run_onnx
 

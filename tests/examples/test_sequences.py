@@ -12,8 +12,8 @@ from compiler.frontend import convert
 from compiler.graph import evaluate, optimize, subgraph
 from compiler.graph.graph import Graph
 from compiler.graph.partition import ACCEL, Partition
-from examples import zoo
-from examples.networks import recurrent
+from lockstep.testing import zoo
+from lockstep.testing.networks import recurrent
 from tests.support.integer_graphs import run_program
 from tests.support.machines import TINY
 from tests.support.onnx_runtime import run_onnx

@@ -13,8 +13,8 @@ from compiler.graph import evaluate, optimize, subgraph
 from compiler.graph.graph import Graph
 from compiler.graph.partition import ACCEL
 from compiler.quantize import quantize_ranges
-from examples import zoo
-from examples.networks import transformers
+from lockstep.testing import zoo
+from lockstep.testing.networks import transformers
 from tests.support.integer_graphs import run_program
 from tests.support.machines import TINY
 

@@ -14,7 +14,7 @@ from accel.mapping.segment import AccelSegment
 from compiler.errors import ArgumentError
 from compiler.frontend.onnx_import import convert
 from compiler.graph import evaluate, optimize
-from examples.networks import decoders
+from lockstep.testing.networks import decoders
 from runtime.decoding import Decoder
 from tests.support.decoders import ONE_LAYER, TOKENS, both, machine, tokens
 

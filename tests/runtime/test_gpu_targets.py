@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lockstep
-from examples import zoo
+from lockstep.testing import zoo
 from examples.digits import data
 from runtime.device import DeviceMissing
 from tests.support.float_graphs import assert_near

@@ -17,7 +17,7 @@ from compiler.plans import OWN, Plans, Recorder
 from compiler.tune.best import PACKAGED, packaged
 from compiler.tune.record import read_lines
 from compiler.tune.records import Records
-from examples import zoo
+from lockstep.testing import zoo
 from lockstep.cli import main
 from lockstep.commands._compilation import plans_of
 

@@ -14,7 +14,7 @@ from accel.mapping.target import AccelTarget
 from compiler.graph import Graph, evaluate, optimize
 from compiler.plans import Own, PlanRefused, Recorder, Table, Task
 from compiler.tune.best import BestPlans, PackagedPlans
-from examples import zoo
+from lockstep.testing import zoo
 from runtime import Module
 from tests.support.integer_graphs import Net
 from tests.support.machines import TINY

@@ -8,7 +8,7 @@ import pytest
 import lockstep
 from compiler.cpu_gpu_backends.gpu.target import GpuTarget
 from compiler.graph import Builder, Graph, TensorType
-from examples import zoo
+from lockstep.testing import zoo
 from runtime.device import DeviceMissing
 from runtime.roofline import CARDS, COPY_SECONDS, LAUNCH_SECONDS, RooflinePrices
 from tests.support.integer_graphs import Net

@@ -13,9 +13,9 @@ from accel.machine.intrinsics import SHIPPED
 from compiler.frontend.onnx_import import convert
 from compiler.graph import optimize
 from compiler.graph.graph import Graph
-from examples import zoo
-from examples.networks import decoders
-from examples.networks.decoders import DecoderSizes
+from lockstep.testing import zoo
+from lockstep.testing.networks import decoders
+from lockstep.testing.networks.decoders import DecoderSizes
 
 NORMALIZE = Path(__file__).parents[2] / "examples" / "machines" / "normalize.py"
 TOKENS = 8

@@ -1,10 +1,12 @@
-"""Programs that can be called with NumPy arrays."""
+"""Programs that can be called with arrays of NumPy, or of others through DLPack."""
 
 import ctypes
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 
+from compiler.dlpack import shared
 from compiler.ir import Program, Tensorized, simplify, walk_stmts
 from compiler.te import (INDEX, Buffer, Const, Expr, Symbol, Var, as_expr, numpy_dtype,
                          substitute)
@@ -22,9 +24,11 @@ class Kernel:
 
     Calling it takes an array for each input and each output of the program, in that order, and
     fills the outputs; no output may overlap another array, except that the first may be an
-    `in_place` input (see `emit`). `compute` is like `compiler.ir.interpret`: arrays by name in, new
-    arrays by name out. `text` is its LLVM IR, `function` what that was written from; a kernel that
-    was restored has neither. Several threads may call it at once.
+    `in_place` input (see `emit`). Arrays of other libraries, such as tensors of torch, are used
+    where they are, through DLPack; what cannot be taken is refused, never copied. `compute` is like
+    `compiler.ir.interpret`: arrays by name in, new arrays by name out. `text` is its LLVM IR,
+    `function` what that was written from; a kernel that was restored has neither. Several threads
+    may call it at once.
 
     Parameters of the program take their values from the shapes of the arrays, where a dimension is
     a parameter by itself; others are given by name.
@@ -65,15 +69,16 @@ class Kernel:
                                      *[ctypes.c_int64] * len(program.parameters))
         self._function = prototype(self._library.address(FUNCTION))
 
-    def __call__(self, *arrays: np.ndarray, **symbols: int) -> None:
+    def __call__(self, *foreign: Any, **symbols: int) -> None:
         """Raises ValueError for an array that does not fit, MemoryError when there is no memory
         for the program's local buffers, MachineError when the operating system refuses the
         processor's tile registers.
         """
-        if len(arrays) != len(self._buffers):
+        if len(foreign) != len(self._buffers):
             names = ", ".join(buffer.name for buffer in self._buffers)
             raise ValueError(f"Arrays of {self.program.name} must be {names}, "
-                             f"not {len(arrays)} arrays")
+                             f"not {len(foreign)} arrays")
+        arrays = [shared(buffer.name, array) for buffer, array in zip(self._buffers, foreign)]
         values = self._values(dict(zip(self._buffers, arrays)), symbols)
         for buffer, array in zip(self._buffers, arrays):
             _require(buffer, array, values)
@@ -108,16 +113,17 @@ class Kernel:
                                  f"integer, not {sizes.get(symbol)!r}")
         return {symbol: sizes[symbol] for symbol in self.program.parameters}
 
-    def compute(self, inputs: Mapping[str, np.ndarray], **symbols: int) -> dict[str, np.ndarray]:
+    def compute(self, inputs: Mapping[str, Any], **symbols: int) -> dict[str, np.ndarray]:
         """Outputs by name. Inputs may have any memory layout, but their types are not converted."""
         for buffer in self.program.inputs:
             if buffer.name not in inputs:
                 raise ValueError(f"Inputs of {self.program.name} must hold {buffer.name!r}, "
                                  f"not only {sorted(inputs)}")
-        values = self._values({b: inputs[b.name] for b in self.program.inputs}, symbols)
+        given = {b: shared(b.name, inputs[b.name]) for b in self.program.inputs}
+        values = self._values(given, symbols)
         outputs = {b.name: np.empty(_shape(b, values), numpy_dtype(b.dtype))
                    for b in self.program.outputs}
-        arrays = [np.require(inputs[b.name], requirements=["C", "A"]) for b in self.program.inputs]
+        arrays = [np.require(array, requirements=["C", "A"]) for array in given.values()]
         self(*arrays, *outputs.values(), **symbols)
         return outputs
 

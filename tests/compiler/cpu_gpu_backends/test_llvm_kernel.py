@@ -83,6 +83,52 @@ def test_compute_takes_any_layout():
     np.testing.assert_array_equal(build(scale()).compute({"x": wide[::2]})["y"], 2 * X)
 
 
+class Foreign:
+    """An array of another library, in the host's memory or on another device."""
+
+    def __init__(self, array: np.ndarray, device: int = 1):
+        self.array, self.device = array, device
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device, 0
+
+
+def test_arrays_of_other_libraries_are_used_where_they_are():
+    y = np.zeros(64, np.float32)
+    build(scale())(Foreign(X), Foreign(y))
+    np.testing.assert_array_equal(y, 2 * X)
+    np.testing.assert_array_equal(build(scale()).compute({"x": Foreign(X)})["y"], 2 * X)
+
+
+def test_tensors_of_torch_are_used_where_they_are():
+    torch = pytest.importorskip("torch")
+    x, y = torch.arange(64, dtype=torch.float32), torch.zeros(64)
+    build(scale())(x, y)
+    assert torch.equal(y, 2 * x)
+    with pytest.raises(ValueError, match="^Array x cannot be taken as it is: .*grad"):
+        build(scale())(x.clone().requires_grad_(), y)
+    with pytest.raises(ValueError, match="^Array x must be dense, aligned and in row-major order$"):
+        build(scale())(torch.zeros(128)[::2], y)
+
+
+@pytest.mark.parametrize(("x", "message"), [
+    (Foreign(X, device=2), "Array x must be in the host's memory, not on a device of DLPack's "
+                           "type 2"),
+    (X.tolist(), "Array x must be of NumPy or of a library with DLPack, not list"),
+    (Foreign(X.astype(np.float64)), "Array x must be float32[64], not float64[64]"),
+    (Foreign(np.zeros(128, np.float32)[::2]),
+     "Array x must be dense, aligned and in row-major order"),
+])
+def test_arrays_that_cannot_be_taken_are_refused(x, message):
+    y = np.full(64, 7, np.float32)
+    with pytest.raises(ValueError) as refusal:      # noqa: PT011 - the whole message is compared
+        build(scale())(x, y)
+    assert str(refusal.value) == message and (y == 7).all()
+
+
 def test_threads_share_a_kernel():
     kernel = build(scale())
     with ThreadPoolExecutor(4) as pool:

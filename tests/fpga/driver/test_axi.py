@@ -10,7 +10,7 @@ import pytest
 from accel.machine.status import Status
 from accel.sim import functional
 from compiler.cpu_gpu_backends.llvm import host
-from examples.zoo import build
+from lockstep.testing.zoo import build
 from runtime import SimulatedDevice, compile_for
 from tests.fpga.driver.test_board import STATUS
 from tests.fpga.driver.test_export import PAIRS, layers, on

@@ -10,6 +10,7 @@ from accel.mapping.schedules import Cost
 from accel.mapping.schedules.cost import FAR
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle
+from tests.support.effort import tries
 from tests.support.integer_graphs import Net
 from tests.support.machines import TINY
 
@@ -122,7 +123,8 @@ def test_the_simulator_likes_what_the_formula_likes(pooled: bool) -> None:
     choices, (first, chosen) = Choices(TINY, 2), groups
     layers = [part.layer for part in chosen]
     assert len(layers) == 1 + pooled
-    ways = choices.pairs(*layers, 40) if pooled else choices.others(layers[0], 40)
+    most = max(24, tries(40))
+    ways = choices.pairs(*layers, most) if pooled else choices.others(layers[0], most)
     mine, *others = (cycle.measure(TINY, program([first, way])).cycles
                      for way in (chosen, *ways))
     assert len(others) > 20

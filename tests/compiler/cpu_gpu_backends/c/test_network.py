@@ -17,7 +17,7 @@ from compiler.cpu_gpu_backends.c.network import CNetwork, network_files
 from compiler.graph import Builder, Graph, TensorType
 from compiler.graph.reference import evaluate_node
 from compiler.ir import Alloc, Program, interpret
-from examples import zoo
+from lockstep.testing import zoo
 from tests.support.c_text import STRICT, call_network, compile_c, needs_c
 from tests.support.float_graphs import assert_near, inputs_of, random_graph
 

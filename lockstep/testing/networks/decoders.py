@@ -1,4 +1,4 @@
-"""The decoders of `examples/zoo.py`: language models that make one token after another.
+"""The decoders of `lockstep.testing`: language models that make one token after another.
 
 Each has two forms with the same parameters. The first takes all tokens of a sequence at once; what
 comes later is masked. The second, of one *step*, takes the token at the input `position`, and the
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from examples.networks.transformers import gelu
+from lockstep.testing.networks.transformers import gelu
 
 if TYPE_CHECKING:
-    from examples.networks.network import Network
+    from lockstep.testing.networks.network import Network
 
 __all__ = ["GPT", "LLAMA", "MEANING", "DecoderSizes", "gpt", "llama", "states"]
 

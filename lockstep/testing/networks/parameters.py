@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from examples.networks import decoders, recurrent, transformers
-from examples.networks.network import Array, Layer, Network
+from lockstep.testing.networks import decoders, recurrent, transformers
+from lockstep.testing.networks.network import Array, Layer, Network
 
 __all__ = ["Filled", "fill", "images", "samples"]
 

@@ -1,4 +1,4 @@
-"""The transformers of `examples/zoo.py`: layers, and what their operators mean.
+"""The transformers of `lockstep.testing`: layers, and what their operators mean.
 
 Heads are cut out of the channels and put back as exporters do: Reshape and Transpose. The scale of
 the scores, one over the root of a head's depth, is in the weights of the queries.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from examples.networks.network import Network
+    from lockstep.testing.networks.network import Network
 
 __all__ = ["MEANING", "bert_small", "vit_small"]
 

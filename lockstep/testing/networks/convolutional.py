@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from examples.networks.network import Network
+from lockstep.testing.networks.network import Network
 
 __all__ = ["basic_block", "bottleneck", "keywords", "mobilenet_v1", "mobilenet_v2", "resnet",
            "squeezenet", "unet", "vgg11"]

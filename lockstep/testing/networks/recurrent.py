@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from examples.networks.network import Array, Network
+from lockstep.testing.networks.network import Array, Network
 
 __all__ = ["MEANING", "lstm"]
 
