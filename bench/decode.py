@@ -97,9 +97,9 @@ def sizes_of(network: str, layers: int, width: int) -> DecoderSizes:
     return DecoderSizes(layers, width, heads, 3 if heads % 3 == 0 else 1, 8 * width // 3)
 
 
-def step(network: str, sizes: DecoderSizes, places: int) -> tuple[zoo.Network, Graph]:
+def step(network: str, sizes: DecoderSizes, places: int) -> tuple[zoo.ZooNetwork, Graph]:
     """A step of a decoder, quantized."""
-    net = zoo.Network(f"{network}_small_step", places)
+    net = zoo.ZooNetwork(f"{network}_small_step", places)
     getattr(decoders, network)(net, sizes, True)
     filled = zoo.fill(net.finish())
     model = zoo.int8_model(zoo.float_model(net, filled), net, filled, 0)

@@ -20,7 +20,7 @@ from compiler.te import numpy_dtype
 from runtime.artifact import save
 from runtime.executor import overlaps, run_all
 from runtime.exporting.export import ExportedFiles, export
-from runtime.ports import Port, inputs_of, outputs_of, random_inputs
+from runtime.ports import NetworkPort, inputs_of, outputs_of, random_inputs
 from runtime.timing import Spread, spread
 
 __all__ = ["InputError", "Module", "Settings", "Step"]
@@ -70,12 +70,12 @@ class Module:
         self._outputs: Values = {}
 
     @property
-    def inputs(self) -> tuple[Port, ...]:
+    def inputs(self) -> tuple[NetworkPort, ...]:
         """What the network takes, in order: name, shape, type, and scale where it is quantized."""
         return inputs_of(self.graph)
 
     @property
-    def outputs(self) -> tuple[Port, ...]:
+    def outputs(self) -> tuple[NetworkPort, ...]:
         """What the network gives, in order."""
         return outputs_of(self.graph)
 

@@ -7,11 +7,11 @@ import numpy as np
 from compiler.graph.graph import Graph
 from compiler.te import numpy_dtype
 
-__all__ = ["Port", "inputs_of", "outputs_of", "random_inputs"]
+__all__ = ["NetworkPort", "inputs_of", "outputs_of", "random_inputs"]
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class NetworkPort:
     """An input or output of a network.
 
     Parameters
@@ -35,25 +35,25 @@ class Port:
         return f"{text}, scale {self.scale:g}, zero point {self.zero_point}"
 
 
-def inputs_of(graph: Graph) -> tuple[Port, ...]:
+def inputs_of(graph: Graph) -> tuple[NetworkPort, ...]:
     """The inputs in order. One that is quantized in several ways has no scale."""
     readers = graph.consumers()
     return tuple(_port(graph, name, readers.get(name, ())) for name in graph.inputs)
 
 
-def outputs_of(graph: Graph) -> tuple[Port, ...]:
+def outputs_of(graph: Graph) -> tuple[NetworkPort, ...]:
     """The outputs in order."""
     makers = graph.producers()
     return tuple(_port(graph, name, (makers[name],) if name in makers else ())
                  for name in graph.outputs)
 
 
-def _port(graph: Graph, name: str, nodes) -> Port:
+def _port(graph: Graph, name: str, nodes) -> NetworkPort:
     kind = graph.values[name]
     pairs = {(float(node.attrs["scale"]), int(node.attrs["zp"]))
              if node.op in ("quantize", "dequantize") else None for node in nodes}
     (pair,) = pairs if len(pairs) == 1 else (None,)
-    return Port(name, tuple(kind.shape), kind.dtype, *(pair or ()))
+    return NetworkPort(name, tuple(kind.shape), kind.dtype, *(pair or ()))
 
 
 def random_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:

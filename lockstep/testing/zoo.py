@@ -58,10 +58,10 @@ from lockstep.testing.networks.convolutional import (
     unet,
     vgg11,
 )
-from lockstep.testing.networks.network import Layer, Network
+from lockstep.testing.networks.network import ZooLayer, ZooNetwork
 from lockstep.testing.networks.parameters import Filled, fill, images, samples
 
-__all__ = ["IR_VERSION", "NETWORKS", "OPSET", "Filled", "Layer", "Network", "build",
+__all__ = ["IR_VERSION", "NETWORKS", "OPSET", "Filled", "ZooLayer", "ZooNetwork", "build",
            "fill", "float_model", "images", "int8_model", "network", "samples"]
 
 OPSET = 17
@@ -70,7 +70,7 @@ IR_VERSION = 8  # the one that opset 17 came with, so that older readers take th
 SMALLEST, LARGEST = 32, 1024        # image sizes; five halvings make 1 pixel of 32
 MOST_BYTES = 2**31 - 2**24          # protobuf holds 2 GiB, names and shapes included
 
-NETWORKS: dict[str, Callable[[Network], None]] = {
+NETWORKS: dict[str, Callable[[ZooNetwork], None]] = {
     "resnet18": partial(resnet, block=basic_block, counts=(2, 2, 2, 2)),
     "resnet34": partial(resnet, block=basic_block, counts=(3, 4, 6, 3)),
     "resnet50": partial(resnet, block=bottleneck, counts=(3, 4, 6, 3)),
@@ -87,7 +87,7 @@ SIZES = {"vit_small": 64, "bert_small": 64, "keywords": 49, "lstm": 32,
 """Unless told; of all others 224."""
 
 
-def network(name: str, size: int | None = None) -> Network:
+def network(name: str, size: int | None = None) -> ZooNetwork:
     """The layers of one of `NETWORKS` for images of size x size, or for `size` tokens or frames.
     Raises RequestError.
     """
@@ -97,12 +97,12 @@ def network(name: str, size: int | None = None) -> Network:
         raise RequestError(f"--size must be {SMALLEST} to {LARGEST}, not {size}")
     if size % multiple:
         raise RequestError(f"--size must be a multiple of {multiple} for {name}, not {size}")
-    net = Network(name, size)
+    net = ZooNetwork(name, size)
     NETWORKS[name](net)
     return net.finish()
 
 
-def float_model(net: Network, filled: Filled, batch: int = 1) -> onnx.ModelProto:
+def float_model(net: ZooNetwork, filled: Filled, batch: int = 1) -> onnx.ModelProto:
     """The float32 network, every value with its shape."""
     nodes = [helper.make_node(
         layer.op, [*layer.inputs, *(f"{layer.name}.{role}" for role in
@@ -140,7 +140,7 @@ def build(name: str, size: int | None = None, batch: int = 1, seed: int = 0, int
     return model
 
 
-def int8_model(model: onnx.ModelProto, net: Network, filled: Filled, seed: int) -> onnx.ModelProto:
+def int8_model(model: onnx.ModelProto, net: ZooNetwork, filled: Filled, seed: int) -> onnx.ModelProto:
     """An LSTM has values inside whose ranges a run of its operators alone gives."""
     if any(layer.op == "LSTM" for layer in net.layers):
         return quantize(model, samples(net, seed)).model

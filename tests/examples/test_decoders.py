@@ -19,7 +19,7 @@ def kind(request) -> str:
     return request.param
 
 
-def remember(caches: dict[str, Array], net: zoo.Network, made: dict[str, Array], position: int
+def remember(caches: dict[str, Array], net: zoo.ZooNetwork, made: dict[str, Array], position: int
              ) -> None:
     """Puts the rows of a step into the caches."""
     for name, row in decoders.states(net).items():

@@ -21,7 +21,7 @@ from tests.support.onnx_runtime import run_onnx
 
 @dataclass(frozen=True)
 class Made:
-    net: zoo.Network
+    net: zoo.ZooNetwork
     real: onnx.ModelProto
     int8: onnx.ModelProto
     graph: Graph
@@ -34,8 +34,8 @@ class Made:
         return {self.net.source: zoo.samples(self.net, 1)[:1]}
 
 
-def small_lstm() -> zoo.Network:
-    net = zoo.Network("lstm", 4)
+def small_lstm() -> zoo.ZooNetwork:
+    net = zoo.ZooNetwork("lstm", 4)
     recurrent.lstm(net, width=8, tags=4)
     return net.finish()
 

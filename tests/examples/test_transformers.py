@@ -21,16 +21,16 @@ from tests.support.machines import TINY
 SIZE = 32
 
 
-def one_layer(name: str) -> zoo.Network:
+def one_layer(name: str) -> zoo.ZooNetwork:
     """The network with the first of its layers alone."""
-    net = zoo.Network(name, SIZE)
+    net = zoo.ZooNetwork(name, SIZE)
     {"vit_small": transformers.vit_small, "bert_small": transformers.bert_small}[name](net, 1)
     return net.finish()
 
 
 @dataclass(frozen=True)
 class Made:
-    net: zoo.Network
+    net: zoo.ZooNetwork
     real: onnx.ModelProto
     graph: Graph
 

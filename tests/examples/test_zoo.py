@@ -24,7 +24,7 @@ from examples import zoo
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = [name for name in zoo.NETWORKS
-         if zoo.Network(name, 32).source == "image" and not name.endswith("_small")]
+         if zoo.ZooNetwork(name, 32).source == "image" and not name.endswith("_small")]
 SIZE, BATCH = 32, 2
 LINEAR = {"QuantizeLinear", "DequantizeLinear"}
 
@@ -43,7 +43,7 @@ PUBLISHED = {
 @dataclass(frozen=True)
 class Made:
     name: str
-    net: zoo.Network
+    net: zoo.ZooNetwork
     filled: zoo.Filled
     real: onnx.ModelProto
     int8: onnx.ModelProto

@@ -10,7 +10,7 @@ from compiler.errors import ArgumentError
 from compiler.graph import Graph, TensorType
 from lockstep import testing
 from runtime import InputError, Module, SimulatedDevice, compile_graph
-from runtime.ports import Port, inputs_of, outputs_of, random_inputs
+from runtime.ports import NetworkPort, inputs_of, outputs_of, random_inputs
 from runtime.timing import Spread, spread
 from tests.support.integer_graphs import Net
 from tests.support.machines import TINY
@@ -41,7 +41,7 @@ def refused(act, error: type[Exception], message: str) -> None:
 
 
 def test_ports_have_names_shapes_types_and_scales(digits: Module) -> None:
-    assert digits.inputs == (Port("image", (1, 1, 8, 8), "float32", 1 / 128, -128),)
+    assert digits.inputs == (NetworkPort("image", (1, 1, 8, 8), "float32", 1 / 128, -128),)
     (logits,) = digits.outputs
     assert (logits.name, logits.shape, logits.dtype, logits.zero_point) == (
         "logits", (1, 10), "float32", -33)
@@ -51,7 +51,7 @@ def test_ports_have_names_shapes_types_and_scales(digits: Module) -> None:
 
 def test_ports_print_in_one_line(digits: Module) -> None:
     assert str(digits.inputs[0]) == ("image: float32[1,1,8,8], scale 0.0078125, zero point -128")
-    assert str(Port("x", (), "bool")) == "x: bool[]"
+    assert str(NetworkPort("x", (), "bool")) == "x: bool[]"
 
 
 def test_ports_stand_in_order_and_what_is_not_quantized_has_no_scale(pair: Module) -> None:
@@ -71,7 +71,7 @@ def test_an_input_that_is_quantized_in_two_ways_has_no_scale() -> None:
 def test_an_output_that_is_an_input_has_no_scale() -> None:
     kind = TensorType((2,), "float32")
     graph = Graph("same", ("x",), ("x",), (), {"x": kind})
-    assert outputs_of(graph) == (Port("x", (2,), "float32"),)
+    assert outputs_of(graph) == (NetworkPort("x", (2,), "float32"),)
 
 
 def test_inputs_are_set_in_every_form(digits: Module) -> None:

@@ -27,7 +27,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Made:
-    net: zoo.Network
+    net: zoo.ZooNetwork
     real: onnx.ModelProto
     int8: onnx.ModelProto
     graph: Graph
@@ -39,7 +39,7 @@ class Made:
 
 @cache
 def made(kind: str, step: bool, sizes: DecoderSizes, count: int = TOKENS) -> Made:
-    net = zoo.Network(f"{kind}_small{'_step' * step}", count)
+    net = zoo.ZooNetwork(f"{kind}_small{'_step' * step}", count)
     getattr(decoders, kind)(net, sizes, step)
     filled = zoo.fill(net.finish())
     real = zoo.float_model(net, filled)

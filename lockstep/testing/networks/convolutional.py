@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lockstep.testing.networks.network import Network
+from lockstep.testing.networks.network import ZooNetwork
 
 __all__ = ["basic_block", "bottleneck", "keywords", "mobilenet_v1", "mobilenet_v2", "resnet",
            "squeezenet", "unet", "vgg11"]
@@ -11,7 +11,7 @@ __all__ = ["basic_block", "bottleneck", "keywords", "mobilenet_v1", "mobilenet_v
 CLASSES = 1000
 
 
-def resnet(net: Network, block: Callable[[Network, str, str, int, int], str],
+def resnet(net: ZooNetwork, block: Callable[[ZooNetwork, str, str, int, int], str],
            counts: Sequence[int]) -> None:
     """He, Zhang, Ren, Sun: Deep residual learning for image recognition, 2015."""
     x = net.relu("relu", net.conv_norm("conv1", "bn1", "image", 64, 7, stride=2))
@@ -22,14 +22,14 @@ def resnet(net: Network, block: Callable[[Network, str, str, int, int], str],
     net.dense("fc", net.average("avgpool", x), CLASSES)
 
 
-def basic_block(net: Network, name: str, x: str, channels: int, stride: int) -> str:
+def basic_block(net: ZooNetwork, name: str, x: str, channels: int, stride: int) -> str:
     y = net.conv_norm(f"{name}.conv1", f"{name}.bn1", x, channels, 3, stride)
     y = net.relu(f"{name}.relu", y)
     y = net.conv_norm(f"{name}.conv2", f"{name}.bn2", y, channels, 3, linear=True)
     return _residual(net, name, y, x, stride, "relu_1")
 
 
-def bottleneck(net: Network, name: str, x: str, channels: int, stride: int) -> str:
+def bottleneck(net: ZooNetwork, name: str, x: str, channels: int, stride: int) -> str:
     y = net.conv_norm(f"{name}.conv1", f"{name}.bn1", x, channels)
     y = net.relu(f"{name}.relu", y)
     y = net.conv_norm(f"{name}.conv2", f"{name}.bn2", y, channels, 3, stride)
@@ -38,7 +38,7 @@ def bottleneck(net: Network, name: str, x: str, channels: int, stride: int) -> s
     return _residual(net, name, y, x, stride, "relu_2")
 
 
-def _residual(net: Network, name: str, y: str, x: str, stride: int, relu: str) -> str:
+def _residual(net: ZooNetwork, name: str, y: str, x: str, stride: int, relu: str) -> str:
     """A 1x1 brings the block's input to the shape of its result where it has another."""
     if net.shapes[x] != net.shapes[y]:
         x = net.conv_norm(f"{name}.downsample.0", f"{name}.downsample.1", x, net.shapes[y][0],
@@ -46,7 +46,7 @@ def _residual(net: Network, name: str, y: str, x: str, stride: int, relu: str) -
     return net.relu(f"{name}.{relu}", net.sum(f"{name}.add", y, x))
 
 
-def mobilenet_v1(net: Network) -> None:
+def mobilenet_v1(net: ZooNetwork) -> None:
     """Howard et al.: MobileNets, 2017."""
     x = net.relu("relu", net.conv_norm("conv", "bn", "image", 32, 3, stride=2))
     widths = (64, 128, 128, 256, 256, *[512] * 6, 1024, 1024)
@@ -58,7 +58,7 @@ def mobilenet_v1(net: Network) -> None:
     net.dense("fc", net.average("avgpool", x), CLASSES)
 
 
-def mobilenet_v2(net: Network) -> None:
+def mobilenet_v2(net: ZooNetwork) -> None:
     """Sandler et al.: MobileNetV2, inverted residuals and linear bottlenecks, 2018."""
     def convolution(name: str, x: str, *shape: int) -> str:
         return net.relu6(f"{name}.2", net.conv_norm(f"{name}.0", f"{name}.1", x, *shape))
@@ -81,7 +81,7 @@ def mobilenet_v2(net: Network) -> None:
     net.dense("classifier.1", net.average("avgpool", x), CLASSES)
 
 
-def squeezenet(net: Network) -> None:
+def squeezenet(net: ZooNetwork) -> None:
     """Iandola et al.: SqueezeNet, 2016; the variant 1.1."""
     def convolution(name: str, relu: str, x: str, *shape: int, **options: Any) -> str:
         return net.relu(relu, net.conv(name, x, *shape, bias=True, **options))
@@ -100,7 +100,7 @@ def squeezenet(net: Network) -> None:
     net.average("classifier.3", convolution("classifier.1", "classifier.2", x, CLASSES))
 
 
-def vgg11(net: Network) -> None:
+def vgg11(net: ZooNetwork) -> None:
     """Simonyan, Zisserman: Very deep convolutional networks, 2014; configuration A."""
     x, i = "image", 0
     for channels in (64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0):
@@ -115,7 +115,7 @@ def vgg11(net: Network) -> None:
     net.dense("classifier.6", x, CLASSES)
 
 
-def unet(net: Network) -> None:
+def unet(net: ZooNetwork) -> None:
     """Ronneberger, Fischer, Brox: U-Net, 2015."""
     x, skips = net.double("down0", "image", 64), []
     for i in range(1, 5):
@@ -127,7 +127,7 @@ def unet(net: Network) -> None:
     net.conv("out", x, 2, bias=True)
 
 
-def keywords(net: Network) -> None:
+def keywords(net: ZooNetwork) -> None:
     """Zhang et al.: Hello Edge, 2017; the depthwise separable network as MLPerf Tiny has it
     (Banbury et al., 2021): 49 frames of 10 coefficients, 12 words. Windows are placed as TensorFlow
     does, with the odd row below.

@@ -21,7 +21,7 @@ import numpy as np
 from lockstep.testing.networks.transformers import gelu
 
 if TYPE_CHECKING:
-    from lockstep.testing.networks.network import Network
+    from lockstep.testing.networks.network import ZooNetwork
 
 __all__ = ["GPT", "LLAMA", "MEANING", "DecoderSizes", "gpt", "llama", "states"]
 
@@ -65,7 +65,7 @@ GPT = DecoderSizes(layers=4, width=256, heads=4, shared=1, hidden=1024)
 LLAMA = DecoderSizes(layers=4, width=256, heads=4, shared=2, hidden=704)
 
 
-def gpt(net: "Network", sizes: DecoderSizes = GPT, step: bool = False) -> None:
+def gpt(net: "ZooNetwork", sizes: DecoderSizes = GPT, step: bool = False) -> None:
     """Radford et al.: Language models are unsupervised multitask learners (GPT-2), 2019; for tokens
     that are embedded.
     """
@@ -91,7 +91,7 @@ def gpt(net: "Network", sizes: DecoderSizes = GPT, step: bool = False) -> None:
     net.product("words", net.normalized("norm", x), sizes.words, bias=False)
 
 
-def llama(net: "Network", sizes: DecoderSizes = LLAMA, step: bool = False) -> None:
+def llama(net: "ZooNetwork", sizes: DecoderSizes = LLAMA, step: bool = False) -> None:
     """Touvron et al.: Llama, 2023; with grouped queries, for tokens that are embedded.
     """
     begin = _begin(net, sizes, step, llama)
@@ -128,7 +128,7 @@ def llama(net: "Network", sizes: DecoderSizes = LLAMA, step: bool = False) -> No
     net.product("words", rms_normalized(net, "norm", x), sizes.words, bias=False)
 
 
-def states(net: "Network") -> dict[str, str]:
+def states(net: "ZooNetwork") -> dict[str, str]:
     """The output that has the new row of each cache of a step, by the name of its input."""
     return dict(zip(net.inputs[1:], net.outputs, strict=True))
 
@@ -142,8 +142,8 @@ class _Begin:
     seen: str
 
 
-def _begin(net: "Network", sizes: DecoderSizes, step: bool,
-           build: Callable[["Network", DecoderSizes], None]) -> _Begin:
+def _begin(net: "ZooNetwork", sizes: DecoderSizes, step: bool,
+           build: Callable[["ZooNetwork", DecoderSizes], None]) -> _Begin:
     net.batched = False
     net.shapes[net.source] = (*sizes.around, 1 if step else net.size, sizes.width)
     if not step:
@@ -164,7 +164,7 @@ def _begin(net: "Network", sizes: DecoderSizes, step: bool,
     return _Begin(sizes, step, seen)
 
 
-def attention(net: "Network", begin: _Begin, name: str, query: str, key: str, value: str) -> str:
+def attention(net: "ZooNetwork", begin: _Begin, name: str, query: str, key: str, value: str) -> str:
     """Adds the attention of queries [tokens, heads, depth] over what is seen; returns its value."""
     sizes, tokens = begin.sizes, net.shapes[query][-3]
     groups, shared, depth, around = sizes.groups, sizes.shared, sizes.depth, sizes.around
@@ -203,7 +203,7 @@ def attention(net: "Network", begin: _Begin, name: str, query: str, key: str, va
     return net.reshape(f"{inner}.joined", y, *around, tokens, sizes.width)
 
 
-def _remembered(net: "Network", begin: _Begin, name: str, x: str, axis: int) -> str:
+def _remembered(net: "ZooNetwork", begin: _Begin, name: str, x: str, axis: int) -> str:
     """Keys or values of all that is seen: those of the network's own tokens, which are an output,
     at their position in a cache along the axis of a sequence.
     """
@@ -219,18 +219,18 @@ def _remembered(net: "Network", begin: _Begin, name: str, x: str, axis: int) -> 
     return whole
 
 
-def sliced(net: "Network", name: str, x: str, axis: int, start: int, count: int) -> str:
+def sliced(net: "ZooNetwork", name: str, x: str, axis: int, start: int, count: int) -> str:
     shape = (*net.shapes[x][:axis], count, *net.shapes[x][axis + 1:])
     return net.add("Slice", name, [x], shape, fixed={
         "starts": np.array([start]), "ends": np.array([start + count]), "axes": np.array([axis])})
 
 
-def _heads(net: "Network", name: str, x: str, heads: int) -> str:
+def _heads(net: "ZooNetwork", name: str, x: str, heads: int) -> str:
     *tokens, channels = net.shapes[x]
     return net.reshape(f"{name}.heads", x, *tokens, heads, channels // heads)
 
 
-def rotated(net: "Network", name: str, x: str, turns: list[str]) -> str:
+def rotated(net: "ZooNetwork", name: str, x: str, turns: list[str]) -> str:
     """Su et al.: RoFormer, 2021: pairs of channels, half a head apart, turned by the position."""
     shape = net.shapes[x]
     half = shape[-1] // 2
@@ -244,7 +244,7 @@ def rotated(net: "Network", name: str, x: str, turns: list[str]) -> str:
     return net.sum(f"{name}.add", *parts)
 
 
-def rms_normalized(net: "Network", name: str, x: str) -> str:
+def rms_normalized(net: "ZooNetwork", name: str, x: str) -> str:
     """Zhang, Sennrich: Root mean square layer normalization, 2019; as exporters write it."""
     shape = net.shapes[x]
     y = net.scalar("Pow", f"{name}.squares", x, 2)

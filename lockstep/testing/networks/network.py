@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Array", "Layer", "Network", "Shape"]
+__all__ = ["Array", "ZooLayer", "ZooNetwork", "Shape"]
 
 Array = np.ndarray
 Shape = tuple[int, ...]
@@ -25,7 +25,7 @@ FLOAT = "float32"
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class ZooLayer:
     """An ONNX node; shapes are for one image, without the batch axis.
 
     `parameters` has the shapes of its constants, by role and in the order of the node's inputs.
@@ -58,7 +58,7 @@ class Layer:
 
 
 @dataclass(slots=True)
-class Network:
+class ZooNetwork:
     """Layer after layer; each method adds some and returns the name of the value they make.
 
     `shapes` are of one image, or sequence. The batch is the first axis of a value, but for those in
@@ -72,14 +72,14 @@ class Network:
     name: str
     size: int
     batched: bool = True
-    layers: list[Layer] = field(default_factory=list)
+    layers: list[ZooLayer] = field(default_factory=list)
     shapes: dict[str, Shape] = field(default_factory=dict)
     batch_axes: dict[str, int] = field(default_factory=dict)
     inputs: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     types: dict[str, str] = field(default_factory=dict)
     constants: dict[str, Array] = field(default_factory=dict)
-    whole: "Network | None" = None
+    whole: "ZooNetwork | None" = None
     alike: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self):
@@ -105,13 +105,13 @@ class Network:
     def add(self, op: str, name: str, inputs: Sequence[str], shape: Shape,
             parameters: Mapping[str, Shape] | None = None, linear: bool = False,
             fixed: Mapping[str, Array] | None = None, **attributes: Any) -> str:
-        layer = Layer(op, name, tuple(inputs), f"{name}.out", shape, parameters or {}, attributes,
+        layer = ZooLayer(op, name, tuple(inputs), f"{name}.out", shape, parameters or {}, attributes,
                       linear, fixed or {})
         self.layers.append(layer)
         self.shapes[layer.output] = shape
         return layer.output
 
-    def finish(self) -> "Network":
+    def finish(self) -> "ZooNetwork":
         """The last value is the output."""
         last = self.layers[-1]
         self.layers[-1] = replace(last, output="logits")

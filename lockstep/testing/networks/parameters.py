@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.testing.networks import decoders, recurrent, transformers
-from lockstep.testing.networks.network import Array, Layer, Network
+from lockstep.testing.networks.network import Array, ZooLayer, ZooNetwork
 
 __all__ = ["Filled", "fill", "images", "samples"]
 
@@ -40,14 +40,14 @@ def images(size: int, seed: int) -> Array:
     return np.clip(total / np.float32(len(cells) ** 0.5), -2.5, 2.5)
 
 
-def samples(net: Network, seed: int) -> Array:
+def samples(net: ZooNetwork, seed: int) -> Array:
     """Random inputs: `images`, or rows as layers of embeddings give them."""
     if net.source == "image":
         return images(net.size, seed)
     return np.random.default_rng(seed).standard_normal((8, *net.shapes[net.source]), np.float32)
 
 
-def fill(net: Network, seed: int = 0, done: Callable[[int], None] = lambda macs: None) -> Filled:
+def fill(net: ZooNetwork, seed: int = 0, done: Callable[[int], None] = lambda macs: None) -> Filled:
     """Draws all parameters while random images go through the network; `done` hears of progress
     in multiply-accumulates for one image.
     """
@@ -61,7 +61,7 @@ def fill(net: Network, seed: int = 0, done: Callable[[int], None] = lambda macs:
     return filled
 
 
-def _run(net: Network, sample: Array, filled: Filled, rng: np.random.Generator,
+def _run(net: ZooNetwork, sample: Array, filled: Filled, rng: np.random.Generator,
          done: Callable[[int], None]) -> None:
     """Runs the network on all images at once, or on a sequence; draws what is not drawn yet."""
     values = {net.source: sample, **net.constants}
@@ -83,7 +83,7 @@ def _run(net: Network, sample: Array, filled: Filled, rng: np.random.Generator,
         done(macs)
 
 
-def _of_steps(net: Network, filled: Filled) -> Filled:
+def _of_steps(net: ZooNetwork, filled: Filled) -> Filled:
     """What a network of single steps has of the whole one."""
     ranges = {value: filled.ranges[value] for value in net.shapes if value in filled.ranges}
     for value, other in net.alike.items():
@@ -98,7 +98,7 @@ def _range(array: Array) -> tuple[float, float]:
     return float(array.min()), float(array.max())
 
 
-def _draw(layer: Layer, rng: np.random.Generator, x: Array) -> dict[str, Array]:
+def _draw(layer: ZooLayer, rng: np.random.Generator, x: Array) -> dict[str, Array]:
     """The layer's parameters by role, float32."""
     if layer.op == "BatchNormalization":
         return _statistics(rng, x, layer.linear)
@@ -115,7 +115,7 @@ def _draw(layer: Layer, rng: np.random.Generator, x: Array) -> dict[str, Array]:
     return drawn | dict(layer.fixed)
 
 
-def _weight(layer: Layer, drawn: Array) -> Array:
+def _weight(layer: ZooLayer, drawn: Array) -> Array:
     if layer.op == "LayerNormalization" or len(layer.parameters["weight"]) == 1:
         return 1 + np.float32(0.1) * drawn
     # Each result of a 2x2 transposed convolution with stride 2 has one product a channel.

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.testing.networks.network import Array, Network
+from lockstep.testing.networks.network import Array, ZooNetwork
 
 __all__ = ["MEANING", "lstm"]
 
 
-def lstm(net: Network, width: int = 64, tags: int = 16) -> None:
+def lstm(net: ZooNetwork, width: int = 64, tags: int = 16) -> None:
     """Huang, Xu, Yu: Bidirectional LSTM-CRF models for sequence tagging, 2015; without the CRF:
     each token of a sequence gets the scores of its tags. ONNX has time before the batch.
     """

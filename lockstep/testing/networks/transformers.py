@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from lockstep.testing.networks.network import Network
+    from lockstep.testing.networks.network import ZooNetwork
 
 __all__ = ["MEANING", "bert_small", "vit_small"]
 
@@ -20,7 +20,7 @@ PATCH = 8                       # rows and columns of an image that are a token
 Array = np.ndarray
 
 
-def vit_small(net: "Network", layers: int = 6) -> None:
+def vit_small(net: "ZooNetwork", layers: int = 6) -> None:
     """Dosovitskiy et al.: An image is worth 16x16 words, 2020; small, and without a class token:
     the mean of all tokens is classified, as in Beyer et al., 2022.
     """
@@ -38,7 +38,7 @@ def vit_small(net: "Network", layers: int = 6) -> None:
     classified(net, net.normalized("norm", x), 1000)
 
 
-def bert_small(net: "Network", layers: int = 4) -> None:
+def bert_small(net: "ZooNetwork", layers: int = 4) -> None:
     """Devlin et al.: BERT, 2018; the encoder alone, small, for embedded tokens."""
     x = net.normalized("embeddings.norm", "embeddings")
     for i in range(layers):
@@ -49,7 +49,7 @@ def bert_small(net: "Network", layers: int = 4) -> None:
     classified(net, x, 2)
 
 
-def attention(net: "Network", name: str, x: str, heads: int) -> str:
+def attention(net: "ZooNetwork", name: str, x: str, heads: int) -> str:
     tokens, channels = net.shapes[x]
     depth = channels // heads
     parts = {}
@@ -66,13 +66,13 @@ def attention(net: "Network", name: str, x: str, heads: int) -> str:
     return net.product(f"{name}.output", y, channels)
 
 
-def feed_forward(net: "Network", name: str, x: str) -> str:
+def feed_forward(net: "ZooNetwork", name: str, x: str) -> str:
     channels = net.shapes[x][-1]
     y = net.product(f"{name}.fc1", x, 4 * channels)
     return net.product(f"{name}.fc2", gelu(net, f"{name}.gelu", y), channels)
 
 
-def gelu(net: "Network", name: str, x: str) -> str:
+def gelu(net: "ZooNetwork", name: str, x: str) -> str:
     """``x (1 + erf(x / sqrt(2))) / 2``, in the operators of opset 17."""
     shape = net.shapes[x]
     y = net.scalar("Div", f"{name}.div", x, sqrt(2))
@@ -82,7 +82,7 @@ def gelu(net: "Network", name: str, x: str) -> str:
     return net.scalar("Mul", f"{name}.half", y, 0.5)
 
 
-def classified(net: "Network", x: str, classes: int) -> None:
+def classified(net: "ZooNetwork", x: str, classes: int) -> None:
     y = net.add("ReduceMean", "mean", [x], net.shapes[x][1:], axes=[1], keepdims=0)
     net.dense("classifier", y, classes)
 
