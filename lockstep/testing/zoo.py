@@ -140,7 +140,8 @@ def build(name: str, size: int | None = None, batch: int = 1, seed: int = 0, int
     return model
 
 
-def int8_model(model: onnx.ModelProto, net: ZooNetwork, filled: Filled, seed: int) -> onnx.ModelProto:
+def int8_model(model: onnx.ModelProto, net: ZooNetwork, filled: Filled, seed: int
+               ) -> onnx.ModelProto:
     """An LSTM has values inside whose ranges a run of its operators alone gives."""
     if any(layer.op == "LSTM" for layer in net.layers):
         return quantize(model, samples(net, seed)).model

@@ -98,8 +98,8 @@ def test_a_stream_of_the_accelerator_is_kept_and_used(tmp_path: Path, capsys) ->
 
 
 def test_a_product_and_a_convolution_on_opencl(tmp_path: Path) -> None:
-    status, tasks = tune(tmp_path, "--target", "opencl", "--trials", "20", "--patience", "20")
-    assert status == 0 and sum(task["trials"] for task in tasks) == 20
+    status, tasks = tune(tmp_path, "--target", "opencl", "--trials", "8", "--patience", "8")
+    assert status == 0 and sum(task["trials"] for task in tasks) == 8
     titles = " ".join(task["title"] for task in tasks)
     assert "conv2d" in titles and "matmul" in titles
     assert all(task["best"] is not None for task in tasks)

@@ -105,8 +105,8 @@ class ZooNetwork:
     def add(self, op: str, name: str, inputs: Sequence[str], shape: Shape,
             parameters: Mapping[str, Shape] | None = None, linear: bool = False,
             fixed: Mapping[str, Array] | None = None, **attributes: Any) -> str:
-        layer = ZooLayer(op, name, tuple(inputs), f"{name}.out", shape, parameters or {}, attributes,
-                      linear, fixed or {})
+        layer = ZooLayer(op, name, tuple(inputs), f"{name}.out", shape, parameters or {},
+                         attributes, linear, fixed or {})
         self.layers.append(layer)
         self.shapes[layer.output] = shape
         return layer.output

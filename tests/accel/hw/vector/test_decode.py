@@ -9,7 +9,7 @@ from accel.datapath.plan import plan
 from accel.hw.vector.decode import IMMEDIATES, PARAMETERS, Decode
 from accel.machine.intrinsics import operand_field
 from accel.machine.isa import DESTINATIONS, SOURCES_A, SOURCES_B, THREE, VECTOR
-from tests.support.amaranth_sim import simulate
+from tests.support.amaranth_sim import ready
 from tests.support.unit_bench import MACHINES
 
 PLANS = [plan(machine, "vector") for machine in MACHINES[:2]]
@@ -62,13 +62,19 @@ def seen(own, operation):
                        ("select", "illegal", "twice", "reset", "banks", *IMMEDIATES)}}
 
 
+def decoder(place: int) -> Decode:
+    own = PLANS[place]
+    return Decode(own, THREE if own.third else VECTOR)
+
+
 @pytest.mark.parametrize(("own", "opcode"), CASES)
 def test_matches_meaning(own, opcode):
     """Every selector, one word a cycle; its operation stands in the next cycle."""
     rng = random.Random(opcode)
     words = [random_word(rng, own, opcode, *codes) for codes in product(
         range(len(SOURCES_A)), range(len(SOURCES_B)), range(len(DESTINATIONS)))]
-    dut, operations = Decode(own, THREE if own.third else VECTOR), []
+    dut, simulation = ready(decoder, PLANS.index(own))
+    operations = []
 
     async def bench(ctx):
         for word in words:
@@ -76,5 +82,5 @@ def test_matches_meaning(own, opcode):
             await ctx.tick()
             operations.append(seen(own, ctx.get(dut.operation)))
 
-    simulate(dut, bench)
+    simulation.run(bench)
     assert operations == [meaning(own, word) for word in words]

@@ -9,7 +9,7 @@ from accel.hw.vector import ISSUE_CYCLES, Vector
 from accel.machine import isa
 from accel.machine.program import Instruction
 from tests.accel.machine.test_immediates import MACHINE as OWN
-from tests.support.effort import tries
+from tests.support.effort import Effort, tries
 from tests.support.unit_bench import (MACHINES, SHORT_SUMS, Bench, assert_means_program,
                                       random_buffers, random_vector)
 
@@ -48,7 +48,7 @@ def issued(out, machine=TINY):
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.config.name)
 def test_matches_meaning(machine, refuse):
     rng = random.Random(int(refuse * 10))
-    instructions = [random_vector(machine, rng) for _ in range(tries(45))]
+    instructions = [random_vector(machine, rng) for _ in range(9 if Effort.quick else 45)]
     assert_means_program(Vector, machine, instructions, refuse=refuse, seed=1)
 
 
