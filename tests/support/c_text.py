@@ -14,21 +14,27 @@ from compiler.graph import Graph
 from compiler.ir import Program
 from compiler.te import numpy_dtype
 
-__all__ = ["STRICT", "call", "call_network", "compile_c", "needs_c"]
+__all__ = ["STRICT", "build_c", "call", "call_network", "compile_c", "needs_c"]
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic")
 
 needs_c = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler (gcc)")
 
 
-def compile_c(text: str, folder: Path, *flags: str, name: str = "kernels",
+def compile_c(text: str, folder: Path, *flags: str,
               command: Sequence[str] = ("gcc", *STRICT)) -> ctypes.CDLL:
     """The text as a shared library, with these flags after the strict ones."""
+    return ctypes.CDLL(str(build_c(text, folder, *flags, command=command)))
+
+
+def build_c(text: str, folder: Path, *flags: str, name: str = "kernels",
+            command: Sequence[str] = ("gcc", *STRICT)) -> Path:
+    """The file of that library, which is not loaded."""
     (folder / f"{name}.c").write_text(text)
     done = subprocess.run([*command, *flags, "-fPIC", "-shared", f"{name}.c", "-o",
                            f"{name}.so", "-lm"], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:4000]
-    return ctypes.CDLL(str(folder / f"{name}.so"))
+    return folder / f"{name}.so"
 
 
 def call(library: ctypes.CDLL, name: str, program: Program, inputs: Mapping[str, np.ndarray]
