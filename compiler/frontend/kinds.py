@@ -14,7 +14,7 @@ from pathlib import Path
 
 from compiler.frontend.refusal import ImportRefused
 
-__all__ = ["FileKind", "kind_of", "names_model", "require_onnx_name"]
+__all__ = ["FileKind", "is_no_module", "kind_of", "names_model", "require_onnx_name"]
 
 BEGINNING = 4096
 SAVED_MODEL_FILE = "saved_model.pb"
@@ -139,6 +139,13 @@ def kind_of(path: str | PathLike[str]) -> FileKind | None:
     if kind is not None and kind.way:
         raise _refused(path, kind)
     return kind or _by_suffix(path, READ)
+
+
+def is_no_module(path: str | PathLike[str]) -> bool:
+    """Whether an archive is of a kind in the table, not a compiled module, whose name may end in
+    anything but the suffixes of kinds that are archives.
+    """
+    return _by_content(Path(path)) is not None or _by_suffix(path, (TORCH, KERAS)) is not None
 
 
 def names_model(name: str) -> bool:

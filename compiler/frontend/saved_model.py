@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import onnx
+from onnx import helper
 
 from compiler.errors import Error
 from compiler.frontend import onnx_import
@@ -48,7 +50,7 @@ def convert(path: Path) -> Loaded:
                                 "a Python that has tensorflow and tf2onnx") from None
         if done.returncode or not target.exists():
             raise ImportRefused(f"{path}: tf2onnx cannot convert it: {_reason(done.stderr)}")
-        model = onnx_import.read_model(target)
+        model = _standard(onnx_import.read_model(target))
     opened = open_dimensions(real_inputs(model.graph))
     return Loaded(model, {where: 1 for where in opened if where.endswith(".0")})
 
@@ -66,3 +68,19 @@ def _reason(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if "Error" in line or "No module" in line]
     return ((errors or lines or ["it gives no reason"])[-1])[:300]
+
+
+def _standard(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model without Erfc, which tf2onnx leaves as it is and ONNX lacks: 1 - Erf."""
+    nodes = []
+    for node in model.graph.node:
+        if node.op_type != "Erfc" or node.domain:
+            nodes.append(node)
+            continue
+        one, erf = f"{node.output[0]}/one", f"{node.output[0]}/erf"
+        nodes += [helper.make_node("Constant", [], [one], value_float=1.0),
+                  helper.make_node("Erf", node.input, [erf], f"{node.name}/erf"),
+                  helper.make_node("Sub", [one, erf], node.output, node.name)]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model

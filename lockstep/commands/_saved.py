@@ -14,11 +14,12 @@ def saved_module(args: argparse.Namespace):
     otherwise `args.target` stays as it is.
     """
     from accel.machine.loading import load_machine
-    from compiler.frontend.kinds import kind_of
+    from compiler.frontend.kinds import is_no_module
     from runtime.artifact import is_archive, read
     from runtime.targets import is_gpu
 
-    if kind_of(args.model) or not (os.path.isfile(args.model) and is_archive(args.model)):
+    if is_no_module(args.model) or not (os.path.isfile(args.model)
+                                        and is_archive(args.model)):
         args.threads = args.threads or DEFAULT_THREADS
         return None
     for option in ("target", "bus_bytes", "threads", "effort", "shape", "bind", "no_integerize",

@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 import onnx
 
-import compiler.frontend.core_ml.operations     # noqa: F401 - registers the operations
+import compiler.frontend.core_ml.elementwise
+import compiler.frontend.core_ml.movement
+import compiler.frontend.core_ml.reductions
+import compiler.frontend.core_ml.windows        # noqa: F401 - these register the operations
 from compiler.frontend.core_ml.messages import messages
 from compiler.frontend.core_ml.registry import OPERATIONS
 from compiler.frontend.onnx_writer import Loaded, OnnxWriter, typed

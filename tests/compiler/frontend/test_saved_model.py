@@ -23,7 +23,8 @@ arguments = dict(zip(sys.argv[3::2], sys.argv[4::2]))
 assert sys.argv[1:3] == ["-m", "tf2onnx.convert"], sys.argv
 {failure}
 values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["unk__0", 3]) for name in "xy"]
-graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", values[:1], values[1:])
+nodes = [helper.make_node("{op}", ["x"], ["y"], "node")]
+graph = helper.make_graph(nodes, "g", values[:1], values[1:])
 model = helper.make_model(graph, ir_version=9, opset_imports=[
     helper.make_opsetid("", int(arguments["--opset"]))])
 onnx.save(model, arguments["--output"])
@@ -41,9 +42,10 @@ def folder(tmp_path):
 @pytest.fixture
 def python(tmp_path, monkeypatch):
     """A program in the place of the Python that has TensorFlow."""
-    def written(failure=""):
+    def written(failure="", op="Relu"):
         path = tmp_path / "python"
-        path.write_text(STANDS_IN.format(python=sys.executable, failure=failure))
+        path.write_text(STANDS_IN.format(python=sys.executable, failure=failure,
+                                         op=op))
         path.chmod(0o755)
         monkeypatch.setenv(saved_model.VARIABLE, str(path))
         return path
@@ -64,6 +66,13 @@ def test_tf2onnx_is_run_by_the_python_that_is_told(folder, python):
     assert graph_of(folder, {"x.0": 4}).values["y"].shape == (4, 3)
     assert graph_of(folder, {"unk__0": 5}).values["y"].shape == (5, 3)
     assert graph_of(folder, arrays={"x": np.zeros((6, 3))}).values["y"].shape == (6, 3)
+
+
+def test_what_onnx_lacks_is_written_with_what_it_has(folder, python):
+    python(op="Erfc")
+    x = np.array([[-1, 0, 2]], np.float32)
+    given, = evaluate(graph_of(folder), {"x": x}).values()
+    np.testing.assert_allclose(given, [[1.8427008, 1, 0.0046777]], rtol=1e-4)
 
 
 def test_what_tf2onnx_says_is_told_in_one_line(folder, python):

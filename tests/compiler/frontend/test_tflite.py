@@ -35,6 +35,11 @@ def f32(*shape):
     return Given.of(np.random.default_rng(3).normal(size=shape).astype(np.float32))
 
 
+def gates(*shape):
+    """Different constants for the four gates."""
+    return [Given.of(RNG.normal(size=shape).astype(np.float32)) for _ in range(4)]
+
+
 X, Y = Given((2, 6, 5, 4)), Given((2, 6, 5, 4))
 FLOAT = {
     "conv_same": ("CONV_2D", [X, f32(3, 3, 3, 4), f32(3)], [Given((2, 3, 3, 3))], "Conv2DOptions",
@@ -166,8 +171,7 @@ FLOAT = {
     "not_equal": ("NOT_EQUAL", [X, Y], [Given((2, 6, 5, 4), "bool")], "NotEqualOptions", {}),
     "rsqrt": ("RSQRT", [X], [Y], "", {}),
     "lstm": ("UNIDIRECTIONAL_SEQUENCE_LSTM", [
-        Given((2, 5, 3)), *(f32(4, 3) for _ in range(4)), *(f32(4, 4) for _ in range(4)),
-        None, None, None, *(f32(4) for _ in range(4)), None, None,
+        Given((2, 5, 3)), *gates(4, 3), *gates(4, 4), None, None, None, *gates(4), None, None,
         Given((2, 4), variable=True), Given((2, 4), variable=True), None, None, None, None],
         [Given((2, 5, 4))], "UnidirectionalSequenceLSTMOptions", {"FusedActivationFunction": 4}),
     "cast": ("CAST", [X], [Given((2, 6, 5, 4), "int32")], "", {}),
