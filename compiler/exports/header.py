@@ -1,6 +1,5 @@
 """The header of an exported network, C99 and C++17, free of warnings."""
 
-import re
 from collections.abc import Iterator
 
 from .interface import CArray, CInterface
@@ -25,7 +24,7 @@ def header(of: CInterface) -> str:
 
 
 def _comment(of: CInterface) -> Iterator[str]:
-    lines = [re.sub(r"/(?=\*)|\*(?=/)", "", of.title) or of.name, "",
+    lines = [of.title.replace("*", "").strip() or of.name, "",
              "Arrays are dense, in row-major order, aligned to their elements; no output overlaps",
              "another array. Several instances may run at a time, each run with an arena of its",
              "own, whose bytes mean nothing before and after.", *of.notes]

@@ -94,6 +94,10 @@ class CInterface:
     def __post_init__(self):
         if not is_identifier(self.name):
             raise ExportError(f"Name of a network must be an identifier of C, not {self.name!r}")
+        for member in (*self.input_members, *self.output_members):
+            if member.startswith(self.prefix):
+                raise ExportError(f"Name of an input or output must not begin with {self.prefix}, "
+                                  f"as macros of the header do: {member}")
         for what, value in (("arena", self.arena_alignment), ("weights", self.weights_alignment)):
             if value < 1 or value & (value - 1):
                 raise ExportError(f"Alignment of the {what} must be a power of two, not {value}")

@@ -12,7 +12,8 @@ _KEYWORDS = frozenset("""
     delete do double else enum explicit export extern false float for friend goto if inline int
     long main mutable namespace new nullptr operator or private protected public register restrict
     return short signed sizeof static static_assert struct switch template this thread_local throw
-    true try typedef typename union unsigned using virtual void volatile while xor""".split())
+    true try typedef typename union unsigned using virtual void volatile while xor _Alignas _Alignof
+    _Atomic _Bool _Complex _Generic _Imaginary _Noreturn _Static_assert _Thread_local""".split())
 _TYPES = {"float16": "uint16_t", "bfloat16": "uint16_t", "float32": "float", "float64": "double",
           "bool": "bool"}
 

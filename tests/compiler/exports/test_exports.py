@@ -18,7 +18,7 @@ from tests.support.exported import WARNINGS, needs_c
 INTERFACE = CInterface(
     "net", "ab12", (CArray("x.1", "int8", (1, 4), 0.5, 3), CArray("X_1", "bfloat16", ())),
     (CArray("y", "float16", (2,)), CArray("z", "int64", (2,)), CArray("w", "float32", (4,)),
-     CArray("none", "uint8", (0,))), 128, title="a /* b */ c", notes=("Calls memcpy.",))
+     CArray("none", "uint8", (0,))), 128, title="a /* b **// c", notes=("Calls memcpy.",))
 SAMPLE = Sample(
     {"x.1": np.arange(4, dtype=np.int8).reshape(1, 4), "X_1": np.array(1, ml_dtypes.bfloat16)},
     {"y": np.array([1.5, -np.inf], np.float16), "z": np.array([-2 ** 63, 2 ** 63 - 1]),
@@ -56,10 +56,18 @@ def test_a_header() -> None:
                  "#define NET_INPUT_X_1_ZERO_POINT 3", "#define NET_INPUT_X_1__RANK 0",
                  "#define NET_INPUT_X_1__SHAPE {1}", "#define NET_INPUT_X_1__BYTES 2",
                  "#define NET_OUTPUT_W_TYPE float", "#define NET_OUTPUT_NONE_ELEMENTS 0",
-                 "    const int8_t *x_1;    /* int8[1, 4] */", "/* a * b / c",
+                 "    const int8_t *x_1;    /* int8[1, 4] */", "/* a / b // c",
                  "   Calls memcpy. */"):
         assert line in text.splitlines()
     assert "NET_OUTPUT_Y_SCALE" not in text
+
+
+def test_names_that_c_or_the_header_have() -> None:
+    of = CInterface("net", "", (CArray("_Bool", "bool", (1,)),), (CArray("y", "int8", (1,)),), 0)
+    assert of.input_members == ("_Bool_",)
+    with pytest.raises(ExportError, match="^Name of an input or output must not begin with NET_, "
+                                          "as macros of the header do: NET_HASH$"):
+        CInterface("net", "", (CArray("NET_HASH", "bool", (1,)),), of.outputs, 0)
 
 
 @needs_c
