@@ -58,75 +58,77 @@ def _is_pickle(data: bytes) -> bool:
     return data[:1] == b"\x80" and data[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
 
 
+def _is_mxnet(data: bytes) -> bool:
+    return (data[:8] == b"\x12\1\0\0\0\0\0\0" or _text(b'"arg_nodes"', b'"heads"')(data)
+            or _text(b'"nodes"', b'"op": "null"')(data))
+
+
 TORCH_WAY = ("load it in PyTorch, and give what torch.export.save writes of "
              "torch.export.export(model, inputs)")
 WEIGHTS = "it holds weights and no network; build the network around them, and export that to ONNX"
 
-KERAS, SAVED_MODEL = FileKind("a Keras 3 model", (".keras",), holds=_last(
-    "config.json", "metadata.json", "model.weights.h5")), FileKind(
-    "a TensorFlow SavedModel", holds=_last(SAVED_MODEL_FILE))
+KERAS = FileKind("a Keras 3 model", (".keras",),
+                 holds=_last("config.json", "metadata.json", "model.weights.h5"))
+SAVED_MODEL = FileKind("a TensorFlow SavedModel", holds=_last(SAVED_MODEL_FILE))
 TFLITE = FileKind("a TensorFlow Lite model", (".tflite", ".lite"), begins=_at(4, b"TFL3"))
 TORCH = FileKind("a PyTorch program", (".pt2",), holds=_last("archive_format", "model.json"))
 CORE_ML = FileKind("a Core ML model", (".mlmodel",))
-CORE_ML_PACKAGE = FileKind("a Core ML package", (".mlpackage",), holds=_last("Manifest.json",
-                                                                         "model.mlmodel"))
+CORE_ML_PACKAGE = FileKind("a Core ML package", (".mlpackage",),
+                           holds=_last("Manifest.json", "model.mlmodel"))
 ONNX = FileKind("an ONNX model", (".onnx",))
 
 READ = (TFLITE, TORCH, KERAS, SAVED_MODEL, CORE_ML_PACKAGE, CORE_ML, ONNX)
 
 REFUSED = (
     FileKind("an HDF5 file, such as Keras 2 wrote", (".h5", ".hdf5"),
-         "load it in Keras 3 and save it as .keras", _at(0, b"\x89HDF\r\n\x1a\n")),
-    FileKind("a GGUF file",
-             (".gguf",), f"{WEIGHTS}, for example by optimum from the model that it was "
-         "made of", _at(0, b"GGUF", b"FUGG")),
-    FileKind("a TorchScript archive",
-             (".ptl", ".torchscript"), "make a torch.export program of the "
-         "module that it was made of, or give what torch.onnx.export writes",
-         holds=lambda names: _last("data.pkl")(names) and any("/code/" in name for name in names)),
-    FileKind("a checkpoint of PyTorch", (".pth", ".pt", ".ckpt", ".bin.index.json"),
-         TORCH_WAY, holds=_last("data.pkl")),
-    FileKind("a pickle", (".pkl", ".pickle"), f"it may run code when it is loaded; {TORCH_WAY}, or "
-         "give an ONNX file", _is_pickle),
+             "load it in Keras 3 and save it as .keras", _at(0, b"\x89HDF\r\n\x1a\n")),
+    FileKind("a GGUF file", (".gguf",),
+             f"{WEIGHTS}, for example by optimum from the model that it was made of",
+             _at(0, b"GGUF", b"FUGG")),
+    FileKind("a TorchScript archive", (".ptl", ".torchscript"),
+             "make a torch.export program of the module that it was made of, or give what "
+             "torch.onnx.export writes",
+             holds=lambda names: (_last("data.pkl")(names)
+                                  and any("/code/" in name for name in names))),
+    FileKind("a checkpoint of PyTorch", (".pth", ".pt", ".ckpt", ".bin.index.json"), TORCH_WAY,
+             holds=_last("data.pkl")),
+    FileKind("a pickle", (".pkl", ".pickle"),
+             f"it may run code when it is loaded; {TORCH_WAY}, or give an ONNX file", _is_pickle),
     FileKind("safetensors", (".safetensors",), WEIGHTS, _is_safetensors),
-    FileKind("an archive of NumPy arrays",
-             (".npz",), WEIGHTS, holds=lambda names: bool(names) and all(
-        name.endswith(".npy") for name in names)),
+    FileKind("an archive of NumPy arrays", (".npz",), WEIGHTS,
+             holds=lambda names: bool(names) and all(name.endswith(".npy") for name in names)),
     FileKind("an ONNX Runtime model", (".ort",), "give the ONNX file that it was made of",
-         _at(4, b"ORTM")),
-    FileKind("an ExecuTorch program",
-             (".pte",), "give the torch.export program that it was made of",
-         _at(4, b"ET12")),
-    FileKind("an OpenVINO network", (".xml",), f"{ONNX_WAY} from the framework that it came from",
-         _text(b"<net ", b"version=")),
-    FileKind("a TensorRT engine",
-             (".engine", ".plan", ".trt"), "it holds code for one GPU; give the "
-         "ONNX file that it was built from", _at(0, b"ftrt", b"ptrt")),
-    FileKind("a Darknet network", (".cfg", ".weights"), f"{ONNX_WAY} by pytorch-YOLOv4 or another "
-         "converter", _text(b"[net]")),
-    FileKind("an MXNet network", (".params",), f"{ONNX_WAY} by mxnet.onnx.export_model",
-         lambda data: data[:8] == b"\x12\1\0\0\0\0\0\0" or _text(b'"arg_nodes"', b'"heads"')(data)
-         or _text(b'"nodes"', b'"op": "null"')(data)),
+             _at(4, b"ORTM")),
+    FileKind("an ExecuTorch program", (".pte",),
+             "give the torch.export program that it was made of", _at(4, b"ET12")),
+    FileKind("an OpenVINO network", (".xml",),
+             f"{ONNX_WAY} from the framework that it came from", _text(b"<net ", b"version=")),
+    FileKind("a TensorRT engine", (".engine", ".plan", ".trt"),
+             "it holds code for one GPU; give the ONNX file that it was built from",
+             _at(0, b"ftrt", b"ptrt")),
+    FileKind("a Darknet network", (".cfg", ".weights"),
+             f"{ONNX_WAY} by pytorch-YOLOv4 or another converter", _text(b"[net]")),
+    FileKind("an MXNet network", (".params",), f"{ONNX_WAY} by mxnet.onnx.export_model", _is_mxnet),
     FileKind("a TensorFlow.js model", (), f"{ONNX_WAY} by tf2onnx --tfjs",
-         _text(b'"modelTopology"')),
+             _text(b'"modelTopology"')),
     FileKind("an ncnn network", (), f"{ONNX_WAY} from the framework that it came from",
-         _at(0, b"7767517\n")),
+             _at(0, b"7767517\n")),
     FileKind("a PaddlePaddle program", (".pdmodel", ".pdiparams"), f"{ONNX_WAY} by paddle2onnx",
-         _text(b'"base_code"', b'"pir"')),
-    FileKind("a CNTK model", (".cntk", ".dnn", ".cmf"), f"{ONNX_WAY} by CNTK's save with "
-         "ModelFormat.ONNX", _at(0, b"B\0C\0N\0")),
-    FileKind("a Caffe network",
-             (".caffemodel", ".prototxt"), f"{ONNX_WAY} by caffe2onnx, or make a "
-         "Core ML model of it", lambda data: _text(b"layer")(data) and _text(b"bottom")(data)),
-    FileKind("a Core ML model that is compiled",
-             (".mlmodelc",), "give the .mlmodel or .mlpackage that "
-         "it was made of", holds=_last("coremldata.bin")),
+             _text(b'"base_code"', b'"pir"')),
+    FileKind("a CNTK model", (".cntk", ".dnn", ".cmf"),
+             f"{ONNX_WAY} by CNTK's save with ModelFormat.ONNX", _at(0, b"B\0C\0N\0")),
+    FileKind("a Caffe network", (".caffemodel", ".prototxt"),
+             f"{ONNX_WAY} by caffe2onnx, or make a Core ML model of it",
+             _text(b"layer", b"bottom")),
+    FileKind("a Core ML model that is compiled", (".mlmodelc",),
+             "give the .mlmodel or .mlpackage that it was made of",
+             holds=_last("coremldata.bin")),
     FileKind("a file of weights alone, such as OpenVINO's", (".bin",), WEIGHTS),
     FileKind("an MNN model", (".mnn",), f"{ONNX_WAY} from the framework that it came from"),
-    FileKind("an RKNN model",
-             (".rknn",), "give the ONNX file that it was made of", _at(0, b"RKNN")),
-    FileKind("a Caffe2 network or a frozen graph of TensorFlow", (".pb", ".pbtxt"), f"{ONNX_WAY}: "
-         "Caffe2's by caffe2.python.onnx, TensorFlow's by tf2onnx --graphdef"),
+    FileKind("an RKNN model", (".rknn",), "give the ONNX file that it was made of",
+             _at(0, b"RKNN")),
+    FileKind("a Caffe2 network or a frozen graph of TensorFlow", (".pb", ".pbtxt"),
+             f"{ONNX_WAY}: Caffe2's by caffe2.python.onnx, TensorFlow's by tf2onnx --graphdef"),
 )
 
 
