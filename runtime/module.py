@@ -26,6 +26,7 @@ from runtime.timing import Spread, spread
 __all__ = ["InputError", "Module", "Settings", "Step"]
 
 DLPACK_CPU = 1              # a type of device
+_NONE = object()            # no argument
 
 Values = dict[str, np.ndarray]
 Settings = Mapping[str, int | bool]
@@ -126,18 +127,22 @@ class Module:
         for device in devices.values():
             device.use_stream(handle)
 
-    def set_input(self, name: str | None = None, array: Any = None, /, **arrays: Any) -> None:
+    def set_input(self, name: Any = _NONE, array: Any = None, /, **arrays: Any) -> None:
         """Sets an input to a copy of the array, or several by their names:
         ``set_input("image", array)``, ``set_input(image=array)``. Refuses another name, shape or
         type than the network's, and then sets none.
         """
-        if name is None and arrays.keys() == {"name", "array"} and isinstance(arrays["name"], str):
+        if name is _NONE and arrays.keys() == {"name", "array"} and isinstance(arrays["name"], str):
             name, array, arrays = arrays["name"], arrays["array"], {}
-        if name is not None and array is None:          # set_input("image", array=...)
-            array = arrays.pop("array", None)
-        given = arrays if name is None else {name: array, **arrays}
-        if not given or (name is not None and array is None):
-            raise InputError(f"set_input must be given an array for {name or 'an input'}")
+        if name is not _NONE:
+            self.require_input(name)
+            if array is None:                           # set_input("image", array=...)
+                array = arrays.pop("array", None)
+            if array is None:
+                raise InputError(f"set_input must be given an array for {name}")
+        given = arrays if name is _NONE else {name: array, **arrays}
+        if not given:
+            raise InputError("set_input must be given an array for an input")
         self._inputs.update({one: np.array(self._on_host(one, value))
                              for one, value in given.items()})
 

@@ -20,7 +20,7 @@ import numpy as np
 from compiler.frontend.refusal import ImportRefused
 from compiler.graph.graph import Graph
 from compiler.graph.passes import FoldConstants
-from compiler.graph.passes.sink_transposes import SinkTransposes
+from compiler.graph.sink_transposes import SinkTransposes
 
 __all__ = ["KerasNetwork", "on_torch", "read"]
 

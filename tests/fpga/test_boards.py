@@ -30,6 +30,7 @@ def cells(text: str, kind: str) -> int:
     return len(re.findall(rf"cell \\{kind} ", text))
 
 
+@pytest.mark.slow
 def test_a_board_with_sdram():
     text, pins = prepared("ulx3s-25f")
     assert cells(text, "EHXPLLL") == cells(text, "ODDRX1F") == 1

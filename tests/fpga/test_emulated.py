@@ -46,7 +46,7 @@ def test_digits(spoil, tireless):
         assert bool(board.spoiled) == bool(device.link.repeated) == bool(spoil)
 
 
-@pytest.mark.parametrize("tireless", [False, True])
+@pytest.mark.parametrize("tireless", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_counters_add_up(tireless):
     """Whether the core is simulated all the time, or while it has something to do."""
     program = AccelProgram.assemble(TINY, [finish()])
@@ -112,6 +112,7 @@ def test_verilog_is_emitted_once(monkeypatch, tmp_path):
     """Of each machine, memory and clock."""
     calls = []
     monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))
+    monkeypatch.setattr(emulated, "EmulatedGateware", lambda *_: None)
     monkeypatch.setattr(emulated.verilog, "convert",
                         lambda *_, **options: calls.append(options) or f"text {len(calls)}\n")
     first = emulated._emitted(TINY, ULX3S, 80_000_000)

@@ -79,7 +79,8 @@ def test_no_row_stays_empty_of_a_full_fpga_or_of_another():
     assert floorplan.empty("--85k", 62_000) == floorplan.empty("--25k", 1_000) == []
 
 
-@pytest.mark.parametrize("name", ["tiny-1x4x4", pytest.param("ecp5-1x2x2", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["tiny-1x4x4", "ecp5-1x2x2"])
 def test_the_gateware_has_these_names(name):
     """All block RAMs of wgt and acc, and all multipliers: with vector_beats of 1 and of 2."""
     text = rtlil.convert(Core(Machine(preset(name))), name="core", emit_src=False, platform=ECP5())

@@ -157,7 +157,8 @@ json.dump(report, open(given['--report'], 'w'))
 
 
 @pytest.mark.parametrize("routed, mhz", [
-    ((70.0,), 70.0), ((64.5, 82.0), 82.0), ((50.0, 55.0), 55.0)])
+    pytest.param((70.0,), 70.0, marks=pytest.mark.slow), ((64.5, 82.0), 82.0),
+    pytest.param((50.0, 55.0), 55.0, marks=pytest.mark.slow)])
 def test_a_crowded_design_is_routed_without_the_clock_first(tools, routed, mhz):
     """Then by it, if that is too slow; the placer's options do not go over those of the router."""
     script(tools.yosys, f"""

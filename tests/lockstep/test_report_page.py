@@ -387,7 +387,8 @@ def with_script(page: Path, path: Path, script: str) -> Path:
 
 @browser
 @with_chromium
-@pytest.mark.parametrize("place", [4, -1])      # between buckets; shorter than any window
+@pytest.mark.parametrize("place", [                 # between buckets; shorter than any window
+    pytest.param(4, marks=pytest.mark.slow), -1])
 def test_a_layer_in_sight_is_that_of_the_report(made, tmp_path, place: int) -> None:
     layers = figures_of(made[0])["layers"]
     layer, number = layers[place], range(len(layers))[place]

@@ -21,8 +21,9 @@ def images() -> np.ndarray:
     return data.held_out()[0][:3].astype(np.float32)
 
 
-@pytest.mark.parametrize("target", ["opencl", "cuda:emulated", "accel:tiny-1x4x4,opencl,cpu",
-                                    "auto:accel:tiny-1x4x4,opencl,cpu"])
+@pytest.mark.parametrize("target", [
+    "opencl", "cuda:emulated", "accel:tiny-1x4x4,opencl,cpu",
+    pytest.param("auto:accel:tiny-1x4x4,opencl,cpu", marks=pytest.mark.slow)])
 def test_an_integer_network_equals_that_of_the_processor(target: str, images) -> None:
     found, wanted = (lockstep.compile(INT8, one) for one in (target, "cpu"))
     for image in images:

@@ -5,7 +5,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from compiler.frontend import convert
-from compiler.graph.passes.sink_transposes import SinkTransposes
+from compiler.graph.sink_transposes import SinkTransposes
 from compiler.graph.reference import evaluate
 
 LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)

@@ -16,7 +16,6 @@ __all__ = ["SinkTransposes"]
 
 PER_AXIS = ("pad", "slice")
 """Operators whose tuples have an entry for each axis of the first operand."""
-REDUCTIONS = ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +49,12 @@ class _Sinking:
     builder: Builder
     turned: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     same: dict[str, str] = field(default_factory=dict)
-    readers: dict[str, list[str]] = field(default_factory=dict)
+    readers: dict[str, list[Node]] = field(default_factory=dict)
 
     def __post_init__(self):
         for node in self.graph.nodes:
             for value in node.inputs:
-                self.readers.setdefault(value, []).append(node.op)
+                self.readers.setdefault(value, []).append(node)
 
     def add(self, node: Node) -> None:
         inputs = tuple(self.same.get(value, value) for value in node.inputs)
@@ -67,8 +66,8 @@ class _Sinking:
             self.builder.add(node)
 
     def _goes_on(self, node: Node) -> bool:
-        return any(op == "transpose" or _sinks(op)
-                   for op in self.readers.get(node.outputs[0], ()))
+        return any(reader.op == "transpose" or _sinks(reader)
+                   for reader in self.readers.get(node.outputs[0], ()))
 
     def _transpose(self, node: Node) -> None:
         value, perm = node.inputs[0], tuple(node.attrs["perm"])
@@ -96,7 +95,7 @@ class _Sinking:
                        in node.attrs.items() if isinstance(value, tuple)}
             straight = (self.turned[node.inputs[0]][0], *node.inputs[1:])
             return self._emit(node, straight, changed, perm)
-        if node.op in REDUCTIONS:
+        if _is_reduction(node):
             return self._reduce(node, perm)
         return False
 
@@ -162,8 +161,13 @@ def _is_elementwise(op: str) -> bool:
     return find(op).kind == Kind.ELEMENTWISE
 
 
-def _sinks(op: str) -> bool:
-    return op == "concat" or op in PER_AXIS or op in REDUCTIONS or _is_elementwise(op)
+def _is_reduction(node: Node) -> bool:
+    return {"axes", "keepdims"} <= node.attrs.keys()
+
+
+def _sinks(node: Node) -> bool:
+    return (node.op == "concat" or node.op in PER_AXIS or _is_reduction(node)
+            or _is_elementwise(node.op))
 
 
 def _straightened(entries: Sequence, perm: Sequence[int]) -> list:
