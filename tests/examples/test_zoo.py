@@ -62,7 +62,7 @@ class Made:
         return run(self.int8, self.images)
 
 
-ALSO_SLOW = {"resnet34", "vgg11"}    # their layers are those of ResNet-18 and SqueezeNet
+ALSO_SLOW = {"resnet34", "resnet50", "vgg11", "mobilenet_v1"}     # others have their layers
 FORMS = [pytest.param(name, marks=pytest.mark.slow if name in ALSO_SLOW else ()) for name in NAMES]
 
 
