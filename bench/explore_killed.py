@@ -44,7 +44,7 @@ def killed(jobs: dict[str, Job], kills: int, seed: int) -> dict[str, float | int
     for name, job in jobs.items():
         with tempfile.TemporaryDirectory() as folder:
             first = Place(Path(folder) / "first", job)
-            seconds = list[float]()
+            seconds, wanted = list[float](), ""
             for _ in range(2):                  # the second time everything is known
                 begin = time.monotonic()
                 status, wanted = first.finish()

@@ -53,7 +53,8 @@ def _port(graph: Graph, name: str, nodes) -> NetworkPort:
     pairs = {(float(node.attrs["scale"]), int(node.attrs["zp"]))
              if node.op in ("quantize", "dequantize") else None for node in nodes}
     (pair,) = pairs if len(pairs) == 1 else (None,)
-    return NetworkPort(name, tuple(kind.shape), kind.dtype, *(pair or ()))
+    scale, zero_point = pair or (None, None)
+    return NetworkPort(name, tuple(kind.shape), kind.dtype, scale, zero_point)
 
 
 def random_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:

@@ -29,7 +29,7 @@ def javascript(of: CInterface) -> str:
              "//     const network = await load();",
              f"//     const {{ {_words(of.outputs)} }} = network.run({{ {_words(of.inputs)} }});",
              "", f"const NETWORK = {json.dumps(described, indent=2)};", "",
-             files(__package__).joinpath("network.js").read_text(encoding="utf-8")]
+             files("compiler.exports").joinpath("network.js").read_text(encoding="utf-8")]
     return "\n".join(lines)
 
 

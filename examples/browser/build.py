@@ -42,7 +42,7 @@ class _Quiet(SimpleHTTPRequestHandler):
         types = {".wasm": "application/wasm", ".js": "text/javascript", ".mjs": "text/javascript"}
         return types.get(Path(path).suffix) or super().guess_type(path)
 
-    def log_message(self, *args: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         pass
 
 

@@ -39,6 +39,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
+    from compiler.cpu_gpu_backends.cpu.target import CpuTarget
     from compiler.target_names import HOST
     from lockstep.commands._compilation import compiled, imported, plans_of
     from runtime.exporting.export import export
@@ -48,13 +49,14 @@ def run(args: argparse.Namespace) -> int:
     wanted = request(args.target)
     if wanted.machines:
         return _accelerated(args)
-    if len(wanted.names) > 1 or wanted.names[0].partition(":")[0] != "cpu":
+    if [name.partition(":")[0] for name in wanted.names] != ["cpu"]:
         raise RequestError(f"--target must be cpu, cpu:THREADS, cpu:plain or accel:MACHINE for an "
                            f"export, not {args.target}")
     args.threads = args.threads or DEFAULT_THREADS
     graph = imported(args)
     module = compiled(args, None, graph=graph)
     target = wanted.placed(lambda machine: None, plans=plans_of(args))[HOST].target
+    assert isinstance(target, CpuTarget)
     made = export(module, args.output, args.name, machine=args.machine, kind=args.kind,
                   apart=None if args.weights is None else args.weights == "apart",
                   threads=target.threads, plain=target.plain, plans=target.plans,

@@ -1,5 +1,7 @@
 """Modules as people know them: ports, inputs by keyword, outputs into arrays, times."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -93,7 +95,8 @@ def test_an_input_may_have_the_name_of_a_parameter(pair: Module) -> None:
     pair.set_input(x=x, array=other)
     pair.run()
     wanted = pair({"x": x, "array": other})
-    np.testing.assert_array_equal(pair.get_output(0), *wanted.values())
+    (only,) = wanted.values()
+    np.testing.assert_array_equal(pair.get_output(0), only)
 
 
 def test_of_several_inputs_all_are_set_or_none(pair: Module) -> None:
@@ -115,7 +118,8 @@ def test_set_input_without_an_array_is_refused(pair: Module) -> None:
 def test_outputs_are_copied_into_arrays(digits: Module) -> None:
     digits.set_input(image=IMAGE)
     digits.run()
-    for key in (0, np.int64(0), "logits"):
+    keys: tuple[Any, ...] = (0, np.int64(0), "logits")
+    for key in keys:
         place = np.full((1, 20), 7, np.float32)[:, ::2]         # strides of its own
         assert digits.get_output(key, out=place) is place
         np.testing.assert_array_equal(place, digits.get_output("logits"))
@@ -179,7 +183,8 @@ def test_time_takes_random_inputs_of_its_seed(digits: Module, monkeypatch) -> No
 def test_what_cannot_be_timed_is_refused(digits: Module) -> None:
     refused(lambda: digits.time(runs=0), ArgumentError,
             "runs must be an integer of 1 or more, not 0")
-    refused(lambda: digits.time(seed=1.5), ArgumentError,
+    half: Any = 1.5
+    refused(lambda: digits.time(seed=half), ArgumentError,
             "seed must be an integer of 0 or more, not 1.5")
     refused(lambda: digits.time({}, runs=1), InputError,
             "Input image must be set before the network runs")

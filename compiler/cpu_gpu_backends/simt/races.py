@@ -11,6 +11,7 @@ given, must be a stream that `latency_hiding.check` proves.
 
 from collections.abc import Iterator, Mapping
 from copy import copy
+from typing import Any
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -366,9 +367,11 @@ class _Block:
         assert isinstance(nest, Store | Update)
         places = np.indices([loop.extent for loop in loops]).reshape(len(loops), -1)
         count = places.shape[1]
-        self.env = {var: value if isinstance(value, int) else np.full(count, value[first])
-                    for var, value in self.env.items()} | {
-            loop.var: place for loop, place in zip(loops, places)}
+        env: dict[Var, np.ndarray | int] = {
+            var: value if isinstance(value, int) else np.full(count, value[first])
+            for var, value in self.env.items()}
+        env.update({loop.var: place for loop, place in zip(loops, places)})
+        self.env = env
         self.owners = np.full(count, first)
         self.actors = np.full(count, self.kernel.threads + first // WARP)
         self.stmt, every = nest, np.arange(count)
@@ -463,7 +466,7 @@ class _Block:
         value = self.env[var]
         return np.full(lanes.size, value) if isinstance(value, int) else value[lanes]
 
-    def _index(self, expr: Expr, lanes: Lanes) -> "np.ndarray | int":
+    def _index(self, expr: Expr, lanes: Lanes) -> Any:
         """`_eval` of an index; a number where all threads have the same: most parts are so."""
         match expr:
             case Const(value) if isinstance(value, int): return value
@@ -471,9 +474,9 @@ class _Block:
             case Binary("add", a, b): return self._index(a, lanes) + self._index(b, lanes)
             case Binary("sub", a, b): return self._index(a, lanes) - self._index(b, lanes)
             case Binary("mul", a, b): return self._index(a, lanes) * self._index(b, lanes)
-            case Binary("floordiv", a, Const(divisor)) if divisor:
+            case Binary("floordiv", a, Const(int(divisor))) if divisor:
                 return self._index(a, lanes) // divisor
-            case Binary("mod", a, Const(divisor)) if divisor:
+            case Binary("mod", a, Const(int(divisor))) if divisor:
                 return self._index(a, lanes) % divisor
             case _: return self._eval(expr, lanes)
 

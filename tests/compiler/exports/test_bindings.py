@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -227,12 +228,13 @@ def test_an_odd_interface_compiles(tmp_path: Path) -> None:
 
 
 def test_wrong_bindings_are_refused(module, tmp_path: Path) -> None:
-    for options, said in (
+    wrong: tuple[tuple[dict[str, Any], str], ...] = (
             ({"bindings": ["cobol"]}, "bindings must be of cpp, python, java, rust, not 'cobol'"),
             ({"bindings": ["python"]}, "kind must be shared for a module of Python, which loads "
                                        "it, not object"),
             ({"bindings": ["cpp"], "machine": "wasm32"}, "bindings must be left out for a "
-             "WebAssembly module, which has its module of JavaScript")):
+             "WebAssembly module, which has its module of JavaScript"))
+    for options, said in wrong:
         with pytest.raises(ArgumentError) as refusal:
             export(module, tmp_path, **options)
         assert str(refusal.value) == said

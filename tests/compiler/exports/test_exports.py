@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -100,7 +101,7 @@ def test_identifiers_of_networks(name: str, wanted: str) -> None:
 
 @pytest.mark.parametrize(("make", "message"), [
     (lambda: CArray("x", "int24", (2,)), "Type of an array must be one that C has, not int24"),
-    (lambda: CArray("x", "int8", ("n",)), "Shape of x must be known, not ('n',)"),
+    (lambda: CArray("x", "int8", cast(Any, ("n",))), "Shape of x must be known, not ('n',)"),
     (lambda: CArray("x", "int8", (2,), 0.5),
      "Scale and zero point of x must both be given, or neither"),
     (lambda: CInterface("int", "", (), (), 0),

@@ -149,8 +149,9 @@ def test_what_is_killed_again_and_again_finds_the_same(tmp_path: Path, strategy:
 
     undisturbed, measured = explored("whole", whole := MadeUp()), 0
     for results in np.random.default_rng(0).integers(0, 6, 10).tolist():
+        run = MadeUp(results=results)
         with pytest.raises(Killed):
-            explored("killed", run := MadeUp(results=results))
+            explored("killed", run)
         measured += results
         assert run.seen
     assert explored("killed", last := MadeUp()) == undisturbed

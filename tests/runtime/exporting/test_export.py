@@ -132,6 +132,7 @@ def test_two_instances_have_weights_of_their_own_and_runs_their_arenas(tmp_path)
     module = small()
     called, given = Called(module, tmp_path, apart=True), random_inputs(module.graph, 0)
     wanted = called(given)
+    assert called.weights is not None
     copy = called.weights.copy()
     called.weights[64:] = 0                 # those of the other instance
     again = Called(module, tmp_path, apart=True)
