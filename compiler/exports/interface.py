@@ -94,10 +94,6 @@ class CInterface:
     def __post_init__(self):
         if not is_identifier(self.name):
             raise ExportError(f"Name of a network must be an identifier of C, not {self.name!r}")
-        for member in (*self.input_members, *self.output_members):
-            if member.startswith(self.prefix):
-                raise ExportError(f"Name of an input or output must not begin with {self.prefix}, "
-                                  f"as macros of the header do: {member}")
         for what, value in (("arena", self.arena_alignment), ("weights", self.weights_alignment)):
             if value < 1 or value & (value - 1):
                 raise ExportError(f"Alignment of the {what} must be a power of two, not {value}")
@@ -114,11 +110,11 @@ class CInterface:
     @property
     def input_members(self) -> tuple[str, ...]:
         """The members of ``NAME_inputs``, one for each input."""
-        return members(self.inputs)
+        return members(self.inputs, self.prefix)
 
     @property
     def output_members(self) -> tuple[str, ...]:
-        return members(self.outputs)
+        return members(self.outputs, self.prefix)
 
     @property
     def output_parameters(self) -> tuple[str, ...]:
@@ -127,12 +123,16 @@ class CInterface:
         return tuple(free_name(name, taken) for name in self.output_members)
 
 
-def members(arrays: Sequence[CArray]) -> tuple[str, ...]:
-    """Members of a struct, one for each array; their names differ in capitals, too."""
+def members(arrays: Sequence[CArray], prefix: str) -> tuple[str, ...]:
+    """Members of a struct, one for each array; their names differ in capitals, too, and none is a
+    macro of the header, which begin with the prefix.
+    """
     taken: set[str] = set()
     found = []
     for array in arrays:
         name = free_name(array.name, set())
+        if name.startswith(prefix):
+            name += "_"
         while name.upper() in taken:
             name += "_"
         taken.add(name.upper())

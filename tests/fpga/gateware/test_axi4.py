@@ -7,6 +7,7 @@ from tests.support.amaranth_sim import put, simulate
 from tests.support.machines import MACHINES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, transfers", [
     ("2x8x8", 8), pytest.param("2x8x8", 300, marks=pytest.mark.slow)])
 def test_random_transfers(name, transfers, tmp_path):

@@ -27,6 +27,7 @@ class Behind(wiring.Component):
         return m
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accesses", [10, pytest.param(300, marks=pytest.mark.slow)])
 def test_random_accesses(accesses, tmp_path):
     """Reads and writes at the same time; what does not exist, and parts of words, are refused."""

@@ -44,6 +44,7 @@ def wait_for(ended) -> None:
     assert ended()
 
 
+@pytest.mark.slow
 def test_every_trial_has_a_result_once(pool) -> None:
     plans = {"refused x": "plan must be legal, not 'x'", "crash": "its process crashed by signal 6",
              "hang": "took longer than 2 s", **{f"sleep {n * 1e-4}": "" for n in range(20)}}

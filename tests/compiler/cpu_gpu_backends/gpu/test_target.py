@@ -286,6 +286,7 @@ def test_convolutions_of_int8_on_tensor_cores_are_equal_to_the_bit(name: str, rn
     np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.slow
 def test_tiles_of_windows_are_formed_without_a_race(rng) -> None:
     net = Net()
     graph = lowered(net.graph(net.conv(net.input(1, 32, 9, 10), 65, (3, 3), (1, 1), (1, 0, 1, 1),
