@@ -75,7 +75,7 @@ def buffer_blocks(machine: Machine, instantiated: bool = False) -> dict[str, int
 
 
 def _read(machine: Machine, geometry: BufferGeometry) -> tuple[int, Container[int]]:
-    """Of each so many bits of a buffer, those that a datapath reads."""
+    """The period with which bits of a buffer mean the same, and the bits of one that are read."""
     if geometry.name == "par":
         return 8 * PARAM_BYTES, _parameters(machine)
     bits_each = 8 * geometry.entry_bytes

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from compiler.cpu_gpu_backends.c.network import network_files
-from compiler.cpu_gpu_backends.cpu.exported import HEADER_BYTES, exported
-from compiler.cpu_gpu_backends.cpu.segment import HostSegment
+from compiler.cpu_gpu_backends.cpu.exported import exported
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
+from compiler.cpu_gpu_backends.exports import HEADER_BYTES, arrays_of
 from compiler.cpu_gpu_backends.llvm import MACHINES
 from compiler.errors import ArgumentError
-from compiler.exports import CArray, CInterface, ExportError, header
+from compiler.exports import CInterface, ExportError, header
 from compiler.exports.names import is_identifier
-from compiler.graph.graph import Graph
 from compiler.graph.partition import subgraph
 from compiler.graph.room import bytes_of
+from compiler.target import HOST
 
 __all__ = ["HEADER_BYTES", "CInterface", "ExportError", "SegmentCode", "arrays_of", "bytes_of",
            "header", "is_identifier", "is_of_the_processor", "segment_code"]
@@ -33,7 +33,7 @@ class SegmentCode:
 
 def is_of_the_processor(step: Any) -> bool:
     """Whether the processor computes a `runtime.module.Step`."""
-    return isinstance(step.compiled, HostSegment)
+    return step.segment.target == HOST
 
 
 def segment_code(module: Any, step: Any, name: str, machine: str | None = None,
@@ -54,8 +54,3 @@ def segment_code(module: Any, step: Any, name: str, machine: str | None = None,
     return SegmentCode(made.interface, {f"{name}.h": header(made.interface).encode(),
                                         f"{name}.o": made.code}, made.weights)
 
-
-def arrays_of(graph: Graph, names: tuple[str, ...]) -> tuple[CArray, ...]:
-    """Inputs or outputs of a network, as C is told of them."""
-    return tuple(CArray(name, graph.values[name].dtype, graph.values[name].shape)
-                 for name in names)

@@ -149,7 +149,7 @@ class CExpressions(Expressions):
         return super()._integer_binary(expr)
 
     def _extreme(self, expr: Binary) -> str:
-        """Of types of fewer than 32 bits, which are computed as int; of indices as well."""
+        """A minimum or maximum. Indices and types of fewer than 32 bits are computed as int."""
         width = 32 if is_index(expr) else max(bits(expr.dtype), 32)
         unsigned = not is_signed(expr.dtype) and bits(expr.dtype) >= 32
         dtype = f"{'u' * unsigned}int{width}"

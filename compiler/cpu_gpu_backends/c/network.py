@@ -7,16 +7,16 @@ of another value, or an input, is copied there.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from textwrap import wrap
 
 import numpy as np
 
 from compiler.cpu_gpu_backends.cpu.attention import is_one_kernel
-from compiler.cpu_gpu_backends.cpu.exported import HEADER_BYTES, INSIDE
 from compiler.cpu_gpu_backends.cpu.groups import with_workspaces
 from compiler.cpu_gpu_backends.cpu.schedule import schedule
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.cpu_gpu_backends.exports import (HEADER_BYTES, INSIDE, arrays_of, direct_outputs,
+                                               network_hash, side_by_side, weights_file)
 from compiler.cpu_gpu_backends.groups import Recipe, recipe_of, unscheduled
 from compiler.cpu_gpu_backends.memory import plan_groups, shown, storage
 from compiler.cpu_gpu_backends.simt.names import spelled
@@ -25,7 +25,7 @@ from compiler.graph.fusion import Group, fuse
 from compiler.graph.graph import Graph
 from compiler.graph.room import bytes_of
 from compiler.graph.shared_constants import with_shared_constants
-from compiler.exports import CArray, CInterface, header
+from compiler.exports import CInterface, header
 from compiler.exports.names import is_identifier
 from compiler.ir import Program
 
@@ -95,7 +95,9 @@ class CNetwork:
         self.graph, self.name = graph, name
         self.groups = fuse(graph, is_one_kernel).groups
         self.root = storage(self.groups)
-        self.direct, self.copied = self._outputs()
+        self.direct = direct_outputs(graph, self.groups)
+        self.copied = [(output, self.root(output)) for output in graph.outputs
+                       if self.direct.get(self.root(output)) != output]
         self.steps = self._steps()
         self.plan = plan_groups(
             replace(graph, outputs=tuple(self.direct)), self.groups,
@@ -108,20 +110,6 @@ class CNetwork:
         if apart is None:
             apart = sum(array.nbytes for array in self.constants.values()) > INSIDE
         self.files = self._files(f'#include "{header_name}"\n', apart)
-
-    def _outputs(self) -> tuple[dict[str, str], list[tuple[str, str]]]:
-        """Values that kernels write where the caller wants an output, with that output; and the
-        outputs that are copies, each with the value in whose memory it lies.
-        """
-        graph, made = self.graph, {g.output for g in self.groups if not g.is_view}
-        direct: dict[str, str] = {}
-        for output in sorted(graph.outputs, key=lambda value: self.root(value) != value):
-            of = self.root(output)
-            if of in made and of not in direct and (
-                    bytes_of(graph.values[of]) == bytes_of(graph.values[output])):
-                direct[of] = output
-        return direct, [(output, self.root(output)) for output in graph.outputs
-                        if direct.get(self.root(output)) != output]
 
     def _steps(self) -> list[CStep]:
         """Equal groups share a function, which is called after the first of them."""
@@ -157,9 +145,9 @@ class CNetwork:
     # The text
 
     def _files(self, include: str, apart: bool) -> CFiles:
-        offsets, data = self._side_by_side()
-        hashed = self._hash(data)
-        weights = hashed.ljust(HEADER_BYTES, b"\0") + data if apart and data else None
+        offsets, data = side_by_side(self.constants, ALIGNMENT)
+        hashed = network_hash(self.graph, data)
+        weights = weights_file(hashed, data) if apart and data else None
         offsets = {} if weights is None else offsets
         interface = self._interface(hashed, len(weights or b""))
         functions = list(dict.fromkeys(step.function for step in self.steps if step.function))
@@ -187,32 +175,12 @@ class CNetwork:
             "compile with",
             "   -ffp-contract=off, and not with -ffast-math. */", ""])
 
-    def _hash(self, data: bytes) -> bytes:
-        """Of what is computed and of the constants."""
-        graph = self.graph
-        text = repr([graph.name, [(value, graph.values[value]) for value in
-                                  (*graph.inputs, *graph.outputs)],
-                     [(node.op, node.attrs, node.inputs, node.outputs) for node in graph.nodes]])
-        return sha256(text.encode() + data).digest()
-
     def _interface(self, hashed: bytes, weights_bytes: int) -> CInterface:
-        def arrays(names: Sequence[str]) -> tuple[CArray, ...]:
-            types = ((name, self.graph.values[name]) for name in names)
-            return tuple(CArray(name, type_.dtype, type_.shape) for name, type_ in types)
-
+        graph = self.graph
         return CInterface(
-            self.name, hashed.hex(), arrays(self.graph.inputs), arrays(self.graph.outputs),
-            self.plan.size, ALIGNMENT, weights_bytes, ALIGNMENT,
-            f"{note(self.graph.name)}, in C99 for any processor")
-
-    def _side_by_side(self) -> tuple[dict[str, int], bytes]:
-        """Where each constant lies, and all of them, the lowest byte of each element first."""
-        offsets, data = dict[str, int](), bytearray()
-        for value, array in self.constants.items():
-            data += bytes(-len(data) % ALIGNMENT)
-            offsets[value] = len(data)
-            data += array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
-        return offsets, bytes(data)
+            self.name, hashed.hex(), arrays_of(graph, graph.inputs),
+            arrays_of(graph, graph.outputs), self.plan.size, ALIGNMENT, weights_bytes, ALIGNMENT,
+            f"{note(graph.name)}, in C99 for any processor")
 
     def _init(self, interface: CInterface) -> Iterator[str]:
         name, prefix = self.name, interface.prefix

@@ -10,7 +10,6 @@
 process, so results are the same to the bit on a processor that rounds products alike.
 """
 
-import hashlib
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +20,8 @@ import numpy as np
 from compiler.cpu_gpu_backends.cpu.calls import (ArrayPlace, call_lines, calls_of, places_of,
                                                  workspaces_of)
 from compiler.cpu_gpu_backends.cpu.segment import HostSegment
+from compiler.cpu_gpu_backends.exports import (HEADER_BYTES, INSIDE, arrays_of, direct_outputs,
+                                               network_hash, side_by_side, weights_file)
 from compiler.cpu_gpu_backends.llvm import Processor, object_code
 from compiler.cpu_gpu_backends.llvm.emit import LlvmFunction, emit_functions
 from compiler.cpu_gpu_backends.memory import plan_groups, storage
@@ -30,14 +31,10 @@ from compiler.exports.objects import missing_symbols
 from compiler.graph.graph import Graph
 from compiler.graph.room import bytes_of
 
-__all__ = ["INSIDE", "Exported", "exported"]
-
-INSIDE = 16 << 20
-"""Bytes of constants that code holds itself unless the caller decides; more are a file."""
+__all__ = ["Exported", "exported"]
 
 SMALL_ALIGNMENT, WIDE_ALIGNMENT = 16, 64
 WEIGHTS = "lockstep.weights"
-HEADER_BYTES = 64           # of the file of weights: the network's hash, 32 bytes, and zeros
 STATUS = {end: number for number, (end, _) in enumerate(STATUSES)}
 
 
@@ -66,19 +63,19 @@ def exported(segment: HostSegment, name: str, machine: Processor, apart: bool | 
     if any(step.kernel and step.kernel.function is None for step in segment.steps):
         raise ExportError(f"{segment.graph.name} must be compiled from a model to be exported: a "
                           f"compiled file has machine code of its own processor alone")
-    alignment = _alignment(machine)
+    graph, alignment = segment.graph, _alignment(machine)
     layout = _Layout(segment, alignment)
-    apart = layout.weights.size > INSIDE if apart is None else apart
-    hashed = _hash(segment, layout)
+    apart = len(layout.weights) > INSIDE if apart is None else apart
+    hashed = network_hash(graph, layout.weights)
+    weights = weights_file(hashed, layout.weights) if apart else b""
     interface = CInterface(
-        name, hashed.hex(), *_arrays(segment.graph, arrays or {}), layout.arena_bytes, alignment,
-        HEADER_BYTES + layout.weights.size if apart else 0, alignment, title)
+        name, hashed.hex(), arrays_of(graph, graph.inputs, arrays),
+        arrays_of(graph, graph.outputs, arrays), layout.plan.size, alignment, len(weights),
+        alignment, title)
     text = "\n".join(_text(segment, layout, interface, machine))
-    weights = hashed.ljust(HEADER_BYTES, b"\0") + layout.weights.tobytes()
     code = object_code(text, machine)
     interface = replace(interface, notes=_needs(code, machine))
-    return Exported(interface, machine, code, text, weights if apart else b"",
-                    layout.plan.live)
+    return Exported(interface, machine, code, text, weights, layout.plan.live)
 
 
 def _needs(code: bytes, machine: Processor) -> tuple[str, ...]:
@@ -93,15 +90,6 @@ def _alignment(machine: Processor) -> int:
     return WIDE_ALIGNMENT if machine.has("avx2") or machine.has("avx512f") else SMALL_ALIGNMENT
 
 
-def _arrays(graph: Graph, known: Mapping[str, CArray]
-            ) -> tuple[tuple[CArray, ...], tuple[CArray, ...]]:
-    def described(values: Sequence[str]) -> tuple[CArray, ...]:
-        return tuple(known.get(value) or CArray(value, graph.values[value].dtype,
-                                                graph.values[value].shape) for value in values)
-
-    return described(graph.inputs), described(graph.outputs)
-
-
 class _Layout:
     """Where everything lies: constants one after the other in `weights`, what is computed in the
     arena. An output is written where the caller wants it, or `copied` there in the end: one that
@@ -114,48 +102,22 @@ class _Layout:
         root = storage(groups)
         used = {root(value) for group in groups for value in group.inputs}
         used |= set(map(root, graph.outputs))
-        self.weights, offsets = _side_by_side(
+        offsets, self.weights = side_by_side(
             {value: array for value, array in segment.constants.items() if value in used},
             alignment)
-        owners: dict[str, int] = {}
-        for place, value in enumerate(graph.outputs):
-            if (root(value) not in segment.constants and root(value) not in graph.inputs
-                    and bytes_of(graph.values[value]) == bytes_of(graph.values[root(value)])):
-                owners.setdefault(root(value), place)
+        direct = direct_outputs(graph, groups)
+        owners = {of: graph.outputs.index(output) for of, output in direct.items()}
         self.copied = {place: value for place, value in enumerate(graph.outputs)
                        if owners.get(root(value)) != place}
         self.plan = plan_groups(graph, groups, workspaces_of(steps), alignment=alignment,
                                 copied=[value for value in self.copied.values()
                                         if root(value) not in owners])
-        self.arena_bytes = self.plan.size
         first = 1 + len(graph.inputs)           # slots: constants, inputs, outputs
         given = {value: ArrayPlace(0, offset) for value, offset in offsets.items()}
         given |= {value: ArrayPlace(1 + place) for place, value in enumerate(graph.inputs)}
         given |= {value: ArrayPlace(first + place) for value, place in owners.items()}
         self.places = places_of(graph, steps, self.plan, given)
         self.calls = list(calls_of(steps, self.plan, self.places))
-
-
-def _side_by_side(arrays: Mapping[str, np.ndarray], alignment: int
-                  ) -> tuple[np.ndarray, dict[str, int]]:
-    """The bytes of all arrays, each at a multiple of the alignment, and where each begins."""
-    offsets, end = {}, 0
-    for name, array in arrays.items():
-        offsets[name] = end
-        end += -(-array.nbytes // alignment) * alignment
-    joined = np.zeros(end, np.uint8)
-    for name, array in arrays.items():
-        joined[offsets[name]:offsets[name] + array.nbytes] = array.reshape(-1).view(np.uint8)
-    return joined, offsets
-
-
-def _hash(segment: HostSegment, layout: _Layout) -> bytes:
-    """Of what is computed and of the weights, as they lie: whichever processor computes it."""
-    graph = segment.graph
-    text = repr([graph.name, [(value, graph.values[value]) for value in
-                              (*graph.inputs, *graph.outputs)],
-                 [(node.op, node.attrs, node.inputs, node.outputs) for node in graph.nodes]])
-    return hashlib.sha256(text.encode() + layout.weights.tobytes()).digest()
 
 
 def _text(segment: HostSegment, layout: _Layout, interface: CInterface, machine: Processor
@@ -168,7 +130,7 @@ def _text(segment: HostSegment, layout: _Layout, interface: CInterface, machine:
     names = {name: function for function, name in functions.items()}
     yield emit_functions(names, machine, "internal").text()
     if not interface.weights_bytes:
-        size = max(1, layout.weights.size)
+        size = max(1, len(layout.weights))
         yield (f"@{WEIGHTS} = internal constant [{size} x i8] c\"{_escaped(layout.weights)}\", "
                f"align {interface.weights_alignment}")
     yield from _init(interface)
@@ -181,9 +143,9 @@ def _text(segment: HostSegment, layout: _Layout, interface: CInterface, machine:
 _ESCAPES = np.array([f"\\{byte:02X}".encode() for byte in range(256)])
 
 
-def _escaped(array: np.ndarray) -> str:
+def _escaped(data: bytes) -> str:
     """Bytes in a string of LLVM's."""
-    return _ESCAPES[array].tobytes().decode() if array.size else "\\00"
+    return _ESCAPES[np.frombuffer(data, np.uint8)].tobytes().decode() if data else "\\00"
 
 
 def _init(interface: CInterface) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Statements that one thread runs, as C: what texts for GPUs and for processors have in common."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
 from compiler.ir import Alloc, Barrier, Combine, For, If, Seq, Stmt, Store, Update
@@ -13,7 +14,7 @@ WIDTH = 100
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*"}
 
 
-class SerialPrinter:
+class SerialPrinter(ABC):
     """Prints statements as `lines`. `names` are what IR names are called in the text."""
 
     def __init__(self, names: Mapping[str, str], exprs: Expressions):
@@ -38,13 +39,13 @@ class SerialPrinter:
         write()
         self.depth -= 1
 
+    @abstractmethod
     def _type(self, buffer: Buffer) -> str:
         """The type of the values of its elements."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _array(self, buffer: Buffer, aligned: bool) -> str:
         """The declaration of a buffer of the text's own."""
-        raise NotImplementedError
 
     def _write(self, stmt: Stmt) -> None:
         match stmt:

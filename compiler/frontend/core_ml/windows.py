@@ -18,23 +18,22 @@ def padding(op, rank):
     return {"auto_pad": auto[kind]}
 
 
+def _operands(op) -> list[str]:
+    return [op.value(name) for name in ("x", "weight", "bias") if name != "bias" or op.has(name)]
+
+
 @operation("conv")
 def conv(op):
-    inputs = [op.value("x"), op.value("weight")]
-    if op.has("bias"):
-        inputs.append(op.value("bias"))
     kernel = op.shape("weight")[2:]
     rank = len(kernel)
-    return op.node("Conv", inputs, kernel_shape=kernel, strides=op.integers("strides", [1] * rank),
+    return op.node("Conv", _operands(op), kernel_shape=kernel,
+                   strides=op.integers("strides", [1] * rank),
                    dilations=op.integers("dilations", [1] * rank), group=op.integer("groups", 1),
                    **padding(op, rank))
 
 
 @operation("conv_transpose")
 def conv_transpose(op):
-    inputs = [op.value("x"), op.value("weight")]
-    if op.has("bias"):
-        inputs.append(op.value("bias"))
     kernel = op.shape("weight")[2:]
     rank = len(kernel)
     strides, dilations = (op.integers(name, [1] * rank) for name in ("strides", "dilations"))
@@ -51,7 +50,7 @@ def conv_transpose(op):
         more = [out - made for out, made in zip(wanted, reach)]
         if min(more) < 0:
             raise NodeRefused(f"its output must have at least {reach} elements, not {wanted}")
-    return op.node("ConvTranspose", inputs, kernel_shape=kernel, strides=strides, pads=pads,
+    return op.node("ConvTranspose", _operands(op), kernel_shape=kernel, strides=strides, pads=pads,
                    dilations=dilations, output_padding=more, group=op.integer("groups", 1))
 
 

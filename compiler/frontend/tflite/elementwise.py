@@ -173,7 +173,7 @@ def l2_normalization(c, op):
 
 @operator("LOCAL_RESPONSE_NORMALIZATION")
 def local_response_normalization(c, op):
-    """Of TensorFlow: alpha counts each square, in ONNX their mean."""
+    """TensorFlow's alpha counts each square, ONNX's their mean."""
     size = 2 * op.option("Radius") + 1
     made = c.write.node("LRN", [c.real(op.input(0), True)], size=size,
                         alpha=op.option("Alpha") * size, beta=op.option("Beta"),
