@@ -139,21 +139,32 @@ def network_key(graph: Graph, device: Device | None, settings: Settings,
 
 def sources() -> Iterator[Path]:
     """Our source files that take part in compilation, folder by folder in order of their names."""
+    return (Path(file.path) for file in _files())
+
+
+def _files() -> Iterator[os.DirEntry[str]]:
     for room in ROOMS:
-        for folder, folders, files in os.walk(HOUSE / room):
-            folders[:] = sorted(name for name in folders if name != "__pycache__")
-            yield from (Path(folder, file) for file in sorted(files)
-                        if file.endswith((".py", ".toml")))
+        if os.path.isdir(folder := os.path.join(HOUSE, room)):
+            yield from _files_in(folder)
+
+
+def _files_in(folder: str) -> Iterator[os.DirEntry[str]]:
+    """Every network that is kept or found looks at all of them, so without `Path`."""
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    yield from (one for one in entries if one.name.endswith((".py", ".toml")) and one.is_file())
+    for entry in entries:
+        if entry.name != "__pycache__" and entry.is_dir(follow_symlinks=False):
+            yield from _files_in(entry.path)
 
 
 def _sources_hash() -> str:
     total, house = hashlib.sha256(), os.path.join(HOUSE, "")
-    for path in map(os.fspath, sources()):
-        status = os.stat(path)
-        total.update(f"{path.removeprefix(house)} "
-                     f"{_file_hash(path, status.st_mtime_ns, status.st_size)}\n".encode())
+    for file in _files():
+        status = file.stat()
+        total.update(f"{file.path.removeprefix(house)} "
+                     f"{_file_hash(file.path, status.st_mtime_ns, status.st_size)}\n".encode())
     return total.hexdigest()
-
 
 @functools.cache
 def _file_hash(path: str, changed_ns: int, size: int) -> str:
@@ -163,4 +174,5 @@ def _file_hash(path: str, changed_ns: int, size: int) -> str:
 
 def _edited() -> bool:
     """Whether a source changed after this process had read it."""
-    return any(_began < path.stat().st_mtime <= time.time() for path in sources())
+    now = time.time()
+    return any(_began < file.stat().st_mtime <= now for file in _files())

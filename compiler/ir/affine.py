@@ -17,6 +17,9 @@ Extents = dict[Var, int]
 """Known ranges: a variable that is listed runs from 0 to its extent, exclusive."""
 
 
+_AFFINE = frozenset(("add", "sub", "mul", "floordiv", "mod", "min", "max"))
+
+
 @dataclass(frozen=True, slots=True)
 class Linear:
     """``sum(coefficient * atom) + constant``; no coefficient is zero."""
@@ -25,10 +28,13 @@ class Linear:
     constant: int = 0
 
     def __add__(self, other: "Linear") -> "Linear":
+        constant = self.constant + other.constant
+        if not (self.terms and other.terms):
+            return Linear(self.terms or other.terms, constant)
         terms = dict(self.terms)
         for atom, factor in other.terms:
             terms[atom] = terms.get(atom, 0) + factor
-        return Linear(tuple((a, f) for a, f in terms.items() if f), self.constant + other.constant)
+        return Linear(tuple((a, f) for a, f in terms.items() if f), constant)
 
     def scaled(self, factor: int) -> "Linear":
         if factor == 0:
@@ -41,13 +47,9 @@ class Linear:
 
 def is_index(expr: Expr) -> bool:
     """Whether it is built from variables, integers and index arithmetic alone."""
-    match expr:
-        case Var() | Const():
-            return expr.dtype == INDEX
-        case Binary("add" | "sub" | "mul" | "floordiv" | "mod" | "min" | "max", a, b):
-            return is_index(a) and is_index(b)
-        case _:
-            return False
+    if isinstance(expr, Binary):
+        return expr.op in _AFFINE and is_index(expr.a) and is_index(expr.b)
+    return isinstance(expr, Var | Const) and expr.dtype == INDEX
 
 
 def free_variables(expr: Expr) -> frozenset[Var]:
@@ -66,22 +68,18 @@ def affine(expr: Expr) -> tuple[dict[Var, int], int] | None:
 
 def linear(expr: Expr, extents: Extents | None = None) -> Linear:
     """Linear form of an index expression; `extents` let divisions be resolved."""
-    extents = extents or {}
-    match expr:
-        case Const(value):
-            return Linear((), int(value))
-        case Binary("add", a, b):
-            return _joined(linear(a, extents) + linear(b, extents))
-        case Binary("sub", a, b):
-            return _joined(linear(a, extents) - linear(b, extents))
-        case Binary("mul", a, b):
-            return _product(linear(a, extents), linear(b, extents))
-        case Binary("floordiv" | "mod" as op, a, b):
-            return _division(op, linear(a, extents), linear(b, extents), extents)
-        case Binary("min" | "max" as op, a, b):
-            return _extremum(op, linear(a, extents), linear(b, extents), extents)
-        case _:
-            return Linear(((expr, 1),))
+    if isinstance(expr, Const):
+        return Linear((), int(expr.value))
+    if not isinstance(expr, Binary) or expr.op not in _AFFINE:
+        return Linear(((expr, 1),))
+    extents, op = extents or {}, expr.op
+    a, b = linear(expr.a, extents), linear(expr.b, extents)
+    match op:
+        case "add": return _joined(a + b)
+        case "sub": return _joined(a - b)
+        case "mul": return _product(a, b)
+        case "min" | "max": return _extremum(op, a, b, extents)
+        case _: return _division(op, a, b, extents)
 
 
 def _product(a: Linear, b: Linear) -> Linear:

@@ -7,7 +7,9 @@ type, as NumPy's does; loop indices are ``int64``.
 """
 
 import re
+from collections.abc import Mapping
 from functools import cache
+from types import MappingProxyType
 
 import ml_dtypes
 import numpy as np
@@ -50,11 +52,12 @@ def is_record(dtype: str) -> bool:
     return dtype in _RECORDS
 
 
-def record_fields(dtype: str) -> dict[str, str]:
+@cache
+def record_fields(dtype: str) -> Mapping[str, str]:
     """Field name to type name, in order of declaration."""
     layout = _RECORDS[dtype]
     assert layout.names is not None
-    return {name: layout[name].name for name in layout.names}
+    return MappingProxyType({name: layout[name].name for name in layout.names})
 
 
 def record_places(dtype: str) -> dict[str, tuple[str, int]]:

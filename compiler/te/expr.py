@@ -14,6 +14,7 @@ arithmetically for signed types, `rshift_rne(x, s)` is ``x / 2**s`` rounded half
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from math import prod
 from operator import is_
 from typing import Any
@@ -149,13 +150,19 @@ class Const(Expr):
     dtype: str
 
     def __post_init__(self):
-        if is_integer(self.dtype) and not self._fits():
+        known = _integers(self.dtype)
+        if known is not None and not (isinstance(self.value, int)
+                                      and not isinstance(self.value, bool) and self.value in known):
             raise ValueError(f"Constant must fit {self.dtype}, not {self.value!r}")
 
-    def _fits(self) -> bool:
-        low = -(1 << (bits(self.dtype) - 1)) if is_signed(self.dtype) else 0
-        return (isinstance(self.value, int) and not isinstance(self.value, bool)
-                and low <= self.value < low + (1 << bits(self.dtype)))
+
+@cache
+def _integers(dtype: str) -> range | None:
+    """The numbers of an integer type; None for other types."""
+    if not is_integer(dtype):
+        return None
+    low = -(1 << (bits(dtype) - 1)) if is_signed(dtype) else 0
+    return range(low, low + (1 << bits(dtype)))
 
 
 @dataclass(frozen=True, slots=True)
