@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,10 @@ from runtime.exploring.answers import answer_of
 from runtime.exploring.cores import BuiltCore
 from runtime.exploring.point_trials import PointTrial, file_digest, run_point
 from tests.support.exploring import MadeUp, exploration, point_of, space
-from tests.lockstep.test_report_page import (browser, figures_of, on_a_phone, rendered,
-                                            with_chromium, with_script)
+from tests.lockstep.test_report_page import browser, figures_of
+from tests.support import chromium
+from tests.support.chromium import with_chromium
+from tests.support.report_pages import drawn, on_a_phone
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
 
@@ -123,6 +126,12 @@ def test_processes_and_a_pool_find_the_same(folder: Path, tmp_path: Path) -> Non
 # ---- the page ---------------------------------------------------------------------------------
 
 @pytest.fixture(scope="module")
+def shown(page: Path, tmp_path_factory) -> Iterator[chromium.Page]:
+    with drawn(page, tmp_path_factory.mktemp("shown")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
 def page(tmp_path_factory) -> Path:
     """A page of many machines, whose time a formula gives."""
     path = tmp_path_factory.mktemp("page") / "p.html"
@@ -171,8 +180,8 @@ def shown_front(document: str) -> set[int]:
 
 @browser
 @with_chromium
-def test_the_page_shows_the_front_and_a_machine(page: Path, tmp_path: Path) -> None:
-    answer, document = figures_of(page), rendered(page, tmp_path)
+def test_the_page_shows_the_front_and_a_machine(page: Path, shown: chromium.Page) -> None:
+    answer, document = figures_of(page), shown.document
     assert 'data-state="drawn"' in document
     assert shown_front(document) == front_of(answer, ["ms", "luts"])
     assert "8 of 8 machines, " in document and 'class="main-svg"' in document
@@ -196,23 +205,20 @@ CHANGES = (("y", "mhz", "z", "bytes"), ("y", "luts", "z", ""), ("filter-0", "8")
 """Elements of the page and their new values, step by step."""
 
 
-@pytest.mark.slow
 @browser
 @with_chromium
-def test_filters_limits_and_a_third_objective_change_the_front(page: Path, tmp_path: Path) -> None:
+def test_filters_limits_and_a_third_objective_change_the_front(page: Path, shown: chromium.Page
+                                                               ) -> None:
     answer = figures_of(page)
     most = sorted(point["values"]["ms"][0] for point in answer["points"])[3]
-    script = "const log = make('pre', '', {id: 'log'}); document.body.append(log);"
+    log = []
     for step in CHANGES:
         for element, value in zip(step[::2], step[1::2]):
-            script += (f"byId('{element}').value = '{value.format(most=most)}';"
-                       f"byId('{element}').dispatchEvent(new Event('input'));"
-                       f"byId('{element}').dispatchEvent(new Event('change'));")
-        script += ("log.textContent += byId('counted').textContent + ': ' + "
-                   "byId('counted').dataset.front + ';';")
-    document = rendered(with_script(page, tmp_path / "changed.html", script), tmp_path)
-    (log,) = re.findall(r'<pre id="log">(.*?);</pre>', document)
-    counted, fronts = zip(*(line.split(": ") for line in log.split(";")), strict=True)
+            shown.value(f"byId('{element}').value = '{value.format(most=most)}';"
+                        f"byId('{element}').dispatchEvent(new Event('input'));"
+                        f"byId('{element}').dispatchEvent(new Event('change'));")
+        log.append(shown.value("[byId('counted').textContent, byId('counted').dataset.front]"))
+    counted, fronts = zip(*log, strict=True)
     assert [text.split(",")[0] for text in counted] == [
         f"{number} of 8 machines" for number in (8, 8, 3, 8, 4)]
     assert [set(map(int, text.split())) for text in fronts[:2]] == [
@@ -221,10 +227,9 @@ def test_filters_limits_and_a_third_objective_change_the_front(page: Path, tmp_p
 
 @browser
 @with_chromium
-def test_nothing_is_wider_than_a_phone(page: Path, tmp_path: Path) -> None:
-    shown, there = map(int, on_a_phone(
-        page, tmp_path, 340, "((e) => `${e.scrollWidth} ${e.clientWidth}`)"
-        "(document.documentElement)").split())
-    assert shown == there and 320 <= there <= 340
+def test_nothing_is_wider_than_a_phone(page: Path, shown: chromium.Page) -> None:
+    wide, there = on_a_phone(page, shown, 340, "(e => [e.scrollWidth, e.clientWidth])"
+                             "(document.documentElement)")
+    assert wide == there and 320 <= there <= 340
 
 

@@ -1,10 +1,8 @@
 """`lockstep run --report`: figures of the page against the run, refusals, what a browser shows."""
 
 import json
-import os
 import re
-import shutil
-import subprocess
+from collections.abc import Iterator
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
@@ -21,6 +19,9 @@ from accel.sim import cycle
 from lockstep.cli import main
 from lockstep.report import write_page
 from lockstep.report.series import Grid, _occupancy, activity_series, run_lengths
+from tests.support import chromium
+from tests.support.chromium import with_chromium
+from tests.support.report_pages import drawn, on_a_phone
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
 TARGET = ("--target", "accel:pynq-1x16x16", "--energy", "45nm")
@@ -308,19 +309,13 @@ def test_plotly_is_not_there(capsys, tmp_path, monkeypatch) -> None:
 
 # ---- in a browser ------------------------------------------------------------------------------
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 browser = pytest.mark.browser
-with_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed "
-                                                            "(Debian: apt install chromium)")
 
 
-def rendered(page: Path, folder: Path, width: int = 1000) -> str:
-    """The document after its scripts have run, as HTML."""
-    command = [str(CHROMIUM), "--headless", "--disable-gpu", "--dump-dom",
-               "--virtual-time-budget=30000", f"--window-size={width},1000",
-               f"--user-data-dir={folder / 'profile'}",
-               *(["--no-sandbox"] if os.geteuid() == 0 else []), page.as_uri()]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+@pytest.fixture(scope="module")
+def shown(made, tmp_path_factory) -> Iterator[chromium.Page]:
+    with drawn(made[0], tmp_path_factory.mktemp("shown")) as opened:
+        yield opened
 
 
 def attributes(document: str, element: str) -> list[dict[str, str]]:
@@ -351,9 +346,8 @@ def nonzero(table: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
 
 @browser
 @with_chromium
-def test_the_page_shows_the_figures(made, tmp_path) -> None:
-    figures = figures_of(made[0])
-    document = rendered(made[0], tmp_path)
+def test_the_page_shows_the_figures(made, shown: chromium.Page) -> None:
+    figures, document = figures_of(made[0]), shown.document
     assert 'data-state="drawn"' in document
     assert nonzero(in_sight(document)) == nonzero(figures["counters"]["activity"])
     assert f"cycles 0 to {figures['cycles']:,}, a step is" in document
@@ -376,60 +370,36 @@ def test_the_page_shows_the_figures(made, tmp_path) -> None:
     assert f"read by load: {loaded:,} bytes" in document
 
 
-def with_script(page: Path, path: Path, script: str) -> Path:
-    """A copy of a page, with a script that runs once everything is drawn."""
-    when = ("const timer = setInterval(() => { if (!document.documentElement.dataset.state) "
-            f"return; clearInterval(timer); {script} }}, 10);")
-    path.write_text(page.read_text("utf-8").replace("</body>", f"<script>{when}</script></body>"),
-                    "utf-8")
-    return path
-
-
 @browser
 @with_chromium
-@pytest.mark.parametrize("place", [                 # between buckets; shorter than any window
-    pytest.param(4, marks=pytest.mark.slow), -1])
-def test_a_layer_in_sight_is_that_of_the_report(made, tmp_path, place: int) -> None:
+@pytest.mark.parametrize("place", [4, -1])      # between buckets; shorter than any window
+def test_a_layer_in_sight_is_that_of_the_report(made, shown: chromium.Page, place: int) -> None:
     layers = figures_of(made[0])["layers"]
     layer, number = layers[place], range(len(layers))[place]
-    page = with_script(made[0], tmp_path / "zoomed.html", f"byId('zoom-layer').value = '{number}';"
-                       "byId('zoom-layer').dispatchEvent(new Event('change'));")
-    document = rendered(page, tmp_path)
+    shown.value(f"byId('zoom-layer').value = '{number}';"
+                "byId('zoom-layer').dispatchEvent(new Event('change'));")
+    document = shown.document
     assert f"cycles {layer['begin']:,} to {layer['begin'] + layer['cycles']:,}, a" in document
     assert nonzero(in_sight(document)) == nonzero(layer["activity"])
 
 
-def on_a_phone(page: Path, folder: Path, width: int, told: str) -> str:
-    """What the expression `told` gives in a page of a phone's width: Chromium's own windows are
-    wider than that.
-    """
-    inner = with_script(page, folder / "inner.html", f"parent.postMessage({told}, '*');")
-    outer = folder / "outer.html"
-    outer.write_text(f"<iframe src='{inner.name}' style='width:{width}px;height:900px;border:0'>"
-                     "</iframe><script>onmessage = event => { document.title = event.data; }"
-                     "</script>")
-    (title,) = re.findall(r"<title>(.*?)</title>", rendered(outer, folder, 1400))
-    return title
+@browser
+@with_chromium
+def test_nothing_is_wider_than_a_phone(made, shown: chromium.Page) -> None:
+    wide, there = on_a_phone(made[0], shown, 340, "(e => [e.scrollWidth, e.clientWidth])"
+                             "(document.documentElement)")
+    assert wide == there and 320 <= there <= 340
 
 
 @browser
 @with_chromium
-def test_nothing_is_wider_than_a_phone(made, tmp_path) -> None:
-    shown, there = map(int, on_a_phone(
-        made[0], tmp_path, 340, "((e) => `${e.scrollWidth} ${e.clientWidth}`)"
-        "(document.documentElement)").split())
-    assert shown == there and 320 <= there <= 340
-
-
-@browser
-@with_chromium
-def test_a_phone_shows_the_largest_stall(made, tmp_path) -> None:
+def test_a_phone_shows_the_largest_stall(made, shown: chromium.Page) -> None:
     """Without scrolling sideways: the cells end within the page."""
     stalls = {layer["largest_stall"] for layer in figures_of(made[0])["layers"]}
-    told = on_a_phone(made[0], tmp_path, 380, "[...document.querySelectorAll('.scroll tbody td')]"
+    told = on_a_phone(made[0], shown, 380, "[...document.querySelectorAll('.scroll tbody td')]"
                       ".filter(cell => cell.getBoundingClientRect().right <= 372)"
-                      ".map(cell => cell.textContent).join('|')")
-    assert stalls <= set(told.split("|")) and len(stalls) > 5
+                      ".map(cell => cell.textContent)")
+    assert stalls <= set(told) and len(stalls) > 5
 
 
 def test_many_reasons_are_counted(made, tmp_path) -> None:

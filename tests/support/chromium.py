@@ -48,6 +48,16 @@ class Page:
         self.call("Page.navigate", url=address)
         self.wait_for("document.readyState === 'complete'")
 
+    @property
+    def document(self) -> str:
+        """The document as it is now, as HTML."""
+        return self.value("document.documentElement.outerHTML")
+
+    def resize(self, width: int, height: int = 1000) -> None:
+        """Makes the window so large, also as narrow as a phone's."""
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
+                  deviceScaleFactor=1, mobile=False)
+
     def close(self) -> None:
         """Ends Chromium, which then writes no more files."""
         self._session = None
