@@ -171,6 +171,24 @@ def test_java(module, wanted: str, images: Path, tmp_path: Path, apart: bool) ->
     assert said.splitlines() == [wanted, "image must have 64 elements, not 63"]
 
 
+@pytest.mark.slow
+@needs("javac")
+@needs("aarch64-linux-gnu-gcc")
+def test_a_library_for_android_needs_no_other(module, tmp_path: Path) -> None:
+    """As docs/languages.md has it."""
+    export(module, tmp_path, "digits", machine="aarch64", bindings=["java"])
+    include = JDK / "include"
+    told("aarch64-linux-gnu-gcc", "-O2", "-fPIC", "-shared", "-nostdlib",
+         "-Wl,-z,max-page-size=16384", f"-I{include}", f"-I{include / 'linux'}", "digits_jni.c",
+         "digits.o", "-o", "libdigits_jni.so", cwd=tmp_path)
+    said = told("readelf", "-dlsW", "libdigits_jni.so", cwd=tmp_path)
+    assert "NEEDED" not in said and "TEXTREL" not in said
+    assert {line.split()[-1] for line in said.splitlines() if " LOAD " in f" {line} "} == {"0x4000"}
+    called = {line.split()[7] for line in said.splitlines()
+              if " UND " in line and len(line.split()) > 7}
+    assert called <= {"memcpy", "memset", "memmove"}
+
+
 RUST = """\
 mod digits;
 

@@ -285,3 +285,12 @@ def test_a_microcontroller_computes_all_held_out_digits_to_the_bit(tmp_path) -> 
     assert figures["right"] == figures["images"] == 360
     assert figures["code_bytes"] < 40_000
     assert 0 < figures["stack_bytes"] < 2048
+
+
+@pytest.mark.parametrize(("machine", "instruction"), [
+    ("aarch64", "llvm.aarch64.neon.sdot"), ("wasm32", "llvm.wasm.dot"),
+    ("x86-64", "llvm.x86.sse2.pmadd.wd"), ("x86-64-v3", "llvm.x86.avx2.pmadd.wd"),
+    ("x86-64-v4", "llvm.x86.avx512.pmaddw")])
+def test_sums_of_bytes_take_the_processors_instruction(digits, machine: str, instruction: str
+                                                       ) -> None:
+    assert f"@{instruction}" in exported_code(digits, machine=machine).text
