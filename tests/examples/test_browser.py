@@ -14,6 +14,7 @@ import pytest
 from examples.browser.build import HERE, build, server
 from examples.digits.data import held_out
 from runtime import compile
+from runtime.exporting.export import export
 from tests.support.chromium import Page, page_of, with_chromium
 
 NODE = shutil.which("node")
@@ -124,6 +125,21 @@ def test_wrong_inputs_are_refused_in_the_page(page: Page) -> None:
     said = page.value("import('./digits.js').then(({ load }) => load()).then(network => network"
                       ".run({ image: new Float32Array(63) })).catch(error => error.message)")
     assert said == "Input image must be a Float32Array of 64 elements"
+
+
+@with_node
+@with_linker
+def test_weights_that_are_apart_are_taken_and_no_others(tmp_path: Path) -> None:
+    module = compile(HERE.parent / "digits" / "digits-int8.onnx", "cpu")
+    export(module, tmp_path, "digits", machine="wasm32", apart=True)
+    assert NODE is not None
+    run = [NODE, str(tmp_path / "digits_test.mjs")]
+    done = subprocess.run(run, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "logits: 0 of 10 elements differ\n")
+    data = (tmp_path / "digits.bin").read_bytes()
+    (tmp_path / "digits.bin").write_bytes(b"\0" + data[1:])
+    done = subprocess.run(run, capture_output=True, text=True)
+    assert done.returncode == 1 and "the weights are those of another network" in done.stderr
 
 
 @with_node

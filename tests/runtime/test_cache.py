@@ -245,6 +245,19 @@ def test_all_keys_change_with(monkeypatch, tmp_path, what: str) -> None:
     assert before.isdisjoint(keys().values())
 
 
+def test_keys_change_with_what_a_source_says(monkeypatch, tmp_path) -> None:
+    """Not only with the names of files; and with those in folders below."""
+    source = tmp_path / "accel" / "below" / "new.py"
+    source.parent.mkdir(parents=True)
+    monkeypatch.setattr(cache, "HOUSE", tmp_path)
+    seen = set()
+    for text in ("one = 1", "two = 2", "three"):
+        source.write_text(text)
+        os.utime(source, ns=(len(seen), len(seen)))
+        seen |= set(keys().values())
+    assert len(seen) == 3 * len(keys())
+
+
 def test_all_that_takes_part_is_a_source() -> None:
     code = f"""
 import sys

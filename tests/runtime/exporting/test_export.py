@@ -13,6 +13,7 @@ import pytest
 import lockstep
 from bench.export_cortex_m import CC, EMULATOR, measured
 from compiler.cpu_gpu_backends.cpu.arrays import aligned
+from compiler.cpu_gpu_backends.exports import side_by_side
 from compiler.cpu_gpu_backends.llvm import MACHINES
 from compiler.errors import ArgumentError
 from compiler.exports import ExportError
@@ -285,6 +286,26 @@ def test_a_microcontroller_computes_all_held_out_digits_to_the_bit(tmp_path) -> 
     assert figures["right"] == figures["images"] == 360
     assert figures["code_bytes"] < 40_000
     assert 0 < figures["stack_bytes"] < 2048
+
+
+@needs_c
+def test_what_a_part_shows_is_kept_to_the_end(tmp_path) -> None:
+    """The arena has no other place for what is computed later, unless a copy is due."""
+    net = FloatNet(8, 16)
+    first = net.op("relu", net.op("matmul", "x", net.constant(16, 16)))
+    part = net.op("slice", first, begin=(1, 0), end=(2, 16), step=(1, 1))
+    last = first
+    for _ in range(4):
+        last = net.op("tanh", net.op("matmul", last, net.constant(16, 16)))
+    module = built(net, part, net.op("matmul", last, net.constant(16, 4)))
+    assert_same(module, Called(module, tmp_path))
+
+
+def test_constants_lie_side_by_side_at_their_alignment() -> None:
+    arrays = {"a": np.arange(3, dtype=np.int8), "b": np.arange(2.0), "c": np.array(7, ">i4")}
+    offsets, data = side_by_side(arrays, 16)
+    assert offsets == {"a": 0, "b": 16, "c": 32}
+    assert data == b"\0\1\2" + bytes(13) + arrays["b"].tobytes() + b"\7\0\0\0"
 
 
 @pytest.mark.parametrize(("machine", "instruction"), [
