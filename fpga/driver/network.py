@@ -8,6 +8,7 @@ from hashlib import sha256
 
 from accel.machine.dram import ALIGNMENT
 from accel.mapping.allocate import allocate
+from accel.mapping.segment import AccelSegment
 from fpga.driver.tables import (BoardMemory, aligned, byte_rows, store_rows, tensor_table,
                                 word_rows)
 from fpga.registers import MACHINE_WORDS, VERSION, WORD_BITS
@@ -33,7 +34,7 @@ class BoardNetwork:
         self.parts, self.apart = parts, apart
         self.segments = [step.segment for step in module.steps]
         self.programs = {place: step.execute for place, step in enumerate(module.steps)
-                         if step.execute.program is not None}
+                         if isinstance(step.execute, AccelSegment)}
         self.machine = next(iter(self.programs.values())).device.machine
         self.memory = BoardMemory(tuple(one.program for one in self.programs.values()))
         self.image = self.memory.image.tobytes()
