@@ -13,10 +13,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import keras
+import keras  # pyright: ignore[reportMissingImports]
 import numpy as np
 import tensorflow as tf
-from keras import layers
+from keras import layers  # pyright: ignore[reportMissingImports]
 
 FOLDER = Path(__file__).parent
 APPLICATIONS: Any = keras.applications          # whose types do not allow None

@@ -8,11 +8,11 @@
 from pathlib import Path
 from typing import Any
 
-import coremltools
+import coremltools  # pyright: ignore[reportMissingImports]
 import numpy as np
-import torch
-from torch import nn
-from torch.nn import functional
+import torch  # pyright: ignore[reportMissingImports]
+from torch import nn  # pyright: ignore[reportMissingImports]
+from torch.nn import functional  # pyright: ignore[reportMissingImports]
 
 FOLDER = Path(__file__).parent
 CONVERT: Any = coremltools.convert
