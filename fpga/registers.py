@@ -13,7 +13,7 @@ __all__ = ["ADDRESSES", "MACHINE_WORDS", "MAGIC", "RECORD", "RECORD_BYTES", "REG
            "VERSION", "WORDS", "WORD_BITS", "Register"]
 
 MAGIC = int.from_bytes(b"LOCK", "little")
-VERSION = 2
+VERSION = 3
 
 WORD_BITS = 32
 MACHINE_BITS = 256
@@ -25,7 +25,7 @@ RECORD_BYTES = 2048
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A register; a `writable` one reads as the last written value."""
+    """A register; a `writable` one reads as its bits of the last written value."""
 
     name: str
     bits: int
@@ -51,6 +51,8 @@ def _registers() -> tuple[Register, ...]:
         Register("count", 32, "instructions of the program", writable=True),
         *(Register(f"base_{name}", 32, f"byte address of the segment {name}", writable=True)
           for name in bases),
+        Register("interrupt", 1, "1: the interrupt line is high while no run is on. Write 1 after "
+                 "the number of a run, and 0 when it is over", writable=True),
         Register("done", 32, "number of the last run that is over"),
         Register("status", 32, "bits 7 to 0: how it ended; 15 to 8: the unit"),
         Register("index", 32, "instruction at which it ended"),

@@ -179,7 +179,9 @@ int32_t lockstep_board_run(lockstep_board *board, const lockstep_program *progra
         LOCKSTEP_WRITE(board, LOCKSTEP_REGISTER_BASE_PROGRAM + base,
                        (uint32_t)board->address + program->bases[base]);
     LOCKSTEP_WRITE(board, LOCKSTEP_REGISTER_RUN, number);
+    LOCKSTEP_WRITE(board, LOCKSTEP_REGISTER_INTERRUPT, 1);
     refused = finished(board, number);
+    LOCKSTEP_WRITE(board, LOCKSTEP_REGISTER_INTERRUPT, 0);
     if (refused)
         return refused;
     board->status = LOCKSTEP_READ(board, LOCKSTEP_REGISTER_STATUS);

@@ -48,7 +48,8 @@ typedef struct lockstep_board {
     void (*invalidate)(void *context, void *begin, size_t bytes);
 
     /* Called between two polls for the end of a run: passes some time, or sleeps until there is a
-       reason to look. NULL: the driver polls without a pause. */
+       reason to look, say the accelerator's interrupt, which stays until `wait` has returned or a
+       handler writes 0 to the register of this name. NULL: the driver polls without a pause. */
     void (*wait)(void *context);
 
     /* What these functions get. */

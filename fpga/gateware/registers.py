@@ -34,6 +34,7 @@ class Registers(wiring.Component):
     w_en, w_data : write the word at `addr`; words that are not writable stay.
     core : the core's own signals but for its memory port.
     busy : a run is on.
+    interrupt : high while no run is on, if the register of this name says so. From a register.
 
     Parameters
     ----------
@@ -47,7 +48,7 @@ class Registers(wiring.Component):
         core = {name: member for name, member in core_signature(machine).items() if name != "mem"}
         super().__init__({
             "addr": In(range(WORDS)), "r_data": Out(32), "w_en": In(1), "w_data": In(32),
-            "core": In(wiring.Signature(core)), "busy": Out(1),
+            "core": In(wiring.Signature(core)), "busy": Out(1), "interrupt": Out(1),
         })
 
     def attach(self, m: Module, core) -> None:
@@ -80,10 +81,10 @@ class Registers(wiring.Component):
     def _counter(self, m: Module) -> tuple[Signal, Signal]:
         """The half of a counter at `addr`, and whether one exists there, two cycles later."""
         core, first = self.core, ADDRESSES[COUNTERS[0]]
-        assert first % 2 == 0
         upper, there, half, counted = Signal(), Signal(), Signal(32, reset_less=True), Signal()
+        place = self.addr - first
         m.d.sync += [
-            core.counter.eq((self.addr >> 1) - first // 2), upper.eq(self.addr[0]),
+            core.counter.eq(place >> 1), upper.eq(place[0]),
             there.eq((self.addr >= first) & (self.addr < ADDRESSES["record"])),
             half.eq(Mux(upper, core.counter_value[32:], core.counter_value[:32])),
             counted.eq(there),
@@ -112,7 +113,7 @@ class Registers(wiring.Component):
                                     for name, value in self._constants.items()}
         for register in REGISTERS:
             if register.writable:
-                values[register.name] = kept = Signal(32, name=register.name)
+                values[register.name] = kept = Signal(register.bits, name=register.name)
                 with m.If(self.w_en & (self.addr == ADDRESSES[register.name])):
                     m.d.sync += kept.eq(self.w_data)
         self._runs(m, values)
@@ -136,3 +137,4 @@ class Registers(wiring.Component):
             m.d.sync += [started.eq(values["run"]), busy.eq(1)]
         with m.Elif(busy & self.core.done):
             m.d.sync += [done.eq(started), busy.eq(0)]
+        m.d.sync += self.interrupt.eq(values["interrupt"] & ~busy)

@@ -1,7 +1,8 @@
-"""A core for a Zynq: the core with its registers behind AXI4-Lite and an AXI4 master to memory.
+"""A core for a Zynq: the core with its registers behind AXI4-Lite, an AXI4 master to memory, and an
+interrupt line, which is high until the processor has seen to it.
 
 Ports have the names by which Vivado finds interfaces: ``s_axi_control_*``, ``m_axi_gmem_*``,
-``ap_clk``, ``ap_rst_n``.
+``ap_clk``, ``ap_rst_n``, ``irq``.
 """
 
 from amaranth.hdl import *
@@ -34,7 +35,7 @@ class ZynqAccelerator(wiring.Component):
         self._registers = Registers(machine, memory_bytes, clock_hz)
         self._ports = {CONTROL: axi4_lite_port().flip(),
                        MEMORY: axi4_port(machine.config.bus_bytes)}
-        super().__init__({"ap_clk": In(1), "ap_rst_n": In(1), **{
+        super().__init__({"ap_clk": In(1), "ap_rst_n": In(1), "irq": Out(1), **{
             f"{port}_{name}": member for port, signature in self._ports.items()
             for name, member in signature.members.items()}})
 
@@ -53,6 +54,7 @@ class ZynqAccelerator(wiring.Component):
         m.d.comb += [
             registers.addr.eq(control.addr), control.r_data.eq(registers.r_data),
             registers.w_en.eq(control.w_en), registers.w_data.eq(control.w_data),
+            self.irq.eq(registers.interrupt),
         ]
         wiring.connect(m, core.mem, memory.mem)
         for name, inner in ((CONTROL, control.axi), (MEMORY, memory.axi)):

@@ -25,6 +25,8 @@ set_property -dict [list \
     CONFIG.PCW_USE_M_AXI_GP0 1 \
     CONFIG.PCW_USE_S_AXI_HP0 1 \
     CONFIG.PCW_S_AXI_HP0_DATA_WIDTH 64 \
+    CONFIG.PCW_USE_FABRIC_INTERRUPT 1 \
+    CONFIG.PCW_IRQ_F2P_INTR 1 \
     CONFIG.PCW_EN_CLK0_PORT 1 \
     CONFIG.PCW_EN_RST0_PORT 1 \
     CONFIG.PCW_FPGA0_PERIPHERAL_FREQMHZ $clock_mhz \
@@ -38,6 +40,7 @@ proc join_axi {master slave} {
 }
 join_axi /ps/M_AXI_GP0 /${name}_0/$control
 join_axi /${name}_0/$memory /ps/S_AXI_HP0
+connect_bd_net [get_bd_pins /${name}_0/irq] [get_bd_pins /ps/IRQ_F2P]
 assign_bd_address
 validate_bd_design
 save_bd_design

@@ -19,9 +19,12 @@ MEMORY_BYTES = 64 << 20
 SCRIPT = Path(__file__).parent / "build.tcl"
 
 ATTRIBUTES = {
-    "ap_clk": f"ASSOCIATED_BUSIF {CONTROL}:{MEMORY}, ASSOCIATED_RESET ap_rst_n",
-    "ap_rst_n": "POLARITY ACTIVE_LOW"}
-"""X_INTERFACE_PARAMETER of ports: facts that Vivado cannot take from names."""
+    "input ap_clk": f'X_INTERFACE_PARAMETER = "ASSOCIATED_BUSIF {CONTROL}:{MEMORY}, '
+                    'ASSOCIATED_RESET ap_rst_n"',
+    "input ap_rst_n": 'X_INTERFACE_PARAMETER = "POLARITY ACTIVE_LOW"',
+    "output irq": 'X_INTERFACE_INFO = "xilinx.com:signal:interrupt:1.0 irq INTERRUPT", '
+                        'X_INTERFACE_PARAMETER = "SENSITIVITY LEVEL_HIGH"'}
+"""Attributes of ports: facts that Vivado cannot take from names."""
 
 
 def zynq_verilog(machine: Machine, clock_mhz: int) -> str:
@@ -29,10 +32,10 @@ def zynq_verilog(machine: Machine, clock_mhz: int) -> str:
     text = verilog.convert(ZynqAccelerator(machine, MEMORY_BYTES, clock_mhz * 1_000_000), name=NAME,
                            emit_src=False, strip_internal_attrs=True)
     assert isinstance(text, str)
-    for port, parameter in ATTRIBUTES.items():
-        declared = f"  input {port};\n"
+    for port, attributes in ATTRIBUTES.items():
+        declared = f"  {port};\n"
         assert text.count(declared) == 1
-        text = text.replace(declared, f'  (* X_INTERFACE_PARAMETER = "{parameter}" *)\n{declared}')
+        text = text.replace(declared, f"  (* {attributes} *)\n{declared}")
     return text
 
 

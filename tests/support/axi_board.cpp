@@ -18,6 +18,7 @@ constexpr size_t LINE = 64;                 // bytes of the cache's lines
 constexpr size_t BUS = sizeof Vlockstep::m_axi_gmem_rdata;
 constexpr int PATIENCE = 2000;              // cycles for an answer of the registers
 constexpr int WAIT_CYCLES = 500;            // that pass between two polls
+constexpr int SLEEP_CYCLES = 1000000;       // without an interrupt
 constexpr int FAULT_CYCLES = 1500;          // from the start of a run to its fault
 constexpr uint32_t SLVERR = 2;
 
@@ -251,5 +252,11 @@ void axi_invalidate(void *, void *begin, size_t bytes) { each_line(begin, bytes,
 void axi_wait(void *) {
     for (int i = 0; i < WAIT_CYCLES; i++) board->cycle();
 }
+
+void axi_sleep(void *) {
+    for (int i = 0; i < SLEEP_CYCLES && !board->top->irq; i++) board->cycle();
+}
+
+int axi_interrupt() { return board->top->irq; }
 
 }  // extern "C"

@@ -39,6 +39,9 @@ void axi_write(uint32_t word, uint32_t value);
 void axi_clean(void *context, void *begin, size_t bytes);
 void axi_invalidate(void *context, void *begin, size_t bytes);
 void axi_wait(void *context);
+void axi_sleep(void *context);                          /* until the interrupt, or for a long time */
+
+int axi_interrupt(void);                                /* the line of the interrupt */
 
 #ifdef __cplusplus
 }

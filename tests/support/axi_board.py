@@ -48,6 +48,7 @@ class Call:
     index: int
     waiting: int
     cycles: int
+    interrupt: int
 
 
 @cache
@@ -84,13 +85,15 @@ class AxiNetwork:
              "-lm", "-o", str(folder / "main")], check=True)
 
     def calls(self, inputs: Sequence[Values], *, seed: int = 1, cached: bool = True,
-              fault: Fault = Fault.NONE, altered: int = -1) -> list[Call]:
-        """Runs the program. After a run that fails there is one more."""
+              fault: Fault = Fault.NONE, altered: int = -1, sleeps: bool = False) -> list[Call]:
+        """Runs the program; if the driver `sleeps`, until the interrupt. After a run that fails
+        there is one more.
+        """
         graph = self.module.graph
         (self.folder / "inputs").write_bytes(b"".join(
             given[name].tobytes() for given in inputs for name in graph.inputs))
         said = subprocess.run([self.folder / "main", "inputs", "outputs", *map(str, (
-            seed, int(cached), int(fault), altered))], cwd=self.folder, text=True, check=True,
+            seed, int(cached), int(fault), altered, int(sleeps)))], cwd=self.folder, text=True, check=True,
             capture_output=True, timeout=600).stdout
         return [Call(name, *map(int, numbers)) for name, *numbers in map(
             str.split, said.splitlines())]

@@ -1,11 +1,12 @@
 /* Runs the network `net` on a board in Verilator.
 
-       axi_main INPUTS OUTPUTS SEED CACHED FAULT ALTERED
+       axi_main INPUTS OUTPUTS SEED CACHED FAULT ALTERED SLEEPS
 
    reads the inputs of each run from INPUTS, one after the other as `net_inputs` has them, and writes
    the outputs of each to OUTPUTS. FAULT is an axi_fault; in the word of instruction ALTERED the
-   opcode is 0, if that is no -1. After a run that fails there is one more. Prints a line for each call: its status, the board's
-   registers, and the cycles of a run. */
+   opcode is 0, if that is no -1. If SLEEPS is 1, the driver may look twice, and sleeps until the
+   interrupt in between. After a run that fails there is one more. Prints a line for each call: its
+   status, the board's registers, the cycles of a run, and the line of the interrupt. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -37,9 +38,9 @@ static const void *read_weights(void)
 
 static void say(const char *call, int32_t status, const lockstep_board *board)
 {
-    printf("%s %d %u %u %u %llu\n", call, (int)status, (unsigned)board->status,
+    printf("%s %d %u %u %u %llu %d\n", call, (int)status, (unsigned)board->status,
            (unsigned)board->index, (unsigned)board->waiting,
-           (unsigned long long)(status ? 0 : lockstep_board_cycles(board)));
+           (unsigned long long)(status ? 0 : lockstep_board_cycles(board)), axi_interrupt());
 }
 
 static int read_inputs(FILE *file)
@@ -66,14 +67,15 @@ int main(int argc, char **argv)
 {
     static struct net net;
     lockstep_board board = {0};
-    const int cached = argc == 7 ? atoi(argv[4]) : 0, altered = argc == 7 ? atoi(argv[6]) : 0;
-    const enum axi_fault fault = argc == 7 ? (enum axi_fault)atoi(argv[5]) : AXI_NO_FAULT;
+    const int cached = argc == 8 ? atoi(argv[4]) : 0, altered = argc == 8 ? atoi(argv[6]) : 0;
+    const int sleeps = argc == 8 ? atoi(argv[7]) : 0;
+    const enum axi_fault fault = argc == 8 ? (enum axi_fault)atoi(argv[5]) : AXI_NO_FAULT;
     const net_inputs inputs = INPUTS;
     const net_outputs outputs = OUTPUTS;
     FILE *given, *made;
     int32_t status;
 
-    if (argc != 7 || !(given = fopen(argv[1], "rb")) || !(made = fopen(argv[2], "wb")))
+    if (argc != 8 || !(given = fopen(argv[1], "rb")) || !(made = fopen(argv[2], "wb")))
         return 2;
     board.registers = (volatile uint32_t *)arena;       /* not used: see axi_board.h */
     board.memory = axi_board_new(ADDRESS, NET_DMA_BYTES, cached, strtoull(argv[3], NULL, 10));
@@ -82,8 +84,8 @@ int main(int argc, char **argv)
         board.clean = axi_clean;
         board.invalidate = axi_invalidate;
     }
-    board.wait = axi_wait;
-    board.polls = 1000;
+    board.wait = sleeps ? axi_sleep : axi_wait;
+    board.polls = sleeps ? 2 : 1000;
     if (fault == AXI_DEAD)
         axi_board_fault(fault);
     status = net_init(&net, read_weights(), &board);

@@ -39,7 +39,7 @@ def assert_right(network: AxiNetwork, inputs, exact: bool = True, **options) -> 
     program = network.module.accelerated[-1].program
     for run in runs:
         assert run.result == 0 and run.status & 0xFF == Status.DONE and run.cycles > 100
-        assert run.index == program.count - 1
+        assert run.index == program.count - 1 and not run.interrupt
     for given, made in zip(inputs, network.outputs(), strict=True):
         for name, array in network.module(given).items():
             np.testing.assert_allclose(made[name], array, rtol=0 if exact else 1e-6)
@@ -55,6 +55,17 @@ def digits(tmp_path_factory) -> AxiNetwork:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_digits(digits, cached, seed):
     assert_right(digits, samples(digits.module, 3), cached=cached, seed=seed)
+
+
+def test_the_processor_sleeps_until_the_interrupt(digits):
+    """It looks once before, and once after."""
+    assert_right(digits, samples(digits.module, 3), sleeps=True)
+
+
+def test_without_an_end_there_is_no_interrupt(digits):
+    _, *runs = digits.calls(samples(digits.module, 1), fault=Fault.NO_MEMORY, sleeps=True)
+    assert [(run.result, run.interrupt) for run in runs] == [
+        (STATUS["TIMED_OUT"], 0), (STATUS["BUSY"], 0)]
 
 
 @pytest.mark.parametrize("processor", [None, "x86-64"])

@@ -81,8 +81,8 @@ def test_only_writable_registers_keep_what_is_written():
             assert ctx.get(getattr(dut.core, f"base_{name}")) == values[ADDRESSES[f"base_{name}"]]
 
     simulate(dut, bench)
-    writable = {ADDRESSES[one.name] for one in REGISTERS if one.writable}
-    assert after == [value if at in writable else old
+    kept = {ADDRESSES[one.name]: (1 << one.bits) - 1 for one in REGISTERS if one.writable}
+    assert after == [value & kept[at] if at in kept else old
                      for at, (old, value) in enumerate(zip(before, values, strict=True))]
 
 
@@ -173,3 +173,35 @@ def test_a_number_that_differs_starts_one_run():
         assert len(starts) == 2
 
     simulate(dut, bench, processes=[watch])
+
+
+def test_the_interrupt_comes_with_the_end_of_a_run_and_stays_until_it_is_seen_to():
+    dut, seen = made(), []
+    core, run, interrupt = dut.core, ADDRESSES["run"], ADDRESSES["interrupt"]
+
+    async def after(ctx, cycles=3):
+        for _ in range(cycles):
+            await ctx.tick()
+        seen.append(ctx.get(dut.interrupt))
+
+    async def bench(ctx):
+        await write(ctx, dut, run, 1)           # a run that nobody wants to hear of
+        ctx.set(core.done, 1)
+        await after(ctx)
+        await write(ctx, dut, run, 2)
+        ctx.set(core.done, 0)
+        await write(ctx, dut, interrupt, 1)
+        await after(ctx, 20)
+        ctx.set(core.done, 1)
+        await after(ctx)
+        await after(ctx, 20)
+        await write(ctx, dut, interrupt, 0)
+        await after(ctx)
+        await write(ctx, dut, interrupt, 1)     # after the end of the run: at once
+        await after(ctx)
+        ctx.set(core.done, 0)
+        await write(ctx, dut, run, 3)           # the next run takes it back
+        await after(ctx)
+
+    simulate(dut, bench)
+    assert seen == [0, 0, 1, 1, 0, 1, 0]

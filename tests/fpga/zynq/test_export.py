@@ -44,9 +44,12 @@ def test_ports_are_what_vivado_takes_for_interfaces(folder):
     wanted = {f"s_axi_control_{one}" for one in names}
     wanted |= {f"m_axi_gmem_{one}" for one in
                names | {f"{c}{one}" for c, all_ in BURSTS.items() for one in all_}}
-    assert ports == wanted | {"ap_clk", "ap_rst_n"}
+    assert ports == wanted | {"ap_clk", "ap_rst_n", "irq"}
     assert re.search(r'ASSOCIATED_BUSIF s_axi_control:m_axi_gmem, ASSOCIATED_RESET ap_rst_n" \*\)\n'
                      r"  input ap_clk;", module)
+    assert re.search(r'X_INTERFACE_INFO = "xilinx.com:signal:interrupt:1.0 irq INTERRUPT", '
+                     r'X_INTERFACE_PARAMETER = "SENSITIVITY LEVEL_HIGH" \*\)\n  output irq;',
+                     module)
 
 
 @needs_tcl
@@ -76,7 +79,8 @@ def test_script_leaves_bitstream_and_description(folder, tmp_path):
              "create_bd_design system", "CONFIG.PCW_FPGA0_PERIPHERAL_FREQMHZ 50",
              "create_bd_cell -type module -reference lockstep lockstep_0",
              "Master /ps/M_AXI_GP0 Slave /lockstep_0/s_axi_control",
-             "Master /lockstep_0/m_axi_gmem Slave /ps/S_AXI_HP0", "assign_bd_address",
+             "Master /lockstep_0/m_axi_gmem Slave /ps/S_AXI_HP0",
+             "connect_bd_net /lockstep_0/irq /ps/IRQ_F2P", "assign_bd_address",
              "validate_bd_design", "make_wrapper", "launch_runs impl_1 -to_step write_bitstream"]
     places = [calls.index(one) for one in order]
     assert places == sorted(places)
@@ -88,6 +92,9 @@ def test_script_leaves_bitstream_and_description(folder, tmp_path):
 @pytest.mark.parametrize("left_out, text", [
     ("assign_bd_address\n", "/ps/M_AXI_GP0 has no address segment"),
     ("    CONFIG.PCW_USE_S_AXI_HP0 1 \\\n", "there is no pin /ps/S_AXI_HP0"),
+    ("    CONFIG.PCW_USE_FABRIC_INTERRUPT 1 \\\n", "there is no pin /ps/IRQ_F2P"),
+    ("connect_bd_net [get_bd_pins /${name}_0/irq] [get_bd_pins /ps/IRQ_F2P]\n",
+     "/ps/IRQ_F2P is not connected"),
     ("    CONFIG.PCW_EN_RST0_PORT 1 \\\n", "there is no clock or reset for Auto: PCW_EN_RST0_PORT"),
     ("set_property top system_wrapper [current_fileset]\n", "the top must be the design's wrapper"),
     ("wait_on_run impl_1\n", "build.tcl: running; look into project/lockstep.runs")])

@@ -4,7 +4,7 @@
 lassign $argv script progress slack
 set log [open calls w]
 set created ""; set settings [dict create]; set top ""
-set joined {}; set assigned {}; set valid 0; set saved 0; set wrapped 0; set launched 0
+set joined {}; set assigned {}; set wired {}; set valid 0; set saved 0; set wrapped 0; set launched 0
 
 proc record args { global log; puts $log $args }
 foreach command {create_project add_files update_compile_order} {
@@ -33,7 +33,8 @@ proc setting name {
 # Pins of the processor are there when it is configured to have them.
 proc require_pin pin {
     global created
-    set wants {/ps/M_AXI_GP0 PCW_USE_M_AXI_GP0 /ps/S_AXI_HP0 PCW_USE_S_AXI_HP0}
+    set wants {/ps/M_AXI_GP0 PCW_USE_M_AXI_GP0 /ps/S_AXI_HP0 PCW_USE_S_AXI_HP0
+        /ps/IRQ_F2P PCW_USE_FABRIC_INTERRUPT}
     if {[dict exists $wants $pin]} {
         if {![setting [dict get $wants $pin]]} { error "there is no pin $pin" }
     } elseif {[lindex [split $pin /] 1] ni $created} {
@@ -41,6 +42,12 @@ proc require_pin pin {
     }
 }
 proc get_bd_intf_pins pin { require_pin $pin; return $pin }
+proc get_bd_pins pin { require_pin $pin; return $pin }
+proc connect_bd_net args {
+    global wired
+    record connect_bd_net {*}$args
+    lappend wired {*}$args
+}
 proc apply_bd_automation args {
     global joined
     record apply_bd_automation {*}$args
@@ -59,8 +66,11 @@ proc assign_bd_address args {
     set assigned $joined
 }
 proc validate_bd_design args {
-    global joined assigned valid
+    global joined assigned wired valid
     record validate_bd_design {*}$args
+    if {[setting PCW_USE_FABRIC_INTERRUPT] && "/ps/IRQ_F2P" ni $wired} {
+        error "/ps/IRQ_F2P is not connected"
+    }
     foreach master {/ps/M_AXI_GP0 /lockstep_0/m_axi_gmem} {
         if {$master ni $joined} { error "$master is not connected" }
         if {$master ni $assigned} { error "$master has no address segment" }
