@@ -92,9 +92,10 @@ class AxiNetwork:
         graph = self.module.graph
         (self.folder / "inputs").write_bytes(b"".join(
             given[name].tobytes() for given in inputs for name in graph.inputs))
-        said = subprocess.run([self.folder / "main", "inputs", "outputs", *map(str, (
-            seed, int(cached), int(fault), altered, int(sleeps)))], cwd=self.folder, text=True, check=True,
-            capture_output=True, timeout=600).stdout
+        options = map(str, (seed, int(cached), int(fault), altered, int(sleeps)))
+        said = subprocess.run([self.folder / "main", "inputs", "outputs", *options],
+                              cwd=self.folder, text=True, check=True, capture_output=True,
+                              timeout=600).stdout
         return [Call(name, *map(int, numbers)) for name, *numbers in map(
             str.split, said.splitlines())]
 
