@@ -35,7 +35,7 @@ from accel.mapping.choices import Choices
 from accel.mapping.schedules import tiles_of
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle
-from bench.networks import grouped_graph, product_graph
+from bench.inputs.networks import grouped_graph, product_graph
 from bench.tilings import some
 from compiler.frontend.onnx_import import convert
 from compiler.graph import optimize, partition

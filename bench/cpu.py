@@ -11,7 +11,7 @@ begin with a run that does not count. Medians of the process's processor time an
 
 Prints a line for each network and type, and ``name value`` lines: ``cpu_NETWORK_DTYPE_over_PEER``,
 the ratio of processor times, and ``cpu_DTYPE_over_PEER``, the geometric mean over the networks.
-With ``--operators`` the names are those of `bench.cpu_operators`, all of them unless told, and
+With ``--operators`` the names are those of `bench.inputs.cpu_operators`, all unless told, and
 ``cpu_operators_DTYPE_over_PEER`` is the largest ratio. ``--json`` writes rows of network, dtype,
 threads, ours_ms, peer, peer_ms, ratio (of processor time), ours_wall_ms, peer_wall_ms, and `share`,
 the share of the multiply-accumulates' time at the peak rate that is measured in the same run.
@@ -38,7 +38,7 @@ import numpy as np
 import onnx
 
 import lockstep
-from bench.cpu_operators import OPERATORS, operator_model
+from bench.inputs.cpu_operators import OPERATORS, operator_model
 from compiler import te
 from compiler.cpu_gpu_backends.llvm import build, host
 from compiler.native import processor

@@ -3,7 +3,7 @@ them?
 
     python -m bench.cpu_bodies [NAME ...] [--rounds N]
 
-Convolutions of 3 x 3 and 1 x 1 and dense layers of `bench.cpu_operators` run on the target
+Convolutions of 3 x 3 and 1 x 1 and dense layers of `bench.inputs.cpu_operators` run on the target
 `cpu:plain`, that is without Winograd's products, kernel by kernel; the one that adds products
 counts, the best of all rounds. A round runs every operator and measures the peak in float32
 (`bench.cpu.peak_gflops`), of which the best counts too; that of bytes is four times as high, which
@@ -19,7 +19,7 @@ import numpy as np
 
 import lockstep
 from bench.cpu import peak_gflops
-from bench.cpu_operators import OPERATORS, operator_model
+from bench.inputs.cpu_operators import OPERATORS, operator_model
 
 NAMES = tuple(name for name, (op, *numbers) in OPERATORS.items()
               if op == "Conv" and numbers[5] == 1 and min(numbers[:2]) >= 64

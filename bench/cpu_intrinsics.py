@@ -21,7 +21,7 @@ import sys
 
 import numpy as np
 
-from bench.timing import Run, best_times
+from bench.support.timing import Run, best_times
 from compiler.cpu_gpu_backends.cpu.arrays import aligned
 from compiler.cpu_gpu_backends.cpu.product_templates import TEMPLATES, in_panels, product
 from compiler.cpu_gpu_backends.llvm import MachineError, build

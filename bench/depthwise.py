@@ -17,7 +17,7 @@ from accel.mapping.schedules import tiles_of
 from accel.mapping.target import AccelTarget
 from accel.mapping.work import block_products
 from accel.sim.cycle import simulate
-from bench.networks import depthwise_graph
+from bench.inputs.networks import depthwise_graph
 
 LAYERS = ((32, 112, 1), (64, 112, 2), (128, 56, 1), (128, 56, 2), (256, 28, 1), (256, 28, 2),
           (512, 14, 1), (512, 14, 1), (512, 14, 1), (512, 14, 1), (512, 14, 1), (512, 14, 2),

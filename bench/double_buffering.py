@@ -18,7 +18,7 @@ from accel.mapping.schedules import Tiles, schedule, tiles_of
 from accel.mapping.target import AccelTarget, assemble
 from accel.mapping.work import block_products
 from accel.sim import verilated
-from bench.networks import convolution_graph
+from bench.inputs.networks import convolution_graph
 from compiler.graph.reference import evaluate
 
 

@@ -37,7 +37,7 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import Run
 from accel.sim.toggles import Toggles, toggles
-from bench.networks import chain_graph
+from bench.inputs.networks import chain_graph
 from examples.digits.data import held_out
 from lockstep.testing.zoo import build
 from lockstep.commands._table import show_columns

@@ -8,8 +8,8 @@
     python -m bench.estimates fit                       fits the models to these runs
     python -m bench.estimates judge [--json] [--write]  errors on machines held back from the fit
 
-Machines are drawn at random (`bench.drawn`); every fourth is held back. Runs are appended to the
-data (`accel.estimates.runs`) as they end, and those in the data are not repeated.
+Machines are drawn at random (`bench.inputs.drawn`); every fourth is held back. Runs are appended to
+the data (`accel.estimates.runs`) as they end, and those in the data are not repeated.
 """
 
 import argparse
@@ -34,9 +34,9 @@ from accel.hw.store import Store
 from accel.hw.vector import Vector
 from accel.machine.config import ConfigError, preset
 from accel.machine.loading import load_machine
-from bench.drawn import drawn, specs
-from bench.estimate_errors import PAGE, judge, lines, taken, written
-from bench.gates import mapped, products
+from bench.inputs.drawn import drawn, specs
+from bench.support.estimate_errors import PAGE, judge, lines, taken, written
+from bench.support.gates import mapped, products
 from compiler.native import BuildError
 from fpga import bare_core, flow
 from fpga.tools import Tools

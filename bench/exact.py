@@ -24,7 +24,7 @@ from accel.mapping.target import AccelTarget
 from accel.sim import cycle, verilated
 from accel.machine.dram import Dram
 from accel.sim.timing import differ_in_time
-from bench.networks import convolution_graph
+from bench.inputs.networks import convolution_graph
 from compiler.frontend.onnx_import import load as load_model
 from compiler.graph.pipeline import optimize
 from runtime import SimulatedDevice, compile_graph, simulator

@@ -5,7 +5,7 @@ that this process may use, and then compares the values of the front with those 
 ``front`` searches the front of a space of 2,304 machines with a tenth of the evaluations, several
 seeds, and compares its hypervolume with that of the whole grid, which is kept in a database
 (``--db``) so that it is measured once. ``new`` runs the command that a new user would type.
-``killed`` kills explorations at random moments, and resumes them (`bench.explore_killed`).
+``killed`` kills explorations at random moments, and resumes them (`bench.support.explore_killed`).
 
 All times are wall-clock times; processor time is told beside them, since machines may be shared.
 """
@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 
 from accel.machine.loading import load_machine
-from bench.explore_killed import explorations, killed
-from bench.explore_network import write_small_network
+from bench.support.explore_killed import explorations, killed
+from bench.inputs.explore_network import write_small_network
 from compiler.files import write_text
 from compiler.tune.records import Records
 from compiler.tune.space import Result

@@ -23,8 +23,8 @@ import sys
 import numpy as np
 import onnx
 
-from bench.float_networks import NAMES, float_model, image
-from bench.timing import Run, best_times
+from bench.inputs.float_networks import NAMES, float_model, image
+from bench.support.timing import Run, best_times
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget, HostSegment, lowered
 from compiler.frontend.onnx_import import convert
 from compiler.graph.fusion import fuse

@@ -1,6 +1,6 @@
 """Spoiled input of every kind: ``python -m bench.fuzz --minutes 60 [--seed N] [--kinds ...]``.
 
-Cases are command lines with files that are nearly right (`bench.fuzz_kinds`): ONNX models, tiny
+Cases are command lines with files that are nearly right (`bench.spoiled.kinds`): ONNX models, tiny
 models that ask for much, .npz archives, geometries in TOML, compiled modules, caches, arguments.
 Each runs in a copy of this process that has everything imported, with a limit of processor time and
 of memory. These results are right: - exit status 2 with one line on standard error and nothing on
@@ -33,10 +33,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.fuzz_kinds import ANY, GEOMETRY, INPUTS, KINDS, RESULT, SAME, WANTED, Case, sound_files
-from bench.isolated import Ended, Limits, isolated
-from bench.onnx_mutations import MODEL
-from bench.peers import compared, difference
+from bench.spoiled.kinds import (
+    ANY, GEOMETRY, INPUTS, KINDS, RESULT, SAME, WANTED, Case, sound_files)
+from bench.support.isolated import Ended, Limits, isolated
+from bench.spoiled.onnx_mutations import MODEL
+from bench.support.peers import compared, difference
 
 __all__ = ["OUTCOMES", "Verdict", "fuzz", "judge", "main", "replay"]
 

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.pool import HOUSE, KILLED_SEARCHES, WORKERS, command, workers_of
-from bench.timing import best_times
+from bench.support.timing import best_times
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.plans import Task
 from compiler.tune.record import Record

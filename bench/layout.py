@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from accel.machine.loading import load_machine
-from bench.networks import branches_graph, residual_graph
+from bench.inputs.networks import branches_graph, residual_graph
 from compiler.frontend.onnx_import import convert
 from compiler.graph import Copy, Graph, optimize
 from compiler.graph.layout import Layout, as_it_is, lay_out

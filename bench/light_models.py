@@ -2,7 +2,7 @@
 
     python -m bench.light_models [NAME ...] [--float] [--target PRESET] [--samples N] [--json R]
 
-Weights are seeded random ones (`bench.light_weights`). For each model
+Weights are seeded random ones (`bench.inputs.light_weights`). For each model
 
 1. the host (`cpu`) runs the float network and must agree with ONNX Runtime (the extra `bench`):
    every output, and what goes into a last softmax, within `TOLERANCE` of its largest element;
@@ -32,7 +32,7 @@ from onnx import ModelProto
 from accel.machine.config import preset
 from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
-from bench.light_weights import NAMES, images, light_model
+from bench.inputs.light_weights import NAMES, images, light_model
 from bench.shares import macs
 from compiler.frontend.onnx_import import convert
 from compiler.graph.graph import Graph

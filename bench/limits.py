@@ -3,7 +3,7 @@
     python -m bench.limits [FAMILY ...] [--machine M]... [--cases]
     python -m bench.limits --zoo [NETWORK ...] [--machine M]...
 
-Without ``--zoo``: networks of one operator between quantizations (`bench.limit_cases`), over
+Without ``--zoo``: networks of one operator between quantizations (`bench.inputs.limit_cases`), over
 shapes, as the compiler would divide them for each machine; nothing is compiled. Each refusal is
 printed with its reason and the machines that refuse; ``--cases`` lists every case. With ``--zoo``:
 the int8 networks of `examples.zoo`, batch 1, and which of their layers an accelerator does not
@@ -25,7 +25,7 @@ from accel.machine.config import preset_names
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
-from bench.limit_cases import FAMILIES
+from bench.inputs.limit_cases import FAMILIES
 from compiler.frontend.onnx_import import convert
 from compiler.graph import Graph, optimize
 from compiler.graph.graph import Node

@@ -19,7 +19,7 @@ outputs in it.
 import argparse
 import sys
 
-from bench.float_networks import NAMES, float_graph
+from bench.inputs.float_networks import NAMES, float_graph
 from compiler.cpu_gpu_backends.cpu.target import kernel_program, lowered
 from compiler.cpu_gpu_backends.gpu.target import GpuTarget
 from compiler.cpu_gpu_backends.memory import plan_groups

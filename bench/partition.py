@@ -23,7 +23,7 @@ from pathlib import Path
 
 from accel.machine.loading import load_machine
 from accel.mapping.lowering.nest import LoweringError
-from bench.networks import branches_graph, detours_graph, residual_graph, separable_graph
+from bench.inputs.networks import branches_graph, detours_graph, residual_graph, separable_graph
 from compiler.frontend.onnx_import import convert
 from compiler.frontend.onnx_import import load as load_model
 from compiler.graph import Graph, Partition, optimize

@@ -30,7 +30,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.pauses import KIND, TASK
+from bench.support.pauses import KIND, TASK
 from compiler.errors import Error
 from compiler.tune.space import Result
 from runtime.tuning import Certificates, Trial, WorkerPool
@@ -39,7 +39,7 @@ from runtime.tuning.servers import serve_worker
 
 HOUSE = Path(__file__).parents[1]
 WORKERS, KILLED_SEARCHES = 4, 2
-MODULE = "bench.pool_target"
+MODULE = "bench.support.pool_target"
 LIMIT_SECONDS = 10.0
 FLOOR_BUSY = 0.8
 PATIENCE_SECONDS = 600.0

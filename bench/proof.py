@@ -16,7 +16,7 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.mapping.target import AccelTarget
 from accel.proof.legal import IllegalProgram, prove
-from bench.networks import resnet50_graph
+from bench.inputs.networks import resnet50_graph
 from compiler.latency_hiding import Tokens, pair_tokens
 
 WAITS, SIGNALS = 1, 2           # bytes of a word

@@ -23,7 +23,7 @@ from accel.machine.machine import Machine
 from accel.mapping.layout import from_blocked, to_plain
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle
-from bench.networks import layer_graph
+from bench.inputs.networks import layer_graph
 from compiler.graph.graph import Graph
 from compiler.graph.reference import evaluate
 from lockstep.lines import largest_stall

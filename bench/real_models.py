@@ -3,7 +3,7 @@ accelerator, beside ONNX Runtime (the extra `real`).
 
     python -m bench.real_models [NAME ...] [--target PRESET] [--answers] [--json R.json]
 
-For each network (`bench.real_networks`)
+For each network (`bench.inputs.real_networks`)
 
 1. the target `cpu` computes it in float: the largest difference from ONNX Runtime by the largest
    element of the output must be at most `TOLERANCE`;
@@ -43,8 +43,8 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from bench.real_networks import BY_NAME, NETWORKS, Network, Sample
-from bench.real_peer import Peer, bound, in_float, is_int8, quantized_by_onnx_runtime
+from bench.inputs.real_networks import BY_NAME, NETWORKS, Network, Sample
+from bench.support.real_peer import Peer, bound, in_float, is_int8, quantized_by_onnx_runtime
 from bench.shares import macs
 from compiler.frontend.binding import extents_of, real_inputs
 from compiler.graph.partition import ACCEL

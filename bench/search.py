@@ -25,7 +25,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from bench.timing import best_times
+from bench.support.timing import best_times
 from compiler import te
 from compiler.cpu_gpu_backends.cpu.arrays import on_cache_lines
 from compiler.cpu_gpu_backends.cpu.schedule import schedule

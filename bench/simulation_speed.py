@@ -25,7 +25,7 @@ from accel.machine.words import decode_words
 from accel.mapping.target import AccelTarget
 from accel.proof.legal import with_tokens
 from accel.sim import cycle, verilated
-from bench.networks import resnet50_graph
+from bench.inputs.networks import resnet50_graph
 from compiler.frontend.onnx_import import load as load_model
 from compiler.graph.pipeline import optimize
 from runtime import SimulatedDevice, compile_graph, simulator

@@ -3,8 +3,8 @@
 A fault changes the tokens of a compiled program: a bit of one instruction's waits or signals is
 deleted, duplicated onto another instruction of the unit, moved there, or turned to another unit;
 or a whole token, signal and wait, is deleted, or its signal or wait moved. The proof must refuse
-the program, unless `bench.happens_before` finds by exhaustion that the fault is redundant: then
-the program is still legal, and the proof must accept it. It must accept every compiled program
+the program, unless `bench.support.happens_before` finds by exhaustion that the fault is redundant:
+then the program is still legal, and the proof must accept it. It must accept every compiled program
 too.
 
 Prints the missed faults, then ``name value`` lines: `token_faults`, `token_faults_redundant`,
@@ -26,8 +26,8 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.mapping.target import AccelTarget
 from accel.proof.legal import IllegalProgram, prove
-from bench.happens_before import Judge, Masks
-from bench.networks import convolution_graph
+from bench.support.happens_before import Judge, Masks
+from bench.inputs.networks import convolution_graph
 from runtime import compile as compile_model
 
 __all__ = ["FAULTS", "Fault", "Subject", "convolution", "examine", "main", "subjects"]

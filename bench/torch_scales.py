@@ -10,7 +10,7 @@ network and each value that differs, and ends with exit status 1 where one does.
 
 To compare with an older tree, store there and compare here: copy this file elsewhere, run the copy
 with PYTHONPATH set to that tree and `--store`, then run this with `--compare` and the same file.
-What it takes from a tree is in `quantized`, and `bench.peers.save_arrays`.
+What it takes from a tree is in `quantized`, and `bench.support.peers.save_arrays`.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from onnx import numpy_helper
 
-from bench.peers import save_arrays
+from bench.support.peers import save_arrays
 
 __all__ = ["differences", "main", "quantized"]
 

@@ -37,7 +37,7 @@ import numpy as np
 
 from accel.mapping.search import EFFORTS, Effort
 from accel.sim import cycle
-from bench.timing import best_times
+from bench.support.timing import best_times
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.frontend.models import graph_of
 from compiler.graph import Builder, Graph, TensorType

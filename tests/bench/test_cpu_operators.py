@@ -3,7 +3,7 @@
 import onnx
 import pytest
 
-from bench.cpu_operators import OPERATORS, operator_model
+from bench.inputs.cpu_operators import OPERATORS, operator_model
 from compiler.frontend import convert
 
 

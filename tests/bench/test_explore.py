@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench.explore import FromGrid, main, volume_share
-from bench.explore_killed import explorations, killed
+from bench.support.explore_killed import explorations, killed
 from compiler.tune.records import Records
 from tests.support.exploring import NETWORK, MadeUp, exploration
 

@@ -9,13 +9,14 @@ import numpy as np
 import onnx
 import pytest
 
-from bench import fuzz, onnx_bombs, onnx_mutations
+from bench import fuzz
+from bench.spoiled import onnx_bombs, onnx_mutations
 from bench.fuzz import FINDS, Verdict, judge, main, replay
-from bench.fuzz_kinds import ANY, KINDS, PEER, SAME, Case, _inputs
-from bench.isolated import Limits, isolated
-from bench.onnx_mutations import MODELS, MUTATIONS, write
-from bench.peers import compared, save_arrays
-from bench.spoiled_arrays import _npy_header
+from bench.spoiled.kinds import ANY, KINDS, PEER, SAME, Case, _inputs
+from bench.support.isolated import Limits, isolated
+from bench.spoiled.onnx_mutations import MODELS, MUTATIONS, write
+from bench.support.peers import compared, save_arrays
+from bench.spoiled.arrays import _npy_header
 
 SIZES = {"x": np.ones(3, np.float32)}
 

@@ -11,8 +11,8 @@ from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
 from bench import light_models
 from bench.light_models import Figures, compare_float, compare_int8, main
-from bench.light_weights import NAMES, images, light_model
-from bench.onnx_mutations import DIGITS
+from bench.inputs.light_weights import NAMES, images, light_model
+from bench.spoiled.onnx_mutations import DIGITS
 from runtime import compile as compile_model
 
 PYNQ = "pynq-1x16x16"

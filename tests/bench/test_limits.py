@@ -3,7 +3,7 @@
 import onnx
 import pytest
 
-from bench.limit_cases import FAMILIES, QdqModel
+from bench.inputs.limit_cases import FAMILIES, QdqModel
 from bench.limits import main, taken
 from compiler.frontend import convert
 from compiler.graph import optimize

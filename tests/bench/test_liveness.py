@@ -1,6 +1,6 @@
 """What can be seen from outside of a netlist."""
 
-from bench.liveness import Liveness
+from bench.support.liveness import Liveness
 
 
 def cell(kind, inputs, output, parameters=None):

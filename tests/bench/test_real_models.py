@@ -10,10 +10,10 @@ import onnx
 import pytest
 
 from bench import real_models
-from bench.onnx_mutations import DIGITS
+from bench.spoiled.onnx_mutations import DIGITS
 from bench.real_models import Figures, decibels, difference, main, measure, tables
-from bench.real_networks import BY_NAME, Network, Sample, overlap, same_boxes, same_text
-from bench.real_peer import Peer, in_float, is_int8, quantized_by_onnx_runtime
+from bench.inputs.real_networks import BY_NAME, Network, Sample, overlap, same_boxes, same_text
+from bench.support.real_peer import Peer, in_float, is_int8, quantized_by_onnx_runtime
 from compiler.cpu_gpu_backends.llvm import host
 from compiler.quantize import quantize
 

@@ -11,7 +11,7 @@ from accel.machine.program import AccelProgram, Instruction, finish
 from accel.mapping.target import AccelTarget
 from accel.proof.legal import with_tokens
 from bench import token_faults
-from bench.happens_before import Judge
+from bench.support.happens_before import Judge
 from bench.token_faults import FAULTS, Subject, convolution, examine
 from compiler.latency_hiding import arrays, legality
 from tests.support.integer_graphs import Net

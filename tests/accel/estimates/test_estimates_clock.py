@@ -13,7 +13,7 @@ from accel.estimates.runs import EXAMPLES, MachineSpec, Routing, routings
 from accel.machine.config import preset
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
-from bench import estimate_errors
+from bench.support import estimate_errors
 
 TINY = preset("tiny-1x4x4")
 

@@ -11,7 +11,7 @@ from accel.estimates.gates import nand2
 from accel.estimates.runs import DATA, MachineSpec, Synthesis, append, syntheses
 from accel.machine.config import preset
 from bench import estimates
-from bench.drawn import drawn, specs
+from bench.inputs.drawn import drawn, specs
 from fpga import bare_core
 
 

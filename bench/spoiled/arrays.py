@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.spoiled_text import damage
+from bench.spoiled.text import damage
 
 __all__ = ["spoiled_archive", "zeros_archive"]
 

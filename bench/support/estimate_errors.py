@@ -14,7 +14,7 @@ from fpga import flow
 
 __all__ = ["PAGE", "judge", "lines", "taken", "written"]
 
-PAGE = Path(__file__).parents[1] / "docs" / "estimates.md"
+PAGE = Path(__file__).parents[2] / "docs" / "estimates.md"
 
 BEGIN, END = "<!-- python -m bench.estimates judge --write -->\n", "<!-- end -->\n"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from google.protobuf.message import Message
 
-from bench.isolated import Limits, isolated
+from bench.support.isolated import Limits, isolated
 
 __all__ = ["compared", "difference", "save_arrays"]
 

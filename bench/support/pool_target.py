@@ -1,6 +1,6 @@
 """Registers the target of `bench.pool`; processes of trials import this."""
 
-from bench.pauses import KIND, pause_target
+from bench.support.pauses import KIND, pause_target
 from runtime.targets import register
 
 register(KIND, pause_target)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from bench.real_inputs import (
+from bench.inputs.real_inputs import (
     FILE_KINDS,
     RATE,
     file_bytes,

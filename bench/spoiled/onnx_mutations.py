@@ -13,7 +13,7 @@ from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper, nump
 
 __all__ = ["DIGITS", "MODEL", "MODELS", "MUTATIONS", "Made", "Mutation", "WEIGHTS", "write"]
 
-DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits-int8.onnx"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
 MODEL, WEIGHTS = "model.onnx", "weights.bin"
 OPSET = 17
 

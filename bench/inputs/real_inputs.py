@@ -26,7 +26,7 @@ BANDWIDTHS = (80, 90, 120, 150)
 WORDS = ("Total", "Invoice", "Street", "number", "Lockstep", "price", "2026", "Berlin", "garden",
          "open", "Sunday", "train", "water", "Please", "exit", "coffee", "room", "412", "July",
          "bridge", "north", "paper", "window", "3.50", "market", "Hello")
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 Array = np.ndarray
 
