@@ -108,7 +108,6 @@ class _Times:
         result = 0 if facts.partial else traffic.last * facts.entry["out"] / facts.rate
         self.after_vector = self.vector + result + self.store - NEXT + END
         self.after_gemm = self.gemm + traffic.last * self.stages * self.beats + self.after_vector
-        self.first = (traffic.first_inputs + traffic.first_weights) / facts.rate
 
     def all(self) -> list[Number]:
         if self.shape.weighted:
@@ -124,20 +123,19 @@ class _Times:
         """Those of gemm, vector behind it, and both in turns; and what follows the last load."""
         facts, shape, tiles, traffic = self.facts, self.shape, self.tiles, self.traffic
         products, rate, single = facts.products, facts.rate, traffic.single
-        head = self.begin + self.load + np.where(single, self.first, 0)
+        head = self.begin + self.load + np.where(single, traffic.first, 0)
         tile = (tiles.rows * tiles.columns * tiles.channels * shape.phases * prod(shape.kernel)
                 * shape.depth * shape.passes)
         height, width = traffic.last_piece
         last = np.where(single, traffic.last * height * width * tiles.depth * shape.passes, 0)
         keeps_weights, keeps_input = traffic.keeps_weights, traffic.keeps_input
-        kept = np.where(keeps_weights, traffic.first_weights,
-                        np.where(keeps_input, traffic.first_inputs, 0)) / rate
+        kept = traffic.first_kept
         moving = (np.where(keeps_input, 0, traffic.waited)
                   + np.where(keeps_weights, 0, np.maximum(
-                      traffic.weights / rate, traffic.weight_steps)))
+                      traffic.weights / rate, traffic.weight_cycles)))
         turns = np.where(keeps_input, traffic.count, traffic.turns) * (self.load + self.gemm)
         loads = self.begin + kept + self._in_turns(products + moving + turns,
-                                                   self.first - kept + last)
+                                                   traffic.first - kept + last)
         banks = self._in_turns(products + facts.positions * self.beats
                                + traffic.count * (self.gemm + self.vector), 0)
         return [head + products + self.after_gemm,
@@ -153,8 +151,8 @@ class _Times:
         height, width = traffic.last_piece
         last = traffic.last * self.beats * (height * width if facts.folded else 1)
         turns = self._in_turns(traffic.waited + folded + traffic.turns * (self.load + self.vector),
-                               self.first + last)
-        return [self.begin + self.load + self.first + facts.lanes + self.after_vector,
+                               traffic.first + last)
+        return [self.begin + self.load + traffic.first + facts.lanes + self.after_vector,
                 self.begin + turns - self.vector + self.after_vector
                 ], NEXT + traffic.last * self.stages * self.beats + self.after_vector
 

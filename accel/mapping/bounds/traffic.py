@@ -24,6 +24,11 @@ __all__ = ["LayerFacts", "Traffic"]
 GEMM_LOOPS = 6
 """Loops of an instruction of gemm."""
 
+BURSTS, BURST = 64, 4
+"""How many bursts the arbiter has open at most; and of one beat, the cycles from a burst to that
+which takes its place, but for the memory's latency.
+"""
+
 
 class LayerFacts:
     """What all tilings of a layer on a machine have in common.
@@ -36,6 +41,7 @@ class LayerFacts:
     lanes : cycles of vector.
     stored : bytes of the result in memory; `partial` where blocks of it are cut.
     weights : bytes of the weights that one image reads; `weight_steps` of load for these.
+    waits : cycles that load stands, in each `BURSTS` of these steps, until bursts are over.
     sources : what is loaded into inp or res, as far as it is known.
     latency, answer : cycles of the memory from a request to data, and from a write to its answer.
     rate : bytes of the bus in a cycle.
@@ -58,10 +64,13 @@ class LayerFacts:
         reads = 1 if operator.accumulators else max(1, len(operator.inputs))
         self.lanes = (self.positions * reads + sum(self.folded.values())) * config.vector_beats
         self.stored, self.partial = self._stored(), bool(layer.bounds)
-        self.weights, step = self._weights() if shape.weighted else (0, 0)
-        self.weight_steps = self.weights / (step or config.bus_bytes)
-        self.sources = self._sources()
         self.latency = memory.latency
+        self.weights, step, apart = self._weights() if shape.weighted else (0, 0, 0)
+        self.weight_steps = self.weights / (step or config.bus_bytes)
+        # Elements of which no two lie in one beat are bursts of their own.
+        alone = step and apart >= config.bus_bytes
+        self.waits = max(self.latency + BURST - BURSTS, 0) if alone else 0
+        self.sources = self._sources()
         self.answer = 0 if memory.in_order else memory.latency
         rate = memory.bytes_per_cycle
         self.rate = config.bus_bytes if rate is None else min(config.bus_bytes, rate)
@@ -83,13 +92,18 @@ class LayerFacts:
             size = size * min(limit, whole) // whole
         return size
 
-    def _weights(self) -> tuple[int, int]:
-        """Their bytes, and how many a step of load moves at most; 0 means those of the bus."""
+    def _weights(self) -> tuple[int, int, int]:
+        """As `computed_weights`."""
         shape = self.shape
         if "y" in self.operator.stages:
             return computed_weights(self.operator)
         return (shape.depth * shape.channels * shape.phases * prod(shape.kernel) * shape.passes
-                * (shape.weights or self.entry["wgt"]) * shape.weight_bits // 8), 0
+                * (shape.weights or self.entry["wgt"]) * shape.weight_bits // 8), 0, 0
+
+    def weight_cycles(self, bytes_: np.ndarray, loads: np.ndarray | int) -> np.ndarray:
+        """Cycles that load works for so many bytes of weights, in so many loads or fewer."""
+        steps = bytes_ * (self.weight_steps / max(self.weights, 1))
+        return steps + self.waits * np.maximum(steps / BURSTS - loads, 0)
 
     def _sources(self) -> list[LoadedSource | Packed | None]:
         operator, shape = self.operator, self.shape
@@ -109,11 +123,12 @@ class Traffic:
     steps : pieces in which a tile's operands come.
     piece : rows and columns of the largest piece of a window; `last_piece` of the last one.
     last : entries of the last tile's result.
-    inputs, weights, records : bytes that loads move; `weight_steps` are those of load.
+    inputs, weights, records : bytes that loads move; `weight_cycles` those of load.
     chunks : steps of load for the inputs, padding included; `waited` those of them that come after
         a load's first data.
     turns : loads of an input that move anything.
-    first_inputs, first_weights : bytes that the first step of the first tile needs.
+    first_inputs, first_weights : bytes that the first step of the first tile needs; `first` and
+        `first_kept`: cycles for all of them, and for the operand that stays.
     instructions : how many there are.
     """
 
@@ -203,12 +218,20 @@ class Traffic:
     def _load_constants(self) -> None:
         facts, shape, tiles = self.facts, self.facts.shape, self.tiles
         turns = shape.times * np.where(self.keeps_weights, 1, self.images)
-        self.weights, self.weight_steps = turns * facts.weights, turns * facts.weight_steps
+        self.weights = turns * facts.weights
+        self.weight_cycles = facts.weight_cycles(self.weights, np.where(
+            self.keeps_weights, shape.times * self.cuts, self.count * self.steps))
         self.first_weights = np.zeros_like(tiles.rows)
         if facts.weights:
             all_taps = shape.channels * prod(shape.kernel) * shape.depth
             self.first_weights = (tiles.channels * self.piece[0] * self.piece[1] * tiles.depth
                                   * facts.weights // all_taps)
+        first = facts.weight_cycles(self.first_weights, 1)
+        whole = np.maximum(self.first_weights / facts.rate, first)
+        self.first = np.maximum((self.first_inputs + self.first_weights) / facts.rate,
+                                first + self.first_inputs / facts.config.bus_bytes)
+        self.first_kept = np.where(self.keeps_weights, whole, np.where(
+            self.keeps_input, self.first_inputs / facts.rate, 0))
         once = shape.parameters - (shape.taps > 0)
         count = (shape.rows * shape.columns if shape.pixelwise
                  else shape.channels * (shape.phases * once + shape.taps))
@@ -232,7 +255,7 @@ class Traffic:
     @property
     def written(self) -> np.ndarray:
         """Steps of load."""
-        return self.chunks + self.weight_steps + self.records / self.facts.config.bus_bytes
+        return self.chunks + self.weight_cycles + self.records / self.facts.config.bus_bytes
 
     @property
     def moved(self) -> np.ndarray:

@@ -89,24 +89,24 @@ def source_of(operator: BlockedOperator, role: str, count: tuple[int, int],
     return LoadedSource(down, right, across * element_bytes(stage.dtype))
 
 
-def computed_weights(operator: BlockedOperator) -> tuple[int, int]:
-    """The bytes of one matrix of computed weights, as far as they are certain, and how many of them
-    a step of load moves at most (0: as many as the bus): where lanes do not lie together, a run is
-    one element.
+def computed_weights(operator: BlockedOperator) -> tuple[int, int, int]:
+    """The bytes of one matrix of computed weights, as far as they are certain; how many of them a
+    step of load moves at most (0: as many as the bus), since where lanes do not lie together, a run
+    is one element; and how many bytes it is then from one run to the next.
     """
     stage = operator["w"]
     there = _there(stage)
     if there is None or len(stage.axes) < 5:
-        return 0, 0
+        return 0, 0, 0
     channels, planes, depth, outs, lanes = (axis.var for axis in stage.axes[-5:])
     steps = there.steps
     if not _apart(steps, there.box, [planes, *(axis.var for axis in stage.axes[:-5])]) or (
             set(there.ends) - {(channels, outs), (depth, lanes)}):
-        return 0, 0
+        return 0, 0, 0
     again = _size(there.box[planes]) if steps[planes] else 1
     item = element_bytes(stage.dtype)
     return (there.size(channels, outs) * there.size(depth, lanes) * again * item,
-            0 if steps[lanes] == 1 or stage.shape[-1] == 1 else item)
+            0 if steps[lanes] == 1 or stage.shape[-1] == 1 else item, abs(steps[lanes]) * item)
 
 
 def _size(interval: Interval) -> int:

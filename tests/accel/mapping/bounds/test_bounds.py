@@ -7,10 +7,12 @@ from random import Random
 import pytest
 
 from accel.figures.traffic import dram_bytes
+from accel.hw.arbiter import BURSTS
 from accel.machine.config import preset
 from accel.machine.dram import Dram
 from accel.machine.machine import Machine
 from accel.mapping.bounds import bound_of, bounds_of_tilings
+from accel.mapping.bounds import traffic
 from accel.mapping.bounds.tilings import every_tiling, listed
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.choices import Choices
@@ -148,3 +150,19 @@ def test_a_layer_that_fits_no_buffer_is_refused() -> None:
     assert layer.operator.row                       # windows of 7 entries, loaded as they are
     with pytest.raises(LoweringError, match="conv2d_0: a tile must fit the buffers of tiny-1x4x4"):
         bound_of(machine_of("tiny-1x4x4", inp_bytes=16), layer)
+
+
+@pytest.mark.parametrize("latency, ratio", [(64, 1.1), (300, 1.4)])
+def test_elements_that_are_bursts_of_their_own(latency, ratio) -> None:
+    """A product whose second matrix is loaded column by column, 1,536 elements."""
+    assert traffic.BURSTS == BURSTS
+    machine = machine_of("pynq-1x16x16", memory=Dram(latency=latency))
+    net = Net(3)
+    result = net.matmul(net.input(1, 24, 32), net.input(1, 32, 48, name="b"))
+    layer, program = layer_of(machine, net, result)
+    cycles = []
+    for threads in (1, 2):
+        for least, _, tiles in sorted(bounds_of_tilings(machine, layer, threads))[:5]:
+            cycles.append(measured(machine, layer, program, tiles, threads)[0])
+            assert least <= cycles[-1], (tiles, threads)
+    assert min(cycles) <= ratio * bound_of(machine, layer).cycles
