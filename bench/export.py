@@ -45,6 +45,8 @@ MACHINES = ("aarch64", "x86-64", "x86-64-v3")
 RUNNERS = {
     "aarch64": ("aarch64-linux-gnu-gcc", ("qemu-aarch64", "-cpu", "max", "-L",
                                           "/usr/aarch64-linux-gnu")),
+    "armv8-a": ("aarch64-linux-gnu-gcc", ("qemu-aarch64", "-cpu", "cortex-a53", "-L",
+                                          "/usr/aarch64-linux-gnu")),
     "armv7": ("arm-linux-gnueabihf-gcc", ("qemu-arm", "-cpu", "max", "-L",
                                           "/usr/arm-linux-gnueabihf")),
     "riscv64": ("riscv64-linux-gnu-gcc", ("qemu-riscv64", "-L", "/usr/riscv64-linux-gnu"))}

@@ -18,9 +18,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "an object file or a library with two functions, its header, and a program "
                     "that tries it. With --target accel:MACHINE it is a driver in C, for boards "
                     "that have the accelerator in their memory map. --machine names the "
-                    "processor: x86-64, x86-64-v3, x86-64-v4, aarch64, armv7, cortex-m7, riscv64 "
-                    "or wasm32; by default it is this computer's, and of a driver any. Exit "
-                    "status: 0 done, 2 the request was wrong.")
+                    "processor: x86-64, x86-64-v3, x86-64-v4, aarch64, armv8-a, armv7, cortex-m7, "
+                    "riscv64 or wasm32; by default it is this computer's, and of a driver any. "
+                    "Exit status: 0 done, 2 the request was wrong.")
     add = parser.add_argument
     add("model", metavar="MODEL", type=model_file, help="a network, as lockstep compile takes it")
     add("-o", "--output", type=Path, required=True, metavar="DIR",

@@ -107,6 +107,7 @@ MACHINES = {
     "x86-64-v4": Processor("x86_64-unknown-linux-gnu", "x86-64-v4",
                            ("avx2", "avx512bw", "avx512f", "fma")),
     "aarch64": Processor("aarch64-unknown-linux-gnu", "generic", ("dotprod", "neon")),
+    "armv8-a": Processor("aarch64-unknown-linux-gnu", "generic", ("neon",)),
     "armv7": Processor("armv7-unknown-linux-gnueabihf", "cortex-a7", ("neon", "vfp4")),
     "cortex-m7": Processor("thumbv7em-unknown-none-eabihf", "cortex-m7", ("vfp4d16sp",),
                            ("fp64",)),

@@ -263,17 +263,18 @@ def test_options_wrong(tmp_path, options, error, message: str) -> None:
 
 @pytest.mark.cross
 @pytest.mark.slow
-@pytest.mark.parametrize(("machine", "cc", "emulator", "root"), [
-    ("aarch64", "aarch64-linux-gnu-gcc", "qemu-aarch64", "/usr/aarch64-linux-gnu"),
-    ("armv7", "arm-linux-gnueabihf-gcc", "qemu-arm", "/usr/arm-linux-gnueabihf"),
-    ("riscv64", "riscv64-linux-gnu-gcc", "qemu-riscv64", "/usr/riscv64-linux-gnu")])
-def test_code_for_other_machines_runs_in_emulation(tmp_path, digits, machine, cc, emulator, root
-                                                   ) -> None:
+@pytest.mark.parametrize(("machine", "cc", "emulator", "cpu", "root"), [
+    ("aarch64", "aarch64-linux-gnu-gcc", "qemu-aarch64", "max", "/usr/aarch64-linux-gnu"),
+    ("armv8-a", "aarch64-linux-gnu-gcc", "qemu-aarch64", "cortex-a53", "/usr/aarch64-linux-gnu"),
+    ("armv7", "arm-linux-gnueabihf-gcc", "qemu-arm", "max", "/usr/arm-linux-gnueabihf"),
+    ("riscv64", "riscv64-linux-gnu-gcc", "qemu-riscv64", "rv64", "/usr/riscv64-linux-gnu")])
+def test_code_for_other_machines_runs_in_emulation(tmp_path, digits, machine, cc, emulator, cpu,
+                                                   root) -> None:
     if missing := [tool for tool in (cc, emulator) if shutil.which(tool) is None]:
         pytest.skip(f"needs {missing[0]}")
     digits.export(tmp_path, "digits", machine=machine, bound=0.0)
-    cpu = () if machine == "riscv64" else ("-cpu", "max")
-    done = run_test_program(tmp_path, "digits", "digits.o", emulator, *cpu, "-L", root, cc=cc)
+    done = run_test_program(tmp_path, "digits", "digits.o", emulator, "-cpu", cpu, "-L", root,
+                            cc=cc)
     assert done.returncode == 0, done.stdout
 
 
@@ -315,3 +316,8 @@ def test_constants_lie_side_by_side_at_their_alignment() -> None:
 def test_sums_of_bytes_take_the_processors_instruction(digits, machine: str, instruction: str
                                                        ) -> None:
     assert f"@{instruction}" in exported_code(digits, machine=machine).text
+
+
+def test_code_for_all_processors_of_a_kind_takes_no_instruction_of_some(digits) -> None:
+    text = exported_code(digits, machine="armv8-a").text
+    assert "llvm.aarch64" not in text and "dotprod" not in text
