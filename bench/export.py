@@ -1,9 +1,10 @@
 """Do exported networks compute what the module computes, in little code and memory, as fast?
 
-    python -m bench.export [NAME ...] [--machines aarch64,x86-64,x86-64-v3] [--valgrind]
-                           [--sanitize] [--time] [--rounds N] [--folder DIR]
+    python -m bench.export [NAME ...] [--trained] [--machines aarch64,x86-64,x86-64-v3]
+                           [--valgrind] [--sanitize] [--time] [--rounds N] [--folder DIR]
 
-Each network (all of `NETWORKS` unless told; sizes that an emulator bears) is exported for each
+Each network (all of `NETWORKS` unless told; sizes that an emulator bears; with ``--trained`` those
+of `bench.inputs.real_networks`, on a sample of theirs) is exported for each
 machine, its header is compiled as C99 and as C++17 without a warning, and its test program is
 compiled, linked and run: on this computer, or under qemu-user with the cross compiler of Debian.
 Outputs of int8 networks must be those of the module to the bit, others within `BOUND`.
@@ -23,17 +24,22 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import onnx
 
 import lockstep
 from bench.cpu import medians
+from bench.inputs import real_networks
+from bench.inputs.real_networks import BY_NAME
+from bench.support.real_peer import Peer
 from compiler.cpu_gpu_backends.cpu.arrays import aligned
 from compiler.exports.check import BOUND
 from compiler.exports.objects import section_bytes
+from compiler.frontend.binding import extents_of, real_inputs
 from compiler.quantize import quantize_ranges
 from lockstep.testing import zoo
 from runtime.exporting.export import export
@@ -76,6 +82,7 @@ NETWORKS: dict[str, Callable[[], object]] = {
     "mobilenet_v2": _zoo("mobilenet_v2", 64), "squeezenet": _zoo("squeezenet", 64),
     "vit_small": _zoo("vit_small", 32), "bert_small": _zoo("bert_small", 32),
     "lstm": _zoo("lstm", 32), "unet": _zoo("unet", 32)}
+TRAINED = [network.name for network in real_networks.NETWORKS if network.path]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +101,9 @@ class Row:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NETWORKS)}")
+    parser.add_argument("names", nargs="*", metavar="NAME",
+                        help=f"of {', '.join([*NETWORKS, *TRAINED])}")
+    parser.add_argument("--trained", action="store_true", help="trained networks of wheels")
     parser.add_argument("--machines", default=",".join(MACHINES),
                         help=f"default {','.join(MACHINES)}; also {', '.join(RUNNERS)}")
     parser.add_argument("--valgrind", action="store_true", help="run under valgrind as well")
@@ -105,11 +114,12 @@ def main() -> int:
     args = parser.parse_args()
     wrong, figures = 0, []
     with tempfile.TemporaryDirectory() as scratch:
-        for name in args.names or NETWORKS:
-            module = lockstep.compile(NETWORKS[name](), "cpu")
+        for name in args.names or (TRAINED if args.trained else NETWORKS):
+            module, inputs = _trained(name) if name in TRAINED else (
+                lockstep.compile(NETWORKS[name](), "cpu"), None)
             for machine in args.machines.split(","):
                 folder = (args.folder or Path(scratch)) / f"{name}-{machine}"
-                row = _row(module, name, machine, folder, args)
+                row = _row(module, name, machine, folder, inputs, args)
                 _print(row)
                 wrong += bool(row.wrong)
                 figures += [f"export_{name}_{machine}_code_bytes {row.code_bytes}",
@@ -127,9 +137,21 @@ def _print(row: Row) -> None:
           f"live)  {row.wrong or 'right'}", flush=True)
 
 
-def _row(module: Module, name: str, machine: str, folder: Path, args: argparse.Namespace) -> Row:
-    made = export(module, folder, name, machine=machine, apart=False,
-                  bound=0.0 if name.endswith("int8") else BOUND)
+def _trained(name: str) -> tuple[Module, dict[str, np.ndarray]]:
+    """A trained network, and the inputs of a sample."""
+    network = BY_NAME[name]
+    model = onnx.load(network.path or network.file)
+    sample = next(network.samples(Peer(model))).inputs
+    given = [value for value in real_inputs(model.graph) if value.name not in network.bind]
+    module = lockstep.compile(model, "cpu", shapes=extents_of(given, sample), bind=network.bind)
+    return module, {value.name: sample[value.name] for value in given}
+
+
+def _row(module: Module, name: str, machine: str, folder: Path,
+         inputs: Mapping[str, np.ndarray] | None, args: argparse.Namespace) -> Row:
+    exact = name.endswith("int8") and name in NETWORKS
+    made = export(module, folder, name, machine=machine, apart=False, inputs=inputs,
+                  bound=0.0 if exact else BOUND)
     sizes = section_bytes(made.exported.code)
     wrong = _header_warnings(folder, name) or _wrong(folder, name, machine, args)
     return Row(name, machine, wrong, sizes.code, sizes.constants,
