@@ -1,7 +1,9 @@
-"""A network in WebAssembly as a module of JavaScript (ES 2022): for pages, workers and Node.js."""
+"""A network as a module of JavaScript (ES 2022): WebAssembly for pages, workers and Node.js, or a
+shared library for Node.js, which koffi calls (an npm package). Both give programs the same.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 
 import numpy as np
@@ -11,25 +13,59 @@ from compiler.te import is_float
 from .check import BOUND, Sample
 from .interface import CArray, CInterface
 
-__all__ = ["javascript", "javascript_test"]
+__all__ = ["javascript", "javascript_test", "node", "typescript"]
+
+_ARRAYS = {"bool": "Uint8Array", "float16": "Uint16Array", "bfloat16": "Uint16Array",
+           "int64": "BigInt64Array", "uint64": "BigUint64Array",
+           **{f"{kind}{size}": f"{kind.capitalize()}{size}Array".replace("Ui", "UI")
+              for kind in ("int", "uint") for size in (8, 16, 32)},
+           "float32": "Float32Array", "float64": "Float64Array"}
 
 
 def javascript(of: CInterface) -> str:
     """The text of ``NAME.js``, which needs ``NAME.wasm`` beside it, and ``NAME.bin`` where weights
     are apart.
     """
+    return _module(of, f"{of.name}.js", f"{of.name}.wasm", "a network as WebAssembly.",
+                   "webassembly.js")
+
+
+def node(of: CInterface) -> str:
+    """The text of ``NAME.mjs``, which needs ``libNAME.so`` beside it, and ``NAME.bin`` where
+    weights are apart.
+    """
+    return _module(of, f"{of.name}.mjs", f"lib{of.name}.so",
+                   "a network in a shared library, for Node.js. Needs: npm install koffi",
+                   "native.js", _IMPORTS)
+
+
+def typescript(of: CInterface, native: bool = False) -> str:
+    """The types of either module: ``NAME.d.ts`` of `javascript`, or ``NAME.d.mts`` of `node`."""
+    data = "URL | string | ArrayBuffer | ArrayBufferView"
+    return _TYPES.format(title=of.title or of.name,
+                         code="URL | string" if native else f"{data} | Response",
+                         weights=f"{data} | null" if native else f"{data} | Response | null",
+                         inputs=_typed(of.inputs, lambda array: "Value"),
+                         outputs=_typed(of.outputs, lambda array: "Value"),
+                         given=_typed(of.inputs, lambda array: _ARRAYS[array.dtype]),
+                         made=_typed(of.outputs, lambda array: _ARRAYS[array.dtype]))
+
+
+def _module(of: CInterface, file: str, code: str, what: str, loader: str, imports: str = "") -> str:
     described = {
         "name": of.name, "hash": of.hash, "arena_bytes": of.arena_bytes,
-        "code": f"./{of.name}.wasm",
+        "alignment": max(of.arena_alignment, of.weights_alignment), "code": f"./{code}",
         "weights": f"./{of.name}.bin" if of.weights_bytes else None,
+        "weights_bytes": of.weights_bytes,
         "inputs": _described(of.inputs), "outputs": _described(of.outputs),
         "status": [meaning for _, meaning in of.all_statuses]}
-    lines = [f"// {of.title or of.name}: a network as WebAssembly.", "//",
-             f'//     import {{ load }} from "./{of.name}.js";',
+    lines = [f"// {of.title or of.name}: {what}", "//",
+             f'//     import {{ load }} from "./{file}";',
              "//     const network = await load();",
              f"//     const {{ {_words(of.outputs)} }} = network.run({{ {_words(of.inputs)} }});",
-             "", f"const NETWORK = {json.dumps(described, indent=2)};", "",
-             files("compiler.exports").joinpath("network.js").read_text(encoding="utf-8")]
+             imports, f"const NETWORK = {json.dumps(described, indent=2)};", "",
+             *(files("compiler.exports").joinpath(name).read_text(encoding="utf-8")
+               for name in ("network.js", loader))]
     return "\n".join(lines)
 
 
@@ -51,6 +87,12 @@ def _described(arrays: Sequence[CArray]) -> dict[str, dict]:
             for array in arrays}
 
 
+def _typed(arrays: Sequence[CArray], type_of: Callable[[CArray], str]) -> str:
+    """A type of TypeScript: an object with a field for each array."""
+    return "{ " + "".join(f"{json.dumps(array.name)}: {type_of(array)}; "
+                          for array in arrays) + "}"
+
+
 def _words(arrays: Sequence[CArray]) -> str:
     return ", ".join(array.name if array.name.isidentifier() else json.dumps(array.name)
                      for array in arrays)
@@ -61,6 +103,39 @@ def _stored(arrays: Sequence[CArray], values: Mapping[str, np.ndarray]) -> dict[
     return {array.name: np.ascontiguousarray(values[array.name]).tobytes().hex()
             for array in arrays}
 
+
+_IMPORTS = """
+import { readFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import koffi from "koffi";
+"""
+
+_TYPES = """\
+// {title}
+
+/** An input or output: its type, its shape, and where it is quantized scale and zero point. */
+export interface Value {{
+  type: string;
+  shape: number[];
+  scale?: number;
+  zero_point?: number;
+}}
+
+export const inputs: {inputs};
+export const outputs: {outputs};
+
+/** A typed array of an input or output, with these bytes. */
+export function typed(value: Value, buffer: ArrayBuffer): ArrayBufferView;
+
+/** A network with memory of its own. */
+export interface Network {{
+  /** One inference: arrays in row-major order. The results are copies. */
+  run(given: {given}): {made};
+}}
+
+/** The network, ready to run. */
+export function load(code?: {code}, weights?: {weights}): Promise<Network>;
+"""
 
 _TEST = """\
 // Runs {name} in Node.js on stored inputs and compares with stored outputs.

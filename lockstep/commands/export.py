@@ -32,8 +32,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--weights", choices=("inside", "apart"),
         help="constants in the code, or in a file NAME.bin (default: apart above 16 MiB)")
     add("--bindings", metavar="LANGUAGES", default="",
-        help="a list of cpp, java, rust and, with --kind shared, python: write what these "
-             "languages need, too")
+        help="a list of cpp, java, rust and, with --kind shared, python and node: write what "
+             "these languages need, too")
     add_compilation(parser)
     return parser
 

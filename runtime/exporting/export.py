@@ -13,8 +13,8 @@ from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.llvm import MACHINES, Processor, host
 from compiler.errors import ArgumentError
 from compiler.exports import (ExportError, Sample, check_program, header, javascript,
-                              javascript_test)
-from compiler.exports.bindings import LANGUAGES
+                              javascript_test, typescript)
+from compiler.exports.bindings import LANGUAGES, OVER_A_SHARED_LIBRARY
 from compiler.exports.bindings import bindings as texts_of
 from compiler.exports.check import BOUND
 from compiler.exports.names import identifier_from
@@ -64,8 +64,8 @@ def export(module: Any, folder: str | PathLike[str], name: str | None = None, *,
         `lockstep.compile`.
     inputs : what the program runs on; by default random arrays of `SEED`.
     bound : by how much floats may differ there, as a share of the largest one (or of 1).
-    bindings : languages for which a text is written, too: "cpp", "java", "rust"; "python", which
-        loads a shared library. WebAssembly has its module of JavaScript.
+    bindings : languages for which a text is written, too: "cpp", "java", "rust"; "python" and
+        "node", which load a shared library. WebAssembly has its module of JavaScript.
     source : the network as it was imported, which still has scales of inputs and outputs.
 
     Raises ExportError for a network of which another target computes a part, ArgumentError for an
@@ -100,9 +100,9 @@ def _require_bindings(bindings: Sequence[str], kind: str) -> None:
         if kind == "module":
             raise ArgumentError("bindings must be left out for a WebAssembly module, which has its "
                                 "module of JavaScript")
-        if language == "python" and kind != "shared":
-            raise ArgumentError(f"kind must be shared for a module of Python, which loads it, not "
-                                f"{kind}")
+        if language in OVER_A_SHARED_LIBRARY and kind != "shared":
+            raise ArgumentError(f"kind must be shared for a module of "
+                                f"{OVER_A_SHARED_LIBRARY[language]}, which loads it, not {kind}")
 
 
 def exported_code(module: Any, name: str | None = None, *, machine: str | None = None,
@@ -144,6 +144,7 @@ def _files(made: Exported, kind: str, machine: str | None, sample: Sample, bound
     if kind == "module":
         yield f"{name}.wasm", wasm_module(made.code, name, [f"{name}_init", f"{name}_run"])
         yield f"{name}.js", javascript(made.interface).encode()
+        yield f"{name}.d.ts", typescript(made.interface).encode()
         yield f"{name}_test.mjs", javascript_test(made.interface, [sample], bound).encode()
         return
     yield f"{name}.h", header(made.interface).encode()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from compiler.errors import ArgumentError
-from compiler.exports import CArray, CInterface, ExportError, header
+from compiler.exports import CArray, CInterface, ExportError, header, javascript, typescript
 from compiler.exports.bindings import LANGUAGES, bindings
 from examples.digits.data import held_out
 from runtime import compile
@@ -123,6 +123,66 @@ def test_python(module, wanted: str, images: Path, tmp_path: Path, apart: bool) 
         "Input image must be float32 of shape (1, 1, 8, 8), not float32 of shape (8, 1, 1, 8, 8)",
         "Input image must be float32 of shape (1, 1, 8, 8), not float64 of shape (1, 1, 8, 8)",
         "Input must be one of image, not 'picture'"]
+
+
+NODE = """\
+import { readFile } from "node:fs/promises";
+import { inputs, load, typed } from "./digits.mjs";
+
+const memory = Uint8Array.from(await readFile(process.argv[2])).buffer;
+const networks = [await load(), await load("./libdigits.so", await readFile("./digits.bin"))];
+const logits = [];
+for (let place = 0; place < 8; place++) {
+  const begin = 256 * place;
+  const image = typed(inputs.image, memory.slice(begin, begin + 256));
+  logits.push(networks[place %% 2].run({ image }).logits);
+}
+const best = logits.map(one => one.indexOf(Math.max(...one)));
+console.log(best.join(" "), logits[0][0].toFixed(4));
+const image = new Float32Array(64);
+for (const wrong of [
+  () => networks[0].run({ image: new Float32Array(63) }), () => networks[0].run({ picture: image }),
+  () => networks[0].run({ image: new Float64Array(64) }), () => load(undefined, null),
+  () => load(undefined, new Uint8Array(5)), () => load(undefined, new Uint8Array(%d))]) {
+  try {
+    await wrong();
+    console.log("not refused");
+  } catch (error) {
+    console.log(error.message);
+  }
+}
+"""
+_KOFFI = next((Path(folder) for folder in os.environ.get("NODE_PATH", "").split(os.pathsep)
+               if folder and (Path(folder) / "koffi").is_dir()), None)
+with_koffi = pytest.mark.skipif(_KOFFI is None, reason="koffi is not in NODE_PATH (npm install "
+                                                       "koffi; NODE_PATH=.../node_modules)")
+
+
+@needs("node")
+@with_koffi
+def test_node(module, wanted: str, images: Path, tmp_path: Path) -> None:
+    made = export(module, tmp_path, "digits", apart=True, kind="shared", bindings=["node"])
+    size = made.exported.interface.weights_bytes
+    (tmp_path / "main.mjs").write_text(NODE % size)
+    assert _KOFFI is not None
+    (tmp_path / "node_modules").symlink_to(_KOFFI.resolve())        # modules ignore NODE_PATH
+    image = "Input image must be a Float32Array of 64 elements"
+    assert told("node", "main.mjs", images, cwd=tmp_path).splitlines() == [
+        wanted, image, image, image, "the weights are missing, not aligned, or inside",
+        f"weights must have {size} bytes, not 5",
+        "the weights are those of another network or machine"]
+
+
+def test_both_modules_of_javascript_are_the_same_to_a_program() -> None:
+    """All but how code is loaded, and the types that `load` takes."""
+    of = CInterface("net", "00" * 32, (CArray("x", "int64", (2,)),), (), 64, weights_bytes=128)
+    texts = bindings(of, "node")
+    shared, loader = texts["net.mjs"].split("const ARRAYS")[1].split("\n/**\n * The network,")
+    assert javascript(of).split("const ARRAYS")[1].startswith(shared)
+    assert loader.startswith(" ready to run.") and "export async function load(" in loader
+    same = [[line for line in text.splitlines() if not line.startswith("export function load(")]
+            for text in (typescript(of), texts["net.d.mts"])]
+    assert same[0] == same[1] and '  run(given: { "x": BigInt64Array; }): { };' in same[0]
 
 
 JAVA = """\
@@ -243,13 +303,19 @@ def test_an_odd_interface_compiles(tmp_path: Path) -> None:
         told("g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only",
              f"{place}.cpp", cwd=tmp_path)
         told(sys.executable, "-m", "py_compile", f"a_{place}.py", cwd=tmp_path)
+        if shutil.which("node"):
+            (tmp_path / f"a_{place}.mjs").write_text(bindings(of, "node")[f"a_{place}.mjs"])
+            told("node", "--check", f"a_{place}.mjs", cwd=tmp_path)
 
 
 def test_wrong_bindings_are_refused(module, tmp_path: Path) -> None:
     wrong: tuple[tuple[dict[str, Any], str], ...] = (
-            ({"bindings": ["cobol"]}, "bindings must be of cpp, python, java, rust, not 'cobol'"),
+            ({"bindings": ["cobol"]}, "bindings must be of cpp, python, java, rust, node, "
+                                      "not 'cobol'"),
             ({"bindings": ["python"]}, "kind must be shared for a module of Python, which loads "
                                        "it, not object"),
+            ({"bindings": ["node"], "kind": "static"}, "kind must be shared for a module of "
+             "Node.js, which loads it, not static"),
             ({"bindings": ["cpp"], "machine": "wasm32"}, "bindings must be left out for a "
              "WebAssembly module, which has its module of JavaScript"))
     for options, said in wrong:
