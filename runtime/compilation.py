@@ -37,6 +37,7 @@ from runtime.auto import OBJECTIVES
 from runtime.cache import Division, Made, cached
 from runtime.costs import Pricing
 from runtime.device import Device, SimulatedDevice, require_options, simulator
+from runtime.exporting.scales import Scales, scales_of
 from runtime.link import LINK, Link
 from runtime.module import Module, Settings, Step
 from runtime.pipeline import Built, Compile, Divide, LayOut, build, pipeline
@@ -174,7 +175,7 @@ def compile_on(model: Model, targets: Targets, auto: bool = False, *, integerize
     def make() -> Made:
         built = build(stages, graph, after)
         times = built.choice.pricing.times if built.choice else {}
-        return module_of(built, targets, settings), times
+        return module_of(built, targets, settings, scales_of(graph)), times
 
     recorded = isinstance(targets.plans, Recorder)      # asks for the plan of every task
     if cache and after is None and targets.can_be_saved and not recorded:
@@ -201,13 +202,16 @@ def compile_graph(graph: Graph, accel: AccelTarget | None, device: Device | None
     targets = Targets([Placed(accel, device)] if accel else [])
     integerize = bool((settings or {}).get("integerize", True))
     stages = (Divide(targets, pins, pricing=pricing), LayOut(targets), Compile(targets, integerize))
-    return module_of(build(stages, graph), targets, settings)
+    return module_of(build(stages, graph), targets, settings, scales_of(graph))
 
 
-def module_of(built: Built, targets: Targets, settings: Settings | None = None) -> Module:
-    """Makes a module of the built segments on the targets' devices."""
+def module_of(built: Built, targets: Targets, settings: Settings | None = None,
+              scales: Scales | None = None) -> Module:
+    """Makes a module of the built segments on the targets' devices. `scales` are those of the
+    network as it was imported.
+    """
     parts = built.layout.partition
     steps = tuple(Step(segment, compiled, compiled.on(targets[segment.target].device))
                   for segment, compiled in zip(parts.segments, built.compiled, strict=True))
     return Module(built.graph, parts, steps, settings, built.choice and built.choice.figures(),
-                  built.layout.figures())
+                  built.layout.figures(), scales)

@@ -46,4 +46,5 @@ def placed(saved: Saved, device: Device | None, gpu: Callable[[str], Any] = gpu_
     devices = {name: gpu(name) if is_gpu(name) else device for name in names}
     steps = tuple(Step(segment, part, part.on(devices[segment.target])) for segment, part
                   in zip(saved.partition.segments, saved.parts, strict=True))
-    return Module(saved.graph, saved.partition, steps, saved.settings, saved.auto, saved.layout)
+    return Module(saved.graph, saved.partition, steps, saved.settings, saved.auto, saved.layout,
+                  saved.scales)

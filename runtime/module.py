@@ -20,6 +20,7 @@ from compiler.te import numpy_dtype
 from runtime.artifact import save
 from runtime.executor import overlaps, run_all
 from runtime.exporting.export import ExportedFiles, export
+from runtime.exporting.scales import Scales, scales_of
 from runtime.ports import NetworkPort, inputs_of, outputs_of, random_inputs
 from runtime.timing import Spread, spread
 
@@ -59,14 +60,17 @@ class Module:
     data allow. Values are those of the network: logical shapes, the types of its own inputs and
     outputs. `auto` has the figures by which the target `auto` decided, as plain data
     (`runtime.auto.Choice.figures`); it is None for other targets. `layout` has those of the layout
-    pass (`compiler.graph.layout.Layout.figures`), whose graph and partition these are.
+    pass (`compiler.graph.layout.Layout.figures`), whose graph and partition these are. `scales` are
+    those that inputs and outputs had when the network was imported; by default those that the graph
+    still tells.
     """
 
     def __init__(self, graph: Graph, partition: Partition, steps: tuple[Step, ...],
                  settings: Settings | None = None, auto: Mapping[str, Any] | None = None,
-                 layout: Mapping[str, Any] | None = None):
+                 layout: Mapping[str, Any] | None = None, scales: Scales | None = None):
         self.graph, self.partition, self.steps = graph, partition, steps
         self.settings, self.auto, self.layout = dict(settings or {}), auto, layout
+        self.scales = scales_of(graph) if scales is None else scales
         self._inputs: Values = {}
         self._outputs: Values = {}
 

@@ -9,9 +9,10 @@ from lockstep.commands._arguments import DEFAULT_THREADS, QUANTIZER
 __all__ = ["saved_module"]
 
 
-def saved_module(args: argparse.Namespace):
-    """The compiled module, if the file is one, else None. With a module, `args` gets its target;
-    otherwise `args.target` stays as it is.
+def saved_module(args: argparse.Namespace, machine: str | None):
+    """The compiled module, if the file is one, else None: for the accelerator `machine`, a name or
+    a file, or for what the module says. With a module, `args` gets its target; otherwise
+    `args.target` stays as it is.
     """
     from accel.machine.loading import load_machine
     from compiler.frontend.kinds import is_no_module
@@ -28,8 +29,8 @@ def saved_module(args: argparse.Namespace):
         if getattr(args, option) not in (None, False, 0, [], {}, ""):
             raise RequestError(f"--{option.replace('_', '-')} must be left out for "
                                f"{str(args.model)!r}: it is compiled")
-    saved = read(args.model, load_machine(args.machine) if args.machine else None)
-    if args.machine and saved.machine is None:
+    saved = read(args.model, load_machine(machine) if machine else None)
+    if machine and saved.machine is None:
         raise RequestError(f"--machine must be left out for {str(args.model)!r}: it is compiled "
                            f"for the host alone")
     if args.memory and saved.machine is None:

@@ -2,9 +2,11 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from compiler.errors import RequestError
-from lockstep.commands._arguments import DEFAULT_THREADS, add_compilation
+from lockstep.commands._arguments import add_compilation
+from lockstep.commands._saved import saved_module
 from lockstep.lines import say
 from lockstep.paths import model_file
 
@@ -22,7 +24,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "riscv64 or wasm32; by default it is this computer's, and of a driver any. "
                     "Exit status: 0 done, 2 the request was wrong.")
     add = parser.add_argument
-    add("model", metavar="MODEL", type=model_file, help="a network, as lockstep compile takes it")
+    add("model", metavar="MODEL", type=model_file,
+        help="a network, as lockstep compile takes it, or one that it has compiled")
     add("-o", "--output", type=Path, required=True, metavar="DIR",
         help="the folder to write to; it is made where it is missing")
     add("--name", metavar="NAME",
@@ -41,26 +44,31 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> int:
     from compiler.cpu_gpu_backends.cpu.target import CpuTarget
     from compiler.target_names import HOST
-    from lockstep.commands._compilation import compiled, imported, plans_of
+    from lockstep.commands._compilation import compiled, plans_of
     from runtime.exporting.export import export
+    from runtime.loading import placed
     from runtime.targets import request
 
-    args.target = args.target or "cpu"
-    wanted = request(args.target)
-    if wanted.machines:
-        return _accelerated(args)
-    if [name.partition(":")[0] for name in wanted.names] != ["cpu"]:
-        raise RequestError(f"--target must be cpu, cpu:THREADS, cpu:plain or accel:MACHINE for an "
-                           f"export, not {args.target}")
-    args.threads = args.threads or DEFAULT_THREADS
-    graph = imported(args)
-    module = compiled(args, None, graph=graph)
-    target = wanted.placed(lambda machine: None, plans=plans_of(args))[HOST].target
+    saved = saved_module(args, None)
+    if saved and saved.machine:
+        return _accelerated(args, saved)
+    if saved:
+        module, target = placed(saved, None), CpuTarget(plans=plans_of(args))
+    else:
+        args.target = args.target or "cpu"
+        wanted = request(args.target)
+        if wanted.machines:
+            return _accelerated(args, None)
+        if [name.partition(":")[0] for name in wanted.names] != ["cpu"]:
+            raise RequestError(f"--target must be cpu, cpu:THREADS, cpu:plain or accel:MACHINE for "
+                               f"an export, not {args.target}")
+        module = compiled(args, None)
+        target = wanted.placed(lambda machine: None, plans=plans_of(args))[HOST].target
     assert isinstance(target, CpuTarget)
     made = export(module, args.output, args.name, machine=args.machine, kind=args.kind,
                   apart=None if args.weights is None else args.weights == "apart",
                   threads=target.threads, plain=target.plain, plans=target.plans,
-                  bindings=[one for one in args.bindings.split(",") if one], source=graph)
+                  bindings=[one for one in args.bindings.split(",") if one])
     interface = made.exported.interface
     for file in made.files:
         say(f"{file}: {file.stat().st_size:,} bytes")
@@ -69,12 +77,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _accelerated(args: argparse.Namespace) -> int:
-    """Exports a driver of boards."""
+def _accelerated(args: argparse.Namespace, saved: Any) -> int:
+    """Exports a driver of boards; `saved` is the compiled module, where the file is one."""
     from compiler.exports.names import identifier_from
     from fpga.driver.export import export_accelerated
     from lockstep.commands._compilation import compiled, machine_of
     from runtime import SimulatedDevice, simulator
+    from runtime.loading import placed
 
     if args.kind is not None:
         raise RequestError("--kind must be left out with an accelerator, whose export is text in C "
@@ -82,10 +91,10 @@ def _accelerated(args: argparse.Namespace) -> int:
     if args.bindings:
         raise RequestError("--bindings must be left out with an accelerator, whose driver takes a "
                            "board that only C describes")
-    args.threads = args.threads or DEFAULT_THREADS
-    machine = machine_of(args)
+    machine = saved.machine if saved else machine_of(args)
     assert machine is not None
-    module = compiled(args, SimulatedDevice(machine, simulator("functional")))
+    device = SimulatedDevice(machine, simulator("functional"))
+    module = placed(saved, device) if saved else compiled(args, device)
     name = identifier_from(module.graph.name) if args.name is None else args.name
     made = export_accelerated(module, args.output, name, machine=args.machine,
                               apart=None if args.weights is None else args.weights == "apart")

@@ -212,7 +212,7 @@ def _run(args: argparse.Namespace) -> int:
     from runtime import DeviceError
     from runtime.ports import random_inputs
 
-    saved = saved_module(args)
+    saved = saved_module(args, args.machine)
     given = arrays(args.input) if args.input else None
     machine = _machine(args, saved)
     graph = saved.graph if saved else imported(args)

@@ -77,7 +77,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> int:
     from lockstep.commands._compilation import target_of
 
-    saved = saved_module(args)
+    saved = saved_module(args, args.machine)
     if saved is None:
         args.target = target_of(args)
     _require_sense(args)

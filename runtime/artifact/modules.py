@@ -37,6 +37,7 @@ class Saved:
     machine: Machine | None
     auto: Mapping[str, Any] | None = None
     layout: Mapping[str, Any] | None = None
+    scales: Mapping[str, tuple[float, int]] | None = None
 
 
 def save(module: Any, path: str | PathLike[str]) -> None:
@@ -58,6 +59,8 @@ def write(module: Any, file: IO[bytes]) -> None:
         "settings": module.settings,
         "auto": module.auto,
         "layout": module.layout,
+        "scales": {name: {"scale": scale, "zero_point": zero_point}
+                   for name, (scale, zero_point) in module.scales.items()},
         "machine": machine and {"config": machine.config.values(), **asdict(machine.record)},
         "processor": processor_json(host()),
         "graph": graph_json(module.graph, shelf.members),
@@ -88,7 +91,8 @@ def read(path: str | PathLike[str], machine: Machine | None = None) -> Saved:
         parts = tuple(part_of(entry, segment, stock) for segment, entry
                       in zip(partition.segments, manifest["parts"], strict=True))
         return Saved(graph, partition, parts, dict(manifest["settings"]), machine,
-                     _auto(manifest.get("auto"), partition), _layout(manifest.get("layout")))
+                     _auto(manifest.get("auto"), partition), _layout(manifest.get("layout")),
+                     _scales(manifest.get("scales"), graph))
 
 
 def _auto(entry: Mapping[str, Any] | None, partition: Partition) -> Mapping[str, Any] | None:
@@ -103,6 +107,15 @@ def _layout(entry: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     if entry is not None and len(entry["conversions"]) != entry["count"]:
         raise ValueError("figures of the layout must count its conversions")
     return entry
+
+
+def _scales(entry: Mapping[str, Any] | None, graph: Graph) -> dict[str, tuple[float, int]] | None:
+    """Scales and zero points of inputs and outputs; None in an older file."""
+    if entry is None:
+        return None
+    if not {*graph.inputs, *graph.outputs}.issuperset(entry):
+        raise ValueError("scales must be those of inputs and outputs")
+    return {name: (float(one["scale"]), one["zero_point"]) for name, one in entry.items()}
 
 
 def _machine(entry: Mapping[str, Any] | None, given: Machine | None) -> Machine | None:

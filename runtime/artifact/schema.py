@@ -78,6 +78,7 @@ MACHINE = {
 MANIFEST = {
     "format": str, "version": int, "made_with": {str: str}, "settings": {str: (int, bool)},
     Optional("auto"): (AUTO, None), Optional("layout"): (LAYOUT, None), "machine": (MACHINE, None),
+    Optional("scales"): {str: {"scale": float, "zero_point": int}},
     "processor": {"triple": str, "cpu": str, "features": str}, "graph": GRAPH,
     "partition": {"steps": [(COPY, SEGMENT)], "reasons": {str: str}},
     "parts": [({"program": PROGRAM, "work": [[WORK]], "puts": [PUT], "prefixes": [PREFIX]},

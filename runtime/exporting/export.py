@@ -19,12 +19,11 @@ from compiler.exports.bindings import bindings as texts_of
 from compiler.exports.check import BOUND
 from compiler.exports.names import identifier_from
 from compiler.files import FileError, write_bytes
-from compiler.graph.graph import Graph
 from compiler.plans import Plans
 from compiler.target import HOST
 from compiler.tune.best import packaged
 from runtime.exporting.linking import shared_library, static_library, wasm_module
-from runtime.exporting.scales import quantized_arrays
+from runtime.exporting.scales import described
 from runtime.ports import random_inputs
 
 __all__ = ["KINDS", "SEED", "ExportedFiles", "export", "exported_code"]
@@ -47,7 +46,7 @@ def export(module: Any, folder: str | PathLike[str], name: str | None = None, *,
            machine: str | None = None, kind: str | None = None, apart: bool | None = None,
            threads: int = 1, plain: bool = False, plans: Plans | None = None,
            inputs: Mapping[str, np.ndarray] | None = None, bound: float = BOUND,
-           bindings: Sequence[str] = (), source: Graph | None = None) -> ExportedFiles:
+           bindings: Sequence[str] = ()) -> ExportedFiles:
     """Writes a network of the processor, a `runtime.Module`, into a folder: code, ``NAME.h``,
     weights if they are apart, and a program that tries it.
 
@@ -66,7 +65,6 @@ def export(module: Any, folder: str | PathLike[str], name: str | None = None, *,
     bound : by how much floats may differ there, as a share of the largest one (or of 1).
     bindings : languages for which a text is written, too: "cpp", "java", "rust"; "python" and
         "node", which load a shared library. WebAssembly has its module of JavaScript.
-    source : the network as it was imported, which still has scales of inputs and outputs.
 
     Raises ExportError for a network of which another target computes a part, ArgumentError for an
     option that is not one of these, FileError where the files cannot be written.
@@ -79,7 +77,7 @@ def export(module: Any, folder: str | PathLike[str], name: str | None = None, *,
                             f"not {kind!r}")
     _require_bindings(bindings, kind)
     made = exported_code(module, name, machine=machine, apart=apart, threads=threads, plain=plain,
-                         plans=plans, source=source)
+                         plans=plans)
     given = inputs or random_inputs(module.graph, SEED)
     outputs = module(given)
     files = dict(_files(made, kind, machine, Sample(given, outputs), bound))
@@ -107,7 +105,7 @@ def _require_bindings(bindings: Sequence[str], kind: str) -> None:
 
 def exported_code(module: Any, name: str | None = None, *, machine: str | None = None,
                   apart: bool | None = None, threads: int = 1, plain: bool = False,
-                  plans: Plans | None = None, source: Graph | None = None) -> Exported:
+                  plans: Plans | None = None) -> Exported:
     """The code of `export`, without files."""
     processor, graph = _processor(machine), module.graph
     if other := sorted({step.segment.target for step in module.steps} - {HOST}):
@@ -119,7 +117,7 @@ def exported_code(module: Any, name: str | None = None, *, machine: str | None =
                        machine=MACHINES[machine] if machine else None)
     name = identifier_from(graph.name) if name is None else name
     return exported(target.compile(graph), name, processor, apart,
-                    quantized_arrays(source or graph),
+                    described(graph, module.scales),
                     f"{graph.name}, for {machine or 'a processor like this one'}")
 
 

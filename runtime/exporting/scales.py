@@ -1,25 +1,29 @@
 """What elements of quantized inputs and outputs mean: scale and zero point, where a graph says so.
 """
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from math import isfinite
 
 import numpy as np
 
 from compiler.exports import CArray
 from compiler.graph.graph import Graph, Node
 
-__all__ = ["quantized_arrays"]
+__all__ = ["Scales", "described", "scales_of"]
 
 FROM_QUANTIZED, TO_QUANTIZED = "dequantizelinear", "quantizelinear"
 
+Scales = Mapping[str, tuple[float, int]]
+"""Scale and zero point of inputs and outputs, by their names."""
 
-def quantized_arrays(graph: Graph) -> dict[str, CArray]:
-    """The inputs that nothing but dequantizations read, all by one scale, and the outputs that a
-    quantization gives, by their names. The graph is one as it was imported: passes that compute in
-    integers take scales for their own.
+
+def scales_of(graph: Graph) -> Scales:
+    """Those of inputs that nothing but dequantizations read, all by one scale, and of outputs that
+    a quantization gives. The graph is one as it was imported: passes that compute in integers take
+    scales for their own.
     """
     producers, consumers = graph.producers(), graph.consumers()
-    found = {}
+    found: dict[str, set[tuple[float, int] | None]] = {}
     for name in graph.inputs:
         readers = consumers[name]
         if readers and all(node.op == FROM_QUANTIZED and node.inputs[0] == name
@@ -28,15 +32,14 @@ def quantized_arrays(graph: Graph) -> dict[str, CArray]:
     for name in graph.outputs:
         if name in producers and producers[name].op == TO_QUANTIZED:
             found[name] = {_numbers(graph, producers[name])}
-    return dict(_described(graph, found))
+    return {name: one for name, numbers in found.items()
+            if len(numbers) == 1 and (one := next(iter(numbers))) is not None}
 
 
-def _described(graph: Graph, found: dict[str, set[tuple[float, int] | None]]
-               ) -> Iterator[tuple[str, CArray]]:
-    for name, numbers in found.items():
-        if len(numbers) == 1 and (one := next(iter(numbers))) is not None:
-            type_ = graph.values[name]
-            yield name, CArray(name, type_.dtype, type_.shape, *one)
+def described(graph: Graph, scales: Scales) -> dict[str, CArray]:
+    """The inputs and outputs of a network that have a scale, as C is told of them."""
+    return {name: CArray(name, graph.values[name].dtype, graph.values[name].shape, *numbers)
+            for name, numbers in scales.items()}
 
 
 def _numbers(graph: Graph, node: Node) -> tuple[float, int] | None:
@@ -45,4 +48,4 @@ def _numbers(graph: Graph, node: Node) -> tuple[float, int] | None:
     if any(array is None or array.size != 1 for array in arrays):
         return None
     scale, *zero = (np.asarray(array).item() for array in arrays)
-    return float(scale), int(zero[0]) if zero else 0
+    return (float(scale), int(zero[0]) if zero else 0) if isfinite(scale) else None

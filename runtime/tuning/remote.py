@@ -88,7 +88,7 @@ class RemoteModule(Module):
 
     def __init__(self, module: Module, device: RemoteDevice):
         super().__init__(module.graph, module.partition, module.steps, module.settings, module.auto,
-                         module.layout)
+                         module.layout, module.scales)
         file = BytesIO()
         write(module, file)
         self.device, self._artifact = device, file.getvalue()

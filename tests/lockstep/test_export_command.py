@@ -9,6 +9,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from lockstep.cli import main
 
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
+
 
 def call(*args) -> int:
     return main([str(arg) for arg in args])
@@ -55,3 +57,26 @@ def test_requests_wrong(tmp_path, model, capsys, options: list[str], message: st
     assert message in error
     assert error.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("target", "written"), [
+    ("cpu", ["net.h", "net.o", "net_test.c"]),
+    ("accel:tiny-1x4x4", ["lockstep_board.c", "lockstep_board.h", "net.c", "net.h", "net_host0.c",
+                          "net_host0.h", "net_host2.c", "net_host2.h"])])
+def test_a_compiled_file_gives_what_its_network_gives(tmp_path, target: str, written: list[str]
+                                                      ) -> None:
+    assert call("compile", DIGITS, "--target", target, "-o", tmp_path / "net.lockstep") == 0
+    for number, model in enumerate(((DIGITS, "--target", target), (tmp_path / "net.lockstep",))):
+        assert call("export", *model, "--name", "net", "-o", tmp_path / str(number)) == 0
+    one, other = ({path.name: path.read_bytes() for path in (tmp_path / folder).iterdir()}
+                  for folder in "01")
+    assert sorted(one) == written and one == other
+
+
+def test_a_compiled_file_leaves_out_what_it_was_compiled_with(tmp_path, model, capsys) -> None:
+    file = tmp_path / "net.lockstep"
+    assert call("compile", model, "--target", "cpu", "-o", file) == 0
+    capsys.readouterr()
+    assert call("export", file, "--target", "cpu:2", "-o", tmp_path / "out") == 2
+    assert capsys.readouterr().err == (f"lockstep: error: --target must be left out for "
+                                       f"'{file}': it is compiled\n")

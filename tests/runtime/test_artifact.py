@@ -25,6 +25,7 @@ from compiler.graph import Graph, evaluate
 from runtime import (ArtifactError, Module, SimulatedDevice, compile_graph, load, report,
                      simulator)
 from runtime.artifact import read
+from runtime.exporting.scales import scales_of
 from tests.support.float_graphs import inputs_of, random_graph
 from tests.support.integer_graphs import Net
 from tests.support.machines import TINY
@@ -225,6 +226,8 @@ def sealed(members: dict[str, bytes]) -> dict[str, bytes]:
      "contradicts itself (ValueError: partition.reasons.conv1 must be text, not [1, 2])"),
     (lambda path: edited(path, lambda m: m["machine"]["config"].update(block_in=8)),
      "(tiny-1x4x4): block_in is 4, not 8; compile the network again, or give its machine"),
+    (lambda path: edited(path, lambda m: m.update(scales={"y": {"scale": 1, "zero_point": 0}})),
+     "contradicts itself (ValueError: scales must be those of inputs and outputs)"),
     (lambda path: packed(content(path) | {"more": b""}), "more is no member of it"),
     (lambda path: packed(content(path) | {"manifest.sha256": b""}), "its manifest is not the one"),
     (lambda path: packed(content(path) | {"constants/0": b""}), "constants/0 is not what was"),
@@ -235,6 +238,12 @@ def test_what_was_not_written_is_refused(taken: Path, tmp_path, make, message: s
     path = tmp_path / "net.lockstep"
     path.write_bytes(make(taken))
     refused(path, message)
+
+
+def test_a_file_of_before_scales_were_kept_has_those_of_its_graph(taken: Path, tmp_path) -> None:
+    (tmp_path / "net").write_bytes(edited(taken, lambda m: m.pop("scales")))
+    module = load(tmp_path / "net")
+    assert module.scales == scales_of(module.graph)
 
 
 def with_object(path: Path, change: Callable[[bytes], bytes]) -> bytes:

@@ -218,7 +218,9 @@ def test_the_same_network_gives_the_same_bytes_in_another_process(tmp_path, digi
         assert file.read_bytes() == (tmp_path / "other" / file.name).read_bytes()
 
 
-def test_scales_of_quantized_inputs_and_outputs_are_in_the_header(tmp_path) -> None:
+@pytest.fixture
+def quantized():
+    """A network whose input and output are quantized, as it is imported."""
     net = Builder("net")
     net.add_input("x", TensorType((4,), "int8"))
     for name, value in (("scale", np.float32(0.25)), ("zero", np.int8(-3))):
@@ -226,12 +228,31 @@ def test_scales_of_quantized_inputs_and_outputs_are_in_the_header(tmp_path) -> N
     x = net.emit("dequantizelinear", "d", ("x", "scale", "zero"), "f", axis=0)
     y = net.emit("quantizelinear", "q", (net.emit("relu", "r", (x,), "g"), "scale", "zero"), "y",
                  axis=0)
-    graph = net.finish((y,))
-    lockstep.compile(graph, "cpu", cache=False).export(tmp_path, "net", source=graph)
+    return net.finish((y,))
+
+
+def test_scales_of_quantized_inputs_and_outputs_are_in_the_header(tmp_path, quantized) -> None:
+    lockstep.compile(quantized, "cpu", cache=False).export(tmp_path, "net")
     lines = (tmp_path / "net.h").read_text().splitlines()
     for array in ("INPUT_X", "OUTPUT_Y"):
         assert f"#define NET_{array}_SCALE 0.25" in lines
         assert f"#define NET_{array}_ZERO_POINT -3" in lines
+
+
+def test_a_module_gives_the_same_files_wherever_it_comes_from(tmp_path, monkeypatch, quantized
+                                                              ) -> None:
+    """Just compiled, from the cache, and from a file."""
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "cache"))
+    fresh = lockstep.compile(quantized, "cpu")
+    fresh.save(tmp_path / "net.lockstep")
+    modules = [fresh, lockstep.compile(quantized, "cpu"), lockstep.load(tmp_path / "net.lockstep")]
+    assert modules[1].steps[0].compiled is not fresh.steps[0].compiled      # it was read
+    texts = []
+    for number, module in enumerate(modules):
+        files = module.export(tmp_path / str(number), "net", machine="aarch64").files
+        texts.append({file.name: file.read_bytes() for file in files})
+    assert texts[0] == texts[1] == texts[2]
+    assert b"#define NET_OUTPUT_Y_SCALE 0.25" in texts[0]["net.h"]
 
 
 def test_a_network_that_the_processor_does_not_compute_alone_is_refused(tmp_path) -> None:
