@@ -51,7 +51,7 @@ MACHINES = ("aarch64", "x86-64", "x86-64-v3")
 RUNNERS = {
     "aarch64": ("aarch64-linux-gnu-gcc", ("qemu-aarch64", "-cpu", "max", "-L",
                                           "/usr/aarch64-linux-gnu")),
-    "armv8-a": ("aarch64-linux-gnu-gcc", ("qemu-aarch64", "-cpu", "cortex-a53", "-L",
+    "armv8-a": ("aarch64-linux-gnu-gcc", ("qemu-aarch64", "-cpu", "cortex-a72", "-L",
                                           "/usr/aarch64-linux-gnu")),
     "armv7": ("arm-linux-gnueabihf-gcc", ("qemu-arm", "-cpu", "max", "-L",
                                           "/usr/arm-linux-gnueabihf")),

@@ -103,10 +103,8 @@ def best_tile(pixels: int, blocks: int, vectors: Vectors, grouped: bool = False,
         width = LANES / vectors.lanes
         sums = tile.blocks * tile.pixels * width
         weights = tile.blocks * width if tile.pixels > 1 else 0     # read where they are, else
-        if grouped and vectors.sums_bytes:
-            return sums <= 2 * vectors.registers - 8
-        if grouped:         # words of bytes are widened in four more
-            return sums <= vectors.registers - 6
+        if grouped:
+            return sums <= vectors.most_sums_of_bytes
         if costs.registers:                                         # a pixel is in one more
             return sums + weights < costs.registers
         return sums <= vectors.registers - 2 and sums + weights < vectors.registers + 2

@@ -10,15 +10,15 @@ lie side by side (`compiler.ops.quantized_blocks`).
 The image is read as a copy whose channels lie side by side (`compiler.ops.windows.pixel_rows`).
 """
 
-from compiler.cpu_gpu_backends.intrinsics.cpu import dot, dot_of_words
+from compiler.cpu_gpu_backends.intrinsics.cpu import dot, dot_by_steps, dot_of_words
 from compiler.ir import Store, Update, linear, loops, reads, walk_stmts
 from compiler.ops.blocks import LANES
 from compiler.schedule import Schedule, tensorize
 from compiler.te import INDEX, Binary, Cast, Const, Read, Var, walk
 from compiler.tensorize import Intrinsic
 
-__all__ = ["DOTS", "DOT_OF_WASM", "add_groups", "copy_pixels", "is_grouped", "order_groups",
-           "sums_bytes"]
+__all__ = ["DOTS", "DOT_BY_STEPS", "DOT_OF_WASM", "add_groups", "copy_pixels", "is_grouped",
+           "order_groups", "sums_bytes"]
 
 GROUP = 4
 NEAR = 1 << 14          # bytes of pixels that stay in the nearest cache
@@ -27,6 +27,7 @@ DOTS: dict[tuple[int, bool], Intrinsic] = {
     **{(lanes, False): dot_of_words(1, LANES, GROUP, lanes) for lanes in (16, 8, 4)}}
 """By float32 lanes of a vector, and whether there is an instruction for just this."""
 DOT_OF_WASM = dot_of_words(1, LANES, GROUP, 4, wasm=True)
+DOT_BY_STEPS = dot_by_steps(1, LANES, GROUP)
 
 
 def sums_bytes(update: Update) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from compiler.cpu_gpu_backends.cpu.attention import tile_attention
 from compiler.cpu_gpu_backends.cpu.block_tiles import tile_blocks
-from compiler.cpu_gpu_backends.cpu.byte_groups import DOTS
+from compiler.cpu_gpu_backends.cpu.byte_groups import DOT_BY_STEPS, DOT_OF_WASM, DOTS
 from compiler.cpu_gpu_backends.cpu.byte_tiles import tile_bytes
 from compiler.cpu_gpu_backends.cpu.product_tiles import tile_products
 from compiler.cpu_gpu_backends.cpu.row_stages import along_rows, stages_by_rows
@@ -24,7 +24,7 @@ from compiler.tune.generic import generic_schedule
 
 __all__ = ["own_schedule", "schedule", "walk_rows"]
 
-INTRINSICS = (*DOTS.values(), *TRANSPOSES.values())
+INTRINSICS = (*DOTS.values(), DOT_BY_STEPS, DOT_OF_WASM, *TRANSPOSES.values())
 GENERIC = "generic"
 LONGEST_PIECE = 16
 SQUARES = (32, 16, 64, 128)     # rows and columns of what is transposed at a time, ours first

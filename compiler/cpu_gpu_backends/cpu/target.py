@@ -225,7 +225,7 @@ def _vectors(threads: int, machine: Processor) -> Vectors:
     if machine.has("avx2"):
         return Vectors(8, 14, machine.has("avxvnni"), threads)
     if machine.has("neon") and machine.architecture == "aarch64":
-        return Vectors(4, 16, machine.has("dotprod"), threads)
+        return Vectors(4, 16, machine.has("dotprod"), threads, neon=True)
     if machine.is_small:
         return Vectors(4, 4, threads=threads, doubles=False, stacked=256)
     return Vectors(4, 8, threads=threads, wasm=machine.has("simd128"))

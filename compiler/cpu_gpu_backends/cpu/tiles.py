@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from compiler.cpu_gpu_backends.cpu.byte_groups import DOT_OF_WASM, DOTS
+from compiler.cpu_gpu_backends.cpu.byte_groups import DOT_BY_STEPS, DOT_OF_WASM, DOTS
 from compiler.cpu_gpu_backends.intrinsics.cpu import TRANSPOSES
 from compiler.ir import For, Program, Store, Update, free_variables, linear, reads, walk_stmts
 from compiler.ops.blocks import LANES
@@ -56,7 +56,7 @@ class Vectors:
     is an instruction for sums of products of bytes, the threads that share a kernel, what tiles in
     blocks of channels cost, whether there are registers for tiles of bytes, and instructions for
     float64, the bytes of a local buffer that a kernel still has on its stack, and whether they are
-    WebAssembly's.
+    WebAssembly's, or AArch64's.
     """
 
     lanes: int
@@ -68,6 +68,7 @@ class Vectors:
     doubles: bool = True
     stacked: int = 1 << 12
     wasm: bool = False
+    neon: bool = False
 
     @property
     def core(self) -> VectorCore:
@@ -77,7 +78,16 @@ class Vectors:
     @property
     def dot(self) -> Intrinsic:
         """What adds products of bytes."""
+        if self.neon and not self.sums_bytes:
+            return DOT_BY_STEPS
         return DOT_OF_WASM if self.wasm else DOTS[self.lanes, self.sums_bytes]
+
+    @property
+    def most_sums_of_bytes(self) -> int:
+        """The registers that hold sums of products of bytes, beside what these are read into."""
+        if self.sums_bytes:
+            return 2 * self.registers - 8
+        return self.registers - (4 if self.neon else 6)         # words of bytes are in others
 
     def squares(self, dtype: str, extent: int) -> int:
         """The size of squares that are transposed in registers; 0 where there are none."""

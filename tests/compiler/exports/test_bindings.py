@@ -236,7 +236,7 @@ def test_java(module, wanted: str, images: Path, tmp_path: Path, apart: bool) ->
 @needs("aarch64-linux-gnu-gcc")
 def test_a_library_for_android_needs_no_other(module, tmp_path: Path) -> None:
     """As docs/languages.md has it."""
-    export(module, tmp_path, "digits", machine="aarch64", bindings=["java"])
+    export(module, tmp_path, "digits", machine="armv8-a", bindings=["java"])
     include = JDK / "include"
     told("aarch64-linux-gnu-gcc", "-O2", "-fPIC", "-shared", "-nostdlib",
          "-Wl,-z,max-page-size=16384", f"-I{include}", f"-I{include / 'linux'}", "digits_jni.c",

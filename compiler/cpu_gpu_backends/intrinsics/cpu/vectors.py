@@ -16,7 +16,7 @@ from compiler.cpu_gpu_backends.llvm.writer import LlvmType, Writer, type_name
 from compiler.te import Axis, Var, bits
 from compiler.tensorize import Intrinsic, Operand
 
-__all__ = ["dot", "dot_of_words", "fp32", "grouped_product", "operand"]
+__all__ = ["dot", "dot_by_steps", "dot_of_words", "fp32", "grouped_product", "operand"]
 
 _FP32 = {16: ("avx512f",), 8: ("avx2", "fma")}
 _DOT = {("uint8", 16): (("avx512vnni",), "llvm.x86.avx512.vpdpbusd.512"),
@@ -25,6 +25,7 @@ _DOT = {("uint8", 16): (("avx512vnni",), "llvm.x86.avx512.vpdpbusd.512"),
         ("uint8", 4): (("dotprod", "neon"), "llvm.aarch64.neon.usdot.v4i32.v16i8")}
 _WORDS = {16: ("avx512bw", "llvm.x86.avx512.pmaddw.d.512"),
           8: ("avx2", "llvm.x86.avx2.pmadd.wd"), 4: ("sse2", "llvm.x86.sse2.pmadd.wd")}
+_COLUMNS = 16
 _WORDS_OF_WASM = "simd128", "llvm.wasm.dot"
 
 
@@ -117,6 +118,36 @@ def dot_of_words(rows: int, columns: int, depth: int, lanes: int, wasm: bool = F
                      *grouped_product(rows, columns, depth, "uint8", "int8", "int32"), "sum",
                      needs=(feature,),
                      lower=_rule(rows, columns, depth // 4, LlvmType("int32", lanes), 4,
+                                 multiply_add))
+
+
+def dot_by_steps(rows: int, columns: int, depth: int) -> Intrinsic:
+    """As `dot` with uint8, for NEON without it: of 16 columns at a time, each of four steps is a
+    register of bytes, widened to words, and an element of a multiplies all columns.
+    """
+    _check_columns(columns, _COLUMNS)
+
+    def multiply_add(w: Writer, kind: LlvmType, flag: str, total: str, x: str, y: str) -> str:
+        bytes_, words = LlvmType("int8", 4 * kind.lanes), LlvmType("int16", kind.lanes)
+        four = w.op(f"shufflevector {kind} {x}, {kind} poison, <2 x i32> <i32 0, i32 1>")
+        four = w.op(f"zext <8 x i8> {w.op(f'bitcast <2 x i32> {four} to <8 x i8>')} to <8 x i16>")
+        y = w.op(f"bitcast {kind} {y} to {bytes_}")
+        for step in range(4):
+            places = ", ".join(f"i32 {4 * lane + step}" for lane in range(kind.lanes))
+            column = w.op(f"shufflevector {bytes_} {y}, {bytes_} poison, "
+                          f"<{kind.lanes} x i32> <{places}>")
+            column = w.op(f"sext {words.of('int8')} {column} to {words}")
+            element = w.op(f"shufflevector <8 x i16> {four}, <8 x i16> poison, "
+                           f"<{kind.lanes} x i32> splat (i32 {step})")
+            left, right = (w.op(f"sext {words} {word} to {kind}") for word in (element, column))
+            total = w.op(f"add {kind} {total}, {w.op(f'mul {kind} {left}, {right}')}")
+        return total
+
+    return Intrinsic(f"dot_by_steps_{rows}x{columns}x{depth}", "vectors",
+                     operand("dst", (rows, columns), "int32"),
+                     *grouped_product(rows, columns, depth, "uint8", "int8", "int32"), "sum",
+                     needs=("neon",),
+                     lower=_rule(rows, columns, depth // 4, LlvmType("int32", _COLUMNS), 4,
                                  multiply_add))
 
 

@@ -11,7 +11,8 @@ from compiler.cpu_gpu_backends.cpu.arrays import aligned
 from compiler.cpu_gpu_backends.cpu.product_templates import TEMPLATES, in_panels, product
 from compiler.cpu_gpu_backends.cpu.schedule import schedule
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
-from compiler.cpu_gpu_backends.intrinsics.cpu import amx, amx_bf16, dot, dot_of_words, fp32
+from compiler.cpu_gpu_backends.intrinsics.cpu import (amx, amx_bf16, dot, dot_by_steps,
+                                                      dot_of_words, fp32)
 from compiler.cpu_gpu_backends.llvm import (MACHINES, MachineError, build, compile_object, emit,
                                             header, host)
 from compiler.cpu_gpu_backends.llvm import amx as tiles
@@ -180,6 +181,8 @@ TILES = [
       for rows, columns, depth, lanes, feature in (
           (1, 16, 4, 16, "avx512bw"), (1, 16, 4, 8, "avx2"), (5, 24, 12, 8, "avx2"),
           (3, 16, 20, 4, "sse2"))),
+    *((replace(dot_by_steps(rows, columns, depth), needs=()), ())       # any processor runs it
+      for rows, columns, depth in ((1, 16, 4), (5, 48, 12))),
     *((amx(rows, columns, depth, a, b), ("amx-int8", "amx-tile"))
       for rows, columns, depth, a, b in (
           (16, 16, 64, "int8", "int8"), (32, 32, 128, "int8", "int8"), (16, 48, 64, "int8", "int8"),
@@ -285,9 +288,10 @@ int main(void) {
 
 
 @pytest.mark.cross
-@pytest.mark.parametrize(("features", "mark"), [(("dotprod", "neon"), "neon.sdot"),
-                                                (("dotprod", "i8mm", "neon"), "neon.usdot")])
-def test_convolutions_of_bytes_by_neon_in_emulation(features, mark, tmp_path):
+@pytest.mark.parametrize(("features", "mark", "cpu"), [
+    (("dotprod", "neon"), "neon.sdot", "max"), (("dotprod", "i8mm", "neon"), "neon.usdot", "max"),
+    (("neon",), "mul <16 x i32>", "cortex-a72")])
+def test_convolutions_of_bytes_by_neon_in_emulation(features, mark, cpu, tmp_path):
     """As networks have them, with bytes without a sign, at their ends."""
     attrs = {"strides": (1, 1), "pads": (1, 1, 1, 1), "pad_value": -9, "zp": 3, "lo": -128,
              "hi": 126}
@@ -298,7 +302,7 @@ def test_convolutions_of_bytes_by_neon_in_emulation(features, mark, tmp_path):
     inputs = [te.placeholder(array.shape, array.dtype.name, f"x{place}")
               for place, array in enumerate(given)]
     program = schedule(lower([expression("qconv2d_blocks", attrs, inputs, "y")], "conv"),
-                       Vectors(4, 16, True))
+                       Vectors(4, 16, "dotprod" in features, neon=True))
     machine = replace(MACHINES["aarch64"], features=features)
     assert mark in emit(program, machine)
     (tmp_path / "kernels.o").write_bytes(compile_object({"conv": program}, machine))
@@ -307,8 +311,8 @@ def test_convolutions_of_bytes_by_neon_in_emulation(features, mark, tmp_path):
     for place, array in enumerate(given):
         (tmp_path / f"x{place}").write_bytes(array.tobytes())
     cross_compile(tmp_path, "main")
-    said = subprocess.run([EMULATOR, tmp_path / "main"], capture_output=True, text=True,
-                          check=True, timeout=60, cwd=tmp_path)
+    said = subprocess.run([EMULATOR, "-cpu", cpu, tmp_path / "main"], capture_output=True,
+                          text=True, check=True, timeout=60, cwd=tmp_path)
     node = Node("qconv2d_blocks", "n", ("x0", "x1", "x2", "x3"), ("y",), attrs)
     wanted = evaluate_node(node, given).ravel().tolist()
     assert [int(word) for word in said.stdout.split()] == wanted
