@@ -7,7 +7,7 @@ goes on in blocks as far as it can say the same there: elementwise operators, po
 averages, concatenations of whole blocks. Everything else gets the image back as it was.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -30,21 +30,23 @@ FEW = 4                 # channels of an image that are convolved as they lie, a
 STORED = ("float32", "int8")
 
 
-def with_channel_blocks(graph: Graph, sizes: Sizes = best_size) -> Graph:
-    """Before: any graph. After: the same values of inputs and outputs; convolutions of images, of
-    float32 and of int8, compute on blocks, of float32 by Winograd's products where `sizes` says so.
-    The graph itself where there are none.
+def with_channel_blocks(graph: Graph, sizes: Sizes = best_size,
+                        dtypes: Collection[str] = STORED) -> Graph:
+    """Before: any graph. After: the same values of inputs and outputs; convolutions of images of
+    these types, of float32 and int8, compute on blocks, of float32 by Winograd's products where
+    `sizes` says so. The graph itself where there are none.
     """
-    if not any(_is_convolution(graph, node) or _is_spread(graph, node) for node in graph.nodes):
+    if not any(_is_convolution(graph, node, dtypes) or _is_spread(graph, node, dtypes)
+               for node in graph.nodes):
         return graph
-    return _Blocking(graph, sizes).run()
+    return _Blocking(graph, sizes, dtypes).run()
 
 
-def _is_convolution(graph: Graph, node: Node) -> bool:
+def _is_convolution(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
     """Whether it computes on blocks: groups are of whole blocks, of one channel each, or so many
     make up a block.
     """
-    if node.op not in ("conv2d", "qconv2d") or not _is_packable(graph, node):
+    if node.op not in ("conv2d", "qconv2d") or not _is_packable(graph, node, dtypes):
         return False
     outputs, depth, *_ = graph.values[node.inputs[1]].shape
     group = node.attrs.get("group", 1)
@@ -55,16 +57,19 @@ def _is_convolution(graph: Graph, node: Node) -> bool:
             and group % count == 0 and depth >= FEW)
 
 
-def _is_packable(graph: Graph, node: Node) -> bool:
-    """Whether weights and parameters are constants, and products float32 or of bytes in int32."""
+def _is_packable(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
+    """Whether weights and parameters are constants, and products float32 or of bytes in int32, of
+    one of these types.
+    """
     x, weight = (graph.values[value].dtype for value in node.inputs[:2])
     return (all(value in graph.constants for value in node.inputs[1:]) and x == weight
-            and x in STORED and node.attrs.get("sums", "int32") == "int32")
+            and x in dtypes and node.attrs.get("sums", "int32") == "int32")
 
 
-def _is_spread(graph: Graph, node: Node) -> bool:
+def _is_spread(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
     """Whether it is a transposed convolution that computes each pixel from one of its input."""
-    if node.op not in ("convtranspose2d", "qconvtranspose2d") or not _is_packable(graph, node):
+    if node.op not in ("convtranspose2d", "qconvtranspose2d") or not _is_packable(graph, node,
+                                                                                  dtypes):
         return False
     kernel, strides = graph.values[node.inputs[1]].shape[2:], tuple(node.attrs["strides"])
     plain = {"pads": (0,) * 4, "dilations": (1, 1), "output_padding": (0, 0), "group": 1}
@@ -77,6 +82,7 @@ def _is_spread(graph: Graph, node: Node) -> bool:
 class _Blocking:
     graph: Graph
     sizes: Sizes
+    dtypes: Collection[str]
     builder: Builder = field(init=False)
     blocked: dict[str, str] = field(default_factory=dict)
     """The value in blocks, of each that has such a form."""
@@ -91,8 +97,8 @@ class _Blocking:
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
-            if not (_is_convolution(self.graph, node) and self._convolution(node)
-                    or _is_spread(self.graph, node) and self._spread(node)
+            if not (_is_convolution(self.graph, node, self.dtypes) and self._convolution(node)
+                    or _is_spread(self.graph, node, self.dtypes) and self._spread(node)
                     or any(value in self.blocked for value in node.inputs)
                     and (self._elementwise(node) or self._formed(node))):
                 for value in node.inputs:

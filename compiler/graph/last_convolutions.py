@@ -28,19 +28,21 @@ FEW = 4                     # channels
 _OPS = {"conv2d": ("conv2d_last", "depthwise_last"), "qconv2d": ("qconv2d_last", "qdepthwise_last")}
 
 
-def with_channels_last(graph: Graph, dtypes: Collection[str]) -> Graph:
+def with_channels_last(graph: Graph, dtypes: Collection[str], pieces: bool = True) -> Graph:
     """Before: any graph. After: the same values of inputs and outputs; convolutions of images of
     these types, with constant weights, compute on images with channels last. The graph itself where
-    tensor cores would take none of them.
+    tensor cores would take none of them. Where `pieces` of channels need not suit these, all
+    convolutions without groups are taken, and pixels are as they were.
     """
-    taken = {node.name for node in graph.nodes if _is_taken(graph, node, dtypes)}
-    if all(_is_depthwise(graph, node) for node in graph.nodes if node.name in taken):
+    taken = {node.name for node in graph.nodes if _is_taken(graph, node, dtypes, pieces)}
+    if all(_is_depthwise(graph, node) for node in graph.nodes if node.name in taken) and (
+            pieces or not taken):
         return graph
     parts = assembled(graph, list(_parts(graph, taken)), {})
-    return _rewritten(lay_out(parts, _borders, _orders).partition.graph, taken)
+    return _rewritten(lay_out(parts, _borders, _orders).partition.graph, taken, pieces)
 
 
-def _is_taken(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
+def _is_taken(graph: Graph, node: Node, dtypes: Collection[str], pieces: bool) -> bool:
     if node.op not in _OPS or any(value not in graph.constants for value in node.inputs[1:]):
         return False
     x, weight = (graph.values[value] for value in node.inputs[:2])
@@ -51,7 +53,7 @@ def _is_taken(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
         return True
     pixel = x.shape[1] * np.dtype(x.dtype).itemsize
     return node.attrs.get("group", 1) == 1 and (
-        pixel % 4 == 0 and pixel >= LEAST_BYTES or _has_rows(graph, node))
+        not pieces or pixel % 4 == 0 and pixel >= LEAST_BYTES or _has_rows(graph, node))
 
 
 def _has_rows(graph: Graph, node: Node) -> bool:
@@ -100,7 +102,7 @@ def _orders(tensors: Collection[OrderedTensor]) -> Mapping[str, Order]:
                             for tensor in tensors])
 
 
-def _rewritten(graph: Graph, taken: Collection[str]) -> Graph:
+def _rewritten(graph: Graph, taken: Collection[str], pieces: bool) -> Graph:
     """The graph of the layout pass with these convolutions on the images that lie in memory: what
     it says at their borders goes, and a node converts what would be converted there.
     """
@@ -121,7 +123,7 @@ def _rewritten(graph: Graph, taken: Collection[str]) -> Graph:
             continue
         if source not in last:
             last[source] = _turned(builder, source, TO_LAST, builder.fresh(f"{source}.nhwc"))
-        last[result] = _convolved(builder, graph, node, last[source])
+        last[result] = _convolved(builder, graph, node, last[source], pieces)
         if result in first:
             _turned(builder, last[result], FROM_LAST, result)
     return eliminate_dead_code(builder.finish(graph.outputs))
@@ -143,12 +145,12 @@ def _turned(builder: Builder, source: str, perm: tuple[int, ...], result: str) -
     return builder.emit(RELAYOUT, name, [source], result, perm=perm)
 
 
-def _convolved(builder: Builder, graph: Graph, node: Node, image: str) -> str:
+def _convolved(builder: Builder, graph: Graph, node: Node, image: str, pieces: bool) -> str:
     depthwise = _is_depthwise(graph, node)
     weight = graph.constants[node.inputs[1]]
     if depthwise:
         turned = weight[:, 0].transpose(1, 2, 0)
-    elif _has_rows(graph, node):
+    elif pieces and _has_rows(graph, node):
         rest = ((0, 0),) * 3 + ((0, FEW - weight.shape[1]),)
         turned = np.pad(weight.transpose(TO_LAST), rest).reshape(*weight.shape[:1],
                                                                  weight.shape[2], -1)

@@ -1,6 +1,6 @@
 """Products with constant matrices, whose columns are packed into blocks of 16."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -15,20 +15,22 @@ from compiler.ops.registry import find
 __all__ = ["with_packed_products"]
 
 FEW_ROWS = 8
+STORED = ("float32", "int8")
 
 
-def with_packed_products(graph: Graph) -> Graph:
+def with_packed_products(graph: Graph, dtypes: Collection[str] = STORED) -> Graph:
     """Before: any graph. After: the same values of inputs and outputs; products of float32 with a
     constant matrix read it packed, [N/16,K,16], where it has a block of columns at least, or there
     is one row. Most rows of one tensor, each multiplied by the same matrix, as an unrolled loop
     does, are multiplied together. Products of int8 read [N/16,K/4,16,4], of any number of columns.
-    Of two computed matrices, of either type, the second is packed when it is there. The graph
-    itself where there are no such products.
+    Of two computed matrices, of either type, the second is packed when it is there. Products of
+    other types than these `dtypes` stay. The graph itself where there are no such products.
     """
-    if not any(_is_packable(graph, node) or _is_quantized(graph, node) or _is_computed(graph, node)
-               for node in graph.nodes):
-        return graph
-    return _Packing(graph).run()
+    taken = {node.name for node in graph.nodes if node.inputs
+             and graph.values[node.inputs[0]].dtype in dtypes
+             and (_is_packable(graph, node) or _is_quantized(graph, node)
+                  or _is_computed(graph, node))}
+    return _Packing(graph, taken).run() if taken else graph
 
 
 def _is_packable(graph: Graph, node: Node) -> bool:
@@ -66,6 +68,8 @@ def _is_computed(graph: Graph, node: Node) -> bool:
 @dataclass(slots=True)
 class _Packing:
     graph: Graph
+    taken: Collection[str]
+    """The names of nodes that become packed products."""
     builder: Builder = field(init=False)
     packed: dict[tuple[str, bool], str] = field(default_factory=dict)
     """The packed matrices, by the constant and whether it is turned."""
@@ -76,7 +80,9 @@ class _Packing:
         self.builder = Builder.like(self.graph)
         self.together = _together(self.graph)
         for node in self.graph.nodes:
-            if _is_packable(self.graph, node):
+            if node.name not in self.taken:
+                self.builder.add(node)
+            elif _is_packable(self.graph, node):
                 self._pack(node)
             elif _is_computed(self.graph, node):
                 (self._group if node.op == "qmatmul" else self._block)(node)
