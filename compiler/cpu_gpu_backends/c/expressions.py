@@ -15,7 +15,7 @@ from compiler.te import (Binary, Buffer, Cast, Const, Expr, Extent, Field, Read,
 
 from .helpers import C, HELPERS, ROUNDED, STORED
 
-__all__ = ["CExpressions", "dimensions"]
+__all__ = ["INT32", "CExpressions", "dimensions"]
 
 _TERNARY, _SHIFT, _CAST, _ATOM = 3, 8, 14, 16
 _LEAST = {4: 9, 5: 9, 6: 14, 7: 14, 8: 14, 9: 11, 10: 11}
@@ -38,14 +38,39 @@ def dimensions(buffer: Buffer) -> tuple[int, ...]:
 
 
 class CExpressions(Expressions):
-    """Prints expressions. `arrays` are the names of buffers that are arrays of the function."""
+    """Prints expressions. `arrays` are the names of buffers that are arrays of the function,
+    `contents` the least and the greatest number in buffers of which more is known than the type.
+    """
 
     helpers = HELPERS
 
     def __init__(self, names: Mapping[str, str], ranges: dict[Var, Extent],
-                 arrays: Collection[str] = ()):
+                 arrays: Collection[str] = (),
+                 contents: Mapping[Buffer, tuple[int, int]] | None = None):
         super().__init__(C, names, ranges)
         self.arrays = arrays
+        self.contents = contents or {}
+
+    def range(self, expr: Expr) -> tuple[int, int] | None:
+        if isinstance(expr, Read) and expr.buffer in self.contents:
+            return self.contents[expr.buffer]
+        if isinstance(expr, Binary) and expr.op == "rshift_rne":
+            value, by = self.range(expr.a), self.range(expr.b)
+            if value and by and 0 <= by[0] < 64:
+                return min(value[0] >> by[0], -1), (value[1] >> by[0]) + 1
+        return super().range(expr)
+
+    def scaling(self, expr: Expr) -> tuple[Expr, Expr, Expr] | None:
+        """An int32, the multiplier and the shift, where the expression is their product of at most
+        49 bits, shifted to at most 31 and rounded.
+        """
+        match expr:
+            case Binary("rshift_rne", Binary("mul", Cast(a, "int64"), Cast(mult, "int64")), shift):
+                times, by = self.range(mult), self.range(shift)
+                if a.dtype == mult.dtype == "int32" and times and by and (
+                        0 <= times[0] and times[1] < 1 << 16 and 17 <= by[0] and by[1] < 47):
+                    return a, mult, shift
+        return None
 
     def _value(self, expr: Expr) -> tuple[str, int]:
         match expr:
@@ -191,6 +216,8 @@ class CExpressions(Expressions):
         if op == "rshift_rne" or not isinstance(b, Const) or not 0 <= b.value < bits(dtype):
             name = {"shl": "shift_left", "shr": "shift_right", "rshift_rne": "rshift_rne"}[op]
             name = f"unsigned_{name}" if dtype == "uint64" and op != "shl" else name
+            if name == "rshift_rne" and dtype == "int32" and self._is_short(b):
+                return self.call("rshift_rne32", self.value(a), self.value(b)), _ATOM
             text = self.call(name, self.value(a), self.value(b))
             own = "uint64" if name.startswith("unsigned") else "int64"
             return (text, _ATOM) if dtype == own else (f"({STORED[dtype]}){text}", _CAST)
@@ -200,6 +227,10 @@ class CExpressions(Expressions):
                 f"({STORED[dtype]})({text})", _CAST)
         word = f"uint{max(bits(dtype), 32)}_t"
         return f"({STORED[dtype]})(({word}){self.value(a, _CAST)} << {b.value})", _CAST
+
+    def _is_short(self, shift: Expr) -> bool:
+        by = self.range(shift)
+        return by is not None and 0 <= by[0] and by[1] < 31
 
     def _call(self, function: str, arg: Expr, *more: Expr) -> str:
         if not is_float(arg.dtype):
@@ -240,6 +271,13 @@ class CExpressions(Expressions):
         return super()._cast(value, dtype)
 
     def _resized(self, value: Expr, dtype: str) -> tuple[str, int]:
+        if dtype == "int32" and (parts := self.scaling(value)) is not None:
+            a, mult, shift = parts
+            shift = shift.value if isinstance(shift, Cast) else shift
+            return self.call("scaled", *map(self.value, (a, mult, shift))), _ATOM
+        return self._of_fewer_bits(value, dtype)
+
+    def _of_fewer_bits(self, value: Expr, dtype: str) -> tuple[str, int]:
         """C computes small types as int by itself; of two conversions to fewer bits the last says
         all.
         """

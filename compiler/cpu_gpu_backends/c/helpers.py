@@ -263,6 +263,24 @@ _SHARED = ("wrapping_add", "wrapping_add64", "wrapping_sub", "wrapping_sub64", "
            "floor_mod", "unsigned_div", "unsigned_mod", "shift_left", "shift_right",
            "unsigned_shift_right", "rshift_rne", "unsigned_rshift_rne")
 
+_SCALED = """\
+// a * mult / 2**shift, half to even: mult has 16 bits, shift is 17 to 46.
+static inline int32_t scaled(int32_t a, int32_t mult, int32_t shift) {
+  const uint32_t low = ((uint32_t)a & 0xffffu) * (uint32_t)mult;
+  const int32_t high = (a >> 16) * mult + (int32_t)(low >> 16), mask = (1 << (shift - 16)) - 1;
+  const int32_t quotient = high >> (shift - 16);
+  const int32_t more = (quotient & 1) | (int32_t)(((low & 0xffffu) + 0xffffu) >> 16);
+  return quotient + (((high & mask) + (mask >> 1) + more) >> (shift - 16));
+}
+"""
+
+_RNE32 = """\
+static inline int32_t rshift_rne32(int32_t a, int32_t n) {  // half to even; n is 0 to 30
+  const int32_t quotient = a >> n, mask = (1 << n) - 1;
+  return quotient + (((a & mask) + (mask >> 1) + (quotient & (n > 0))) >> n);
+}
+"""
+
 _ONE_BY_ONE = """\
 // Loops that read where a condition holds stay loops: GCC 12 makes vectors of them that lose rows.
 #if defined __GNUC__ && !defined __clang__
@@ -273,7 +291,8 @@ _ONE_BY_ONE = """\
 """
 
 HELPERS = {helper.name: helper for helper in (
-    Helper("ONE_BY_ONE", _ONE_BY_ONE), *(OF_ALL[name] for name in _SHARED), *_of_integers(),
+    Helper("ONE_BY_ONE", _ONE_BY_ONE), Helper("scaled", _SCALED), Helper("rshift_rne32", _RNE32),
+    *(OF_ALL[name] for name in _SHARED), *_of_integers(),
     *_fields(),
     Helper("bits", _BITS), Helper("half_value", _HALF, ("bits",)),
     Helper("half_bits", _HALF_BITS, ("bits",)),

@@ -14,14 +14,19 @@ from compiler.cpu_gpu_backends.simt.names import is_taken, spelled
 from compiler.cpu_gpu_backends.simt.reductions import begin_outside
 from compiler.cpu_gpu_backends.simt.serial import WIDTH, SerialPrinter
 from compiler.errors import Error
-from compiler.ir import (Alloc, Barrier, Program, Seq, Stmt, Store, Tensorized, Update, buffers_of,
-                         expressions, loops, rewrite_stmts, shape_text, simplify_stmt, walk_stmts)
+from compiler.ir import (Alloc, Barrier, If, Program, Seq, Stmt, Store, Tensorized, Update,
+                         buffers_of, expressions, loops, rewrite_stmts, shape_text, simplify_stmt,
+                         walk_stmts)
 from compiler.te import HELD, Binary, Buffer, Expr, Read, is_record, numpy_dtype, walk
 
+from .choices import either, with_choices_outside
+from .contents import contents
 from .expressions import CExpressions, dimensions
 from .helpers import BEGIN, C, HELPERS, STORED, helper_texts
 from .joined import joined
-from .repeated import guards_reads, repeated, sums_that_fit
+from .narrow import narrowed
+from .repeated import guards_reads, repeated
+from .unrolled import unrolled, zeroed
 
 __all__ = ["CError", "CFunction", "comment_lines", "function", "is_word", "kernels_text",
            "note"]
@@ -42,15 +47,16 @@ class CFunction:
 
 
 def function(program: Program, name: str, in_place: Collection[str] = (), words: str = "static ",
-             comment: str = "") -> CFunction:
+             comment: str = "", given: Mapping[str, tuple[int, int]] | None = None) -> CFunction:
     """``void name(inputs..., outputs...)`` of a program without parameters.
 
     Arrays are dense, in row-major order, aligned to their elements, and do not overlap; only an
     input that is `in_place` may be the first output. `words` stand before the type, `comment`,
-    of several lines perhaps, before all. Raises CError for a program that C cannot say.
+    of several lines perhaps, before all. Inputs of integers that are `given` hold nothing but
+    numbers from the first to the second. Raises CError for a program that C cannot say.
     """
     _require(program)
-    return _Printer(program, name, in_place, words, comment).function
+    return _Printer(program, name, in_place, words, comment, given or {}).function
 
 
 def kernels_text(programs: Mapping[str, Program]) -> str:
@@ -100,12 +106,13 @@ def _require(program: Program) -> None:
 
 def _plain(program: Program) -> Stmt:
     """The statements without intrinsics, barriers and loops of one iteration; sums begin before
-    their loops.
+    their loops, and choices stand outside.
     """
     body = rewrite_stmts(program.body, lambda s: s.body if isinstance(s, Tensorized) else None)
     body = rewrite_stmts(body, lambda s: Seq(()) if isinstance(s, Barrier) else None)
-    body = joined(flat(simplify_stmt(flat(without_single(begin_outside(body))))))
-    return flat(simplify_stmt(flat(without_single(body))))
+    body = unrolled(flat(simplify_stmt(flat(without_single(begin_outside(body))))))
+    body = simplify_stmt(flat(without_single(joined(simplify_stmt(body)))))
+    return flat(with_choices_outside(body))
 
 
 def _signature(program: Program) -> str:
@@ -147,12 +154,13 @@ class _Printer(SerialPrinter):
     exprs: CExpressions
 
     def __init__(self, program: Program, name: str, in_place: Collection[str], words: str,
-                 comment: str):
+                 comment: str, given: Mapping[str, tuple[int, int]]):
         body = _plain(program)
+        known = contents(body, {b: given[b.name] for b in program.inputs if b.name in given})
+        body = narrowed(body, known)
         names = _names(program, body)
         own = [s.buffer for s in walk_stmts(body) if isinstance(s, Alloc)]
-        super().__init__(names, CExpressions(names, {}, {buffer.name for buffer in own}))
-        self._small = sums_that_fit(body)
+        super().__init__(names, CExpressions(names, {}, {buffer.name for buffer in own}, known))
         self._named = 0
         self.depth = 1
         self._write(body)
@@ -172,6 +180,9 @@ class _Printer(SerialPrinter):
 
     def _write(self, stmt: Stmt) -> None:
         """What a statement computes more than once has a name in its text."""
+        if isinstance(stmt, Seq):
+            self._in_turn(stmt)
+            return
         if not isinstance(stmt, Store | Update):
             super()._write(stmt)
             return
@@ -188,10 +199,44 @@ class _Printer(SerialPrinter):
         for expr in found:
             del self.exprs.held[expr]
 
+    def _in_turn(self, stmt: Seq) -> None:
+        """Statements one after the other; what runs where the one before does not is its `else`."""
+        place = 0
+        while place < len(stmt.stmts):
+            one, *rest = stmt.stmts[place:]
+            if rest and either(one, rest[0]):
+                self._either(one, rest[0])
+                place += 1
+            elif rest and isinstance(one, Alloc):
+                self._braced("", one)
+            else:
+                self._write(one)
+            place += 1
+
+    def _either(self, first: Stmt, second: Stmt) -> None:
+        """One loop or the other, each free to be vectors, but not those around the choice."""
+        assert isinstance(first, If) and isinstance(second, If)
+        self._line(f"if ({self.exprs.value(first.condition)}) {{")
+        self.exprs.use("ONE_BY_ONE")
+        self._inside(lambda: self._line("ONE_BY_ONE;"))
+        self._inside(lambda: self._write(first.body))
+        self._line("} else {")
+        self._inside(lambda: self._write(second.body))
+        self._line("}")
+
+    def _allocate(self, stmt: Alloc, aligned: bool = False) -> None:
+        """An array that begins with zeros is defined so."""
+        rest = zeroed(stmt)
+        if rest is None:
+            super()._allocate(stmt, aligned)
+        else:
+            self._line(f"{self._array(stmt.buffer, aligned)} = {{0}};")
+            self._write(rest)
+
     def _is_plain(self, value: Binary) -> bool:
         """Also where the sum of all terms is known to fit."""
         return super()._is_plain(value) or isinstance(value.a, Read) and (
-            value.op == "add" and value.a.buffer.name in self._small)
+            value.op == "add" and value.dtype == "int32" and value.a.buffer in self.exprs.contents)
 
     def _type(self, buffer: Buffer) -> str:
         return C.types[buffer.dtype]

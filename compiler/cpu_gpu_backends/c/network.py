@@ -13,8 +13,6 @@ import numpy as np
 
 from compiler.cpu_gpu_backends.cpu.attention import is_one_kernel
 from compiler.cpu_gpu_backends.cpu.groups import with_workspaces
-from compiler.cpu_gpu_backends.cpu.schedule import schedule
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.cpu_gpu_backends.exports import (HEADER_BYTES, INSIDE, arrays_of, direct_outputs,
                                                network_hash, side_by_side, weights_file)
 from compiler.cpu_gpu_backends.groups import Recipe, recipe_of, unscheduled
@@ -24,7 +22,6 @@ from compiler.cpu_gpu_backends.simt.serial import WIDTH
 from compiler.graph.fusion import Group, fuse
 from compiler.graph.graph import Graph
 from compiler.graph.room import bytes_of
-from compiler.graph.shared_constants import with_shared_constants
 from compiler.exports import CInterface, header
 from compiler.exports.names import is_identifier
 from compiler.ir import Program
@@ -32,10 +29,11 @@ from compiler.ir import Program
 from .constants import array_lines
 from .helpers import BEGIN, STORED, helper_texts
 from .kernels import CError, CFunction, comment_lines, function, is_word, note
+from .lowering import lowered
+from .schedule import scheduled
 
 __all__ = ["CFiles", "CNetwork", "CStep", "kernel_program", "network_files"]
 
-VECTORS = Vectors(8, 8)
 ON_STACK = 1 << 10      # bytes of an array of a kernel; longer ones lie in the arena
 ALIGNMENT = 16          # bytes
 
@@ -76,22 +74,23 @@ def network_files(graph: Graph, name: str, header_name: str = "", apart: bool | 
     if not is_identifier(name) or is_word(name):
         raise CError(f"Name of a network in C must be an identifier that nothing else has, not "
                      f"{name!r}")
-    return CNetwork(with_shared_constants(graph), name, header_name or f"{name}.h", apart).files
+    return CNetwork(graph, name, header_name or f"{name}.h", apart).files
 
 
 def kernel_program(recipe: Recipe) -> Program:
     """The program of a group, in short vectors and one thread; its outputs are the result and then
     what it needs memory for meanwhile.
     """
-    return with_workspaces(schedule(unscheduled(recipe), VECTORS), ON_STACK)
+    return with_workspaces(scheduled(unscheduled(recipe)), ON_STACK)
 
 
 class CNetwork:
-    """A network and its text: `steps` are its groups in order, `plan` says where results lie,
-    `files` are what is written.
+    """A network and its text: `graph` is what C computes, `steps` are its groups in order, `plan`
+    says where results lie, `files` are what is written.
     """
 
     def __init__(self, graph: Graph, name: str, header_name: str, apart: bool | None):
+        graph = lowered(graph)
         self.graph, self.name = graph, name
         self.groups = fuse(graph, is_one_kernel).groups
         self.root = storage(self.groups)
@@ -131,10 +130,22 @@ class CNetwork:
     def _function(self, number: int, recipe: Recipe, program: Program, groups: Sequence[Group]
                   ) -> CFunction:
         """The function of groups that compute the same, named after the first operator."""
-        first = groups[0].nodes[0].name
+        first, given = groups[0].nodes[0].name, self._ends(groups)
         name = spelled([f"k{number}_{first}"], (), is_word)[f"k{number}_{first}"]
         return function(program, name, [f"x{place}" for place in recipe.overwritable],
-                        comment="\n".join([*map(_operators, groups), *_types(recipe)]))
+                        comment="\n".join([*map(_operators, groups), *_types(recipe, given)]),
+                        given={f"x{place}": ends for place, ends in given.items()})
+
+    def _ends(self, groups: Sequence[Group]) -> dict[int, tuple[int, int]]:
+        """The least and the greatest number of inputs of groups that are constants of int32."""
+        found = {}
+        for place in range(len(groups[0].inputs)):
+            arrays = [self.graph.constants.get(group.inputs[place]) for group in groups]
+            if all(array is not None and array.dtype == np.int32 and array.size
+                   for array in arrays):
+                found[place] = (min(int(array.min()) for array in arrays if array is not None),
+                                max(int(array.max()) for array in arrays if array is not None))
+        return found
 
     def _constants(self) -> dict[str, np.ndarray]:
         """The constants that kernels read, or that are shown as outputs."""
@@ -288,9 +299,12 @@ def _operators(group: Group) -> str:
                      for node in group.nodes)
 
 
-def _types(recipe: Recipe) -> list[str]:
-    return [", ".join([*(f"x{place}: {type_}" for place, type_ in enumerate(recipe.types)),
-                       f"y: {recipe.result}"])]
+def _types(recipe: Recipe, given: Mapping[int, tuple[int, int]]) -> list[str]:
+    """The arrays of a function, and what it may take for granted of those `given`."""
+    def ends(place: int) -> str:
+        return " ({} to {})".format(*given[place]) if place in given else ""
+    return [", ".join([*(f"x{place}: {type_}{ends(place)}"
+                         for place, type_ in enumerate(recipe.types)), f"y: {recipe.result}"])]
 
 
 def _call(name: str, arguments: Sequence[str]) -> Iterator[str]:

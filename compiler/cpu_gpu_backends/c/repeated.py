@@ -1,14 +1,11 @@
-"""What an expression computes more than once, and sums of integers that cannot wrap."""
+"""What an expression computes more than once, and what it reads under a condition."""
 
 from collections.abc import Iterator, Sequence
 
-from compiler.ir import Alloc, For, Stmt, Store, Update, is_index, path_to, walk_stmts
-from compiler.te import (Binary, Call, Cast, Const, Expr, Read, Select, children, is_integer,
-                         is_record)
+from compiler.ir import is_index
+from compiler.te import Binary, Call, Cast, Expr, Read, Select, children, is_record
 
-from .expressions import CExpressions
-
-__all__ = ["guards_reads", "repeated", "sums_that_fit"]
+__all__ = ["guards_reads", "repeated"]
 
 FEWEST = 3              # operators of an expression that gets a name
 
@@ -68,43 +65,3 @@ def _always_read(node: Expr) -> Iterator[Read]:
         yield node
     for child in (node.condition,) if isinstance(node, Select) else children(node):
         yield from _always_read(child)
-
-
-def sums_that_fit(body: Stmt) -> set[str]:
-    """Names of local buffers of integers to which constants are stored, and values added, so few
-    and small that no sum is outside of int.
-    """
-    return {stmt.buffer.name for stmt in walk_stmts(body) if isinstance(stmt, Alloc)
-            and stmt.buffer.dtype == "int32" and _fits(stmt)}
-
-
-def _fits(alloc: Alloc) -> bool:
-    most = 0
-    for stmt in walk_stmts(alloc.body):
-        match stmt:
-            case Store(buffer, _, Const(value)) if buffer == alloc.buffer:
-                most = max(most, abs(int(value)))
-            case Update(buffer, _, "sum") if buffer == alloc.buffer and not stmt.begins:
-                terms = _most(alloc, stmt)
-                if terms is None:
-                    return False
-                most += terms
-            case _ if alloc.buffer in getattr(stmt, "buffers", ()):
-                return False
-    return most < 1 << 31
-
-
-def _most(alloc: Alloc, update: Update) -> int | None:
-    """The largest size of what the update adds to one element while the buffer lives; None where
-    the types alone do not say.
-    """
-    loops = [s for s in path_to(alloc.body, lambda s: s is update) if isinstance(s, For)]
-    exprs = CExpressions({}, {loop.var: loop.extent for loop in loops})
-    found = exprs.range(update.value) if is_integer(update.value.dtype) else None
-    if found is None:
-        return None
-    turns = 1
-    for loop in loops:
-        if loop.var not in update.indices:      # else each iteration has an element of its own
-            turns *= int(loop.extent)
-    return turns * max(abs(found[0]), abs(found[1]))

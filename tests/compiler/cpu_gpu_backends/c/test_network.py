@@ -32,8 +32,9 @@ Arrays = Mapping[str, np.ndarray]
 
 def meant(graph: Graph, given: Arrays) -> dict[str, np.ndarray]:
     """What the programs of the groups mean, by the interpreter."""
-    values = {**graph.constants, **given}
-    for step in CNetwork(graph, "net", "net.h", False).steps:
+    net = CNetwork(graph, "net", "net.h", False)
+    values = {**net.graph.constants, **given}
+    for step in net.steps:
         inputs = [values[value] for value in step.group.inputs]
         if step.program is None:
             values[step.group.output] = evaluate_node(step.group.nodes[0], inputs)
@@ -41,7 +42,7 @@ def meant(graph: Graph, given: Arrays) -> dict[str, np.ndarray]:
         of = {buffer.name: np.asarray(array).reshape(buffer.shape)
               for buffer, array in zip(step.program.inputs, inputs, strict=True)}
         result = interpret(whole(step.program), of)[step.program.outputs[0].name]
-        values[step.group.output] = result.reshape(graph.values[step.group.output].shape)
+        values[step.group.output] = result.reshape(net.graph.values[step.group.output].shape)
     return {name: values[name] for name in graph.outputs}
 
 
