@@ -64,7 +64,7 @@ UNKNOWN_TO_VALGRIND = ("x86-64-v4",)
 VALGRIND = ("valgrind", "-q", "--error-exitcode=9", "--leak-check=full")
 
 
-def _zoo(name: str, size: int, int8: bool = False) -> Callable[[], object]:
+def model_of_zoo(name: str, size: int, int8: bool = False) -> Callable[[], object]:
     def model() -> object:
         net = zoo.network(name, size)
         filled = zoo.fill(net)
@@ -76,12 +76,14 @@ def _zoo(name: str, size: int, int8: bool = False) -> Callable[[], object]:
 NETWORKS: dict[str, Callable[[], object]] = {
     "digits_int8": lambda: str(DIGITS / "digits-int8.onnx"),
     "digits_float": lambda: str(DIGITS / "digits-float.onnx"),
-    "keywords": _zoo("keywords", 49), "keywords_int8": _zoo("keywords", 49, int8=True),
-    "resnet18": _zoo("resnet18", 32), "resnet18_int8": _zoo("resnet18", 32, int8=True),
-    "mobilenet_v1_int8": _zoo("mobilenet_v1", 64, int8=True),
-    "mobilenet_v2": _zoo("mobilenet_v2", 64), "squeezenet": _zoo("squeezenet", 64),
-    "vit_small": _zoo("vit_small", 32), "bert_small": _zoo("bert_small", 32),
-    "lstm": _zoo("lstm", 32), "unet": _zoo("unet", 32)}
+    "keywords": model_of_zoo("keywords", 49),
+    "keywords_int8": model_of_zoo("keywords", 49, int8=True),
+    "resnet18": model_of_zoo("resnet18", 32),
+    "resnet18_int8": model_of_zoo("resnet18", 32, int8=True),
+    "mobilenet_v1_int8": model_of_zoo("mobilenet_v1", 64, int8=True),
+    "mobilenet_v2": model_of_zoo("mobilenet_v2", 64), "squeezenet": model_of_zoo("squeezenet", 64),
+    "vit_small": model_of_zoo("vit_small", 32), "bert_small": model_of_zoo("bert_small", 32),
+    "lstm": model_of_zoo("lstm", 32), "unet": model_of_zoo("unet", 32)}
 TRAINED = [network.name for network in real_networks.NETWORKS if network.path]
 
 
@@ -201,7 +203,7 @@ def _time_over_module(module: Module, folder: Path, rounds: int) -> float:
     results = [aligned(array.shape, array.dtype.name) for array in module(inputs).values()]
     arena = aligned((made.exported.interface.arena_bytes,), "uint8")
     self = ctypes.c_void_p()
-    given = (ctypes.byref(self), _pointers(arrays), _pointers(results),
+    given = (ctypes.byref(self), pointers(arrays), pointers(results),
              ctypes.c_void_p(arena.ctypes.data))
     if library.timed_init(ctypes.byref(self), None) or library.timed_run(*given):
         raise RuntimeError("The exported library does not run")
@@ -210,7 +212,7 @@ def _time_over_module(module: Module, folder: Path, rounds: int) -> float:
     return times["exported"] / times["module"]
 
 
-def _pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array:
+def pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array:
     return (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
 
 
