@@ -1,167 +1,138 @@
 """What do exported networks take of a microcontroller, and are they right there?
 
-    python -m bench.export_cortex_m [--json FILE]
+    python -m bench.export_cortex_m [--networks FOLDER] [--tflm PYTHON] [--json FILE]
 
 The digits network in int8 is exported for a Cortex-M7, linked without a system (by
-``arm-none-eabi-gcc``), and run in QEMU's machine `mps2-an500` on the 360 held-out images. Every
-output must be the module's to the bit. The firmware paints its stack before a run and looks how far
-the paint is gone. Prints `digits_cortex_m_right N` of 360, and bytes of code, constants (weights
-among them), arena and stack. QEMU says nothing about time. Exit status 1 where an output differs.
+``arm-none-eabi-gcc``), and run in QEMU on the 360 held-out images; each network of the folder
+(`.tflite`, `.onnx`) is run on seeded random inputs. Every output must be the module's: to the bit,
+floats of float networks within 1e-4 of the largest one. One line for each network: bytes of code,
+of constants (weights among them), of the arena, of inputs and outputs, of the deepest stack; the
+sum of the last three, and what it is with ``--arrays inside``; millions of instructions that a run
+executes.
+
+With a Python that has the package `tflite_micro`, what TensorFlow Lite for Microcontrollers
+allocates for the same `.tflite` file stands beside it: its arena, which has inputs and outputs in
+it, and what of that is activations (the head). It is counted on this computer: its records hold
+pointers of 64 bits. Exit status 1 where an output differs.
 """
 
 import argparse
 import json
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 import lockstep
+from bench.cortex_m import CC, EMULATOR, Values, run_network
+from compiler.errors import Error
+from compiler.exports.names import identifier_from
 from compiler.exports.objects import section_bytes
 from examples.digits.data import held_out
 from runtime.exporting.export import export
+from runtime.ports import random_inputs
 
 DIGITS = Path(__file__).resolve().parents[1] / "examples" / "digits" / "digits-int8.onnx"
-CC, EMULATOR = "arm-none-eabi-gcc", "qemu-system-arm"
-FLAGS = ("-mcpu=cortex-m7", "-mthumb", "-mfpu=fpv5-sp-d16", "-mfloat-abi=hard", "-O1", "-Wall",
-         "-Wextra", "-Werror", "-nostartfiles", "--specs=nano.specs", "--specs=nosys.specs")
-
-LAYOUT = """\
-MEMORY
-{
-  CODE (rx) : ORIGIN = 0x00000000, LENGTH = 4M
-  DATA (rw) : ORIGIN = 0x20000000, LENGTH = 4M
-}
-SECTIONS
-{
-  .text : { KEEP(*(.vectors)) *(.text*) *(.rodata*) } > CODE
-  .ARM.exidx : { *(.ARM.exidx*) } > CODE
-  .bss (NOLOAD) : { *(.data*) *(.bss*) *(COMMON) } > DATA
-  top_of_stack = ORIGIN(DATA) + LENGTH(DATA);
-}
+KINDS = (".tflite", ".onnx")
+SAMPLES, SEED, BOUND = 2, 11, 1e-4
+ALLOCATIONS = """\
+import sys
+from tflite_micro import runtime
+runtime.Interpreter.from_file(sys.argv[1]).print_allocations()
 """
-FIRMWARE = r"""
-#include <string.h>
-#include "digits.h"
-#include "images.h"
-
-extern char top_of_stack[];
-void start(void);
-__attribute__((section(".vectors"), used)) static const void *const vectors[16] = {
-    top_of_stack, start};
-
-static unsigned char arena[DIGITS_ARENA_BYTES] __attribute__((aligned(DIGITS_ARENA_ALIGNMENT)));
-static float made[DIGITS_OUTPUT_LOGITS_ELEMENTS];
-
-static int host(int operation, const void *argument)    /* semihosting */
-{
-    register int r0 __asm__("r0") = operation;
-    register const void *r1 __asm__("r1") = argument;
-    __asm__ volatile("bkpt 0xab" : "+r"(r0) : "r"(r1) : "memory");
-    return r0;
-}
-
-static void say(const char *name, unsigned number)
-{
-    char digits[12] = "", *at = digits + 10;
-    digits[10] = '\n';
-    do
-        *--at = (char)('0' + number % 10);
-    while (number /= 10);
-    host(4, name);
-    host(4, at);
-}
-
-enum { PAINTED = 1 << 16, NEAR = 256 };
-
-__attribute__((noinline)) static unsigned run(struct digits *self, int image)
-{
-    digits_inputs inputs = {images[image]};
-    digits_outputs outputs = {made};
-    volatile unsigned char *low, *here = (unsigned char *)__builtin_frame_address(0) - NEAR;
-    for (low = here - PAINTED; low < here; low++)
-        *low = 0xa5;
-    if (digits_run(self, &inputs, &outputs, arena) != DIGITS_DONE)
-        return 0;
-    for (low = here - PAINTED; low < here && *low == 0xa5;)
-        low++;
-    return (unsigned)(here - low) + NEAR;
-}
-
-void start(void)
-{
-    struct digits self;
-    unsigned right = 0, stack = 0;
-    int image;
-    *(volatile unsigned *)0xe000ed88 |= 0xf << 20;      /* the floating-point unit */
-    __asm__ volatile("dsb\n isb");
-    if (digits_init(&self, 0) == DIGITS_DONE)
-        for (image = 0; image < IMAGES; image++) {
-            unsigned used = run(&self, image);
-            stack = used > stack ? used : stack;
-            right += used && !memcmp(made, logits[image], sizeof made);
-        }
-    say("right ", right);
-    say("stack ", stack);
-    host(0x18, (const void *)0x20026);                  /* exit */
-    for (;;)
-        ;
-}
-"""
+COLUMNS = ("code", "constants", "arena", "in_out", "stack", "ram", "inside", "minstr",
+           "tflm", "tflm_head")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", type=Path, metavar="FOLDER", help="further networks")
+    parser.add_argument("--tflm", metavar="PYTHON", help="a Python with tflite_micro")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the figures for scripts")
     args = parser.parse_args()
     if missing := [tool for tool in (CC, EMULATOR) if shutil.which(tool) is None]:
         print(f"{missing[0]} must be installed", file=sys.stderr)
         return 2
-    with tempfile.TemporaryDirectory() as folder:
-        figures = measured(Path(folder))
-    for name, value in figures.items():
-        print(f"digits_cortex_m_{name} {value}")
+    files = [] if args.networks is None else sorted(
+        file for file in args.networks.iterdir() if file.suffix in KINDS)
+    print(f"{'network':<28}" + "".join(f"{column:>10}" for column in COLUMNS) + "  right")
+    figures = {}
+    for file in (DIGITS, *files):
+        found = figures[file.stem] = _digits() if file == DIGITS else _random(file)
+        if args.tflm and file.suffix == ".tflite":
+            found |= tflm_bytes(args.tflm, file)
+        print(_line(file.stem, found), flush=True)
     if args.json:
         args.json.write_text(json.dumps(figures, indent=1) + "\n")
-    return int(figures["right"] != figures["images"])
+    return int(any(found["right"] != found["samples"] for found in figures.values()))
 
 
-def measured(folder: Path) -> dict[str, int]:
-    """Bytes and counts by name."""
-    module = lockstep.compile(str(DIGITS), "cpu")
-    made = export(module, folder, "digits", machine="cortex-m7", apart=False)
+def _digits() -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        return digits_measured(Path(folder))
+
+
+def digits_measured(folder: Path) -> dict[str, float]:
+    """The figures of the digits network, on all held-out images."""
     images, _ = held_out()
-    logits = [module({"image": image[None]})["logits"] for image in images]
-    for name, text in (("images.h", _arrays(images, logits)), ("firmware.c", FIRMWARE),
-                       ("layout.ld", LAYOUT)):
-        (folder / name).write_text(text)
-    subprocess.run([CC, *FLAGS, "-T", "layout.ld", "-o", "firmware.elf", "firmware.c", "digits.o"],
-                   cwd=folder, check=True)
-    done = subprocess.run(
-        [EMULATOR, "-M", "mps2-an500", "-nographic", "-semihosting", "-kernel", "firmware.elf"],
-        cwd=folder, capture_output=True, text=True, check=False, timeout=120,
-        stdin=subprocess.DEVNULL)
-    said = dict(line.split() for line in (done.stdout + done.stderr).splitlines()
-                if len(line.split()) == 2)
-    sizes = section_bytes(made.exported.code)
-    return {"right": int(said.get("right", 0)), "images": len(images), "code_bytes": sizes.code,
-            "constant_bytes": sizes.constants, "arena_bytes": made.exported.interface.arena_bytes,
-            "stack_bytes": int(said.get("stack", 0))}
+    return measured(folder, lockstep.compile(str(DIGITS), "cpu"), "digits",
+                    [{"image": image[None]} for image in images])
 
 
-def _arrays(images: np.ndarray, logits: list[np.ndarray]) -> str:
-    """The images and the outputs that are right, as bits."""
-    lines = [f"enum {{ IMAGES = {len(images)} }};"]
-    for name, arrays in (("images", images), ("logits", np.stack(logits))):
-        rows = np.ascontiguousarray(arrays, np.float32).reshape(len(arrays), -1)
-        lines += [f"static const float {name}[{rows.shape[0]}][{rows.shape[1]}] = {{",
-                  *(f"  {{{', '.join(float(value).hex() + 'f' for value in row)}}},"
-                    for row in rows), "};"]
-    return "\n".join([*lines, ""])
+def _random(file: Path) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            return measured(Path(folder), lockstep.compile(str(file), "cpu"),
+                            identifier_from(file.stem))
+        except Error as error:
+            raise SystemExit(f"{file}: {error}") from None
+
+
+def measured(folder: Path, module: Any, name: str, given: Sequence[Values] = ()
+             ) -> dict[str, float]:
+    """Bytes and counts of a network by name, run on these samples or on random ones; and again with
+    inputs and outputs inside the arena.
+    """
+    given = given or [random_inputs(module.graph, SEED + place) for place in range(SAMPLES)]
+    wanted = [module(each) for each in given]
+    is_float = any(type_.dtype == "float32" for value, type_ in module.graph.values.items()
+                   if value in module.graph.constants)
+    figures: dict[str, float] = {"samples": len(given), "right": len(given)}
+    for inside in (True, False):
+        made = export(module, folder, name, machine="cortex-m7", apart=False,
+                      inside=inside).exported
+        run = run_network(folder, made.interface, given, wanted, BOUND if is_float else 0.0)
+        sizes, arena = section_bytes(made.code), made.interface.arena_bytes
+        arrays = sum(array.size_bytes for array in (*made.interface.inputs,
+                                                    *made.interface.outputs)
+                     if array.offset is None)
+        figures |= {"right": min(run.right, int(figures["right"])),
+                    "inside" if inside else "ram": arena + arrays + run.stack_bytes}
+    return figures | {"code": sizes.code, "constants": sizes.constants, "arena": arena,
+                      "in_out": arrays, "stack": run.stack_bytes,
+                      "minstr": run.instructions / 1e6}
+
+
+def tflm_bytes(python: str, file: Path) -> dict[str, float]:
+    """What TensorFlow Lite for Microcontrollers allocates for a network; nothing where it does not
+    take it.
+    """
+    done = subprocess.run([python, "-c", ALLOCATIONS, str(file)], capture_output=True, text=True,
+                          check=False, stdin=subprocess.DEVNULL)
+    found = dict(re.findall(r"Arena allocation (\w+) (\d+) bytes", done.stdout + done.stderr))
+    return {"tflm": int(found["total"]), "tflm_head": int(found["head"])} if found else {}
+
+
+def _line(name: str, found: dict[str, float]) -> str:
+    cells = [f"{found[column]:.2f}" if column == "minstr" else f"{found[column]:,}"
+             if column in found else "-" for column in COLUMNS]
+    return (f"{name[:27]:<28}" + "".join(f"{cell:>10}" for cell in cells)
+            + f"  {found['right']} of {found['samples']}")
 
 
 if __name__ == "__main__":

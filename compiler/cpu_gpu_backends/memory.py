@@ -1,6 +1,7 @@
 """The memory of a segment: where the results of its groups lie, and what they need meanwhile."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,32 +17,47 @@ __all__ = ["plan_groups", "shown", "storage"]
 
 def plan_groups(graph: Graph, groups: Sequence[Group],
                 workspaces: Sequence[Sequence[Buffer] | None], in_place: bool = True,
-                alignment: int = LINE, copied: Sequence[str] = ()) -> MemoryPlan:
+                alignment: int = LINE, copied: Sequence[str] = (),
+                leads: Sequence[Mapping[str, int]] = (), inside: bool = False) -> MemoryPlan:
     """Plans where the groups' results and their `workspaces` lie; a view, which has None, lies
     where what it shows does. Inputs, constants and outputs of the graph lie elsewhere, but those
     outputs that are `copied` in the end. Unless `in_place`, no result takes the place of what it is
-    computed from.
+    computed from. `leads` has for each group the inputs that its result may lie over, and by how
+    many bytes it must begin before them. With `inside` the graph's inputs lie there, too, from the
+    beginning to their last reader, and all outputs but constants to the end.
     """
     root = storage(groups)
-    tasks = [_task(graph, group, needed, root, in_place)
-             for group, needed in zip(groups, workspaces, strict=True)]
-    kept = tuple(dict.fromkeys(map(root, copied)))
+    tasks = [_task(graph, group, needed, root, in_place, over)
+             for group, needed, over in zip(groups, workspaces, leads or [{}] * len(groups),
+                                            strict=True)]
+    kept = tuple(dict.fromkeys(map(root, graph.outputs if inside else copied)))
     tasks += [MemoryTask(kept, "")] * bool(kept)
     outside = set(map(root, graph.outputs)) - set(kept)
-    sizes = {group.output: bytes_of(graph.values[group.output]) for group in groups
-             if not group.is_view and group.output not in outside}
-    return plan_memory(tasks, sizes, alignment)
+    made = [group.output for group in groups
+            if not group.is_view and group.output not in outside]
+    given = graph.inputs if inside else ()
+    before = [*(MemoryTask((), value) for value in given),
+              *[MemoryTask(tuple(given), "")] * bool(given)]
+    plan = plan_memory([*before, *tasks], {value: bytes_of(graph.values[value])
+                                           for value in (*given, *made)}, alignment)
+    return replace(plan, workspaces=plan.workspaces[len(before):])
 
 
 def _task(graph: Graph, group: Group, needed: Sequence[Buffer] | None,
-          root: Callable[[str], str], in_place: bool) -> MemoryTask:
+          root: Callable[[str], str], in_place: bool, leads: Mapping[str, int]
+          ) -> MemoryTask:
     if needed is None:
         return MemoryTask((), group.output)
     reads = tuple(map(root, group.inputs))
-    free = (root(value) for value in (overwritable(graph, group) if in_place else ())
-            if bytes_of(graph.values[value]) == bytes_of(graph.values[root(value)]))
+
+    def whole(values: Iterable[str]) -> list[str]:
+        """Those that have all bytes of where they lie, and are read as nothing else."""
+        return [value for value in values if reads.count(root(value)) == 1
+                and bytes_of(graph.values[value]) == bytes_of(graph.values[root(value)])]
+
+    free = whole(overwritable(graph, group) if in_place else ())
     return MemoryTask(reads, group.output, tuple(int(buffer.size_bytes) for buffer in needed),
-                      tuple(value for value in free if reads.count(value) == 1))
+                      tuple(map(root, free)), {root(value): leads[value] for value in whole(leads)})
 
 
 def storage(groups: Sequence[Group]) -> Callable[[str], str]:

@@ -27,10 +27,16 @@ def _comment(of: CInterface) -> Iterator[str]:
     lines = [of.title.replace("*", "").strip() or of.name, "",
              "Arrays are dense, in row-major order, aligned to their elements; no output overlaps",
              "another array. Several instances may run at a time, each run with an arena of its",
-             "own, whose bytes mean nothing before and after.", *of.notes]
+             "own, whose bytes mean nothing before and after.", *_inside(of), *of.notes]
     yield f"/* {lines[0]}".rstrip()
     yield from (f"   {line}".rstrip() for line in lines[1:-1])
     yield f"   {lines[-1]} */"
+
+
+def _inside(of: CInterface) -> Iterator[str]:
+    if any(array.offset is not None for array in (*of.inputs, *of.outputs)):
+        yield "An array with an OFFSET has a place there in the arena; one that lies elsewhere is"
+        yield "copied. A run overwrites the inputs in the arena."
 
 
 def _includes(of: CInterface) -> Iterator[str]:
@@ -61,6 +67,8 @@ def _arrays(of: CInterface, kind: str, arrays: tuple[CArray, ...],
         if array.scale is not None:
             yield f"{begin}_SCALE {array.scale!r}"
             yield f"{begin}_ZERO_POINT {array.zero_point}"
+        if array.offset is not None:
+            yield f"{begin}_OFFSET {array.offset}"
         yield ""
 
 

@@ -31,6 +31,7 @@ class CArray:
     name : as the network has it.
     dtype, shape : of the elements, and the extents.
     scale, zero_point : where it is quantized: it means ``(element - zero_point) * scale``.
+    offset : where it has a place in the arena, in bytes.
     """
 
     name: str
@@ -38,6 +39,7 @@ class CArray:
     shape: tuple[int, ...]
     scale: float | None = None
     zero_point: int | None = None
+    offset: int | None = None
 
     def __post_init__(self):
         if not all(isinstance(extent, int) and extent >= 0 for extent in self.shape):

@@ -66,9 +66,9 @@ def last_nodes(graph: Graph, node: Node, inputs: Sequence[str], output: str,
     if not form.pixels:
         return (replace(node, inputs=tuple(inputs), outputs=(output,), attrs=attrs),)
     (n, h, w, c), shape = (last(graph.values[value].shape)
-                           for value in (*node.inputs, *node.outputs))
-    source, = inputs
+                           for value in (node.inputs[0], *node.outputs))
+    source, *parameters = inputs
     seen, pixels = fresh(f"{source}.pixels"), fresh(f"{output}.pixels")
     return (Node("reshape", seen, (source,), (seen,), {"shape": (n, 1, h, w, c)}),   # views
-            Node(form.pixels, node.name, (seen,), (pixels,), attrs),
+            Node(form.pixels, node.name, (seen, *parameters), (pixels,), attrs),
             Node("reshape", pixels, (pixels,), (output,), {"shape": shape}))

@@ -1,8 +1,9 @@
-"""Images with their channels last where tensor cores convolve them
+"""Images with their channels last where tensor cores convolve them, or processors without vectors
 (`compiler.ops.last_convolutions`).
 
-A convolution that they take reads and makes such images, and so does one of each channel by itself.
-An image of few channels gets some that are zero, and the rows of its windows are one axis.
+A convolution that these take reads and makes such images, and so does one of each channel by
+itself. For tensor cores an image of few channels gets some that are zero, and the rows of its
+windows are one axis; processors without vectors read any image where it lies.
 Which of the other operators go on so is decided as in the layout pass (`compiler.graph.layout`):
 these convolutions are its bound segments, all else is free.
 """
@@ -26,20 +27,23 @@ LAST = "channels last"      # a target
 LEAST_BYTES = 16            # of a pixel that are worth a product
 FEW = 4                     # channels
 _OPS = {"conv2d": ("conv2d_last", "depthwise_last"), "qconv2d": ("qconv2d_last", "qdepthwise_last")}
+_DIRECT = {"conv2d": "conv2d_direct", "qconv2d": "qconv2d_direct"}
 
 
-def with_channels_last(graph: Graph, dtypes: Collection[str], pieces: bool = True) -> Graph:
+def with_channels_last(graph: Graph, dtypes: Collection[str], pieces: bool = True, lanes: int = 0
+                       ) -> Graph:
     """Before: any graph. After: the same values of inputs and outputs; convolutions of images of
     these types, with constant weights, compute on images with channels last. The graph itself where
     tensor cores would take none of them. Where `pieces` of channels need not suit these, all
-    convolutions without groups are taken, and pixels are as they were.
+    convolutions without groups are taken, and pixels are as they were; with `lanes` for a processor
+    that adds up so many outputs at a time, whose weights lie side by side.
     """
     taken = {node.name for node in graph.nodes if _is_taken(graph, node, dtypes, pieces)}
-    if all(_is_depthwise(graph, node) for node in graph.nodes if node.name in taken) and (
-            pieces or not taken):
+    if not taken or pieces and all(_is_depthwise(graph, node) for node in graph.nodes
+                                   if node.name in taken):
         return graph
     parts = assembled(graph, list(_parts(graph, taken)), {})
-    return _rewritten(lay_out(parts, _borders, _orders).partition.graph, taken, pieces)
+    return _rewritten(lay_out(parts, _borders, _orders).partition.graph, taken, pieces, lanes)
 
 
 def _is_taken(graph: Graph, node: Node, dtypes: Collection[str], pieces: bool) -> bool:
@@ -102,7 +106,7 @@ def _orders(tensors: Collection[OrderedTensor]) -> Mapping[str, Order]:
                             for tensor in tensors])
 
 
-def _rewritten(graph: Graph, taken: Collection[str], pieces: bool) -> Graph:
+def _rewritten(graph: Graph, taken: Collection[str], pieces: bool, lanes: int) -> Graph:
     """The graph of the layout pass with these convolutions on the images that lie in memory: what
     it says at their borders goes, and a node converts what would be converted there.
     """
@@ -123,7 +127,7 @@ def _rewritten(graph: Graph, taken: Collection[str], pieces: bool) -> Graph:
             continue
         if source not in last:
             last[source] = _turned(builder, source, TO_LAST, builder.fresh(f"{source}.nhwc"))
-        last[result] = _convolved(builder, graph, node, last[source], pieces)
+        last[result] = _convolved(builder, graph, node, last[source], pieces, lanes)
         if result in first:
             _turned(builder, last[result], FROM_LAST, result)
     return eliminate_dead_code(builder.finish(graph.outputs))
@@ -145,23 +149,32 @@ def _turned(builder: Builder, source: str, perm: tuple[int, ...], result: str) -
     return builder.emit(RELAYOUT, name, [source], result, perm=perm)
 
 
-def _convolved(builder: Builder, graph: Graph, node: Node, image: str, pieces: bool) -> str:
-    depthwise = _is_depthwise(graph, node)
+def _convolved(builder: Builder, graph: Graph, node: Node, image: str, pieces: bool, lanes: int
+               ) -> str:
     weight = graph.constants[node.inputs[1]]
-    if depthwise:
-        turned = weight[:, 0].transpose(1, 2, 0)
+    attrs = {key: number for key, number in node.attrs.items() if key != "group"}
+    if _is_depthwise(graph, node):
+        op, turned = _OPS[node.op][1], weight[:, 0].transpose(1, 2, 0)
+    elif lanes:
+        op, turned = _DIRECT[node.op], _by_lanes(weight, lanes)
+        attrs["channels"] = len(weight)
     elif pieces and _has_rows(graph, node):
         rest = ((0, 0),) * 3 + ((0, FEW - weight.shape[1]),)
         turned = np.pad(weight.transpose(TO_LAST), rest).reshape(*weight.shape[:1],
                                                                  weight.shape[2], -1)
-        image = _widened(builder, image)
+        op, image = _OPS[node.op][0], _widened(builder, image)
     else:
-        turned = weight.transpose(TO_LAST)
+        op, turned = _OPS[node.op][0], weight.transpose(TO_LAST)
     name = builder.add_constant(builder.fresh(f"{node.inputs[1]}.last"),
                                 np.ascontiguousarray(turned))
-    attrs = {key: number for key, number in node.attrs.items() if key != "group"}
-    return builder.add(Node(_OPS[node.op][depthwise], node.name, (image, name, *node.inputs[2:]),
+    return builder.add(Node(op, node.name, (image, name, *node.inputs[2:]),
                             (builder.fresh(f"{node.outputs[0]}.last"),), attrs))
+
+
+def _by_lanes(weight: np.ndarray, lanes: int) -> np.ndarray:
+    """[Co,Ci,kh,kw] as [Co/k,kh,kw,Ci,k], zeros where there is no output."""
+    wide = np.pad(weight.transpose(TO_LAST), ((0, -len(weight) % lanes), *((0, 0),) * 3))
+    return np.moveaxis(wide.reshape(-1, lanes, *wide.shape[1:]), 1, -1)
 
 
 def _widened(builder: Builder, image: str) -> str:

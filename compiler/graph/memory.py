@@ -3,11 +3,11 @@
 A computation is a sequence of tasks. A value lives from the task that writes it to the last that
 reads it; values that live at one time lie apart, others may share bytes. The same holds for the
 workspaces of a task, which live in it alone. A result may take the place of an operand that
-nobody reads any more where the task permits it.
+nobody reads any more where the task permits it, or lie over a part of it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
@@ -22,13 +22,15 @@ class MemoryTask:
     """What a task reads, the value that it writes and the bytes of its workspaces.
 
     `overwritable` are those of `reads` of which no element is read after the element of the result
-    at its place was written.
+    at its place was written. `leads` has reads that the result may lie over, if it begins so many
+    bytes before them at least.
     """
 
     reads: tuple[str, ...]
     writes: str
     workspaces: tuple[int, ...] = ()
     overwritable: tuple[str, ...] = ()
+    leads: Mapping[str, int] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,8 @@ def plan_memory(tasks: Sequence[MemoryTask], sizes: Mapping[str, int],
                 alignment: int = LINE) -> MemoryPlan:
     """Before: tasks in the order of execution, and the bytes of each value that is to be placed;
     what they do not name lies elsewhere. After: spans that meet in time are apart in space, at
-    multiples of `alignment`. Equal computations get equal plans.
+    multiples of `alignment`; but for a result and an operand that it may lie over, which meet in
+    its task alone. Equal computations get equal plans.
 
     The largest spans are placed first, each in the smallest gap that holds it; of several orders
     among them the one that needs least memory is taken.
@@ -85,12 +88,15 @@ def plan_memory(tasks: Sequence[MemoryTask], sizes: Mapping[str, int],
               for place, size in enumerate(task.workspaces))
         for number, task in enumerate(tasks))
     spans = [*values, *(span for group in scratch for span in group)]
-    places = min((_placed(sorted(spans, key=order)) for order in _ORDERS), key=_end)
+    leads = _leads(tasks, values, alignment)
+    places = min((_placed(sorted(spans, key=order), leads) for order in _ORDERS), key=_end)
+    if leads:
+        places = _improved(places, leads)
     return MemoryPlan(
         MappingProxyType(places),
         MappingProxyType({value: places[span] for span in values for value in span.values}),
         tuple(tuple(places[span] for span in group) for group in scratch),
-        _end(places), _largest_live_set(spans), sum(span.size for span in spans))
+        _end(places), _largest_live_set(spans, leads), sum(span.size for span in spans))
 
 
 _ORDERS = (
@@ -99,6 +105,26 @@ _ORDERS = (
     lambda span: (span.first - span.last, -span.size, span.first, span.values),
     lambda span: (span.first, -span.size, span.values),
 )
+
+
+TRIES = 40             # other orders in which spans are placed where results may lie over operands
+
+
+def _improved(places: dict[Span, int], leads: Mapping[tuple[Span, Span], int]) -> dict[Span, int]:
+    """Places spans in further orders: backwards in time, so that each operand comes to lie where
+    its result lets it; and, time and again, first the one that came to lie furthest out.
+    """
+    best = places
+    for order in (list(places), sorted(places, key=lambda span: (-span.last, span.values)),
+                  sorted(places, key=lambda span: (-span.first, span.values))):
+        for _ in range(TRIES):
+            places = _placed(order, leads)
+            best = min(best, places, key=_end)
+            furthest = max(order, key=lambda span: places[span] + span.size)
+            if furthest is order[0]:
+                break
+            order = [furthest, *(span for span in order if span is not furthest)]
+    return best
 
 
 def _rounded(size: int, alignment: int) -> int:
@@ -126,18 +152,46 @@ def _value_spans(tasks: Sequence[MemoryTask], sizes: Mapping[str, int],
     return list(dict.fromkeys(spans.values()))
 
 
-def _placed(spans: Sequence[Span]) -> dict[Span, int]:
+def _leads(tasks: Sequence[MemoryTask], spans: Sequence[Span], alignment: int
+           ) -> dict[tuple[Span, Span], int]:
+    """By how much the span of a result must begin before that of an operand which ends in the same
+    task, where it may lie over it.
+    """
+    by_value = {value: span for span in spans for value in span.values}
+    leads = {}
+    for number, task in enumerate(tasks):
+        result = by_value.get(task.writes)
+        for value, size in task.leads.items():
+            operand = by_value.get(value)
+            if (result and operand and result.first == number == operand.last
+                    and operand.values[-1] == value):
+                leads[result, operand] = _rounded(size, alignment)
+    return leads
+
+
+def _placed(spans: Sequence[Span], leads: Mapping[tuple[Span, Span], int]) -> dict[Span, int]:
     """Places each span in the smallest gap between the earlier spans that are in use in the same
-    task; at their end where no gap fits.
+    task; at their end where no gap fits. To an operand that it may lie over a result ends at its
+    lead; to the result such an operand begins later than it does.
     """
     first, last, size = (np.array([getattr(span, name) for span in spans], np.int64)
                          for name in ("first", "last", "size"))
     begin = np.zeros(len(spans), np.int64)
+    over, under = dict[int, list[tuple[int, int]]](), dict[int, list[tuple[int, int]]]()
+    numbers = {span: number for number, span in enumerate(spans)} if leads else {}
+    for (result, operand), lead in leads.items():
+        over.setdefault(numbers[operand], []).append((numbers[result], lead))
+        under.setdefault(numbers[result], []).append((numbers[operand], lead))
     for number in range(len(spans)):
         meets = np.flatnonzero((first[:number] <= last[number]) & (first[number] <= last[:number]))
-        taken = meets[np.lexsort((size[meets], begin[meets]))]
-        ends = np.maximum.accumulate(np.append(0, begin[taken] + size[taken]))
-        gaps = begin[taken] - ends[:-1]
+        later, until = begin[meets], begin[meets] + size[meets]
+        for other, lead in over.get(number, ()):        # this is the operand
+            until[meets == other] = begin[other] + min(lead, size[other])
+        for other, lead in under.get(number, ()):       # this is the result
+            later[meets == other] += max(0, size[number] - lead)
+        order = np.lexsort((size[meets], later))
+        ends = np.maximum.accumulate(np.append(0, until[order]))
+        gaps = later[order] - ends[:-1]
         fitting = np.flatnonzero(gaps >= size[number])
         begin[number] = ends[fitting[np.argmin(gaps[fitting])] if fitting.size else -1]
     return dict(zip(spans, begin.tolist(), strict=True))
@@ -147,12 +201,20 @@ def _end(places: Mapping[Span, int]) -> int:
     return max((offset + span.size for span, offset in places.items()), default=0)
 
 
-def _largest_live_set(spans: Sequence[Span]) -> int:
-    """The most bytes in use in one task."""
+def _largest_live_set(spans: Sequence[Span], leads: Mapping[tuple[Span, Span], int]) -> int:
+    """The most bytes in use in one task; of a result and operands that it may lie over only what is
+    larger.
+    """
     change: dict[int, int] = {}
     for span in spans:
         change[span.first] = change.get(span.first, 0) + span.size
         change[span.last + 1] = change.get(span.last + 1, 0) - span.size
+    shared: dict[Span, int] = {}
+    for result, operand in leads:
+        shared[result] = shared.get(result, 0) + operand.size
+    for result, size in shared.items():
+        change[result.first] -= min(result.size, size)
+        change[result.first + 1] = change.get(result.first + 1, 0) + min(result.size, size)
     live = most = 0
     for task in sorted(change):
         live += change[task]

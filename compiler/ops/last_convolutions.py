@@ -4,7 +4,8 @@ Each pixel of the result is a row of the product, what its window sees a row of 
 [N*Ho*Wo,kh,kw,Ci], and an output channel a row of the second, [Co,kh,kw,Ci]: the channels of a
 pixel lie side by side in both. Of few channels the pixels of a window's row do, and the weight is
 [Co,kh,kw*Ci]. Nobody needs to store the first factor: a kernel forms the tile of it that it
-multiplies next.
+multiplies next. A processor without vectors needs no product: it reads each window where it lies,
+with the weights of several outputs side by side, [Co/k,kh,kw,Ci,k].
 """
 
 from collections.abc import Callable, Sequence
@@ -37,6 +38,15 @@ def _conv2d_last(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 def _qconv2d_last(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     return _convolved(attrs, inputs, attrs["pad_value"], sums_of(attrs),
                       _requantized(attrs, inputs), name)
+
+
+def _conv2d_direct(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
+    return _direct(attrs, inputs, 0, "float32", _biased(inputs), name)
+
+
+def _qconv2d_direct(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
+    return _direct(attrs, inputs, attrs["pad_value"], sums_of(attrs), _requantized(attrs, inputs),
+                   name)
 
 
 def _depthwise_last(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
@@ -91,6 +101,28 @@ def _convolved(attrs: Attributes, inputs: Inputs, value, dtype: str, result: Res
         sums[(n * rows + h) * columns + v, c], c), name)
 
 
+def _direct(attrs: Attributes, inputs: Inputs, value, dtype: str, result: Result,
+            name: str) -> Tensor:
+    x, w = _image_and_weight(inputs, 5)
+    _, *kernel, depth, lanes = w.shape
+    if depth != x.shape[3]:
+        raise ValueError(f"input channels must equal the weight's {depth}, not {x.shape[3]}")
+    if not 0 <= w.shape[0] * lanes - attrs["channels"] < lanes:
+        raise ValueError(f"channels must be those of {w.shape[0]} blocks of {lanes}, not "
+                         f"{attrs['channels']}")
+    kh, kw = image_axes(kernel, name)
+    ci = te.reduce_axis(depth, f"{name}_ci")
+
+    def products(n, h, v, c):
+        pixel = _pixel(attrs, x, kernel, (n, h, v), (kh.var, kw.var), ci.var, value)
+        return te.sum(pixel.astype(dtype) * w[c // lanes, kh.var, kw.var, ci.var,
+                                              c % lanes].astype(dtype), (kh, kw, ci))
+
+    shape = x.shape[0], *_windows(attrs, x, kernel), attrs["channels"]
+    sums = te.compute(shape, products, f"{name}_acc")
+    return te.compute(shape, lambda n, h, v, c: result(sums[n, h, v, c], c), name)
+
+
 def _by_channels(attrs: Attributes, inputs: Inputs, value, dtype: str, result: Result,
                  name: str) -> Tensor:
     x, w = _image_and_weight(inputs, 3)
@@ -142,6 +174,10 @@ def _conv2d_meaning(attrs, x: Array, w: Array, bias: Array | None = None) -> Arr
     return _last(biased_sums(_sums(attrs, x, w, 0), bias))
 
 
+def _conv2d_direct_meaning(attrs, x: Array, w: Array, bias: Array | None = None) -> Array:
+    return _conv2d_meaning(attrs, x, _outputs_first(attrs, w), bias)
+
+
 def _depthwise_meaning(attrs, x: Array, w: Array, bias: Array | None = None) -> Array:
     return _last(biased_sums(_sums_by_channels(attrs, x, w, 0), bias))
 
@@ -149,6 +185,10 @@ def _depthwise_meaning(attrs, x: Array, w: Array, bias: Array | None = None) -> 
 def _qconv2d_meaning(attrs, x: Array, w: Array, *parameters: Array) -> Array:
     sums = _sums(attrs, x, w, attrs["pad_value"])
     return _last(requantized_sums(attrs, x.dtype, sums, *parameters))
+
+
+def _qconv2d_direct_meaning(attrs, x: Array, w: Array, *parameters: Array) -> Array:
+    return _qconv2d_meaning(attrs, x, _outputs_first(attrs, w), *parameters)
 
 
 def _qdepthwise_meaning(attrs, x: Array, w: Array, *parameters: Array) -> Array:
@@ -167,6 +207,11 @@ def _sums_by_channels(attrs, x: Array, w: Array, value) -> Array:
                           np.moveaxis(w, -1, 0)[:, None], value)
 
 
+def _outputs_first(attrs, w: Array) -> Array:
+    """The weight [Co,kh,kw,Ci] of one in blocks of outputs."""
+    return np.moveaxis(w, -1, 1).reshape(-1, *w.shape[1:-1])[:attrs["channels"]]
+
+
 def _last(image: Array) -> Array:
     return np.ascontiguousarray(image.transpose(TO_LAST))
 
@@ -175,6 +220,7 @@ def _last(image: Array) -> Array:
 
 
 _FACTORS = "x [N,H,W,Ci], w [Co,kh,kw,Ci] or [Co,kh,kw*Ci]"
+_BLOCKS = "x [N,H,W,Ci], w [Co/k,kh,kw,Ci,k]"
 _WINDOW = "strides, pads (top, left, bottom, right), dilations (1)"
 _RESULT = f"{_WINDOW}, pad_value, zp, lo, hi, sums (int32)"
 
@@ -190,12 +236,20 @@ def _operator(name: str, summary: str, inputs: str, attributes: str,
 OPERATORS = (
     _operator("conv2d_last", "convolution of images with channels last",
               f"{_FACTORS}, bias [Co]?", _WINDOW, _conv2d_last, _conv2d_meaning, Numbers.FLOAT),
+    _operator("conv2d_direct",
+              "the same, several outputs at a time, for processors without vectors",
+              f"{_BLOCKS}, bias [Co]?", f"{_WINDOW}, channels", _conv2d_direct,
+              _conv2d_direct_meaning, Numbers.FLOAT),
     _operator("depthwise_last", "convolution of each channel of such images by itself",
               "x [N,H,W,C], w [kh,kw,C], bias [C]?", _WINDOW, _depthwise_last, _depthwise_meaning,
               Numbers.FLOAT),
     _operator("qconv2d_last", "convolution of integer images with channels last, requantized",
               f"{_FACTORS}, bias, mult, shift [Co]", _RESULT, _qconv2d_last, _qconv2d_meaning,
               Numbers.INTEGER),
+    _operator("qconv2d_direct",
+              "the same, several outputs at a time, for processors without vectors",
+              f"{_BLOCKS}, bias, mult, shift [Co]", f"{_RESULT}, channels", _qconv2d_direct,
+              _qconv2d_direct_meaning, Numbers.INTEGER),
     _operator("qdepthwise_last", "convolution of each channel of such images by itself",
               "x [N,H,W,C], w [kh,kw,C], bias, mult, shift [C]", _RESULT, _qdepthwise_last,
               _qdepthwise_meaning, Numbers.INTEGER),

@@ -143,21 +143,28 @@ def _qavgpool(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """Sum of each window, requantized; the multipliers hold the number of elements."""
     x, mult, shift = inputs
     total = _window_sums(attrs, x, attrs["pad_value"], "int32", f"{name}_sum")
+    each = mult.shape == total.shape[2:4]
 
-    def average(n, c, h, w):
-        place = (h, w) if mult.shape == total.shape[2:] else (te.const(0, te.INDEX),) * 2
-        return requantize(total[n, c, h, w], te.const(attrs["bias"], "int32"), mult[place],
+    def average(n, c, h, w, *lane):
+        place = (h, w) if each else (te.const(0, te.INDEX),) * 2
+        return requantize(total[n, c, h, w, *lane], te.const(attrs["bias"], "int32"), mult[place],
                           shift[place], attrs["zp"], attrs["lo"], attrs["hi"]).astype(x.dtype)
 
-    return te.compute(total.shape, average, name)
+    return te.compute(total.shape, _of_rank(len(total.shape), average), name)
 
 
 def _window_sums(attrs: Attributes, x: Tensor, pad_value, dtype: str, name: str) -> Tensor:
     (sh, sw), kernel = attrs["strides"], attrs["kernel"]
     shape, padded = windowed(attrs, x, kernel, pad_value, name)
     kh, kw = image_axes(kernel, name)
-    return te.compute(shape, lambda n, c, h, w: te.sum(
-        padded[n, c, h * sh + kh.var, w * sw + kw.var].astype(dtype), (kh, kw)), name)
+    return te.compute(shape, _of_rank(len(shape), lambda n, c, h, w, *lane: te.sum(
+        padded[n, c, h * sh + kh.var, w * sw + kw.var, *lane].astype(dtype), (kh, kw))), name)
+
+
+def _of_rank(rank: int, element: Callable[..., Expr]) -> Callable[..., Expr]:
+    """An element of an image, or of one whose pixels are rows."""
+    return (lambda n, c, h, w: element(n, c, h, w)) if rank == 4 else (
+        lambda n, c, h, w, lane: element(n, c, h, w, lane))
 
 
 def _globalavgpool(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
@@ -263,6 +270,11 @@ def _qavgpool_meaning(attrs, x: Array, mult: Array, shift: Array) -> Array:
     views = image_views(x, attrs["kernel"], attrs["strides"], attrs["pads"], attrs["pad_value"])
     sums = wrapped(views.sum(axis=(4, 5), dtype=np.float64))
     return fixed_point.requantize(sums + attrs["bias"], mult, shift, *clamp_of(attrs), x.dtype)
+
+
+def _qavgpool_lanes_meaning(attrs, x: Array, mult: Array, shift: Array) -> Array:
+    rows = [_qavgpool_meaning(attrs, x[..., lane], mult, shift) for lane in range(x.shape[-1])]
+    return np.stack(rows, axis=-1)
 
 
 def _qglobalavgpool_meaning(attrs, x: Array) -> Array:
@@ -377,7 +389,12 @@ OPERATORS = (
         attributes="as maxpool, pad_value, bias, zp, lo, hi",
         define=_qavgpool, meaning=_qavgpool_meaning, type=_qavgpool_type, numbers=Numbers.INTEGER,
         kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers,
-        pads=lambda attrs: attrs["pad_value"]),
+        pads=lambda attrs: attrs["pad_value"], channels_last=ChannelsLast(pixels="qavgpool_lanes")),
+    Operator(
+        name="qavgpool_lanes", summary="the same of images whose pixels are rows",
+        inputs="x [N,C,H,W,L], mult, shift [Ho,Wo] or [1,1]",
+        attributes="those of qavgpool", define=_qavgpool, meaning=_qavgpool_lanes_meaning,
+        numbers=Numbers.INTEGER, kind=Kind.COMPLEX),
     Operator(
         name="qglobalavgpool", summary="sum of each channel of int8, requantized", inputs="x",
         attributes="bias, mult, shift, zp, lo, hi",

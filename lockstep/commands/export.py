@@ -34,6 +34,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help="NAME.o (default), libNAME.a, libNAME.so, or NAME.wasm (default of wasm32)")
     add("--weights", choices=("inside", "apart"),
         help="constants in the code, or in a file NAME.bin (default: apart above 16 MiB)")
+    add("--arrays", choices=("inside", "apart"),
+        help="inputs and outputs have places in the arena, where a run overwrites them, or lie "
+             "apart from it (default)")
     add("--bindings", metavar="LANGUAGES", default="",
         help="a list of cpp, java, rust and, with --kind shared, python and node: write what "
              "these languages need, too")
@@ -68,7 +71,8 @@ def run(args: argparse.Namespace) -> int:
     made = export(module, args.output, args.name, machine=args.machine, kind=args.kind,
                   apart=None if args.weights is None else args.weights == "apart",
                   threads=target.threads, plain=target.plain, plans=target.plans,
-                  bindings=[one for one in args.bindings.split(",") if one])
+                  bindings=[one for one in args.bindings.split(",") if one],
+                  inside=args.arrays == "inside")
     interface = made.exported.interface
     for file in made.files:
         say(f"{file}: {file.stat().st_size:,} bytes")
@@ -88,6 +92,9 @@ def _accelerated(args: argparse.Namespace, saved: Any) -> int:
     if args.kind is not None:
         raise RequestError("--kind must be left out with an accelerator, whose export is text in C "
                            "and objects")
+    if args.arrays is not None:
+        raise RequestError("--arrays must be left out with an accelerator, whose driver copies "
+                           "inputs and outputs")
     if args.bindings:
         raise RequestError("--bindings must be left out with an accelerator, whose driver takes a "
                            "board that only C describes")

@@ -46,7 +46,7 @@ def export(module: Any, folder: str | PathLike[str], name: str | None = None, *,
            machine: str | None = None, kind: str | None = None, apart: bool | None = None,
            threads: int = 1, plain: bool = False, plans: Plans | None = None,
            inputs: Mapping[str, np.ndarray] | None = None, bound: float = BOUND,
-           bindings: Sequence[str] = ()) -> ExportedFiles:
+           bindings: Sequence[str] = (), inside: bool = False) -> ExportedFiles:
     """Writes a network of the processor, a `runtime.Module`, into a folder: code, ``NAME.h``,
     weights if they are apart, and a program that tries it.
 
@@ -65,6 +65,8 @@ def export(module: Any, folder: str | PathLike[str], name: str | None = None, *,
     bound : by how much floats may differ there, as a share of the largest one (or of 1).
     bindings : languages for which a text is written, too: "cpp", "java", "rust"; "python" and
         "node", which load a shared library. WebAssembly has its module of JavaScript.
+    inside : whether inputs and outputs have places in the arena, which a run uses for what it
+        computes, too: less memory in all, if the caller has them there.
 
     Raises ExportError for a network of which another target computes a part, ArgumentError for an
     option that is not one of these, FileError where the files cannot be written.
@@ -77,7 +79,7 @@ def export(module: Any, folder: str | PathLike[str], name: str | None = None, *,
                             f"not {kind!r}")
     _require_bindings(bindings, kind)
     made = exported_code(module, name, machine=machine, apart=apart, threads=threads, plain=plain,
-                         plans=plans)
+                         plans=plans, inside=inside)
     given = inputs or random_inputs(module.graph, SEED)
     outputs = module(given)
     files = dict(_files(made, kind, machine, Sample(given, outputs), bound))
@@ -105,7 +107,7 @@ def _require_bindings(bindings: Sequence[str], kind: str) -> None:
 
 def exported_code(module: Any, name: str | None = None, *, machine: str | None = None,
                   apart: bool | None = None, threads: int = 1, plain: bool = False,
-                  plans: Plans | None = None) -> Exported:
+                  plans: Plans | None = None, inside: bool = False) -> Exported:
     """The code of `export`, without files."""
     processor, graph = _processor(machine), module.graph
     if other := sorted({step.segment.target for step in module.steps} - {HOST}):
@@ -118,7 +120,7 @@ def exported_code(module: Any, name: str | None = None, *, machine: str | None =
     name = identifier_from(graph.name) if name is None else name
     return exported(target.compile(graph), name, processor, apart,
                     described(graph, module.scales),
-                    f"{graph.name}, for {machine or 'a processor like this one'}")
+                    f"{graph.name}, for {machine or 'a processor like this one'}", inside)
 
 
 def _processor(machine: str | None) -> Processor:

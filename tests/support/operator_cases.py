@@ -15,7 +15,8 @@ CLAMP = {"zp": -7, "lo": -120, "hi": 110}
 # Sums of float32 products may be added up in any order.
 SUMS = ("conv2d", "convtranspose2d", "dense", "matmul", "avgpool", "globalavgpool",
         "conv2d_blocks", "depthwise_blocks", "conv2d_into_blocks", "packed_matmul",
-        "block_columns", "winograd_tiles", "winograd_image", "conv2d_last", "depthwise_last")
+        "block_columns", "winograd_tiles", "winograd_image", "conv2d_last", "depthwise_last",
+        "conv2d_direct")
 
 _rng = np.random.default_rng(20260)
 
@@ -462,6 +463,16 @@ LAST = [
     OperatorCase("qconv2d_last", {**_int8_window((1, 2), (1, 0, 2, 1), dilations=(2, 1)),
                                   "sums": "int64"},
                  (_int16(1, 5, 6, 3), _int16(8, 3, 2, 3), *_parameters(8, 38))),
+] + [
+    case for size, kernel, strides, pads in WINDOWS for case in (
+        OperatorCase("conv2d_direct", {**_window(strides, pads), "channels": 7},
+                     (_normal(2, *size, 5), _normal(2, *kernel, 5, 4), _normal(7))),
+        OperatorCase("qconv2d_direct", {**_int8_window(strides, pads), "channels": 10},
+                     (_int8(2, *size, 6), _int8(3, *kernel, 6, 4), *_parameters(10, 20))))
+] + [
+    *(OperatorCase("qavgpool_lanes", _window((2, 1), (1, 0, 1, 1), kernel=(3, 2), pad_value=-9,
+                                             bias=54, **CLAMP),
+                   (_int8(2, 3, 6, 7, 5), *_multipliers(*counts))) for counts in ((1, 1), (3, 7))),
 ]
 """Images with channels last."""
 

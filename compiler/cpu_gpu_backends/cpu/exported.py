@@ -19,6 +19,7 @@ import numpy as np
 
 from compiler.cpu_gpu_backends.cpu.calls import (ArrayPlace, call_lines, calls_of, places_of,
                                                  workspaces_of)
+from compiler.cpu_gpu_backends.cpu.overlaps import leads_of
 from compiler.cpu_gpu_backends.cpu.segment import HostSegment
 from compiler.cpu_gpu_backends.exports import (HEADER_BYTES, INSIDE, arrays_of, direct_outputs,
                                                network_hash, side_by_side, weights_file)
@@ -53,25 +54,27 @@ class Exported:
 
 
 def exported(segment: HostSegment, name: str, machine: Processor, apart: bool | None = None,
-             arrays: Mapping[str, CArray] | None = None, title: str = "") -> Exported:
+             arrays: Mapping[str, CArray] | None = None, title: str = "", inside: bool = False
+             ) -> Exported:
     """The segment of a whole network, as a library of functions that begin with `name`.
 
     With `apart` its constants are a file, without they are in the code; by default that depends on
-    their size (`INSIDE`). `arrays` describe inputs and outputs that have a scale. Raises
-    ExportError for a name that C does not take and for a segment that was read from a file.
+    their size (`INSIDE`). `arrays` describe inputs and outputs that have a scale. With `inside`
+    these have places in the arena, which later values may take, too. Raises ExportError for a name
+    that C does not take and for a segment that was read from a file.
     """
     if any(step.kernel and step.kernel.function is None for step in segment.steps):
         raise ExportError(f"{segment.graph.name} must be compiled from a model to be exported: a "
                           f"compiled file has machine code of its own processor alone")
     graph, alignment = segment.graph, _alignment(machine)
-    layout = _Layout(segment, alignment)
+    layout = _Layout(segment, alignment, inside)
     apart = len(layout.weights) > INSIDE if apart is None else apart
     hashed = network_hash(graph, layout.weights)
     weights = weights_file(hashed, layout.weights) if apart else b""
     interface = CInterface(
-        name, hashed.hex(), arrays_of(graph, graph.inputs, arrays),
-        arrays_of(graph, graph.outputs, arrays), layout.plan.size, alignment, len(weights),
-        alignment, title)
+        name, hashed.hex(), layout.placed(arrays_of(graph, graph.inputs, arrays)),
+        layout.placed(arrays_of(graph, graph.outputs, arrays)), layout.plan.size, alignment,
+        len(weights), alignment, title)
     text = "\n".join(_text(segment, layout, interface, machine))
     code = object_code(text, machine)
     interface = replace(interface, notes=_needs(code, machine))
@@ -93,10 +96,12 @@ def _alignment(machine: Processor) -> int:
 class _Layout:
     """Where everything lies: constants one after the other in `weights`, what is computed in the
     arena. An output is written where the caller wants it, or `copied` there in the end: one that
-    shows an input, a constant or a part of something larger, or what another output shows.
+    shows an input, a constant or a part of something larger, or what another output shows. With
+    `inside` inputs and outputs lie in the arena: where the caller has them elsewhere, they are
+    copied.
     """
 
-    def __init__(self, segment: HostSegment, alignment: int):
+    def __init__(self, segment: HostSegment, alignment: int, inside: bool):
         graph, steps = segment.graph, segment.steps
         groups = [step.group for step in steps]
         root = storage(groups)
@@ -105,19 +110,30 @@ class _Layout:
         offsets, self.weights = side_by_side(
             {value: array for value, array in segment.constants.items() if value in used},
             alignment)
-        direct = direct_outputs(graph, groups)
+        direct = {} if inside else direct_outputs(graph, groups)
         owners = {of: graph.outputs.index(output) for of, output in direct.items()}
+        self.inside = inside
         self.copied = {place: value for place, value in enumerate(graph.outputs)
                        if owners.get(root(value)) != place}
         self.plan = plan_groups(graph, groups, workspaces_of(steps), alignment=alignment,
                                 copied=[value for value in self.copied.values()
-                                        if root(value) not in owners])
+                                        if root(value) not in owners],
+                                leads=leads_of(steps), inside=inside)
         first = 1 + len(graph.inputs)           # slots: constants, inputs, outputs
         given = {value: ArrayPlace(0, offset) for value, offset in offsets.items()}
-        given |= {value: ArrayPlace(1 + place) for place, value in enumerate(graph.inputs)}
+        if not inside:
+            given |= {value: ArrayPlace(1 + place) for place, value in enumerate(graph.inputs)}
         given |= {value: ArrayPlace(first + place) for value, place in owners.items()}
         self.places = places_of(graph, steps, self.plan, given)
         self.calls = list(calls_of(steps, self.plan, self.places))
+
+    def placed(self, arrays: Sequence[CArray]) -> tuple[CArray, ...]:
+        """The arrays, with their offsets in the arena where they have a place there."""
+        if not self.inside:
+            return tuple(arrays)
+        places = [self.places[array.name] for array in arrays]
+        return tuple(array if place.slot is not None else replace(array, offset=place.offset)
+                     for array, place in zip(arrays, places, strict=True))
 
 
 def _text(segment: HostSegment, layout: _Layout, interface: CInterface, machine: Processor
@@ -185,12 +201,29 @@ def _run(graph: Graph, layout: _Layout, interface: CInterface, names: Sequence[s
     def base(place: ArrayPlace) -> str:
         return "%arena" if place.slot is None else f"%a{place.slot}"
 
+    def copied(name: str, value: str, slot: int, into: bool) -> Iterator[str]:
+        """Copies between the place of a value and the caller's array, if that is another one."""
+        place = layout.places[value]
+        yield f"  %own.{name} = getelementptr i8, ptr {base(place)}, i64 {place.offset}"
+        if layout.inside:
+            yield f"  %is.{name} = icmp eq ptr %own.{name}, %a{slot}"
+            yield f"  br i1 %is.{name}, label %is.there.{name}, label %copy.{name}"
+            yield f"copy.{name}:"
+        target, source = f"%own.{name}", f"%a{slot}"
+        if not into:
+            target, source = source, target
+        yield (f"  call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, "
+               f"i64 {bytes_of(graph.values[value])}, i1 false)")
+        if layout.inside:
+            yield f"  br label %is.there.{name}"
+            yield f"is.there.{name}:"
+
+    if layout.inside:
+        for place, value in enumerate(graph.inputs):
+            yield from copied(f"in{place}", value, 1 + place, True)
     yield from call_lines(names, [places for _, places in layout.calls], base)
     for output, value in layout.copied.items():
-        place = layout.places[value]
-        yield (f"  %from{output} = getelementptr i8, ptr {base(place)}, i64 {place.offset}")
-        yield (f"  call void @llvm.memcpy.p0.p0.i64(ptr %a{1 + len(graph.inputs) + output}, "
-               f"ptr %from{output}, i64 {bytes_of(graph.values[value])}, i1 false)")
+        yield from copied(f"out{output}", value, 1 + len(graph.inputs) + output, False)
     yield "  ret i32 0"
     yield "}"
 

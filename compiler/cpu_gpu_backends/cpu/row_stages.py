@@ -51,7 +51,7 @@ def along_rows(s: Schedule, store: Store, vectors: Vectors) -> None:
     if not nest or nest[-1].var not in store.indices:
         return
     name, extent = nest[-1].var.name, nest[-1].extent
-    if isinstance(extent, int) and extent >= vectors.lanes:
+    if isinstance(extent, int) and extent >= vectors.lanes and not vectors.scalar:
         s.apply(split, name, vectors.lanes)
         s.apply(vectorize, f"{name}_i")
         if extent % vectors.lanes:

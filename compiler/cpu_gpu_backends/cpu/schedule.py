@@ -8,6 +8,7 @@ from compiler.cpu_gpu_backends.cpu.attention import tile_attention
 from compiler.cpu_gpu_backends.cpu.block_tiles import tile_blocks
 from compiler.cpu_gpu_backends.cpu.byte_groups import DOT_BY_STEPS, DOT_OF_WASM, DOTS
 from compiler.cpu_gpu_backends.cpu.byte_tiles import tile_bytes
+from compiler.cpu_gpu_backends.cpu.direct_sums import tile_direct
 from compiler.cpu_gpu_backends.cpu.product_tiles import tile_products
 from compiler.cpu_gpu_backends.cpu.row_stages import along_rows, stages_by_rows
 from compiler.cpu_gpu_backends.cpu.streams import read_ahead
@@ -50,7 +51,7 @@ def own_schedule(program: Program, vectors: Vectors, chooser: Chooser = OWN) -> 
     """The schedule by one of our templates, the first that knows the program unless the chooser
     takes another one; it decides the rest, too.
     """
-    if tiles := tile_winograd(program, vectors):
+    if tiles := tile_winograd(program, vectors) or tile_direct(program, vectors):
         return share_out(tiles, vectors.threads)
     is_map = all(not isinstance(s, Write) or isinstance(s, Store)
                  for s in walk_stmts(program.body))
@@ -64,10 +65,14 @@ def own_schedule(program: Program, vectors: Vectors, chooser: Chooser = OWN) -> 
 
 
 def map_by_vectors(program: Program, vectors: Vectors, chooser: Chooser = OWN) -> Schedule:
-    """Computes maps a vector at a time where rows are long enough, transpositions by squares."""
+    """Computes maps a vector at a time where rows are long enough, transpositions by squares;
+    one element at a time where there are no vectors.
+    """
     s = Schedule(program)
     for stage in [stmt.buffer for stmt in walk_stmts(program.body) if isinstance(stmt, Store)]:
         store = _without_quotients(s, stage)
+        if vectors.scalar:
+            continue
         nest = _loops_around(s.program, store)
         if row := _row_across(store, nest):
             for way in chooser.ranked("transposed in", ("registers", "squares", "rows")):

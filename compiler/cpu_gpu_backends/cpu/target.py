@@ -22,7 +22,9 @@ from compiler.cpu_gpu_backends.llvm.amx import grants_tiles
 from compiler.cpu_gpu_backends.llvm.machine import Processor
 from compiler.graph.channel_blocks import with_channel_blocks
 from compiler.graph.fusion import Group, Groups, fuse, separate
+from compiler.graph.global_averages import with_means
 from compiler.graph.graph import Graph, Node
+from compiler.graph.last_convolutions import with_channels_last
 from compiler.graph.packed_products import with_packed_products
 from compiler.graph.products_apart import with_products_apart
 from compiler.graph.room import require_bytes
@@ -95,7 +97,8 @@ class CpuTarget:
             if reason := self.refusal(graph, node):
                 raise ValueError(f"{node.name}: {reason}")
         noted = NotedSizes(sizes or self._size)
-        graph = lowered(graph, noted)
+        graph = (lowered_directly(graph, self.vectors.registers) if self.vectors.scalar
+                 else lowered(graph, noted))
         steps = tuple(self._step(graph, group) for group in self.groups(graph).groups)
         host = HostSegment(graph, steps, on_cache_lines(graph.constants), self.arenas,
                            noted.chosen)
@@ -109,15 +112,21 @@ class CpuTarget:
     def _step(self, graph: Graph, group: Group) -> GroupCode:
         kernel = None
         if not group.is_view:
-            recipe = recipe_of(graph, group)
-            kernel = self._planned(recipe)
+            kernel = self._planned(recipe_of(graph, group), self._movable(graph, group))
         return GroupCode(group, kernel, graph.values[group.output])
 
-    def _planned(self, recipe: Recipe) -> Kernel:
+    def _movable(self, graph: Graph, group: Group) -> tuple[int, ...]:
+        """The inputs of a group that its result may lie over: processors without vectors, which
+        have little memory, go through what is computed in the order in which it lies.
+        """
+        return tuple(place for place, value in enumerate(group.inputs)
+                     if value not in graph.constants) if self.vectors.scalar else ()
+
+    def _planned(self, recipe: Recipe, movable: tuple[int, ...]) -> Kernel:
         if self.plans is OWN:
-            return _kernel(recipe, None, self.threads, self.machine)
+            return _kernel(recipe, None, self.threads, self.machine, movable)
         return replayed(self.plans, self._task(recipe), lambda: own_plan(recipe, self.vectors),
-                        lambda plan: _kernel(recipe, plan, self.threads, self.machine))
+                        lambda plan: _kernel(recipe, plan, self.threads, self.machine, movable))
 
     def _size(self, convolution: Convolution) -> int:
         """The size of tiles of Winograd's products that a convolution is computed with; 0: none."""
@@ -197,6 +206,14 @@ def lowered(graph: Graph, sizes: Sizes = best_size) -> Graph:
     return with_packed_products(with_channel_blocks(graph, sizes))
 
 
+def lowered_directly(graph: Graph, lanes: int) -> Graph:
+    """The graph as processors without vectors compute it, so many sums at a time: images with
+    their channels last, equal constants once.
+    """
+    graph = with_shared_constants(with_means(with_products_apart(graph)))
+    return with_channels_last(graph, ("float32", "int8"), pieces=False, lanes=lanes)
+
+
 def kernel_program(graph: Graph, group: Group) -> Program | None:
     """The scheduled program of a group for this processor; None for a view."""
     return None if group.is_view else _program(recipe_of(graph, group), None, 1, None)
@@ -208,10 +225,11 @@ def _program(recipe: Recipe, plan: str | None, threads: int, machine: Processor 
 
 
 @lru_cache(KERNELS)
-def _kernel(recipe: Recipe, plan: str | None, threads: int, machine: Processor | None) -> Kernel:
+def _kernel(recipe: Recipe, plan: str | None, threads: int, machine: Processor | None,
+            movable: tuple[int, ...] = ()) -> Kernel:
     return build(_program(recipe, plan, threads, machine), machine,
                  contract=any(find(operation.op).contracts for operation in recipe.operations),
-                 in_place=tuple(f"x{place}" for place in recipe.overwritable),
+                 in_place=tuple(f"x{place}" for place in sorted({*recipe.overwritable, *movable})),
                  link=machine is None)
 
 
@@ -227,5 +245,5 @@ def _vectors(threads: int, machine: Processor) -> Vectors:
     if machine.has("neon") and machine.architecture == "aarch64":
         return Vectors(4, 16, machine.has("dotprod"), threads, neon=True)
     if machine.is_small:
-        return Vectors(4, 4, threads=threads, doubles=False, stacked=256)
+        return Vectors(4, 4, threads=threads, doubles=False, stacked=256, scalar=True)
     return Vectors(4, 8, threads=threads, wasm=machine.has("simd128"))

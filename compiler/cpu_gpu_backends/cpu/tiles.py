@@ -55,8 +55,9 @@ class Vectors:
     """Float32 lanes of a vector register, how many registers hold a tile of a result, whether there
     is an instruction for sums of products of bytes, the threads that share a kernel, what tiles in
     blocks of channels cost, whether there are registers for tiles of bytes, and instructions for
-    float64, the bytes of a local buffer that a kernel still has on its stack, and whether they are
-    WebAssembly's, or AArch64's.
+    float64, the bytes of a local buffer that a kernel still has on its stack, whether they are
+    WebAssembly's, or AArch64's, and whether there are no vectors at all: a register holds one
+    number.
     """
 
     lanes: int
@@ -69,6 +70,7 @@ class Vectors:
     stacked: int = 1 << 12
     wasm: bool = False
     neon: bool = False
+    scalar: bool = False
 
     @property
     def core(self) -> VectorCore:

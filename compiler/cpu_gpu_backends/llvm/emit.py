@@ -31,9 +31,10 @@ def emit(program: Program, machine: Processor | None = None, contract: bool = Fa
     or another.
 
     The arrays are dense, in row-major order, and do not overlap. Only an input that is `in_place`
-    may be the array of the first output: each of its elements is read only to write the element at
-    the same place. With `contract` a product may be fused with a sum that it is part of (see
-    `floats`).
+    may be the array of the first output, where each of its elements is read only to write the
+    element at the same place, or overlap it, where none is written before it is read for the last
+    time in the order of the program. With `contract` a product may be fused with a sum that it is
+    part of (see `floats`).
     """
     return emit_all({FUNCTION: program}, machine, contract, in_place)
 

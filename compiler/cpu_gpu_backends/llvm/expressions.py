@@ -18,6 +18,7 @@ from .writer import LlvmType, LlvmValue, Writer, constant, memory_type
 
 __all__ = ["Expressions"]
 
+_SHORT = LlvmType("int32")
 _NO_WRAP = {"add": "add nsw", "sub": "sub nsw", "mul": "mul nsw"}
 
 
@@ -38,14 +39,16 @@ class Expressions:
     buffers : name of a buffer to the pointer to its first element.
     variables : loop variables in scope, to their values.
     contract : whether products may be fused with sums.
+    short : whether places are counted in 32 bits, as processors with such pointers do.
 
     `lanes` are the iterations that run side by side here, if any do; `own` are the buffers of
     which each of them has one, by name.
     """
 
     def __init__(self, w: Writer, buffers: Mapping[str, str], variables: dict[Var, LlvmValue],
-                 contract: bool = False):
+                 contract: bool = False, short: bool = False):
         self.w, self.buffers, self.variables, self.contract = w, buffers, variables, contract
+        self.short = short
         self.lanes: Lanes | None = None
         self.own: set[str] = set()
         self._subscripts: dict[tuple[int, int], _Subscript] = {}
@@ -62,6 +65,9 @@ class Expressions:
                 return self.load(buffer, indices)
             case Field(base, name):
                 return self._field(base, name)
+            case Binary(op, a, b) if op in COMPARISONS and self._is_short(a, b):
+                compared = (LlvmValue(self._without_wrap(side), _SHORT) for side in (a, b))
+                return self.binary(op, *compared)
             case Binary(op, a, b):
                 return self.binary(op, self.value(a), self.value(b))
             case Call(function, args):
@@ -292,7 +298,7 @@ class Expressions:
         if lanes is not None and buffer.name in self.own:
             return self._own_place(buffer, where, lanes)
         if lanes is None or not self._any_differs(subscript.variables):
-            return _Place(self.pointer(buffer, self._index(where)))
+            return _Place(self._element(buffer, where))
         step = subscript.step(lanes.var)
         if step is None:
             numbers = self.value(where)
@@ -321,13 +327,20 @@ class Expressions:
         assert lanes
         vector = self.variables[lanes.var]
         self.variables[lanes.var] = LlvmValue(lanes.first, LlvmType(INDEX))
-        place = self.scalar(where) if lanes.mask else self._index(where)
+        pointer = (self.pointer(buffer, self.scalar(where), "") if lanes.mask
+                   else self._element(buffer, where))
         self.variables[lanes.var] = vector
-        return self.pointer(buffer, place, "" if lanes.mask else " inbounds")
+        return pointer
 
-    def pointer(self, buffer: Buffer, place: str, inbounds: str = " inbounds") -> str:
+    def _element(self, buffer: Buffer, where: Expr) -> str:
+        """Pointer to the element at a subscript, the same in all lanes."""
+        place, kind = self._index(where)
+        return self.pointer(buffer, place, kind=kind)
+
+    def pointer(self, buffer: Buffer, place: str, inbounds: str = " inbounds",
+                kind: str = "i64") -> str:
         return self.w.op(f"getelementptr{inbounds} {memory_type(buffer.dtype)}, "
-                         f"ptr {self._base(buffer)}, i64 {place}")
+                         f"ptr {self._base(buffer)}, {kind} {place}")
 
     def _pointers(self, buffer: Buffer, places: str, lanes: int) -> str:
         return self.w.op(f"getelementptr {memory_type(buffer.dtype)}, ptr {self._base(buffer)}, "
@@ -339,20 +352,31 @@ class Expressions:
                              f"around its use")
         return self.buffers[buffer.name]
 
-    def _index(self, expr: Expr) -> str:
-        """A subscript. It stays within its buffer, so its arithmetic cannot wrap."""
-        return self._without_wrap(expr) if is_index(expr) else self.scalar(expr)
+    def _index(self, expr: Expr) -> tuple[str, str]:
+        """A subscript and its type. It stays within its buffer, so its arithmetic cannot wrap."""
+        if self._is_short(expr):
+            return self._without_wrap(expr), "i32"
+        return (self._without_wrap(expr) if is_index(expr) else self.scalar(expr)), "i64"
+
+    def _is_short(self, *exprs: Expr) -> bool:
+        """Whether these are numbers of places, the same in all lanes, that 32 bits hold: with
+        pointers of 32 bits no array has more, and what is compared lies near those of an array.
+        """
+        return self.short and not self.lanes and all(map(is_index, exprs))
 
     def _without_wrap(self, expr: Expr) -> str:
+        kind = "i32" if self.short and not self.lanes else "i64"
         if isinstance(expr, Binary) and expr.op in _NO_WRAP:
             a, b = self._without_wrap(expr.a), self._without_wrap(expr.b)
             folded = _folded(expr.op, a, b)
-            return self.w.op(f"{_NO_WRAP[expr.op]} i64 {a}, {b}") if folded is None else folded
-        return self.scalar(expr)
+            return self.w.op(f"{_NO_WRAP[expr.op]} {kind} {a}, {b}") if folded is None else folded
+        value = self.scalar(expr)
+        return self.w.op(f"trunc i64 {value} to i32") if (
+            kind == "i32" and value.startswith("%")) else value
 
     def address(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
         """Pointer to one element, the same in all lanes."""
-        return self.pointer(buffer, self._index(offset(buffer, indices)))
+        return self._element(buffer, offset(buffer, indices))
 
     def _field(self, base: Read, name: str) -> LlvmValue:
         members: Any = numpy_dtype(base.dtype).fields

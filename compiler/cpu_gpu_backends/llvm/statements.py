@@ -57,7 +57,8 @@ class Statements:
                  variables: dict[Var, LlvmValue] | None = None):
         self.function, self.w, self.buffers = function, w, dict(buffers)
         self.variables = dict(variables or {})
-        self.exprs = Expressions(w, self.buffers, self.variables, function.contract)
+        self.exprs = Expressions(w, self.buffers, self.variables, function.contract,
+                                 function.machine.size_type == "i32")
         self.frame = FunctionFrame(w)
         self.begun: Update | None = None    # the enclosing update that only has to accumulate
         self.on_team = False                # whether several threads run this already
@@ -187,16 +188,24 @@ class Statements:
         after, before = f"%{w.name(f'{name}.next')}", w.block
         w.jump(head)
         w.label(head)
-        index = w.op(f"phi i64 [ {begin}, %{before} ], [ {after}, %{latch} ]", name)
-        yield index
+        kind = self._counter(begin, end)
+        counter = w.op(f"phi {kind} [ {begin}, %{before} ], [ {after}, %{latch} ]", name)
+        yield w.op(f"zext nneg i32 {counter} to i64") if kind == "i32" else counter
         w.jump(latch)
         w.label(latch)
-        w.do(f"{after} = add nuw nsw i64 {index}, {step}")
-        more = w.op(f"icmp ult i64 {after}, {end}")
+        w.do(f"{after} = add nuw nsw {kind} {counter}, {step}")
+        more = w.op(f"icmp ult {kind} {after}, {end}")
         hint = f", !llvm.loop {w.module.unrolled_loop()}" if (
             unroll and self.function.machine.unrolls) else ""
         w.do(f"br i1 {more}, label %{head}, label %{done}{hint}")
         w.label(done)
+
+    def _counter(self, begin: str, end: str) -> str:
+        """The type in which iterations are counted: what a short processor counts in one register,
+        where the numbers are known and fit.
+        """
+        short = self.function.machine.size_type == "i32" and not {begin[0], end[0]} & {"%"}
+        return "i32" if short and int(end) < 1 << 30 else "i64"
 
     def _vectors(self, loop: For) -> None:
         if not isinstance(loop.extent, int):

@@ -34,6 +34,11 @@ def used(tasks: list[MemoryTask], sizes: dict[str, int], plan: MemoryPlan) -> No
     def bytes_of(name: str) -> slice:
         return slice(plan.offsets[name], plan.offsets[name] + sizes[name])
 
+    def is_behind(name: str, task: MemoryTask) -> bool:
+        """Whether the result begins early enough to lie over what is not read any more."""
+        return name in task.leads and (
+            plan.offsets[task.writes] + task.leads[name] <= plan.offsets[name])
+
     names = {name: number for number, name in enumerate(sizes)}
     for number, task in enumerate(tasks):
         for place, size in zip(plan.workspaces[number], task.workspaces, strict=True):
@@ -41,7 +46,8 @@ def used(tasks: list[MemoryTask], sizes: dict[str, int], plan: MemoryPlan) -> No
         for read in task.reads:
             assert (owner[bytes_of(read)] == names[read]).all(), f"{read} before {task.writes}"
         if task.writes in sizes:
-            taken = [name for name in task.reads if name not in task.overwritable]
+            taken = [name for name in task.reads
+                     if name not in task.overwritable and not is_behind(name, task)]
             before = {name: owner[bytes_of(name)].copy() for name in taken}
             owner[bytes_of(task.writes)] = names[task.writes]
             for name, old in before.items():
@@ -126,3 +132,34 @@ memory 1152 bytes, largest live set 1152, without sharing 1152
            0         1024      0      1  a
         1024          128      1      1  workspace 0 of b
 """
+
+
+def test_a_result_lies_over_an_operand_behind_its_lead() -> None:
+    tasks = [MemoryTask((), "a"), MemoryTask(("a",), "b", leads={"a": 10}),
+             MemoryTask(("b",), "c", leads={"b": 130}), MemoryTask(("c",), "d")]
+    sizes = {"a": 640, "b": 600, "c": 640, "d": 64}
+    plan = plan_memory(tasks, sizes)
+    used(tasks, sizes, plan)
+    assert plan.offsets["a"] == plan.offsets["b"] + 64 == plan.offsets["c"] + 64 + 192
+    assert plan.size == 640 + 64 + 192 and plan.live == 640 + 64
+
+
+def test_a_result_lies_over_nothing_that_is_read_later() -> None:
+    tasks = [MemoryTask((), "a"), MemoryTask(("a",), "b", leads={"a": 10}), MemoryTask(("a",), "c")]
+    sizes = dict.fromkeys("abc", 640)
+    plan = plan_memory(tasks, sizes)
+    used(tasks, sizes, plan)
+    assert plan.size == 2 * 640
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_tasks_with_leads(seed: int) -> None:
+    tasks, sizes = random_tasks(seed, 12)
+    rng = np.random.default_rng(seed)
+    tasks = [replace(task, leads={read: int(rng.integers(0, 2000)) for read in task.reads
+                                  if rng.random() < 0.7}) for task in tasks]
+    plan, apart = plan_memory(tasks, sizes), plan_memory(
+        [replace(task, leads={}) for task in tasks], sizes)
+    used(tasks, sizes, plan)
+    assert plan.live <= plan.size <= apart.size
+    assert str(plan) == str(plan_memory(tasks, sizes))

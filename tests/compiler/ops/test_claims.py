@@ -166,7 +166,7 @@ def test_channels_last(operator: Operator) -> None:
         moved = [one.transpose(TO_LAST) for one in data] + inputs[len(data):]
         if form.pixels:
             n, h, w, c = moved[0].shape
-            found = find(form.pixels).meaning(last, moved[0].reshape(n, 1, h, w, c))
+            found = find(form.pixels).meaning(last, moved[0].reshape(n, 1, h, w, c), *moved[1:])
             found = found.reshape([made.shape[axis] for axis in TO_LAST])
         else:
             found = operator.meaning(last, *moved)

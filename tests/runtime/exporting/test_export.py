@@ -1,5 +1,6 @@
 """Networks as libraries for C: they compute what the module does, and promise what headers say."""
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -13,8 +14,9 @@ import numpy as np
 import pytest
 
 import lockstep
+from bench.cortex_m import CC, EMULATOR
 from bench.export import RUNNERS
-from bench.export_cortex_m import CC, EMULATOR, measured
+from bench.export_cortex_m import digits_measured, measured
 from compiler.cpu_gpu_backends.cpu.arrays import aligned
 from compiler.cpu_gpu_backends.exports import side_by_side
 from compiler.cpu_gpu_backends.llvm import MACHINES
@@ -27,6 +29,7 @@ from runtime.exporting.export import export, exported_code
 from runtime.ports import random_inputs
 from tests.support.exported import WARNINGS, Called, needs_c, run_test_program
 from tests.support.float_graphs import FloatNet
+from tests.support.integer_graphs import Net as IntegerNet
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits-int8.onnx"
 STATUS = {end: number for number, (end, _) in enumerate(STATUSES)}
@@ -68,7 +71,8 @@ def test_it_computes_what_the_module_does(tmp_path, apart: bool) -> None:
 
 
 @needs_c
-def test_outputs_that_show_inputs_constants_and_parts(tmp_path) -> None:
+@pytest.mark.parametrize("inside", [False, True])
+def test_outputs_that_show_inputs_constants_and_parts(tmp_path, inside: bool) -> None:
     net = FloatNet(2, 3, 4)
     net.add_constant("c", np.arange(6, dtype=np.float32))
     flat = net.op("reshape", "x", shape=(6, 4))
@@ -78,9 +82,34 @@ def test_outputs_that_show_inputs_constants_and_parts(tmp_path) -> None:
     other = net.op("sub", "x", z)
     part = net.op("slice", z, begin=(1, 0, 0), end=(2, 3, 1), step=(1, 1, 1))
     module = built(net, flat, "c", y, whole, other, part, "x")
-    called = Called(module, tmp_path)
+    called = Called(module, tmp_path, inside=inside)
     assert called.interface.arena_bytes >= 24         # where the whole lies that a part shows
     assert_same(module, called)
+
+
+@needs_c
+def test_arrays_in_the_arena(tmp_path) -> None:
+    """Inputs and outputs that lie there are not copied; the outputs are right, and the arena is
+    smaller than with the arrays apart.
+    """
+    module = small()
+    called, apart = Called(module, tmp_path, inside=True), exported_code(module)
+    (given,), (made,) = called.interface.inputs, called.interface.outputs
+    assert called.interface.arena_bytes < (apart.interface.arena_bytes + given.size_bytes
+                                           + made.size_bytes)
+    values = random_inputs(module.graph, 3)
+    x, y = (called.arena[array.offset:array.offset + array.size_bytes].view(np.float32)
+            for array in (given, made))
+    assert called.init(None) == 0
+    for _ in range(2):
+        x[:] = values[given.name].reshape(-1)
+        status = called.library.net_run(
+            ctypes.byref(called.self), (ctypes.c_void_p * 1)(x.ctypes.data),
+            (ctypes.c_void_p * 1)(y.ctypes.data), ctypes.c_void_p(called.arena.ctypes.data))
+        assert status == 0
+        np.testing.assert_array_equal(y.reshape(made.shape), module(values)[made.name])
+    text = (tmp_path / "net.h").read_text()
+    assert f"#define NET_OUTPUT_{called.interface.output_members[0].upper()}_OFFSET " in text
 
 
 @needs_c
@@ -311,10 +340,23 @@ def emulated(folder: Path, module, machine: str, cc: str, runner: Sequence[str])
 def test_a_microcontroller_computes_all_held_out_digits_to_the_bit(tmp_path) -> None:
     if missing := [tool for tool in (CC, EMULATOR) if shutil.which(tool) is None]:
         pytest.skip(f"needs {missing[0]}")
-    figures = measured(tmp_path)
-    assert figures["right"] == figures["images"] == 360
-    assert figures["code_bytes"] < 40_000
-    assert 0 < figures["stack_bytes"] < 2048
+    figures = digits_measured(tmp_path)
+    assert figures["right"] == figures["samples"] == 360
+    assert figures["code"] < 12_000
+    assert 96 < figures["stack"] < 400
+    assert figures["inside"] < figures["ram"] < 2_000
+
+
+@pytest.mark.cross
+@pytest.mark.slow
+@pytest.mark.parametrize("net", ["bytes", "floats"])
+def test_a_microcontroller_computes_results_over_operands(tmp_path, net: str) -> None:
+    """In place, over what they are computed from, and in parts of larger places."""
+    if missing := [tool for tool in (CC, EMULATOR) if shutil.which(tool) is None]:
+        pytest.skip(f"needs {missing[0]}")
+    graph = residual_bytes() if net == "bytes" else residual_floats()
+    figures = measured(tmp_path, lockstep.compile(graph, "cpu", cache=False), "net")
+    assert figures["right"] == figures["samples"] > 0
 
 
 @needs_c
@@ -348,3 +390,37 @@ def test_sums_of_bytes_take_the_processors_instruction(digits, machine: str, ins
 
 def test_armv8_a_has_no_instruction_of_later_ones(digits) -> None:
     assert "@llvm.aarch64" not in exported_code(digits, machine="armv8-a").text
+
+
+def residual_bytes():
+    """A residual block, a depthwise convolution and a longer image, in int8."""
+    net = IntegerNet()
+    x = net.conv(net.input(1, 3, 24, 20), 8, (3, 3), (2, 2), (0, 0, 1, 1), pad_value=-3)
+    y = net.conv(net.conv(x, 8, pads=(1,) * 4, pad_value=2), 8, pads=(1,) * 4, pad_value=4)
+    z = net.conv(net.add(y, x), 8, pads=(1,) * 4, pad_value=1, group=8)
+    return net.graph(net.dense(net.flatten(net.average(net.conv(z, 24, (1, 1)))), 5))
+
+
+def residual_floats():
+    """The same of floats, with operators that a kernel computes row by row."""
+    net = FloatNet(1, 3, 16, 12)
+    x = net.op("relu", net.conv("x", 8, stride=2))
+    y = net.op("relu", net.op("add", net.conv(net.op("relu", net.conv(x, 8)), 8), x))
+    z = net.op("globalavgpool", net.op("tanh", net.conv(net.conv(y, 8, group=8), 12, 1)))
+    row = net.op("reshape", z, shape=(1, 12))
+    e = net.op("exp", net.op("sub", row, net.op("reduce_max", row, axes=(1,), keepdims=1)))
+    return net.finish([net.op("div", e, net.op("reduce_sum", e, axes=(1,), keepdims=1))])
+
+
+def test_an_arena_of_a_microcontroller_holds_little_more_than_the_largest_result() -> None:
+    """A residual block needs two images; all else lies over what it is computed from. The largest
+    result is the last image of 24 channels.
+    """
+    module = lockstep.compile(residual_bytes(), "cpu", cache=False)
+    image, largest = 12 * 10 * 8, 12 * 10 * 24
+    found = exported_code(module, machine="cortex-m7")
+    assert found.interface.arena_bytes <= largest + 2 * 64
+    assert found.live_bytes == max(2 * image, largest)
+    given = 24 * 20 * 3
+    inside = exported_code(module, machine="cortex-m7", inside=True)
+    assert inside.interface.arena_bytes < found.interface.arena_bytes + given
