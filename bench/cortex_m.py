@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from compiler.exports import CInterface
+from compiler.exports import CArray, CInterface
 
-__all__ = ["CC", "EMULATOR", "FLAGS", "Run", "emulated", "run_network"]
+__all__ = ["CC", "EMULATOR", "FLAGS", "Run", "Values", "run_function", "run_network"]
 
 CC, EMULATOR = "arm-none-eabi-gcc", "qemu-system-arm"
 FLAGS = ("-mcpu=cortex-m7", "-mthumb", "-mfpu=fpv5-sp-d16", "-mfloat-abi=hard", "-Wall", "-Wextra",
@@ -103,11 +103,10 @@ static void end(void)
 }
 """
 MAIN = r"""
-void start(void)
+__attribute__((noinline)) static void run_all(void)
 {
     unsigned right = 0, stack = 0, most = 0, time, used;
     int sample, status;
-    begin();
     prepare();
     for (sample = 0; sample < SAMPLES; sample++) {
         used = painted(sample, &status, &time);
@@ -118,6 +117,12 @@ void start(void)
     say("right ", right);
     say("stack ", stack);
     say("ticks ", most);
+}
+
+void start(void)        /* saves no floating-point registers, before there are any */
+{
+    begin();
+    run_all();
     end();
 }
 """
@@ -140,19 +145,41 @@ def run_network(folder: Path, interface: CInterface, given: Sequence[Values],
     differ by `bound`, as a share of the largest element or of 1; all else is the same to the bit.
     """
     name = interface.name
-    text = "\n".join([f'#include "{name}.h"', BOARD, f"enum {{ SAMPLES = {len(given)} }};",
-                      *_samples("given", interface.inputs, given, 8),
-                      *_samples("wanted", interface.outputs, wanted, 8),
-                      _network(interface, bound), MAIN])
-    return emulated(folder, text, [f"{name}.o"])
+    firmware = _firmware(interface, given, wanted, bound, _exported(interface))
+    return emulated(folder, f'#include "{name}.h"\n{firmware}', [f"{name}.o"])
 
 
-def emulated(folder: Path, firmware: str, others: Sequence[str],
-             flags: Sequence[str] = ("-O1",)) -> Run:
+def run_function(folder: Path, function: str, code: str, interface: CInterface,
+                 given: Sequence[Values], wanted: Sequence[Values], bound: float) -> Run:
+    """The same of a function ``void (inputs..., outputs...)`` in an object of the folder, which
+    has memory of its own.
+    """
+    arrays = [*(f"given{place}[sample]" for place in range(len(interface.inputs))),
+              *(f"made{place}" for place in range(len(interface.outputs)))]
+    text = (f"void {function}();\nstatic void prepare(void) {{ }}\n"
+            f"static int compute(int sample) {{ {function}({', '.join(arrays)}); return 0; }}")
+    return emulated(folder, _firmware(interface, given, wanted, bound, text), [code])
+
+
+def _firmware(interface: CInterface, given: Sequence[Values], wanted: Sequence[Values],
+              bound: float, network: str) -> str:
+    """The text around functions that prepare and compute."""
+    outputs = [f"static unsigned char made{place}[{max(array.size_bytes, 1)}] "
+               f"__attribute__((aligned(8)));" for place, array in enumerate(interface.outputs)]
+    same = " && ".join(_same(place, array, bound)
+                       for place, array in enumerate(interface.outputs))
+    return "\n".join([
+        BOARD, f"enum {{ SAMPLES = {len(given)} }};",
+        *_samples("given", interface.inputs, given), *_samples("wanted", interface.outputs, wanted),
+        *outputs, network, _CLOSE if bound else "",
+        f"static int same(int sample) {{ return {same}; }}", MAIN])
+
+
+def emulated(folder: Path, firmware: str, others: Sequence[str]) -> Run:
     """Compiles the firmware, links it with the other files of the folder, and runs it."""
     (folder / "firmware.c").write_text(firmware)
     (folder / "layout.ld").write_text(LAYOUT)
-    subprocess.run([CC, *FLAGS, *flags, "-T", "layout.ld", "-o", "firmware.elf", "firmware.c",
+    subprocess.run([CC, *FLAGS, "-O1", "-T", "layout.ld", "-o", "firmware.elf", "firmware.c",
                     *others, "-lm"], cwd=folder, check=True)
     done = subprocess.run(
         [EMULATOR, "-M", "mps2-an500", "-nographic", "-semihosting", "-icount", "shift=0",
@@ -164,27 +191,27 @@ def emulated(folder: Path, firmware: str, others: Sequence[str],
                40 * int(said.get("ticks", 0)))
 
 
-def _samples(role: str, arrays: Sequence, samples: Sequence[Values], alignment: int) -> list[str]:
+def _samples(role: str, arrays: Sequence[CArray], samples: Sequence[Values]) -> list[str]:
     """The bytes of samples, an array of C for each input or output."""
     lines = []
     for place, array in enumerate(arrays):
         rows = [np.ascontiguousarray(sample[array.name]).reshape(-1).view(np.uint8)
                 for sample in samples]
-        size = -(-max(array.size_bytes, 1) // alignment) * alignment
+        size = -(-max(array.size_bytes, 1) // 8) * 8
         lines += [f"static const unsigned char {role}{place}[{len(rows)}][{size}] "
-                  f"__attribute__((aligned({alignment}))) = {{",
+                  f"__attribute__((aligned(8))) = {{",
                   *(f"  {{{','.join(map(str, row))}}}," for row in rows), "};"]
     return lines
 
 
-def _network(interface: CInterface, bound: float) -> str:
-    """Functions that prepare, compute and compare."""
-    name, prefix = interface.name, interface.prefix
-    def where(array, otherwise: str) -> str:
+def _exported(interface: CInterface) -> str:
+    """Functions that prepare an instance and run it, on arrays in the arena where they have places
+    there.
+    """
+    def where(array: CArray, otherwise: str) -> str:
         return otherwise if array.offset is None else f"arena + {array.offset}"
 
-    outputs = [f"static unsigned char made{place}[{max(array.size_bytes, 1)}] "
-               f"__attribute__((aligned(8)));" for place, array in enumerate(interface.outputs)]
+    name, prefix = interface.name, interface.prefix
     given = ", ".join(f"(const void *)({where(array, f'given{place}[sample]')})"
                       for place, array in enumerate(interface.inputs))
     made = ", ".join(f"(void *)({where(array, f'made{place}')})"
@@ -193,19 +220,16 @@ def _network(interface: CInterface, bound: float) -> str:
               for place, array in enumerate(interface.inputs) if array.offset is not None]
     read = [f"    memcpy(made{place}, arena + {array.offset}, {array.size_bytes});"
             for place, array in enumerate(interface.outputs) if array.offset is not None]
-    same = " && ".join(_same(place, array, bound)
-                       for place, array in enumerate(interface.outputs))
     return "\n".join([
         f"static unsigned char arena[{prefix}ARENA_BYTES + 1] "
-        f"__attribute__((aligned({prefix}ARENA_ALIGNMENT)));", *outputs,
-        f"static struct {name} self;", _CLOSE if bound else "",
+        f"__attribute__((aligned({prefix}ARENA_ALIGNMENT)));",
+        f"static struct {name} self;",
         f"static void prepare(void) {{ {name}_init(&self, 0); }}",
         "static int compute(int sample)", "{",
         f"    {name}_inputs inputs = {{{given}}};", f"    {name}_outputs outputs = {{{made}}};",
         "    int status;", *filled,
         f"    status = {name}_run(&self, &inputs, &outputs, arena);", *read,
-        "    return status;", "}",
-        f"static int same(int sample) {{ return {same}; }}"])
+        "    return status;", "}"])
 
 
 _CLOSE = """\
@@ -224,7 +248,7 @@ static int close(const void *found, const void *wanted, int count, float bound)
 """
 
 
-def _same(place: int, array, bound: float) -> str:
+def _same(place: int, array: CArray, bound: float) -> str:
     if bound and array.dtype == "float32":
         return f"close(made{place}, wanted{place}[sample], {array.elements}, {bound!r}f)"
     return f"!memcmp(made{place}, wanted{place}[sample], {array.size_bytes})"

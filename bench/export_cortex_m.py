@@ -1,6 +1,7 @@
 """What do exported networks take of a microcontroller, and are they right there?
 
-    python -m bench.export_cortex_m [--networks FOLDER] [--tflm PYTHON] [--json FILE]
+    python -m bench.export_cortex_m [--networks FOLDER] [--tflm PYTHON] [--onnx2c PROGRAM]
+                                    [--json FILE]
 
 The digits network in int8 is exported for a Cortex-M7, linked without a system (by
 ``arm-none-eabi-gcc``), and run in QEMU on the 360 held-out images; each network of the folder
@@ -13,7 +14,9 @@ executes.
 With a Python that has the package `tflite_micro`, what TensorFlow Lite for Microcontrollers
 allocates for the same `.tflite` file stands beside it: its arena, which has inputs and outputs in
 it, and what of that is activations (the head). It is counted on this computer: its records hold
-pointers of 64 bits. Exit status 1 where an output differs.
+pointers of 64 bits. With the program `onnx2c`, the C that it writes of the same `.onnx` file is
+compiled and run likewise: its variables, inputs, outputs and stack. Exit status 1 where an output
+of ours differs.
 """
 
 import argparse
@@ -28,12 +31,12 @@ from pathlib import Path
 from typing import Any
 
 import lockstep
-from bench.cortex_m import CC, EMULATOR, Values, run_network
+from bench.cortex_m import CC, EMULATOR, FLAGS, Values, run_function, run_network
 from compiler.errors import Error
 from compiler.exports.names import identifier_from
 from compiler.exports.objects import section_bytes
 from examples.digits.data import held_out
-from runtime.exporting.export import export
+from runtime.exporting.export import export, exported_code
 from runtime.ports import random_inputs
 
 DIGITS = Path(__file__).resolve().parents[1] / "examples" / "digits" / "digits-int8.onnx"
@@ -45,7 +48,7 @@ from tflite_micro import runtime
 runtime.Interpreter.from_file(sys.argv[1]).print_allocations()
 """
 COLUMNS = ("code", "constants", "arena", "in_out", "stack", "ram", "inside", "minstr",
-           "tflm", "tflm_head")
+           "tflm", "tflm_head", "onnx2c", "o2c_flash", "o2c_minstr")
 
 
 def main() -> int:
@@ -53,6 +56,7 @@ def main() -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", type=Path, metavar="FOLDER", help="further networks")
     parser.add_argument("--tflm", metavar="PYTHON", help="a Python with tflite_micro")
+    parser.add_argument("--onnx2c", metavar="PROGRAM", help="a compiler of .onnx to C")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the figures for scripts")
     args = parser.parse_args()
     if missing := [tool for tool in (CC, EMULATOR) if shutil.which(tool) is None]:
@@ -60,10 +64,10 @@ def main() -> int:
         return 2
     files = [] if args.networks is None else sorted(
         file for file in args.networks.iterdir() if file.suffix in KINDS)
-    print(f"{'network':<28}" + "".join(f"{column:>10}" for column in COLUMNS) + "  right")
+    print(f"{'network':<24}" + "".join(f"{column:>11}" for column in COLUMNS) + "  right")
     figures = {}
     for file in (DIGITS, *files):
-        found = figures[file.stem] = _digits() if file == DIGITS else _random(file)
+        found = figures[file.stem] = _measured(file, args.onnx2c)
         if args.tflm and file.suffix == ".tflite":
             found |= tflm_bytes(args.tflm, file)
         print(_line(file.stem, found), flush=True)
@@ -72,25 +76,22 @@ def main() -> int:
     return int(any(found["right"] != found["samples"] for found in figures.values()))
 
 
-def _digits() -> dict[str, float]:
-    with tempfile.TemporaryDirectory() as folder:
-        return digits_measured(Path(folder))
-
-
-def digits_measured(folder: Path) -> dict[str, float]:
-    """The figures of the digits network, on all held-out images."""
-    images, _ = held_out()
-    return measured(folder, lockstep.compile(str(DIGITS), "cpu"), "digits",
-                    [{"image": image[None]} for image in images])
-
-
-def _random(file: Path) -> dict[str, float]:
+def _measured(file: Path, onnx2c: str | None) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         try:
-            return measured(Path(folder), lockstep.compile(str(file), "cpu"),
-                            identifier_from(file.stem))
+            module = lockstep.compile(str(file), "cpu")
+            given = digits_samples() if file == DIGITS else ()
+            found = measured(Path(folder), module, identifier_from(file.stem), given)
         except Error as error:
             raise SystemExit(f"{file}: {error}") from None
+        if onnx2c and file.suffix == ".onnx":
+            found |= onnx2c_figures(Path(folder), onnx2c, file, module)
+        return found
+
+
+def digits_samples() -> list[Values]:
+    """The held-out images."""
+    return [{"image": image[None]} for image in held_out()[0]]
 
 
 def measured(folder: Path, module: Any, name: str, given: Sequence[Values] = ()
@@ -128,10 +129,28 @@ def tflm_bytes(python: str, file: Path) -> dict[str, float]:
     return {"tflm": int(found["total"]), "tflm_head": int(found["head"])} if found else {}
 
 
+def onnx2c_figures(folder: Path, program: str, file: Path, module: Any) -> dict[str, float]:
+    """What the C that onnx2c writes takes, of which float32 decides the outputs: nothing where it
+    does not take the network.
+    """
+    done = subprocess.run([program, str(file)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return {}
+    (folder / "entry.c").write_text(done.stdout)
+    subprocess.run([CC, *FLAGS[:4], "-O2", "-w", "-c", "entry.c"], cwd=folder, check=True)
+    sizes = section_bytes((folder / "entry.o").read_bytes())
+    given = [random_inputs(module.graph, SEED)]
+    interface = exported_code(module, "net", machine="cortex-m7").interface
+    run = run_function(folder, "entry", "entry.o", interface, given, [module(given[0])], BOUND)
+    arrays = sum(array.size_bytes for array in (*interface.inputs, *interface.outputs))
+    return {"onnx2c": sizes.variables + arrays + run.stack_bytes,
+            "o2c_flash": sizes.code + sizes.constants, "o2c_minstr": run.instructions / 1e6}
+
+
 def _line(name: str, found: dict[str, float]) -> str:
-    cells = [f"{found[column]:.2f}" if column == "minstr" else f"{found[column]:,}"
-             if column in found else "-" for column in COLUMNS]
-    return (f"{name[:27]:<28}" + "".join(f"{cell:>10}" for cell in cells)
+    cells = ["-" if column not in found else f"{found[column]:.2f}" if "minstr" in column
+             else f"{found[column]:,}" for column in COLUMNS]
+    return (f"{name[:23]:<24}" + "".join(f"{cell:>11}" for cell in cells)
             + f"  {found['right']} of {found['samples']}")
 
 

@@ -16,7 +16,7 @@ import pytest
 import lockstep
 from bench.cortex_m import CC, EMULATOR
 from bench.export import RUNNERS
-from bench.export_cortex_m import digits_measured, measured
+from bench.export_cortex_m import digits_samples, measured
 from compiler.cpu_gpu_backends.cpu.arrays import aligned
 from compiler.cpu_gpu_backends.exports import side_by_side
 from compiler.cpu_gpu_backends.llvm import MACHINES
@@ -337,10 +337,10 @@ def emulated(folder: Path, module, machine: str, cc: str, runner: Sequence[str])
 
 @pytest.mark.cross
 @pytest.mark.slow
-def test_a_microcontroller_computes_all_held_out_digits_to_the_bit(tmp_path) -> None:
+def test_a_microcontroller_computes_all_held_out_digits_to_the_bit(tmp_path, digits) -> None:
     if missing := [tool for tool in (CC, EMULATOR) if shutil.which(tool) is None]:
         pytest.skip(f"needs {missing[0]}")
-    figures = digits_measured(tmp_path)
+    figures = measured(tmp_path, digits, "digits", digits_samples())
     assert figures["right"] == figures["samples"] == 360
     assert figures["code"] < 12_000
     assert 96 < figures["stack"] < 400
