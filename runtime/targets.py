@@ -123,6 +123,11 @@ class Targets:
         return max(ACCUMULATOR_BITS, own)
 
     @property
+    def exact(self) -> bool:
+        """Whether all have operators that compute to the bit what LiteRT computes."""
+        return ACCEL not in self.names
+
+    @property
     def can_be_saved(self) -> bool:
         """Whether a file can hold their compiled segments (`runtime.artifact`)."""
         return all(name in (ACCEL, HOST) or is_gpu(name) for name in self.names)

@@ -13,6 +13,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from compiler.frontend.onnx_maps import OWN
+
 __all__ = ["OPSET", "REFUSED", "Loaded", "OnnxWriter", "typed"]
 
 OPSET = 21
@@ -109,7 +111,8 @@ class OnnxWriter:
     def model(self) -> onnx.ModelProto:
         graph = helper.make_graph(list(self._live()), self.name, self.inputs, self.outputs,
                                   self.constants, value_info=self.told)
-        imports = [helper.make_opsetid("", OPSET), helper.make_opsetid(REFUSED, 1)]
+        imports = [helper.make_opsetid(domain, version) for domain, version in (
+            ("", OPSET), (OWN, 1), (REFUSED, 1))]
         return helper.make_model(graph, opset_imports=imports)
 
     def _live(self) -> Iterator[onnx.NodeProto]:

@@ -50,13 +50,15 @@ class Pass(Protocol):
     def __call__(self, graph: Graph, /) -> Graph: ...
 
 
-def standard_passes(integerize: bool = True, accumulator_bits: int = ACCUMULATOR_BITS
-                    ) -> tuple[Pass, ...]:
+def standard_passes(integerize: bool = True, accumulator_bits: int = ACCUMULATOR_BITS,
+                    exact: bool = False) -> tuple[Pass, ...]:
     """The passes over every imported network, in order; without `integerize` ONNX's float
-    semantics hold. Some target forms sums of `accumulator_bits`.
+    semantics hold. Some target forms sums of `accumulator_bits`. What a TensorFlow Lite file
+    computes is, where `exact`, what LiteRT computes, to the bit, by operators that no accelerator
+    has.
     """
     to_integers: tuple[Pass, ...] = (ReductionsAsPools(), SinkDequantize(),
-                                     Integerize(accumulator_bits))
+                                     Integerize(accumulator_bits, exact))
     return (
         FoldConstants(dequantize=False),
         GathersAsSlices(),

@@ -8,7 +8,7 @@ bits and rounded once, half to even.
 from compiler import te
 from compiler.te import Expr
 
-__all__ = ["PARAM", "add_scaled", "exponent_of", "requantize"]
+__all__ = ["PARAM", "add_scaled", "exponent_of", "requantize", "requantize_twice", "scaled"]
 
 PARAM = te.record("param", bias="int32", mult="uint16", shift="uint8")
 """Per-channel parameters of `requantize`: eight bytes a channel."""
@@ -24,6 +24,24 @@ def requantize(acc: Expr, bias: Expr, mult: Expr, shift: Expr, zp, lo, hi) -> Ex
     total = acc.astype("int64") + bias.astype("int64")
     scaled = te.rshift_rne(total * mult.astype("int64"), (shift & 63).astype("int64"))
     return _clamped(scaled, zp, lo, hi)
+
+
+def requantize_twice(acc: Expr, mult: int, shift: int, zp: int, lo: int, hi: int) -> Expr:
+    """``clamp(zp + away(up(acc * mult / 2**31) / 2**(shift - 31)), lo, hi)`` as int32: `up` rounds
+    half up, `away` half away from zero. `acc` is int32, `mult` has 31 bits, `shift` is 31 to 62.
+    """
+    high = acc.astype("int64") * te.const(mult, "int64") + (1 << 30) >> 31
+    right = shift - 31
+    away = high + (1 << right >> 1) + (high >> 63) >> right if right else high
+    return _clamped(away, zp, lo, hi)
+
+
+def scaled(total: Expr, scale: Expr, zp: int, lo: int, hi: int) -> Expr:
+    """``clamp(zp + rhe(total * scale), lo, hi)`` as int32: int32 `total` and `scale` are multiplied
+    in float32, which rounds both the total and the product.
+    """
+    steps = te.rint(total.astype("float32") * scale)
+    return te.clamp(steps, float(lo - zp), float(hi - zp)).astype("int32") + zp
 
 
 def add_scaled(a: Expr, b: Expr, ma, mb, c, s, zp, lo, hi) -> Expr:

@@ -138,7 +138,7 @@ def _convtranspose2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 def _qconv2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``x`` and ``w`` as `conv2d`; ``bias``, ``mult``, ``shift`` [Co], perhaps ``mult_below``,
-    ``shift_below``; sums wrap."""
+    ``shift_below``, or ``bias`` and ``scale``; sums wrap."""
     return _requantized(_convolved, attrs, inputs, name)
 
 
@@ -436,14 +436,16 @@ OPERATORS = (
         integer=_convtranspose2d_integer, weights=TRANSPOSED),
     Operator(
         name="qconv2d", summary="convolution of int8 images, a multiplier for each channel",
-        inputs="x, w [Co,Ci/group,kh,kw], bias, mult, shift, mult_below?, shift_below? [Co]",
+        inputs="x, w [Co,Ci/group,kh,kw], bias, mult, shift, mult_below?, shift_below? [Co]; or "
+               "bias, scale float32 [Co]",
         attributes="as conv2d, pad_value, zp, lo, hi, sums (int32)", below=True,
         define=_qconv2d, meaning=_qconv2d_meaning, type=_qconv2d_type, numbers=Numbers.INTEGER,
         kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers, pixelwise=is_pointwise,
         pads=lambda attrs: attrs["pad_value"]),
     Operator(
         name="qconvtranspose2d", summary="transposed convolution of int8 images",
-        inputs="x, w [Co,Ci/group,kh,kw], bias, mult, shift, mult_below?, shift_below? [Co]",
+        inputs="x, w [Co,Ci/group,kh,kw], bias, mult, shift, mult_below?, shift_below? [Co]; or "
+               "bias, scale float32 [Co]",
         attributes="as convtranspose2d, pad_value, zp, lo, hi, sums (int32)", below=True,
         define=_qconvtranspose2d, meaning=_qconvtranspose2d_meaning, type=_qconvtranspose2d_type,
         numbers=Numbers.INTEGER, kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers),

@@ -39,10 +39,12 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class IntegerNode:
-    """Operator, attributes and inputs: activations by name, then new constants by role."""
+    """Operator, attributes and inputs: activations by name, or what computes them, then new
+    constants by role.
+    """
 
     op: str
-    inputs: tuple[str, ...]
+    inputs: tuple["str | IntegerNode", ...]
     attrs: Mapping[str, object]
     constants: tuple[tuple[str, np.ndarray], ...] = ()
 

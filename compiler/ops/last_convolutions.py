@@ -14,11 +14,10 @@ from math import prod
 import numpy as np
 
 from compiler import te
-from compiler.ops.arithmetic import requantize
 from compiler.ops.channels_last import FROM_LAST, TO_LAST
 from compiler.ops.convolutions import biased_sums, convolved_sums, requantized_sums
 from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator
-from compiler.ops.requantization import sums_of
+from compiler.ops.requantization import of_channels, sums_of
 from compiler.ops.windows import image_axes, inside_of, reach_of, window_shape
 from compiler.te import Expr, Tensor
 
@@ -65,9 +64,8 @@ def _biased(inputs: Inputs) -> Result:
 
 
 def _requantized(attrs: Attributes, inputs: Inputs) -> Result:
-    x, _, bias, mult, shift = inputs
-    return lambda total, c: requantize(total, bias[c], mult[c], shift[c], attrs["zp"], attrs["lo"],
-                                       attrs["hi"]).astype(x.dtype)
+    x, _, *parameters = inputs
+    return lambda total, c: of_channels(attrs, total, c, parameters, x.dtype)
 
 
 def _convolved(attrs: Attributes, inputs: Inputs, value, dtype: str, result: Result,

@@ -6,7 +6,6 @@ from math import prod
 import numpy as np
 
 from compiler import te
-from compiler.ops.arithmetic import requantize
 from compiler.ops.blocks import LANES, blocks_of
 from compiler.ops.broadcasting import broadcast, broadcast_shape, common_shape
 from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, StaysFloat, Stored,
@@ -14,8 +13,8 @@ from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, St
 from compiler.ops.node import Node, TensorType
 from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator
 from compiler.ops.requantization import (arrays_of_channels, check_channels, check_requantized,
-                                         multipliers, of_channels, rescaled_array, sums_of,
-                                         wrapped)
+                                         multipliers, of_channels, requantized, rescaled_array,
+                                         sums_of, wrapped)
 from compiler.ops.rules import (TypeRefused, Types, need, need_arity, need_dtype, need_factors,
                                 need_rank)
 from compiler.ops.sums import kept, narrowed, sum_dtype
@@ -114,7 +113,7 @@ def _dense(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 def _qdense(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``x`` [...,K], ``w`` [N,K]; ``bias``, ``mult``, ``shift`` [N], perhaps ``mult_below``,
-    ``shift_below``; sums wrap."""
+    ``shift_below``, or ``bias`` and ``scale``; sums wrap."""
     x, w, *parameters = inputs
     acc = _products(x, w, True, sums_of(attrs), f"{name}_acc")
     return te.compute(acc.shape, lambda *indices: of_channels(
@@ -136,10 +135,7 @@ def _qmatmul(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     a, b = inputs
     acc = _batched(a, b, bool(attrs["trans_b"]), "int32", f"{name}_acc",
                    (attrs.get("a_zp", 0), attrs.get("b_zp", 0)))
-    return te.compute(acc.shape, lambda *indices: requantize(
-        acc[indices], te.const(attrs["bias"], "int32"), te.const(attrs["mult"], "uint16"),
-        te.const(attrs["shift"], "uint8"), attrs["zp"], attrs["lo"], attrs["hi"]).astype("int8"),
-        name)
+    return te.compute(acc.shape, lambda *indices: requantized(attrs, acc[indices]), name)
 
 
 def _batched(a: Tensor, b: Tensor, transposed: bool, dtype: str, name: str,
@@ -366,7 +362,8 @@ OPERATORS = (
         numbers=Numbers.FLOAT, kind=Kind.INJECTIVE),
     Operator(
         name="qdense", summary="product of int8 with a weight, a multiplier for each output",
-        inputs="x [...,K], w [N,K], bias, mult, shift, mult_below?, shift_below? [N]",
+        inputs="x [...,K], w [N,K], bias, mult, shift, mult_below?, shift_below? [N]; or bias, "
+               "scale float32 [N]",
         attributes="zp, lo, hi, sums (int32)", below=True,
         define=_qdense, meaning=_qdense_meaning, type=_qdense_type, numbers=Numbers.INTEGER,
         kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers),

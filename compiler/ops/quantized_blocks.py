@@ -6,8 +6,9 @@ read as the byte ``x + 128`` and four inputs of a weight lie side by side. ``bia
 
     clamp(zp + rhe((sum((x + 128) * w) + bias) * scale), lo, hi)
 
-with a sum of int32 and one multiplication in float64. That is exact, and what `qconv2d` computes,
-where ``scale = mult / 2**shift``, at most 1, and no sum of a channel can wrap (see `for_bytes`).
+with a sum of int32 and one multiplication in the type of the scale. That is what `qconv2d`
+computes: with ``scale = mult / 2**shift`` in float64, exactly; with a scale of its own in float32.
+It is at most 1, and no sum of a channel can wrap (see `for_bytes`).
 """
 
 from collections.abc import Callable, Sequence
@@ -16,12 +17,12 @@ from dataclasses import replace
 import numpy as np
 
 from compiler import te
-from compiler.ops.arithmetic import requantize
+from compiler.ops.arithmetic import scaled
 from compiler.ops.blocks import LANES, blocks_of
 from compiler.ops.channel_blocks import from_blocks, in_blocks, outputs_last
 from compiler.ops.convolutions import convolved_sums
 from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator, Shapes
-from compiler.ops.requantization import rescaled_array
+from compiler.ops.requantization import requantized, rescaled_array
 from compiler.ops.windows import image_axes, pixel_rows, reach_of, windowed
 from compiler.te import Expr, Tensor
 
@@ -37,15 +38,17 @@ OFFSET = 128
 # Arrays
 
 
-def for_bytes(weight: Array, bias: Array, mult: Array,
-              shift: Array) -> tuple[Array, Array] | None:
-    """``bias`` int32 and ``scale`` float64 of each channel, the first dimension of the weight;
-    None where a sum may not fit int32, with a zero point of 16 bits, or a scale is above 1.
+def for_bytes(weight: Array, bias: Array, *factors: Array) -> tuple[Array, Array] | None:
+    """``bias`` int32 and ``scale`` of each channel, the first dimension of the weight: in float64
+    of a multiplier and a shift, or as it is; None where a sum may not fit int32, with a zero point
+    of 16 bits, or a scale is above 1.
     """
     rows = weight.reshape(len(weight), -1).astype(np.int64)
     total = bias.astype(np.int64) - OFFSET * rows.sum(axis=1)
     most = 255 * np.abs(rows).sum(axis=1) + np.abs(total)
-    scale = np.ldexp(mult.astype(np.float64), -shift.astype(np.int64))
+    scale = factors[0]
+    if len(factors) == 2:
+        scale = np.ldexp(scale.astype(np.float64), -factors[1].astype(np.int64))
     if most.size and (most.max() >= 2**31 - 2**15 or scale.max() > 1):
         return None
     return total.astype(np.int32), scale
@@ -251,14 +254,11 @@ def _qproducts(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     if columns.shape != (*sums.shape[:-2], 1, sums.shape[-1]):
         raise ValueError(f"columns must be one row for the matrices of {sums.shape}, not "
                          f"{columns.shape}")
-    bias, mult, shift = (te.const(attrs[name], dtype) for name, dtype in (
-        ("bias", "int32"), ("mult", "uint16"), ("shift", "uint8")))
 
     def element(*place):
         *outer, _, n = place
         total = sums[place] - columns[(*outer, te.const(0, te.INDEX), n)] * (OFFSET + attrs["a_zp"])
-        return requantize(total, bias, mult, shift, attrs["zp"], attrs["lo"],
-                          attrs["hi"]).astype("int8")
+        return requantized(attrs, total)
 
     return te.compute(sums.shape, element, name)
 
@@ -270,7 +270,10 @@ def _requantized(attrs: Attributes, sums: Tensor, parameters: Inputs, name: str)
     def element(*place):
         channel = (place[1], place[-1]) if len(sums.shape) == 5 and len(bias.shape) == 2 else (
             place[-1],)
-        value = (sums[place] + bias[channel]).astype("float64") * _share(scale[channel])
+        total, share = sums[place] + bias[channel], _share(scale[channel])
+        if scale.dtype == "float32":
+            return scaled(total, share, zp, low, high).astype("int8")
+        value = total.astype("float64") * share
         return te.clamp(te.rint(value).astype("int32") + zp, low, high).astype("int8")
 
     return te.compute(sums.shape, element, name)
@@ -279,8 +282,8 @@ def _requantized(attrs: Attributes, sums: Tensor, parameters: Inputs, name: str)
 def _share(scale: Expr) -> Expr:
     """The scale, which is from 0 to 1: said so that what it multiplies is seen to stay in 32 bits.
     """
-    some = te.select(scale > 0.0, scale, te.const(0.0, "float64"))
-    return te.select(some < 1.0, some, te.const(1.0, "float64"))
+    some = te.select(scale > 0.0, scale, te.const(0.0, scale.dtype))
+    return te.select(some < 1.0, some, te.const(1.0, scale.dtype))
 
 
 # Meanings
@@ -288,7 +291,7 @@ def _share(scale: Expr) -> Expr:
 
 def _meant(attrs, sums: Array, bias: Array, scale: Array) -> Array:
     zp = attrs["zp"]
-    steps = np.rint((sums + bias) * scale)
+    steps = np.rint((sums + bias).astype(scale.dtype) * scale)
     return (np.clip(steps, attrs["lo"] - zp, attrs["hi"] - zp) + zp).astype(np.int8)
 
 
@@ -339,7 +342,7 @@ def _qproducts_meaning(attrs, sums: Array, columns: Array) -> Array:
 
 _RESULT = "pad_value, zp, lo, hi"
 _WINDOWS = f"strides, pads (top, left, bottom, right), dilations (1), {_RESULT}"
-_CHANNELS = "bias int32 [Co/16,16], scale float64 [Co/16,16], from 0 to 1"
+_CHANNELS = "bias int32 [Co/16,16], scale float64 or float32 [Co/16,16], from 0 to 1"
 
 
 def _is_pointwise(attrs: Attributes, shapes: Shapes) -> bool:
@@ -369,7 +372,8 @@ OPERATORS = (
               f"x [N,Ci,H,W], w [Co/16,kh,taps,K/4,16,4], {_CHANNELS}", _WINDOWS,
               _qconv2d_into_blocks, _qconv2d_into_blocks_meaning),
     _operator("qpacked_matmul", "product of int8 with columns in blocks of 16, requantized",
-              "x [...,K], w [N/16,K/4,16,4], bias int32 [N], scale float64 [N], from 0 to 1",
+              "x [...,K], w [N/16,K/4,16,4], bias int32 [N], scale float64 or float32 [N], "
+              "from 0 to 1",
               "zp, lo, hi",
               _qpacked_matmul, _qpacked_matmul_meaning),
     _operator("grouped_matmul", "product of int8 + 128 with columns in blocks of 16, in int32",

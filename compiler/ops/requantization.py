@@ -5,6 +5,11 @@ Sums are exact: those of products stay far below 2**53, so float64 matrix produc
 NumPy, and accumulators wrap to int32, or to the type that the attribute ``sums`` says. One
 multiplier for a whole tensor is given by the attributes ``bias``, ``mult`` and ``shift``; ``zp``,
 ``lo`` and ``hi`` are the zero point of the result and its bounds.
+
+What LiteRT computes to the bit takes other numbers, which no machine has: with the attribute
+``twice`` the multiplier has 31 bits, and results are rounded as `arithmetic.requantize_twice` does;
+products have a scale of each channel in float32, in the place of a multiplier and a shift, as in
+`arithmetic.scaled`.
 """
 
 from collections.abc import Sequence
@@ -12,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler import te
-from compiler.ops import arithmetic
+from compiler.ops import arithmetic, litert
 from compiler.ops.fixed_point import (MAX_MULTIPLIER, MAX_SHIFT, MIN_MULTIPLIER, STORED, limits_of,
                                       requantize)
 from compiler.ops.node import Node
@@ -22,7 +27,8 @@ from compiler.te import Expr
 
 __all__ = ["arrays_of_channels", "check_channels", "check_clamp", "check_multiplier",
            "check_padded", "check_requantized", "check_stored", "clamp_of", "multipliers",
-           "of_channels", "requantized", "rescaled", "rescaled_array", "sums_of", "wrapped"]
+           "of_channels", "requantized", "rescaled", "rescaled_array", "scaled_array", "sums_of",
+           "wrapped"]
 
 
 SUMS = ("int32", "int64")
@@ -52,7 +58,14 @@ def check_clamp(node: Node, dtype: str = "int8") -> None:
 
 def check_requantized(node: Node, dtype: str = "int8") -> None:
     """The attributes of operators that carry one multiplier for the whole tensor."""
-    check_multiplier(node, *(node.attrs[name] for name in ("bias", "mult", "shift")))
+    bias, mult, shift = (node.attrs[name] for name in ("bias", "mult", "shift"))
+    if node.attrs.get("twice"):
+        need(1 << 30 <= mult < 1 << 31, node,
+             f"mult must have 31 bits where it rounds twice, not be {mult!r}")
+        need(31 <= shift <= 62, node,
+             f"shift must be 31 to 62 where it rounds twice, not {shift!r}")
+    else:
+        check_multiplier(node, bias, mult, shift)
     check_clamp(node, dtype)
 
 
@@ -65,10 +78,14 @@ def check_multiplier(node: Node, bias: int, mult: int, shift: int) -> None:
 
 
 def check_channels(node: Node, types: Types) -> None:
-    """Data and weight of int8 or int16, then three int32 vectors: bias, mult, shift; or five."""
-    need_arity(node, types, 5, 7)
-    for name, type_, allowed in zip(node.inputs, types, (*(STORED,) * 2, *(("int32",),) * 5),
-                                    strict=False):
+    """Data and weight of int8 or int16, then three int32 vectors: bias, mult, shift; or five. Or
+    data and weight of int8, then bias in int32, and scale in float32.
+    """
+    need_arity(node, types, 4, 5, 7)
+    scaled = len(types) == 4
+    factors = (("int8",),) * 2 if scaled else (STORED,) * 2
+    numbers = (("int32",), ("float32",)) if scaled else (("int32",),) * 5
+    for name, type_, allowed in zip(node.inputs, types, (*factors, *numbers), strict=False):
         need(type_.dtype in allowed, node,
              f"input {name!r} must be {' or '.join(allowed)}, not {type_.dtype}")
     need(sums_of(node.attrs) in SUMS, node,
@@ -84,7 +101,10 @@ def check_padded(node: Node, types: Types) -> None:
 
 def multipliers(parameters: Sequence[np.ndarray]) -> Sequence[Range]:
     """The ranges of multipliers and shifts, the last two parameters, or four where what is below
-    zero has its own: what the machine has."""
+    zero has its own: what the machine has. Or that of scales."""
+    if len(parameters) == 3:
+        scale = parameters[2]
+        return (Range("scale", scale, (scale >= 0) & np.isfinite(scale), "0 or above, and finite"),)
     ranges: list[Range] = []
     first = 2 if len(parameters) == 6 else len(parameters) - 2
     for mult, shift in zip(parameters[first::2], parameters[first + 1::2], strict=True):
@@ -101,6 +121,9 @@ def rescaled(attrs: Attributes, x: Expr) -> Expr:
 
 def requantized(attrs: Attributes, acc: Expr, dtype: str = "int8") -> Expr:
     """An element of the type from an int32 sum, by the multiplier of the whole tensor."""
+    if attrs.get("twice"):
+        return arithmetic.requantize_twice(acc + attrs["bias"], *(attrs[name] for name in (
+            "mult", "shift", "zp", "lo", "hi"))).astype(dtype)
     return arithmetic.requantize(
         acc, te.const(attrs["bias"], "int32"), te.const(attrs["mult"], "uint16"),
         te.const(attrs["shift"], "uint8"), attrs["zp"], attrs["lo"], attrs["hi"]).astype(dtype)
@@ -109,8 +132,12 @@ def requantized(attrs: Attributes, acc: Expr, dtype: str = "int8") -> Expr:
 def of_channels(attrs: Attributes, acc: Expr, channel: Expr, parameters: Inputs, dtype: str
                 ) -> Expr:
     """An element of the type from a sum of its channel: ``bias``, ``mult``, ``shift`` of each
-    channel, and perhaps ``mult_below``, ``shift_below``: then the greater of both."""
+    channel, and perhaps ``mult_below``, ``shift_below``: then the greater of both; or ``bias`` and
+    ``scale``."""
     bias, *factors = parameters
+    if len(factors) == 1:
+        return arithmetic.scaled(acc + bias[channel], factors[0][channel], attrs["zp"], attrs["lo"],
+                                 attrs["hi"]).astype(dtype)
     made = [arithmetic.requantize(acc, bias[channel], mult[channel], shift[channel], attrs["zp"],
                                   attrs["lo"], attrs["hi"]).astype(dtype)
             for mult, shift in zip(factors[::2], factors[1::2], strict=True)]
@@ -119,11 +146,20 @@ def of_channels(attrs: Attributes, acc: Expr, channel: Expr, parameters: Inputs,
 
 def arrays_of_channels(attrs, totals: np.ndarray, factors: Sequence[np.ndarray],
                        dtype: np.dtype | type) -> np.ndarray:
-    """The same of exact integers in float64, the bias among them, and multipliers and shifts that
-    broadcast to them."""
+    """The same of exact integers in float64, the bias among them, and multipliers and shifts, or
+    scales, that broadcast to them."""
+    if len(factors) == 1:
+        return scaled_array(attrs, totals, factors[0])
     made = [requantize(totals, mult, shift, *clamp_of(attrs), dtype)
             for mult, shift in zip(factors[::2], factors[1::2], strict=True)]
     return np.maximum(*made) if len(made) == 2 else made[0]
+
+
+def scaled_array(attrs, totals: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """int8 from exact integers in float64 and scales in float32: `arithmetic.scaled`."""
+    steps = np.rint(totals.astype(np.float32) * scale)
+    zp = attrs["zp"]
+    return (np.clip(steps, attrs["lo"] - zp, attrs["hi"] - zp) + zp).astype(np.int8)
 
 
 def clamp_of(attrs) -> tuple[int, int, int]:
@@ -133,6 +169,10 @@ def clamp_of(attrs) -> tuple[int, int, int]:
 
 def rescaled_array(attrs, sums: np.ndarray, dtype: np.dtype | type = np.int8) -> np.ndarray:
     """Elements from exact integers in float64, by the multiplier of the whole tensor."""
+    if attrs.get("twice"):
+        total = sums.astype(np.int64) + attrs["bias"]
+        away = litert.requantized(total, attrs["mult"], 31 - attrs["shift"])
+        return np.clip(away + attrs["zp"], attrs["lo"], attrs["hi"]).astype(dtype)
     return requantize(sums + attrs["bias"], attrs["mult"], attrs["shift"], *clamp_of(attrs), dtype)
 
 

@@ -476,5 +476,47 @@ LAST = [
 ]
 """Images with channels last."""
 
+def _scales(*shape: int, terms: int) -> tuple[Array, Array]:
+    """Biases, and scales in float32 that make int8 of most sums of so many products; one channel
+    has sums that float32 does not hold, one is 0.
+    """
+    bias = _rng.integers(-2**16, 2**16, shape).astype(np.int32)
+    scale = (_rng.uniform(0.5, 1, shape) / 2**11 / terms**0.5).astype(np.float32)
+    bias[..., -1], scale[..., -1], scale[..., 0] = 2**24 + 1, 2**-18, 0
+    return bias, scale
+
+
+TWICE = {"mult": 2**30 + 12345679, "shift": 45, "twice": 1, **CLAMP}
+
+EXACT = [
+    OperatorCase("qconv2d", _window((1, 2), (0, 1, 2, 1), pad_value=-7, **CLAMP),
+                 (_int8(2, 3, 6, 7), _int8(5, 3, 3, 2), *_scales(5, terms=18))),
+    OperatorCase("qconvtranspose2d", {**_window((2, 2), (0, 1, 1, 0), output_padding=(0, 1)),
+                                      "pad_value": 9, **CLAMP},
+                 (_int8(1, 3, 4, 5), _int8(4, 3, 3, 3), *_scales(4, terms=27))),
+    OperatorCase("qdense", CLAMP, (_int8(3, 37), _int8(5, 37), *_scales(5, terms=37))),
+    OperatorCase("qmatmul", {"trans_b": 0, "a_zp": -128, "b_zp": 7, "bias": 0, **TWICE},
+                 (_int8(3, 4, 17), _int8(17, 6))),
+    OperatorCase("qproducts", {"a_zp": 5, "bias": -3, **TWICE, "shift": 52},
+                 (_rng.integers(-2**30, 2**30, (3, 16)).astype(np.int32),
+                  _rng.integers(-2**10, 2**10, (1, 16)).astype(np.int32))),
+    OperatorCase("qproducts", {"a_zp": 0, "bias": 0, **TWICE, "shift": 31},
+                 (_rng.integers(-300, 300, (3, 16)).astype(np.int32),
+                  np.zeros((1, 16), np.int32))),
+    OperatorCase("qconv2d_blocks", _int8_window((1, 2), (1, 0, 2, 1)),
+                 (_int8(1, 2, 5, 6, 16), _int8(3, 3, 1, 16, 16, 4), *_scales(3, 16, terms=192))),
+    OperatorCase("qdepthwise_blocks", _int8_window((2, 1), (1, 2, 0, 1)),
+                 (_int8(1, 2, 5, 6, 16), _int8(2, 3, 2, 16), *_scales(2, 16, terms=6))),
+    OperatorCase("qconv2d_into_blocks", _int8_window((1, 1), (2, 2, 2, 2)),
+                 (_int8(1, 4, 5, 6), _int8(2, 3, 1, 3, 16, 4), *_scales(2, 16, terms=36))),
+    OperatorCase("qpacked_matmul", CLAMP,
+                 (_int8(2, 7, 8), _int8(2, 2, 16, 4), *_scales(32, terms=8))),
+    OperatorCase("qconv2d_last", _int8_window((1, 2), (1, 0, 2, 1)),
+                 (_int8(2, 5, 6, 4), _int8(8, 3, 2, 4), *_scales(8, terms=24))),
+    OperatorCase("qdepthwise_last", _int8_window((1, 1), (1, 1, 1, 1)),
+                 (_int8(2, 5, 6, 9), _int8(3, 3, 9), *_scales(9, terms=9))),
+]
+"""What LiteRT computes: a scale in float32, or two roundings."""
+
 CASES = [*CONVOLUTIONS, *TRANSPOSED_CASES, *POOLS, *MATRICES, *ELEMENTWISE, *RESHAPES,
-         *MOVEMENTS, *OF_16_BITS, *BLOCKS, *INT8_BLOCKS, *AFFINE, *LAST]
+         *MOVEMENTS, *OF_16_BITS, *BLOCKS, *INT8_BLOCKS, *AFFINE, *LAST, *EXACT]

@@ -59,6 +59,12 @@ def dequantize_linear(t, q, scale, zero=None, *, axis=1, block_size=0, output_dt
     return (steps.astype("float32") * scale.astype("float32")).astype(dtype)
 
 
+@operator("QuantizeLinear", domain=OWN)
+def quantize_linear_of_litert(t, x, scale, zero, *, litert):
+    """The result of an operator of a TensorFlow Lite file (`compiler/graph/passes/litert.py`)."""
+    return _plain(t, "quantizelinear", x, scale, zero, 1, zero.dtype, litert=litert)
+
+
 @operator(QUANTIZED_MAP, domain=OWN)
 def quantized_map(t, *inputs, function):
     if not isinstance(function, str):
@@ -75,7 +81,7 @@ def _is_plain(x: Value, scale: Value, zero: Value | None, block_size: int) -> bo
 
 
 def _plain(t, op: str, x: Value, scale: Value, zero: Value | None, axis: int,
-           dtype: str) -> Value:
+           dtype: str, **attributes: object) -> Value:
     """Emits the (de)quantization, its scale and zero point constants of one shape."""
     factors = t.demand(scale, "scale")
     if not np.all((factors > 0) & np.isfinite(factors)):
@@ -86,7 +92,7 @@ def _plain(t, op: str, x: Value, scale: Value, zero: Value | None, axis: int,
     parameters = [_scalar(t, parameter, f"{t.proto.output[0]}_{role}") if whole else parameter
                   for role, parameter in (("scale", scale), ("zero_point", point))]
     place = 0 if whole else axes_of((axis,), x.rank)[0]
-    return t.emit(op, x, *parameters, axis=place)
+    return t.emit(op, x, *parameters, axis=place, **attributes)
 
 
 def _scalar(t, value: Value, role: str) -> Value:

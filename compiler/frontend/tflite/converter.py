@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from compiler.frontend.onnx_maps import OWN
 from compiler.frontend.onnx_writer import Loaded, OnnxWriter, typed
 from compiler.frontend.tflite import schema
 from compiler.frontend.tflite.registry import OPERATORS
@@ -62,6 +63,7 @@ class Converter:
                           if tensor.array is not None and not tensor.is_variable}
         self.names = dict.fromkeys(range(len(self.tensors)), "")      # of inputs and outputs
         self.dilated: dict[int, DividedImage] = {}
+        self.kernel = ""
         self.readers: dict[int, list[TfliteOperation]] = {}
         for operation in graph.operations:
             for place in operation.inputs:
@@ -102,6 +104,7 @@ class Converter:
 
     def _convert(self, operation: TfliteOperation) -> None:
         self.write.begin(self._name(operation))
+        self.kernel = self._kernel(operation)
         kept = len(self.write.nodes)
         try:
             rule = OPERATORS.get(operation.code)
@@ -113,6 +116,11 @@ class Converter:
         except (NodeRefused, *CONTRADICTIONS) as error:
             del self.write.nodes[kept:]
             self._refuse(operation, error)
+
+    def _kernel(self, operation: TfliteOperation) -> str:
+        """What `compiler/graph/passes/litert.py` calls the operation."""
+        real = operation.code == "QUANTIZE" and not self.is_quantized(operation.input(0))
+        return "QUANTIZE_REAL" if real else operation.code
 
     def _require_usable(self, place: int) -> None:
         if place < 0:
@@ -250,7 +258,7 @@ class Converter:
             assert quantization is not None
             if not quantization.per_tensor:
                 raise NodeRefused("its result must have one scale")
-            made = self.write.node("QuantizeLinear", [made, *self._parameters(place)])
+            made = self._quantized(place, made)
         self.define_stored(place, made, first)
 
     def define_stored(self, place: int, made: str, first: bool = False) -> None:
@@ -297,8 +305,14 @@ class Converter:
         """The tensor is this float value in another shape, quantized before it gets it."""
         shape = self.write.integers(*self.extents(place))
         if self.is_quantized(place):
-            made = self.write.node("QuantizeLinear", [made, *self._parameters(place)])
+            made = self._quantized(place, made)
         self.define_stored(place, self.write.node("Reshape", [made, shape]))
+
+    def _quantized(self, place: int, made: str) -> str:
+        """A float value as the tensor stores it; of int8 it says which kernel of LiteRT rounds."""
+        narrow = self.tensors[place].dtype == np.int8
+        told = {"domain": OWN, "litert": self.kernel} if narrow else {}
+        return self.write.node("QuantizeLinear", [made, *self._parameters(place)], **told)
 
     def extents(self, place: int) -> list[int]:
         """The shape of a tensor for a reshape, with -1 for one open dimension."""

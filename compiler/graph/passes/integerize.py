@@ -18,6 +18,7 @@ from compiler.ops.registry import find
 from compiler.graph.graph import Graph, Node
 from compiler.graph.notes import Note
 from compiler.graph.passes.channels import affine_of_channels, slopes_of_channels
+from compiler.graph.passes.litert import composed, kernel_of, matched
 from compiler.graph.passes.maps import mapped
 from compiler.graph.passes.missing import MissingQuantizations
 from compiler.graph.passes.quantized import QuantizedView, stored_form
@@ -50,14 +51,16 @@ class Integerize:
     quantization that is left is `quantize` and `dequantize`; each operator that stays in float has
     a note with the reason. Exact to 1 step of the output: 16-bit multipliers take the place of
     float32 products. Tables are exact. Sums of products that 32 bits may not hold are int64 where
-    some target sums in `accumulator_bits`.
+    some target sums in `accumulator_bits`. What a TensorFlow Lite file computes is, where `exact`,
+    what LiteRT computes, to the bit, by operators that no accelerator has.
     """
 
     accumulator_bits: int = ACCUMULATOR_BITS
+    exact: bool = False
     name: ClassVar[str] = "integerize"
 
     def __call__(self, graph: Graph) -> Graph:
-        return _Rewriting(graph, self.accumulator_bits).run()
+        return _Rewriting(graph, self.accumulator_bits, self.exact).run()
 
 
 @dataclass(slots=True)
@@ -68,6 +71,7 @@ class _Rewriting:
 
     graph: Graph
     accumulator_bits: int
+    exact: bool
     builder: Builder = field(init=False)
     view: QuantizedView = field(init=False)
     regions: Regions = field(init=False)
@@ -77,7 +81,8 @@ class _Rewriting:
     def __post_init__(self):
         self.builder = Builder.like(self.graph)
         self.view = QuantizedView(self.graph, self.graph.producers(), self._constant,
-                                  accumulator_bits=self.accumulator_bits)
+                                  accumulator_bits=self.accumulator_bits,
+                                  exact=self.exact)
         self.regions = Regions(self.view)
 
     def run(self) -> Graph:
@@ -144,10 +149,14 @@ class _Rewriting:
     def _quantize(self, node: Node, out: Stored) -> None:
         core, activations = self._core(node.inputs[0])
         replacement, name, form = None, node.name, core and _form(core)
-        if core is not None and form is not None:
+        if kernel_of(node):
+            replacement = self._as_kernel(node, core, out, activations)
+            name = core.name if core is not None and replacement else name
+        if core is not None and form is not None and replacement is None:
             try:
                 replacement = form(self.view, core, out, _bounds(activations))
                 self._check_types(replacement, out)
+                replacement = matched(self.view, node, core, out, replacement)
                 alone = core.op == "dequantizelinear"
                 name = (activations[-1] if activations else node).name if alone else core.name
             except (StaysFloat, ScaleRefused) as reason:
@@ -169,6 +178,7 @@ class _Rewriting:
     def _check_types(self, integer: IntegerNode, out: Stored) -> None:
         """StaysFloat for a result of other bits than what it is computed from."""
         for value in integer.inputs:
+            assert isinstance(value, str)
             dtype = self.builder.values[value].dtype
             if dtype not in (out.dtype, "int64"):       # an int64 is a position
                 raise StaysFloat(f"its input {value!r} is {dtype} and its result {out.dtype}")
@@ -231,6 +241,27 @@ class _Rewriting:
         self.reasons.pop(core.name, None)
         return replace(above, constants=(*above.constants, *below)), before.name
 
+    def _as_kernel(self, node: Node, core: Node | None, out: Stored, activations: list[Node]
+                   ) -> IntegerNode | None:
+        """What computes as a kernel of LiteRT, where that takes more than other multipliers."""
+        if not self.exact:
+            return None
+        if core is not None and find(core.op).kind is Kind.ELEMENTWISE:
+            try:
+                region = None if self._keeps(core, out, activations) else self.regions.before(node)
+                if region and len(region.sources) == 1 and {
+                        self.graph.values[value].dtype for value in (*region.sources, out.value)
+                        } == {"int8"}:
+                    return tabled(self.view, region)
+            except StaysFloat:
+                pass
+        return composed(self.view, node, core, out, _bounds(activations))
+
+    def _keeps(self, core: Node, out: Stored, activations: list[Node]) -> bool:
+        """Whether a quantization stores what was dequantized as it was."""
+        return core.op == "dequantizelinear" and not activations and (
+            self.view.parameters(core) == (out.scale, out.zp, out.dtype))
+
     def _of_rows(self, core: Node, steps: Sequence[IntegerNode]) -> IntegerNode:
         """Adds all operators but the last, which reads the one before; returns that."""
         read: tuple[str, ...] = ()
@@ -277,14 +308,26 @@ class _Rewriting:
     def _define(self, value: str, integer: IntegerNode, name: str) -> None:
         """Adds the node that defines the stored form of `value`; a graph output keeps its type."""
         typed = self.builder
-        constants = [self._constant(f"{name}:{role}", array) for role, array in integer.constants]
+        inputs = self._inputs(integer, name)
         dtype = self.graph.values[value].dtype
         outward = value in self.graph.outputs and dtype in ("uint8", "uint16")
         stored = typed.fresh(f"{value}_stored") if outward else value
         self.view.stored[value] = stored
-        typed.emit(integer.op, name, (*integer.inputs, *constants), stored, **integer.attrs)
+        typed.emit(integer.op, name, inputs, stored, **integer.attrs)
         if outward:
             typed.emit(f"to_{dtype}", f"{value}_to_{dtype}", [stored], value)
+
+    def _inputs(self, integer: IntegerNode, name: str) -> list[str]:
+        """Adds what computes inputs of an operator, and its constants."""
+        made = []
+        for part in integer.inputs:
+            if isinstance(part, IntegerNode):
+                value = self.builder.fresh(f"{name}:{part.op}")
+                self.builder.emit(part.op, self.builder.fresh_node(value),
+                                  self._inputs(part, name), value, **part.attrs)
+                part = value
+            made.append(part)
+        return made + [self._constant(f"{name}:{role}", array) for role, array in integer.constants]
 
     def _looks_up(self, node: Node) -> bool:
         """Whether the operator takes rows of a constant: these are like an input."""

@@ -40,6 +40,7 @@ class QuantizedView:
     constant: Callable[[str, np.ndarray], str]
     stored: dict[str, str] = field(default_factory=dict)
     accumulator_bits: int = ACCUMULATOR_BITS
+    exact: bool = False
     operands: dict[tuple[str, tuple[int, ...]], str] = field(default_factory=dict)
     """The stored form of each constant that is an operand, repeated to a shape."""
 

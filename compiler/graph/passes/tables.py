@@ -4,6 +4,7 @@ elementwise operators that depend on one quantized tensor.
 
 import numpy as np
 
+from compiler.graph.passes.litert import stored_steps
 from compiler.graph.passes.quantized import QuantizedView, stored_form
 from compiler.graph.passes.regions import Region
 from compiler.graph.reference import evaluate_node
@@ -23,14 +24,17 @@ def tabled(view: QuantizedView, region: Region) -> IntegerNode:
 
 
 def _evaluated(view: QuantizedView, source: str, region: Region) -> np.ndarray:
-    """What the nodes make of all 256 values of the source, by the meanings of operators."""
+    """What the nodes make of all 256 values of the source, by the meanings of operators, or as the
+    kernels of LiteRT store it."""
     graph = view.graph
     signed = graph.values[source].dtype == "int8"
     known: dict[str, np.ndarray] = {source: BYTES if signed else BYTES.view(np.uint8) ^ 128}
     for node in region.nodes:
         inputs = [known[value] if value in known else graph.constants[value].reshape(())
                   for value in node.inputs]
-        made = np.asarray(evaluate_node(node, inputs))
+        made = stored_steps(view, node, known)
+        if made is None:
+            made = np.asarray(evaluate_node(node, inputs))
         if made.dtype.kind == "f" and np.isnan(made).any():
             raise StaysFloat(f"{node.name} is no number for some values of its input")
         known[node.outputs[0]] = made

@@ -179,7 +179,7 @@ REFUSED = [
     ("dequantizelinear", [(F, 2, 3), (F,), (U,)], {"axis": 0},
      "input 'a' must be int8, uint8, int16, uint16 or int32, not float32"),
     ("dequantizelinear", [(Q, 2, 3), (Q,), (Q,)], {"axis": 0}, "scale must be float32, not int8"),
-    ("qconv2d", [QX, QW], QCONV, "qconv2d must have 5 or 7 inputs, not 2"),
+    ("qconv2d", [QX, QW], QCONV, "qconv2d must have 4 or 5 or 7 inputs, not 2"),
     ("qconv2d", [QX, QW, VECTOR, VECTOR, (Q, 5)], QCONV, "input 'e' must be int32, not int8"),
     ("qconv2d", [QX, QW, VECTOR, (I, 4), VECTOR], QCONV,
      "input 'd' must have shape (5,), not (4,)"),
