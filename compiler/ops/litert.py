@@ -10,9 +10,9 @@ from collections.abc import Callable
 import numpy as np
 
 __all__ = ["LEFT", "added", "adding_multipliers", "averaged", "hard_swish", "leaky_relu",
-           "multiplier", "multiplied", "quantized", "reciprocal_root", "requantized", "rescaled",
-           "rescaled_finely", "scaled", "scale_of_product", "scale_of_sum", "squared_difference",
-           "summed"]
+           "multiplier", "quantized", "quantized_away", "quantized_beside_zero", "quantized_down",
+           "reciprocal_root", "requantized", "rescaled", "rescaled_finely", "scale_of_product",
+           "scale_of_sum", "scaled", "squared_difference", "summed"]
 
 Array = np.ndarray
 Rescaling = Callable[[Array], Array]
@@ -45,17 +45,33 @@ def summed(total: Array, factor: np.float32, offset: np.float32) -> Array:
     return np.rint(total.astype(np.float32) * factor + offset).astype(np.int64)
 
 
-def quantized(x: Array, scale: float, away: bool) -> Array:
-    """float32 in steps: rounded half away from zero in tables, else half to even."""
-    with np.errstate(over="ignore"):
-        if away:
-            steps = x / np.float32(scale)
-            return _within(np.trunc(steps + np.copysign(np.float32(0.5), steps)))
-        return _within(np.rint(x * (np.float32(1) / np.float32(scale))))
+def quantized(x: Array, scale: float, zp: int) -> Array:
+    """float32 as stored: rounded half to even."""
+    return _within(np.rint(x * _reciprocal(scale)) + np.float32(zp))
 
 
-def _within(steps: Array) -> Array:
-    return np.clip(steps, -1 << 16, 1 << 16).astype(np.int64)
+def quantized_beside_zero(x: Array, scale: float, zp: int) -> Array:
+    """The same with its zero point, which decides what is even."""
+    return _within(np.rint(x * _reciprocal(scale) + np.float32(zp)))
+
+
+def quantized_away(x: Array, scale: float, zp: int) -> Array:
+    """Rounded half away from zero."""
+    steps = x / np.float32(scale)
+    return _within(np.trunc(steps + np.copysign(np.float32(0.5), steps)) + np.float32(zp))
+
+
+def quantized_down(x: Array, scale: float, zp: int) -> Array:
+    """Rounded down."""
+    return _within(np.floor(x / np.float32(scale)) + np.float32(zp))
+
+
+def _reciprocal(scale: float) -> np.float32:
+    return np.float32(1) / np.float32(scale)
+
+
+def _within(stored: Array) -> Array:
+    return np.clip(stored, -1 << 16, 1 << 16).astype(np.int64)
 
 
 def averaged(total: Array, count) -> Array:
@@ -126,12 +142,6 @@ def _divided(x: Array, bits: int) -> Array:
 def _shifted(x: Array, bits: int) -> Array:
     """``x / 2**bits``, rounded half away from zero."""
     return np.sign(x) * (np.abs(x) + (1 << bits >> 1) >> bits)
-
-
-def multiplied(total: Array, a: float, b: float, out: float) -> Array:
-    """Sums of products of two computed tensors, by their scales."""
-    return requantized(total, *multiplier(float(np.float32(a)) * float(np.float32(b))
-                                          / float(np.float32(out))))
 
 
 def squared_difference(a: Array, b: Array, scales: tuple[float, float], out: float) -> Array:

@@ -19,7 +19,7 @@ from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, St
 from compiler.ops.node import Node, TensorType
 from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator, Shapes
 from compiler.ops.requantization import (check_clamp, check_requantized, check_stored, clamp_of,
-                                         multipliers, rescaled_array, wrapped)
+                                         multipliers, requantized, rescaled_array, wrapped)
 from compiler.ops.rules import Types, need, need_arity, need_dtype, need_rank, of_stored
 from compiler.ops.sums import kept, narrowed, sum_dtype
 from compiler.ops.windows import (check_dilations, check_windows, image_axes, image_views,
@@ -179,11 +179,8 @@ def _globalavgpool(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 def _qglobalavgpool(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """Sum of each plane, requantized; the multiplier holds the area."""
     total = _planes(inputs[0], "int32", f"{name}_sum")
-    bias, mult, shift = (te.const(attrs["bias"], "int32"), te.const(attrs["mult"], "uint16"),
-                         te.const(attrs["shift"], "uint8"))
-    return te.compute(total.shape, lambda n, c, h, w: requantize(
-        total[n, c, h, w], bias, mult, shift,
-        attrs["zp"], attrs["lo"], attrs["hi"]).astype(inputs[0].dtype), name)
+    return te.compute(total.shape, lambda n, c, h, w: requantized(
+        attrs, total[n, c, h, w], inputs[0].dtype), name)
 
 
 def _planes(x: Tensor, dtype: str, name: str) -> Tensor:

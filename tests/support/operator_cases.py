@@ -486,6 +486,11 @@ def _scales(*shape: int, terms: int) -> tuple[Array, Array]:
     return bias, scale
 
 
+def _sixtieths(count: int) -> tuple[Array, Array]:
+    """A scale whose products with multiples of 30 are ties in float32 alone."""
+    return np.zeros(count, np.int32), np.full(count, np.float32(1) / np.float32(60))
+
+
 TWICE = {"mult": 2**30 + 12345679, "shift": 45, "twice": 1, **CLAMP}
 
 EXACT = [
@@ -495,6 +500,11 @@ EXACT = [
                                       "pad_value": 9, **CLAMP},
                  (_int8(1, 3, 4, 5), _int8(4, 3, 3, 3), *_scales(4, terms=27))),
     OperatorCase("qdense", CLAMP, (_int8(3, 37), _int8(5, 37), *_scales(5, terms=37))),
+    OperatorCase("qdense", CLAMP, (_int8(64, 9), _rng.integers(-3, 4, (8, 9)).astype(np.int8),
+                                   *_sixtieths(8))),
+    OperatorCase("qpacked_matmul", CLAMP,
+                 (_int8(64, 8), _rng.integers(-3, 4, (1, 2, 16, 4)).astype(np.int8),
+                  *_sixtieths(16))),
     OperatorCase("qmatmul", {"trans_b": 0, "a_zp": -128, "b_zp": 7, "bias": 0, **TWICE},
                  (_int8(3, 4, 17), _int8(17, 6))),
     OperatorCase("qproducts", {"a_zp": 5, "bias": -3, **TWICE, "shift": 52},
@@ -502,6 +512,9 @@ EXACT = [
                   _rng.integers(-2**10, 2**10, (1, 16)).astype(np.int32))),
     OperatorCase("qproducts", {"a_zp": 0, "bias": 0, **TWICE, "shift": 31},
                  (_rng.integers(-300, 300, (3, 16)).astype(np.int32),
+                  np.zeros((1, 16), np.int32))),
+    OperatorCase("qproducts", {"a_zp": 0, "bias": 0, **TWICE, "mult": 2**30, "shift": 34},  # ties
+                 (np.arange(-400, 400).astype(np.int32).reshape(50, 16),
                   np.zeros((1, 16), np.int32))),
     OperatorCase("qconv2d_blocks", _int8_window((1, 2), (1, 0, 2, 1)),
                  (_int8(1, 2, 5, 6, 16), _int8(3, 3, 1, 16, 16, 4), *_scales(3, 16, terms=192))),

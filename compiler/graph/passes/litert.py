@@ -26,8 +26,13 @@ __all__ = ["ELEMENTWISE", "composed", "kernel_of", "matched", "stored_steps"]
 
 Array = np.ndarray
 PRODUCTS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV")
-ROUNDED_AWAY = ("ELU", "EXP", "GELU", "LOGISTIC", "TANH")
-"""Functions of which LiteRT makes a table."""
+REAL: dict[str, Callable[[Array, float, int], Array]] = {
+    "QUANTIZE_REAL": litert.quantized,
+    **dict.fromkeys(("ELU", "LOGISTIC", "TANH"), litert.quantized_beside_zero),
+    **dict.fromkeys(("EXP", "GELU", "LOG"), litert.quantized_away),
+    "SQRT": litert.quantized_down,
+}
+"""How kernels store what they compute in float32."""
 
 SCALES = 2.0**-10, 2.0**8
 """The shares of the result's scale that XNNPACK adds tensors of."""
@@ -72,6 +77,12 @@ def _finely(op: _Element, x: Array) -> Array:
     return litert.rescaled_finely(x, op.inputs[0].scale, op.scale)
 
 
+def _slope(op: _Element) -> tuple[int, int]:
+    """The multiplier of products with a slope."""
+    a, b = _scales(op)
+    return litert.multiplier(a * b / op.scale)
+
+
 def _added(sign: int) -> Function:
     def of(op: _Element, a: Array, b: Array) -> Array:
         return litert.added(a, b, _scales(op), op.scale, sign)
@@ -88,6 +99,8 @@ ELEMENTWISE: dict[str, Function] = {
     "HARD_SWISH": lambda op, x: litert.hard_swish(x, op.inputs[0].scale, op.scale),
     "LEAKY_RELU": _leaky_relu,
     "MUL": lambda op, a, b: litert.scaled(a * b, litert.scale_of_product(*_scales(op), op.scale)),
+    "PRELU": lambda op, x, slope: np.where(
+        x < 0, litert.requantized(x * slope, *_slope(op)), _finely(op, x)),
     "QUANTIZE": _rescaled,
     **dict.fromkeys(("RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1"), _finely),
     "RSQRT": lambda op, x: litert.reciprocal_root(x, op.inputs[0].scale, op.scale),
@@ -105,16 +118,16 @@ def stored_steps(view: QuantizedView, node: Node, known: Mapping[str, Array]) ->
         return None
     scale, zp, _ = parameters
     bounds = clamp_to(Stored(node.outputs[0], *parameters), _bounds(view, node))
-    if kernel in ROUNDED_AWAY or kernel == "QUANTIZE_REAL":
-        steps = litert.quantized(known[node.inputs[0]], scale, kernel in ROUNDED_AWAY)
+    if kernel in REAL:
+        made = REAL[kernel](known[node.inputs[0]], scale, zp)
     elif (op := _element(view, node, scale)) is not None:
         arrays = (known[source] if source in known else view.graph.constants[source].reshape(())
                   for source in op.sources)
         elements = [array.astype(np.int64) - x.zp for array, x in zip(arrays, op.inputs)]
-        steps = ELEMENTWISE[kernel](op, *elements)
+        made = ELEMENTWISE[kernel](op, *elements) + zp
     else:
         return None
-    return np.clip(steps + zp, bounds["lo"], bounds["hi"]).astype(np.int8)
+    return np.clip(made, bounds["lo"], bounds["hi"]).astype(np.int8)
 
 
 def _element(view: QuantizedView, node: Node, scale: float) -> _Element | None:
@@ -141,7 +154,7 @@ def _element(view: QuantizedView, node: Node, scale: float) -> _Element | None:
             below = abs(shares[0] * np.float32(core.attrs.get("alpha", 0)))
             fits = core.op == "leakyrelu" and all(
                 RESCALED[0] <= share <= RESCALED[1] for share in (shares[0], below))
-        case "SQUARED_DIFFERENCE", count:
+        case "PRELU" | "SQUARED_DIFFERENCE", count:
             fits = count == 2
         case _, count:
             fits = count == 1
@@ -358,6 +371,14 @@ def _squared_text(op: _Element, out: Stored, clamp: Mapping[str, int]) -> str:
     return f"clamp({made} + {out.zp}, {clamp['lo']}, {clamp['hi']})"
 
 
+def _slope_text(op: _Element, out: Stored, clamp: Mapping[str, int]) -> str:
+    x, slope = (f"int64({_less(name, part.zp)})" for name, part in zip(("x0", "x1"), op.inputs))
+    above = _twice(x, *litert.multiplier(op.inputs[0].scale / out.scale))
+    below = _twice(f"{x} * {slope}", *_slope(op))
+    return (f"clamp(select(x0 < {op.inputs[0].zp}, {below}, {above}) + {out.zp}, "
+            f"{clamp['lo']}, {clamp['hi']})")
+
+
 def _twice(text: str, mult: int, exponent: int, left: int = 0) -> str:
     """`litert.requantized` of an int64."""
     high = f"(({text} * {mult << left + max(exponent, 0)} + {1 << 30}) >> 31)"
@@ -366,4 +387,5 @@ def _twice(text: str, mult: int, exponent: int, left: int = 0) -> str:
 
 
 _TEXTS: dict[str, Callable[[_Element, Stored, Mapping[str, int]], str]] = {
-    "ADD": _sum_text(1), "SUB": _sum_text(-1), "SQUARED_DIFFERENCE": _squared_text}
+    "ADD": _sum_text(1), "SUB": _sum_text(-1), "PRELU": _slope_text,
+    "SQUARED_DIFFERENCE": _squared_text}

@@ -125,6 +125,16 @@ def test_shift_wrong(graph: Graph, value: int) -> None:
             f"fc: every shift must be 0 to 46, not {value}")
 
 
+@pytest.mark.parametrize("value", [-1, np.inf, np.nan])
+def test_scale_of_sums_wrong(graph: Graph, value: float) -> None:
+    scale = np.array([0.5, value], np.float32)
+    nodes = tuple(replace(node, inputs=(*node.inputs[:3], "scale")) if node.name == "fc" else node
+                  for node in graph.nodes)
+    values = {**graph.values, "scale": TensorType.of(scale)}
+    refused(replace(with_constant(graph, "scale", scale), nodes=nodes, values=values),
+            f"fc: every scale must be 0 or above, and finite, not {float(value)}")
+
+
 def test_scale_wrong(graph: Graph) -> None:
     refused(with_constant(graph, "s", np.array(0, np.float32)),
             "real: every scale must be positive, not 0.0")
