@@ -267,7 +267,8 @@ class _Rewriting:
         read: tuple[str, ...] = ()
         for step in steps[:-1]:
             value = self.builder.fresh(f"{core.name}:{step.op}")
-            self.builder.emit(step.op, value, (*read, *step.inputs), value, **step.attrs)
+            inputs = (*read, *self._inputs(step, value))
+            self.builder.emit(step.op, value, inputs, value, **step.attrs)
             read = (value,)
         return replace(steps[-1], inputs=(*read, *steps[-1].inputs))
 

@@ -11,6 +11,7 @@ step, as in other networks.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -57,7 +58,7 @@ class _Element:
     sources: tuple[str, ...]
     node: Node
     scale: float
-    attrs: Mapping[str, object]
+    attrs: Mapping[str, Any]
 
 
 Function = Callable[..., Array]
@@ -70,7 +71,7 @@ def _rescaled(op: _Element, x: Array) -> Array:
 
 
 def _leaky_relu(op: _Element, x: Array) -> Array:
-    return litert.leaky_relu(x, op.inputs[0].scale, op.scale, float(op.attrs["alpha"]))
+    return litert.leaky_relu(x, op.inputs[0].scale, op.scale, op.attrs["alpha"])
 
 
 def _finely(op: _Element, x: Array) -> Array:
@@ -245,11 +246,11 @@ def _average(view: QuantizedView, core: Node, out: Stored, made: IntegerNode) ->
         return made
     old = dict(made.constants)
     counts = np.rint(np.ldexp(1.0, old["shift"]) / old["mult"]).astype(np.int64)
-    pairs = {int(count): _dividing(int(count)) for count in np.unique(counts)}
-    if None in pairs.values():
+    pairs = [_dividing(int(count)) for count in counts.flat]
+    found = [pair for pair in pairs if pair is not None]
+    if len(found) < len(pairs):
         return made
-    mult, shift = (np.vectorize(lambda count, place=place: pairs[count][place], otypes=[np.int32])(
-        counts) for place in (0, 1))
+    mult, shift = (np.array(column, np.int32).reshape(counts.shape) for column in zip(*found))
     return replace(made, attrs={**made.attrs, "bias": 0, "zp": 0, "pad_value": 0},
                    constants=(("mult", mult), ("shift", shift)))
 

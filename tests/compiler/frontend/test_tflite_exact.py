@@ -116,12 +116,13 @@ def test_an_operand_that_broadcasts(tmp_path):
 
 def convolution(rng, code, channels):
     """A convolution of 3x3 of 6 channels that the scale of each channel tells apart."""
-    scales = tuple(rng.uniform(0.001, 0.004, channels))
+    scales = rng.uniform(0.001, 0.004, channels).astype(np.float32)
     axis = 3 if code == "DEPTHWISE_CONV_2D" else 0
     shape = (1, 3, 3, channels) if axis else (channels, 3, 3, 6)
-    weight = Given.of(rng.integers(-127, 128, shape).astype(np.int8), scale=scales, axis=axis)
+    weight = Given.of(rng.integers(-127, 128, shape).astype(np.int8),
+                      scale=tuple(scales.tolist()), axis=axis)
     bias = Given.of(rng.integers(-900, 900, channels).astype(np.int32),
-                    scale=tuple(np.float32(scales) * np.float32(0.05)))
+                    scale=tuple((scales * np.float32(0.05)).tolist()))
     return weight, bias
 
 
