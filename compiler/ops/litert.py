@@ -2,7 +2,8 @@
 
 Every function takes integers less their zero points, scales in float32 as the file has them, and
 gives integers to which the zero point of the result is added before the clamp. They are the
-reference that `compiler/graph/passes/litert.py` chooses multipliers and tables by.
+reference by which `compiler/graph/passes/litert.py` and `litert_operators.py` make tables and
+operators.
 """
 
 from collections.abc import Callable

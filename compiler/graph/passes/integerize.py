@@ -18,7 +18,8 @@ from compiler.ops.registry import find
 from compiler.graph.graph import Graph, Node
 from compiler.graph.notes import Note
 from compiler.graph.passes.channels import affine_of_channels, slopes_of_channels
-from compiler.graph.passes.litert import composed, kernel_of, matched
+from compiler.graph.passes.litert import kernel_of
+from compiler.graph.passes.litert_operators import composed, matched
 from compiler.graph.passes.maps import mapped
 from compiler.graph.passes.missing import MissingQuantizations
 from compiler.graph.passes.quantized import QuantizedView, stored_form

@@ -206,6 +206,16 @@ def test_averages_on_every_target(exact, tmp_path):
         assert "qavgpool" in operators
 
 
+@pytest.mark.parametrize("options", [{}, {"AlignCorners": True}, {"HalfPixelCenters": True}])
+def test_resized_images(options, tmp_path):
+    rng = np.random.default_rng(11)
+    x = rng.integers(-128, 128, (2, 6, 5, 7)).astype(np.int8)
+    for size in ((12, 10), (9, 7), (4, 13), (6, 11)):
+        case = ("RESIZE_BILINEAR", [q(2, 6, 5, 7, scale=0.05, zero=3), ints(*size)],
+                [q(2, *size, 7, scale=0.05, zero=3)], "ResizeBilinearOptions", options)
+        assert "shr" in require_equal(tmp_path, case, [x])
+
+
 def test_softmax(tmp_path):
     rng = np.random.default_rng(9)
     x = rng.integers(-128, 128, (200, 37)).astype(np.int8)
