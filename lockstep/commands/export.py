@@ -21,8 +21,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "that tries it. With --target accel:MACHINE it is a driver in C, for boards "
                     "that have the accelerator in their memory map. --machine names the "
                     "processor: x86-64, x86-64-v3, x86-64-v4, aarch64, armv8-a, armv7, cortex-m7, "
-                    "riscv64 or wasm32; by default it is this computer's, and of a driver any. "
-                    "Exit status: 0 done, 2 the request was wrong.")
+                    "riscv32, riscv64 or wasm32; by default it is this computer's, and of a driver "
+                    "any. Exit status: 0 done, 2 the request was wrong.")
     add = parser.add_argument
     add("model", metavar="MODEL", type=model_file,
         help="a network, as lockstep compile takes it, or one that it has compiled")

@@ -33,8 +33,8 @@ def own_plan(recipe: Recipe, vectors: Vectors) -> str:
 
 def to_schedule(recipe: Recipe, vectors: Vectors) -> Program:
     """The program that plans schedule, for a processor."""
-    return in_floats(unscheduled(recipe), ("float32", "float64") if vectors.doubles
-                     else ("float32",))
+    return in_floats(unscheduled(recipe), ("float32",) * vectors.singles
+                     + ("float64",) * vectors.doubles)
 
 
 def with_workspaces(program: Program, small: int) -> Program:

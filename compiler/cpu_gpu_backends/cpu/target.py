@@ -245,5 +245,6 @@ def _vectors(threads: int, machine: Processor) -> Vectors:
     if machine.has("neon") and machine.architecture == "aarch64":
         return Vectors(4, 16, machine.has("dotprod"), threads, neon=True)
     if machine.is_small:
-        return Vectors(4, 4, threads=threads, doubles=False, stacked=256, scalar=True)
+        return Vectors(4, 4, threads=threads, singles="float32" in machine.floats, doubles=False,
+                       stacked=256, scalar=True)
     return Vectors(4, 8, threads=threads, wasm=machine.has("simd128"))

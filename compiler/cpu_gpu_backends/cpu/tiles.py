@@ -55,9 +55,9 @@ class Vectors:
     """Float32 lanes of a vector register, how many registers hold a tile of a result, whether there
     is an instruction for sums of products of bytes, the threads that share a kernel, what tiles in
     blocks of channels cost, whether there are registers for tiles of bytes, and instructions for
-    float64, the bytes of a local buffer that a kernel still has on its stack, whether they are
-    WebAssembly's, or AArch64's, and whether there are no vectors at all: a register holds one
-    number.
+    float32 and float64, the bytes of a local buffer that a kernel still has on its stack, whether
+    they are WebAssembly's, or AArch64's, and whether there are no vectors at all: a register holds
+    one number.
     """
 
     lanes: int
@@ -66,6 +66,7 @@ class Vectors:
     threads: int = 1
     costs: TileCosts = TileCosts()
     tiles: bool = False
+    singles: bool = True
     doubles: bool = True
     stacked: int = 1 << 12
     wasm: bool = False

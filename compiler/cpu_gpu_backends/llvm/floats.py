@@ -38,11 +38,38 @@ def float_binary(w: Writer, op: str, kind: LlvmType, a: str, b: str, contract: b
     if op in _PLAIN:
         flag = " contract" if contract and op != "div" else ""
         return w.op(f"{_PLAIN[op]}{flag} {kind} {a}, {b}")
+    if op in ("min", "max") and kind.dtype not in w.module.floats:
+        return _extreme_of_bits(w, op, kind, a, b)
     if op in ("min", "max"):            # NaN wins, as in np.minimum
         return _intrinsic(w, f"{op}imum", kind, a, b)
     if op in ("mod", "floordiv"):
         return _in_single(w, _mod if op == "mod" else _floordiv, kind, a, b)
     raise TypeError(f"Operands of {op} must be integers, not {kind.dtype}")
+
+
+def _extreme_of_bits(w: Writer, op: str, kind: LlvmType, a: str, b: str) -> str:
+    """As `float_binary`, for processors without floats: their bits are in order as integers, once
+    those below the sign of negative numbers are turned.
+    """
+    width = bits(kind.dtype)
+    word, infinite = kind.of(f"int{width}"), _INFINITE[kind.dtype]
+    sizes, keys = word.const((1 << width - 1) - 1), []
+    patterns = [w.op(f"bitcast {kind} {operand} to {word}") for operand in (a, b)]
+    for pattern in patterns:
+        signs = w.op(f"ashr {word} {pattern}, {word.const(width - 1)}")
+        keys.append(w.op(f"xor {word} {pattern}, {w.op(f'and {word} {signs}, {sizes}')}"))
+    better = w.op(f"icmp {'slt' if op == 'min' else 'sgt'} {word} {keys[0]}, {keys[1]}")
+    chosen = _select(w, word, better, *patterns)
+    for pattern in reversed(patterns):          # the first NaN wins, a quiet one
+        size = w.op(f"and {word} {pattern}, {sizes}")
+        is_nan = w.op(f"icmp ugt {word} {size}, {word.const(infinite)}")
+        quiet = w.op(f"or {word} {pattern}, {word.const(infinite | infinite >> 1)}")
+        chosen = _select(w, word, is_nan, quiet, chosen)
+    return w.op(f"bitcast {word} {chosen} to {kind}")
+
+
+_INFINITE = {"float16": 0x7C00, "float32": 0x7F800000, "float64": 0x7FF << 52}
+"""The bits of infinity."""
 
 
 def float_extreme(w: Writer, op: str, kind: LlvmType, old: str, new: str) -> str:

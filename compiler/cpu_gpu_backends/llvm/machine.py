@@ -62,12 +62,21 @@ class Processor:
     @property
     def is_bare(self) -> bool:
         """Whether it has no operating system that puts code wherever there is room."""
-        return self.architecture.startswith("wasm") or "-none-" in self.triple
+        return self.architecture.startswith("wasm") or self.is_small
 
     @property
     def is_small(self) -> bool:
         """Whether it is a microcontroller: a short stack, and no instructions for float64."""
-        return self.architecture.startswith("thumb")
+        return "-none-" in self.triple
+
+    @property
+    def floats(self) -> tuple[str, ...]:
+        """The types of floats that it computes with by instructions; for others LLVM calls the
+        compiler's run-time library.
+        """
+        if self.is_small:
+            return ("float16", "float32") if self.has("vfp4d16sp") else ()
+        return ROUNDED
 
     @property
     def unrolls(self) -> bool:
@@ -80,7 +89,7 @@ class Processor:
         C library.
         """
         if self.is_small:
-            return ("float16", "float32")
+            return self.floats
         x86 = {"sse4.1", "avx", "avx2", "avx512f"}
         if self.architecture.startswith("arm") or (
                 self.architecture == "x86_64" and not x86 & set(self.features)):
@@ -111,6 +120,7 @@ MACHINES = {
     "armv7": Processor("armv7-unknown-linux-gnueabihf", "cortex-a7", ("neon", "vfp4")),
     "cortex-m7": Processor("thumbv7em-unknown-none-eabihf", "cortex-m7", ("vfp4d16sp",),
                            ("fp64",)),
+    "riscv32": Processor("riscv32-unknown-none-elf", "generic-rv32", ("c", "m")),
     "riscv64": Processor("riscv64-unknown-linux-gnu", "generic-rv64", ("a", "c", "d", "f", "m")),
     "wasm32": Processor("wasm32-unknown-unknown", "generic", ("bulk-memory", "simd128")),
 }

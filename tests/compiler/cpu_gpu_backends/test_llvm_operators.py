@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from compiler import te
-from compiler.cpu_gpu_backends.llvm import build
+from compiler.cpu_gpu_backends.llvm import Processor, build
 from compiler.ir import interpret, lower
 from compiler.te import ARITHMETIC, BITWISE, COMPARISONS, Binary, Call
 from tests.compiler.cpu_gpu_backends.checks import FLOATS, INTEGERS, edges, marked, pairs
@@ -117,6 +117,20 @@ def test_extrema_of_floats(op, dtype):
     a, b = pairs(dtype)
     some = (a != 0) | (b != 0)
     binary(op, dtype, a[some], b[some])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("op", ["min", "max"])
+def test_extrema_of_floats_by_their_bits(op, dtype, monkeypatch):
+    """As for processors without floats; of two zeros the negative one is less."""
+    monkeypatch.setattr(Processor, "floats", ())
+    a, b = pairs(dtype)
+    some = (a != 0) | (b != 0)
+    binary(op, dtype, a[some], b[some])
+    x, y = (te.placeholder((2,), dtype, name) for name in "ab")
+    zeros = build(lower([te.compute((2,), lambda i: Binary(op, x[i], y[i]), "y")], "p")).compute(
+        {"a": np.array([0, -0.0], dtype), "b": np.array([-0.0, 0], dtype)})["y"]
+    assert np.signbit(zeros).tolist() == [op == "min"] * 2
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
