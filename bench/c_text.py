@@ -3,10 +3,10 @@
     python -m bench.c_text [NAME ...] [--size N] [--flags "-O3 -march=native"] [--rounds N]
                            [--folder DIR]
 
-Each network (all of `NETWORKS` unless told) is written as C (docs/c.md), compiled by gcc with these
-flags, loaded, and takes turns with the native module on one thread of this computer. Outputs of
-int8 networks must be the module's to the bit, others within `BOUND`. ``--size`` is that of images
-(default 64).
+Each network (`NETWORKS` unless told; any of the zoo, with ``_int8`` in integers) is written as C
+(docs/c.md), compiled by gcc with these flags, loaded, and takes turns with the native module on one
+thread of this computer. Outputs of int8 networks must be the module's to the bit, others within
+`BOUND`. ``--size`` is that of images (default 64).
 
 Prints a line for each network: result, both times, kB of text without its constants, and seconds
 that gcc takes. Then ``name value`` lines: ``c_text_NETWORK_over_module``. Exit status 1 where a
@@ -20,7 +20,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,15 +35,9 @@ from runtime.module import Module
 from runtime.ports import random_inputs
 
 FLAGS = "-O3 -march=native"
-NETWORKS: dict[str, Callable[[int], object]] = {
-    "digits_int8": lambda size: str(DIGITS / "digits-int8.onnx"),
-    "keywords_int8": lambda size: model_of_zoo("keywords", 49, int8=True)(),
-    "keywords": lambda size: model_of_zoo("keywords", 49)(),
-    "mobilenet_v1_int8": lambda size: model_of_zoo("mobilenet_v1", size, int8=True)(),
-    "mobilenet_v1": lambda size: model_of_zoo("mobilenet_v1", size)(),
-    "resnet18_int8": lambda size: model_of_zoo("resnet18", size, int8=True)(),
-    "resnet18": lambda size: model_of_zoo("resnet18", size)()}
-"""Networks by name, given the size of their images."""
+NETWORKS = ("digits_int8", "keywords_int8", "keywords", "mobilenet_v1_int8", "mobilenet_v1",
+            "resnet18_int8", "resnet18")
+FRAMES = 49                 # of keywords
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +54,8 @@ class Row:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NETWORKS)}")
+    parser.add_argument("names", nargs="*", metavar="NAME",
+                        help=f"default {', '.join(NETWORKS)}")
     parser.add_argument("--size", type=int, default=64, help="of images, default 64")
     parser.add_argument("--flags", default=FLAGS, help=f"of gcc, default {FLAGS!r}")
     parser.add_argument("--rounds", type=int, default=20, help="default 20")
@@ -72,7 +66,7 @@ def main() -> int:
         for name in args.names or NETWORKS:
             folder = (args.folder or Path(scratch)) / name
             folder.mkdir(parents=True, exist_ok=True)
-            module = lockstep.compile(NETWORKS[name](args.size), "cpu")
+            module = lockstep.compile(_model(name, args.size), "cpu")
             row = _row(module, folder, shlex.split(args.flags), args.rounds,
                        0.0 if name.endswith("int8") else BOUND)
             print(f"{name:18} text {1e3 * row.text:9.3f} ms  module {1e3 * row.module:9.3f} ms  "
@@ -82,6 +76,13 @@ def main() -> int:
             figures.append(f"c_text_{name}_over_module {row.text / row.module:.2f}")
     print("\n".join(figures))
     return int(wrong > 0)
+
+
+def _model(name: str, size: int) -> object:
+    stem = name.removesuffix("_int8")
+    if stem == "digits":
+        return str(DIGITS / f"digits-{'int8' if name != stem else 'float'}.onnx")
+    return model_of_zoo(stem, FRAMES if stem == "keywords" else size, int8=name != stem)()
 
 
 def _row(module: Module, folder: Path, flags: list[str], rounds: int, bound: float) -> Row:
