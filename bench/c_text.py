@@ -89,6 +89,7 @@ def _row(module: Module, folder: Path, flags: list[str], rounds: int, bound: flo
     files = network_in_c(module, "net", apart=True)
     for name, text in (("net.c", files.source), ("net.h", files.header)):
         (folder / name).write_text(text)
+    (folder / "net.bin").write_bytes(files.weights or b"")
     begin = time.perf_counter()
     subprocess.run(["gcc", "-std=c99", *flags, "-fPIC", "-shared", "net.c", "-o", "net.so", "-lm"],
                    cwd=folder, check=True)

@@ -10,6 +10,7 @@
                                                                  y[h, c] = 0
 
 Compilers make vectors of each. The two conditions stand side by side, so that the text has `else`.
+Where there are many choices, as in a concatenation of many parts, they stay where they are.
 """
 
 from dataclasses import replace
@@ -19,6 +20,8 @@ from compiler.ir import (For, If, Seq, Stmt, Store, Update, conjuncts, free_vari
 from compiler.te import Binary, Const, Expr, Read, Select, all_of, rewrite, walk
 
 __all__ = ["either", "with_choices_outside"]
+
+MOST = 2                # choices of a statement
 
 
 def with_choices_outside(body: Stmt) -> Stmt:
@@ -35,7 +38,8 @@ def _chosen(loop: For) -> Stmt | None:
     """Two loops for one of a single statement."""
     if not isinstance(loop.body, Store | Update):
         return None
-    for choice in (node for node in walk(loop.body.value) if isinstance(node, Select)):
+    choices = [node for node in walk(loop.body.value) if isinstance(node, Select)]
+    for choice in choices if len(choices) <= MOST else ():
         fixed = [one for one in conjuncts(choice.condition)
                  if loop.var not in free_variables(one) and _is_of_places(one)]
         if fixed:

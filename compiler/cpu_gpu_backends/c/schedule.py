@@ -49,12 +49,9 @@ def scheduled(program: Program) -> Program:
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """A sum of products of bytes: the update, the result's store, None where it is the result, and
-    the factors that do not see the last axis and that do.
-    """
+    """A sum of products of bytes, and the factors that do not see its last axis, and that do."""
 
     update: Update
-    result: Store | None
     rows: Read
     columns: Read
 
@@ -80,7 +77,7 @@ def _sum_of(program: Program) -> _Sum | None:
         return None
     lane = update.indices[-1]
     rows, columns = sorted(factors, key=lambda read: _sees(read, lane))
-    return _Sum(update, readers[0] if update.buffer != out else None, rows, columns)
+    return _Sum(update, rows, columns)
 
 
 def _factors(value: Expr) -> list[Read] | None:

@@ -24,7 +24,7 @@ RNG = np.random.default_rng(7)
 
 
 def convolution(inputs: int, outputs: int, size: int, kernel: int = 3, stride: int = 1,
-                group: int = 1, shifts=(20, 30)) -> Graph:
+                group: int = 1, shifts: tuple[int, int] = (20, 30)) -> Graph:
     """A convolution of int8 with pads around, requantized for each channel."""
     net = Builder("net")
     net.add_input("x", TensorType((1, inputs, size, size), "int8"))
@@ -32,7 +32,7 @@ def convolution(inputs: int, outputs: int, size: int, kernel: int = 3, stride: i
             "w": RNG.integers(-128, 128, (outputs, inputs // group, kernel, kernel), np.int8),
             "bias": RNG.integers(-9999, 9999, outputs, np.int32),
             "mult": RNG.integers(1 << 15, 1 << 16, outputs, np.int32),
-            "shift": RNG.integers(*shifts, outputs, np.int32)}.items():
+            "shift": RNG.integers(shifts[0], shifts[1], outputs, np.int32)}.items():
         net.add_constant(name, array)
     pad = kernel // 2
     net.emit("qconv2d", "conv", ["x", "w", "bias", "mult", "shift"], "y", strides=(stride, stride),
@@ -140,6 +140,18 @@ def test_a_choice_that_depends_on_the_loop_stays(tmp_path: Path) -> None:
     check(program, text, tmp_path)
     inside = choices(lambda h, c: te.any_of(h < 1, c < 30).equal(False))
     assert "} else {" not in kernels_text({"f": inside})
+
+
+def test_many_choices_stay() -> None:
+    parts = [te.placeholder((2, 40), "float32", f"x{place}") for place in range(4)]
+
+    def part(h, c, place: int = 0):
+        read = parts[place][h - 2 * place, c]
+        return read if place == 3 else te.select(h < 2 * place + 2, read, part(h, c, place + 1))
+
+    y = te.compute((8, 40), lambda h, c: part(h, c), "y")
+    text = kernels_text({"f": lower([y], "f")})
+    assert "} else {" not in text and text.split("void f")[-1].count(" ? ") == 3
 
 
 def check(program: Program, text: str, folder: Path) -> None:
