@@ -30,10 +30,12 @@ MEMORY
 {
   CODE (rx) : ORIGIN = 0x00000000, LENGTH = 4M
   DATA (rw) : ORIGIN = 0x20000000, LENGTH = 4M
+  MORE (r) : ORIGIN = 0x60000000, LENGTH = 16M
 }
 SECTIONS
 {
-  .text : { KEEP(*(.vectors)) *(.text*) *(.rodata*) } > CODE
+  .text : { KEEP(*(.vectors)) *(.text*) } > CODE
+  .rodata : { *(.rodata*) } > MORE
   .ARM.exidx : { *(.ARM.exidx*) } > CODE
   .bss (NOLOAD) : { *(.data*) *(.bss*) *(COMMON) } > DATA
   top_of_stack = ORIGIN(DATA) + LENGTH(DATA);

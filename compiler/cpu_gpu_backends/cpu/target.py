@@ -234,7 +234,9 @@ def _kernel(recipe: Recipe, plan: str | None, threads: int, machine: Processor |
 
 
 def _vectors(threads: int, machine: Processor) -> Vectors:
-    """The vectors of a processor: AVX-512, AVX2, NEON, else what all have; and tiles."""
+    """The vectors of a processor: AVX-512, AVX2, NEON, else what all have but those without any;
+    and tiles.
+    """
     if machine.has("avx512f"):
         # A product for every load leaves no time for the lines that come into the nearest cache.
         costs = TileCosts(3, 1.2, 32, 2048) if machine.cpu in TWO_PRODUCTS else TileCosts()
@@ -247,4 +249,5 @@ def _vectors(threads: int, machine: Processor) -> Vectors:
     if machine.is_small:
         return Vectors(4, 4, threads=threads, singles="float32" in machine.floats, doubles=False,
                        stacked=256, scalar=True)
-    return Vectors(4, 8, threads=threads, wasm=machine.has("simd128"))
+    return Vectors(4, 8, threads=threads, wasm=machine.has("simd128"),
+                   scalar=machine.architecture.startswith("riscv"))

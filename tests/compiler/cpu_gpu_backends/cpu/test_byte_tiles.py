@@ -169,6 +169,7 @@ def test_steps_divide_the_depth() -> None:
 @pytest.mark.parametrize(("machine", "wanted"), [
     ("aarch64", Vectors(4, 16, True, neon=True)), ("armv8-a", Vectors(4, 16, neon=True)),
     ("x86-64", Vectors(4, 8)), ("x86-64-v3", Vectors(8, 14)), ("armv7", Vectors(4, 8)),
+    ("riscv64", Vectors(4, 8, scalar=True)),
     ("cortex-m7", Vectors(4, 4, doubles=False, stacked=256, scalar=True)),
     ("riscv32", Vectors(4, 4, singles=False, doubles=False, stacked=256, scalar=True))])
 def test_vectors_of_other_processors(machine: str, wanted: Vectors) -> None:
