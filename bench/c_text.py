@@ -1,16 +1,17 @@
-"""How fast is a network as one file of C, beside the native module?
+"""How fast is a network as one file of C, beside native code?
 
     python -m bench.c_text [NAME ...] [--size N] [--flags "-O3 -march=native"] [--rounds N]
                            [--folder DIR]
 
 Each network (`NETWORKS` unless told; any of the zoo, with ``_int8`` in integers) is written as C
-(docs/c.md), compiled by gcc with these flags, loaded, and takes turns with the native module on one
-thread of this computer. Outputs of int8 networks must be the module's to the bit, others within
-`BOUND`. ``--size`` is that of images (default 64).
+(docs/c.md), compiled by gcc with these flags, loaded, and takes turns with native code on one
+thread of this computer: the network exported as a library (docs/export.md), and the module, which
+Python calls. Outputs of int8 networks must be the module's to the bit, others within `BOUND`.
+``--size`` is that of images (default 64).
 
-Prints a line for each network: result, both times, kB of text without its constants, and seconds
-that gcc takes. Then ``name value`` lines: ``c_text_NETWORK_over_module``. Exit status 1 where a
-result is wrong. Read best on a quiet machine.
+Prints a line for each network: the three times, kB of text without its constants, seconds that gcc
+takes, and the result. Then ``name value`` lines: ``c_text_NETWORK_over_native``, the text's time
+over the library's. Exit status 1 where a result is wrong. Read best on a quiet machine.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +29,8 @@ import numpy as np
 
 import lockstep
 from bench.cpu import medians
-from bench.export import DIGITS, model_of_zoo, pointers
+from bench.export import DIGITS, exported_run, model_of_zoo, pointers
+from compiler.cpu_gpu_backends.c.network import CFiles
 from compiler.cpu_gpu_backends.cpu.arrays import aligned
 from compiler.exports.check import BOUND
 from runtime.emitted import network_in_c
@@ -46,6 +49,7 @@ class Row:
 
     wrong: str
     text: float
+    native: float
     module: float
     text_bytes: int
     gcc_seconds: float
@@ -69,11 +73,12 @@ def main() -> int:
             module = lockstep.compile(_model(name, args.size), "cpu")
             row = _row(module, folder, shlex.split(args.flags), args.rounds,
                        0.0 if name.endswith("int8") else BOUND)
-            print(f"{name:18} text {1e3 * row.text:9.3f} ms  module {1e3 * row.module:9.3f} ms  "
+            print(f"{name:18} text {1e3 * row.text:8.3f} ms  native {1e3 * row.native:8.3f} ms  "
+                  f"module {1e3 * row.module:8.3f} ms  "
                   f"{row.text_bytes / 1e3:6.0f} kB  gcc {row.gcc_seconds:5.1f} s  "
                   f"{row.wrong or 'right'}", flush=True)
             wrong += bool(row.wrong)
-            figures.append(f"c_text_{name}_over_module {row.text / row.module:.2f}")
+            figures.append(f"c_text_{name}_over_native {row.text / row.native:.2f}")
     print("\n".join(figures))
     return int(wrong > 0)
 
@@ -94,24 +99,33 @@ def _row(module: Module, folder: Path, flags: list[str], rounds: int, bound: flo
     subprocess.run(["gcc", "-std=c99", *flags, "-fPIC", "-shared", "net.c", "-o", "net.so", "-lm"],
                    cwd=folder, check=True)
     seconds = time.perf_counter() - begin
-    library = ctypes.CDLL(str(folder / "net.so"))
     inputs = random_inputs(module.graph, 0)
     wanted = module(inputs)
     results = {name: aligned(array.shape, array.dtype.name) for name, array in wanted.items()}
+    run = _text_run(files, folder, [inputs[name] for name in module.graph.inputs],
+                    [*results.values()])
+    wrong = [name for name, array in wanted.items() if not _near(results[name], array, bound)]
+    times, _ = medians({"text": run, "native": exported_run(module, folder / "native"),
+                        "module": lambda: module(inputs)}, rounds, 0.0)
+    return Row(f"wrong {', '.join(wrong)}" if wrong else "", **times,
+               text_bytes=len(files.source), gcc_seconds=seconds)
+
+
+def _text_run(files: CFiles, folder: Path, inputs: list[np.ndarray], results: list[np.ndarray]
+              ) -> Callable[[], object]:
+    """A run of the compiled text, which has been tried once."""
+    library = ctypes.CDLL(str(folder / "net.so"))
     arena = aligned((files.interface.arena_bytes,), "uint8")
     weights = aligned((len(files.weights or b""),), "uint8")
     weights[:] = np.frombuffer(files.weights or b"", np.uint8)
     self = ctypes.c_void_p()
-    given = (ctypes.byref(self), pointers([inputs[name] for name in module.graph.inputs]),
-             pointers([*results.values()]), ctypes.c_void_p(arena.ctypes.data))
-    if library.net_init(ctypes.byref(self), ctypes.c_void_p(weights.ctypes.data)) or (
-            library.net_run(*given)):
+    given = (ctypes.byref(self), pointers(inputs), pointers(results),
+             ctypes.c_void_p(arena.ctypes.data))
+    at = ctypes.c_void_p(weights.ctypes.data) if weights.size else None
+    if library.net_init(ctypes.byref(self), at) or library.net_run(*given):
         raise RuntimeError("The network in C does not run")
-    wrong = [name for name, array in wanted.items() if not _near(results[name], array, bound)]
-    times, _ = medians({"text": lambda: library.net_run(*given), "module": lambda: module(inputs)},
-                       rounds, 0.0)
-    return Row(f"wrong {', '.join(wrong)}" if wrong else "", times["text"], times["module"],
-               len(files.source), seconds)
+    kept = inputs, weights, arena
+    return lambda: (library.net_run(*given), kept)
 
 
 def _near(found: np.ndarray, wanted: np.ndarray, bound: float) -> bool:

@@ -196,6 +196,14 @@ def _failure(command: list[str]) -> str:
 
 def _time_over_module(module: Module, folder: Path, rounds: int) -> float:
     """The time of a run of the exported library over that of the module, called in turns."""
+    inputs = random_inputs(module.graph, 0)
+    times, _ = medians({"exported": exported_run(module, folder),
+                        "module": lambda: module(inputs)}, rounds, 0.0)
+    return times["exported"] / times["module"]
+
+
+def exported_run(module: Module, folder: Path) -> Callable[[], object]:
+    """A run of the module as a library for this computer, on random inputs."""
     made = export(module, folder, "timed", kind="shared", apart=False)
     library = ctypes.CDLL(str(folder / "libtimed.so"))
     inputs = random_inputs(module.graph, 0)
@@ -207,9 +215,8 @@ def _time_over_module(module: Module, folder: Path, rounds: int) -> float:
              ctypes.c_void_p(arena.ctypes.data))
     if library.timed_init(ctypes.byref(self), None) or library.timed_run(*given):
         raise RuntimeError("The exported library does not run")
-    times, _ = medians({"exported": lambda: library.timed_run(*given),
-                        "module": lambda: module(inputs)}, rounds, 0.0)
-    return times["exported"] / times["module"]
+    kept = arrays, results, arena
+    return lambda: (library.timed_run(*given), kept)
 
 
 def pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array:
