@@ -32,7 +32,7 @@ __all__ = ["scheduled"]
 
 VECTORS = Vectors(8, 10)
 PIXELS = (4, 5, 3, 2)           # of a tile, the best first
-LANES = (32, 16, 24, 8, 12, 4)     # channels side by side, the best first
+LANES = (32, 16, 24, 8, 12, 4)  # channels side by side, the best first
 
 
 def scheduled(program: Program) -> Program:
@@ -115,48 +115,66 @@ def _is_mapped(store: Store, total: Buffer) -> bool:
 def _products_of_rows(program: Program) -> Program | None:
     """Applies the schedule above; None where the program is no such sum."""
     found = _sum_of(program)
-    if found is None:
-        return None
-    update, lane = found.update, found.update.indices[-1]
-    terms = len(update.axes)
-    if (len(program.outputs[0].shape) < 2 or len(found.rows.indices) == terms
-            or _sees(found.rows, lane) or found.columns.indices[:-terms] != (lane,)
-            or not all(read.indices[-terms:] == update.axes
-                       for read in (found.rows, found.columns))):
+    if found is None or not _are_rows(program, found):
         return None
     s = Schedule(program)
-    total, out = sum_apart(s, update), program.outputs[0].name
-    seen = found.rows.buffer
-    if seen in program.inputs:
-        seen = replace(seen, name=f"{seen.name}_rows")
-        s[found.rows.buffer.name].cache_read("global", name=seen.name)
+    total, out = sum_apart(s, found.update), program.outputs[0].name
+    seen = found.rows.buffer.name
+    if found.rows.buffer in program.inputs:
+        s[seen].cache_read("global", name=f"{seen}_rows")
+        seen = f"{seen}_rows"
     *outer, row, channel = axes_of(s.program, out)
     *images, count, channels = map(int, program.outputs[0].shape)
-    while outer and len(update.indices) == 2:
+    while outer and len(found.update.indices) == 2:
         row = s[out].fuse(outer.pop(), row, f"{out}_row{len(outer) or ''}")
         count *= images.pop()
-    pixels = next((size for size in PIXELS if count % size == 0), min(count, PIXELS[0]))
-    lanes = _lanes(channels)
+    pixels, lanes = _pixels(count), _lanes(channels)
     row, pixel = s[out].split(row, pixels)
     channel, inner = s[out].split(channel, lanes)
     s[out].reorder(*outer, row, channel, pixel, inner)
     s[total].compute_at(channel)
+    _in_tiles(s, total, [axis.name for axis in found.update.axes], pixels, lanes)
+    s[seen].compute_at(row)
+    if count % pixels:
+        s[out].peel(row)
+    return _as_rows(s.program, seen, found.columns.buffer)
+
+
+def _are_rows(program: Program, found: _Sum) -> bool:
+    """Whether the terms of a sum lie side by side in both factors, and the second has a row for
+    each element of the last axis.
+    """
+    update, terms = found.update, len(found.update.axes)
+    return (len(program.outputs[0].shape) > 1 and len(found.rows.indices) > terms
+            and not _sees(found.rows, update.indices[-1])
+            and found.columns.indices[:-terms] == update.indices[-1:]
+            and all(read.indices[-terms:] == update.axes for read in (found.rows, found.columns)))
+
+
+def _in_tiles(s: Schedule, total: str, reduced: Sequence[str], pixels: int, lanes: int) -> None:
+    """Computes sums of so many pixels and channels, a few channels at a time, each in a variable.
+    """
     tile = s[total].cache_write("local", f"{total}_tile")
-    *before, whole = axes_of(s.program, total)
+    *before, channel = axes_of(s.program, total)
     together = next(size for size in ((2, 3, 1) if pixels > 2 else (4, 3, 2, 5, 1))
                     if lanes % size == 0)
-    part, _ = s[total].split(whole, together)
+    part, _ = s[total].split(channel, together)
     s[total].reorder(part, *before)
     tile.compute_at(part)
-    own, reduced = axes_of(s.program, tile.name), [var.name for var in update.axes]
+    own = axes_of(s.program, tile.name)
     tile.reorder(*reduced, *own)
     for loop in own:
         tile.unroll(loop)
     tile.decompose_reduction(reduced[0])
-    s[seen.name].compute_at(row)
-    if count % pixels:
-        s[out].peel(row)
-    return _as_rows(s.program, seen.name, found.columns.buffer)
+
+
+def _pixels(count: int) -> int:
+    """The pixels of a tile: so many that no smaller tile is left behind, if that is possible."""
+    return next((size for size in PIXELS if count % size == 0), min(count, PIXELS[0]))
+
+
+def _lanes(channels: int) -> int:
+    return next((size for size in LANES if channels % size == 0), channels)
 
 
 def _by_channels(program: Program) -> Program | None:
@@ -171,19 +189,12 @@ def _by_channels(program: Program) -> Program | None:
         return None
     s = Schedule(program)
     total, out = sum_apart(s, update), program.outputs[0].name
-    channels = int(program.outputs[0].shape[-1])
-    lanes = _lanes(channels)
-    *outer, channel = axes_of(s.program, out)
-    channel, inner = s[out].split(channel, lanes)
+    channel, _ = s[out].split(axes_of(s.program, out)[-1], _lanes(program.outputs[0].shape[-1]))
     s[total].compute_at(channel)
     reduced = [var.name for var in update.axes]
     s[total].reorder(*reduced, axes_of(s.program, total)[-1])
     s[total].decompose_reduction(reduced[0])
     return s.program
-
-
-def _lanes(channels: int) -> int:
-    return next((size for size in LANES if channels % size == 0), channels)
 
 
 def _as_rows(program: Program, name: str, weight: Buffer) -> Program:
