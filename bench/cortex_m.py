@@ -173,7 +173,7 @@ def _firmware(interface: CInterface, given: Sequence[Values], wanted: Sequence[V
     return "\n".join([
         BOARD, f"enum {{ SAMPLES = {len(given)} }};",
         *_samples("given", interface.inputs, given), *_samples("wanted", interface.outputs, wanted),
-        *outputs, network, _CLOSE if bound else "",
+        *outputs, network, _CLOSE if "close(" in same else "",
         f"static int same(int sample) {{ return {same}; }}", MAIN])
 
 

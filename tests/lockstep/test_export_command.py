@@ -42,11 +42,22 @@ def test_it_writes_and_says_what(tmp_path, model, capsys) -> None:
     assert (folder / "digits.o").read_bytes()[18:20] == b"\xb7\0"       # EM_AARCH64
 
 
+def test_arrays_have_places_in_the_arena_where_they_are_asked_for(tmp_path, model) -> None:
+    for arrays in ("inside", "apart"):
+        assert call("export", model, "--machine", "cortex-m7", "--name", "net", "--arrays", arrays,
+                    "-o", tmp_path / arrays) == 0
+        text = (tmp_path / arrays / "net.h").read_text()
+        for end in ("INPUT_X_OFFSET", "OUTPUT_Y_OFFSET"):
+            assert (f"#define NET_{end} " in text) == (arrays == "inside")
+
+
 @pytest.mark.parametrize(("options", "message"), [
     (["--target", "cuda:emulated"], "--target must be cpu, cpu:THREADS, cpu:plain or accel:MACHINE "
                                     "for an export, not cuda:emulated"),
     (["--target", "accel:tiny-1x4x4"],
      "Network on a board must have segments of one accelerator, not of none"),
+    (["--target", "accel:tiny-1x4x4", "--arrays", "inside"],
+     "--arrays must be left out with an accelerator, whose driver copies inputs and outputs"),
     (["--machine", "vax"], "machine must be one of "),
     (["--name", "1x"], "Name of a network must be an identifier of C, not '1x'"),
     (["--machine", "wasm32", "--kind", "shared"],
