@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import lockstep
-from bench.cortex_m import CC, EMULATOR, FLAGS, Values, run_function, run_network
+from bench.support.cortex_m import CC, EMULATOR, FLAGS, Values, run_function, run_network
 from compiler.errors import Error
 from compiler.exports.names import identifier_from
 from compiler.exports.objects import section_bytes

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import lockstep
-from bench.cortex_m import CC, EMULATOR
+from bench.support.cortex_m import CC, EMULATOR
 from bench.export import RUNNERS
 from bench.export_cortex_m import digits_samples, measured
 from compiler.cpu_gpu_backends.cpu.arrays import aligned
