@@ -26,7 +26,8 @@ AREAS = {
     "Searches and explorations": (
         "tuning", "search", "metaschedule", "pool", "killed_search", "explore", "estimates",
         "energy"),
-    "Networks without the compiler": ("export", "export_boards", "export_cortex_m", "c_text", "wasm"),
+    "Networks without the compiler": (
+        "export", "export_boards", "export_cortex_m", "c_text", "wasm"),
     "Bad input and sudden ends": ("fuzz", "killed"),
     "All figures that must not be lost": ("scoreboard",),
 }
