@@ -51,7 +51,8 @@ class MemoryPlan:
     """Offsets in bytes into a block of `size` bytes: of values by name, and of the workspaces of
     each task.
 
-    `live` is what is in use in the task that uses most: no plan with these spans is smaller.
+    `live` is what is in use in the task that uses most, of a result and operands that it may lie
+    over the larger: no plan with these spans is smaller.
     `unshared` is the sum of all spans, the size without sharing.
     """
 
@@ -107,7 +108,8 @@ _ORDERS = (
 )
 
 
-TRIES = 40             # other orders in which spans are placed where results may lie over operands
+TRIES = 40              # other orders in which spans are placed where results may lie over operands
+MANY = 256              # spans, of more of which fewer orders are tried
 
 
 def _improved(places: dict[Span, int], leads: Mapping[tuple[Span, Span], int]) -> dict[Span, int]:
@@ -117,7 +119,7 @@ def _improved(places: dict[Span, int], leads: Mapping[tuple[Span, Span], int]) -
     best = places
     for order in (list(places), sorted(places, key=lambda span: (-span.last, span.values)),
                   sorted(places, key=lambda span: (-span.first, span.values))):
-        for _ in range(TRIES):
+        for _ in range(max(1, TRIES * MANY // max(MANY, len(order)))):
             places = _placed(order, leads)
             best = min(best, places, key=_end)
             furthest = max(order, key=lambda span: places[span] + span.size)
