@@ -8,7 +8,8 @@ bits and rounded once, half to even.
 from compiler import te
 from compiler.te import Expr
 
-__all__ = ["PARAM", "add_scaled", "exponent_of", "requantize", "requantize_twice", "scaled"]
+__all__ = ["PARAM", "add_scaled", "exponent_of", "requantize", "requantize_twice",
+           "requantize_by_word", "scaled"]
 
 PARAM = te.record("param", bias="int32", mult="uint16", shift="uint8")
 """Per-channel parameters of `requantize`: eight bytes a channel."""
@@ -24,6 +25,14 @@ def requantize(acc: Expr, bias: Expr, mult: Expr, shift: Expr, zp, lo, hi) -> Ex
     total = acc.astype("int64") + bias.astype("int64")
     scaled = te.rshift_rne(total * mult.astype("int64"), (shift & 63).astype("int64"))
     return _clamped(scaled, zp, lo, hi)
+
+
+def requantize_by_word(total: Expr, mult: Expr, shift: int, zp: int, lo: int, hi: int) -> Expr:
+    """``clamp(zp + rhe(total * mult / 2**shift), lo, hi)`` as int32; `total` and `mult` are int32,
+    `shift` is 1 to 61.
+    """
+    product = total.astype("int64") * mult.astype("int64")
+    return _clamped(te.rshift_rne(product, te.const(shift, "int64")), zp, lo, hi)
 
 
 def requantize_twice(acc: Expr, mult: int, shift: int, zp: int, lo: int, hi: int) -> Expr:

@@ -441,14 +441,15 @@ OPERATORS = (
         attributes="as conv2d, pad_value, zp, lo, hi, sums (int32)", below=True,
         define=_qconv2d, meaning=_qconv2d_meaning, type=_qconv2d_type, numbers=Numbers.INTEGER,
         kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers, pixelwise=is_pointwise,
-        pads=lambda attrs: attrs["pad_value"]),
+        scales=True, pads=lambda attrs: attrs["pad_value"]),
     Operator(
         name="qconvtranspose2d", summary="transposed convolution of int8 images",
         inputs="x, w [Co,Ci/group,kh,kw], bias, mult, shift, mult_below?, shift_below? [Co]; or "
                "bias, scale float32 [Co]",
         attributes="as convtranspose2d, pad_value, zp, lo, hi, sums (int32)", below=True,
         define=_qconvtranspose2d, meaning=_qconvtranspose2d_meaning, type=_qconvtranspose2d_type,
-        numbers=Numbers.INTEGER, kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers),
+        numbers=Numbers.INTEGER, kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers,
+        scales=True),
     Operator(
         name="conv", summary="convolution over any number of axes, of any number type",
         inputs="x [N,Ci,...], w [Co,Ci/group,...]",

@@ -228,7 +228,8 @@ def _operator(name: str, summary: str, inputs: str, attributes: str,
               ) -> Operator:
     return Operator(name=name, summary=summary, inputs=inputs, attributes=attributes,
                     define=define, meaning=meaning, numbers=numbers, kind=Kind.COMPLEX,
-                    contracts=numbers is Numbers.FLOAT, halves=numbers is Numbers.FLOAT)
+                    contracts=numbers is Numbers.FLOAT, halves=numbers is Numbers.FLOAT,
+                    scales=numbers is Numbers.INTEGER)
 
 
 OPERATORS = (

@@ -129,6 +129,8 @@ class Operator:
     contracts : it sums products of floats, and may round them once less.
     halves : its first two inputs are factors, which may be float16 or bfloat16 instead of float32:
         products are summed in float32 all the same.
+    scales : its last inputs are a bias, a multiplier and a shift of each channel, or a bias and an
+        integer: `compiler.graph.integer_scales`.
     weights : how its second input is read where that is a constant: a factor for each channel goes
         into it.
 
@@ -175,6 +177,7 @@ class Operator:
     pixelwise: Callable[[Attributes, Shapes], bool] | None = None
     contracts: bool = False
     halves: bool = False
+    scales: bool = False
     weights: Weights | None = None
 
     integer: IntegerForm | None = None

@@ -366,7 +366,7 @@ OPERATORS = (
                "scale float32 [N]",
         attributes="zp, lo, hi, sums (int32)", below=True,
         define=_qdense, meaning=_qdense_meaning, type=_qdense_type, numbers=Numbers.INTEGER,
-        kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers),
+        kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers, scales=True),
     Operator(
         name="qmatmul", summary="product of a - a_zp and b - b_zp; leading dimensions broadcast",
         inputs="a, b [...,K,N] or [...,N,K]",

@@ -9,7 +9,8 @@ multiplier for a whole tensor is given by the attributes ``bias``, ``mult`` and 
 What LiteRT computes to the bit takes other numbers, which no machine has: with the attribute
 ``twice`` the multiplier has 31 bits, and results are rounded as `arithmetic.requantize_twice` does;
 products have a scale of each channel in float32, in the place of a multiplier and a shift, as in
-`arithmetic.scaled`.
+`arithmetic.scaled`. Processors without float64 take an integer of 31 bits there, and one shift for
+all channels, the attribute ``shift`` (`compiler.graph.integer_scales`).
 """
 
 from collections.abc import Sequence
@@ -25,11 +26,14 @@ from compiler.ops.operator import Attributes, Inputs, Range
 from compiler.ops.rules import Types, need, need_arity
 from compiler.te import Expr
 
-__all__ = ["arrays_of_channels", "check_channels", "check_clamp", "check_multiplier",
+__all__ = ["SHIFT", "arrays_of_channels", "check_channels", "check_clamp", "check_multiplier",
            "check_padded", "check_requantized", "check_stored", "clamp_of", "multipliers",
            "of_channels", "requantized", "rescaled", "rescaled_array", "scaled_array", "sums_of",
            "wrapped"]
 
+
+SHIFT = "shift"
+"""Attribute: the shift of all channels. Their scales are integers, their sums do not wrap."""
 
 SUMS = ("int32", "int64")
 """Types of the sums of products. Those in int64 have at most 48 bits, so that requantization is
@@ -79,12 +83,14 @@ def check_multiplier(node: Node, bias: int, mult: int, shift: int) -> None:
 
 def check_channels(node: Node, types: Types) -> None:
     """Data and weight of int8 or int16, then three int32 vectors: bias, mult, shift; or five. Or
-    data and weight of int8, then bias in int32, and scale in float32.
+    data and weight of int8, then bias in int32, and scale in float32, or in int32 with the
+    attribute `SHIFT`.
     """
     need_arity(node, types, 4, 5, 7)
     scaled = len(types) == 4
     factors = (("int8",),) * 2 if scaled else (STORED,) * 2
-    numbers = (("int32",), ("float32",)) if scaled else (("int32",),) * 5
+    of_scale = "int32" if SHIFT in node.attrs else "float32"
+    numbers = (("int32",), (of_scale,)) if scaled else (("int32",),) * 5
     for name, type_, allowed in zip(node.inputs, types, (*factors, *numbers), strict=False):
         need(type_.dtype in allowed, node,
              f"input {name!r} must be {' or '.join(allowed)}, not {type_.dtype}")
@@ -133,8 +139,11 @@ def of_channels(attrs: Attributes, acc: Expr, channel: Expr, parameters: Inputs,
                 ) -> Expr:
     """An element of the type from a sum of its channel: ``bias``, ``mult``, ``shift`` of each
     channel, and perhaps ``mult_below``, ``shift_below``: then the greater of both; or ``bias`` and
-    ``scale``."""
+    ``scale``, which with the attribute ``shift`` is an integer."""
     bias, *factors = parameters
+    if SHIFT in attrs:
+        return arithmetic.requantize_by_word(acc + bias[channel], factors[0][channel], attrs[SHIFT],
+                                           *clamp_of(attrs)).astype(dtype)
     if len(factors) == 1:
         return arithmetic.scaled(acc + bias[channel], factors[0][channel], attrs["zp"], attrs["lo"],
                                  attrs["hi"]).astype(dtype)
@@ -148,6 +157,9 @@ def arrays_of_channels(attrs, totals: np.ndarray, factors: Sequence[np.ndarray],
                        dtype: np.dtype | type) -> np.ndarray:
     """The same of exact integers in float64, the bias among them, and multipliers and shifts, or
     scales, that broadcast to them."""
+    if SHIFT in attrs:
+        return requantize(totals.astype(np.int64), factors[0], attrs[SHIFT], *clamp_of(attrs),
+                          dtype)
     if len(factors) == 1:
         return scaled_array(attrs, totals, factors[0])
     made = [requantize(totals, mult, shift, *clamp_of(attrs), dtype)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from compiler.cpu_gpu_backends.cpu.roundings import in_floats
+from compiler.cpu_gpu_backends.cpu.roundings import in_floats, in_words
 from compiler.cpu_gpu_backends.cpu.schedule import own_schedule, schedule
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.cpu_gpu_backends.groups import Recipe, unscheduled
@@ -33,8 +33,9 @@ def own_plan(recipe: Recipe, vectors: Vectors) -> str:
 
 def to_schedule(recipe: Recipe, vectors: Vectors) -> Program:
     """The program that plans schedule, for a processor."""
-    return in_floats(unscheduled(recipe), ("float32",) * vectors.singles
-                     + ("float64",) * vectors.doubles)
+    floats = ("float32",) * vectors.singles + ("float64",) * vectors.doubles
+    program = in_floats(unscheduled(recipe), floats)
+    return program if vectors.doubles else in_words(program)
 
 
 def with_workspaces(program: Program, small: int) -> Program:

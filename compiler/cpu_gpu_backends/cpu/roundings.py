@@ -1,4 +1,4 @@
-"""Requantization in floats, where that is exact.
+"""Requantization in floats, or in short integers, where that is exact.
 
 ``clamp(rshift_rne(x, n) + zp, lo, hi)`` of int64 is what operators on quantized tensors end with.
 Processors have few instructions for 64-bit integers; as long as no number on the way exceeds 53
@@ -11,52 +11,100 @@ Products and sums of such integers and a product with a power of two are exact. 
 have more bits where the bounds have not: what is rounded there lies beyond them, before as after.
 Where 32 bits may not hold the integer, floats are clamped before: by bounds a quarter beyond an
 integer, which round to it, and are never zero, whose sign `max` would have to look at.
+
+Processors without such floats round in 32 bits. Of a longer product they keep the upper bits, at
+least two more than the result has, and in the last of these whether any bit below is set: all that
+rounding asks of them::
+
+    rhe(p / 2**n)  ->  (t + 2**(k-1) - 1 + ((t >> k) & 1)) >> k     k = n - 32
+                       t = int32(p >> 32) | (int32(p) != 0)
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from compiler.ir import Program, map_exprs
 from compiler.te import Binary, Cast, Const, Expr, bits, is_integer, maximum, minimum, rewrite, rint
-from compiler.tensorize.ranges import limits
+from compiler.tensorize.ranges import limits, narrowed
 
-__all__ = ["in_floats"]
+__all__ = ["in_floats", "in_words"]
 
 EXACT = {"float32": 1 << 24, "float64": 1 << 53}
 """Integers up to here are exact, shortest type first."""
 
+WORD, BELOW = "int32", 2        # bits of a result that rounding looks at
+
+
+@dataclass(frozen=True, slots=True)
+class _Requantization:
+    """``clamp(rshift_rne(x, amount) + zp, low, high)`` of int64."""
+
+    x: Expr
+    amount: int
+    zp: int
+    low: int
+    high: int
+
+    @staticmethod
+    def of(node: Expr) -> "_Requantization | None":
+        """What an expression is; None where it is no such requantization."""
+        match node:
+            case Binary("min", Binary("max", value, lowest), highest): zp: int | None = 0
+            case _: return None
+        match value:
+            case Binary("add", shifted, point): value, zp = shifted, _number(point)
+        match value:
+            case Binary("rshift_rne", x, by) if node.dtype == "int64": amount = _number(by)
+            case _: return None
+        low, high = _number(lowest), _number(highest)
+        if (zp is None or low is None or high is None or amount is None or not 0 <= amount < 64
+                or not -2**31 <= low - zp <= high - zp < 2**31):
+            return None
+        return _Requantization(x, amount, zp, low, high)
+
+    @property
+    def most(self) -> int:
+        """No x is farther from zero."""
+        return max(map(abs, limits(self.x)))
+
+    def clamped(self, whole: Expr) -> Expr:
+        """The result, from what was rounded in a word that holds the sum with the zero point."""
+        whole = whole + Const(self.zp, WORD)
+        return Cast(minimum(maximum(whole, self.low), self.high), "int64")
+
 
 def in_floats(program: Program, dtypes: Sequence[str] = tuple(EXACT)) -> Program:
     """The program with such requantizations in floats of these types: the same numbers."""
-    rule = partial(_rounded, dtypes)
-    return replace(program, body=map_exprs(program.body, lambda expr: rewrite(expr, rule)))
+    return _rewritten(program, partial(_in_floats, dtypes))
 
 
-def _rounded(dtypes: Sequence[str], node: Expr) -> Expr | None:
-    match node:
-        case Binary("min", Binary("max", value, lowest), highest): zp: int | None = 0
-        case _: return None
-    match value:
-        case Binary("add", shifted, point): value, zp = shifted, _number(point)
-    match value:
-        case Binary("rshift_rne", x, by) if node.dtype == "int64": amount = _number(by)
-        case _: return None
-    low, high = _number(lowest), _number(highest)
-    if (zp is None or low is None or high is None or amount is None or not 0 <= amount < 64
-            or not -2**31 <= low - zp <= high - zp < 2**31):
-        return None
-    below, beyond = low - zp - 0.25, high - zp + 0.25
-    small = max(map(abs, limits(x))) / 2.0 ** amount + abs(zp) + 1 < 2**31
+def in_words(program: Program) -> Program:
+    """The program with such requantizations in integers of 32 bits, or in fewer instructions for 64
+    where the upper bits do not fit: the same numbers.
+    """
+    return _rewritten(program, _in_words)
+
+
+def _rewritten(program: Program, rule) -> Program:
+    def apply(node: Expr) -> Expr | None:
+        found = _Requantization.of(node)
+        return found and rule(found)
+
+    return replace(program, body=map_exprs(program.body, lambda expr: rewrite(expr, apply)))
+
+
+def _in_floats(dtypes: Sequence[str], of: _Requantization) -> Expr | None:
+    below, beyond = of.low - of.zp - 0.25, of.high - of.zp + 0.25
+    small = of.most / 2.0 ** of.amount + abs(of.zp) + 1 < 2**31
     for dtype in dtypes:
-        clamps = max(-below, beyond) * 2.0 ** amount <= EXACT[dtype]
-        steps = _exact(x, 2.0 ** -amount, dtype, clamps)
+        clamps = max(-below, beyond) * 2.0 ** of.amount <= EXACT[dtype]
+        steps = _exact(of.x, 2.0 ** -of.amount, dtype, clamps)
         if steps is not None and small:
-            whole = Cast(rint(steps), "int32") + Const(zp, "int32")
-            return Cast(minimum(maximum(whole, low), high), "int64")
+            return of.clamped(Cast(rint(steps), WORD))
         if steps is not None:
             rounded = rint(minimum(maximum(steps, below), beyond))
-            return Cast(Cast(rounded, "int32"), "int64") + Const(zp, "int64")
+            return Cast(Cast(rounded, WORD), "int64") + Const(of.zp, "int64")
     return None
 
 
@@ -91,3 +139,36 @@ def _exact(x: Expr, factor: float, dtype: str, clamps: bool = False) -> Expr | N
 
 def _times(x: Expr, factor: float) -> Expr:
     return x if factor == 1.0 else x * Const(factor, x.dtype)
+
+
+def _in_words(of: _Requantization) -> Expr | None:
+    """Cuts off what 32 bits do not hold: nothing, a word, which costs no shift, or all but two bits
+    of what is cut off anyway.
+    """
+    if of.amount == 0:
+        return None
+    for cut in (0, 32, of.amount - BELOW):
+        left = of.amount - cut
+        if cut <= of.amount - BELOW * (cut > 0) and cut >= 0 and left < 32 and (
+                (of.most >> cut) + 1 + (1 << left >> 1) + abs(of.zp) < 2**31):
+            return of.clamped(_rounded(_upper(of.x, cut), left))
+    if of.most + (1 << of.amount - 1) >= 2**63:
+        return None
+    wide = _rounded(of.x, of.amount) + Const(of.zp, "int64")
+    return minimum(maximum(wide, of.low), of.high)
+
+
+def _upper(x: Expr, cut: int) -> Expr:
+    """x / 2**cut as a word, whose last bit is set where anything was cut off."""
+    low = narrowed(Cast(x, WORD))
+    if cut == 0:
+        return low
+    rest = low if cut == 32 else Cast(x & ((1 << cut) - 1), WORD) if cut < 32 else (
+        x & ((1 << cut) - 1))
+    return Cast(x >> cut, WORD) | Cast(Cast(rest, "bool"), WORD)
+
+
+def _rounded(x: Expr, amount: int) -> Expr:
+    """rhe(x / 2**amount), where the sum with half of that does not overflow."""
+    odd = (x >> amount) & 1
+    return (x + ((1 << amount - 1) - 1) + odd) >> amount

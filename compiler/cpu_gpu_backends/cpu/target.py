@@ -29,6 +29,7 @@ from compiler.graph.packed_products import with_packed_products
 from compiler.graph.products_apart import with_products_apart
 from compiler.graph.room import require_bytes
 from compiler.graph.shared_constants import with_shared_constants
+from compiler.graph.integer_scales import with_integer_scales
 from compiler.graph.winograd import Convolution, Sizes, best_size
 from compiler.ir import Program
 from compiler.native import digest, processor
@@ -99,6 +100,8 @@ class CpuTarget:
         noted = NotedSizes(sizes or self._size)
         graph = (lowered_directly(graph, self.vectors.registers) if self.vectors.scalar
                  else lowered(graph, noted))
+        if not self.vectors.doubles:
+            graph = with_integer_scales(graph)
         steps = tuple(self._step(graph, group) for group in self.groups(graph).groups)
         host = HostSegment(graph, steps, on_cache_lines(graph.constants), self.arenas,
                            noted.chosen)

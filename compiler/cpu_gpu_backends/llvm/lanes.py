@@ -4,7 +4,8 @@ A loop of kind ``vectorize`` runs as vectors of all its iterations, or of pieces
 long; a tail is a shorter vector. Whatever does not depend on the loop is computed once. A condition
 that differs between lanes becomes a mask: masked lanes read and write nothing, and code that no
 lane executes is skipped. Each lane has its own copy of a buffer that is allocated inside the loop;
-the lanes' elements at one place lie side by side.
+the lanes' elements at one place lie side by side. A processor without vectors runs the iterations
+one after the other.
 """
 
 from dataclasses import dataclass

@@ -66,7 +66,9 @@ class Processor:
 
     @property
     def is_small(self) -> bool:
-        """Whether it is a microcontroller: a short stack, and no instructions for float64."""
+        """Whether it is a microcontroller: a short stack, no vectors, and no instructions for
+        float64.
+        """
         return "-none-" in self.triple
 
     @property

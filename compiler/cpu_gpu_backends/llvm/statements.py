@@ -99,7 +99,8 @@ class Statements:
     def _loop(self, loop: For) -> None:
         if loop.extent == 1:
             self._once(loop, "0")
-        elif loop.kind == "vectorize" and not self.exprs.lanes and has_lanes(loop):
+        elif loop.kind == "vectorize" and not self.exprs.lanes and has_lanes(loop) and (
+                not self.function.machine.is_small):
             self._vectors(loop)
         elif loop.kind == "parallel" and not self.exprs.lanes and not self.on_team:
             self._parallel(loop)

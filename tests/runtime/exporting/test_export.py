@@ -391,6 +391,23 @@ def test_sums_of_bytes_take_the_processors_instruction(digits, machine: str, ins
     assert f"@{instruction}" in exported_code(digits, machine=machine).text
 
 
+def test_requantization_takes_no_arithmetic_of_float64(digits) -> None:
+    """Nor of float32, beside what turns inputs and outputs."""
+    code = exported_code(digits, machine="cortex-m7").code
+    assert set(missing_symbols(code)) <= {"__aeabi_memclr8", "__aeabi_memcpy", "__aeabi_memclr4"}
+    code = exported_code(digits, machine="riscv32")
+    assert not [name for name in missing_symbols(code.code) if "df" in name]
+    assert "double" not in code.text
+    for name in ("conv", "matmul", "qadd", "qmean"):
+        kernels = [part for part in code.text.split("define ") if name in part.split("(")[0]]
+        assert kernels and not any("float" in kernel for kernel in kernels)
+
+
+def test_processors_without_vectors_are_given_none(digits) -> None:
+    for machine in ("cortex-m7", "riscv32"):
+        assert " x i8>" not in exported_code(digits, machine=machine).text
+
+
 def test_armv8_a_has_no_instruction_of_later_ones(digits) -> None:
     assert "@llvm.aarch64" not in exported_code(digits, machine="armv8-a").text
 
