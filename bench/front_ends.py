@@ -69,7 +69,7 @@ def main() -> int:
     args = parser.parse_args()
     found = []
     with TemporaryDirectory(prefix="lockstep-front-ends-") as folder:
-        print(f"{'file':44}{'framework':16}{'nodes':>6}{'error':>10}{'its own':>9}{'operator':>10}")
+        print(f"{'file':48}{'framework':16}{'nodes':>6}{'error':>10}{'its own':>9}{'operator':>10}")
         for path in _given(args.paths) if args.paths else _files(Path(folder), args.python):
             found.append(measure(path))
             _show(found[-1])
@@ -83,7 +83,7 @@ def _show(one: Figures) -> None:
         figures = f"{one.error:10.1e}" + ("" if one.own is None else f"{one.own:9.0e}")
     else:
         figures = f"{one.error:4.0f} steps{one.own:9.0f}{one.operators:10.0f}"
-    print(f"{one.file:44}{one.framework:16}{one.nodes:6}{figures}"
+    print(f"{one.file:48}{one.framework:16}{one.nodes:6}{figures}"
           f"{'' if one.holds else '  DIFFERS'}", flush=True)
 
 

@@ -6,20 +6,19 @@ reference by which `compiler/graph/passes/litert.py` and `litert_operators.py` m
 operators.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
 __all__ = ["LEFT", "added", "adding_multipliers", "averaged", "hard_swish", "leaky_relu",
            "multiplier", "quantized", "quantized_away", "quantized_beside_zero", "quantized_down",
            "reciprocal_root", "requantized", "rescaled", "rescaled_finely", "scale_of_product",
-           "scale_of_sum", "scaled", "squared_difference", "summed"]
+           "scale_of_sum", "scaled", "squared_difference"]
 
 Array = np.ndarray
-Rescaling = Callable[[Array], Array]
-
 LEFT = 7
 """Bits that differences gain before they are scaled."""
+
+FARTHEST = 32
+"""Powers of 2 beyond which a multiplier leaves nothing, or everything saturates."""
 
 
 def scale_of_product(a: float, b, out: float) -> Array:
@@ -34,16 +33,13 @@ def scaled(total: Array, scale) -> Array:
 
 def scale_of_sum(scale: float, zero: int, count: int, out: float, out_zero: int, mean: bool
                  ) -> tuple[np.float32, np.float32]:
-    """Factor and offset of sums, or means, of so many elements with their zero points."""
+    """Factor and offset of a sum, or a mean, of so many elements as they are stored: what they make
+    of it in float32, rounded half to even, is stored.
+    """
     factor = np.float32(scale) / np.float32(out)
     if mean:
         factor = factor / np.float32(count)
     return factor, np.float32(out_zero) - np.float32(zero) * np.float32(count) * factor
-
-
-def summed(total: Array, factor: np.float32, offset: np.float32) -> Array:
-    """Sums of elements as they are stored by these; the zero point of the result is in it."""
-    return np.rint(total.astype(np.float32) * factor + offset).astype(np.int64)
 
 
 def quantized(x: Array, scale: float, zp: int) -> Array:
@@ -96,7 +92,7 @@ def adding_multipliers(a: float, b: float, out: float) -> tuple[int, int, int]:
 
 def rescaled(x: Array, scale: float, out: float) -> Array:
     """A tensor in steps of another scale, by a multiplier of 8 fractional bits, rounded half up."""
-    return x * _eighths(np.float32(scale) / np.float32(out)) + 128 >> 8
+    return x * _parts_of_256(np.float32(scale) / np.float32(out)) + 128 >> 8
 
 
 def rescaled_finely(x: Array, scale: float, out: float) -> Array:
@@ -107,16 +103,17 @@ def rescaled_finely(x: Array, scale: float, out: float) -> Array:
 def leaky_relu(x: Array, scale: float, out: float, slope: float) -> Array:
     """The same, with another multiplier below zero."""
     above = np.float32(scale) / np.float32(out)
-    return x * np.where(x < 0, _eighths(above * np.float32(slope)), _eighths(above)) + 128 >> 8
+    below = above * np.float32(slope)
+    return x * np.where(x < 0, _parts_of_256(below), _parts_of_256(above)) + 128 >> 8
 
 
-def _eighths(share: np.float32) -> int:
+def _parts_of_256(share: np.float32) -> int:
     return int(np.rint(share * np.float32(256)))
 
 
 def multiplier(real: float) -> tuple[int, int]:
     """A number as 31 bits and the power of 2 that they are a fraction of."""
-    fraction, exponent = np.frexp(real)
+    fraction, exponent = np.frexp(min(max(real, 2.0**-FARTHEST), 2.0**FARTHEST))
     mult = int(np.floor(fraction * 2**31 + 0.5))
     return (mult >> 1, int(exponent) + 1) if mult == 2**31 else (mult, int(exponent))
 

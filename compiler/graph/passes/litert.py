@@ -34,6 +34,7 @@ SCALES = 2.0**-10, 2.0**8
 
 PRODUCT_SCALES = 2.0**-16, 2.0**8
 RESCALED = 2.0**-8, 2.0**7
+WIDEST = 2.0**7
 
 
 def kernel_of(node: Node) -> str:
@@ -50,7 +51,6 @@ class Element:
 
     inputs: tuple[Stored, ...]
     sources: tuple[str, ...]
-    node: Node
     scale: float
     attrs: Mapping[str, Any]
 
@@ -78,14 +78,15 @@ def slope_of(op: Element) -> tuple[int, int]:
     return litert.multiplier(a * b / op.scale)
 
 
+def scales_of(op: Element) -> tuple[float, float]:
+    """Those of the two tensors."""
+    return op.inputs[0].scale, op.inputs[1].scale
+
+
 def _added(sign: int) -> Function:
     def of(op: Element, a: Array, b: Array) -> Array:
         return litert.added(a, b, scales_of(op), op.scale, sign)
     return of
-
-
-def scales_of(op: Element) -> tuple[float, float]:
-    return op.inputs[0].scale, op.inputs[1].scale
 
 
 ELEMENTWISE: dict[str, Function] = {
@@ -104,9 +105,10 @@ ELEMENTWISE: dict[str, Function] = {
 """Results in steps, of elements less their zero points."""
 
 
+@np.errstate(all="ignore")
 def stored_steps(view: QuantizedView, node: Node, known: Mapping[str, Array]) -> Array | None:
-    """What a quantization stores, as the kernel has it, of the elements that are `known`; None
-    where the operators in front of it say so, as they do in other networks.
+    """What the kernel stores, where a quantization does, of the elements that are `known`; None
+    where the operators in front of it say what is stored, as they do in other networks.
     """
     kernel, parameters = kernel_of(node), view.parameters(node)
     if not kernel or parameters is None or parameters[2] != "int8":
@@ -126,7 +128,9 @@ def stored_steps(view: QuantizedView, node: Node, known: Mapping[str, Array]) ->
 
 
 def element_of(view: QuantizedView, node: Node, scale: float) -> Element | None:
-    """None where the operator is not one of `ELEMENTWISE`, or its scales are none of its kernel."""
+    """The operator before a quantization; None where it is not one of `ELEMENTWISE`, or its kernel
+    does not take its scales.
+    """
     kernel, core = kernel_of(node), _core(view, node)
     if kernel not in ELEMENTWISE:
         return None
@@ -137,7 +141,7 @@ def element_of(view: QuantizedView, node: Node, scale: float) -> Element | None:
     except StaysFloat:
         return None
     sources = tuple(view.producers[value].inputs[0] for value in places)
-    op = Element(tuple(inputs), sources, node, scale, core.attrs)
+    op = Element(tuple(inputs), sources, scale, core.attrs)
     shares = [np.float32(x.scale) / np.float32(scale) for x in inputs]
     match kernel, len(inputs):
         case "ADD" | "SUB", 2:
@@ -145,6 +149,8 @@ def element_of(view: QuantizedView, node: Node, scale: float) -> Element | None:
         case "MUL", 2:
             fits = PRODUCT_SCALES[0] <= litert.scale_of_product(
                 *scales_of(op), scale) < PRODUCT_SCALES[1]
+        case "HARD_SWISH", 1:
+            fits = shares[0] < WIDEST
         case "LEAKY_RELU", 1:
             below = abs(shares[0] * np.float32(core.attrs.get("alpha", 0)))
             fits = core.op == "leakyrelu" and all(

@@ -17,15 +17,20 @@ from compiler.graph.passes.quantized import QuantizedView
 from compiler.ops import litert
 from compiler.ops.fixed_point import MAX_MULTIPLIER, quantize_multiplier, requantize
 from compiler.ops.integer_forms import Bounds, IntegerNode, StaysFloat, Stored, clamp_to
+from compiler.ops.integer_text import INT8, range_of
 
 __all__ = ["composed", "matched"]
 
 Array = np.ndarray
 PRODUCTS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV")
+MOST_PIXELS = 512
+"""Of larger windows few have a multiplier of 16 bits by which they round as a division does."""
+
 WEIGHT_BITS = 11
 """Bits of the weights between two pixels."""
 
 
+@np.errstate(all="ignore")
 def matched(view: QuantizedView, node: Node, core: Node, out: Stored, made: IntegerNode
             ) -> IntegerNode:
     """The integer operator of the core, with numbers by which it gives what its kernel gives."""
@@ -49,6 +54,8 @@ def _product(view: QuantizedView, core: Node, out: Stored, made: IntegerNode) ->
     kept, bias, mult, _ = made.constants
     scales = np.broadcast_to(view.graph.constants[weight.inputs[1]], mult[1].shape)
     share = litert.scale_of_product(view.activation(core.inputs[0]).scale, scales, out.scale)
+    if not np.isfinite(share).all():
+        return made
     return replace(made, constants=(kept, bias, ("scale", share)))
 
 
@@ -79,6 +86,8 @@ def _average(view: QuantizedView, core: Node, out: Stored, made: IntegerNode) ->
 @lru_cache
 def _dividing(count: int) -> tuple[int, int] | None:
     """The multiplier by which sums of so many int8 are rounded as `litert.averaged` rounds them."""
+    if count > MOST_PIXELS:
+        return None
     sums = np.arange(-128 * count, 127 * count + 1)
     nearest, shift = quantize_multiplier(1 / count)
     for mult in (nearest, nearest + 1):
@@ -88,6 +97,7 @@ def _dividing(count: int) -> tuple[int, int] | None:
     return None
 
 
+@np.errstate(all="ignore")
 def composed(view: QuantizedView, node: Node, core: Node | None, out: Stored, bounds: Bounds
              ) -> IntegerNode | None:
     """Several operators that compute together what the kernel does; None where one does it, or
@@ -107,13 +117,16 @@ def composed(view: QuantizedView, node: Node, core: Node | None, out: Stored, bo
         return _sum(view, core, out, kernel == "MEAN")
     if kernel == "RESIZE_BILINEAR":
         return _interpolated(view, core, out)
-    op = element_of(view, node, out.scale)
-    if op is None or kernel not in _TEXTS | {"MUL": None}:
-        return None
-    clamp = clamp_to(out, bounds)
-    if kernel == "MUL":
+    op, clamp = element_of(view, node, out.scale), clamp_to(out, bounds)
+    if op is not None and kernel == "MUL":
         return _multiplied(view, op, out, clamp)
+    if op is None or kernel not in _TEXTS:
+        return None
     text = _TEXTS[kernel](op, out, clamp)
+    try:
+        range_of(text, [INT8] * len(op.inputs))
+    except ValueError:                          # scales so far apart that 64 bits are too few
+        return None
     return IntegerNode("qmap", tuple(_operands(view, op)), {"function": text})
 
 
@@ -161,6 +174,8 @@ def _sum(view: QuantizedView, core: Node, out: Stored, mean: bool) -> IntegerNod
         return None
     count = int(np.prod([shape[axis] for axis in axes]))
     factor, offset = litert.scale_of_sum(x.scale, x.zp, count, out.scale, out.zp, mean)
+    if not np.isfinite(offset):
+        return None
     wide = IntegerNode("cast", (x.value,), {"to": "int32"})
     sums = IntegerNode("reduce_sum", (wide,), {"axes": axes, "keepdims": keepdims})
     steps = _scaled(IntegerNode("cast", (sums,), {"to": "float32"}), np.array(factor))

@@ -241,6 +241,35 @@ def test_functions_of_one_tensor_are_one_table(tmp_path):
         assert require_equal(tmp_path, case, [ALL.reshape(1, 16, 16, 1)]) == ["qtable"]
 
 
+FAR = [(1e-30, 1e30), (1e30, 1e-30), (1e-3, 1e3), (1e3, 1e-3), (3e38, 1e-38), (1e-38, 3e38)]
+
+
+@pytest.mark.parametrize(("scale", "out"), FAR)
+def test_scales_that_no_kernel_takes_are_compiled(scale, out, tmp_path):
+    """LiteRT gives up on some; here there is some result for each."""
+    x, y, result = (q(1, 4, 4, 8, scale=each, zero=3) for each in (scale, scale, out))
+    two = {name: [x, y] for name in ("ADD", "SUB", "MUL", "SQUARED_DIFFERENCE")}
+    rng, path = np.random.default_rng(1), tmp_path / "m.tflite"
+    kinds = {"LEAKY_RELU": ("LeakyReluOptions", {"Alpha": 0.3}), "GELU": ("GeluOptions", {})}
+    for code in (*two, "PRELU", "FULLY_CONNECTED", "MEAN", *(name for name in UNARY if " " not in
+                                                             name)):
+        inputs, made = two.get(code, [x]), result
+        if code == "PRELU":
+            inputs = [x, constant(rng, 1, 1, 8, scale=scale)]
+        elif code == "FULLY_CONNECTED":
+            inputs, made = [x, constant(rng, 5, 128, scale=scale), None], q(1, 5, scale=out)
+        elif code == "MEAN":
+            inputs, made = [x, ints(1, 2)], q(1, 8, scale=out, zero=3)
+        kind, options = kinds.get(code, ("", {}))
+        path.write_bytes(one_operator(code, inputs, [made], options, kind))
+        with np.errstate(all="ignore"):
+            graph = optimize(graph_of(path), standard_passes(exact=True))
+            arrays = {name: rng.integers(-128, 128, graph.values[name].shape).astype(np.int8)
+                      for name in graph.inputs}
+            given, = evaluate(graph, arrays).values()
+        assert given.dtype == np.int8
+
+
 def test_beside_an_accelerator_operators_are_those_of_machines(tmp_path):
     """Multipliers of 16 bits: within a step."""
     rng = np.random.default_rng(4)
