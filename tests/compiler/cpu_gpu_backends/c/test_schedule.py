@@ -24,7 +24,7 @@ RNG = np.random.default_rng(7)
 
 
 def convolution(inputs: int, outputs: int, size: int, kernel: int = 3, stride: int = 1,
-                group: int = 1, shifts: tuple[int, int] = (20, 30)) -> Graph:
+                group: int = 1, *, shifts: tuple[int, int] = (20, 30)) -> Graph:
     """A convolution of int8 with pads around, requantized for each channel."""
     net = Builder("net")
     net.add_input("x", TensorType((1, inputs, size, size), "int8"))
