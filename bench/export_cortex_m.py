@@ -59,6 +59,8 @@ def main() -> int:
     parser.add_argument("--onnx2c", metavar="PROGRAM", help="a compiler of .onnx to C")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the figures for scripts")
     args = parser.parse_args()
+    if args.networks is not None and not args.networks.is_dir():
+        parser.error(f"--networks must be a folder, not {args.networks}")
     if missing := [tool for tool in (CC, EMULATOR) if shutil.which(tool) is None]:
         print(f"{missing[0]} must be installed", file=sys.stderr)
         return 2
@@ -71,6 +73,11 @@ def main() -> int:
         if args.tflm and file.suffix == ".tflite":
             found |= tflm_bytes(args.tflm, file)
         print(_line(file.stem, found), flush=True)
+    digits = figures[DIGITS.stem]
+    print(f"digits_cortex_m_right {digits['right']}")
+    print(f"digits_cortex_m_code_bytes {digits['code']}")
+    print(f"digits_cortex_m_ram_bytes {digits['ram']}")
+    print(f"digits_cortex_m_instructions {digits['minstr'] * 1e6:.0f}")
     if args.json:
         args.json.write_text(json.dumps(figures, indent=1) + "\n")
     return int(any(found["right"] != found["samples"] for found in figures.values()))
