@@ -10,9 +10,9 @@ be those of the module to the bit, others within `BOUND`. QEMU's clock is moved 
 painted before, and looked at afterwards.
 
 Prints a line for each network and board: samples that are right, bytes of code and constants of the
-network, of its arena, of the deepest stack and of all of the program, libc and the stored samples
-included, and the instructions of a run. Exit status 1 where an output differs, 2 where a tool is
-missing.
+network, of its arena and of the deepest stack (256 at least), and the instructions of a run. Then
+``name value`` lines: ``export_NETWORK_BOARD_code_bytes`` and ``..._instructions``. Exit status 1
+where an output differs, 2 where a tool is missing.
 """
 
 import argparse
@@ -235,6 +235,9 @@ def main() -> int:
                 row = figures[f"{name} {board}"] = measured(name, board, Path(folder))
             print(f"{name:18} {board:10}", *(f"{key} {value:,}" for key, value in row.items()),
                   flush=True)
+    for name, row in figures.items():
+        for key in ("code_bytes", "instructions"):
+            print(f"export_{name.replace(' ', '_').replace('-', '_')}_{key} {row[key]}")
     if args.json:
         args.json.write_text(json.dumps(figures, indent=1) + "\n")
     return int(any(row["right"] != row["samples"] for row in figures.values()))

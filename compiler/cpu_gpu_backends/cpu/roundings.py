@@ -20,7 +20,7 @@ rounding asks of them::
                        t = int32(p >> 32) | (int32(p) != 0)
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -86,10 +86,10 @@ def in_words(program: Program) -> Program:
     return _rewritten(program, _in_words)
 
 
-def _rewritten(program: Program, rule) -> Program:
+def _rewritten(program: Program, rule: Callable[[_Requantization], Expr | None]) -> Program:
     def apply(node: Expr) -> Expr | None:
         found = _Requantization.of(node)
-        return found and rule(found)
+        return None if found is None else rule(found)
 
     return replace(program, body=map_exprs(program.body, lambda expr: rewrite(expr, apply)))
 
