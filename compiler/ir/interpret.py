@@ -78,10 +78,13 @@ def _checked(buffer: Buffer, inputs: dict[str, np.ndarray], program: Program) ->
 
 @dataclass(slots=True)
 class _Memory:
-    """Flat arrays of all live buffers, and which of their elements hold a value."""
+    """Flat arrays of all live buffers, and which of their elements hold a value; `_widths` are
+    what `width` has found, by the identity of loops of the program.
+    """
 
     data: dict[str, np.ndarray] = field(default_factory=dict)
     written: dict[str, np.ndarray] = field(default_factory=dict)
+    _widths: dict[int, int] = field(default_factory=dict)
 
     def bind(self, buffer: Buffer, array: np.ndarray):
         self.data[buffer.name] = array.reshape(-1)
@@ -95,12 +98,19 @@ class _Memory:
     def free(self, buffer: Buffer):
         del self.data[buffer.name], self.written[buffer.name]
 
+    def width(self, loop: For) -> int:
+        """`_width` of a loop of the program, which runs many times."""
+        found = self._widths.get(id(loop))
+        if found is None:
+            found = self._widths[id(loop)] = _width(loop)
+        return found
+
 
 def _run(stmt: Stmt, env: Env, lanes: int, memory: _Memory):
     match stmt:
         case For(var, extent, body):
             order = np.arange(extent)[::-1 if _has_no_order(stmt) else 1]
-            if _is_wide(stmt, lanes):
+            if lanes * memory.width(stmt) <= _LANES:
                 wide = {v: np.repeat(values, extent) for v, values in env.items()}
                 wide[var] = np.tile(order, lanes)
                 _run(body, wide, lanes * extent, memory)
@@ -135,14 +145,18 @@ def _has_no_order(loop: For) -> bool:
         isinstance(write, Update | Combine) and loop.var in write.axes for write in writes(loop))
 
 
-def _is_wide(loop: For, lanes: int) -> bool:
-    """Whether all that the loop does is one store whose lanes do not depend on each other."""
+def _width(loop: For) -> int:
+    """The lanes of the loop, if all that it does is one store whose lanes do not depend on each
+    other, else more than there may be at a time.
+    """
     node: Stmt = loop
+    lanes = 1
     while isinstance(node, For | If | Tensorized):
         lanes *= node.extent if isinstance(node, For) else 1
         node = node.body
-    return (isinstance(node, Write) and lanes <= _LANES
-            and all(read.buffer not in node.buffers for read in reads(node)))
+    is_wide = isinstance(node, Write) and all(
+        read.buffer not in node.buffers for read in reads(node))
+    return lanes if is_wide else _LANES + 1
 
 
 def _chosen(env: Env, where: np.ndarray) -> Env:
