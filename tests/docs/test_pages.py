@@ -1,7 +1,5 @@
-"""Examples in README, docs and docstrings run."""
+"""Pages name what there is, and their links lead somewhere."""
 
-import doctest
-import importlib
 import re
 from pathlib import Path
 
@@ -9,40 +7,10 @@ import pytest
 
 from bench.torch_export import operators
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")),
          *sorted((ROOT / "examples").rglob("*.md"))]
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
-BLOCKS = [(page, number, text) for page in PAGES for number, text in enumerate(
-    re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE))]
-MODULES = ["accel.machine.isa", "compiler.ops.registry", "compiler.plans",
-           "compiler.schedule.handle", "compiler.te.lanes", "compiler.te.reducer",
-           "compiler.te.tensor", "compiler.tune.chooser", "compiler.tune.explorer",
-           "compiler.tune.space", "runtime.compilation", "runtime.onnx_backend"]
-
-
-@pytest.mark.parametrize(("page", "number", "text"), BLOCKS,
-                         ids=[f"{page.name}-{number}" for page, number, _ in BLOCKS])
-def test_blocks_of_pages_run(page, number, text, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    if "import torch" in text:
-        pytest.importorskip("torch")
-    exec(compile(text, f"{page.name}[{number}]", "exec"), {})
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_examples_of_docstrings_hold(name, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    result = doctest.testmod(importlib.import_module(name))
-    assert result.attempted and not result.failed
-
-
-def test_modules_with_examples_are_listed():
-    found = {path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
-             for folder in ("accel", "compiler", "runtime")
-             for path in (ROOT / folder).rglob("*.py") if "\n>>> " in path.read_text()
-             or re.search(r"^ +>>> ", path.read_text(), re.MULTILINE)}
-    assert found == set(MODULES)
 
 
 def test_links_of_pages_lead_somewhere():

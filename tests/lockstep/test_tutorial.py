@@ -1,5 +1,5 @@
 """The commands of docs/instruction.md, in order, in an empty folder; its Python code is run by
-tests/test_docs.py.
+tests/docs/test_examples.py.
 """
 
 import re

@@ -10,5 +10,5 @@ class Effort:
 
 
 def tries(count: int) -> int:
-    """`count` in the slow run, a third of it, and two at least, in the quick one."""
-    return max(2, count // 3) if Effort.quick else count
+    """`count` in the slow run, a fifth of it, and two at least, in the quick one."""
+    return max(2, count // 5) if Effort.quick else count

@@ -154,7 +154,7 @@ and of a block of 64 bytes, with padding before, behind and between."""
 @pytest.mark.parametrize("config", [NARROW, WIDE, WIDEST],
                          ids=["narrow", "wide", "widest"])
 def test_rows_that_overlap_read_what_they_share_once(config, part):
-    rows = ROWS[part::6 if Effort.quick else 3]
+    rows = ROWS[part::12 if Effort.quick else 3]
     programs = [instruction(config, "inp", **row) for row in rows]
     for stall in (0.4,) if Effort.quick else (0, 0.4):
         memory, buffers, events = run(config, programs, 9, stall)
