@@ -26,7 +26,7 @@ def test_a_network_on_all_simulators() -> None:
     for sim in ("functional", "cycle", "verilator"):
         module = lockstep.compile(graph, "accel", machine=str(FILE), sim=sim)
         np.testing.assert_array_equal(module({"image": images[:1]})["logits"], wanted, sim)
-        assert len(module.accelerated) == 1 and len(module.accelerated[0].program.layers) == 8
+        assert len(module.accelerated) == 1 and len(module.accelerated[0].program.layers) == 7
 
 
 @pytest.mark.slow
