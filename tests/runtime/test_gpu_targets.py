@@ -56,10 +56,11 @@ def test_networks_of_the_zoo(target: str, name: str, int8: bool) -> None:
     model = zoo.build(name, {"keywords": 49}.get(name, 32), int8=int8)
     found, wanted = (lockstep.compile(model, one) for one in (target, "cpu"))
     assert [segment.target for segment in found.partition.segments] == [target]
-    source, = found.graph.inputs
-    x = np.random.default_rng(1).standard_normal(found.graph.values[source].shape)
+    rng, values = np.random.default_rng(1), found.graph.values
+    inputs = {name: (rng.standard_normal if values[name].dtype == "float32" else np.zeros)(
+        values[name].shape).astype(values[name].dtype) for name in found.graph.inputs}
     for module in (found, wanted):
-        module.set_input(source, x.astype(np.float32))
+        module.set_input(**inputs)
         module.run()
     one, other = (module.get_output("logits") for module in (found, wanted))
     if int8:
