@@ -71,7 +71,7 @@ class BoardNetwork:
             parameters=("lockstep_board *board",))
 
     def _hash(self) -> bytes:
-        """Of all that the network computes with."""
+        """The hash of all that the network computes with."""
         parts = [self.machine.hash, *(part.interface.hash for part in self.parts.values())]
         return sha256(self.image + "\n".join(parts).encode()).digest()
 

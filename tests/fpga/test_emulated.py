@@ -109,7 +109,7 @@ def test_a_port_that_is_not_there():
 
 
 def test_verilog_is_emitted_once(monkeypatch, tmp_path):
-    """Of each machine, memory and clock."""
+    """Each machine, memory and clock has a text of its own, which is kept."""
     calls = []
     monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))
     monkeypatch.setattr(emulated, "EmulatedGateware", lambda *_: None)

@@ -49,7 +49,7 @@ def given(graph: Graph) -> dict[str, np.ndarray]:
     (8, 16, 4), (3, 10, 5, 3, 2), (1, 7, 3), (20, 1, 1, 1), (4, 6, 7, 1), (33, 33, 2),
     (16, 16, 5, 3, 1, 16), (5, 5, 4, 3, 2, 5), (8, 8, 4, 3, 1, 2)])
 def test_convolutions_of_int8(shape: tuple[int, ...], tmp_path: Path) -> None:
-    """Of any numbers of pixels and channels, as the programs mean them, and as NumPy does."""
+    """Any numbers of pixels and channels give what the programs mean, and what NumPy gives."""
     graph = convolution(*shape)
     x = given(graph)
     made = found(graph, x, tmp_path, "-O3", "-march=native")
