@@ -165,8 +165,7 @@ def _leads(tasks: Sequence[MemoryTask], spans: Sequence[Span], alignment: int
         result = by_value.get(task.writes)
         for value, size in task.leads.items():
             operand = by_value.get(value)
-            if (result and operand and result.first == number == operand.last
-                    and operand.values[-1] == value):
+            if result and operand and result.first == number == operand.last:
                 leads[result, operand] = _rounded(size, alignment)
     return leads
 

@@ -68,6 +68,7 @@ class PythonBoard:
     seen : the memory of the network as the processor sees it (uint8).
     behind : the same as the accelerator sees it.
     stuck : whether runs do not end.
+    interrupts : the register of this name at each wait.
     """
 
     def __init__(self, machine: Machine, size_bytes: int, address: int = 1 << 16,
@@ -76,6 +77,7 @@ class PythonBoard:
         self.calls: list[tuple[str, int, int]] = []
         self.errors: list[Exception] = []
         self.stuck = False
+        self.interrupts: list[int] = []
         self.model = BoardModel(machine, address + size_bytes)
         self.model.memory[:] = rng.integers(0, 256, address + size_bytes)
         self.before = self.model.memory[:address].copy()
@@ -132,6 +134,7 @@ class PythonBoard:
 
     def _wait(self, context: int) -> None:
         self.calls.append(("wait", 0, 0))
+        self.interrupts.append(int(self.registers[ADDRESSES["interrupt"]]))
         run, done = (int(self.registers[ADDRESSES[name]]) for name in ("run", "done"))
         if run == done or self.stuck:
             return

@@ -24,8 +24,8 @@ __all__ = ["composed", "matched"]
 Array = np.ndarray
 PRODUCTS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV")
 MOST_PIXELS = 512
-"""The largest window whose average looks for a multiplier of 16 bits that rounds as a division does:
-of larger ones few have any."""
+"""The largest window for which a multiplier of 16 bits is sought that rounds as a division does:
+few of the larger ones have any."""
 
 WEIGHT_BITS = 11
 """Bits of the weights between two pixels."""

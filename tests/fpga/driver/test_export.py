@@ -131,6 +131,14 @@ def test_hooks_in_their_order(network):
         *(("invalidate", *place[slot.name]) for slot in program.outputs)]
 
 
+@pytest.mark.parametrize("stuck", [False, True])
+def test_the_interrupt_is_on_while_a_run_may_end(network, stuck):
+    network.board.stuck = stuck
+    network.run(layers()[0].samples())
+    assert set(network.board.interrupts) == {1}
+    assert network.board.registers[ADDRESSES["interrupt"]] == 0
+
+
 @pytest.mark.parametrize("hook", ["clean", "invalidate"])
 def test_without_a_hook_the_cache_is_seen(tmp_path, hook):
     """The memory is one in which what is forgotten shows."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pytest
 
 from accel.figures.traffic import dram_bytes
@@ -14,6 +15,7 @@ from accel.machine.machine import Machine
 from accel.mapping.bounds import bound_of, bounds_of_tilings
 from accel.mapping.bounds import traffic
 from accel.mapping.bounds.tilings import every_tiling, listed
+from accel.mapping.bounds.traffic import LayerFacts
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.choices import Choices
 from accel.mapping.lowering import LoweringError
@@ -150,6 +152,19 @@ def test_a_layer_that_fits_no_buffer_is_refused() -> None:
     assert layer.operator.row                       # windows of 7 entries, loaded as they are
     with pytest.raises(LoweringError, match="conv2d_0: a tile must fit the buffers of tiny-1x4x4"):
         bound_of(machine_of("tiny-1x4x4", inp_bytes=16), layer)
+
+
+@pytest.mark.parametrize("columns, waits", [(12, 300 + 4 - 64), (8, 300 + 4 - 64), (4, 0)])
+def test_waits_for_bursts_by_hand(columns, waits) -> None:
+    """Elements of a narrow matrix lie in one beat, and share its burst. No load of 64 waits."""
+    machine = machine_of("tiny-1x4x4", bus_bytes=8, memory=Dram(latency=300))
+    net = Net(3)
+    result = net.matmul(net.input(1, 24, 32), net.input(1, 32, columns, name="b"))
+    facts = LayerFacts(machine, layer_of(machine, net, result)[0])
+    assert facts.waits == waits
+    elements, loads = np.array([64, 128, 128, 640]), np.array([1, 1, 4, 2])
+    assert facts.weight_cycles(elements, loads).tolist() == [
+        64, 128 + waits, 128, 640 + 8 * waits]
 
 
 @pytest.mark.parametrize("latency, ratio", [(64, 1.1), (300, 1.4)])
