@@ -40,9 +40,8 @@ def leads_of(steps: Sequence[GroupCode]) -> list[dict[str, int]]:
             if id(program) not in known:
                 known[id(program)] = [lead(program, buffer) if buffer.name in movable else NOWHERE
                                       for buffer in program.inputs]
-            inputs = step.group.inputs
-            leads = {value: bytes_ for value, bytes_ in zip(inputs, known[id(program)], strict=True)
-                     if bytes_ < NOWHERE and inputs.count(value) == 1}
+            leads = {value: bytes_ for value, bytes_ in zip(
+                step.group.inputs, known[id(program)], strict=True) if bytes_ < NOWHERE}
         found.append(leads)
     return found
 
@@ -59,8 +58,7 @@ def lead(program: Program, operand: Buffer) -> int:
         written.append(_end(step, result, variables))
     if not read:
         return 0
-    first = np.minimum.accumulate(np.concatenate(read)[::-1])[::-1]
-    ends = np.maximum.accumulate(np.concatenate(written))
+    first, ends = np.concatenate(read), np.maximum.accumulate(np.concatenate(written))
     both = (first < NOWHERE) & (ends > 0)
     return max(0, int((ends - first)[both].max())) if both.any() else 0
 

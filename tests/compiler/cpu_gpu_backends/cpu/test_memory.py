@@ -185,3 +185,15 @@ def test_reshapes_are_views_and_outputs_are_arrays_of_the_callers() -> None:
     arrays = [inputs["x"], first["y"], first["r"], second["y"], second["r"]]
     assert not any(np.may_share_memory(a, b) for a in arrays for b in arrays if a is not b)
     assert segment.plan.size == 0
+
+
+def test_what_is_read_in_two_ways_gives_no_place_away() -> None:
+    """All rows less the third: that row is still read when it would have been overwritten."""
+    net = Builder("twice")
+    net.add_input("x", TensorType((4, 16), "float32"))
+    net.add_constant("w", np.eye(16, dtype=np.float32))
+    net.emit("matmul", "first", ["x", "w"], "a")
+    net.emit("slice", "row", ["a"], "r", begin=(2, 0), end=(3, 16), step=(1, 1))
+    net.emit("matmul", "last", [net.emit("sub", "less", ["a", "r"], "b"), "w"], "y")
+    plan = CpuTarget().compile(net.finish(["y"])).plan
+    assert {("a",), ("b",)} == {span.values for span in plan.places}
