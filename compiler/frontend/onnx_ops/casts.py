@@ -78,9 +78,20 @@ def _exponents(array: np.ndarray, saturate: bool, round_mode: str) -> np.ndarray
     return exponent.astype(np.uint8).view(ml_dtypes.float8_e8m0fnu)
 
 
-@operator("Cast")
 def cast(t, x, *, to, saturate=1, round_mode="up"):
     return converted(t, x, to, saturate, round_mode)
+
+
+@operator("Cast", since=1)
+def cast_by_name(t, x, *, to):
+    """The type by its name in ONNX, such as FLOAT."""
+    names = onnx.TensorProto.DataType
+    if to not in names.keys():
+        raise NodeRefused(f"to must be the name of an element type, not {to!r}")
+    return converted(t, x, names.Value(to))
+
+
+operator("Cast", since=6)(cast)
 
 
 @operator("CastLike")

@@ -57,7 +57,6 @@ def expand(t, x, shape):
     return x.expand(*np.broadcast_shapes(x.shape, tuple(wanted)))
 
 
-@operator("Tile")
 def tile(t, x, repeats):
     times = t.integers(repeats, "repeats")
     if len(times) != x.rank:
@@ -68,13 +67,32 @@ def tile(t, x, repeats):
     return wide.reshape(*(count * extent for count, extent in zip(times, x.shape, strict=True)))
 
 
-@operator("Concat")
+@operator("Tile", since=1)
+def tile_along(t, x, tiles, axis):
+    """Repeats along one axis; both numbers come as floats, too."""
+    place, = axes_of((t.integer(axis.astype("int64"), "axis"),), x.rank)
+    times = [1] * x.rank
+    times[place] = t.integer(tiles.astype("int64"), "tiles")
+    return tile(t, x, t.constant(np.array(times)))
+
+
+operator("Tile", since=6)(tile)
+
+
 def concat(t, *inputs, axis):
     place, = axes_of((axis,), inputs[0].rank)
     full = [value for value in inputs if value.shape[place]] or [inputs[0]]
     if len(full) == 1 and len(inputs) > 1:
         return full[0]
     return t.emit("concat", *full, axis=place)
+
+
+@operator("Concat", since=1)
+def concat_channels(t, *inputs, axis=1):
+    return concat(t, *inputs, axis=axis)
+
+
+operator("Concat", since=4)(concat)
 
 
 @operator("Split")
@@ -122,7 +140,6 @@ def slice_(t, x, starts, ends, axes=None, steps=None):
     return t.emit("reverse", cut, axes=tuple(turned)) if turned else cut
 
 
-@operator("Pad")
 def pad(t, x, pads, constant_value=None, axes=None, *, mode):
     sides = t.integers(pads, "pads")
     places = range(x.rank) if axes is None else axes_of(t.integers(axes, "axes"), x.rank)
@@ -134,6 +151,11 @@ def pad(t, x, pads, constant_value=None, axes=None, *, mode):
     value = x.like(0) if constant_value is None else constant_value.reshape().astype(x.dtype)
     inputs = (x, value) if mode == "constant" else (x,)
     return t.emit("pad", *inputs, mode=mode, before=before, after=after)
+
+
+@operator("Pad", since=1)
+def pad_by_paddings(t, x, *, mode, paddings, value=0.0):
+    return pad_by_attributes(t, x, mode=mode, pads=paddings, value=value)
 
 
 @operator("Pad", since=2)

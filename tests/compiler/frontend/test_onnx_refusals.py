@@ -158,11 +158,6 @@ def test_opset(opset: int) -> None:
         "onnx.version_converter")
 
 
-def test_what_only_old_opsets_have() -> None:
-    assert refused_node("Add", "x", "w", opset=6, attrs={"broadcast": 1, "axis": 1}) == (
-        "attribute 'axis' is not supported")
-
-
 def test_unbound_dimensions() -> None:
     relu = helper.make_node("Relu", ["x"], ["y"])
     assert refusal(model(relu, shape=["N", 3, None, 8])) == (
