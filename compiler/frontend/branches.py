@@ -2,12 +2,20 @@
 are computed, and each element is taken from one of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import combinations
 from typing import Any
+
+import numpy as np
 
 from compiler.frontend.values import NodeRefused, Value
 
-__all__ = ["both", "either", "one_bool"]
+__all__ = ["both", "by_computed_axes", "either", "one_bool"]
+
+Axes = tuple[int, ...]
+
+MOST_CHOICES = 12
+"""Axes that are computed with where data choose between them."""
 
 
 def one_bool(condition: Value) -> Value:
@@ -39,3 +47,25 @@ def both(first: Value | None, second: Value | None) -> Value | None:
     if first is None or second is None:
         return second if first is None else first
     return first & second
+
+
+def by_computed_axes(t, axes: Value, rank: int, shape: Callable[[Axes], Axes],
+                     rule: Callable[[Axes], Value]) -> Value:
+    """What `rule` makes of axes that data say: of all that give the declared shape, and a choice.
+    `shape` is that of the rule's result.
+    """
+    choices = list(combinations(range(rank), axes.size))
+    if len(set(map(shape, choices))) > 1:
+        declared = t.declared(axes, "axes")
+        choices = [choice for choice in choices if shape(choice) == declared]
+    if not 1 <= len(choices) <= MOST_CHOICES:
+        raise NodeRefused(f"its axes {axes.role!r} must be a constant")
+    flat = axes.astype("int64").reshape(axes.size, 1)
+    counted = (flat < 0).where(flat + rank, flat)
+    found = counted.equal(t.constant(np.arange(rank))).astype("int32").max(0)
+    result = rule(choices[-1])
+    for choice in choices[:-1]:
+        chosen = t.emit("gather", found, t.constant(np.array(choice)), axis=0)
+        result = t.emit("reduce_min", chosen, axes=(0,), keepdims=0).equal(1).where(rule(choice),
+                                                                                  result)
+    return result

@@ -6,13 +6,15 @@ node are taken to be what ONNX's own inference says, and its readers are judged 
 
 import re
 from collections import ChainMap
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import onnx
 
 from compiler.frontend import registry
+from compiler.frontend.binding import dimensions
 from compiler.frontend.functions import body_of, bound, types_of
 from compiler.frontend.onnx_maps import OWN
 from compiler.frontend.onnx_writer import REFUSED
@@ -28,6 +30,11 @@ Item = Any
 
 UNKNOWN = object()
 STANDARD = ("", "ai.onnx")
+
+SAME_SHAPE = ("Abs", "Cast", "CastLike", "Exp", "Identity", "Log", "Neg", "Reciprocal", "Relu",
+              "Sigmoid", "Sqrt", "Tanh")
+"""Operators whose result has the shape of their first input."""
+
 
 
 def element_type(code: int) -> np.dtype:
@@ -74,6 +81,7 @@ class Importer(Tracer):
         self.outputs: Sequence[str] = ()
         self.proto = onnx.NodeProto()
         self.depth = 0
+        self.extents: Mapping[str, int] = {}    # of dimensions with a name
         self.arranged: Collection[str] = ()     # LSTMs in the form that can be quantized
 
     @property
@@ -236,6 +244,23 @@ class Importer(Tracer):
             return UNKNOWN
         return self.input(self.builder.fresh(output), known)
 
+    def told(self, place: int = 0) -> tuple[int, ...] | None:
+        if self.depth or place >= len(self.outputs):
+            return None
+        return self._shapes.get(self.outputs[place])
+
+    @cached_property
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes that the model declares in full, and those that follow backwards from them."""
+        shapes = {value.name: shape for value in (*self.model.graph.value_info,
+                                                  *self.model.graph.output)
+                  if (shape := declared_shape(value, self.extents)) is not None}
+        for node in reversed(self.model.graph.node):
+            if node.op_type in SAME_SHAPE and node.domain in STANDARD and (
+                    node.output[0] in shapes):
+                shapes.setdefault(node.input[0], shapes[node.output[0]])
+        return shapes
+
     def result(self, name: str) -> str:
         """The name in the graph of one of the model's results, which is its own."""
         item = self.names[name]
@@ -253,6 +278,15 @@ class Importer(Tracer):
         self.builder.add(Node("identity", self.builder.fresh_node(name), (self.enter(item),),
                               (name,)))
         return name
+
+
+def declared_shape(value: onnx.ValueInfoProto, extents: Mapping[str, int]
+                   ) -> tuple[int, ...] | None:
+    """The shape of a tensor if all its extents are told, or have names that are bound."""
+    if not value.type.tensor_type.HasField("shape"):
+        return None
+    shape = [extents.get(dim, 0) if isinstance(dim, str) else dim for dim in dimensions(value)]
+    return tuple(shape) if min(shape, default=1) > 0 else None
 
 
 def _versions(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:

@@ -353,6 +353,23 @@ class Tracer:
         makers = {node.outputs[0]: node for node in self.builder.nodes}
         return _greatest(value.name or "", makers, self.builder.constants)
 
+    def told(self, place: int = 0) -> tuple[int, ...] | None:
+        """The shape that the network declares for a result of the current node, if it does."""
+        return None
+
+    def declared(self, value: Value, role: str, place: int = 0) -> tuple[int, ...] | None:
+        """The declared shape of a result, where the elements that decide about it are computed.
+        None where these are known, or nothing is declared.
+        """
+        if value.array is not None or self.run is not None:
+            return None
+        shape = self.told(place)
+        if shape is not None:
+            note = (f"{self.current}: its result has the declared shape {list(shape)}, whatever "
+                    f"{value.role!r} ({role}) holds")
+            self.builder.notes.extend({note}.difference(self.builder.notes))
+        return shape
+
     def settle(self, values: Sequence[Value]) -> None:
         """Makes the elements of all the values known, in one run."""
         for value in values:

@@ -40,8 +40,9 @@ def unique(t, x, *, axis=None, sorted):
 @operator("TopK")
 def top_k(t, x, k, *, axis=-1, largest=1, sorted=1):
     """The first k elements and their places; always sorted, also where that is not requested."""
-    count = t.integer(k, "k")
     place, = axes_of((axis,), x.rank)
+    declared = t.declared(k, "k")
+    count = declared[place] if declared else t.integer(k, "k")
     order = t.emit("sorted_places", x, axis=place, count=count, largest=largest)
     return t.emit("gather_elements", x, order, axis=place), order
 
