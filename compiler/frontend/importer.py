@@ -19,7 +19,7 @@ from compiler.frontend.functions import body_of, bound, types_of
 from compiler.frontend.onnx_maps import OWN
 from compiler.frontend.onnx_writer import REFUSED
 from compiler.frontend.values import NodeRefused, Tracer, Value, dtype_name, frozen
-from compiler.graph.graph import Node, TensorType
+from compiler.graph.graph import DTYPES, Node, TensorType
 from compiler.ops.rules import TypeRefused
 from compiler.graph.rewrite import Builder
 
@@ -266,6 +266,7 @@ class Importer(Tracer):
         item = self.names[name]
         if not isinstance(item, Value):
             raise NodeRefused(f"output {name!r} must be a tensor")
+        _require_given(self.model.graph, name, item)
         if item.name == name:
             return name
         if name in self.builder.values:
@@ -291,6 +292,15 @@ def declared_shape(value: onnx.ValueInfoProto, extents: Mapping[str, int]
 
 def _versions(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
     return {"" if opset.domain in STANDARD else opset.domain: opset.version for opset in imports}
+
+
+def _require_given(graph: onnx.GraphProto, name: str, item: Value) -> None:
+    """Refuses an output of a type whose numbers are computed in another one."""
+    codes = {value.name: value.type.tensor_type.elem_type for value in graph.output}
+    told = codes.get(name, 0)
+    if item.array is None and told and dtype_name(element_type(told)) not in DTYPES:
+        raise NodeRefused(f"output {name!r} must be of a type that processors have, not "
+                          f"{onnx.TensorProto.DataType.Name(told)}")
 
 
 def _used(item: Value) -> np.ndarray:
