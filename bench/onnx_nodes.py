@@ -253,8 +253,22 @@ def _has_body(schema: Any) -> bool:
     return schema.has_function or schema.has_context_dependent_function
 
 
+WHY = {
+    "test_bernoulli": "random numbers: those of another generator",
+    "test_attention_4d_causal_fp16": "two of 192 elements are 2 units of float16 off: the softmax "
+    "is computed in float32 and rounded once, which is nearer to the exact result than the test's "
+    "values, rounded to float16 at every step",
+    "test_dft_inverse": "ten elements are 0, which is exact; the test's values hold 1.9e-7, the "
+    "rounding of an FFT in float32, and allow 1e-7",
+}
+"""Why results are right that a test does not take, by the beginning of its name."""
+
+
 def _cell(outcome: Outcome) -> str:
     """The reason, without the model's name and without numbers that differ between machines."""
+    known = [why for start, why in WHY.items() if outcome.name.startswith(start)]
+    if known and outcome.reason.startswith("AssertionError: Not equal to tolerance"):
+        return known[0]
     reason = outcome.reason.removeprefix(f"{outcome.name}: ")
     reason = re.sub(r"^(AssertionError: Not equal to tolerance).*", r"\1", reason)
     return reason.replace("|", "\\|")[:160]
