@@ -221,10 +221,27 @@ _DATA = """\
 Type and shape of every value must follow from the types of the inputs and from constants. Where the
 elements of an input decide (a shape, a trip count, a condition, a sequence's position), the backend
 makes code for these elements; where computed elements decide, it runs what comes before. The
-importer behind `lockstep run` has no data and refuses such nodes; so it does with operators whose
-result depends on data: Compress, NonMaxSuppression, NonZero, ScatterElements, ScatterND,
-Unique and the like. Strings, sequences, optionals, tensors without elements and the types that
-processors lack (float8, int4, ...) exist while a network is built, but not in the network.
+importer behind `lockstep run` has no data. There
+
+- the declared shape of a result takes the place of elements that would say it (the shape of a
+  Reshape, the k of a TopK, the axes of a reduction, ...); a note says what is taken for granted,
+  and axes between which the shape does not decide are all computed, data choose;
+- both branches of an `If` are computed, and data choose: each result must have one type;
+- a `Loop` that data may end is unrolled to its trip count, of at most 20,000, which may be the
+  minimum of a constant and something computed; without one, to where a count in its condition ends
+  it surely, after 1,000 turns at most. It can have no rows for each turn;
+- scatters take places that are computed. A place outside goes nowhere, as a gather takes the
+  nearest; of several updates of one place without a reduction the last stays;
+- numbers of int4, int2 and their unsigned kin, of float8 (but E8M0) and float4 are computed in
+  wider types, exactly as the small type holds them; a network neither takes nor gives such types;
+- an input without elements is a constant, and the network has no such input.
+
+Refused are operators whose result has a size that data decide: Compress, NonMaxSuppression,
+NonZero, Unique and the like. Strings, sequences, optionals, tensors without elements and the types
+that processors lack exist while a network is built, but not in the network.
+
+Opsets 1 to 6 have attributes that later ones lack. `broadcast` and `axis` are followed,
+`consumed_inputs` and `output_sequence` say nothing of values, and `is_test` must not be 0.
 
 Dimensions that a model leaves open take their extents from the arrays of `lockstep run --input`, or
 from `--shape NAME=N` for all dimensions of that name, or `--shape x.2=N` for one place: input, dot,

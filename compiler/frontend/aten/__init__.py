@@ -10,6 +10,7 @@ from compiler.frontend.aten import (
     recurrent,
     reductions,
     resizing,
+    scattering,
     symbols,
     windows,
 )

@@ -170,4 +170,5 @@ def test_the_root_mean_square_normalization_of_onnx_runtime(dtype: str) -> None:
     inverse = 1 / np.sqrt((x.astype(float) ** 2).mean((1, 2), keepdims=True) + 0.01)
     assert (found["y"].dtype, found["i"].dtype) == (dtype, "float32")
     np.testing.assert_allclose(found["i"], inverse, 1e-6)
-    np.testing.assert_allclose(found["y"], x * inverse * scale, 2e-3 if dtype == "float16" else 1e-5)
+    limit = 2e-3 if dtype == "float16" else 1e-5
+    np.testing.assert_allclose(found["y"], x * inverse * scale, limit)
