@@ -19,7 +19,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from compiler.errors import ArgumentError
-from compiler.kept import cache_folder
+from compiler.kept import cache_folder, in_the_way
 from compiler.plans import Task
 from compiler.tune.best import BestPlans
 from compiler.tune.record import Record, RecordsError, content_hash, from_json, now, read_lines
@@ -101,7 +101,11 @@ class _Busy(RecordsError):
 
 
 def default_path() -> Path:
-    """The database in the cache (`compiler.kept.cache_folder`)."""
+    """The database in the cache (`compiler.kept.cache_folder`). Raises RecordsError where no cache
+    can be.
+    """
+    if reason := in_the_way(cache_folder()):
+        raise RecordsError(f"{reason}; LOCKSTEP_CACHE may name another one")
     return cache_folder() / "records.sqlite"
 
 

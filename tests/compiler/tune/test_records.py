@@ -402,7 +402,8 @@ def test_it_lies_in_the_cache(tmp_path: Path, monkeypatch) -> None:
         assert records.path == default_path() == tmp_path / "a" / "cache" / "records.sqlite"
     (tmp_path / "file").touch()
     monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "file"))
-    with pytest.raises(RecordsError, match="^'.*/file/records.sqlite' cannot be made: "):
+    with pytest.raises(RecordsError, match="^Cache .*/file must be a folder, but .*/file is none; "
+                                           "LOCKSTEP_CACHE may name another one$"):
         Records.in_cache()
 
 
