@@ -20,7 +20,13 @@ PLACES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_cor
           "asymmetric", "tf_crop_and_resize")
 
 
-@operator("Upsample")
+@operator("Upsample", since=1)
+def upsample_images(t, x, *, height_scale, mode, width_scale):
+    factors = np.array([1, 1, height_scale, width_scale], np.float32)
+    return upsample(t, x, t.constant(factors), mode=mode)
+
+
+@operator("Upsample", since=7)
 def upsample(t, x, scales, *, mode):
     return resize(t, x, None, scales, mode=mode, coordinate_transformation_mode="asymmetric",
                   nearest_mode="floor")
