@@ -46,17 +46,17 @@ def readers(type_: TensorType) -> Iterator[tuple[Operator, dict, tuple[np.ndarra
              "equation": "abcd"[:rank] + "->a", "kernel": (2, 2), "strides": (1, 1),
              "pads": (0,) * 4}
     places = np.array([[1], [0]])
-    inputs = [(None,) * count for count in (1, 2, 3)] + [
-        (None, places), (None, np.zeros(type_.shape, np.int64)),
-        (np.arange(np.prod(type_.shape)).reshape(type_.shape) % 3 == 0, None, None)]
+    other = (np.arange(np.prod(type_.shape)) * 37 % 113 + 1).reshape(type_.shape)
+    inputs = [(None,), (None, other.astype(type_.dtype)), (None, None), (None, None, None),
+              (None, places), (None, np.zeros(type_.shape, np.int64)),
+              (other % 3 == 0, None, other.astype(type_.dtype))]
     for operator in OPERATORS.values():
-        # Networks are not written in operators of integers; an identity, as is one part joined,
-        # would be the tensor under another name.
+        # Networks are not written in operators of integers; an identity is the tensor itself.
         if operator.numbers is Numbers.INTEGER or operator.name == "identity":
             continue
         cases = [(case.attrs, (None, *case.inputs[1:])) for case in CASES
                  if case.op == operator.name] + [
-                     (attrs, given) for given in inputs[operator.joins:]]
+                     (attrs, given) for given in inputs]
         fitting = next((case for case in cases if _takes(operator, *case, type_)), None)
         if fitting is not None:
             yield operator, *fitting
@@ -68,6 +68,8 @@ def _takes(operator: Operator, attrs: dict, inputs: tuple, type_: TensorType) ->
     try:
         infer(Node(operator.name, "one", names, ("y",), attrs), types)
     except (Error, LookupError, ValueError, TypeError):
+        return False
+    if operator.joins and len(inputs) == 1:             # that would be the tensor itself
         return False
     return operator.parameters is None or all(
         array is not None for array in inputs[operator.data_inputs:])
