@@ -5,8 +5,16 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.ops import load_op
 
-__all__ = ["OPERATORS"]
+__all__ = ["CONTEXT", "OPERATORS", "OPSET"]
+
+OPSET = 26
+CONTEXT = {"log": lambda *_: None, "opsets": {"": OPSET}, "verbose": 0, "new_ops": None,
+           "existing_functions": {}, "evaluator_cls": ReferenceEvaluator}
+"""How an operator of the reference implementation is made without an evaluator."""
+
 
 Array = np.ndarray
 Correction = Callable[[onnx.NodeProto, Sequence[Array | None]], Sequence[Any] | None]
@@ -51,4 +59,22 @@ def _lrn(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Sequence[Any] 
     return [(x / factor ** given.get("beta", 0.75)).astype(x.dtype)]
 
 
-OPERATORS.update({"Shrink": _shrink, "GlobalMaxPool": _global_max_pool, "LRN": _lrn})
+def _conv_transpose(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Sequence[Any] | None:
+    """In groups the implementation gives each group the biases of the first channels, and places
+    groups of several channels one upon the other. Each group is computed by itself.
+    """
+    x, w, *rest = arrays
+    assert x is not None and w is not None
+    group = {one.name: one.i for one in node.attribute}.get("group", 1)
+    if group == 1:
+        return None
+    alone = onnx.NodeProto()
+    alone.CopyFrom(node)
+    next(one for one in alone.attribute if one.name == "group").i = 1
+    bias = rest[0] if rest and rest[0] is not None else np.zeros(w.shape[1] * group, w.dtype)
+    parts = [load_op("", "ConvTranspose", OPSET)(alone, CONTEXT).run(*one)[0] for one in zip(
+        np.split(x, group, 1), np.split(w, group), np.split(bias, group), strict=True)]
+    return [np.concatenate(parts, 1)]
+
+
+OPERATORS.update({"ConvTranspose": _conv_transpose, "Shrink": _shrink, "GlobalMaxPool": _global_max_pool, "LRN": _lrn})

@@ -5,10 +5,11 @@ were seldom drawn come first, so that all of them come.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import onnx
 
 from bench.values.draw import Array, Drawer, Trial, Unfit, Value
 from bench.values.rules import QUANTIZED, RULES, TYPES, Rule
@@ -23,6 +24,9 @@ MADE = ("input", "QuantizeLinear")
 LAYERS = ("Conv", "Gemm", "MatMul", "Add", "AveragePool", "ReduceMean", "Concat", "ConvTranspose")
 """Operators that are drawn more often, as networks have them."""
 
+_MOVERS = {rule.op for rule in RULES.values() if rule.moves}
+_KINDS = {(rule.op, rule.operand): rule.kind for name, rule in RULES.items() if ":" not in name}
+
 TRIES = 12
 HOPELESS = 40               # tries of a pair before others come first
 _SHAPED = ((), (1,), (5,), (3, 4), (2, 7), (1, 6), (2, 3, 4), (1, 4, 6), (3, 1, 5), (1, 3, 4, 4),
@@ -31,7 +35,9 @@ _SHAPED = ((), (1,), (5,), (3, 4), (2, 7), (1, 6), (2, 3, 4), (1, 4, 6), (3, 1, 
 
 
 def legal_pairs() -> dict[Pair, None]:
-    """All kinds of reader x mover x type that ONNX allows, in a fixed order."""
+    """All kinds of reader x mover x type that ONNX allows, in a fixed order. Movers that read are of
+    one kind.
+    """
     movers = [*MADE, *dict.fromkeys(rule.op for rule in RULES.values() if rule.moves)]
     return {(reader.kind, mover, dtype): None
             for dtype in TYPES for mover in movers for reader in RULES.values()
@@ -74,22 +80,50 @@ def trials(seed: int, types: Sequence[str] = QUANTIZED) -> Iterator[Trial]:
 
 def _trial(d: Drawer, number: int, steering: Steering) -> Trial | None:
     outputs, pairs = [], []
-    for _ in range(d.below(5, 1)):
+    for _ in range(d.below(6, 1)):
         pair = steering.next(d.rng)
         found = _chain(d, pair)
-        if found is None:
-            continue
-        steering.drawn[pair] += 1
-        pairs.append(pair)
-        outputs.append(_followed(d, found))
+        if found is not None:
+            pairs.append(pair)
+            outputs.append(_followed(d, found))
     if not outputs:
         return None
+    pairs += [pair for pair in _pairs(d) if pair not in pairs]
+    steering.drawn.update(pairs)
     made = {name for node in d.nodes for name in node.output}
     ends = [value for value in d.values if value.name in made and value.name not in d.read]
     inner = [value for value in d.values if value.name in made and value.name in d.read
              and d.chance(0.08)]
     return Trial(number, d.model(ends + inner), {name: value.array for name, value in
                                                  d.inputs.items()}, tuple(pairs))
+
+
+def _pairs(d: Drawer) -> Iterator[Pair]:
+    """The pairs that stand in the graph, those of a mover between dequantization and quantization
+    among them.
+    """
+    makers = {name: node for node in d.nodes for name in node.output}
+    types = {value.name: value.dtype for value in d.values}
+    for node in d.nodes:
+        for place, name in enumerate(node.input[:2]):
+            kind = _KINDS.get((node.op_type, place))
+            maker = makers.get(name)
+            if kind is None or types.get(name) not in TYPES:
+                continue
+            moved = _mover(maker, makers) if maker is not None else "input"
+            if moved:
+                yield kind, moved, types[name]
+
+
+def _mover(maker: onnx.NodeProto, makers: Mapping[str, onnx.NodeProto]) -> str:
+    if maker.op_type != "QuantizeLinear":
+        return maker.op_type if maker.op_type in _MOVERS else ""
+    inner = makers.get(maker.input[0])
+    if inner is None or inner.op_type not in _MOVERS:
+        return "QuantizeLinear"
+    first = makers.get(inner.input[0])
+    dequantized_there = first is not None and first.op_type == "DequantizeLinear"
+    return inner.op_type if dequantized_there else "QuantizeLinear"
 
 
 def _chain(d: Drawer, pair: Pair) -> Value | None:

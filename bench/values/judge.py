@@ -1,6 +1,7 @@
 """Judges a trial: every way against the bounds, and against each other to the bit."""
 
 import re
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,20 +55,25 @@ class Verdict:
     values: int = 0
     weak: int = 0
     exact: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
 
 
 def judged(number: int, model: onnx.ModelProto, inputs: Mapping[str, Array], ways: Sequence[Way],
            announce: Callable[[str], None] = lambda way: None) -> Verdict:
     """The verdict of these ways; each is announced before it is taken."""
     verdict = Verdict(number)
+    begin = time.monotonic()
     allowed = bounds_of(model, inputs)
+    verdict.seconds["bounds"] = time.monotonic() - begin
     names = [output.name for output in model.graph.output]
     verdict.outputs = len(names)
     verdict.weak = sum(not telling(allowed[True][name]) for name in names)
     found: dict[str, dict[str, Array]] = {}
     for way in ways:
         announce(way.name)
+        begin = time.monotonic()
         outputs = _run(way, model, inputs, verdict)
+        verdict.seconds[way.name] = time.monotonic() - begin
         if outputs is None:
             continue
         verdict.ran.append(way.name)

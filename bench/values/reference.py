@@ -13,13 +13,11 @@ from onnx.reference.op_run import RuntimeContextError
 from onnx.reference.ops import load_op
 
 from bench.values import corrections
+from bench.values.corrections import CONTEXT, OPSET
 
 __all__ = ["OPSET", "computed", "evaluated"]
 
-OPSET = 26
 Array = np.ndarray
-_CONTEXT = {"log": lambda *_: None, "opsets": {"": OPSET}, "verbose": 0, "new_ops": None,
-            "existing_functions": {}, "evaluator_cls": ReferenceEvaluator}
 
 
 def computed(node: onnx.NodeProto, arrays: Sequence[Array | None],
@@ -50,7 +48,7 @@ def _operator(node: bytes, opset: int) -> Any:
     """The implementation of a node that has one; None for those that ONNX gives a body."""
     proto = onnx.NodeProto.FromString(node)
     try:
-        context = _CONTEXT | {"opsets": {proto.domain: opset}}
+        context = CONTEXT | {"opsets": {proto.domain: opset}}
         return load_op(proto.domain, proto.op_type, opset)(proto, context)
     except (RuntimeContextError, AssertionError, TypeError):
         return None

@@ -34,6 +34,7 @@ class Report:
     weak: int = 0
     exact: int = 0
     values: int = 0
+    seconds: Counter[str] = field(default_factory=Counter)
     ran: Counter[str] = field(default_factory=Counter)
     pairs: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     operators: Counter[str] = field(default_factory=Counter)
@@ -48,6 +49,7 @@ class Report:
         self.exact += verdict.exact
         self.values += verdict.values
         self.ran.update(verdict.ran)
+        self.seconds.update(verdict.seconds)
         self.refused.update({_reason(text) for text in verdict.refused.values()})
         if verdict.ran:
             self.pairs.update(trial.pairs)
@@ -136,7 +138,8 @@ def show(report: Report, seconds: float) -> None:
     print(f"\nrefused, by reason ({report.refused.total()}):")
     for reason, count in report.refused.most_common(25):
         print(f"  {count:6} {reason}")
-    print("ways: " + ", ".join(f"{way} {count}" for way, count in report.ran.items()))
+    print("ways: " + ", ".join(f"{way} {count} ({report.seconds[way]:.0f} s)"
+                               for way, count in report.ran.items()))
     print("rare operators: " + ", ".join(f"{op} {count}" for op, count in
                                          sorted(report.operators.items(), key=lambda one: one[1])
                                          if count < BAR))

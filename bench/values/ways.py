@@ -21,7 +21,7 @@ MACHINES = Path(__file__).parents[2] / "examples" / "machines"
 @dataclass(frozen=True, slots=True)
 class Way:
     """``run(model, inputs)`` gives the outputs. `integers`: with integer forms. `exact`: they are
-    those of the graph in NumPy, to the bit. One of `every` trials takes it.
+    those of the graph in NumPy, to the bit. One of `every` trials takes it: as it costs.
     """
 
     name: str
@@ -84,18 +84,18 @@ GRAPH = Way("graph", _in_numpy(True))
 WAYS: dict[str, Way] = {way.name: way for way in (
     GRAPH,
     Way("graph-float", _in_numpy(False), integers=False),
-    Way("cpu", _compiled("cpu")),
-    Way("cpu-float", _compiled("cpu", integerize=False), integers=False, every=4),
-    Way("accel:tiny-1x4x4", _compiled("accel:tiny-1x4x4"), every=2),
-    Way("accel:pynq-1x16x16", _compiled("accel:pynq-1x16x16"), every=2),
-    Way("accel:tiny-1x4x4-cycle", _compiled("accel:tiny-1x4x4", sim="cycle"), every=8),
-    Way("accel:pynq-1x16x16-cycle", _compiled("accel:pynq-1x16x16", sim="cycle"), every=8),
-    Way("accel:int16", _compiled("accel", machine=MACHINES / "int16.py"), every=4),
+    Way("cpu", _compiled("cpu"), every=6),
+    Way("cpu-float", _compiled("cpu", integerize=False), integers=False, every=24),
+    Way("accel:tiny-1x4x4", _compiled("accel:tiny-1x4x4"), every=4),
+    Way("accel:pynq-1x16x16", _compiled("accel:pynq-1x16x16"), every=4),
+    Way("accel:tiny-1x4x4-cycle", _compiled("accel:tiny-1x4x4", sim="cycle"), every=16),
+    Way("accel:pynq-1x16x16-cycle", _compiled("accel:pynq-1x16x16", sim="cycle"), every=16),
+    Way("accel:int16", _compiled("accel", machine=MACHINES / "int16.py"), every=8),
     Way("accel:int16_deep", _compiled("accel", machine=MACHINES / "int16_deep.py"), exact=False,
-        every=8),
-    Way("accel:normalize", _compiled("accel", machine=MACHINES / "normalize.py"), every=8),
-    Way("opencl", _compiled("opencl"), every=16),
-    Way("c", _exported, every=8),
+        every=12),
+    Way("accel:normalize", _compiled("accel", machine=MACHINES / "normalize.py"), every=12),
+    Way("opencl", _compiled("opencl"), every=80),
+    Way("c", _exported, every=30),
 )}
 """By name; in the order in which a trial takes them."""
 
@@ -103,9 +103,11 @@ DEFAULT = tuple(WAYS)
 
 
 def chosen(names: Sequence[str], number: int) -> list[Way]:
-    """The ways that a trial of this number takes, those of `names` alone."""
+    """The ways that a trial of this number takes, those of `names` alone; all where they are few.
+    """
     ways = [WAYS[name] for name in names]
-    return [way for place, way in enumerate(ways) if (number + place) % way.every == 0]
+    few = min((way.every for way in ways), default=1)
+    return [way for place, way in enumerate(ways) if (number + place) % -(-way.every // few) == 0]
 
 
 def require(names: Sequence[str]) -> None:

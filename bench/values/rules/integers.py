@@ -57,6 +57,8 @@ def index(d: Drawer, x: Value, op: str) -> Value:
 
 @rule("OneHot")
 def one_hot(d: Drawer, x: Value, op: str) -> Value:
+    if x.dtype == "float32":
+        raise Unfit("places are integers")
     depth = d.constant(d.below(9, 2), "int64")
     return d.emit(op, x, depth, d.constant([0.5, 2], "float32"))
 

@@ -271,11 +271,3 @@ def scatter(d: Drawer, x: Value, op: str) -> Value:
                                             for place in range(x.rank)]), shape)
     return d.emit(op, x, d.constant(places, "int64"),
                   d.constant(d.rng.choice(x.array.reshape(-1), shape)), axis=axis, steps=_kept(x))
-
-
-@rule("Compress")
-def compress(d: Drawer, x: Value, op: str) -> Value:
-    axis = _axis(d, x)
-    kept = d.rng.random(x.shape[axis]) < 0.6
-    kept[d.below(kept.size)] = True
-    return d.emit(op, x, d.constant(kept), axis=axis, steps=_kept(x))

@@ -49,7 +49,8 @@ def rule(*names: str, moves: bool = False, types: tuple[str, ...] = (),
     def register(draw: Draw) -> Draw:
         for name in names:
             op = name.partition(":")[0]
-            RULES[name] = Rule(op, draw.__name__.strip("_"), draw, moves, types, ranks, operand)
+            kind = "mover" if moves else draw.__name__
+            RULES[name] = Rule(op, kind, draw, moves, types, ranks, operand)
         return draw
     return register
 
