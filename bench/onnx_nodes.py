@@ -248,6 +248,20 @@ from `--shape NAME=N` for all dimensions of that name, or `--shape x.2=N` for on
 number of the dimension from 0, the only way for those without a name or with the name `?`.
 `--bind x=VALUE` makes an input a constant, which decides about conditions and shapes too.
 
+## Where ONNX says little
+
+**NaN.** TopK, and sorting in PyTorch and TensorFlow Lite files, take a NaN for the greatest
+element; ArgMax and ArgMin give the place of the first NaN if there is one (the last by
+`select_last_index`), and a window of MaxPool that holds a NaN gives it and its place. So do NumPy,
+PyTorch and, but for MaxPool, which skips NaN, ONNX's reference. ONNX Runtime skips NaN in ArgMax
+and ArgMin, and its order has NaN anywhere.
+
+**Resize of integers** is computed along all axes in float64, then rounded half to even and
+saturated, as in ONNX's reference, whose weights of cubic sums have 24 bits: a sum so close to a
+half may be one off. GPUs may join products and sums, which decides at a half, too. ONNX Runtime
+truncates linear sums without `antialias` and rounds half up with it; with `antialias` it gives 0
+for negative int8, and it runs no cubic Resize of integers. GridSample of integers is rounded alike.
+
 ## What a file may ask for
 
 A few bytes can stand for more memory or time than there is. Refused before any of it is taken:
