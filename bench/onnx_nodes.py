@@ -145,21 +145,24 @@ def reasons(outcomes: Iterable[Outcome]) -> list[tuple[str, list[str]]]:
     return sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
 
 
-GENERAL = ((r".*?\): ", ""), (r"(dtype|its type) must be one of [^']*, not '?(\w+)'?.*",
-                             "no processor has the type of an input or output"),
-           (r"output '[^']*' cannot be used: dtype.*",
-            "no processor has the type of an input or output"),
-           (r"; (replace|change|declare|bind) .*", ""), (r"'[^']*' ", ""),
-           (r"(AssertionError|\w+Error): .*", r"\1"),
-           (r"not [\[(][-\d, ]*[\])]", "not less"))
-"""What makes a reason general: patterns, and what takes their place, in turn."""
+GENERAL = (
+    (r"its ([\w ]+?) '[^']*' must be a constant", r"its \1 must be a constant"),
+    (r"dtype must be one of|processors have|no processor has",
+     "no processor has the type of an input, an output or a value between"),
+    (r"input '[^']*' must be a tensor|output '[^']*' must be a tensor|results must be tensors",
+     "an input or a result is a sequence or an optional, or has no shape"),
+    (r"shape must hold integers of at least 1", "an output has no elements"),
+    (r"operator is not supported", "the operator is not supported"),
+    (r"^AssertionError", "the results differ, as above"))
+"""What is looked for in a reason, and what it is called, in turn."""
 
 
 def _general(outcome: Outcome) -> str:
-    text = outcome.reason.removeprefix(f"{outcome.name}: ").removeprefix("cannot import ")
+    reason = outcome.reason.removeprefix(f"{outcome.name}: ")
     for pattern, general in GENERAL:
-        text = re.sub(pattern, general, text, count=1)
-    return text
+        if found := re.search(pattern, reason):
+            return found.expand(general)
+    return reason
 
 
 def unsupported(text: str) -> dict[str, str]:
