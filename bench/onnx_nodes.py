@@ -232,7 +232,8 @@ importer behind `lockstep run` has no data. There
 - both branches of an `If` are computed, and data choose: each result must have one type;
 - a `Loop` that data may end is unrolled to its trip count, of at most 20,000, which may be the
   minimum of a constant and something computed; without one, to where a count in its condition ends
-  it surely, after 1,000 turns at most. It can have no rows for each turn;
+  it surely, after 1,000 turns at most. It can have no rows for each turn. Where no condition is
+  given, that of the body ends it all the same, as in ONNX Runtime;
 - scatters take places that are computed. A place outside goes nowhere, as a gather takes the
   nearest; of several updates of one place without a reduction the last stays;
 - numbers of int4, int2 and their unsigned kin, of float8 (but E8M0) and float4 are computed in
