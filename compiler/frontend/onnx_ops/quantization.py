@@ -51,7 +51,8 @@ def quantize_linear(t, x, scale, zero=None, *, axis=1, block_size=0, output_dtyp
 def dequantize_linear(t, q, scale, zero=None, *, axis=1, block_size=0, output_dtype=0):
     dtype = dtype_name(element_type(output_dtype)) if output_dtype else scale.dtype
     if not block_size and q.dtype in (*STEPS, *WHOLE) and (zero is None or zero.constant):
-        q, zero = q if q.array is None else _in_bytes(t, q), _in_bytes(t, zero)
+        q = q if q.array is None else _in_bytes(t, q)
+        zero = None if zero is None else _in_bytes(t, zero)
     if _is_plain(q, scale, zero, block_size) and q.dtype in (*STEPS, "int32") and (
             dtype == "float32"):
         return _plain(t, "dequantizelinear", q, scale, zero, axis, q.dtype)
@@ -106,7 +107,7 @@ def _narrow(t, x: Value, scale: Value, zero: Value | None, axis: int, dtype: str
     quantization, where integer operators have them.
     """
     wide, info = WHOLE[dtype][0], ml_dtypes.iinfo(np.dtype(dtype))
-    zero = _in_bytes(t, zero)
+    zero = None if zero is None else _in_bytes(t, zero)
     bounds = int(info.min), int(info.max)
     if scale.size > 1 or x.dtype != "float32":
         steps = _plain(t, "quantizelinear", x, scale, zero, axis, wide)
@@ -117,9 +118,9 @@ def _narrow(t, x: Value, scale: Value, zero: Value | None, axis: int, dtype: str
     return _plain(t, "quantizelinear", t.emit("clip", x, lo=low, hi=high), scale, zero, axis, wide)
 
 
-def _in_bytes(t, value: Value | None) -> Value | None:
+def _in_bytes(t, value: Value) -> Value:
     """Known integers of few bits, each in a byte."""
-    if value is None or value.dtype not in WHOLE:
+    if value.dtype not in WHOLE:
         return value
     array = t.demand(value, "zero point").astype(WHOLE[value.dtype][0])
     return t.constant(array, value.role, given=value.given)
