@@ -239,7 +239,8 @@ def test_conv_shapes() -> None:
 @pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
 @pytest.mark.parametrize("shape", [(), (4,), (4, 3)])
 def test_weights_without_an_axis_to_move_along(op: str, shape: tuple[int, ...]) -> None:
-    line = refused_node(op, "x", "w", attrs={"dilations": [1, 1]}, constants=[constant("w", *shape)])
+    line = refused_node(op, "x", "w", attrs={"dilations": [1, 1]},
+                        constants=[constant("w", *shape)])
     told = ",".join(map(str, shape))
     assert line == f"its weight must have 3 dimensions at least, not float32[{told}]"
 
