@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ def folder(tmp_path_factory) -> Path:
     return path
 
 
-def named(value, name: str):
+def named(value: Any, name: str) -> Any:
     """The same with this name in place of "block_out", also in keys and in longer texts."""
     if isinstance(value, str):
         return value.replace("block_out", name)
