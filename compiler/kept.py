@@ -169,8 +169,9 @@ def _require_folders(place: Path, kind: str) -> None:
     """Raise _Passed unless the folders of a place are this user's, and stay so."""
     for folder in (place, place / kind, place / BUILDS):
         _require_trust(folder, f"Cache {folder}")
-        for step in _steps(str(_existing(folder))):
-            _require_lasting(step, folder)
+        if folder == place or folder.is_symlink():      # else the way to it was looked at
+            for step in _steps(str(_existing(folder))):
+                _require_lasting(step, folder)
 
 
 def _steps(path: str) -> Iterator[str]:
