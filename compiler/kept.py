@@ -190,13 +190,14 @@ def _require_lasting(step: str, folder: Path) -> None:
     """Raise _Passed where somebody else may put another file in place of the next step."""
     try:
         status = os.lstat(step)
-    except FileNotFoundError:                   # a link leads nowhere
+    except (FileNotFoundError, NotADirectoryError):     # a link leads nowhere
         return
     if stat.S_ISLNK(status.st_mode):
         if status.st_uid not in (0, os.geteuid()):
             raise _Passed(f"Cache {folder} lies behind {step}, a link of another user, "
                           f"{_user(status.st_uid)}")
-    elif status.st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
+    elif stat.S_ISDIR(status.st_mode) and (
+            status.st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH):
         raise _Passed(f"Cache {folder} lies in {step}, where anybody may put another one "
                       f"(chmod o-w)")
 

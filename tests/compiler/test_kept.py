@@ -283,7 +283,9 @@ def test_who_is_faster_to_make_the_folder_gets_nothing(own_cache, monkeypatch):
 
 
 @pytest.mark.parametrize("below", ["", "a/b"])
-@pytest.mark.parametrize("make", [Path.touch, os.mkfifo, lambda path: path.symlink_to("nowhere")])
+@pytest.mark.parametrize("make", [
+    Path.touch, os.mkfifo, lambda path: path.symlink_to("nowhere"),
+    lambda path: path.symlink_to("/dev/null/nowhere")])
 def test_a_file_in_place_of_the_cache_is_told(own_cache, tmp_path, monkeypatch, caplog, make,
                                               below: str):
     make(own_cache)
