@@ -1,4 +1,4 @@
-"""float64 between float32 arrays in Metal, which has none: pairs of floats, its text tried as C++."""
+"""float64 between float32 arrays in Metal, which has none: pairs of floats, tried as C++."""
 
 import numpy as np
 import pytest
