@@ -85,7 +85,7 @@ def _begun() -> _Child:
     (taken, work), (answers, given) = os.pipe(), os.pipe()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
     try:
-        with warnings.catch_warnings():             # of threads: the child takes none of their locks
+        with warnings.catch_warnings():     # of threads, whose locks the child never takes
             warnings.simplefilter("ignore", DeprecationWarning)
             number = os.fork()
         if number == 0:
@@ -137,7 +137,7 @@ def _serve(taken: int, given: int) -> NoReturn:
 def _called(function: Callable[..., bytes], args: tuple) -> object:
     try:
         return function(*args)
-    except Exception as error:
+    except Exception as error:          # noqa: BLE001 - raised again by who asked
         return error
 
 
