@@ -253,6 +253,18 @@ def test_masks_of_one_size_and_other_shapes_stay_apart(qdq, rng) -> None:
         assert np.abs(found[end].astype(int) - wanted[end]).max() <= 1
 
 
+@pytest.mark.parametrize("scale", [0.001, 0.005, 0.015, 0.03])
+def test_the_least_element_that_counts_is_not_masked(qdq, rng, scale: float) -> None:
+    """It is 255 steps below the greatest, where also everything is that is masked."""
+    shape = (2, 21, 24)
+    x = rng.integers(-128, 128, shape).astype(np.int8)
+    x[..., 0], x[..., 1] = -128, 127
+    graph, found, wanted = values(model_of(qdq, added_mask, shape, 1 / 256, -128, scale), x)
+    assert [node.op for node in graph.nodes] == MASKED_SOFTMAX
+    assert np.abs(found - wanted).max() <= 1 and (found[~np.broadcast_to(causal(24), shape)]
+                                                  == -128).all()
+
+
 def test_two_softmaxes_share_a_mask(qdq) -> None:
     one = qdq()
     x = one.dequantize(one.input("x", 2, 6, 9, dtype="int8"), SCALE, 5, "int8")
