@@ -199,10 +199,18 @@ def padding_chosen(one, x, count):
                                       one.constant(np.float32(-10000))), axis=-1)
 
 
+def _seen(one, count):
+    return one.add("And", one.constant(padded(count)), *_places(one, count))
+
+
+def computed_and_chosen(one, x, count):
+    return one.add("Softmax", one.add("Where", _seen(one, count), x, one.constant(
+        np.float32(-10000))), axis=-1)
+
+
 def padding_computed(low: float):
     def of(one, x, count):
-        seen = one.add("And", one.constant(padded(count)), one.add(
-            "LessOrEqual", one.constant(np.arange(count)), one.input("position", 1, dtype="int64")))
+        seen = _seen(one, count)
         mask = one.add("Where", seen, one.constant(np.float32(0)), one.constant(np.float32(low)))
         return one.add("Softmax", one.add("Add", x, mask), axis=-1)
     return of
@@ -213,7 +221,8 @@ PADDINGS = {
     "half": left_padding(-65504), "nothing left": left_padding(float(np.finfo(np.float32).min)),
     "almost nothing left": left_padding(-1e9), "chosen": padding_chosen,
     "computed": padding_computed(-10000),
-    "computed, nothing left": padding_computed(float(np.finfo(np.float32).min))}
+    "computed, nothing left": padding_computed(float(np.finfo(np.float32).min)),
+    "computed and chosen": computed_and_chosen}
 
 
 @pytest.mark.parametrize("name", PADDINGS)
@@ -230,6 +239,18 @@ def test_a_row_that_is_masked_whole(qdq, rng, name) -> None:
     assert np.abs(found - wanted).max() <= 1
     whole = wanted[:, ~padded(24).any(1)]
     assert whole.size and (whole > -128).any()
+
+
+def test_places_up_to_a_position_need_one_mask(qdq) -> None:
+    """The first place counts always; where a condition may hold nowhere, there are two masks."""
+    def chosen(one, x, count):
+        return one.add("Softmax", one.add("Where", *_places(one, count), x, one.constant(
+            np.float32(-10000))), axis=-1)
+
+    for function, count in ((chosen, 1), (computed_and_chosen, 2)):
+        graph = optimize(model_of(qdq, function, (2, 21, 24), 1 / 250, -128))
+        masks = {node.inputs[1] for node in graph.nodes if node.op == "qmap"}
+        assert len(masks) == count and not graph.notes
 
 
 def test_a_mask_that_leaves_a_part_of_a_row_is_told(qdq, rng) -> None:
