@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.graph.graph import Node
 from compiler.ops.registry import OPERATORS, find
-from compiler.ops.weights import Weights
+from compiler.ops.weights import Weights, of_channels
 
 __all__ = ["MATRICES", "WEIGHTED", "canonical", "channel_axis", "outputs", "restored", "scaled",
            "vector"]
@@ -51,9 +51,19 @@ def scaled(node: Node, weight: Array, *, outward: Array | None = None,
     return _weights(node).scaled(node.attrs, weight, outward=outward, inward=inward)
 
 
+def has_constants(node: Node, tensors: Mapping[str, Array]) -> bool:
+    """Whether the node's weight, and its bias if any, are constants, the bias one of channels."""
+    if any(name not in tensors for name in node.inputs[1:]):
+        return False
+    count = outputs(node, tensors[node.inputs[1]])
+    return all(of_channels(tensors[name], count) is not None for name in node.inputs[2:])
+
+
 def vector(node: Node, tensors: Mapping[str, Array]) -> Array:
     """The node's bias, one number for each output channel; zeros when it has none."""
     count = outputs(node, tensors[node.inputs[1]])
     if len(node.inputs) < 3:
         return np.zeros(count, np.float32)
-    return np.broadcast_to(tensors[node.inputs[2]].reshape(-1), (count,)).astype(np.float32)
+    bias = of_channels(tensors[node.inputs[2]], count)
+    assert bias is not None
+    return bias.astype(np.float32)

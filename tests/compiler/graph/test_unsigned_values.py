@@ -25,7 +25,7 @@ SOURCES = ("input", "quantized", "output")
 SLICED = {"begin": (0, 1, 0, 0), "end": (1, 4, 4, 3), "step": (1, 1, 2, 1)}
 ATTRS = {"reshape": {"shape": (2, 4, 8)}, "upsample": {"factors": (2, 1)}, "slice": SLICED,
          "transpose": {"perm": (0, 2, 3, 1)},
-         "maxpool": {"kernel": (2, 2), "strides": (1, 2), "pads": (0, 0, 0, 0)},
+         "maxpool": {"kernel": (2, 2), "strides": (1, 2), "pads": (1, 0, 0, 1)},
          "pad": {"before": (0, 0, 1, 0), "after": (0, 0, 1, 2), "mode": "constant"},
          "identity": {}}
 
