@@ -8,8 +8,8 @@ from compiler.graph.graph import Node
 from compiler.ops.registry import OPERATORS, find
 from compiler.ops.weights import Weights, of_channels
 
-__all__ = ["MATRICES", "WEIGHTED", "canonical", "channel_axis", "outputs", "restored", "scaled",
-           "vector"]
+__all__ = ["MATRICES", "WEIGHTED", "canonical", "channel_axis", "has_constants", "outputs",
+           "restored", "result_axis", "scaled", "vector"]
 
 WEIGHTED = {name for name, operator in OPERATORS.items() if operator.weights}
 """Operators that multiply by weights, where these are constants."""
@@ -28,6 +28,11 @@ def _weights(node: Node) -> Weights:
 def channel_axis(node: Node) -> int:
     """The axis of the weight that has a scale for each output channel (of a group)."""
     return _weights(node).scale_axis(node.attrs)
+
+
+def result_axis(node: Node, rank: int) -> int:
+    """The axis of the result that has the output channels."""
+    return _weights(node).axis % rank
 
 
 def canonical(node: Node, weight: Array) -> Array:
