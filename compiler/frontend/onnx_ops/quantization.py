@@ -50,6 +50,9 @@ def quantize_linear(t, x, scale, zero=None, *, axis=1, block_size=0, output_dtyp
 @operator("DequantizeLinear")
 def dequantize_linear(t, q, scale, zero=None, *, axis=1, block_size=0, output_dtype=0):
     dtype = dtype_name(element_type(output_dtype)) if output_dtype else scale.dtype
+    constant = q.constant and (zero is None or zero.constant)
+    if q.dtype in WHOLE and constant and not block_size:    # blocks have operators of their own
+        q, zero = _steps_in_bytes(t, q, zero, axis), None
     if q.dtype in STEPS and zero is not None and zero.constant:
         zero = _in_bytes(t, zero)
     if _is_plain(q, scale, zero, block_size) and q.dtype in (*STEPS, "int32") and (
@@ -106,6 +109,17 @@ def _narrow(t, x: Value, scale: Value, zero: Value | None, axis: int, dtype: str
     wide, info = WHOLE[dtype][0], ml_dtypes.iinfo(np.dtype(dtype))
     steps = _plain(t, "quantizelinear", x, scale, _in_bytes(t, zero), axis, wide)
     return steps.maximum(int(info.min)).minimum(int(info.max))
+
+
+def _steps_in_bytes(t, q: Value, zero: Value | None, axis: int) -> Value:
+    """Constants of few bits minus their zero points, which int8 holds."""
+    steps = t.demand(q, q.role).astype(np.int8)
+    if zero is not None:
+        point = t.demand(zero, "zero point").astype(np.int8)
+        place, = axes_of((axis,), q.rank) if point.size > 1 else (0,)
+        steps = steps - point.reshape([
+            point.size if place == at else 1 for at in range(q.rank)])
+    return t.constant(steps, q.role)
 
 
 def _in_bytes(t, zero: Value | None) -> Value | None:
