@@ -73,7 +73,7 @@ def prove(machine: Machine, program: AccelProgram) -> None:
                                place, LIMIT)
     if violations:
         raise IllegalProgram(Findings(program, batches, waits, signals, violations), violations, [
-            program.provenance.origin(one.later.position).site.layer for one in violations])
+            program.provenance.origin(one.later.index).site.layer for one in violations])
 
 
 def _require_finish(machine: Machine, program: AccelProgram) -> None:
