@@ -135,7 +135,7 @@ class AccelTarget:
         other readers decide how values lie, and why. Copies that another segment reads stay.
         """
         blocks = blocks_of(self.machine.config)
-        here, there = forms_of(part, blocks), forms_of(whole, blocks)
+        there, here = _forms(whole, blocks), _forms(part, blocks)
         reasons = {node.name: self.refusal(part, node) for node in part.nodes
                    if not (here.same(there, node) or here.idle_copy(node))}
         return {name: reason for name, reason in reasons.items() if reason is not None}
@@ -422,9 +422,10 @@ class _Lowered:
     puts: tuple[PlacePut, ...]
 
 
-@lru_cache(1)
+@lru_cache(2)
 def _forms(graph: Graph, blocks: Blocks) -> Forms:
-    """`forms_of`, kept for the last graph: `refusal` asks about it node after node."""
+    """`forms_of`, kept for a graph and its last segment: `refusal` asks about them node after node.
+    """
     return forms_of(graph, blocks)
 
 
