@@ -1,6 +1,7 @@
 """Judges trials in a copy of this process, which may crash, hang or take all memory."""
 
 import contextlib
+import faulthandler
 import os
 import pickle
 import resource
@@ -101,6 +102,7 @@ def _work(pipe: Connection, other: Connection) -> None:
     import onnx
 
     other.close()
+    faulthandler.disable()          # a crash is told by the status
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nothing, number)

@@ -29,7 +29,7 @@ def computed(node: onnx.NodeProto, arrays: Sequence[Array | None],
         found = own(node, arrays) if own else None
         if found is None:
             found = _run(node, arrays, opset)
-    return tuple(np.asarray(array) for array in found)
+    return tuple(corrections.of_type(node, arrays, found))
 
 
 def _run(node: onnx.NodeProto, arrays: Sequence[Array | None], opset: int) -> Sequence[Any]:
