@@ -184,9 +184,8 @@ def pool_of_threads(workers: int) -> Iterator[WorkerPool]:
     import threading
 
     import dask.config
-    from distributed import Worker
-
     from runtime.tuning import worker as house
+    from runtime.tuning.nodes import PoolWorker
     from runtime.tuning.pool import CONFIG, worker_options
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
@@ -199,7 +198,7 @@ def pool_of_threads(workers: int) -> Iterator[WorkerPool]:
             async with AsyncStack() as stack:
                 for _ in range(workers):
                     options = worker_options(house.TrialRunner(LIMIT_SECONDS), {KIND: 1})
-                    await stack.enter(Worker(address, **options))
+                    await stack.enter(PoolWorker(address, **options))
                 ready.set()
                 while not stop.is_set():
                     await asyncio.sleep(0.1)

@@ -87,7 +87,7 @@ def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
         return f"the accelerator has no operator {node.op}"
     if x.dtype != forms.blocks.element:
         return f"its input is {x.dtype}; the accelerator takes {forms.blocks.element}"
-    if node.attrs.get("twice") or node.op in PRODUCTS and len(node.inputs) == 4:
+    if {"twice", "scale"} & node.attrs.keys() or node.op in PRODUCTS and len(node.inputs) == 4:
         return "it scales as LiteRT does; the accelerator has multipliers of 16 bits"
     if len(x.shape) not in (2, 4) and (node.op not in ANY_RANK or len(x.shape) < 2):
         return f"its input has {len(x.shape)} dimensions; the accelerator takes NCHW or NC"

@@ -53,12 +53,13 @@ def _is_quantized(graph: Graph, node: Node) -> bool:
 
 def _is_computed(graph: Graph, node: Node) -> bool:
     """Whether it is a product of two computed matrices, of floats or of bytes, the second without a
-    zero point, of as many rows and columns as make up for packing.
+    zero point and of floats not turned, of as many rows and columns as make up for packing.
     """
     if node.op not in ("matmul", "qmatmul") or node.attrs.get("b_zp", 0):
         return False
     (a, b), y = (graph.values[value] for value in node.inputs), graph.values[node.outputs[0]]
-    if node.op == "matmul" and (a.dtype, b.dtype) != ("float32", "float32"):
+    if node.op == "matmul" and (
+            (a.dtype, b.dtype) != ("float32", "float32") or node.attrs.get("trans_b", 0)):
         return False
     return (len(a.shape) == len(b.shape) >= 2 and a.shape[:-2] == b.shape[:-2]
             and y.shape[-2] >= FEW_ROWS and (y.shape[-1] >= LANES or node.op == "qmatmul")

@@ -4,7 +4,7 @@
 neighbours and `pad_value` around, by the kernel turned by 180 degrees.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -26,8 +26,8 @@ from compiler.ops.windows import (check_dilations, check_numbers, check_steps, c
                                   reach_of, views_of, windowed)
 from compiler.te import Expr, Tensor
 
-__all__ = ["OPERATORS", "biased_sums", "convolved_sums", "is_pointwise", "pixel_convolution",
-           "requantized_sums"]
+__all__ = ["OPERATORS", "biased_sums", "convolved_sums", "integer_convolution", "is_pointwise",
+           "pixel_convolution", "requantized_sums"]
 
 CHUNK_ELEMENTS = 1 << 24
 
@@ -373,13 +373,21 @@ def _conv_meaning(attrs: Attributes, x: Array, w: Array) -> Array:
 
 
 def _conv2d_integer(view: QuantizedInputs, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
+    made = integer_convolution(view, node, out, clamp_to(out, bounds))
+    x, constants = view.activation(node.inputs[0]), dict(made.constants)
+    weight, scales = view.weight(node.inputs[1], axis=0)
+    if "sums" in made.attrs or not _is_of_elements(node.attrs, weight.shape):
+        return made
+    return affine(x, weight.reshape(-1), x.scale * scales / out.scale, constants, out, bounds)
+
+
+def integer_convolution(view: QuantizedInputs, node: Node, out: Stored, clamp: Mapping[str, int]
+                        ) -> IntegerNode:
+    """The `qconv2d` of a convolution, also where each element is a part of one element."""
     x = view.activation(node.inputs[0])
     weight, scales = view.weight(node.inputs[1], axis=0)
     sums, constants = weighted(view, node.inputs[2:], x, weight, scales, out)
-    if not sums and _is_of_elements(node.attrs, weight.shape):
-        return affine(x, weight.reshape(-1), x.scale * scales / out.scale, dict(constants), out,
-                      bounds)
-    attrs = {**node.attrs, **sums, "pad_value": x.zp, **clamp_to(out, bounds)}
+    attrs = {**node.attrs, **sums, "pad_value": x.zp, **clamp}
     return IntegerNode("qconv2d", (x.value,), attrs, constants)
 
 

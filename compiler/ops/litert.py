@@ -8,10 +8,10 @@ operators.
 
 import numpy as np
 
-__all__ = ["LEFT", "added", "adding_multipliers", "averaged", "hard_swish", "leaky_relu",
-           "multiplier", "quantized", "quantized_away", "quantized_beside_zero", "quantized_down",
-           "reciprocal_root", "requantized", "rescaled", "rescaled_finely", "scale_of_product",
-           "scale_of_sum", "scaled", "squared_difference"]
+__all__ = ["LEFT", "added", "adding_multipliers", "averaged", "compared", "hard_swish",
+           "leaky_relu", "multiplier", "quantized", "quantized_away", "quantized_beside_zero",
+           "quantized_down", "reciprocal_root", "requantized", "rescaled", "rescaled_finely",
+           "scale_of_product", "scale_of_sum", "scaled", "squared_difference"]
 
 Array = np.ndarray
 LEFT = 7
@@ -98,6 +98,11 @@ def rescaled(x: Array, scale: float, out: float) -> Array:
 def rescaled_finely(x: Array, scale: float, out: float) -> Array:
     """The same by a multiplier of 31 bits."""
     return requantized(x, *multiplier(float(np.float32(scale)) / float(np.float32(out))))
+
+
+def compared(x: Array, scale: float) -> Array:
+    """What a tensor is compared by: 256ths, for scales below 1."""
+    return requantized(x << 8, *multiplier(float(np.float32(scale))))
 
 
 def leaky_relu(x: Array, scale: float, out: float, slope: float) -> Array:

@@ -14,6 +14,7 @@ from compiler.ops.fixed_point import STORED, limits_of
 from compiler.ops.arithmetic import requantize
 from compiler.ops.blocks import BlockForm
 from compiler.ops.channels_last import ChannelsLast, with_channels
+from compiler.ops.extrema import alike, beats
 from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, Stored,
                                         check_accumulator, clamp_to, multiplier_of, scaled)
 from compiler.ops.node import Node, TensorType
@@ -213,8 +214,8 @@ def _pool_place(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     pitches = _pitches(x.shape)
 
     def pick(l, r):
-        first = te.all_of(r[0].equal(l[0]), r[1] < l[1])
-        right = te.any_of(r[0] > l[0], first)
+        first = te.all_of(alike(r[0], l[0]), r[1] < l[1])
+        right = te.any_of(beats("gt", r[0], l[0]), first)
         return te.select(right, r[0], l[0]), te.select(right, r[1], l[1])
 
     nowhere = te.const(2**63 - 1, "int64")

@@ -10,6 +10,7 @@ import numpy as np
 
 from compiler import te
 from compiler.ops.channels_last import ChannelsLast, by_axes
+from compiler.ops.extrema import alike, beats, precedes
 from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, StaysFloat, Stored,
                                         scaled)
 from compiler.ops.node import Node, TensorType
@@ -19,7 +20,7 @@ from compiler.ops.rules import Types, need, of_stored
 from compiler.ops.sums import kept, sum_dtype
 from compiler.te import Expr, Reduction, Tensor
 
-__all__ = ["MOST_PLACES", "OPERATORS"]
+__all__ = ["MOST_PLACES", "OPERATORS", "totals"]
 
 MOST_PAIRS = 1 << 34
 """What is defined by every two elements of an axis takes the square of its extent: so many pairs
@@ -69,10 +70,10 @@ def _reduced(op: str, x: Tensor, axes: Sequence[int], keepdims: int, name: str) 
 
     if not over:
         return te.compute(shape, element, name)
-    return _over(op, shape, element, tuple(over.values()), name)
+    return totals(op, shape, element, tuple(over.values()), name)
 
 
-def _over(op: str, shape: Sequence[int], element: Callable[..., Expr], axes: tuple,
+def totals(op: str, shape: Sequence[int], element: Callable[..., Expr], axes: tuple,
           name: str) -> Tensor:
     """The tensor of sums, products, maxima or minima of `element` over the reduction axes."""
     if op == "prod":
@@ -151,16 +152,17 @@ def _product(value: Expr, over: tuple) -> Reduction:
 
 
 def _place(better: str) -> Callable[..., Tensor]:
-    """The index of the greatest or least element along an axis: the first or the last of equals."""
+    """The index of the greatest or least element along an axis: the first or the last of equals,
+    of NaNs where there are any.
+    """
     def define(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
         x, axis = inputs[0], attrs["axis"]
         _check_axes(x, (axis,))
         last = bool(attrs.get("last", 0))
 
         def pick(l, r):
-            wins = te.Binary(better, r[0], l[0])
             later = r[1] > l[1] if last else r[1] < l[1]
-            right = te.any_of(wins, te.all_of(r[0].equal(l[0]), later))
+            right = te.any_of(beats(better, r[0], l[0]), te.all_of(alike(r[0], l[0]), later))
             return te.select(right, r[0], l[0]), te.select(right, r[1], l[1])
 
         none = te.neutral("max" if better == "gt" else "min", x.dtype)
@@ -244,9 +246,9 @@ def _place_meaning(function: Callable) -> Callable[..., np.ndarray]:
 
 def _sorted_places(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """Where the first ``count`` elements in order along an axis are, the greatest first if
-    ``largest`` is 1; of equals the first. Each element counts those before it.
+    ``largest`` is 1; of equals the first. NaN is the greatest. Each element counts those before it.
     """
-    x, axis, before = inputs[0], attrs["axis"], "gt" if attrs["largest"] else "lt"
+    x, axis = inputs[0], attrs["axis"]
     _check_pairs(x, axis)
     extent = x.shape[axis]
     if not 1 <= attrs["count"] <= extent:
@@ -255,8 +257,8 @@ def _sorted_places(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
     def rank(*indices: Expr):
         here, there = x[indices], x[(*indices[:axis], other.var, *indices[axis + 1:])]
-        first = te.all_of(there.equal(here), other.var < indices[axis])
-        earlier = te.any_of(te.Binary(before, there, here), first)
+        first = te.all_of(alike(there, here), other.var < indices[axis])
+        earlier = te.any_of(precedes(attrs["largest"] == 1, there, here), first)
         return te.sum(te.select(earlier, te.const(1, "int64"), 0), other)
 
     ranks = te.compute(x.shape, rank, f"{name}_ranks")
@@ -296,7 +298,7 @@ def _running(op: str) -> Callable[..., Tensor]:
             return te.select(within, value, neutral)
 
         stage = name if wide == x.dtype else f"{name}_acc"
-        acc = _over(op, x.shape, element, (over,), stage)
+        acc = totals(op, x.shape, element, (over,), stage)
         if wide == x.dtype:
             return acc
         return te.compute(x.shape, lambda *indices: acc[indices].astype(x.dtype), name)

@@ -8,9 +8,10 @@ multiplier for a whole tensor is given by the attributes ``bias``, ``mult`` and 
 
 What LiteRT computes to the bit takes other numbers, which no machine has: with the attribute
 ``twice`` the multiplier has 31 bits, and results are rounded as `arithmetic.requantize_twice` does;
-products have a scale of each channel in float32, in the place of a multiplier and a shift, as in
-`arithmetic.scaled`. Processors without float64 take an integer of 31 bits there, and one shift for
-all channels, the attribute ``shift`` (`compiler.graph.integer_scales`).
+with ``scale`` a whole tensor has this scale in float32, and products have a scale of each channel
+in float32, in the place of a multiplier and a shift, as in `arithmetic.scaled`. Processors without
+float64 take an integer of 31 bits there, and one shift for all channels, the attribute ``shift``
+(`compiler.graph.integer_scales`).
 """
 
 from collections.abc import Sequence
@@ -62,6 +63,10 @@ def check_clamp(node: Node, dtype: str = "int8") -> None:
 
 def check_requantized(node: Node, dtype: str = "int8") -> None:
     """The attributes of operators that carry one multiplier for the whole tensor."""
+    if (scale := node.attrs.get("scale")) is not None:
+        need(0 <= scale < np.inf, node, f"scale must be 0 or above, and finite, not {scale!r}")
+        check_clamp(node, dtype)
+        return
     bias, mult, shift = (node.attrs[name] for name in ("bias", "mult", "shift"))
     if node.attrs.get("twice"):
         need(1 << 30 <= mult < 1 << 31, node,
@@ -127,6 +132,9 @@ def rescaled(attrs: Attributes, x: Expr) -> Expr:
 
 def requantized(attrs: Attributes, acc: Expr, dtype: str = "int8") -> Expr:
     """An element of the type from an int32 sum, by the multiplier of the whole tensor."""
+    if "scale" in attrs:
+        return arithmetic.scaled(acc + attrs["bias"], te.const(attrs["scale"], "float32"),
+                                 *clamp_of(attrs)).astype(dtype)
     if attrs.get("twice"):
         return arithmetic.requantize_twice(acc + attrs["bias"], *(attrs[name] for name in (
             "mult", "shift", "zp", "lo", "hi"))).astype(dtype)
@@ -181,6 +189,8 @@ def clamp_of(attrs) -> tuple[int, int, int]:
 
 def rescaled_array(attrs, sums: np.ndarray, dtype: np.dtype | type = np.int8) -> np.ndarray:
     """Elements from exact integers in float64, by the multiplier of the whole tensor."""
+    if "scale" in attrs:
+        return scaled_array(attrs, sums + attrs["bias"], np.float32(attrs["scale"]))
     if attrs.get("twice"):
         total = sums.astype(np.int64) + attrs["bias"]
         away = litert.requantized(total, attrs["mult"], 31 - attrs["shift"])

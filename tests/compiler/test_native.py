@@ -1,6 +1,8 @@
 """The cache of native code: built once, whole or not at all, by however many processes."""
 
 import ctypes
+import errno
+import os
 import subprocess
 import sys
 import threading
@@ -26,12 +28,15 @@ def test_where_the_cache_is(monkeypatch, tmp_path):
     assert str(cache_folder()) == "/home/me/.cache/lockstep"
 
 
-def test_a_cache_that_cannot_be_written(monkeypatch, tmp_path):
+def test_a_cache_that_cannot_be_written(monkeypatch):
     """It is a request that is wrong, and for what goes on without a cache an error of files."""
-    (tmp_path / "file").write_text("in the way")
-    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "file"))
-    with pytest.raises(BuildError, match="^Cache .*file must be a folder that can be written "
-                                         r"\(Not a directory\); LOCKSTEP_CACHE may name") as error:
+    def fail(path):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("compiler.kept._make_folder", fail)
+    with pytest.raises(BuildError, match="^Cache .* must be a folder that can be written "
+                                         r"\(Read-only file system\); LOCKSTEP_CACHE may name"
+                       ) as error:
         build_once("kind", "key", "a thing", lambda folder: None)
     assert isinstance(error.value, OSError)
 

@@ -493,6 +493,8 @@ def _sixtieths(count: int) -> tuple[Array, Array]:
 
 TWICE = {"mult": 2**30 + 12345679, "shift": 45, "twice": 1, **CLAMP}
 
+SCALE = {"scale": float(np.float32(1) / np.float32(60)), **CLAMP}
+
 EXACT = [
     OperatorCase("qconv2d", _window((1, 2), (0, 1, 2, 1), pad_value=-7, **CLAMP),
                  (_int8(2, 3, 6, 7), _int8(5, 3, 3, 2), *_scales(5, terms=18))),
@@ -528,6 +530,11 @@ EXACT = [
                  (_int8(2, 5, 6, 4), _int8(8, 3, 2, 4), *_scales(8, terms=24))),
     OperatorCase("qdepthwise_last", _int8_window((1, 1), (1, 1, 1, 1)),
                  (_int8(2, 5, 6, 9), _int8(3, 3, 9), *_scales(9, terms=9))),
+    OperatorCase("qmatmul", {"trans_b": 1, "a_zp": -128, "b_zp": 0, "bias": 0, **SCALE},
+                 (_int8(2, 9, 17), _rng.integers(-3, 4, (2, 20, 17)).astype(np.int8))),
+    OperatorCase("qproducts", {"a_zp": 0, "bias": 30, **SCALE},
+                 (np.arange(-400, 400).astype(np.int32).reshape(50, 16) * 30,
+                  np.zeros((1, 16), np.int32))),
 ]
 """What LiteRT computes: a scale in float32, or two roundings."""
 

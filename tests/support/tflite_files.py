@@ -39,9 +39,10 @@ class Given:
 
 def one_operator(code: str, inputs: Sequence[Given | None], outputs: Sequence[Given],
                  options: Mapping[str, Any] | None = None, kind: str = "",
-                 custom: str = "") -> bytes:
+                 custom: str = "", deprecated: int | None = None) -> bytes:
     """A file whose one operator reads these; the inputs of the file are those without an array,
-    its outputs all of the operator's. `kind` is the class of the options.
+    its outputs all of the operator's. `kind` is the class of the options, `deprecated` what the
+    old field of the operator's code has, if it is not the code.
     """
     build = flatbuffers.Builder(1024)
     present = [given for given in inputs if given is not None]
@@ -60,7 +61,8 @@ def one_operator(code: str, inputs: Sequence[Given | None], outputs: Sequence[Gi
     number = getattr(tflite.BuiltinOperator, "CUSTOM" if custom else code)
     entries = {"CustomCode": build.CreateString(custom)} if custom else {}
     code_table = _table(build, "OperatorCode", BuiltinCode=number, Version=_VERSIONS.get(code, 1),
-                        DeprecatedBuiltinCode=min(number, 127), **entries)
+                        DeprecatedBuiltinCode=min(number, 127) if deprecated is None else (
+                            deprecated), **entries)
     model = _table(build, "Model", Version=3, OperatorCodes=_tables(build, [code_table]),
                    Subgraphs=_tables(build, [graph]), Buffers=_tables(build, buffers))
     build.Finish(model, file_identifier=b"TFL3")

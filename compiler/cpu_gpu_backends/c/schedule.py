@@ -63,7 +63,7 @@ def _sum_of(program: Program) -> _Sum | None:
     if len(updates) != 1 or len(program.outputs) != 1:
         return None
     update, out = updates[0], program.outputs[0]
-    if not (update.op == "sum" and update.buffer.dtype == "int32" and update.axes
+    if not (update.op == "sum" and update.buffer.dtype == "int32" and update.axes and update.indices
             and all(isinstance(index, Var) for index in update.indices)):
         return None
     readers = [s for s in writes if any(read.buffer == update.buffer for read in reads(s))
@@ -106,7 +106,7 @@ def _is_mapped(store: Store, total: Buffer) -> bool:
     its number among the rows.
     """
     out = store.buffer
-    return (total.shape[-1] == out.shape[-1] and prod(total.shape) == prod(out.shape)
+    return (total.shape[-1:] == out.shape[-1:] and prod(total.shape) == prod(out.shape)
             and all(isinstance(index, Var) for index in store.indices)
             and all(read.indices[-1] == store.indices[-1] for read in reads(store)
                     if read.buffer == total))
@@ -185,7 +185,7 @@ def _by_channels(program: Program) -> Program | None:
     if found is None:
         return None
     update, lane = found.update, found.update.indices[-1]
-    if not all(read.indices[-1] == lane for read in (found.rows, found.columns)):
+    if not all(read.indices[-1:] == (lane,) for read in (found.rows, found.columns)):
         return None
     s = Schedule(program)
     total, out = sum_apart(s, update), program.outputs[0].name

@@ -66,9 +66,10 @@ def tile_blocks(program: Program, vectors: Vectors, chooser: Chooser = OWN) -> S
 
 def _in_lanes(read: Read, lane: Var) -> bool:
     """Whether the lanes lie side by side, or all see one element."""
-    if any(lane in free_variables(index) for index in read.indices[:-1]):
+    *outer, last = read.indices or (None,)
+    if any(lane in free_variables(index) for index in outer):
         return False
-    return dict(linear(read.indices[-1]).terms).get(lane, 1) == 1
+    return last is None or dict(linear(last).terms).get(lane, 1) == 1
 
 
 def _shares(operands: list[Read], pixel: Var, axis: Var) -> bool:

@@ -29,8 +29,8 @@ def stages_by_rows(program: Program, vectors: Vectors, chooser: Chooser = OWN
     sums = [s for s in writes if isinstance(s, Update)]
     if (others or len(out.shape) < 2 or not stages or len(writes) != len(stages) + 1
             or not sums or not all(isinstance(s, Store | Update) for s in writes)
-            or any(len(s.axes) > 1 or s.buffer.shape[-1] > 1 for s in sums)
             or any(stage.shape[:-1] != out.shape[:-1] for stage in stages)
+            or any(len(s.axes) > 1 or s.buffer.shape[-1] > 1 for s in sums)
             or len({buffer.shape[-1] for buffer in (out, *stages)} | {1}) != 2):
         return None
     s = Schedule(program)

@@ -96,7 +96,7 @@ def tensor_product_of(program: Program) -> TensorProduct | None:
     others = [stage for stage in stages(program) if stage.buffer != total.buffer]
     if factors is None or not all(_is_factor(program, stage, factors[1:]) for stage in others):
         return None
-    if not all(isinstance(index, Var) for index in total.indices) or not (
+    if not total.indices or not all(isinstance(index, Var) for index in total.indices) or not (
             _is_map(program, total, out)):
         return None
     extents = {loop.var: loop.extent for loop in loops_around(program, total)}

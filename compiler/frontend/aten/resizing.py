@@ -36,13 +36,14 @@ def _nearest(t, x, size, scales, exact=False):
 def _weighted(t, x, size, align_corners, scales, mode: str):
     extents = _extents(x, size, scales)
     how = "align_corners" if align_corners else "half_pixel"
+    resized = resize.widened(x)
     for axis, new, factor in zip(range(2, x.rank), extents, _factors(x, extents, scales),
                                  strict=True):
         factor = new / x.shape[axis] if align_corners else factor
         at = resize.places_of(how, x.shape[axis], new, factor, (0.0, 1.0))
         at = at.clip(0, None) if mode == "linear" else at
-        x = resize.weighted(t, x, axis, at, 1.0, mode, -0.75, False)
-    return x
+        resized = resize.weighted(t, resized, axis, at, 1.0, mode, -0.75, False)
+    return resize.rounded(t, resized, x.dtype)
 
 
 for _name in ("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"):

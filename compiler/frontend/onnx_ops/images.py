@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 
+from compiler.frontend.onnx_ops.resize import rounded, widened
 from compiler.frontend.onnx_ops.windows import check_window
 from compiler.frontend.registry import operator
 from compiler.frontend.values import NodeRefused, Value
@@ -21,7 +22,8 @@ def grid_sample(t, x, grid, *, align_corners=0, mode="linear", padding_mode="zer
                           f"reflection, not {mode} and {padding_mode}")
     batch, channels, *size = x.shape
     places = grid.shape[1:-1]
-    flat = x.reshape(batch, channels, prod(size)).transpose(0, 2, 1)
+    wide = x if MODES[mode] == "nearest" else widened(x)        # one tap of weight 1 is exact
+    flat = wide.reshape(batch, channels, prod(size)).transpose(0, 2, 1)
     taps = [_taps(t, _place(grid, axis, len(size), extent, align_corners), MODES[mode])
             for axis, extent in enumerate(size)]
     total: Value | None = None
@@ -35,10 +37,10 @@ def grid_sample(t, x, grid, *, align_corners=0, mode="linear", padding_mode="zer
         assert where is not None and weight is not None
         numbers = where.astype("int64").reshape(batch, prod(places), 1)
         tap = t.emit("gather_nd", flat, numbers, batch_dims=1)
-        tap = tap * weight.astype(x.dtype).reshape(batch, prod(places), 1)
+        tap = tap * weight.astype(wide.dtype).reshape(batch, prod(places), 1)
         total = tap if total is None else total + tap
     assert total is not None
-    return total.transpose(0, 2, 1).reshape(batch, channels, *places)
+    return rounded(t, total, x.dtype).transpose(0, 2, 1).reshape(batch, channels, *places)
 
 
 def _place(grid: Value, axis: int, rank: int, extent: int, align_corners: int) -> Value:

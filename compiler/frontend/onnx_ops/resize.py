@@ -1,4 +1,7 @@
-"""Resizing: along each axis every new element is a weighted sum of a few old ones."""
+"""Resizing: along each axis every new element is a weighted sum of a few old ones.
+
+Integers are resized along all axes in float64, then rounded half to even and saturated.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -6,8 +9,9 @@ import numpy as np
 
 from compiler.frontend.registry import operator
 from compiler.frontend.values import NodeRefused, Value, axes_of
+from compiler.te import is_integer
 
-__all__ = ["nearest", "places_of", "weighted"]
+__all__ = ["nearest", "places_of", "rounded", "weighted", "widened"]
 
 ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "floor": np.floor, "ceil": np.ceil, "round_prefer_floor": lambda x: np.ceil(x - 0.5),
@@ -16,7 +20,13 @@ PLACES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_cor
           "asymmetric", "tf_crop_and_resize")
 
 
-@operator("Upsample")
+@operator("Upsample", since=1)
+def upsample_images(t, x, *, height_scale, mode, width_scale):
+    factors = np.array([1, 1, height_scale, width_scale], np.float32)
+    return upsample(t, x, t.constant(factors), mode=mode)
+
+
+@operator("Upsample", since=7)
 def upsample(t, x, scales, *, mode):
     return resize(t, x, None, scales, mode=mode, coordinate_transformation_mode="asymmetric",
                   nearest_mode="floor")
@@ -51,13 +61,26 @@ def resize(t, x, roi=None, scales=None, sizes=None, *, antialias=0, axes=None,
         resized = nearest(t, x, places, [_rounded(nearest_mode, at, x.shape[axis])
                                          for axis, at in zip(places, sources, strict=True)])
     else:
-        resized = x
+        resized = widened(x)
         for axis, factor, at in zip(places, factors, sources, strict=True):
             resized = weighted(t, resized, axis, at, factor if antialias else 1.0, mode,
                                cubic_coeff_a, bool(exclude_outside))
-    if coordinate_transformation_mode != "tf_crop_and_resize":
-        return resized
-    return _extrapolated(t, resized, places, sources, x.shape, extrapolation_value)
+    if coordinate_transformation_mode == "tf_crop_and_resize":
+        resized = _extrapolated(t, resized, places, sources, x.shape, extrapolation_value)
+    return rounded(t, resized, x.dtype)
+
+
+def widened(x: Value) -> Value:
+    """The image in the type in which its weighted sums are."""
+    return x.astype("float64" if x.dtype == "float64" or is_integer(x.dtype) else "float32")
+
+
+def rounded(t, x: Value, dtype: str) -> Value:
+    """Weighted sums in the type of the image."""
+    if is_integer(dtype) and not is_integer(x.dtype):
+        info = np.iinfo(dtype)
+        x = t.emit("rint", x).maximum(float(info.min)).minimum(float(info.max))
+    return x.astype(dtype)
 
 
 def _factors(t, x: Value, places: Sequence[int], scales: Value | None, sizes: Value | None,
@@ -129,6 +152,7 @@ def nearest(t, x: Value, places: Sequence[int], indices: Sequence[np.ndarray]) -
 
 def weighted(t, x: Value, axis: int, at: np.ndarray, factor: float, mode: str, cubic: float,
              exclude_outside: bool) -> Value:
+    """Weighted sums along one axis of an image of float32 or float64."""
     extent = x.shape[axis]
     if np.array_equal(at, np.arange(extent)) and factor >= 1:
         return x
@@ -143,9 +167,8 @@ def weighted(t, x: Value, axis: int, at: np.ndarray, factor: float, mode: str, c
     if exclude_outside:
         weights = np.where((numbers < 0) | (numbers >= extent), 0, weights)
     weights = weights / weights.sum(1, keepdims=True)
-    kind = "float64" if x.dtype == "float64" else "float32"
-    return t.emit("resample", x.astype(kind), t.constant(numbers.clip(0, extent - 1)),
-                  t.constant(weights.astype(kind)), axis=axis).astype(x.dtype)
+    return t.emit("resample", x, t.constant(numbers.clip(0, extent - 1)),
+                  t.constant(weights.astype(x.dtype)), axis=axis)
 
 
 def _cubic(distance: np.ndarray, a: float) -> np.ndarray:

@@ -266,9 +266,16 @@ class Converter:
         if not first and self.names[place] and self.write.nodes \
                 and made in self.write.nodes[-1].output and made not in self.names.values():
             outputs = self.write.nodes[-1].output           # results are called as the file does
-            outputs[list(outputs).index(made)] = made = self.names[place]
+            outputs[list(outputs).index(made)] = self.names[place]
+            self._rename(made, self.names[place])
+            made = self.names[place]
         self.stored[place, first] = made
         self.constants.pop(place, None)
+
+    def _rename(self, old: str, new: str) -> None:
+        """Whoever reads a value from now on finds its new name."""
+        for known in (self.stored, self.reals):
+            known.update({key: new for key, name in known.items() if name == old})
 
     def alias(self, target: int, source: int) -> None:
         """The tensor is another one, in all its forms."""

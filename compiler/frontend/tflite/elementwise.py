@@ -1,9 +1,11 @@
 """Operators that compute each element by itself, and the activations that others end with."""
 
 import numpy as np
+import onnx
 
 from compiler.frontend.tflite.registry import operator
 from compiler.frontend.values import NodeRefused
+from compiler.ops import litert
 
 __all__ = ["activated"]
 
@@ -17,6 +19,7 @@ BINARY = {"ADD": "Add", "SUB": "Sub", "MUL": "Mul", "DIV": "Div", "POW": "Pow"}
 TWO = {"MAXIMUM": "Max", "MINIMUM": "Min", "EQUAL": "Equal", "LESS": "Less",
        "LESS_EQUAL": "LessOrEqual", "GREATER": "Greater", "GREATER_EQUAL": "GreaterOrEqual",
        "LOGICAL_AND": "And", "LOGICAL_OR": "Or", "BITWISE_XOR": "BitwiseXor"}
+COMPARED = ("EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL")
 CLAMPS = {"RELU6": (0, 6), "RELU_N1_TO_1": (-1, 1), "RELU_0_TO_1": (0, 1)}
 
 
@@ -59,8 +62,35 @@ def binary(c, op):
 
 def operands(c, op):
     """The form that they have in common, and their names."""
-    first = c.is_first(*op.inputs)
-    return first, [c.real(place, first) for place in op.inputs]
+    first, tables = c.is_first(*op.inputs), _compared(c, op)
+    if tables is None:
+        return first, [c.real(place, first) for place in op.inputs]
+    return first, [_looked_up(c, place, first, table) for place, table in zip(op.inputs, tables)]
+
+
+def _compared(c, op):
+    """What LiteRT compares of each byte of two quantized tensors; None where the numbers compare
+    alike, or its kernel does not take the scales.
+    """
+    tensors = [c.tensor(place) for place in op.inputs]
+    if op.code not in COMPARED or not all(
+            c.is_quantized(place) and tensor.dtype.itemsize == 1 and tensor.quantization.per_tensor
+            for place, tensor in zip(op.inputs, tensors)):
+        return None
+    parameters = [(tensor.dtype, float(tensor.quantization.scale[0]),
+                   int(tensor.quantization.zero[0])) for tensor in tensors]
+    if not all(scale < 1 for _, scale, _ in parameters):
+        return None
+    tables = [litert.compared(np.arange(256, dtype=np.uint8).view(dtype).astype(np.int64) - zero,
+                              scale) for dtype, scale, zero in parameters]
+    alike = parameters[0] == parameters[1] and len(np.unique(tables[0])) == 256
+    return None if alike else tables
+
+
+def _looked_up(c, place, first, table):
+    """The entry of each byte; those of negative ones stand at the end."""
+    numbers = c.write.node("Cast", [c.value(place, first)], to=onnx.TensorProto.INT32)
+    return c.write.node("Gather", [c.write.constant(table.astype(np.int32)), numbers], axis=0)
 
 
 @operator("NOT_EQUAL")

@@ -205,7 +205,7 @@ class _Reader:
 
     def _operation(self, table: Any) -> TfliteOperation:
         code = self.model.OperatorCodes(self._code_place(table))
-        number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        number = max(_builtin_code(code), code.DeprecatedBuiltinCode())
         name = self.codes.get(number, f"operator {number}")
         if name == "CUSTOM":
             name = f"CUSTOM {(code.CustomCode() or b'').decode(errors='replace')}"
@@ -234,6 +234,16 @@ class _Reader:
             return {}
         return {int(entry.TensorIndex()): entry.Name().decode(errors="replace")
                 for entry in self._each(found[0], side) if entry.Name()}
+
+
+def _builtin_code(code: Any) -> int:
+    """The field `builtin_code` as it is stored: `BuiltinCode` of the package tflite gives the
+    deprecated field in its place where it is below 127, and some writers leave that out.
+    """
+    from flatbuffers.number_types import Int32Flags
+
+    place = code._tab.Offset(10)
+    return code._tab.Get(Int32Flags, code._tab.Pos + place) if place else 0
 
 
 def _unpacked(data: np.ndarray, shape: Sequence[int]) -> np.ndarray:

@@ -112,8 +112,7 @@ def batch_matmul(c, op):
     for place, adjoint in zip(op.inputs, (op.option("AdjX"), op.option("AdjY"))):
         rank = c.rank(place)
         axes = [*range(rank - 2), rank - 1, rank - 2]
-        sides.append(c.write.node("Transpose", [c.real(place)], perm=axes) if adjoint
-                     else c.real(place))
+        sides.append(c.weights(place, axes) if adjoint else c.real(place))
     c.define(op.outputs[0], c.write.node("MatMul", sides))
 
 

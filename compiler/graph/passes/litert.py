@@ -17,7 +17,7 @@ from compiler.ops.integer_forms import Bounds, StaysFloat, Stored, clamp_to
 from compiler.ops.operator import Kind
 from compiler.ops.registry import find
 
-__all__ = ["ELEMENTWISE", "Element", "element_of", "kernel_of", "scales_of", "slope_of",
+__all__ = ["ELEMENTWISE", "REAL", "Element", "element_of", "kernel_of", "scales_of", "slope_of",
            "stored_steps"]
 
 Array = np.ndarray

@@ -15,9 +15,11 @@ from compiler.graph.graph import Node
 from compiler.graph.passes.litert import Element, element_of, kernel_of, scales_of, slope_of
 from compiler.graph.passes.quantized import QuantizedView
 from compiler.ops import litert
+from compiler.ops.convolutions import integer_convolution
 from compiler.ops.fixed_point import MAX_MULTIPLIER, quantize_multiplier, requantize
 from compiler.ops.integer_forms import Bounds, IntegerNode, StaysFloat, Stored, clamp_to
 from compiler.ops.integer_text import INT8, range_of
+from compiler.ops.registry import find
 
 __all__ = ["composed", "matched"]
 
@@ -40,17 +42,19 @@ def matched(view: QuantizedView, node: Node, core: Node, out: Stored, made: Inte
         return made
     if kernel == "AVERAGE_POOL_2D" and made.op == "qavgpool":
         return _average(view, core, out, made)
-    if view.exact and kernel in PRODUCTS and len(made.constants) == 4:
+    if view.exact and kernel in PRODUCTS:
         return _product(view, core, out, made)
-    if view.exact and kernel == "BATCH_MATMUL" and made.op == "qmatmul":
-        return _computed_product(view, core, out, made)
     return made
 
 
 def _product(view: QuantizedView, core: Node, out: Stored, made: IntegerNode) -> IntegerNode:
     """With scales in the place of multipliers and shifts."""
     weight = view.producers.get(core.inputs[1])
-    if weight is None or weight.op != "dequantizelinear":
+    if made.op == "qaffine":                        # of one element each
+        made = integer_convolution(view, core, out, {
+            name: made.attrs[name] for name in ("zp", "lo", "hi")})
+    if weight is None or weight.op != "dequantizelinear" or not find(made.op).scales or len(
+            made.constants) != 4:
         return made
     kept, bias, mult, _ = made.constants
     scales = np.broadcast_to(view.graph.constants[weight.inputs[1]], mult[1].shape)
@@ -60,12 +64,28 @@ def _product(view: QuantizedView, core: Node, out: Stored, made: IntegerNode) ->
     return replace(made, constants=(kept, bias, ("scale", share)))
 
 
-def _computed_product(view: QuantizedView, core: Node, out: Stored, made: IntegerNode
-                      ) -> IntegerNode:
-    a, b = (view.activation(value).scale for value in core.inputs)
-    mult, exponent = litert.multiplier(a * b / out.scale)
-    attrs = {**made.attrs, "mult": mult, "shift": 31 - exponent, "twice": 1}
-    return replace(made, attrs=attrs) if -31 <= exponent <= 0 else made
+def _matrices(view: QuantizedView, core: Node, out: Stored, clamp: Mapping[str, int]
+              ) -> IntegerNode | None:
+    """The product of two matrices, computed or constant: XNNPACK's where the second has the zero
+    point 0, else LiteRT's own.
+    """
+    try:
+        a, b = (view.operand(value) for value in core.inputs)
+    except (StaysFloat, ValueError):            # of another type, or with a bias
+        return None
+    mult, exponent = litert.multiplier(a.scale * b.scale / out.scale)
+    share = float(litert.scale_of_product(a.scale, b.scale, out.scale))
+    if (a.dtype, b.dtype) != ("int8", "int8") or core.op not in ("matmul", "dense"):
+        return None
+    if b.zp == 0 and np.isfinite(share):
+        numbers: dict[str, int | float] = {"scale": share}
+    elif -31 <= exponent <= 0:
+        numbers = {"mult": mult, "shift": 31 - exponent, "twice": 1}
+    else:
+        return None
+    return IntegerNode("qmatmul", (a.value, b.value), {
+        "trans_b": core.attrs.get("trans_b", 0), "a_zp": a.zp, "b_zp": b.zp, "bias": 0,
+        **numbers, **clamp})
 
 
 def _average(view: QuantizedView, core: Node, out: Stored, made: IntegerNode) -> IntegerNode:
@@ -118,7 +138,10 @@ def composed(view: QuantizedView, node: Node, core: Node | None, out: Stored, bo
         return _sum(view, core, out, kernel == "MEAN")
     if kernel == "RESIZE_BILINEAR":
         return _interpolated(view, core, out)
-    op, clamp = element_of(view, node, out.scale), clamp_to(out, bounds)
+    clamp = clamp_to(out, bounds)
+    if kernel == "BATCH_MATMUL":
+        return _matrices(view, core, out, clamp)
+    op = element_of(view, node, out.scale)
     if op is not None and kernel == "MUL":
         return _multiplied(view, op, out, clamp)
     if op is None or kernel not in _TEXTS:

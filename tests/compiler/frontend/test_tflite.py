@@ -9,8 +9,10 @@ import pytest
 pytest.importorskip("tflite")
 pytest.importorskip("ai_edge_litert")
 
-from compiler.frontend import ImportRefused
+from compiler.frontend import ImportRefused, onnx_import
 from compiler.frontend.models import graph_of
+from compiler.frontend.tflite import schema
+from compiler.frontend.tflite.converter import Converter
 from compiler.graph.pipeline import optimize
 from compiler.graph.reference import evaluate
 from tests.support.tflite_files import Given, interpreted, one_operator
@@ -375,3 +377,31 @@ def test_weights_of_4_bits_are_unpacked():
 
     packed = np.array([0x2F, 0x78, 0x0C], np.uint8)
     np.testing.assert_array_equal(_unpacked(packed, (5,)), [-1, 2, -8, 7, -4])
+
+
+def test_an_operator_code_that_the_new_field_alone_has(tmp_path):
+    """Some writers leave the deprecated field at 0, which is ADD."""
+    x, y, path = Given((2, 3), "int8", scale=0.05, zero=3), Given((2, 3)), tmp_path / "m.tflite"
+    path.write_bytes(one_operator("DEQUANTIZE", [x], [y], deprecated=0))
+    assert schema.read(path).operations[0].code == "DEQUANTIZE"
+    array = np.arange(6, dtype=np.int8).reshape(2, 3)
+    given, = evaluate(graph_of(path), {"t0": array}).values()
+    np.testing.assert_array_equal(given, *interpreted(path.read_bytes(), [array]))
+
+
+def test_a_dequantization_that_is_an_output_and_another_reader():
+    """The value that both read is called as the file calls the output."""
+    scales = schema.TensorScales(np.float32([0.1]), np.int64([3]), 0)
+    t, real, half = (schema.TfliteTensor(name, "", np.dtype(dtype), (2, 4), (2, 4), scale, None,
+                                         False, False)
+                     for name, dtype, scale in (("t", np.int8, scales), ("real", np.float32, None),
+                                                ("half", np.int8, scales)))
+    graph = schema.Subgraph(
+        (t, real, half), (schema.TfliteOperation("DEQUANTIZE", (0,), (1,), None),
+                          schema.TfliteOperation("RELU", (0,), (2,), None)),
+        (0,), (2, 1), {}, {})
+    made = onnx_import.convert(Converter(graph, "m").run().model)
+    x = np.arange(-4, 4).astype(np.int8).reshape(2, 4)
+    found = evaluate(made, {"t": x})
+    np.testing.assert_array_equal(found["real"], (x - np.float32(3)) * np.float32(0.1))
+    np.testing.assert_array_equal(found["half"], np.maximum(x, 3))

@@ -34,7 +34,7 @@ def ints(*numbers):
     return Given.of(np.array(numbers, np.int32))
 
 
-def both(tmp_path, case, arrays, exact=True):
+def both(tmp_path, case, arrays, exact=True, least=4):
     """What LiteRT computes, what is computed here, and by which operators."""
     code, inputs, outputs, kind, options = case
     data, path = one_operator(code, inputs, outputs, options, kind), tmp_path / "m.tflite"
@@ -42,12 +42,12 @@ def both(tmp_path, case, arrays, exact=True):
     graph = optimize(graph_of(path), standard_passes(exact=exact))
     given, = evaluate(graph, dict(zip(graph.inputs, arrays, strict=True))).values()
     wanted, = interpreted(data, arrays, DEFAULT)
-    assert len(np.unique(wanted)) > 3
+    assert len(np.unique(wanted)) >= least
     return wanted, given, [node.op for node in graph.nodes]
 
 
-def require_equal(tmp_path, case, arrays):
-    wanted, given, operators = both(tmp_path, case, arrays)
+def require_equal(tmp_path, case, arrays, least=4):
+    wanted, given, operators = both(tmp_path, case, arrays, least=least)
     np.testing.assert_array_equal(given, wanted)
     return operators
 
@@ -148,6 +148,61 @@ def test_products_with_constants(activation, tmp_path):
     assert operators == ["qdense"]
 
 
+def test_a_depthwise_convolution_of_1x1(tmp_path):
+    """Of int8 it is a factor for each channel elsewhere; here it has XNNPACK's rounding."""
+    rng = np.random.default_rng(12)
+    x, scales = rng.integers(-128, 128, (2, 8, 7, 5)).astype(np.int8), rng.uniform(.001, .004, 5)
+    weight = Given.of(rng.integers(-127, 128, (1, 1, 1, 5)).astype(np.int8),
+                      scale=tuple(scales), axis=3)
+    bias = Given.of(rng.integers(-900, 900, 5).astype(np.int32), scale=tuple(scales * 0.05))
+    for activation in (0, 1):
+        case = ("DEPTHWISE_CONV_2D", [q(2, 8, 7, 5, scale=0.05, zero=3), weight, bias],
+                [q(2, 8, 7, 5, scale=0.011, zero=-9)], "DepthwiseConv2DOptions",
+                {"Padding": 1, "StrideH": 1, "StrideW": 1, "DepthMultiplier": 1,
+                 "FusedActivationFunction": activation})
+        assert "qconv2d" in require_equal(tmp_path, case, [x])
+
+
+COMPARISONS = ("EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL")
+
+
+@pytest.mark.parametrize(("a", "b"), [
+    ((0.3, 0), (0.1, 0)), ((0.001, 3), (0.001, 3)), ((0.7, 1), (0.9, -4)), ((0.05, 3), (0.05, 3))])
+def test_comparisons_of_every_pair(a, b, tmp_path):
+    """In 256ths: of small scales several steps are alike."""
+    sides = [q(1, 256, 256, 1, scale=scale, zero=zero) for scale, zero in (a, b)]
+    for code in COMPARISONS:
+        require_equal(tmp_path, (code, sides, [Given((1, 256, 256, 1), "bool")], "", {}), PAIRS,
+                      least=2)
+
+
+def test_comparisons_with_constants(tmp_path):
+    constant = Given.of(np.int8(30), scale=0.1)
+    case = ("GREATER", [q(1, 16, 16, 1, scale=0.3), constant], [Given((1, 16, 16, 1), "bool")], "",
+            {})
+    require_equal(tmp_path, case, [ALL.reshape(1, 16, 16, 1)], least=2)
+
+
+def test_a_logarithm_below_zero_is_the_least_step(tmp_path):
+    for zero, out_zero in ((0, 0), (3, -20), (-100, 127)):
+        case = ("LOG", [q(1, 16, 16, 1, scale=0.05, zero=zero)],
+                [q(1, 16, 16, 1, scale=0.04, zero=out_zero)], "", {})
+        assert require_equal(tmp_path, case, [ALL.reshape(1, 16, 16, 1)]) == ["qtable"]
+
+
+def test_where_it_differs_on_purpose(tmp_path):
+    """LiteRT negates the code, with what zero point ever, and divides by few bits."""
+    x, y = q(1, 16, 16, 1, scale=0.05, zero=20), q(1, 16, 16, 1, scale=0.05, zero=20)
+    wanted, given, _ = both(tmp_path, ("NEG", [x], [y], "", {}), [ALL.reshape(1, 16, 16, 1)])
+    np.testing.assert_array_equal(wanted.reshape(-1), -ALL)
+    np.testing.assert_array_equal(given.reshape(-1), np.clip(40 - ALL.astype(int), -128, 127))
+    a, b = (np.array([[value]], np.int8).repeat(4, 1) for value in (1, -128))
+    sides = [q(1, 4, scale=0.05), q(1, 4, scale=0.05)]
+    wanted, given, _ = both(tmp_path, ("DIV", sides, [q(1, 4, scale=0.05)], "DivOptions", {}),
+                            [a, b], least=1)
+    assert (wanted == -128).all() and (given == 0).all()
+
+
 def test_ties_of_products(tmp_path):
     """A sixtieth, which no float32 is: its products with sums that are multiples of 30 are ties in
     float32 alone.
@@ -170,12 +225,22 @@ def test_transposed_convolution(tmp_path):
     assert "qconvtranspose2d" in require_equal(tmp_path, case, [x])
 
 
-def test_product_of_computed_tensors(tmp_path):
+@pytest.mark.parametrize("zero", [0, -5])
+@pytest.mark.parametrize("turned", [False, True])
+def test_products_of_matrices(turned, zero, tmp_path):
+    """XNNPACK's rounding where the second has the zero point 0, else LiteRT's; of computed ones and
+    of constants, in batches or not.
+    """
     rng = np.random.default_rng(6)
-    a, b = (rng.integers(-128, 128, shape).astype(np.int8) for shape in ((3, 33, 24), (3, 24, 40)))
-    case = ("BATCH_MATMUL", [q(3, 33, 24, scale=0.05, zero=3), q(3, 24, 40, scale=0.03, zero=-5)],
-            [q(3, 33, 40, scale=0.13, zero=1)], "BatchMatMulOptions", {})
-    assert require_equal(tmp_path, case, [a, b]) == ["qmatmul"]
+    for batch in ((3,), (1, 2), ()):
+        a, b = (rng.integers(-128, 128, (*batch, *shape)).astype(np.int8)
+                for shape in ((33, 24), (40, 24) if turned else (24, 40)))
+        given, result = q(*a.shape, scale=0.05, zero=3), q(*batch, 33, 40, scale=0.13, zero=1)
+        for second, arrays in ((q(*b.shape, scale=0.03, zero=zero), [a, b]),
+                               (Given.of(b, scale=0.03, zero=zero), [a])):
+            case = ("BATCH_MATMUL", [given, second], [result], "BatchMatMulOptions",
+                    {"AdjY": turned})
+            assert require_equal(tmp_path, case, arrays)[-1] == "qmatmul"
 
 
 @pytest.mark.parametrize(("code", "axes", "out", "keep"), [

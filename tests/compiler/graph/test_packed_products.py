@@ -83,7 +83,9 @@ def test_few_rows_or_columns_stay() -> None:
     builder.emit("matmul", "computed", ["x", "w"], "a")
     builder.emit("matmul", "narrow", ["x", matrix(builder, "k", 16, 15)], "b")
     builder.emit("matmul", "shared", ["z", "w"], "c")
-    graph = builder.finish(["a", "b", "c"])
+    t = builder.add_input("t", TensorType((9, 16), "float32"))
+    builder.emit("matmul", "turned", [t, "w"], "d", trans_b=1)
+    graph = builder.finish(["a", "b", "c", "d"])
     assert with_packed_products(graph) is graph
 
 
