@@ -22,7 +22,7 @@ ROUNDING = 2.0**-20
 
 PLACES = 9                  # of an interval that are tried
 WIDE = 24                   # intervals of integers of which not every number is tried
-MOST_TRIES = 400            # of computations for one node
+MOST_TRIES = 200            # of computations for one node
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,12 +105,12 @@ RISING = frozenset((
     "ReduceMax ReduceMin GlobalMaxPool Add Sum Mean ReduceSum ReduceMean ReduceLogSumExp "
     "AveragePool GlobalAveragePool CumSum Exp Log Sqrt Erf Atan Tanh Asin Sinh Asinh Acosh Atanh "
     "Sigmoid Softplus Softsign Elu Selu Celu LeakyRelu HardSigmoid ThresholdedRelu QuantizeLinear "
-    "DequantizeLinear Cast CastLike IsNaN IsInf").split())
+    "DequantizeLinear Cast CastLike IsNaN IsInf GridSample Col2Im").split())
 """Operators that keep the order of all their inputs."""
 
 OF_SHAPES = frozenset(("Shape", "Size", "EyeLike"))
 OF_MAGNITUDES = frozenset("Abs ReduceL1 ReduceL2 ReduceSumSquare LpPool GlobalLpPool".split())
-SUMS = frozenset("Sum Mean ReduceSum ReduceMean AveragePool GlobalAveragePool CumSum".split())
+SUMS = frozenset("Col2Im Sum Mean ReduceSum ReduceMean AveragePool GlobalAveragePool CumSum".split())
 PRODUCTS = frozenset("Conv ConvTranspose Gemm MatMul Einsum ReduceProd CumProd".split())
 OF_ONE = frozenset((
     "Softplus Mish Gelu Elu Selu Celu Asinh Acosh Atanh Acos Asin Sinh Tanh Erf Sin Cos Tan Swish "
@@ -398,13 +398,6 @@ def _resize(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) ->
     return (_one_by_one if cubic else _rising)(node, inputs, middle, run)
 
 
-def _bit_cast(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> Interval:
-    x = inputs[0]
-    assert x is not None
-    integers = x.middle.dtype.kind in "iu"
-    return _elementwise(node, inputs, middle, run) if integers else Interval.unknown(middle)
-
-
 def _softmax(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> Interval:
     """An element grows with its own number and falls with those of others."""
     x = inputs[0]
@@ -482,5 +475,5 @@ _RULES: dict[str, Spread] = {
     **dict.fromkeys(("LayerNormalization", "RMSNormalization", "InstanceNormalization",
                      "GroupNormalization", "MeanVarianceNormalization", "LpNormalization"),
                     _normalized),
-    "Resize": _resize, "BitCast": _bit_cast, "Where": _where, "Div": _quotient, "Gather": _gather,
+    "Resize": _resize, "Where": _where, "Div": _quotient, "Gather": _gather,
 }

@@ -1,7 +1,6 @@
 """Recurrent layers, samplers and the like; and what is not drawn, with the reason."""
 
 import numpy as np
-from onnx import TensorProto
 
 from bench.values.draw import Drawer, Unfit, Value
 from bench.values.rules.registry import rule
@@ -28,6 +27,8 @@ NOT_DRAWN: dict[str, str] = {
     **dict.fromkeys(("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
                     _RANDOM),
     **dict.fromkeys(("Scatter", "Upsample"), _OLD),
+    **dict.fromkeys(("BitCast", "DeformConv", "Det", "RoiAlign"),
+                    "the front end computes it of constants alone"),
     "MaxUnpool": "its indices are those of a MaxPool; elements that two of them name are undefined",
     "ImageDecoder": "it reads files of images",
 }
@@ -55,49 +56,12 @@ def grid_sample(d: Drawer, x: Value, op: str) -> Value:
                   mode=d.choice(("linear", "nearest")), padding_mode=d.choice(("zeros", "border")))
 
 
-@rule("RoiAlign", types=("float32",), ranks=(4,))
-def roi_align(d: Drawer, x: Value, op: str) -> Value:
-    if x.rank != 4:
-        raise Unfit("images alone")
-    corner = d.rng.uniform(0, 1, (2, 2))
-    boxes = np.concatenate([corner, corner + d.rng.uniform(0.5, 2, (2, 2))], 1)
-    batch = d.rng.integers(0, x.shape[0], 2)
-    return d.emit(op, x, d.constant(boxes, "float32"), d.constant(batch, "int64"),
-                  output_height=2, output_width=2, sampling_ratio=2, mode="avg")
-
-
 @rule("Col2Im", types=("float32",), ranks=(3,))
 def col2im(d: Drawer, x: Value, op: str) -> Value:
     """Columns of 2 x 2 pixels of a picture with one row more than there are columns."""
     if x.rank != 3 or x.shape[1] % 4:
         raise Unfit("columns of 2 x 2 pixels alone")
     return d.emit(op, x, d.constant([x.shape[2] + 1, 2], "int64"), d.constant([2, 2], "int64"))
-
-
-@rule("DeformConv", types=("float32",), ranks=(4,))
-def deformed_convolution(d: Drawer, x: Value, op: str) -> Value:
-    if x.rank != 4 or min(x.shape[2:]) < 2:
-        raise Unfit("images alone")
-    outputs = d.below(4, 1)
-    places = d.rng.uniform(-0.4, 0.4, (x.shape[0], 8, x.shape[2] - 1, x.shape[3] - 1))
-    return d.emit(op, x, d.constant(d.normal(outputs, x.shape[1], 2, 2)),
-                  d.constant(places, "float32"), kernel_shape=[2, 2])
-
-
-@rule("Det", types=("float32",), ranks=(2, 3))
-def determinant(d: Drawer, x: Value, op: str) -> Value:
-    if x.rank < 2 or x.shape[-1] != x.shape[-2] or x.shape[-1] > 4:
-        raise Unfit("small squares alone")
-    return d.emit(op, x)
-
-
-@rule("BitCast")
-def bit_cast(d: Drawer, x: Value, op: str) -> Value:
-    to = {1: ("INT8", "UINT8"), 2: ("INT16", "UINT16"), 4: ("INT32",), 8: ("INT64",)}
-    names = [name for name in to[x.array.itemsize] if name.lower() != x.dtype]
-    if not names or x.dtype == "bool":
-        raise Unfit("no other type has as many bits")
-    return d.emit(op, x, to=TensorProto.DataType.Value(names[0]))
 
 
 @rule("EyeLike")
