@@ -89,7 +89,15 @@ def _lp_normalization(node: onnx.NodeProto, arrays: Sequence[Array | None]
     return [np.where(norm == 0, 0, x / norm).astype(x.dtype)]
 
 
-OPERATORS.update({"LpNormalization": _lp_normalization, "ConvTranspose": _conv_transpose, "Shrink": _shrink, "GlobalMaxPool": _global_max_pool, "LRN": _lrn})
+def _gather_elements(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Sequence[Any] | None:
+    """The implementation wraps indices that are outside, and errs along axes of more than 32."""
+    x, places = arrays
+    assert x is not None and places is not None
+    axis = {one.name: one.i for one in node.attribute}.get("axis", 0)
+    return [np.take_along_axis(x, places.astype(np.int64), axis)]
+
+
+OPERATORS.update({"GatherElements": _gather_elements, "LpNormalization": _lp_normalization, "ConvTranspose": _conv_transpose, "Shrink": _shrink, "GlobalMaxPool": _global_max_pool, "LRN": _lrn})
 
 
 def of_type(node: onnx.NodeProto, arrays: Sequence[Array | None], results: Sequence[Any]

@@ -108,6 +108,9 @@ RISING = frozenset((
     "DequantizeLinear Cast CastLike IsNaN IsInf GridSample Col2Im").split())
 """Operators that keep the order of all their inputs."""
 
+CUT = frozenset(("Resize",))
+"""Operators that cut floats to integers themselves."""
+
 OF_SHAPES = frozenset(("Shape", "Size", "EyeLike"))
 OF_MAGNITUDES = frozenset("Abs ReduceL1 ReduceL2 ReduceSumSquare LpPool GlobalLpPool".split())
 SUMS = frozenset("Col2Im Sum Mean ReduceSum ReduceMean AveragePool GlobalAveragePool CumSum".split())
@@ -133,7 +136,7 @@ def spread(node: onnx.NodeProto, inputs: Intervals, middles: Sequence[Array], op
 
     made = []
     for output, middle in enumerate(middles):
-        if certain or node.op_type in OF_SHAPES:
+        if node.op_type not in CUT and (certain or node.op_type in OF_SHAPES):
             made.append(Interval.exact(middle))
         elif output and node.op_type == "TopK":
             made.append(_places_in_order(node, inputs, made[0], middle))
@@ -157,7 +160,7 @@ def _rounded(node: onnx.NodeProto, made: Interval, inputs: Intervals, run: Run) 
         return made.rounded(np.abs(run(sizes)) * 2)
     if node.op_type == "BatchNormalization" and finite:
         return made.rounded(np.abs(run([*sizes[:3], np.negative(sizes[3]), sizes[4]])) * 2)
-    sure = np.where(np.isfinite(made.middle), np.abs(made.middle), 0)
+    sure = np.where(np.isfinite(made.middle), np.abs(made.middle.astype(np.float64)), 0)
     if node.op_type in OF_ONE:
         return made.rounded(np.maximum(sure * 4, 4))
     rows = node.op_type not in RISING | ELEMENTWISE | {"Softmax", "LogSoftmax", "Div"}
@@ -195,8 +198,9 @@ def _rising(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) ->
     wrapped = (low > middle) | (middle > high) if low.dtype.kind in "iu" else np.zeros_like(
         middle, bool)
     whole = Interval.unknown(middle)
-    return Interval(np.where(wrapped, whole.low, np.fmin(low, middle)).astype(middle.dtype), middle,
-                    np.where(wrapped, whole.high, np.fmax(high, middle)).astype(middle.dtype))
+    return Interval(np.where(wrapped, whole.low, np.minimum(low, middle)).astype(middle.dtype),
+                    middle,
+                    np.where(wrapped, whole.high, np.maximum(high, middle)).astype(middle.dtype))
 
 
 def _product(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> Interval:
@@ -393,9 +397,21 @@ def _places_in_order(node: onnx.NodeProto, inputs: Intervals, values: Interval, 
 
 
 def _resize(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> Interval:
-    """Weights are negative where it is cubic."""
-    cubic = any(one.name == "mode" and one.s == b"cubic" for one in node.attribute)
-    return (_one_by_one if cubic else _rising)(node, inputs, middle, run)
+    """Weights are negative where it is cubic; integers are interpolated as floats and then cut."""
+    mode = next((one.s for one in node.attribute if one.name == "mode"), b"nearest")
+    x = inputs[0]
+    assert x is not None
+    if mode == b"cubic":
+        return _one_by_one(node, inputs, middle, run)
+    if mode == b"nearest" or middle.dtype.kind == "f":
+        return _rising(node, inputs, middle, run)
+    ends = [run([end.astype(np.float64), *(one and one.middle for one in inputs[1:])])
+            for end in (x.low, x.high)]
+    spare = ROUNDING * np.maximum(np.abs(ends[0]), np.abs(ends[1]))
+    info = np.iinfo(middle.dtype)
+    low, high = (np.clip(np.trunc(end), info.min, info.max).astype(middle.dtype)
+                 for end in (ends[0] - spare, ends[1] + spare))
+    return Interval(np.minimum(low, middle), middle, np.maximum(high, middle))
 
 
 def _softmax(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> Interval:
@@ -413,7 +429,7 @@ def _softmax(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -
         if node.op_type == "LogSoftmax":
             least, most = np.log(least), np.log(most)
     made = Interval(least.astype(middle.dtype), middle, most.astype(middle.dtype))
-    return made.rounded(np.abs(x.middle).max(initial=1.0))
+    return made.rounded(np.minimum(np.abs(x.middle - top), 100).max(initial=1.0))
 
 
 def _gather(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> Interval:
