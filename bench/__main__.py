@@ -18,7 +18,8 @@ AREAS = {
     "Simulators, the RTL and the proof": (
         "exact", "simulation_speed", "geometries", "floats", "mutants", "proof", "token_faults"),
     "FPGAs": ("fmax", "bitstreams", "post_synthesis", "board_memory", "board_networks", "axi4"),
-    "The CPU": ("cpu", "cpu_bodies", "cpu_intrinsics", "fusion", "memory_plan", "threads"),
+    "The CPU": ("cpu", "cpu_bodies", "cpu_intrinsics", "fusion", "long_chains", "memory_plan",
+                "threads"),
     "GPUs": ("gpu", "gpu_resources", "gpu_sass", "gpu_shapes"),
     "Networks as users bring them": (
         "front_ends", "onnx_nodes", "light_models", "real_models", "layer_accuracy", "torch_export",
@@ -29,6 +30,7 @@ AREAS = {
     "Networks without the compiler": (
         "export", "export_boards", "export_cortex_m", "c_text", "wasm"),
     "Bad input and sudden ends": ("fuzz", "killed"),
+    "Random networks": ("values",),
     "All figures that must not be lost": ("scoreboard",),
 }
 """The benchmarks by what they measure."""
@@ -38,14 +40,16 @@ FOLDER = Path(__file__).parent
 
 def benchmarks() -> Iterator[str]:
     """The modules of this folder that are commands, this one excepted."""
-    for path in sorted(FOLDER.glob("*.py")):
+    for path in sorted((*FOLDER.glob("*.py"), *FOLDER.glob("*/__main__.py"))):
         if path != Path(__file__) and 'if __name__ == "__main__"' in path.read_text():
-            yield path.stem
+            yield path.parent.name if path.stem == "__main__" else path.stem
 
 
 def question(name: str) -> str:
     """The first sentence of a benchmark's docstring."""
-    text = ast.get_docstring(ast.parse((FOLDER / f"{name}.py").read_text())) or ""
+    path = FOLDER / f"{name}.py"
+    path = path if path.exists() else FOLDER / name / "__main__.py"
+    text = ast.get_docstring(ast.parse(path.read_text())) or ""
     sentence = re.match(r".*?[?.](?=\s|$)", text.replace("\n", " "))
     return sentence[0] if sentence else ""
 

@@ -60,8 +60,8 @@ def compare(machine: Machine, model: onnx.ModelProto,
     differences: dict[str, Difference] = {}
     for feed in feeds:
         arrays = session.run(list(names.values()), feed)
-        theirs = {name: _stored(np.asarray(array))
-                  for name, array in zip(names, arrays, strict=True)}
+        theirs = dict(_stored(name, np.asarray(array))
+                      for name, array in zip(names, arrays, strict=True))
         _one(graph, modules, feed, theirs, differences)
     return differences
 
@@ -113,8 +113,11 @@ def _onnx_runtime(model: onnx.ModelProto):
                                 providers=["CPUExecutionProvider"]), names
 
 
-def _stored(array: np.ndarray) -> np.ndarray:
-    return (array.astype(np.int16) - 128).astype(np.int8) if array.dtype == np.uint8 else array
+def _stored(name: str, array: np.ndarray) -> tuple[str, np.ndarray]:
+    """The stored form of a value, under the name that it has in a graph of integers."""
+    if array.dtype != np.uint8:
+        return name, array
+    return f"{name}_stored", (array.astype(np.int16) - 128).astype(np.int8)
 
 
 def main() -> int:

@@ -29,6 +29,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from bench.support.pauses import KIND, TASK
 from compiler.errors import Error
@@ -184,9 +185,8 @@ def pool_of_threads(workers: int) -> Iterator[WorkerPool]:
     import threading
 
     import dask.config
-    from distributed import Worker
-
     from runtime.tuning import worker as house
+    from runtime.tuning.nodes import PoolWorker
     from runtime.tuning.pool import CONFIG, worker_options
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
@@ -199,7 +199,7 @@ def pool_of_threads(workers: int) -> Iterator[WorkerPool]:
             async with AsyncStack() as stack:
                 for _ in range(workers):
                     options = worker_options(house.TrialRunner(LIMIT_SECONDS), {KIND: 1})
-                    await stack.enter(Worker(address, **options))
+                    await stack.enter(PoolWorker(address, **options))
                 ready.set()
                 while not stop.is_set():
                     await asyncio.sleep(0.1)
@@ -271,7 +271,7 @@ def tls(args: argparse.Namespace) -> int:
             print("workers", len(pool.workers))
             print("trials", done)
             print("trials_a_second", f"{done / (time.perf_counter() - begin):.0f}")
-        refused = [_refusal(address.replace("tls://", "tcp://"), None),
+        refused = [_refusal(f"tcp://127.0.0.1:{urlsplit(address).port}", None),
                    _refusal(address, Certificates.of(of(others, "worker")))]
     for who, reason in zip(("without_certificate", "with_one_of_others"), refused):
         print(who, reason)

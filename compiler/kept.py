@@ -8,8 +8,10 @@ before they are found to be right, and what is not right is built again. What wa
 a process was killed goes when the next one looks into the cache.
 
 Entries are executed. So they count only where they, and the folders that they lie in, belong to
-this user or to root, and nobody else may write them. Where that is not so, or where this user may
-not write, an entry is kept in this user's own cache, else in a folder of this user beside other
+this user or to root, and nobody else may write them. Nobody else may put another cache in place
+of it either: links on the way to it belong to this user or to root, and no folder above it is one
+that anybody may write, unless it is sticky, as /tmp is. Where that is not so, or where this user
+may not write, an entry is kept in this user's own cache, else in a folder of this user beside other
 temporary files; a line says so.
 """
 
@@ -31,12 +33,14 @@ from pathlib import Path
 from .errors import Error
 from .processes import remove, remove_at_end, undisturbed
 
-__all__ = ["BuildError", "CacheError", "build_once", "cache_folder", "find", "note", "noted"]
+__all__ = ["BuildError", "CacheError", "build_once", "cache_folder", "find", "in_the_way", "note",
+           "noted"]
 
 HASHES = "hashes.json"
 BUILDS = "builds"               # folder of what is being built
 TEXT = "text"                   # file of a note
 OTHERS = stat.S_IWGRP | stat.S_IWOTH
+REMEDY = "LOCKSTEP_CACHE may name a folder of this user's"
 
 _log = logging.getLogger(__name__)
 
@@ -63,6 +67,17 @@ def cache_folder() -> Path:
 def _own_folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or Path("~").expanduser() / ".cache"
     return Path(base).absolute() / "lockstep"
+
+
+def in_the_way(place: Path) -> str | None:
+    """Why there can be no cache: a part of its path is no folder."""
+    existing = _existing(place)
+    return None if existing.is_dir() else f"Cache {place} must be a folder, but {existing} is none"
+
+
+def _existing(path: Path) -> Path:
+    """The longest part of a path that is there; a link may lead nowhere."""
+    return next(part for part in (path, *path.parents) if os.path.lexists(part))
 
 
 def _places() -> Iterator[Path]:
@@ -134,25 +149,63 @@ def _place(kind: str, name: str) -> tuple[Path, bool]:
             if reasons:
                 _say(f"{reasons[0]}; {place} is used")
             return entry
-    raise CacheError(f"{reasons[0]}, and neither can another one be used; LOCKSTEP_CACHE may name "
-                     f"a folder of this user's")
+    raise CacheError("; ".join([*reasons, REMEDY]))
 
 
 def _has(place: Path, kind: str, name: str) -> bool:
     """Whether the entry is there, and right; if not, it can be built there."""
-    for folder in (place, place / kind, place / BUILDS):
-        _require_trust(folder, f"Cache {folder}")
+    _require_folders(place, kind)
     _tidy(place)
     if _is_right(place / kind / name):
         return True
-    existing = next(folder for folder in ((place / kind), place, *place.parents) if folder.exists())
-    if existing.is_dir() and not os.access(existing, os.W_OK | os.X_OK):
+    if reason := in_the_way(place) or in_the_way(place / kind):
+        raise _Passed(reason)
+    if not os.access(_existing(place / kind), os.W_OK | os.X_OK):
         raise _Passed(f"Cache {place} cannot be written by this user")
     return False
 
 
+def _require_folders(place: Path, kind: str) -> None:
+    """Raise _Passed unless the folders of a place are this user's, and stay so."""
+    for folder in (place, place / kind, place / BUILDS):
+        _require_trust(folder, f"Cache {folder}")
+        if folder == place or folder.is_symlink():      # else the way to it was looked at
+            for step in _steps(str(_existing(folder))):
+                _require_lasting(step, folder)
+
+
+def _steps(path: str) -> Iterator[str]:
+    """All files that are looked up on the way to one: folders, and links with the ways to where
+    they lead.
+    """
+    above, name = os.path.split(path)
+    if name:
+        yield from _steps(above)
+    yield path
+    if os.path.islink(path):
+        yield from _steps(os.path.join(above, os.readlink(path)))
+
+
+def _require_lasting(step: str, folder: Path) -> None:
+    """Raise _Passed where somebody else may put another file in place of the next step."""
+    try:
+        status = os.lstat(step)
+    except (FileNotFoundError, NotADirectoryError):     # a link leads nowhere
+        return
+    if stat.S_ISLNK(status.st_mode):
+        if status.st_uid not in (0, os.geteuid()):
+            raise _Passed(f"Cache {folder} lies behind {step}, a link of another user, "
+                          f"{_user(status.st_uid)}")
+    elif stat.S_ISDIR(status.st_mode) and (
+            status.st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH):
+        raise _Passed(f"Cache {folder} lies in {step}, where anybody may put another one "
+                      f"(chmod o-w)")
+
+
 def _require_trust(path: Path | str, what: str, is_entry: bool = False) -> os.stat_result | None:
-    """Raise _Passed unless it belongs to this user or root, and nobody else may write it."""
+    """Raise _Passed unless it belongs to this user or root, and nobody else may write it. An entry
+    may be no link.
+    """
     try:
         status = os.lstat(path) if is_entry else os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -260,7 +313,10 @@ def _apart(place: Path, folder: Path) -> Iterator[Path]:
         try:
             for parent in (folder.parent, scratch.parent):
                 _make_folder(parent)
+            _require_folders(place, folder.parent.name)     # somebody else may have been faster
             stack.enter_context(_held(scratch.with_name(f"{scratch.name}.lock")))
+        except _Passed as reason:
+            raise CacheError(f"{reason}; {REMEDY}") from None
         except OSError as error:
             raise CacheError(f"Cache {place} must be a folder that can be written "
                              f"({error.strerror}); LOCKSTEP_CACHE may name another one") from None

@@ -24,6 +24,7 @@ from fpga.flow import Routed
 from fpga.gateware.board import BoardTop, require
 from fpga.identity import machine_of
 from fpga.pll import Pll, search
+from fpga.record import wrong
 from fpga.tools import Tools
 
 __all__ = ["NAMES", "RECORDS", "Bitstream", "BitstreamError", "build", "roomy", "written"]
@@ -44,11 +45,6 @@ FULL = 0.75
 """The share of block RAMs in use above which shallow memories use none: wires to the last ones are
 long.
 """
-
-
-RECORDED = {"board": str, "config": str, "machine": str, "geometry": dict, "instructions": dict,
-            "layouts": dict, "clock_hz": int, "baud": int, "sha256": str}
-"""The record's members that programs read, with their types."""
 
 
 def written(folder: Path, name: str) -> tuple[Path, Path]:
@@ -110,10 +106,9 @@ class Bitstream:
                                  f"{error.filename}: {error.strerror}") from None
         except (ValueError, RecursionError):
             pass
-        if not isinstance(record, dict) or not all(
-                isinstance(record.get(key), kind) for key, kind in RECORDED.items()):
+        if (reason := wrong(record)) or record is None:
             raise BitstreamError(f"Record {path.with_suffix('.json')} must be one that `lockstep "
-                                 f"fpga build` wrote; build it again")
+                                 f"fpga build` wrote: {reason}; build it again")
         if hashlib.sha256(bits).hexdigest() != record["sha256"]:
             raise BitstreamError(f"Bitstream {path} is not the one of its record; build it again")
         return cls(bits, record)

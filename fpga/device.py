@@ -57,6 +57,11 @@ class BoardAccess(Protocol):
         """The number of answers that arrived corrupted."""
         ...
 
+    @property
+    def faults(self) -> str:
+        """What is wrong with the line, and what helps; "" where nothing was lost."""
+        ...
+
     def read(self, address: int, size_bytes: int) -> bytes:
         """Read memory; address and size are multiples of `GRAIN`."""
         ...

@@ -70,7 +70,8 @@ def infer(module: Module, device: BoardDevice, samples: Sequence[Arrays],
     link = device.link
     return outputs, figures | {
         "seconds": figures["cycles"] / device.clock_hz, "clock_hz": device.clock_hz,
-        "inferences": len(samples), "link": {"repeated": link.repeated, "dropped": link.dropped}}
+        "inferences": len(samples), "link": {
+            "repeated": link.repeated, "dropped": link.dropped, "faults": link.faults}}
 
 
 def classes(outputs: Sequence[Arrays]) -> np.ndarray:

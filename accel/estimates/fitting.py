@@ -11,7 +11,7 @@ import numpy as np
 __all__ = ["fitted", "quantile", "rounded"]
 
 ROUNDS = 1000
-ENOUGH = 1e-9
+ENOUGH = 1e-9               # of the greatest value: what is below that is rounding
 
 SHARE = 0.9                 # of machines that an interval holds
 
@@ -19,7 +19,8 @@ DIGITS = 4                  # of a coefficient, so that a fit gives the same byt
 
 
 def fitted(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The coefficients x >= 0 that minimize ``|rows @ x - values|``.
+    """The coefficients x >= 0 that minimize ``|rows @ x - values|``; what adds no more to any
+    value than rounding does is 0.
 
     Parameters
     ----------
@@ -29,11 +30,12 @@ def fitted(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
     scale = np.abs(rows).max(axis=0)
     matrix = rows / scale
     active, x = np.zeros(matrix.shape[1], bool), np.zeros(matrix.shape[1])
+    noise = ENOUGH * np.abs(values).max()
     for _ in range(ROUNDS):
         gradient = matrix.T @ (values - matrix @ x)
         gradient[active] = 0
         best = int(np.argmax(gradient))
-        if gradient[best] <= ENOUGH * np.abs(values).max():
+        if gradient[best] <= noise:
             break
         active[best] = True
         while True:
@@ -44,10 +46,10 @@ def fitted(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
                 break
             step = np.min(x[negative] / (x[negative] - trial[negative]))
             x = x + step * (trial - x)
-            active &= x > ENOUGH
+            active &= x > noise
             x[~active] = 0
         x = trial
-    return x / scale
+    return np.where(x > noise, x, 0.0) / scale
 
 
 def rounded(value: float) -> float:

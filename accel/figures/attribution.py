@@ -15,6 +15,9 @@ from accel.machine.status import ACTIVITIES, Run, Timeline
 
 __all__ = ["activities", "activity_table", "layer_ends"]
 
+PART = 1 << 14
+"""Rows of a timeline that are looked at together."""
+
 
 def layer_ends(program: AccelProgram, run: Run) -> list[int]:
     """The cycle in which each layer ends: its last instruction and those of all earlier layers have
@@ -38,14 +41,28 @@ def activities(timeline: Timeline, ends: Sequence[int]) -> list[dict[str, dict[s
 
 
 def activity_table(spans: np.ndarray, ends: Sequence[int] | np.ndarray) -> np.ndarray:
-    """One unit's cycles by interval and activity (int64), from its rows in a timeline."""
+    """One unit's cycles by interval and activity (int64), from its rows in a timeline. The last of
+    `ends` is that of the run.
+    """
     stops = np.asarray(ends, np.int64)
-    edges = np.unique(np.concatenate([spans[:, 0], [0], stops]))
-    begins = edges[:-1]
-    activity = spans[np.searchsorted(spans[:, 0], begins, "right") - 1, 1]
-    interval = np.searchsorted(stops, begins, "right")
+    table = np.zeros((len(stops), len(ACTIVITIES)), np.int64)
+    for first in range(0, len(spans), PART):
+        rows = spans[first:first + PART, :2]
+        behind = spans[first + PART:first + PART + 1, 0]
+        table += _part_of_table(rows, int(behind[0]) if behind.size else int(stops[-1]), stops)
+    return table
+
+
+def _part_of_table(rows: np.ndarray, end: int, stops: np.ndarray) -> np.ndarray:
+    """What rows that follow each other, the last until `end`, add to the table."""
+    starts, kinds = np.ascontiguousarray(rows.T)
+    first, last = np.searchsorted(stops, [starts[0], end], "right")
+    cuts = stops[first:last]
+    places = np.searchsorted(starts, cuts, "right")
+    begins = np.insert(starts, places, cuts)
+    kinds = np.insert(kinds, places, kinds[places - 1])
     count = len(ACTIVITIES)
-    places = interval * count + activity
-    # Exact: a sum of doubles below 2^53 is.
-    table = np.bincount(places, np.diff(edges), len(stops) * count)
-    return table.astype(np.int64).reshape(len(stops), count)
+    cells = np.searchsorted(stops, begins, "right") * count + kinds
+    # Exact: a sum of doubles below 2^53 is. What begins at the end of the run has no length.
+    table = np.bincount(cells, np.diff(begins, append=end), stops.size * count)
+    return table[:stops.size * count].astype(np.int64).reshape(stops.size, count)

@@ -80,9 +80,11 @@ def _run(told: str, file: Path, text: bytes, name: str) -> Machine:
     sys.modules[name] = module
     try:
         exec(compile(text, file, "exec"), module.__dict__)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         for part in [part for part in sys.modules if part.partition(".")[0] == name]:
             del sys.modules[part]
+        if isinstance(error, KeyboardInterrupt):        # it is for this process
+            raise
         raise _failed(told, file, error) from error
     return _machine(told, module)
 
@@ -91,17 +93,27 @@ def _failed(told: str, file: Path, error: BaseException) -> ConfigError:
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
              if frame.filename == str(file)]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
-    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    text = error.msg if isinstance(error, SyntaxError) else _text(error)
     what = text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}"
     return ConfigError(f"Machine {told}{f', line {line}' if line else ''}: {what}")
+
+
+def _text(error: BaseException) -> str:
+    """What an error says; its class may be the file's own."""
+    try:
+        return str(error)
+    except Exception:       # noqa: BLE001 - it is their code
+        return "(its text cannot be had)"
 
 
 def _of_package(point: EntryPoint) -> Machine:
     told = f"{point.name} ({point.value})"
     try:
         machine = point.load()
-    except Exception as error:
-        raise ConfigError(f"Machine {told}: {type(error).__name__}: {error}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise ConfigError(f"Machine {told}: {type(error).__name__}: {_text(error)}") from error
     return _checked(told, machine)
 
 

@@ -51,26 +51,20 @@ def column(layout: data.Layout, words: np.ndarray, field: str) -> np.ndarray:
               for path, offset, width, signed, bias in _leaves(layout)}
     if f".{field}" not in leaves:
         return np.zeros(len(words), np.int64)
-    return _values(_padded(words), *leaves[f".{field}"])
+    return _values(words, *leaves[f".{field}"])
 
 
-def _padded(words: np.ndarray) -> np.ndarray:
-    padded = np.zeros((len(words), isa.WORD_BYTES + 8), np.uint8)
-    padded[:, :isa.WORD_BYTES] = words
-    return padded
-
-
-def _values(padded: np.ndarray, offset: int, width: int, signed: bool, bias: int) -> np.ndarray:
-    eight = padded[:, offset // 8:offset // 8 + 8]
-    value = np.ascontiguousarray(eight).view("<i8")[:, 0] >> (offset % 8) & ((1 << width) - 1)
+def _values(words: np.ndarray, offset: int, width: int, signed: bool, bias: int) -> np.ndarray:
+    at = min(offset // 8, isa.WORD_BYTES - 8)           # eight bytes of the word, whole
+    eight = np.ascontiguousarray(words[:, at:at + 8]).view("<i8")[:, 0]
+    value = eight >> (offset - 8 * at) & ((1 << width) - 1)
     if signed:
         value -= (value >> (width - 1)) << width
     return value + bias
 
 
 def _decode_rows(layout: data.Layout, words: np.ndarray) -> Iterator[dict[str, Any]]:
-    padded = _padded(words)
-    columns = [_values(padded, offset, width, signed, bias).tolist()
+    columns = [_values(words, offset, width, signed, bias).tolist()
                for _, offset, width, signed, bias in _leaves(layout)]
     build = _builder(layout)
     return (build(row) for row in zip(*columns, strict=True))

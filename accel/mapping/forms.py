@@ -23,7 +23,6 @@ from compiler.ops.registry import find
 __all__ = ["Forms", "Part", "is_of_rows", "is_view"]
 
 
-
 def is_view(graph: Graph, node: Node) -> bool:
     return node.op in ("reshape", "transpose") and graph.values[node.inputs[0]].dtype in STORED
 
@@ -74,6 +73,7 @@ class Forms:
         self.graph, self.blocks, self.operators = graph, blocks, operators
         self.readers, self.producers = graph.consumers(), graph.producers()
         self._wishes: dict[str, bool] = {}
+        self._cuts: dict[str, bool] = {}        # of slices, decided where their inputs are placed
         self.stored: dict[str, Stored] = {}
         self.owner: dict[str, str] = {}
         self.parts: dict[str, Part] = {}
@@ -98,7 +98,7 @@ class Forms:
                 self._replace_last(node)
         for node in reversed(graph.nodes):
             if (node.op == "qconcat" and node.attrs.get("axis", 1) == 1
-                    and len(self._shape(node.outputs[0])) in (2, 4)):
+                    and node.outputs[0] in self.stored and not self.joins_rows(node)):
                 self._join(node)
         for node in graph.nodes:
             if node.op == "slice" and not self.slices_rows(node):
@@ -126,6 +126,11 @@ class Forms:
         """
         if node.op != "slice" or self.graph.values[node.inputs[0]].dtype not in STORED:
             return False
+        if node.name not in self._cuts:
+            self._cuts[node.name] = self._is_cut_by_strides(node)
+        return self._cuts[node.name]
+
+    def _is_cut_by_strides(self, node: Node) -> bool:
         shape, x = self._shape(node.inputs[0]), self.stored.get(node.inputs[0])
         if len(shape) == 4:
             return isinstance(x, View) or x is not None and (
@@ -142,7 +147,9 @@ class Forms:
             node.inputs if node.op == "qconcat" else node.inputs[:1]))), None)
 
     def _misfit(self, node: Node, value: str) -> str | None:
-        x, shape = self[value], self._shape(value)
+        x, shape = self.stored.get(value), self._shape(value)
+        if not isinstance(x, Activation):
+            return self._unplaced(value)
         if (len(shape) == 4 and is_of_rows(self.graph, node) and node.op != "qmatmul"
                 and replace(x, plain=False) != rows(shape)):
             return "its input lies in memory as images, not as rows of matrices"
@@ -150,6 +157,13 @@ class Forms:
                 and replace(x, plain=False) != images(shape)):
             return "its input lies in memory as rows of matrices, not as images"
         return None
+
+    def _unplaced(self, value: str) -> str:
+        """Why a value has no form that operators read."""
+        x = self.graph.values[value]
+        if x.dtype != self.blocks.element:
+            return f"its input is {x.dtype}; the accelerator takes {self.blocks.element}"
+        return f"its input has {len(x.shape)} dimensions; the accelerator takes 2 and more"
 
     def same(self, other: "Forms", node: Node) -> bool:
         """Whether a node reads and writes the same tensors, which lie in the same way, there."""
@@ -223,16 +237,21 @@ class Forms:
     def _wish(self, value: str) -> bool:
         """Whether rows serve all readers of a value."""
         if value not in self._wishes:
-            readers = [reader for reader in self.readers[value]     # the host takes either
-                       if reader.op in self.operators or is_view(self.graph, reader)]
+            readers = self._readers_here(value)
             self._wishes[value] = bool(readers) and all(map(self._wants_rows, readers))
         return self._wishes[value]
+
+    def _readers_here(self, value: str) -> list[Node]:
+        """The readers of a value that may be of the accelerator: the host takes either form."""
+        return [reader for reader in self.readers[value]
+                if reader.op in self.operators or is_view(self.graph, reader)]
 
     def _wants_rows(self, reader: Node) -> bool:
         match reader.op:
             case "transpose":
                 perm = reader.attrs["perm"]
-                return perm[-1] == len(perm) - 1 or self._takes_views(reader.outputs[0])
+                return (perm[-1] == len(perm) - 1 or perm == (0, 3, 1, 2)
+                        or self._takes_views(reader.outputs[0]))
             case "reshape":
                 return len(reader.attrs["shape"]) not in (2, 4)
             case "qput":
@@ -240,8 +259,20 @@ class Forms:
             case "slice" | "qconcat":
                 return self._wish(reader.outputs[0])
         if is_elementwise(reader):
-            return self._wish(reader.outputs[0])
+            return self._wish(reader.outputs[0]) or self._is_along_rows(reader)
         return is_of_rows(self.graph, reader) or is_row_function(reader)
+
+    def _is_along_rows(self, node: Node) -> bool:
+        """Whether an operator has constants along the last of four dimensions, and no reader of its
+        result wants images.
+        """
+        (value,), constants = node.outputs, self.graph.constants
+        last = self._shape(value)[-1]
+        varies = node.attrs.get("axis") == 3 or any(
+            constants[one].shape[-1:] == (last,) == (constants[one].size,)
+            for one in data_of(node) if one in constants)
+        return len(self._shape(value)) == 4 and last > 1 and varies and all(
+            map(self._wants_rows, self._readers_here(value)))
 
     def _result(self, node: Node) -> Stored | None:
         shape = self._shape(node.outputs[0])
@@ -250,7 +281,7 @@ class Forms:
         if self.joins_rows(node):
             whole = self.blocks.batch == 1 and self.blocks.padded(shape[-1]) == shape[-1]
             return rows(shape, not whole)
-        if node.op in ("qdense", "qmean"):
+        if node.op in ("qdense", "qmean") and is_of_rows(self.graph, node):
             return rows(shape) if len(shape) >= 2 else None
         if is_elementwise(node) or is_row_function(node):
             whole = [value for value in node.inputs if self._shape(value) == shape]
@@ -272,6 +303,7 @@ class Forms:
         source, value = node.inputs[0], node.outputs[0]
         if source not in self.stored or len(self._shape(value)) < 2:
             self.refused[node.name] = "the accelerator takes tensors of 2 dimensions and more"
+            self._own(value, self._input(value))
             return
         seen = self._flattened(node) or self._seen(node)
         if seen is None or (isinstance(seen, View) and not self._takes_views(value)):
@@ -335,7 +367,10 @@ class Forms:
             self._own(value, self._input(value))
             return
         cut = seen.sliced(*(node.attrs[name] for name in ("begin", "end", "step")))
-        together = self._together(cut, cut.shape[-1] == seen.shape[-1])
+        stored = self.stored[source]
+        padded = cut.shape[-1] == seen.shape[-1] and not (
+            isinstance(stored, Activation) and stored.plain)
+        together = self._together(cut, padded)
         if together is not None and value not in self.graph.outputs:
             self._see(value, source, together, cut.offset)
         elif self._takes_views(value):
@@ -348,7 +383,8 @@ class Forms:
         for plain in (True, False) if padded and self.blocks.batch == 1 else (True,):
             x = rows(cut.shape, plain)
             whole = view_of(x, cut.shape, self.blocks)
-            if whole and replace(cut, offset=0, size=whole.size).equals(whole):
+            if (whole and cut.offset + whole.size <= cut.size
+                    and replace(cut, offset=0, size=whole.size).equals(whole)):
                 return x
         return None
 
@@ -454,12 +490,17 @@ class Forms:
         if (producer is None or producer.op not in self.operators
                 or producer.op in ("qmatmul", "slice")
                 or value in self.parts or value in self.graph.outputs
+                or not self._lies_as_images(value)
                 or node.inputs.count(value) > 1):
             return False
         whole = self._shape(value)[1] % self.blocks.channels == 0
         others = [reader for reader in self.readers[value] if reader is not node]
         spread = producer.op == "qconvtranspose2d" or producer.attrs.get("group", 1) > 1
         return self._reads_parts(others) and (whole or not (others or spread))
+
+    def _lies_as_images(self, value: str) -> bool:
+        x = self.stored.get(value)
+        return isinstance(x, Activation) and replace(x, plain=False) == images(self._shape(value))
 
     def _reads_parts(self, readers: Sequence[Node]) -> bool:
         return not any(reader.op == "qmatmul" or is_view(self.graph, reader)

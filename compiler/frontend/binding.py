@@ -36,10 +36,11 @@ def real_inputs(graph: onnx.GraphProto) -> list[ValueInfoProto]:
 
 
 def dimensions(value: ValueInfoProto) -> list[int | str]:
-    """Extents; the name of an open dimension, INPUT.AXIS where it has none."""
+    """Extents; the name of an open dimension, INPUT.AXIS where it has none, or an extent below 0.
+    """
     return [dim.dim_param if dim.dim_param not in NAMELESS else
-            dim.dim_value if dim.dim_value > 0 else f"{value.name}.{axis}"
-            for axis, dim in enumerate(value.type.tensor_type.shape.dim)]
+            dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else
+            f"{value.name}.{axis}" for axis, dim in enumerate(value.type.tensor_type.shape.dim)]
 
 
 def open_dimensions(inputs: Iterable[ValueInfoProto]) -> dict[str, str]:

@@ -6,18 +6,20 @@ node are taken to be what ONNX's own inference says, and its readers are judged 
 
 import re
 from collections import ChainMap
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import onnx
 
 from compiler.frontend import registry
+from compiler.frontend.binding import dimensions
 from compiler.frontend.functions import body_of, bound, types_of
 from compiler.frontend.onnx_maps import OWN
 from compiler.frontend.onnx_writer import REFUSED
 from compiler.frontend.values import NodeRefused, Tracer, Value, dtype_name, frozen
-from compiler.graph.graph import Node, TensorType
+from compiler.graph.graph import DTYPES, Node, TensorType
 from compiler.ops.rules import TypeRefused
 from compiler.graph.rewrite import Builder
 
@@ -28,6 +30,11 @@ Item = Any
 
 UNKNOWN = object()
 STANDARD = ("", "ai.onnx")
+
+SAME_SHAPE = ("Abs", "Cast", "CastLike", "Exp", "Identity", "Log", "Neg", "Reciprocal", "Relu",
+              "Sigmoid", "Sqrt", "Tanh")
+"""Operators whose result has the shape of their first input."""
+
 
 
 def element_type(code: int) -> np.dtype:
@@ -74,6 +81,7 @@ class Importer(Tracer):
         self.outputs: Sequence[str] = ()
         self.proto = onnx.NodeProto()
         self.depth = 0
+        self.extents: Mapping[str, int] = {}    # of dimensions with a name
         self.arranged: Collection[str] = ()     # LSTMs in the form that can be quantized
 
     @property
@@ -236,11 +244,29 @@ class Importer(Tracer):
             return UNKNOWN
         return self.input(self.builder.fresh(output), known)
 
+    def told(self, place: int = 0) -> tuple[int, ...] | None:
+        if self.depth or place >= len(self.outputs):
+            return None
+        return self._shapes.get(self.outputs[place])
+
+    @cached_property
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes that the model declares in full, and those that follow backwards from them."""
+        shapes = {value.name: shape for value in (*self.model.graph.value_info,
+                                                  *self.model.graph.output)
+                  if (shape := declared_shape(value, self.extents)) is not None}
+        for node in reversed(self.model.graph.node):
+            if node.op_type in SAME_SHAPE and node.domain in STANDARD and (
+                    node.output[0] in shapes):
+                shapes.setdefault(node.input[0], shapes[node.output[0]])
+        return shapes
+
     def result(self, name: str) -> str:
         """The name in the graph of one of the model's results, which is its own."""
         item = self.names[name]
         if not isinstance(item, Value):
             raise NodeRefused(f"output {name!r} must be a tensor")
+        _require_given(self.model.graph, name, item)
         if item.name == name:
             return name
         if name in self.builder.values:
@@ -255,8 +281,26 @@ class Importer(Tracer):
         return name
 
 
+def declared_shape(value: onnx.ValueInfoProto, extents: Mapping[str, int]
+                   ) -> tuple[int, ...] | None:
+    """The shape of a tensor if all its extents are told, or have names that are bound."""
+    if not value.type.tensor_type.HasField("shape"):
+        return None
+    shape = [extents.get(dim, 0) if isinstance(dim, str) else dim for dim in dimensions(value)]
+    return tuple(shape) if min(shape, default=1) > 0 else None
+
+
 def _versions(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
     return {"" if opset.domain in STANDARD else opset.domain: opset.version for opset in imports}
+
+
+def _require_given(graph: onnx.GraphProto, name: str, item: Value) -> None:
+    """Refuses an output of a type whose numbers are computed in another one."""
+    codes = {value.name: value.type.tensor_type.elem_type for value in graph.output}
+    told = codes.get(name, 0)
+    if item.array is None and told and dtype_name(element_type(told)) not in DTYPES:
+        raise NodeRefused(f"output {name!r} must be of a type that processors have, not "
+                          f"{onnx.TensorProto.DataType.Name(told)}")
 
 
 def _used(item: Value) -> np.ndarray:

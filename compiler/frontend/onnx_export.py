@@ -349,6 +349,51 @@ def _put_place(w: _Writer, node: Node) -> None:
     w.add(node, "Where", [at, row, x])
 
 
+def _named(w: _Writer, node: Node, places: str, extent: int) -> str:
+    """Which of the extents [a,extent,m,b] each of the places [a,m,b] is."""
+    counted = w.before(node, "Add", [places, w.constant(node, "extent", extent)])
+    below = w.before(node, "Less", [places, w.constant(node, "first", 0)])
+    place = w.before(node, "Where", [below, counted, places])
+    apart = w.before(node, "Unsqueeze", [place, w.constant(node, "axes", [1])])
+    numbers = w.constant(node, "places", np.arange(extent).reshape(-1, 1, 1))
+    return w.before(node, "Equal", [apart, numbers])
+
+
+def _last_places(w: _Writer, node: Node) -> None:
+    """The greatest number of a place that is named."""
+    at = w.types(node)[0]
+    named = _named(w, node, _wide(w, node, node.inputs[0]), node.attrs["extent"])
+    numbers = w.constant(node, "numbers", np.arange(at.shape[1]).reshape(-1, 1))
+    chosen = w.before(node, "Where", [named, numbers, w.constant(node, "none", -1)])
+    w.add(node, "ReduceMax", [chosen, w.constant(node, "over", [2])], keepdims=0)
+
+
+def _wide(w: _Writer, node: Node, places: str) -> str:
+    return w.before(node, "Cast", [places], to=onnx.TensorProto.INT64)
+
+
+def _scatter_reduced(w: _Writer, node: Node) -> None:
+    """The total of the updates that name a place, joined with what stands there."""
+    x, places, updates = node.inputs
+    type_, op = w.types(node)[0], node.attrs["reduction"]
+    reduce, join = {"add": ("Sum", "Add"), "mul": ("Prod", "Mul"), "max": ("Max", "Max"),
+                    "min": ("Min", "Min")}[op]
+    dtype = np.dtype(type_.dtype)
+    neutral = {"add": 0, "mul": 1, "max": _end(dtype, low=True), "min": _end(dtype, low=False)}[op]
+    named = _named(w, node, _wide(w, node, places), type_.shape[1])
+    apart = w.before(node, "Unsqueeze", [updates, w.constant(node, "axis", [1])])
+    chosen = w.before(node, "Where", [named, apart, w.constant(node, "neutral", neutral, dtype)])
+    total = w.before(node, f"Reduce{reduce}", [chosen, w.constant(node, "over", [2])], keepdims=0)
+    w.add(node, join, [x, total])
+
+
+def _end(dtype: np.dtype, low: bool) -> float:
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return info.min if low else info.max
+    return -np.inf if low else np.inf
+
+
 def _quantized_map(w: _Writer, node: Node) -> None:
     """Maps that are the same share a function of the model."""
     key = node.attrs["function"], w.types(node)[0].dtype, len(node.inputs)
@@ -380,6 +425,7 @@ RULES: dict[str, Rule] = {
     "mean": _reduction("ReduceMean"),
     **{f"arg{op}": _plain(f"Arg{op.title()}", axis="axis", keepdims="keepdims",
                           last="select_last_index") for op in ("max", "min")},
+    "last_places": _last_places, "scatter_reduced": _scatter_reduced,
     "sorted_places": _sorted_places, "cumsum": _running("CumSum"), "cumprod": _running("CumProd"),
     "quantizelinear": _linear("QuantizeLinear"), "dequantizelinear": _linear("DequantizeLinear"),
     "quantized_map": _quantized_map,

@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
@@ -70,10 +71,11 @@ def convert(model: onnx.ModelProto, name: str = "model",
     place = place or name
     check_model(model, place)
     importer = Importer(model, name)
-    importer.arranged = arranged
+    importer.arranged, importer.extents = arranged, dict(shapes or {})
     importer.define_initializers(model.graph)
     for value, type_ in _input_types(model.graph, dict(shapes or {}), place):
-        importer.names[value] = importer.input(value, type_)
+        importer.names[value] = importer.input(value, type_) if isinstance(type_, TensorType) \
+            else importer.constant(type_, value)
     for index, proto in enumerate(model.graph.node):
         importer.add(proto, index)
     return _finished(importer, place, page)
@@ -146,8 +148,10 @@ def check_functions(model: onnx.ModelProto, place: str) -> None:
 
 
 def _input_types(graph: onnx.GraphProto, shapes: dict[str, int],
-                 place: str) -> list[tuple[str, TensorType]]:
-    """Name and type of every input that has no initializer, symbolic dimensions bound."""
+                 place: str) -> list[tuple[str, TensorType | np.ndarray]]:
+    """Name and type of every input that has no initializer, symbolic dimensions bound; the array of
+    one without elements, which is known.
+    """
     inputs = real_inputs(graph)
     _check_bindings(open_dimensions(inputs), shapes, place)
     return [(value.name, _input_type(value, shapes, place)) for value in inputs]
@@ -173,7 +177,8 @@ def _check_bindings(places: Mapping[str, str], shapes: Mapping[str, int], place:
                             f"--shape NAME=N, for example {example}")
 
 
-def _input_type(value: onnx.ValueInfoProto, shapes: Mapping[str, int], place: str) -> TensorType:
+def _input_type(value: onnx.ValueInfoProto, shapes: Mapping[str, int], place: str
+                ) -> TensorType | np.ndarray:
     tensor = value.type.tensor_type
     if not tensor.HasField("shape") or not tensor.elem_type:
         raise ImportRefused(f"{place}: input {value.name!r} must be a tensor with a shape; "
@@ -181,7 +186,8 @@ def _input_type(value: onnx.ValueInfoProto, shapes: Mapping[str, int], place: st
     shape = tuple(shapes.get(f"{value.name}.{axis}") or shapes[dim] if isinstance(dim, str)
                   else dim for axis, dim in enumerate(dimensions(value)))
     try:
-        return TensorType(shape, dtype_name(element_type(tensor.elem_type)))
+        dtype = element_type(tensor.elem_type)
+        return np.empty(shape, dtype) if 0 in shape else TensorType(shape, dtype_name(dtype))
     except (ValueError, KeyError, TypeError) as error:
         raise ImportRefused(f"{place}: input {value.name!r} cannot be used: {error}; "
                             "change its type in the model") from None

@@ -8,8 +8,9 @@ node's inputs in order, its keyword-only ones the attributes, by their ONNX name
 
 A parameter without a default must be given, unless ONNX has a default for it. What the schema of
 the model's opset does not know is refused before the call. Where an older opset has an attribute
-for what is an input today, the attribute comes as a constant in the input's place. Results are one
-value, or a tuple where the node has several; a list is a sequence, and None an empty optional.
+for what is an input today, the attribute comes as a constant in the input's place; what else opsets
+1 to 6 have is handled before the call (`compiler.frontend.older`). Results are one value, or a
+tuple where the node has several; a list is a sequence, and None an empty optional.
 """
 
 import inspect
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from compiler.frontend.older import as_later, older
 from compiler.frontend.values import NodeRefused
 
 __all__ = ["OPERATORS", "OnnxFunction", "attributes_of", "call", "find", "operator", "schema_of"]
@@ -93,6 +95,8 @@ def call(t: Any, function: OnnxFunction, proto: onnx.NodeProto, inputs: list[Any
     schema = schema_of(proto.domain, proto.op_type, opset)
     given = attributes_of(proto)
     _check(proto, schema, given, inputs, function)
+    if schema is not None:
+        given, inputs = as_later(schema, given, inputs)
     if not function.variadic:
         inputs = [*inputs, *(None,) * (len(function.inputs) - len(inputs))]
         inputs = [t.constant(_tensor(given[name])) if value is None and name in given else value
@@ -110,8 +114,9 @@ def _check(proto: onnx.NodeProto, schema: Any, given: dict[str, Any],
     if not low <= len(inputs) <= high:
         wanted = str(low) if low == high else f"{low} to {high}"
         raise NodeRefused(f"must have {wanted} inputs, not {len(inputs)}")
+    known = {*function.attributes, *function.inputs} | older(schema)
     for name in given:
-        if name not in schema.attributes or name not in (*function.attributes, *function.inputs):
+        if name not in schema.attributes or name not in known:
             raise NodeRefused(f"attribute {name!r} is not supported")
     if not schema.min_output <= len(proto.output) <= schema.max_output:
         raise NodeRefused(f"must have {schema.min_output} to {schema.max_output} outputs, "

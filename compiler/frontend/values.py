@@ -16,7 +16,7 @@ from compiler.ops.registry import infer
 from compiler.graph.reference import evaluate_node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.graph.room import VARIABLE, most_bytes
-from compiler.te import is_float, numpy_dtype
+from compiler.te import is_float, is_integer, numpy_dtype
 
 __all__ = ["MOST_STEPS", "NodeRefused", "Tracer", "Value", "axes_of", "dtype_name", "frozen",
            "require_parts"]
@@ -346,6 +346,30 @@ class Tracer:
                               f"{len(elements)}")
         return elements[0]
 
+    def greatest(self, value: Value) -> int | None:
+        """What an integer without known elements cannot exceed; None where nothing says it."""
+        if self.run is not None or value.array is not None or not is_integer(value.dtype):
+            return None
+        makers = {node.outputs[0]: node for node in self.builder.nodes}
+        return _greatest(value.name or "", makers, self.builder.constants)
+
+    def told(self, place: int = 0) -> tuple[int, ...] | None:
+        """The shape that the network declares for a result of the current node, if it does."""
+        return None
+
+    def declared(self, value: Value, role: str, place: int = 0) -> tuple[int, ...] | None:
+        """The declared shape of a result, where the elements that decide about it are computed.
+        None where these are known, or nothing is declared.
+        """
+        if value.array is not None or self.run is not None:
+            return None
+        shape = self.told(place)
+        if shape is not None:
+            note = (f"{self.current}: its result has the declared shape {list(shape)}, whatever "
+                    f"{value.role!r} ({role}) holds")
+            self.builder.notes.extend({note}.difference(self.builder.notes))
+        return shape
+
     def settle(self, values: Sequence[Value]) -> None:
         """Makes the elements of all the values known, in one run."""
         for value in values:
@@ -361,6 +385,18 @@ class Tracer:
             for value in waiting:
                 assert value.name is not None
                 value.array, value.given, value.name = computed[value.name], True, None
+
+
+def _greatest(name: str, makers: Mapping[str, Node], constants: Mapping[str, np.ndarray]
+              ) -> int | None:
+    if name in constants:
+        return int(constants[name].max())
+    node = makers.get(name)
+    if node is None or node.op not in ("minimum", "reshape", "identity"):
+        return None
+    known = [most for operand in node.inputs
+             if (most := _greatest(operand, makers, constants)) is not None]
+    return min(known, default=None)
 
 
 STAND_INS = {1: "int8", 2: "int16", 4: "float32", 8: "float64"}

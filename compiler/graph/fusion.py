@@ -165,20 +165,28 @@ def _name(node: Node | None) -> str | None:
 
 @dataclass(slots=True)
 class _Fusion:
-    """One run: `home` has the members of each node's group, one dictionary for all of them."""
+    """One run: `size` has the elements of each value, `row` what `_row` says of each node; `home`
+    the members of each node's group, one dictionary for all of them.
+    """
 
     graph: Graph
     attention: Attention | None
     longest_row: int
     readers: Mapping[str, tuple[Node, ...]] = field(init=False)
+    writers: Mapping[str, Node] = field(init=False)
     after: Mapping[str, Node | None] = field(init=False)
     place: Mapping[str, int] = field(init=False)
+    size: Mapping[str, int] = field(init=False)
+    row: Mapping[str, tuple[tuple[int, ...], int] | None] = field(init=False)
     home: dict[str, dict[str, Node]] = field(init=False)
 
     def __post_init__(self):
         self.readers = self.graph.consumers()
+        self.writers = {node.outputs[0]: node for node in self.graph.nodes}
         self.after = immediate_post_dominators(self.graph)
         self.place = {node.name: at for at, node in enumerate(self.graph.nodes)}
+        self.size = {value: prod(type_.shape) for value, type_ in self.graph.values.items()}
+        self.row = {node.name: self._row(node) for node in self.graph.nodes}
         self.home = {node.name: {node.name: node} for node in self.graph.nodes}
 
     def run(self) -> Groups:
@@ -212,7 +220,7 @@ class _Fusion:
     def _into_row(self, node: Node) -> None:
         """Fuses what computes rows with what goes on with the same rows."""
         def moves(other: Node) -> bool:
-            return all(map(self._row, self.home[other.name].values()))
+            return all(self.row[name] for name in self.home[other.name])
 
         if moves(node):
             self._fused(node, moves, moves, self._are_rows)
@@ -223,8 +231,7 @@ class _Fusion:
         """
         if find(last.op).kind is not Kind.COMPLEX:
             return
-        writers = {node.outputs[0]: node for node in self.graph.nodes}
-        made = writers.get(last.inputs[0])
+        made = self.writers.get(last.inputs[0])
         if made is None or self.readers[made.outputs[0]] != (last,) or (
                 made.outputs[0] in self.graph.outputs):
             return
@@ -232,8 +239,8 @@ class _Fusion:
         if not any(find(node.op).kind is Kind.REDUCTION for node in rows.values()):
             return
         shape = self._shape(made)
-        given = {writers[value].name for node in rows.values() for value in node.inputs
-                 if value in writers and writers[value].name not in rows}
+        given = {writer.name for node in rows.values() for writer in self._writers_for(node)
+                 if writer.name not in rows}
         products = [first for name in given if any(map(_is_complex, self.home[name].values()))
                     and self._shape(self._sorted(first := self.home[name])[-1]) == shape]
         if len(products) != 1:
@@ -266,11 +273,20 @@ class _Fusion:
     def _longer(self, members: dict[str, Node],
                 accepts: Callable[[Mapping[str, Node]], bool]) -> dict[str, Node]:
         """The nodes, and what only chooses elements for these alone."""
-        for node in reversed(self.graph.nodes):
+        waiting = {self.place[writer.name] for node in members.values()
+                   for writer in self._writers_for(node)}
+        while waiting:
+            waiting.remove(last := max(waiting))
+            node = self.graph.nodes[last]
             if self._chooses_for(node, members) and accepts(
                     longer := members | {node.name: node}):
                 members = longer
+                waiting |= {self.place[writer.name] for writer in self._writers_for(node)}
         return members
+
+    def _writers_for(self, node: Node) -> list[Node]:
+        """The nodes of which a node reads the first result."""
+        return [self.writers[value] for value in node.inputs if value in self.writers]
 
     def _is_accepted(self, members: Mapping[str, Node], accepts: Attention) -> bool:
         group = Group.of(self._without_ends(members), self.graph)
@@ -290,7 +306,7 @@ class _Fusion:
         """Whether a node only chooses elements of a value, none of them twice, and is alone yet."""
         return (find(node.op).picks and find(node.op).kind is Kind.INJECTIVE
                 and len(self.home[node.name]) == 1
-                and self._size(node.outputs[0]) <= self._size(node.inputs[0]))
+                and self.size[node.outputs[0]] <= self.size[node.inputs[0]])
 
     def _row(self, node: Node) -> tuple[tuple[int, ...], int] | None:
         """The outer extents of the rows that a node computes, or sums up, and how long they are, 1
@@ -379,7 +395,7 @@ class _Fusion:
                 if value not in members:
                     continue
                 copies[value] += copies[node.outputs[0]]
-                if self._size(node.outputs[0]) > self._size(value) and not (
+                if self.size[node.outputs[0]] > self.size[value] and not (
                         find(node.op).joins):
                     return False
         return sum(copies.values()) <= MOST_COPIES
@@ -388,7 +404,7 @@ class _Fusion:
         """Whether they compute the same rows, from few inputs. Where rows are summed up, what is
         read more than once is stored, a row at a time; else it is computed again.
         """
-        rows = [row for node in nodes if (row := self._row(node))]
+        rows = [row for node in nodes if (row := self.row[node.name])]
         outer, lengths = {row[0] for row in rows}, {row[1] for row in rows} - {1}
         if len(outer) > 1 or len(lengths) > 1 or len(nodes) > MOST_COPIES:
             return False
@@ -413,9 +429,6 @@ class _Fusion:
 
     def _shape(self, node: Node) -> tuple[int, ...]:
         return self.graph.values[node.outputs[0]].shape
-
-    def _size(self, value: str) -> int:
-        return prod(self.graph.values[value].shape)
 
 
 def _is_complex(node: Node) -> bool:

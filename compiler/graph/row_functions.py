@@ -9,7 +9,8 @@ or multiplying, and in how they square; `recognized` takes them all.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 
@@ -21,6 +22,9 @@ Array = np.ndarray
 
 MASKING = -1000.0
 """What is added to an element that doesn't count is at most that."""
+REPLACED = np.finfo(np.float32).min
+"""The level of rows whose elements are replaced by one number: beside this nothing is left of any.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +41,17 @@ class Mask:
     """Which elements of a row count: the constant `valid`, or where there is none the computed
     value `condition`, both bool; repeated to the shape of the rows. `low` is the greatest number
     that is added where they don't.
+
+    `level` is added to those of a row that count, [..., 1] float32. One number added to a whole row
+    changes no softmax but by rounding, so all elements of a row that is masked whole count; it
+    says what is added to them. A computed condition may hold nowhere in a row: all of it counts
+    then, unless the level is 0.
     """
 
     low: float
     valid: Array | None = None
     condition: str = ""
+    level: Array = field(default_factory=lambda: np.zeros(1, np.float32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +105,23 @@ class _Other(Exception):
     """The operators are others."""
 
 
+def _is_one(array: Array) -> bool:
+    """Whether all elements are the same number."""
+    return array.min() == array.max()
+
+
+def _constant_mask(array: Array) -> Mask | None:
+    """The mask that a constant is if it is added; nothing counts of a row of -inf alone."""
+    if not array.ndim:
+        return None
+    greatest = array.max(-1, keepdims=True)
+    level = np.where(np.isfinite(greatest), greatest, 0).astype(np.float32)
+    relative = array.astype(np.float64) - level
+    low = relative[relative != 0]
+    whole = low.size and np.all(low <= MASKING)
+    return Mask(float(low.max()), relative == 0, level=level) if whole else None
+
+
 class _Reading:
     """One attempt; `nodes` collects the values between the source and the result."""
 
@@ -125,43 +152,60 @@ class _Reading:
             for x, other, kept in ((a, b, True), (b, a, False)):
                 low = self.values.constant(other)
                 if low is not None and np.all(low <= MASKING):
-                    return x, self._chosen(condition, float(low.max()), kept)
+                    return x, self._chosen_mask(condition, low, kept)
         return value, None
 
     def _added_mask(self, value: str) -> Mask | None:
         array, node = self.values.constant(value), self.values.producer(value)
         if array is not None:
-            low = array[array != 0]
-            whole = low.size and np.all(low <= MASKING)
-            return Mask(float(low.max()), array == 0) if whole else None
-        if node is not None and node.op == "where":
-            condition, a, b = node.inputs
-            for zero, other, kept in ((a, b, True), (b, a, False)):
-                zeros, low = (self.values.constant(side) for side in (zero, other))
-                if (zeros is not None and low is not None and not zeros.any()
-                        and np.all(low <= MASKING)):
-                    return self._chosen(condition, float(low.max()), kept)
-        return None
+            return _constant_mask(array)
+        if node is None or node.op != "where":
+            return None
+        condition, zeros, low = (self.values.constant(part) for part in node.inputs)
+        if zeros is None or low is None:
+            return None
+        if condition is not None:
+            return _constant_mask(np.where(condition, zeros, low))
+        if zeros.any() or not np.all(low <= MASKING) or not _is_one(low):
+            return None
+        return self._computed_mask(node.inputs[0], low, low.reshape(-1)[:1].astype(np.float32))
 
-    def _chosen(self, condition: str, low: float, kept: bool) -> Mask | None:
-        """The mask of elements for which a condition is `kept`."""
+    def _computed_mask(self, condition: str, low: Array, level: Array) -> Mask | None:
+        """The mask of a condition. That places are up to one position holds somewhere."""
+        if not self.values.shape(condition):
+            return None
+        node = self.values.producer(condition)
+        up_to_one = node is not None and node.op in ("less", "less_equal") and (
+            self.values.constant(node.inputs[0]) is not None
+            and prod(self.values.shape(node.inputs[1])) == 1)
+        if up_to_one or not np.isfinite(low).all():             # a row of -inf has no softmax
+            level = np.zeros_like(level)
+        return Mask(float(low.max()), condition=condition, level=level)
+
+    def _chosen_mask(self, condition: str, low: Array, kept: bool) -> Mask | None:
+        """The mask of elements in whose place, unless a condition is `kept`, a number stands."""
         array = self.values.constant(condition)
-        if array is not None:
-            return Mask(low, array == kept)
-        return Mask(low, condition=condition) if kept else None
+        if not _is_one(low) or array is None and not kept:
+            return None
+        if array is None:
+            return self._computed_mask(condition, low, np.full(1, REPLACED))
+        if not array.ndim:
+            return None
+        valid = array == kept
+        whole = ~valid.any(-1, keepdims=True)
+        return Mask(float(low.max()), valid | whole, level=whole * REPLACED)
 
     def layer_norm(self, result: str) -> LayerNorm:
         normal, bias = self._with_constants(result, "add")
         centred, epsilon, weight = self._over_root_of_squares(normal)
         source, mean = self._of(centred, "sub")
         self._need(self._mean(mean) == source)
-        count = self.values.shape(source)[-1]
-        weight, bias = (self._row(array, count) for array in (weight, bias))
+        weight, bias = (self._row(array, source) for array in (weight, bias))
         return LayerNorm(source, frozenset(self.nodes), epsilon, weight, bias)
 
     def rms_norm(self, result: str) -> RmsNorm:
         source, epsilon, weight = self._over_root_of_squares(result)
-        weight = self._row(weight, self.values.shape(source)[-1])
+        weight = self._row(weight, source)
         return RmsNorm(source, frozenset(self.nodes), epsilon, weight)
 
     def _over_root_of_squares(self, normal: str) -> tuple[str, float, Array]:
@@ -302,7 +346,10 @@ class _Reading:
         for side in self._of(value, "mul"):
             yield from self._flat(side)
 
-    def _row(self, array: Array, count: int) -> Array:
+    def _row(self, array: Array, source: str) -> Array:
         """A constant for each element of a row, the same for all rows."""
-        self._need(array.size == 1 or array.size == count == array.shape[-1])
+        shape = self.values.shape(source)
+        count = shape[-1]
+        self._need(array.ndim <= len(shape) and (
+            array.size == 1 or array.size == count == array.shape[-1]))
         return np.broadcast_to(array.reshape(-1), (count,))

@@ -131,8 +131,18 @@ def _add_integer(view: QuantizedInputs, node: Node, out: Stored, bounds: Bounds)
     if hindrance := _shape_hindrance(node.attrs, shapes):
         raise StaysFloat(hindrance)
     ma, mb, shift = add_multipliers(a.scale / out.scale, b.scale / out.scale)
-    attrs = {"ma": ma, "mb": mb, "c": -(a.zp * ma + b.zp * mb), "shift": shift}
-    return IntegerNode("qadd", (a.value, b.value), attrs | clamp_to(out, bounds))
+    clamp = clamp_to(out, bounds)
+    c, whole = _of_32_bits(-(a.zp * ma + b.zp * mb), shift)
+    return IntegerNode("qadd", (a.value, b.value), {
+        "ma": ma, "mb": mb, "c": c, "shift": shift, **clamp, "zp": clamp["zp"] + whole})
+
+
+def _of_32_bits(c: int, shift: int) -> tuple[int, int]:
+    """A number as one of 32 bits, and an even number of steps ``2**shift``, which rounding half to
+    even lets pass: zero points of 16 bits may add up to more."""
+    beyond, pair = c - min(max(c, -2**31), 2**31 - 1), 2 << shift
+    pairs = -(-beyond // pair) if beyond > 0 else beyond // pair
+    return c - pairs * pair, 2 * pairs
 
 
 def _addend(view: QuantizedInputs, value: str, shape: tuple[int, ...]) -> Stored:

@@ -20,7 +20,7 @@ from compiler.ops.rules import Types, need, of_stored
 from compiler.ops.sums import kept, sum_dtype
 from compiler.te import Expr, Reduction, Tensor
 
-__all__ = ["MOST_PLACES", "OPERATORS"]
+__all__ = ["MOST_PLACES", "OPERATORS", "totals"]
 
 MOST_PAIRS = 1 << 34
 """What is defined by every two elements of an axis takes the square of its extent: so many pairs
@@ -70,10 +70,10 @@ def _reduced(op: str, x: Tensor, axes: Sequence[int], keepdims: int, name: str) 
 
     if not over:
         return te.compute(shape, element, name)
-    return _over(op, shape, element, tuple(over.values()), name)
+    return totals(op, shape, element, tuple(over.values()), name)
 
 
-def _over(op: str, shape: Sequence[int], element: Callable[..., Expr], axes: tuple,
+def totals(op: str, shape: Sequence[int], element: Callable[..., Expr], axes: tuple,
           name: str) -> Tensor:
     """The tensor of sums, products, maxima or minima of `element` over the reduction axes."""
     if op == "prod":
@@ -298,7 +298,7 @@ def _running(op: str) -> Callable[..., Tensor]:
             return te.select(within, value, neutral)
 
         stage = name if wide == x.dtype else f"{name}_acc"
-        acc = _over(op, x.shape, element, (over,), stage)
+        acc = totals(op, x.shape, element, (over,), stage)
         if wide == x.dtype:
             return acc
         return te.compute(x.shape, lambda *indices: acc[indices].astype(x.dtype), name)

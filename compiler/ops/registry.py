@@ -15,7 +15,7 @@ from compiler import te
 from compiler.ops import (activations, affine, channel_blocks, convolutions, elementwise,
                           gathers, integer_maps, joins, last_convolutions, movement, pooling,
                           products, quantization, quantized_blocks, reductions, row_functions,
-                          winograd)
+                          scatters, winograd)
 from compiler.ops.node import Attrs, Node, TensorType
 from compiler.ops.operator import Operator
 from compiler.ops.rules import TypeRefused, Types
@@ -24,7 +24,7 @@ from compiler.te import Tensor
 __all__ = ["FAMILIES", "OPERATORS", "collected", "expression", "find", "infer"]
 
 FAMILIES = (convolutions, pooling, products, activations, elementwise, reductions, movement, joins,
-            gathers, quantization, affine, integer_maps, row_functions, channel_blocks,
+            gathers, scatters, quantization, affine, integer_maps, row_functions, channel_blocks,
             quantized_blocks, winograd, last_convolutions)
 
 

@@ -1,7 +1,8 @@
 """What became of one trial of a plan, and files of such records: one JSON object a line.
 
 A file begins with a line that says what it is, so files may be joined by ``cat``. Records stand in
-their order (`Record.order`): equal records give equal files.
+their order (`Record.order`): equal records give equal files. With each stands a hash of what it
+says, so that one that was altered is noticed; files of formats 1 and 2 have none.
 """
 
 import hashlib
@@ -20,15 +21,17 @@ from compiler.native import digest
 from compiler.plans import Task
 from compiler.tune.space import Result
 
-__all__ = ["Record", "RecordsError", "as_json", "from_json", "now", "processor_name",
-           "read_lines", "text_lines", "versions"]
+__all__ = ["Record", "RecordsError", "as_json", "content_hash", "from_json", "now",
+           "processor_name", "read_lines", "text_lines", "versions"]
 
-FORMAT = 2
+FORMAT = 3
+FIRST_HASHED = 3                    # format of files
 UNITS = ("s", "cycles")
 LARGEST_SEED = (1 << 63) - 1        # an integer of SQLite
 LARGEST_VALUE = sys.float_info.max
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 SOURCES = Path(__file__).parents[2]
+HEADING = json.dumps({"lockstep": "records", "format": FORMAT})
 
 
 class RecordsError(RequestError):
@@ -112,9 +115,28 @@ class Record:
                        self.result.unit, self.trial])
 
     @property
+    def row(self) -> tuple[str | float | None, ...]:
+        """What a database keeps: the key, the task's, and all that was found out."""
+        task, result = self.task, self.result
+        return (self.key, content_hash(task.fingerprint, task.digest, task.title, task.body),
+                self.plan, None if result.value is None else float(result.value), result.unit,
+                result.error, self.where, self.seed, self.trial, self.versions, self.when,
+                result.details)
+
+    @property
+    def hash(self) -> str:
+        """Of all that it says."""
+        return content_hash(*self.row)
+
+    @property
     def order(self) -> tuple[str, ...]:
         """By target and task, then by time."""
         return self.task.fingerprint, self.task.digest, self.when, self.key, _line(self)
+
+
+def content_hash(*values: object) -> str:
+    """The hash of some values of a database, in their order."""
+    return digest("" if value is None else str(value) for value in values)
 
 
 def _require_text(name: str, value: object) -> None:
@@ -181,19 +203,14 @@ def _line(record: Record) -> str:
     entry = as_json(record)
     if entry["value"] is not None:
         entry["value"] = float(entry["value"])
-    return json.dumps(entry, ensure_ascii=False)
+    return json.dumps({**entry, "hash": record.hash}, ensure_ascii=False)
 
 
 def text_lines(records: Iterable[Record]) -> Iterator[str]:
-    """The lines of a file, each with its end. It has format 1 where no record has details."""
-    some = sorted(records, key=lambda record: record.order)
-    yield f"{_heading(2 if any(record.result.details for record in some) else 1)}\n"
-    for record in some:
+    """The lines of a file, each with its end."""
+    yield f"{HEADING}\n"
+    for record in sorted(records, key=lambda record: record.order):
         yield f"{_line(record)}\n"
-
-
-def _heading(number: int) -> str:
-    return json.dumps({"lockstep": "records", "format": number})
 
 
 def read_lines(path: Path) -> list[Record]:
@@ -208,6 +225,7 @@ def read_lines(path: Path) -> list[Record]:
 
 def _parsed(text: str, name: str) -> list[Record]:
     records: list[Record] = []
+    form = 0
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):
         if not line and number == len(lines) > 1:
@@ -220,21 +238,35 @@ def _parsed(text: str, name: str) -> list[Record]:
             raise RecordsError(f"{name} must be a file of records; line {number} is no object in "
                                f"JSON") from None
         if "lockstep" in entry:
-            _require_format(entry, name)
-        elif number == 1:
-            raise RecordsError(f"{name} must be a file of records, which begins with {_heading(1)}")
+            form = _format_of(entry, name)
+        elif not form:
+            raise RecordsError(f"{name} must be a file of records, which begins with {HEADING}")
         else:
             try:
-                records.append(from_json(entry))
+                records.append(_hashed(entry) if form >= FIRST_HASHED else from_json(entry))
             except ArgumentError as error:
                 raise RecordsError(f"{name}, line {number}: {error}") from None
     return records
 
 
-def _require_format(entry: Mapping[str, Any], name: str) -> None:
+def _hashed(entry: Mapping[str, Any]) -> Record:
+    """The record of an object that has its hash. Raises ArgumentError where it has another one."""
+    rest = dict(entry)
+    try:
+        mark = rest.pop("hash")
+    except KeyError:
+        raise ArgumentError("A record must have 'hash'") from None
+    record = from_json(rest)
+    if mark != record.hash:
+        raise ArgumentError("hash of a record must be that of what it says: it was altered")
+    return record
+
+
+def _format_of(entry: Mapping[str, Any], name: str) -> int:
     kind, number = entry["lockstep"], entry.get("format")
     if kind != "records" or type(number) is not int or number < 1:
-        raise RecordsError(f"{name} must be a file of records, which begins with {_heading(1)}")
+        raise RecordsError(f"{name} must be a file of records, which begins with {HEADING}")
     if number > FORMAT:
         raise RecordsError(f"{name} has records of format {number}, which a newer Lockstep wrote; "
                            f"this one reads formats up to {FORMAT}")
+    return number

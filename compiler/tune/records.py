@@ -5,6 +5,9 @@ that `add` has returned for is in the file, whatever ends the process afterwards
 added again, by a sender that does not know whether it arrived, stands there once. Nothing waits for
 ever: after `PATIENCE_SECONDS` behind other writers an error says so. Locks end with their process.
 
+With each row stands a hash of what it says. Who opens a file looks at all of it, so that nobody
+reads what a disk or a hand has altered. Rows that were deleted leave no trace.
+
 A connection belongs to the thread that made it. A process that is forked must make its own.
 """
 
@@ -14,18 +17,16 @@ from contextlib import AbstractContextManager, contextmanager
 from os import PathLike
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any
 
 from compiler.errors import ArgumentError
-from compiler.kept import cache_folder
-from compiler.native import digest
+from compiler.kept import cache_folder, in_the_way
 from compiler.plans import Task
 from compiler.tune.best import BestPlans
-from compiler.tune.record import Record, RecordsError, as_json, from_json, now, read_lines
+from compiler.tune.record import Record, RecordsError, content_hash, from_json, now, read_lines
 
 __all__ = ["Record", "Records", "RecordsError", "default_path", "records_of"]
 
-FORMAT = 2
+FORMAT = 3
 APPLICATION = 0x4C73526B        # marks files of SQLite that are databases of records
 PATIENCE_SECONDS = 30.0
 PAUSE_SECONDS = 0.01
@@ -39,16 +40,31 @@ CREATE TABLE records (
     key TEXT PRIMARY KEY, task TEXT NOT NULL REFERENCES tasks, plan TEXT NOT NULL, value REAL,
     unit TEXT NOT NULL, error TEXT NOT NULL, "where" TEXT NOT NULL, seed INTEGER NOT NULL,
     trial TEXT NOT NULL, versions TEXT NOT NULL, "when" TEXT NOT NULL,
-    details TEXT NOT NULL DEFAULT '')""", """
+    details TEXT NOT NULL DEFAULT '', hash TEXT NOT NULL)""", """
 CREATE INDEX records_of_tasks ON records (task)""", """
 CREATE INDEX tasks_by_digest ON tasks (fingerprint, digest)""", """
 CREATE TABLE checks (
     fingerprint TEXT NOT NULL, digest TEXT NOT NULL, plan TEXT NOT NULL, versions TEXT NOT NULL,
-    "when" TEXT NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (fingerprint, digest, plan))""",
+    "when" TEXT NOT NULL, reason TEXT NOT NULL, hash TEXT NOT NULL,
+    PRIMARY KEY (fingerprint, digest, plan))""",
     f"PRAGMA application_id = {APPLICATION}", f"PRAGMA user_version = {FORMAT}")
 
+HASHED = {
+    "record": """SELECT key, task, plan, value, unit, error, "where", seed, trial, versions, "when",
+        details, hash FROM records""",
+    "task": "SELECT fingerprint, digest, title, body, key FROM tasks",
+    "check": """SELECT fingerprint, digest, plan, versions, "when", reason, hash FROM checks"""}
+"""The rows of each kind, the hash of the rest last."""
+
 STEPS = {0: SCHEMA, 1: ("ALTER TABLE records ADD COLUMN details TEXT NOT NULL DEFAULT ''",
-                        "PRAGMA user_version = 2")}
+                        "PRAGMA user_version = 2"),
+         2: ("ALTER TABLE records ADD COLUMN hash TEXT NOT NULL DEFAULT ''",
+             """UPDATE records SET hash = content_hash(key, task, plan, value, unit, error, "where",
+                seed, trial, versions, "when", details)""",
+             "ALTER TABLE checks ADD COLUMN hash TEXT NOT NULL DEFAULT ''",
+             """UPDATE checks SET hash = content_hash(fingerprint, digest, plan, versions, "when",
+                reason)""",
+             "PRAGMA user_version = 3")}
 """What makes the tables of a newer format of those of each older one; 0 are none."""
 
 RECORDS = """
@@ -85,7 +101,11 @@ class _Busy(RecordsError):
 
 
 def default_path() -> Path:
-    """The database in the cache (`compiler.kept.cache_folder`)."""
+    """The database in the cache (`compiler.kept.cache_folder`). Raises RecordsError where no cache
+    can be.
+    """
+    if reason := in_the_way(cache_folder()):
+        raise RecordsError(f"{reason}; LOCKSTEP_CACHE may name another one")
     return cache_folder() / "records.sqlite"
 
 
@@ -103,6 +123,7 @@ class Records:
         with self._told():
             self._connection = sqlite3.connect(self.path, timeout=patience_seconds,
                                                isolation_level=None)
+            self._connection.create_function("content_hash", -1, content_hash)
         try:
             self._prepare_patiently()
         except BaseException:
@@ -178,10 +199,10 @@ class Records:
 
     def note(self, task: Task, plan: str, versions: str, reason: str = "") -> None:
         """Notes that these versions of ours replay a plan, or the reason why they refuse it."""
+        row = task.fingerprint, task.digest, plan, versions, now(), reason
         with self._writing():
-            self._connection.execute(
-                "INSERT OR REPLACE INTO checks VALUES (?, ?, ?, ?, ?, ?)",
-                (task.fingerprint, task.digest, plan, versions, now(), reason))
+            self._connection.execute("INSERT OR REPLACE INTO checks VALUES (?, ?, ?, ?, ?, ?, ?)",
+                                     (*row, content_hash(*row)))
 
     def noted(self, task: Task, plan: str) -> tuple[str, str] | None:
         """The versions by which a plan was last checked, and their reason against it, if any."""
@@ -194,14 +215,11 @@ class Records:
         present = self._found(OF_KEY, record.key)
         if present and present[0].order <= record.order:
             return False
-        entry: dict[str, Any] = {**as_json(record), "details": record.result.details}
-        task = [entry.pop(name) for name in ("fingerprint", "digest", "title", "body")]
-        key = digest(task)
+        row, task = record.row, record.task
         self._connection.execute("INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, ?)",
-                                 (key, *task))
-        self._connection.execute(
-            f"INSERT OR REPLACE INTO records VALUES (?, ?{', ?' * len(entry)})",
-            (record.key, key, *entry.values()))
+                                 (row[1], task.fingerprint, task.digest, task.title, task.body))
+        self._connection.execute(f"INSERT OR REPLACE INTO records VALUES (?{', ?' * len(row)})",
+                                 (*row, content_hash(*row)))
         return not present
 
     def _best(self, query: str, *values: str) -> list[Record]:
@@ -217,8 +235,7 @@ class Records:
         try:
             return [from_json(dict(zip(names, row))) for row in rows]
         except ArgumentError as error:
-            raise self._error(f"is damaged ({error}); a copy or an export must replace it"
-                              ) from None
+            raise self._damaged(error) from None
 
     def _prepare_patiently(self) -> None:
         """SQLite itself does not wait for others that make the file, clean up or recover it."""
@@ -246,6 +263,20 @@ class Records:
                     for statement in STEPS[number]:
                         self._connection.execute(statement)
         self._connection.execute("PRAGMA synchronous = FULL")       # of this connection
+        with self._transaction("DEFERRED"):
+            self._require_unaltered()
+
+    def _require_unaltered(self) -> None:
+        """Refuses a file in which a row is not as it was added, or is without its task."""
+        (said,) = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
+        if said != "ok":
+            raise self._damaged(" ".join(said.split()))
+        for kind, query in HASHED.items():
+            for *row, mark in self._connection.execute(query):
+                if content_hash(*row) != mark:
+                    raise self._damaged(f"a {kind} was altered after it was added")
+        if self._connection.execute("PRAGMA foreign_key_check").fetchone():
+            raise self._damaged("the task of a record is not there")
 
     def _format(self) -> int:
         """The format of the tables, 0 where there are none; to be asked in a transaction."""
@@ -293,6 +324,9 @@ class Records:
             return _Busy(f"{str(self.path)!r} has been busy for {self.patience_seconds:g} s: "
                          f"another process writes into it")
         return self._error(REASONS.get(kind, "cannot be used: {}").format(error))
+
+    def _damaged(self, reason: object) -> RecordsError:
+        return self._error(REASONS["CORRUPT"].format(reason))
 
     def _error(self, reason: str) -> RecordsError:
         return RecordsError(f"{str(self.path)!r} {reason}")

@@ -40,6 +40,7 @@ class PynqLink:
     """
 
     repeated = dropped = 0          # nothing is lost in transit
+    faults = ""
 
     def __init__(self, bitstream: Path):
         try:

@@ -21,11 +21,20 @@ def arrays(path: Path) -> Mapping[str, Any]:
 
 
 def set_inputs(module, given: Mapping[str, Any]) -> None:
-    """Sets a module's inputs; the headers of inputs from a file are checked before any is read."""
-    for name, header in getattr(given, "headers", {}).items():
-        module.require_input(name, header.shape, header.dtype)
-    for name, array in given.items():
-        module.set_input(name, array)
+    """Sets a module's inputs; the headers of inputs from a file are checked before any is read. An
+    input without elements is none of the module's, so its array says nothing.
+    """
+    from compiler.frontend.arrays import array_shapes
+
+    taken = {value.name for value in module.inputs}
+    shapes = array_shapes(given)
+    names = [name for name in given if name in taken or 0 not in shapes[name]]
+    headers = getattr(given, "headers", {})
+    for name in names:
+        if name in headers:
+            module.require_input(name, headers[name].shape, headers[name].dtype)
+    for name in names:
+        module.set_input(name, given[name])
 
 
 def write_outputs(outputs: Mapping[str, Any], path: Path) -> None:

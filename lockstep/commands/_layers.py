@@ -99,16 +99,16 @@ def _reasons(figures: Mapping[str, Any], verbose: bool = False) -> Iterator[str]
     """
     from runtime.pipeline import is_about_float
 
+    notes = [(Note.of(text), text) for text in figures["notes"] if not is_about_float(text)]
+    yield from (text for note, text in notes if note is None)
     if any(map(is_about_float, figures["notes"])) and not verbose:
         yield f"on the host: all {len(figures['host'])} operators (--verbose lists them)"
         return
     yield from counted("on the host", host_entries(figures), verbose)
-    notes = [(Note.of(text), text) for text in figures["notes"] if not is_about_float(text)]
     for fate in dict.fromkeys(note.fate for note, _ in notes if note):
         entries = [(note.node, note.op, note.reason) for note, _ in notes
                    if note and note.fate == fate]
         yield from counted(fate or "note", entries, verbose)
-    yield from (text for note, text in notes if note is None)
 
 
 def _names(nodes: Sequence[str]) -> str:

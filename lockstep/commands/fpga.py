@@ -245,6 +245,8 @@ def _run(args: argparse.Namespace) -> int:
     say(f"{len(samples)} inferences, {figures['seconds'] * 1e3:.3f} ms each at "
         f"{device.clock_hz / 1e6:g} MHz, {figures['wall_seconds'] / len(samples):.3f} s with the "
         f"link, {figures['link']['repeated']} requests repeated")
+    if figures["link"]["faults"]:
+        say(f"{device.link.line.name}: {figures['link']['faults']}")
     if labels is not None:
         print(f"accuracy {figures['accuracy']:.2%} of {len(labels)}")
     if args.output:

@@ -18,7 +18,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         "pool", help="lend this computer's devices to searches and runs elsewhere",
         description="A scheduler hands out trials of plans and runs of networks; workers, here and "
                     "on other computers, each have a device. Whoever can connect may run programs "
-                    "on the workers: without --tls a scheduler hears this computer alone. Exit "
+                    "on the workers: without --tls all of them hear this computer alone. Exit "
                     "status: 0 done, 2 the request was wrong.")
     add_kinds(parser, ((_add_scheduler, _scheduler), (_add_worker, _worker),
                        (_add_certificates, _certificates)))

@@ -52,15 +52,14 @@ def activity_series(recordings: Sequence[Recording], grid: Grid) -> dict[str, di
     """Unit to activity to its cycles in each bucket, as `run_lengths`; activities without a cycle
     are left out. The runs, which need timelines, follow each other.
     """
-    spans = {unit: [] for unit in UNITS}
+    tables = {unit: np.zeros((grid.ends.size, len(ACTIVITIES)), np.int64) for unit in UNITS}
     begin = 0
     for _, run in recordings:
         assert run.timeline is not None
-        for unit, rows in run.timeline.spans.items():
-            spans[unit].append(rows + np.array([begin, 0, 0]))
+        ends = np.clip(grid.ends - begin, 0, run.cycles)
+        for unit, spans in run.timeline.spans.items():
+            tables[unit] += activity_table(spans, ends)
         begin += run.cycles
-    tables = {unit: activity_table(np.concatenate(rows), grid.ends)
-              for unit, rows in spans.items()}
     return {unit: {name: run_lengths(column) for name, column in zip(ACTIVITIES, table.T)
                    if column.any()} for unit, table in tables.items()}
 

@@ -31,9 +31,15 @@ class Kernels:
         self.members = members
         self.entries: list[dict[str, Any]] = []
         self._known: dict[bytes, int] = {}
+        self._numbers: dict[Kernel, int] = {}
 
     def number(self, kernel: Kernel) -> int:
         """The number of the kernel in the file."""
+        if kernel not in self._numbers:
+            self._numbers[kernel] = self._added(kernel)
+        return self._numbers[kernel]
+
+    def _added(self, kernel: Kernel) -> int:
         program, code = kernel.program, kernel.code
         interface = {"name": program.name,
                      "inputs": [buffer_json(buffer) for buffer in program.inputs],

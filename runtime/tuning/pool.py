@@ -9,12 +9,15 @@ of its own, and others build, so that the cache has what is measured.
 import logging
 import math
 import os
+import socket
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from ipaddress import ip_address
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
+from urllib.parse import urlsplit
 
 from compiler.errors import ArgumentError, Error
 from compiler.frontend.external import external_files
@@ -24,7 +27,7 @@ from runtime.tuning.certificates import Certificates
 from runtime.tuning.scratch import pool_folder
 from runtime.tuning.trials import Trial, result_of
 
-__all__ = ["CONFIG", "PoolError", "WorkerPool", "device_of", "imported", "last_line",
+__all__ = ["CONFIG", "PoolError", "WorkerPool", "device_of", "heard_by", "imported", "last_line",
            "require_address", "scheduler_options", "worker_options"]
 
 BUILD = "build"
@@ -51,9 +54,13 @@ CONFIG = {
     "distributed.scheduler.no-workers-timeout": f"{PATIENCE_SECONDS:g}s",
     "distributed.scheduler.active-memory-manager.start": False,     # results are short texts
     "distributed.deploy.lost-worker-timeout": "1000 days",  # its nanny starts it again, at its pace
+    "distributed.scheduler.http.routes": [],                # nor has it a server for them
+    "distributed.worker.http.routes": [],
 }
 """Settings of dask for schedulers and workers; what they start gets them too."""
 
+
+LOOPBACK = "127.0.0.1"
 
 CONNECT_SECONDS = 10
 """The most seconds until a scheduler answers."""
@@ -317,32 +324,67 @@ def imported() -> Any:
 
 
 def require_address(address: str | None, certificates: Certificates | None) -> None:
-    if address is not None and not address.startswith(("tcp://", "tls://")):
+    """Raises ArgumentError for what is no address, or one that needs certificates: whoever answers
+    there may run programs here.
+    """
+    if address is None:
+        return
+    scheme, host = _parts(address)
+    if not host or scheme not in ("tcp", "tls"):
         raise ArgumentError(f"Address must be tcp://HOST:PORT or tls://HOST:PORT, not {address!r}")
-    if (certificates is not None) != (address or "").startswith("tls://"):
+    if (certificates is not None) != (scheme == "tls"):
         raise ArgumentError("Certificates must come with an address tls://HOST:PORT, and only with "
                             "one")
+    if scheme == "tcp" and not _is_loopback(host):
+        raise ArgumentError(f"Address must be tls://HOST:PORT, with certificates, or "
+                            f"tcp://{LOOPBACK}:PORT, not {address!r}")
 
 
-def scheduler_options(**options: Any) -> dict[str, Any]:
+def _parts(address: str) -> tuple[str, str | None]:
+    try:
+        parts = urlsplit(address)
+        return parts.scheme, parts.hostname if parts.port else None
+    except ValueError:
+        return "", None
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether the name means this computer alone; so it does where nobody knows it."""
+    try:
+        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
+    except OSError:
+        return True                         # the connection fails, and says why
+    return all(ip_address(text.partition("%")[0]).is_loopback for text in found)
+
+
+def heard_by(certificates: Certificates | None) -> dict[str, Any]:
+    """The options of dask's servers that say who may connect: those with a certificate, or
+    processes of this computer.
+    """
+    return {"security": certificates.security()} if certificates else {"host": LOOPBACK}
+
+
+def scheduler_options(certificates: Certificates | None, **options: Any) -> dict[str, Any]:
     """The options of dask's scheduler."""
-    return {"allowed_failures": MOST_DEATHS, "dashboard": False,
-            "dashboard_address": "127.0.0.1:0", **options}
+    return {"allowed_failures": MOST_DEATHS, "dashboard": False, **heard_by(certificates),
+            **options}
 
 
-def worker_options(runner: Any, resources: Mapping[str, float], **options: Any) -> dict[str, Any]:
+def worker_options(runner: Any, resources: Mapping[str, float],
+                   certificates: Certificates | None = None, **options: Any) -> dict[str, Any]:
     """The options of workers, each a process under a nanny, which starts it again."""
     return {"nthreads": 1, "memory_limit": 0, "dashboard": False, "resources": dict(resources),
-            "plugins": (runner,), **options}
+            "plugins": (runner,), **heard_by(certificates), **options}
 
 
 def _own_cluster(stack: ExitStack, roles: Sequence[Mapping[str, float]], cores: Sequence[int],
                  limit_seconds: float, imports: Sequence[str]) -> Any:
     """A cluster with a worker of each of these roles, on cores in turn."""
     import dask.config
-    from distributed import Scheduler, SpecCluster
+    from distributed import SpecCluster
 
-    from runtime.tuning.worker import PoolNanny, TrialRunner
+    from runtime.tuning.nodes import PoolNanny, PoolScheduler
+    from runtime.tuning.worker import TrialRunner
 
     scratch = stack.enter_context(pool_folder())
     workers = {}
@@ -350,7 +392,7 @@ def _own_cluster(stack: ExitStack, roles: Sequence[Mapping[str, float]], cores: 
         runner = TrialRunner(limit_seconds, imports, cores[number % len(cores)])
         workers[number] = {"cls": PoolNanny, "options": worker_options(
             runner, resources, local_directory=str(scratch), silence_logs=logging.CRITICAL)}
-    scheduler = {"cls": Scheduler, "options": scheduler_options(host="127.0.0.1")}
+    scheduler = {"cls": PoolScheduler, "options": scheduler_options(None)}
     stack.enter_context(dask.config.set(CONFIG))        # it is read when workers die, too
     return stack.enter_context(SpecCluster(
         workers, scheduler, silence_logs=logging.CRITICAL))     # pyright: ignore[reportArgumentType]

@@ -3,6 +3,7 @@ removes it.
 """
 
 import fcntl
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -33,7 +34,12 @@ def pool_folder() -> Iterator[Path]:
 
 
 def _is_left(folder: Path) -> bool:
-    """Whether nobody holds the folder's lock. One without a lock is just being made."""
+    """Whether nobody holds the folder's lock. One without a lock is just being made. Those of
+    other users are theirs, whatever they have put there.
+    """
+    with suppress(OSError):
+        if folder.lstat().st_uid != os.geteuid():
+            return False
     with suppress(OSError), (folder / LOCK).open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True

@@ -26,14 +26,14 @@ def serve_scheduler(port: int, certificates: Certificates | None, say: Say) -> N
     """Serves workers and clients. Without certificates it hears this computer alone, since whoever
     can connect may run programs. Raises PoolError where the port cannot be had.
     """
-    distributed = imported()
+    imported()
+    from runtime.tuning.nodes import PoolScheduler
 
     async def serve() -> None:
         scheme = "tls" if certificates else "tcp"
         try:
-            scheduler = await distributed.Scheduler(**scheduler_options(
-                protocol=f"{scheme}://", port=port, host=None if certificates else "127.0.0.1",
-                security=certificates.security() if certificates else None))
+            scheduler = await PoolScheduler(**scheduler_options(
+                certificates, protocol=f"{scheme}://", port=port))
         except OSError as error:
             raise PoolError(f"Port {port} cannot be had: {error.strerror or error}") from None
         async with scheduler:
@@ -56,7 +56,8 @@ def serve_worker(address: str, device: str, certificates: Certificates | None, s
     with Child(limit_seconds, imports) as child:
         if error := child.ask({"device": device})["error"]:
             raise ArgumentError(f"Device {device} is not here: {error}")
-    from runtime.tuning.worker import PoolNanny, TrialRunner
+    from runtime.tuning.nodes import PoolNanny
+    from runtime.tuning.worker import TrialRunner
 
     security = certificates.security() if certificates else distributed.Security()
     runner = TrialRunner(limit_seconds, imports, core)
@@ -64,7 +65,7 @@ def serve_worker(address: str, device: str, certificates: Certificates | None, s
     async def serve() -> None:
         await _require_reached(address, security)
         async with PoolNanny(address, **worker_options(
-                runner, {device: 1}, security=security, local_directory=str(scratch),
+                runner, {device: 1}, certificates, local_directory=str(scratch),
                 silence_logs=logging.CRITICAL)) as nanny:
             say(str(nanny.worker_address))
             await nanny.finished()

@@ -12,15 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from distributed import Nanny, WorkerPlugin, get_worker
+from distributed import WorkerPlugin, get_worker
 
-from compiler.processes import hold
 from runtime.exploring.point_trials import PointTrial
 from runtime.tuning.child import Child, ChildLost
 from runtime.tuning.sent import INPUTS, MODULE, OUTPUTS
 from runtime.tuning.trials import text_of
 
-__all__ = ["PoolNanny", "TrialRunner", "build", "call", "measure", "measure_point"]
+__all__ = ["TrialRunner", "build", "call", "measure", "measure_point"]
 
 
 class TrialRunner(WorkerPlugin):
@@ -52,14 +51,6 @@ class TrialRunner(WorkerPlugin):
             self.child.close()
         if self.folder is not None:
             self.folder.cleanup()
-
-
-class PoolNanny(Nanny):
-    """Starts a worker, and starts it again when it dies, but not because this process ends."""
-
-    async def instantiate(self) -> Any:
-        hold()
-        return await super().instantiate()
 
 
 def _runner() -> TrialRunner:

@@ -39,7 +39,7 @@ def test_all_that_matters_is_recorded(stored: Path) -> None:
     assert one["outputs"] == found["keywords int8 cpu"]["outputs"]
     assert one["outputs"] != found["keywords float32 cpu"]["outputs"]
     assert one["segments"][0] == "cpu: features_QuantizeLinear"
-    assert one["copies"][0] == "features_QuantizeLinear_Output: cpu -> accel"
+    assert one["copies"][0] == "features_QuantizeLinear_Output_stored: cpu -> accel"
 
 
 def test_the_same_tree_differs_in_nothing(stored: Path, capsys) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from compiler import kept
-from compiler.kept import CacheError, build_once, cache_folder, find, note, noted
+from compiler.kept import CacheError, build_once, find, note, noted
 
 KEY = "k" * 32
 
@@ -187,15 +187,113 @@ def test_what_others_may_write_is_not_executed(own_cache, caplog, tmp_path, chan
         said.format(root=own_cache, entry=entry) + f"; {home} is used"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to other users")
+@as_root
 def test_nowhere_to_keep_anything(tmp_path):
-    for folder in ("cache", "home/lockstep", "tmp/lockstep-0"):
-        (tmp_path / folder).mkdir(parents=True)
-        os.chown(tmp_path / folder, 65534, -1)
-    with pytest.raises(CacheError, match=f"^Cache {cache_folder()} belongs to another user, nobody,"
-                       " and neither can another one be used; LOCKSTEP_CACHE may name a folder of "
-                       "this user's$"):
+    """Each place is named, that of a squatter too."""
+    places = [tmp_path / folder for folder in ("cache", "home/lockstep", "tmp/lockstep-0")]
+    for place in places:
+        place.mkdir(parents=True)
+        os.chown(place, 65534, -1)
+    with pytest.raises(CacheError) as refusal:
         built()
+    assert str(refusal.value) == "; ".join([
+        *(f"Cache {place} belongs to another user, nobody" for place in places),
+        "LOCKSTEP_CACHE may name a folder of this user's"])
+
+
+def elsewhere(path: Path) -> Path:
+    """Where a folder now lies, behind a link in its old place."""
+    there = path.with_name(f"{path.name}-there")
+    path.rename(there)
+    path.symlink_to(there)
+    return there
+
+
+def test_a_cache_may_lie_behind_a_link_of_this_users(own_cache, caplog):
+    built()
+    elsewhere(own_cache)
+    assert build_once("kind", KEY, None, refuse) == own_cache / "kind" / KEY and not caplog.records
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    pytest.param(lambda cache: [elsewhere(cache), os.lchown(cache, 65534, -1)],
+                 "Cache {cache} lies behind {cache}, a link of another user, nobody",
+                 marks=as_root),
+    pytest.param(lambda cache: [elsewhere(cache.parent), os.lchown(cache.parent, 65534, -1)],
+                 "Cache {cache} lies behind {cache.parent}, a link of another user, nobody",
+                 marks=as_root),
+    (lambda cache: cache.parent.chmod(0o777),
+     "Cache {cache} lies in {cache.parent}, where anybody may put another one (chmod o-w)"),
+    (lambda cache: elsewhere(cache.parent).parent.chmod(0o777),
+     "Cache {cache} lies in {cache.parent.parent}, where anybody may put another one (chmod o-w)"),
+    (lambda cache: elsewhere(cache.parent).chmod(0o777),
+     "Cache {cache} lies in {cache.parent}-there, where anybody may put another one (chmod o-w)"),
+    (lambda cache: elsewhere(elsewhere(cache).parent).chmod(0o777),
+     "Cache {cache} lies in {cache.parent}-there, where anybody may put another one (chmod o-w)")])
+def test_where_others_may_put_another_cache_none_is(tmp_path, monkeypatch, caplog, change, said):
+    cache = tmp_path / "by" / "way" / "cache"
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(cache))
+    (built() / "code").write_bytes(b"wrong")
+    change(cache)
+    home = tmp_path / "home" / "lockstep"
+    assert built() == home / "kind" / KEY
+    assert (home / "kind" / KEY / "code").read_bytes() == b"right"
+    assert [record.message for record in caplog.records] == [
+        said.format(cache=cache) + f"; {home} is used"]
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    (lambda cache: cache.parent.chmod(0o777),
+     "Cache {cache} lies in {cache.parent}, where anybody may put another one (chmod o-w)"),
+    pytest.param(lambda cache: [cache.symlink_to("nowhere"), os.lchown(cache, 65534, -1)],
+                 "Cache {cache} lies behind {cache}, a link of another user, nobody",
+                 marks=as_root)])
+def test_where_others_may_put_another_cache_none_is_begun(tmp_path, monkeypatch, caplog, change,
+                                                         said):
+    cache = tmp_path / "way" / "cache"
+    cache.parent.mkdir()
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(cache))
+    change(cache)
+    home = tmp_path / "home" / "lockstep"
+    assert built() == home / "kind" / KEY and not cache.exists()
+    assert [record.message for record in caplog.records] == [
+        said.format(cache=cache) + f"; {home} is used"]
+
+
+def test_a_folder_for_all_is_no_door_where_each_keeps_his_own(own_cache, caplog):
+    built()
+    own_cache.parent.chmod(0o1777)                          # as /tmp is
+    build_once("kind", KEY, None, refuse)
+    assert not caplog.records
+
+
+@as_root
+def test_who_is_faster_to_make_the_folder_gets_nothing(own_cache, monkeypatch):
+    make = kept._make_folder
+
+    def make_for_another(path: Path) -> None:
+        make(path)
+        os.chown(own_cache, 65534, -1)
+
+    monkeypatch.setattr(kept, "_make_folder", make_for_another)
+    with pytest.raises(CacheError, match=f"^Cache {own_cache} belongs to another user, nobody; "
+                                         "LOCKSTEP_CACHE may name a folder of this user's$"):
+        built()
+    assert not list((own_cache / "builds").iterdir())
+
+
+@pytest.mark.parametrize("below", ["", "a/b"])
+@pytest.mark.parametrize("make", [
+    Path.touch, os.mkfifo, lambda path: path.symlink_to("nowhere"),
+    lambda path: path.symlink_to("/dev/null/nowhere")])
+def test_a_file_in_place_of_the_cache_is_told(own_cache, tmp_path, monkeypatch, caplog, make,
+                                              below: str):
+    make(own_cache)
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(own_cache / below))
+    home = tmp_path / "home" / "lockstep"
+    assert built() == home / "kind" / KEY and find("kind", KEY) == home / "kind" / KEY
+    assert [record.message for record in caplog.records] == [
+        f"Cache {own_cache / below} must be a folder, but {own_cache} is none; {home} is used"]
 
 
 def as_nobody(code: str, cache: Path, tmp: Path) -> subprocess.CompletedProcess[str]:

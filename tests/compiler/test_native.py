@@ -1,6 +1,8 @@
 """The cache of native code: built once, whole or not at all, by however many processes."""
 
 import ctypes
+import errno
+import os
 import subprocess
 import sys
 import threading
@@ -26,12 +28,15 @@ def test_where_the_cache_is(monkeypatch, tmp_path):
     assert str(cache_folder()) == "/home/me/.cache/lockstep"
 
 
-def test_a_cache_that_cannot_be_written(monkeypatch, tmp_path):
+def test_a_cache_that_cannot_be_written(monkeypatch):
     """It is a request that is wrong, and for what goes on without a cache an error of files."""
-    (tmp_path / "file").write_text("in the way")
-    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "file"))
-    with pytest.raises(BuildError, match="^Cache .*file must be a folder that can be written "
-                                         r"\(Not a directory\); LOCKSTEP_CACHE may name") as error:
+    def fail(path):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("compiler.kept._make_folder", fail)
+    with pytest.raises(BuildError, match="^Cache .* must be a folder that can be written "
+                                         r"\(Read-only file system\); LOCKSTEP_CACHE may name"
+                       ) as error:
         build_once("kind", "key", "a thing", lambda folder: None)
     assert isinstance(error.value, OSError)
 
@@ -116,6 +121,18 @@ def test_what_the_compiler_says_is_told(tmp_path):
     (tmp_path / "wrong.cpp").write_text("int f( { return 1; }\n")
     with pytest.raises(BuildError, match=r"^\S+ failed with status 1: .*wrong.cpp:1.*error"):
         compile_shared({tmp_path / "wrong.cpp": []}, tmp_path / "wrong.so")
+
+
+@pytest.mark.skipif("g++" not in native.compiler()[1],
+                    reason="other compilers read the header itself")
+def test_a_precompiled_header_takes_the_place_of_its_text(tmp_path):
+    header, source = tmp_path / "number.h", tmp_path / "number.cpp"
+    header.write_text("inline int number() { return 7; }\n")
+    native.precompile_header(header, tmp_path / "number.h.gch", ["-O1"])
+    header.unlink()
+    source.write_text('#include "number.h"\nextern "C" int get() { return number(); }\n')
+    compile_shared({source: ()}, tmp_path / "number.so", ["-O1", f"-I{tmp_path}"])
+    assert ctypes.CDLL(str(tmp_path / "number.so")).get() == 7
 
 
 def test_no_compiler(monkeypatch):

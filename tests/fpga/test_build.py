@@ -5,6 +5,7 @@ import hashlib
 import json
 import random
 import re
+import reprlib
 from collections import Counter
 from dataclasses import replace
 
@@ -24,6 +25,7 @@ from fpga.device import BoardDevice, BoardRefused
 from fpga.identity import decoded, encoded, named
 from fpga.link.host import Link
 from fpga.opening import _held
+from fpga.record import READ, TOLD
 from fpga.registers import RECORD_BYTES
 from tests.support.board_model import BoardModel
 from tests.support.machines import SHORT, TINY, machine
@@ -178,6 +180,48 @@ def test_files_read_back(tools, tmp_path):
     record.unlink()
     with pytest.raises(BitstreamError, match="must have its record beside it: .*No such file"):
         Bitstream.read(bits)
+
+
+@pytest.mark.parametrize(("member", "value", "rule"), [
+    ("board", "ulx4s", "one of ulx3s-12f, "), ("config", "", "a text"),
+    ("config", "a\0b", "a text"),
+    ("machine", "ab", "64 hexadecimal digits"), ("machine", "Z" * 64, "64 hexadecimal digits"),
+    ("geometry", {"batch": 0}, "positive integers and names"),
+    ("geometry", {"weight_bits": [8, "4"]}, "positive integers and names"),
+    ("geometry", [], "positive integers and names"),
+    ("instructions", {"gemm": 2}, "an opcode and a hash by name"),
+    ("instructions", {"gemm": [0, "ab" * 32]}, "an opcode and a hash by name"),
+    ("layouts", {"gemm": "x"}, "hashes by name"), ("layouts", {"gemm": None}, "hashes by name"),
+    *(("clock_hz", value, "an integer from 3,125,000 to 400,000,000")
+      for value in (0, -1, True, 8e7, 3_124_999, 400_000_001)),
+    *(("baud", value, "one of 3000000, 2000000, ") for value in (0, 9600, 2e6, True)),
+    ("sha256", "", "64 hexadecimal digits"), ("memory", 3, "a text"),
+    ("memory_bytes", 0, "a positive integer"), ("peak_gops", -1.0, "a number of at least 0"),
+    ("seed", 1.5, "a positive integer"), ("seeds", {"1": "80"}, "numbers by name"),
+    ("mhz", float("nan"), "a number of at least 0"), ("used", {"luts": -1}, "numbers by name"),
+    ("available", [], "numbers by name"), ("critical_path", [["gemm"]], "names with numbers"),
+    ("tools", "yosys", "texts"), ("seconds", "9", "a number of at least 0")])
+def test_every_member_of_a_record_is_checked(tools, tmp_path, member, value, rule):
+    bits, record = build(ULX3S, TINY).write(tmp_path)
+    assert {*READ, *TOLD} == {*json.loads(record.read_text())}
+    record.write_text(json.dumps({**json.loads(record.read_text()), member: value}))
+    with pytest.raises(BitstreamError) as refusal:
+        Bitstream.read(bits)
+    assert str(refusal.value).startswith(f"Record {record} must be one that `lockstep fpga build` "
+                                         f"wrote: {member} must be {rule}")
+    assert str(refusal.value).endswith(f", not {reprlib.repr(value)}; build it again")
+
+
+def test_members_for_people_may_be_missing(tools, tmp_path):
+    """As in what an older Lockstep wrote."""
+    bits, path = build(ULX3S, TINY).write(tmp_path)
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({name: record[name] for name in READ}))
+    assert Bitstream.read(bits).bits == b"seed 1"
+    for name in READ:
+        path.write_text(json.dumps({other: record[other] for other in READ if other != name}))
+        with pytest.raises(BitstreamError, match=f": {name} is missing; build it again$"):
+            Bitstream.read(bits)
 
 
 def model(one: Machine) -> Link:

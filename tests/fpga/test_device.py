@@ -20,7 +20,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
 
 
 def opened(board: BoardModel, **options) -> BoardDevice:
-    return BoardDevice(board.machine, Link(board), **options)
+    return BoardDevice(board.machine, Link(board, clock=board.clock), **options)
 
 
 def loaded() -> tuple[BoardModel, BoardDevice, AccelProgram]:
@@ -32,10 +32,9 @@ def loaded() -> tuple[BoardModel, BoardDevice, AccelProgram]:
     return board, device, program
 
 
-@pytest.mark.parametrize("share", [0.0, 1e-3])
-def test_digits(share, monkeypatch):
+@pytest.mark.parametrize("share", [0.0, 1e-3, 1e-2])
+def test_digits(share):
     """All outputs, cycles and counters as simulated, whatever the line loses."""
-    monkeypatch.setattr("fpga.link.host.PATIENCE", 0.0)
     board = BoardModel(TINY, 1 << 20, faulty(1, share) if share else lambda data: data)
     device = opened(board)
     images = np.random.default_rng(0).random((3, 1, 1, 8, 8), np.float32)
@@ -115,10 +114,11 @@ def test_too_little_memory():
         opened(BoardModel(TINY, 4096)).allocate(4097)
 
 
-def test_a_board_that_says_nothing(monkeypatch):
-    monkeypatch.setattr("fpga.link.host.PATIENCE", 0.0)
+def test_a_board_that_says_nothing():
+    board = BoardModel(TINY, 4096, lambda data: b"")
     with pytest.raises(LinkError, match="Board at a model does not answer"):
-        opened(BoardModel(TINY, 4096, lambda data: b""))
+        opened(board)
+    assert 3 <= board.now < 3.1
 
 
 def test_a_reset_in_the_middle_of_a_run():

@@ -21,11 +21,10 @@ SIZE = 1 << 20
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     monkeypatch.setattr(testing, "LINK_ROUNDS", 5)
-    monkeypatch.setattr("fpga.link.host.PATIENCE", 0.0)
 
 
 def checked(board: BoardModel, count: int = 3, **options):
-    return selftest(BoardDevice(TINY, Link(board)), count, **options)
+    return selftest(BoardDevice(TINY, Link(board, clock=board.clock)), count, **options)
 
 
 def test_a_board_that_works():

@@ -3,7 +3,9 @@
 import gc
 import json
 import os
+import re
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -16,8 +18,11 @@ from serial import Serial
 import lockstep
 from fpga import loader
 from fpga.build import Bitstream
+from fpga.device import BoardDevice
 from fpga.emulation.emulated import EmulatedBoard
+from fpga.link.host import Link
 from lockstep.cli import main
+from tests.support.board_model import BoardModel, faulty
 from tests.support.machines import GEOMETRIES, TINY
 
 ROOT = Path(__file__).parents[2]
@@ -56,6 +61,16 @@ def test_a_network_on_the_emulated_board(capsys, tmp_path):
         logits = stored["logits"]
     wanted = [module({"image": images[number:number + 1]})["logits"] for number in range(6)]
     assert np.array_equal(logits, np.concatenate(wanted))
+
+
+def test_what_the_line_spoils_is_told(capsys, monkeypatch):
+    board = BoardModel(TINY, 1 << 20, faulty(2, 5e-3))
+    monkeypatch.setattr("fpga.opening.opened", lambda *_, **__: nullcontext(
+        BoardDevice(TINY, Link(board, clock=board.clock))))
+    assert main(["fpga", "run", DIGITS, "--port", "somewhere"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    told, = re.findall(r"a model: the line spoils about one byte in (\d+): take a short,", said)
+    assert 130 < int(told) < 300
 
 
 def test_a_compiled_module_and_a_random_input(capsys, tmp_path):
@@ -185,7 +200,7 @@ def loader_that(monkeypatch, tmp_path, text: str) -> Path:
     return log
 
 
-@pytest.mark.parametrize("key, value", [("board", ["x"]), ("clock_hz", "fast"), ("baud", None)])
+@pytest.mark.parametrize("key, value", [("board", ["x"]), ("clock_hz", 0), ("baud", None)])
 def test_a_record_that_is_incomplete(monkeypatch, tmp_path, capsys, bitstream, key, value):
     """It is refused before the board is touched."""
     log = loader_that(monkeypatch, tmp_path, "")

@@ -4,11 +4,13 @@ import json
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from runtime.module import InputError
 from runtime.tuning.certificates import Certificates, make_certificates
 from runtime.tuning.pool import PoolError, WorkerPool
 from runtime.tuning.trials import Trial
+from tests.support.ports import family, hears, listening, reached, stranger
 from tests.support.sleeping_target import KIND, TASK
 
 pytest.importorskip("distributed", reason="the extra pool")
@@ -62,13 +65,20 @@ def of(folder: Path, name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def scheduler(folder) -> Iterator[str]:
+def serving(folder) -> Iterator[tuple[str, int]]:
+    """The address of a scheduler, and its process."""
     with started("scheduler", "--port", "0", "--tls", of(folder, "scheduler")) as process:
-        yield address_of(process)
+        yield address_of(process), process.pid
 
 
 @pytest.fixture(scope="module")
-def workers(scheduler, folder) -> Iterator[None]:
+def scheduler(serving) -> str:
+    return serving[0]
+
+
+@pytest.fixture(scope="module")
+def workers(scheduler, folder) -> Iterator[list[int]]:
+    """Their processes."""
     tls = ("--tls", of(folder, "worker"))
     with started("worker", scheduler, "--device", "cpu", *tls, "--core", "0") as first, \
             started("worker", scheduler, "--device", ACCEL, *tls) as second, \
@@ -76,7 +86,7 @@ def workers(scheduler, folder) -> Iterator[None]:
                     "--import", "tests.support.sleepers") as third:
         for process in (first, second, third):
             address_of(process)
-        yield
+        yield [process.pid for process in (first, second, third)]
 
 
 @pytest.fixture
@@ -106,6 +116,35 @@ def test_trials_run_on_workers_over_tls(scheduler, workers, client) -> None:
         plans = {"sleep 0.001": "", "hang": "took longer than 1 s"}
         results = pool.results(Trial(KIND, TASK, plan) for plan in plans)
         assert {trial.plan: result.error for trial, result in results} == plans
+
+
+@needs_openssl
+def test_every_port_wants_a_certificate_of_the_pool(serving, workers, folder, tmp_path) -> None:
+    make_certificates(tmp_path)
+    host = str(urlsplit(serving[0]).hostname)
+    ports = {port for _, port in listening(family(serving[1], *workers))}
+    assert len(ports) == 7                              # a scheduler; three workers, their nannies
+    for port in ports:
+        def heard(context: ssl.SSLContext | None, port: int = port) -> str:
+            return hears((host, port), context)
+
+        def of_worker(place: Path) -> ssl.SSLContext:
+            return stranger(str(place / "worker.pem"), str(place / "worker.key.pem"))
+
+        assert heard(of_worker(folder)) == "greeting"
+        assert heard(stranger()) == "TLSV13_ALERT_CERTIFICATE_REQUIRED"
+        assert heard(of_worker(tmp_path)).startswith("TLSV1_ALERT_")
+        assert heard(None) == "hung up"
+
+
+def test_without_certificates_every_port_is_of_this_computer_alone() -> None:
+    with started("scheduler", "--port", "0") as scheduler, \
+            started("worker", address_of(scheduler, "tcp"), "--device", "cpu") as worker:
+        address_of(worker, "tcp")
+        ports = listening(family(scheduler.pid, worker.pid))
+        assert len(ports) == 3                          # a scheduler; a worker, its nanny
+        assert {address for address, _ in ports} == {"127.0.0.1"}
+        assert reached(port for _, port in ports) == []
 
 
 @needs_openssl
@@ -173,7 +212,7 @@ def test_a_device_elsewhere_is_called_like_one_here(scheduler, workers, client) 
 @pytest.mark.parametrize("who", ["worker", "run"])
 def test_without_a_certificate_of_the_pool_nobody_gets_in(scheduler, workers, folder, tmp_path,
                                                           capsys, who: str) -> None:
-    plain = scheduler.replace("tls://", "tcp://")
+    plain = f"tcp://127.0.0.1:{urlsplit(scheduler).port}"
     make_certificates(tmp_path / "others")
     for address, tls in ((plain, ()), (scheduler, ("--tls", of(tmp_path / "others", "worker")))):
         arguments = {"worker": ["pool", "worker", address, "--device", "cpu"],
@@ -195,6 +234,9 @@ def impatient(monkeypatch) -> None:
      "'a' must be a file that exists"),
     (["worker", "here", "--device", "cpu"],
      "Address must be tcp://HOST:PORT or tls://HOST:PORT, not 'here'"),
+    (["worker", "tcp://192.0.2.1:8786", "--device", "cpu"],
+     "Address must be tls://HOST:PORT, with certificates, or tcp://127.0.0.1:PORT, not "
+     "'tcp://192.0.2.1:8786'"),
     (["worker", "tls://127.0.0.1:1", "--device", "cpu"],
      "Certificates must come with an address tls://HOST:PORT, and only with one"),
     (["worker", "tcp://127.0.0.1:1", "--device", "cpu", "--core", "9999"],

@@ -18,6 +18,7 @@ import lockstep
 from accel.machine.intrinsics import SHIPPED, vector_op
 from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
+from bench.long_chains import chain
 from compiler import te
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.llvm import WITHOUT, Kernel, host
@@ -110,6 +111,19 @@ def test_groups_workspaces_and_views_of_the_host(tmp_path, seed: int) -> None:
     loaded, wanted = load(tmp_path / "net"), results(module, inputs)
     for name, array in results(loaded, inputs).items():
         np.testing.assert_array_equal(array, wanted[name])
+
+
+def test_code_of_a_kernel_that_many_steps_share_is_taken_once(monkeypatch, tmp_path) -> None:
+    graph = chain("product", 5)
+    module, taken = module_of(graph, None), []
+    code = Kernel.code
+    monkeypatch.setattr(Kernel, "code", property(lambda self: taken.append(self)
+                                                 or code.__get__(self)))
+    module.save(tmp_path / "net.lockstep")
+    assert len(taken) == len(set(taken)) == 1
+    again, inputs = load(tmp_path / "net.lockstep"), inputs_of(graph)
+    for name, array in results(module, inputs).items():
+        np.testing.assert_array_equal(array, results(again, inputs)[name])
 
 
 def test_attributes_of_every_kind(tmp_path) -> None:

@@ -37,7 +37,9 @@ def faulty(seed: int, each: float) -> Callable[[bytes], bytes]:
 
 
 class BoardModel:
-    """Also the line to it. `spoil` is what the line does to bytes, both ways."""
+    """Also the line to it, and a clock: time passes while bytes move, and while the host waits for
+    bytes that do not come. `spoil` is what the line does to bytes, both ways.
+    """
 
     name, baud = "a model", 10_000_000
 
@@ -47,6 +49,7 @@ class BoardModel:
         self.memory = np.zeros(memory_bytes, np.uint8)
         self.words = [0] * WORDS
         self.requests: list[int] = []
+        self.now = 0.0
         self._unframe, self._out = Unframe(), b""
         self.reset()
 
@@ -63,13 +66,19 @@ class BoardModel:
         for at in range(words):
             self.words[ADDRESSES[name] + at] = value >> 32 * at & 0xFFFFFFFF
 
+    def clock(self) -> float:
+        """Seconds since it was made."""
+        return self.now
+
     def send(self, data: bytes) -> None:
+        self.now += 10 * len(data) / self.baud
         for frame in self._unframe.feed(self.spoil(data)):
             self.requests.append(frame.kind)
             self._out += self.spoil(framed(self._answer(frame)))
 
     def receive(self, seconds: float) -> bytes:
         out, self._out = self._out, b""
+        self.now += 10 * len(out) / self.baud if out else seconds
         return out
 
     def close(self) -> None:

@@ -42,8 +42,11 @@ class Layer:
     equal: float
 
 
-def stored(array: Array) -> Array:
-    return (array.astype(np.int16) - 128).astype(np.int8) if array.dtype == np.uint8 else array
+def stored(name: str, array: Array) -> tuple[str, Array]:
+    """The stored form of a value, under the name that it has in a graph of integers."""
+    if array.dtype != np.uint8:
+        return name, array
+    return f"{name}_stored", (array.astype(np.int16) - 128).astype(np.int8)
 
 
 def compare_layers(model: onnx.ModelProto, feeds: Mapping[str, Array],
@@ -57,8 +60,8 @@ def compare_layers(model: onnx.ModelProto, feeds: Mapping[str, Array],
     graph = optimize(convert(model, shapes=shapes))
     made = tuple(name for node in model.graph.node if node.op_type == "QuantizeLinear"
                  for name in node.output)
-    theirs = {name: stored(array) for name, array in run_onnx(model, feeds, made).items()
-              if name in made}
+    theirs = dict(stored(name, array) for name, array in run_onnx(model, feeds, made).items()
+                  if name in made)
     known: dict[str, Array] = {**graph.constants, **feeds}
     layers = []
     for node in graph.nodes:

@@ -457,8 +457,11 @@ def finished(name: str, stages: dict[str, Tensor], window: Window, acc: Tensor,
     stages = dict(stages)
     lane = scaled("params")
     if q.below:
-        above, below = (te.compute(acc.shape, one, f"{name}_{role}") for role, one in (
-            ("t0", lane), ("t1", scaled("params_1"))))
+        def held(role: str, one: Callable[..., Expr]) -> Tensor:
+            return te.compute(acc.shape, lambda n, y, x, c, b, o: one(n, y, x, c, b, o).astype(
+                blocks.accumulator), f"{name}_{role}")
+
+        above, below = held("t0", lane), held("t1", scaled("params_1"))
         stages |= {"t0": above, "t1": below}
         lane = lambda n, y, x, c, b, o: te.maximum(above[n, y, x, c, b, o],         # noqa: E731
                                                    below[n, y, x, c, b, o])

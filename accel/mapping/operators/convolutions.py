@@ -74,8 +74,8 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
     lane = scaled("params")
     stages |= {"input": padded, "acc": acc}
     if q.below:
-        above, below = (over(tile, sizes, f"{name}_{role}", one) for role, one in (
-            ("t0", lane), ("t1", scaled("params_1"))))
+        above, below = (over(tile, sizes, f"{name}_{role}", lambda at, one=one: one(at).astype(
+            blocks.accumulator)) for role, one in (("t0", lane), ("t1", scaled("params_1"))))
         stages |= {"t0": above, "t1": below}
         lane = lambda at: te.maximum(above[tuple(at.values())],         # noqa: E731
                                      below[tuple(at.values())])

@@ -16,7 +16,8 @@ from math import prod
 
 import numpy as np
 
-from compiler.cpu_gpu_backends.cpu.calls import ArrayPlace, call_lines, calls_of, places_of
+from compiler.cpu_gpu_backends.cpu.calls import (ArrayPlace, CallFrame, calling_functions,
+                                                 calls_of, places_of)
 from compiler.cpu_gpu_backends.cpu.steps import GroupCode
 from compiler.cpu_gpu_backends.llvm import host, object_code
 from compiler.cpu_gpu_backends.llvm.emit import FUNCTION
@@ -95,19 +96,17 @@ class Entry:
 
 def _lines(names: Sequence[str], calls: Sequence[Sequence[ArrayPlace]], constants: int
            ) -> Iterator[str]:
-    """The text of the function that calls the kernels of these names at these places."""
+    """The text of a module whose `FUNCTION` calls kernels of these names at these places."""
     for name, places in dict(zip(names, calls, strict=True)).items():
         yield f"declare i32 @{name}({', '.join(['ptr'] * len(places))})"
-    yield f"define i32 @{FUNCTION}(ptr %block, ptr %constants, ptr %given) nounwind {{"
-    used = sorted({place.slot for places in calls for place in places if place.slot is not None})
-    for slot in used:
+
+    def loads(slot: int) -> Iterator[str]:
         table, row = ("constants", slot) if slot < constants else ("given", slot - constants)
         yield f"  %p{slot} = getelementptr ptr, ptr %{table}, i64 {row}"
         yield f"  %a{slot} = load ptr, ptr %p{slot}"
-    yield from call_lines(names, calls, lambda place: (
-        "%block" if place.slot is None else f"%a{place.slot}"))
-    yield "  ret i32 0"
-    yield "}"
+
+    frame = CallFrame(("%block", "%constants", "%given"), 0, loads)
+    yield from calling_functions(FUNCTION, frame, names, calls)
 
 
 def _address(array: Array) -> int:

@@ -17,7 +17,8 @@ from textwrap import wrap
 
 import numpy as np
 
-from compiler.cpu_gpu_backends.cpu.calls import (ArrayPlace, call_lines, calls_of, places_of,
+from compiler.cpu_gpu_backends.cpu.calls import (ArrayPlace, CallFrame, call_lines,
+                                                 calling_functions, calls_of, places_of,
                                                  workspaces_of)
 from compiler.cpu_gpu_backends.cpu.overlaps import leads_of
 from compiler.cpu_gpu_backends.cpu.segment import HostSegment
@@ -185,26 +186,30 @@ def _init(interface: CInterface) -> Iterator[str]:
 
 def _run(graph: Graph, layout: _Layout, interface: CInterface, names: Sequence[str]
          ) -> Iterator[str]:
-    yield (f"define i32 @{interface.name}_run(ptr %self, ptr %inputs, ptr %outputs, ptr %arena) "
-           f"nounwind {{")
+    def loads(slot: int) -> Iterator[str]:
+        if not slot:
+            yield "  %a0 = load ptr, ptr %self"
+            return
+        inputs = len(graph.inputs)
+        table, row = ("inputs", slot - 1) if slot <= inputs else ("outputs", slot - 1 - inputs)
+        yield f"  %p{slot} = getelementptr ptr, ptr %{table}, i32 {row}"
+        yield f"  %a{slot} = load ptr, ptr %p{slot}"
+
+    frame = CallFrame(("%self", "%inputs", "%outputs", "%arena"), 3, loads)
+    kernels = f"{interface.name}.kernels"
+    yield from calling_functions(kernels, frame, names, [places for _, places in layout.calls],
+                                 "internal ")
+    yield f"define i32 @{interface.name}_run({frame.typed}) nounwind {{"
     if interface.arena_bytes:
         yield from _refused("none", "icmp eq ptr %arena, null", "ARENA")
         yield from _misaligned("arena", interface.arena_alignment, "ARENA")
-    yield "  %a0 = load ptr, ptr %self"
-    slot = 0
-    for table, count in (("inputs", len(graph.inputs)), ("outputs", len(graph.outputs))):
-        for place in range(count):
-            slot += 1
-            yield f"  %p{slot} = getelementptr ptr, ptr %{table}, i32 {place}"
-            yield f"  %a{slot} = load ptr, ptr %p{slot}"
-
-    def base(place: ArrayPlace) -> str:
-        return "%arena" if place.slot is None else f"%a{place.slot}"
+    for slot in range(1 + len(graph.inputs) + len(graph.outputs)):
+        yield from loads(slot)
 
     def copied(name: str, value: str, slot: int, into: bool) -> Iterator[str]:
         """Copies between the place of a value and the caller's array, if that is another one."""
         place = layout.places[value]
-        yield f"  %own.{name} = getelementptr i8, ptr {base(place)}, i64 {place.offset}"
+        yield f"  %own.{name} = getelementptr i8, ptr {frame.base(place)}, i64 {place.offset}"
         if layout.inside:
             yield f"  %is.{name} = icmp eq ptr %own.{name}, %a{slot}"
             yield f"  br i1 %is.{name}, label %is.there.{name}, label %copy.{name}"
@@ -221,7 +226,7 @@ def _run(graph: Graph, layout: _Layout, interface: CInterface, names: Sequence[s
     if layout.inside:
         for place, value in enumerate(graph.inputs):
             yield from copied(f"in{place}", value, 1 + place, True)
-    yield from call_lines(names, [places for _, places in layout.calls], base)
+    yield from call_lines(0, kernels, frame.typed)
     for output, value in layout.copied.items():
         yield from copied(f"out{output}", value, 1 + len(graph.inputs) + output, False)
     yield "  ret i32 0"

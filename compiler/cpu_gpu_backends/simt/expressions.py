@@ -258,7 +258,7 @@ class Expressions:
         """The expression as an argument of `min` and `max`, which take two of one type."""
         text = self.value(expr)
         wanted = "int" if numpy_dtype(expr.dtype).itemsize < 4 else self.dialect.types[expr.dtype]
-        other = isinstance(expr, Const | Var) or is_index(expr) or (
+        other = isinstance(expr, Const | Select | Var) or is_index(expr) or (
             wanted == "int" and expr.dtype != "int32")
         return f"({wanted}){self.value(expr, _CAST)}" if other else text
 

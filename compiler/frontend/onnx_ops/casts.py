@@ -5,6 +5,7 @@ import numpy as np
 import onnx
 
 from compiler.frontend.importer import element_type
+from compiler.frontend.onnx_ops.small_types import in_wider_type
 from compiler.frontend.registry import operator
 from compiler.frontend.values import NodeRefused, Value, dtype_name
 from compiler.graph.graph import DTYPES
@@ -21,12 +22,14 @@ def code_of(dtype: str) -> int:
 
 def converted(t, x: Value, code: int, saturate: int = 1, round_mode: str = "up") -> Value:
     """Converts between types. Conversions between types that processors have are compiled; others
-    are done once the elements are known.
+    are done once the elements are known, or give the numbers of a small type in a wider one.
     """
     target = element_type(code)
     name = dtype_name(target)
     if x.dtype in DTYPES and name in DTYPES:
         return x.astype(name)
+    if x.array is None and t.run is None and name != "string":
+        return in_wider_type(x, name, bool(saturate))
     return t.computed(lambda array: _array(array, target, bool(saturate), round_mode), x)
 
 
@@ -78,9 +81,20 @@ def _exponents(array: np.ndarray, saturate: bool, round_mode: str) -> np.ndarray
     return exponent.astype(np.uint8).view(ml_dtypes.float8_e8m0fnu)
 
 
-@operator("Cast")
 def cast(t, x, *, to, saturate=1, round_mode="up"):
     return converted(t, x, to, saturate, round_mode)
+
+
+@operator("Cast", since=1)
+def cast_by_name(t, x, *, to):
+    """The type by its name in ONNX, such as FLOAT."""
+    names = onnx.TensorProto.DataType
+    if to not in names.keys():
+        raise NodeRefused(f"to must be the name of an element type, not {to!r}")
+    return converted(t, x, names.Value(to))
+
+
+operator("Cast", since=6)(cast)
 
 
 @operator("CastLike")

@@ -1,10 +1,11 @@
-"""Operators that choose elements by their values. Those whose shapes depend on data, or whose
-updates may meet at one place, are computed once the data is known.
+"""Operators that choose elements by their values, or put them where others say. Those whose shapes
+depend on data are computed once the data is known.
 """
 
 import numpy as np
 
 from compiler.frontend.registry import operator
+from compiler.frontend.scattering import replaced_rows, scattered_along
 from compiler.frontend.values import NodeRefused, axes_of
 
 
@@ -39,65 +40,38 @@ def unique(t, x, *, axis=None, sorted):
 @operator("TopK")
 def top_k(t, x, k, *, axis=-1, largest=1, sorted=1):
     """The first k elements and their places; always sorted, also where that is not requested."""
-    count = t.integer(k, "k")
     place, = axes_of((axis,), x.rank)
+    declared = t.declared(k, "k")
+    count = declared[place] if declared else t.integer(k, "k")
     order = t.emit("sorted_places", x, axis=place, count=count, largest=largest)
     return t.emit("gather_elements", x, order, axis=place), order
-
-
-REDUCE: dict[str, np.ufunc] = {"add": np.add, "mul": np.multiply, "max": np.maximum,
-                               "min": np.minimum}
-
-
-def _put(array: np.ndarray, where: tuple, updates: np.ndarray, reduction: str) -> np.ndarray:
-    """A copy of the array with the updates at these places."""
-    copy = array.copy()
-    if reduction == "none":
-        copy[where] = updates
-    elif reduction in REDUCE:
-        REDUCE[reduction].at(copy, where, updates)
-    else:
-        raise NodeRefused(f"reduction must be none, add, mul, max or min, not {reduction}")
-    return copy
 
 
 @operator("ScatterElements", "Scatter")
 def scatter_elements(t, x, indices, updates, *, axis, reduction="none"):
     place, = axes_of((axis,), x.rank)
-
-    def scatter(array: np.ndarray, at: np.ndarray, new: np.ndarray) -> np.ndarray:
-        wrapped = np.where(at < 0, at + array.shape[place], at)
-        where = tuple(wrapped if axis == place else numbers
-                      for axis, numbers in enumerate(np.indices(at.shape)))
-        return _put(array, where, new, reduction)
-
-    return t.computed(scatter, x, indices, updates)
+    return scattered_along(x, place, indices, updates, reduction)
 
 
 @operator("ScatterND")
 def scatter_nd(t, x, indices, updates, *, reduction="none"):
-    def scatter(array: np.ndarray, at: np.ndarray, new: np.ndarray) -> np.ndarray:
-        where = tuple(np.where(positions < 0, positions + extent, positions) for positions, extent
-                      in zip(np.moveaxis(at, -1, 0), array.shape, strict=False))
-        return _put(array, where, new, reduction)
-    return t.computed(scatter, x, indices, updates)
+    return replaced_rows(x, indices, updates, reduction)
 
 
 @operator("TensorScatter")
 def tensor_scatter(t, cache, update, write_indices=None, *, axis, mode):
+    """The cache with an update of each batch from its own place on, around the end if circular."""
     place, = axes_of((axis,), cache.rank)
-
-    def scatter(past: np.ndarray, new: np.ndarray, *starts: np.ndarray) -> np.ndarray:
-        updated = past.copy()
-        first = starts[0] if starts else np.zeros(len(past), np.int64)
-        for batch, start in enumerate(first):
-            where = start + np.arange(new.shape[place])
-            where = where % past.shape[place] if mode == "circular" else where
-            rows: np.ndarray = np.moveaxis(updated[batch], place - 1, 0)
-            rows[where] = np.moveaxis(new[batch], place - 1, 0)
-        return updated
-
-    return t.computed(scatter, cache, update, *([] if write_indices is None else [write_indices]))
+    extent, batch = cache.shape[place], cache.shape[0]
+    if mode not in ("linear", "circular"):
+        raise NodeRefused(f"mode must be linear or circular, not {mode}")
+    start = t.constant(np.zeros(batch, np.int64)) if write_indices is None else write_indices
+    steps = t.constant(np.arange(update.shape[place]))
+    at = start.astype("int64").reshape(batch, 1) + steps
+    at = t.emit("mod", at, at.like(extent)) if mode == "circular" else at
+    apart = (batch if axis == 0 else at.shape[1] if axis == place else 1
+             for axis in range(cache.rank))
+    return scattered_along(cache, place, at.reshape(*apart).expand(*update.shape), update)
 
 
 @operator("NonMaxSuppression")

@@ -162,9 +162,18 @@ def leaky_relu(t, x, *, alpha):
         (x < 0).where(x * alpha, x))
 
 
-@operator("PRelu")
+@operator("PRelu", since=7)
 def prelu(t, x, slope):
     return (x < 0).where(x * slope, x)
+
+
+@operator("PRelu", since=1)
+def prelu_of_channels(t, x, slope):
+    """A slope for each channel, or one for all."""
+    if slope.rank > 1:
+        return prelu(t, x, slope)
+    places = () if slope.size == 1 else (slope.size, *(1,) * (x.rank - 2))
+    return prelu(t, x, slope.reshape(*places))
 
 
 @operator("Sigmoid")

@@ -5,7 +5,7 @@ from math import prod
 import numpy as np
 
 from compiler.frontend.registry import operator
-from compiler.frontend.values import NodeRefused, axes_of, require_parts
+from compiler.frontend.values import NodeRefused, Value, axes_of, require_parts
 from compiler.te import numpy_dtype
 
 
@@ -16,6 +16,8 @@ def transpose(t, x, *, perm=None):
 
 @operator("Reshape")
 def reshape(t, x, shape, *, allowzero=0):
+    if declared := t.declared(shape, "shape"):
+        return t.emit("reshape", x, shape=declared)
     wanted = tuple(t.integers(shape, "shape"))
     beyond = 0 in wanted[x.rank:] and not allowzero
     if wanted.count(-1) > 1 or min(wanted, default=1) < -1 or beyond:
@@ -39,6 +41,8 @@ def flatten(t, x, *, axis):
 def squeeze(t, x, axes=None):
     if axes is None:
         return x.reshape(*(extent for extent in x.shape if extent != 1))
+    if declared := t.declared(axes, "axes"):
+        return _with_ones(x, declared)
     places = axes_of(t.integers(axes, "axes"), x.rank)
     for axis in places:
         if x.shape[axis] != 1:
@@ -46,20 +50,31 @@ def squeeze(t, x, axes=None):
     return x.reshape(*(extent for axis, extent in enumerate(x.shape) if axis not in places))
 
 
+def _with_ones(x: Value, shape: tuple[int, ...]) -> Value:
+    """The value in a shape that differs in extents of 1."""
+    if [extent for extent in shape if extent > 1] != [extent for extent in x.shape if extent > 1]:
+        raise NodeRefused(f"its result must have the extents of {x.shape} but for 1, not {shape}")
+    return x.reshape(*shape)
+
+
 @operator("Unsqueeze")
 def unsqueeze(t, x, axes):
+    if declared := t.declared(axes, "axes"):
+        return _with_ones(x, declared)
     return x.unsqueeze(*t.integers(axes, "axes"))
 
 
 @operator("Expand")
 def expand(t, x, shape):
-    wanted = t.integers(shape, "shape")
+    wanted = t.declared(shape, "shape") or t.integers(shape, "shape")
     return x.expand(*np.broadcast_shapes(x.shape, tuple(wanted)))
 
 
-@operator("Tile")
 def tile(t, x, repeats):
-    times = t.integers(repeats, "repeats")
+    if declared := t.declared(repeats, "repeats"):
+        times = _quotients(declared, x.shape)
+    else:
+        times = t.integers(repeats, "repeats")
     if len(times) != x.rank:
         raise NodeRefused(f"repeats must have {x.rank} numbers, not {len(times)}")
     apart = x.reshape(*(side for extent in x.shape for side in (1, extent)))
@@ -68,7 +83,24 @@ def tile(t, x, repeats):
     return wide.reshape(*(count * extent for count, extent in zip(times, x.shape, strict=True)))
 
 
-@operator("Concat")
+def _quotients(wide: tuple[int, ...], extents: tuple[int, ...]) -> list[int]:
+    if len(wide) != len(extents) or any(w % e for w, e in zip(wide, extents, strict=True)):
+        raise NodeRefused(f"its result must be a multiple of {extents}, not {wide}")
+    return [w // e for w, e in zip(wide, extents, strict=True)]
+
+
+@operator("Tile", since=1)
+def tile_along(t, x, tiles, axis):
+    """Repeats along one axis; both numbers come as floats, too."""
+    place, = axes_of((t.integer(axis.astype("int64"), "axis"),), x.rank)
+    times = [1] * x.rank
+    times[place] = t.integer(tiles.astype("int64"), "tiles")
+    return tile(t, x, t.constant(np.array(times)))
+
+
+operator("Tile", since=6)(tile)
+
+
 def concat(t, *inputs, axis):
     place, = axes_of((axis,), inputs[0].rank)
     full = [value for value in inputs if value.shape[place]] or [inputs[0]]
@@ -77,11 +109,19 @@ def concat(t, *inputs, axis):
     return t.emit("concat", *full, axis=place)
 
 
+@operator("Concat", since=1)
+def concat_channels(t, *inputs, axis=1):
+    return concat(t, *inputs, axis=axis)
+
+
+operator("Concat", since=4)(concat)
+
+
 @operator("Split")
 def split(t, x, split=None, *, axis, num_outputs=None):
     place, = axes_of((axis,), x.rank)
     if split is not None:
-        sizes = t.integers(split, "split")
+        sizes = _declared_sizes(t, split, place) or t.integers(split, "split")
     else:
         count = num_outputs or len(t.outputs)
         each = -(-x.shape[place] // count)
@@ -93,6 +133,12 @@ def split(t, x, split=None, *, axis, num_outputs=None):
     starts = [sum(sizes[:part]) for part in range(len(sizes))]
     return tuple(x.cut(place, start, start + size)
                  for start, size in zip(starts, sizes, strict=True))
+
+
+def _declared_sizes(t, split: Value, axis: int) -> list[int] | None:
+    shapes = [t.declared(split, "split", part) for part in range(len(t.outputs))]
+    known = [shape[axis] for shape in shapes if shape is not None and axis < len(shape)]
+    return known if len(known) == len(shapes) else None
 
 
 @operator("Slice")
@@ -122,7 +168,6 @@ def slice_(t, x, starts, ends, axes=None, steps=None):
     return t.emit("reverse", cut, axes=tuple(turned)) if turned else cut
 
 
-@operator("Pad")
 def pad(t, x, pads, constant_value=None, axes=None, *, mode):
     sides = t.integers(pads, "pads")
     places = range(x.rank) if axes is None else axes_of(t.integers(axes, "axes"), x.rank)
@@ -134,6 +179,11 @@ def pad(t, x, pads, constant_value=None, axes=None, *, mode):
     value = x.like(0) if constant_value is None else constant_value.reshape().astype(x.dtype)
     inputs = (x, value) if mode == "constant" else (x,)
     return t.emit("pad", *inputs, mode=mode, before=before, after=after)
+
+
+@operator("Pad", since=1)
+def pad_by_paddings(t, x, *, mode, paddings, value=0.0):
+    return pad_by_attributes(t, x, mode=mode, pads=paddings, value=value)
 
 
 @operator("Pad", since=2)
@@ -182,8 +232,12 @@ def space_to_depth(t, x, *, blocksize, mode="DCR"):
 
 @operator("Trilu")
 def trilu(t, x, k=None, *, upper):
-    offset = 0 if k is None else t.integer(k, "k")
     t.check_size(x.shape[-2:], "bool")
+    if k is not None and k.array is None and t.run is None:
+        below = t.constant(np.subtract.outer(*map(np.arange, x.shape[-2:])))    # row - column
+        offset = -k.reshape()
+        return ((below <= offset) if upper else (below >= offset)).where(x, 0)
+    offset = 0 if k is None else t.integer(k, "k")
     ones = np.ones(x.shape[-2:], bool)
     kept = np.triu(ones, offset) if upper else np.tril(ones, offset)
     return t.constant(kept).where(x, 0) if x.size else x
@@ -191,8 +245,9 @@ def trilu(t, x, k=None, *, upper):
 
 @operator("OneHot")
 def one_hot(t, indices, depth, values, *, axis):
-    count = t.integer(depth.astype("int64"), "depth")
     place, = axes_of((axis,), indices.rank + 1)
+    declared = t.declared(depth, "depth")
+    count = declared[place] if declared else t.integer(depth.astype("int64"), "depth")
     whole = indices.astype("int64").unsqueeze(place)
     wrapped = (whole < 0).where(whole + count, whole)
     t.check_size((count,), "int64")

@@ -5,7 +5,7 @@ from math import prod
 
 import numpy as np
 
-from compiler.frontend.onnx_ops.windows import check_window, in_one_row, padded_sides
+from compiler.frontend.onnx_ops.windows import check_window, in_one_row, padded_sides, spatial
 from compiler.frontend.registry import operator
 from compiler.frontend.values import NodeRefused, Value
 
@@ -150,7 +150,7 @@ def global_lp_pool(t, x, *, p):
 
 @operator("MaxUnpool")
 def max_unpool(t, x, places, output_shape=None, *, kernel_shape, pads=None, strides=None):
-    rank = x.rank - 2
+    rank = spatial(x, "input")
     strides, pads = strides or (1,) * rank, pads or (0,) * (2 * rank)
     inner = [(size - 1) * stride - pads[axis] - pads[rank + axis] + kernel_shape[axis]
              for axis, (size, stride) in enumerate(zip(x.shape[2:], strides, strict=True))]

@@ -13,7 +13,8 @@ from compiler.frontend.importer import element_type
 from compiler.frontend.onnx_maps import OWN, QUANTIZED_MAP
 from compiler.frontend.onnx_ops.casts import code_of, converted
 from compiler.frontend.onnx_ops.matrix import product
-from compiler.frontend.onnx_ops.windows import check_window, convolved, padded_sides
+from compiler.frontend.onnx_ops.small_types import WHOLE
+from compiler.frontend.onnx_ops.windows import check_window, convolved, padded_sides, spatial
 from compiler.frontend.registry import operator
 from compiler.frontend.values import NodeRefused, Value, axes_of, dtype_name
 from compiler.te import is_integer
@@ -28,6 +29,9 @@ def quantize_linear(t, x, scale, zero=None, *, axis=1, block_size=0, output_dtyp
         dtype_name(element_type(output_dtype)) if output_dtype else "uint8")
     if _is_plain(x, scale, zero, block_size) and dtype in STEPS:
         return _plain(t, "quantizelinear", x, scale, zero, axis, dtype)
+    if _is_plain(x, scale, zero, block_size) and dtype in WHOLE and x.array is None and (
+            t.run is None):
+        return _narrow(t, x, scale, zero, axis, dtype)
     scale = _along(x, scale, axis, block_size)
     zero = None if zero is None else _along(x, zero, axis, block_size)
     wide = dtype_name(element_type(precision)) if precision else (
@@ -46,6 +50,11 @@ def quantize_linear(t, x, scale, zero=None, *, axis=1, block_size=0, output_dtyp
 @operator("DequantizeLinear")
 def dequantize_linear(t, q, scale, zero=None, *, axis=1, block_size=0, output_dtype=0):
     dtype = dtype_name(element_type(output_dtype)) if output_dtype else scale.dtype
+    constant = q.constant and (zero is None or zero.constant)
+    if q.dtype in WHOLE and constant and not block_size:    # blocks have operators of their own
+        q, zero = _steps_in_bytes(t, q, zero, axis), None
+    elif q.dtype in (*STEPS, *WHOLE) and zero is not None and zero.constant and not block_size:
+        zero = _in_bytes(t, zero)
     if _is_plain(q, scale, zero, block_size) and q.dtype in (*STEPS, "int32") and (
             dtype == "float32"):
         return _plain(t, "dequantizelinear", q, scale, zero, axis, q.dtype)
@@ -95,6 +104,41 @@ def _plain(t, op: str, x: Value, scale: Value, zero: Value | None, axis: int,
     return t.emit(op, x, *parameters, axis=place, **attributes)
 
 
+def _narrow(t, x: Value, scale: Value, zero: Value | None, axis: int, dtype: str) -> Value:
+    """Integers of few bits, in bytes: those of bytes within bounds, which one scale puts before the
+    quantization, where integer operators have them.
+    """
+    wide, info = WHOLE[dtype][0], ml_dtypes.iinfo(np.dtype(dtype))
+    zero = _in_bytes(t, zero)
+    bounds = int(info.min), int(info.max)
+    if scale.size > 1 or x.dtype != "float32":
+        steps = _plain(t, "quantizelinear", x, scale, zero, axis, wide)
+        return steps.maximum(bounds[0]).minimum(bounds[1])
+    step = np.float32(t.demand(scale, "scale").reshape(()))
+    point = 0 if zero is None else int(t.demand(zero, "zero point").reshape(()))
+    low, high = (float((bound - point) * step) for bound in bounds)
+    return _plain(t, "quantizelinear", t.emit("clip", x, lo=low, hi=high), scale, zero, axis, wide)
+
+
+def _steps_in_bytes(t, q: Value, zero: Value | None, axis: int) -> Value:
+    """Constants of few bits minus their zero points, which int8 holds."""
+    steps = t.demand(q, q.role).astype(np.int8)
+    if zero is not None:
+        point = t.demand(zero, "zero point").astype(np.int8)
+        place, = axes_of((axis,), q.rank) if point.size > 1 else (0,)
+        steps = steps - point.reshape([
+            point.size if place == at else 1 for at in range(q.rank)])
+    return t.constant(steps, q.role)
+
+
+def _in_bytes(t, value: Value | None) -> Value | None:
+    """Known integers of few bits, each in a byte."""
+    if value is None or value.dtype not in WHOLE:
+        return value
+    array = t.demand(value, "zero point").astype(WHOLE[value.dtype][0])
+    return t.constant(array, value.role, given=value.given)
+
+
 def _scalar(t, value: Value, role: str) -> Value:
     if value.rank == 0 or value.size != 1:
         return value
@@ -136,7 +180,7 @@ def matmul_integer(t, a, b, a_zero=None, b_zero=None):
 @operator("ConvInteger")
 def conv_integer(t, x, w, x_zero=None, w_zero=None, *, auto_pad, dilations=None, group,
                  kernel_shape=None, pads=None, strides=None):
-    rank = w.rank - 2
+    rank = spatial(w)
     dilations, strides = dilations or (1,) * rank, strides or (1,) * rank
     check_window(rank, kernel_shape=kernel_shape, dilations=dilations, strides=strides, pads=pads)
     reach = [(size - 1) * step + 1 for size, step in zip(w.shape[2:], dilations, strict=True)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from compiler.frontend.branches import by_computed_axes
 from compiler.frontend.registry import operator
 from compiler.frontend.values import Value, axes_of
 from compiler.te import is_float
@@ -21,8 +22,16 @@ def reduced_axes(t, x: Value, axes: Value | None, noop: int = 0) -> tuple[int, .
 
 def _register(name: str, reduce: Callable[..., Value]) -> None:
     def reduction(t, x, axes=None, *, keepdims, noop_with_empty_axes=0):
-        return reduce(x, reduced_axes(t, x, axes, noop_with_empty_axes), keepdims)
+        if axes is None or axes.size == 0 or axes.array is not None or t.run is not None:
+            return reduce(x, reduced_axes(t, x, axes, noop_with_empty_axes), keepdims)
+        return by_computed_axes(t, axes, x.rank, lambda each: _shape(x, each, keepdims),
+                                lambda each: reduce(x, each, keepdims))
     operator(name)(reduction)
+
+
+def _shape(x: Value, axes: tuple[int, ...], keepdims: int) -> tuple[int, ...]:
+    return tuple(1 if axis in axes else extent for axis, extent in enumerate(x.shape)
+                 if keepdims or axis not in axes)
 
 
 def _wide(rule: Callable[..., Value]) -> Callable[..., Value]:
@@ -88,8 +97,12 @@ operator("ArgMin")(_place("argmin"))
 
 def _running(op: str):
     def running(t, x, axis, *, exclusive, reverse):
-        place, = axes_of((t.integer(axis, "axis"),), x.rank)
-        return t.emit(op, x, axis=place, exclusive=exclusive, reverse=reverse)
+        def along(axes: tuple[int, ...]) -> Value:
+            return t.emit(op, x, axis=axes[0], exclusive=exclusive, reverse=reverse)
+
+        if axis.array is None and t.run is None:
+            return by_computed_axes(t, axis, x.rank, lambda axes: x.shape, along)
+        return along(axes_of((t.integer(axis, "axis"),), x.rank))
     return running
 
 

@@ -20,7 +20,13 @@ PLACES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_cor
           "asymmetric", "tf_crop_and_resize")
 
 
-@operator("Upsample")
+@operator("Upsample", since=1)
+def upsample_images(t, x, *, height_scale, mode, width_scale):
+    factors = np.array([1, 1, height_scale, width_scale], np.float32)
+    return upsample(t, x, t.constant(factors), mode=mode)
+
+
+@operator("Upsample", since=7)
 def upsample(t, x, scales, *, mode):
     return resize(t, x, None, scales, mode=mode, coordinate_transformation_mode="asymmetric",
                   nearest_mode="floor")
@@ -90,7 +96,8 @@ def _factors(t, x: Value, places: Sequence[int], scales: Value | None, sizes: Va
                          for axis, factor in zip(places, factors, strict=True)]
     if sizes is None:
         raise NodeRefused("scales or sizes must be given")
-    extents = t.integers(sizes, "sizes")
+    declared = t.declared(sizes, "sizes") if policy == "stretch" else None
+    extents = [declared[axis] for axis in places] if declared else t.integers(sizes, "sizes")
     _check_count("sizes", extents, places)
     factors = [extent / x.shape[axis] for axis, extent in zip(places, extents, strict=True)]
     if policy == "stretch":

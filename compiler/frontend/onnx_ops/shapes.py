@@ -5,7 +5,7 @@ import onnx
 
 from compiler.frontend.importer import element_type
 from compiler.frontend.registry import operator
-from compiler.frontend.values import NodeRefused, dtype_name, frozen
+from compiler.frontend.values import NodeRefused, Value, dtype_name, frozen
 from compiler.te import numpy_dtype
 
 FORMS = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64,
@@ -53,7 +53,7 @@ def size(t, x):
 
 @operator("ConstantOfShape")
 def constant_of_shape(t, shape, *, value=None):
-    extents = tuple(t.integers(shape, "shape"))
+    extents = t.declared(shape, "shape") or tuple(t.integers(shape, "shape"))
     filled = np.zeros(1, np.float32) if value is None else value.reshape(-1)
     t.check_size(extents, filled.dtype.name)
     return t.constant(frozen(np.full(extents, filled[0], filled.dtype)))
@@ -71,6 +71,9 @@ def eye_like(t, x, *, dtype=None, k):
 @operator("Range")
 def range_(t, start, limit, delta, *, stash_type=1):
     """A range: each number is the start plus a multiple of the step, in the result's type."""
+    for value, role in ((start, "start"), (limit, "limit"), (delta, "delta")):
+        if declared := t.declared(value, role):
+            return _numbers(t, declared, start, delta)
     first, last, step = (t.demand(value, role).reshape(()) for value, role
                          in ((start, "start"), (limit, "limit"), (delta, "delta")))
     for value, role in ((limit, "limit"), (delta, "delta")):
@@ -90,9 +93,17 @@ def range_(t, start, limit, delta, *, stash_type=1):
     return t.constant(numbers, given=any(value.given for value in (start, limit, delta)))
 
 
+def _numbers(t, shape: tuple[int, ...], start: Value, delta: Value) -> Value:
+    """As many numbers as the declared shape says, from a computed start in computed steps."""
+    t.check_size(shape, "int64")
+    steps = t.constant(np.arange(shape[0])).astype(start.dtype)
+    return steps * delta.reshape() + start.reshape()
+
+
 def _window(rule):
     def window(t, size, *, output_datatype=1, periodic=1):
-        count = t.integer(size, "size")
+        declared = t.declared(size, "size")
+        count = declared[0] if declared else t.integer(size, "size")
         t.check_size((count,), "float64")
         turns = np.arange(count) * 2 * np.pi / (count if periodic else max(count - 1, 1))
         return t.constant(rule(turns).astype(element_type(output_datatype)), given=size.given)

@@ -9,7 +9,14 @@ from collections.abc import Sequence
 from compiler.frontend.registry import operator
 from compiler.frontend.values import NodeRefused, Value
 
-__all__ = ["check_window", "convolved", "in_one_row", "padded_sides"]
+__all__ = ["check_window", "convolved", "in_one_row", "padded_sides", "spatial"]
+
+
+def spatial(value: Value, role: str = "weight") -> int:
+    """How many axes windows move along: all but the first two."""
+    if value.rank < 3:
+        raise NodeRefused(f"its {role} must have 3 dimensions at least, not {_typed(value)}")
+    return value.rank - 2
 
 
 def check_window(rank: int, **numbers: Sequence[int] | None) -> None:
@@ -84,7 +91,7 @@ def _of_images(t, op: str, inputs: Sequence[Value], rank: int, strides: Sequence
 @operator("Conv")
 def conv(t, x, w, b=None, *, auto_pad, dilations=None, group, kernel_shape=None, pads=None,
          strides=None):
-    rank = w.rank - 2
+    rank = spatial(w)
     dilations, strides = dilations or (1,) * rank, strides or (1,) * rank
     check_window(rank, kernel_shape=kernel_shape, dilations=dilations, strides=strides, pads=pads)
     pads = padded_sides(x, _reach(x, w, kernel_shape, dilations), strides, pads, auto_pad)
@@ -110,7 +117,7 @@ def convolved(t, x: Value, w: Value, strides: Sequence[int], pads: Sequence[int]
 @operator("ConvTranspose")
 def conv_transpose(t, x, w, b=None, *, auto_pad, dilations=None, group, kernel_shape=None,
                    output_padding=None, output_shape=None, pads=None, strides=None):
-    rank = w.rank - 2
+    rank = spatial(w)
     dilations, strides = dilations or (1,) * rank, strides or (1,) * rank
     output_padding, pads = output_padding or (0,) * rank, pads or (0,) * (2 * rank)
     check_window(rank, kernel_shape=kernel_shape, dilations=dilations, strides=strides, pads=pads,
@@ -157,7 +164,7 @@ def _cut(size: int, reach: int, stride: int, more: int, wanted: int,
 def _spread(t, x: Value, w: Value, strides, pads, dilations, group: int, output_padding,
             reach) -> Value:
     """A convolution of x, with zeros between its elements, by the flipped kernel."""
-    rank = w.rank - 2
+    rank = spatial(w)
     inputs, each, *kernel = w.shape
     if group < 1 or inputs % group or x.shape[1] != inputs:
         raise NodeRefused(f"input channels must be the weight's {inputs}, in {group} groups, "

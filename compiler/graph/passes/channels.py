@@ -57,8 +57,8 @@ def affine_of_channels(view: QuantizedView, core: Node, out: Stored, bounds: Bou
 
 
 def slopes_of_channels(view: QuantizedView, core: Node) -> tuple[str, np.ndarray] | None:
-    """The value that elementwise operators which end with `core` compute from, and its parts below
-    zero, one for all or one for each channel, 0 to 1; None where they are anything else.
+    """The product that elementwise operators which end with `core` compute from, and its parts
+    below zero, one for all or one for each channel, 0 to 1; None where they are anything else.
     """
     def is_source(value: str) -> bool:
         node = view.producers.get(value)
@@ -69,8 +69,10 @@ def slopes_of_channels(view: QuantizedView, core: Node) -> tuple[str, np.ndarray
     if found is None:
         return None
     nodes, source = found
-    shape = view.shape(source)
-    channel = 1 if len(shape) == 4 else len(shape) - 1
+    shape, weights = view.shape(source), find(view.producers[source].op).weights
+    if weights is None:
+        return None
+    channel = weights.axis % len(shape)
     axes = _axes(view, nodes, shape)
     if axes is None or not axes <= {channel} or view.shape(core.outputs[0]) != shape:
         return None

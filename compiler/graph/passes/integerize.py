@@ -14,8 +14,9 @@ from compiler.ops.integer_forms import (ACCUMULATOR_BITS, Bounds, IntegerForm, I
 from compiler.ops.operator import Kind
 from compiler.ops.row_functions import MASKED
 from compiler.ops.reductions import MOST_PLACES
-from compiler.ops.registry import find
-from compiler.graph.graph import Graph, Node
+from compiler.ops.registry import find, infer
+from compiler.ops.rules import TypeRefused
+from compiler.graph.graph import Graph, Node, TensorType
 from compiler.graph.notes import Note
 from compiler.graph.passes.channels import affine_of_channels, slopes_of_channels
 from compiler.graph.passes.litert import kernel_of
@@ -28,6 +29,7 @@ from compiler.graph.passes.rows import KEPT, row_function, rows_of
 from compiler.graph.passes.tables import tabled
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.graph.row_functions import Mask
+from compiler.graph.verify import GraphRefused
 
 __all__ = ["Integerize"]
 
@@ -46,14 +48,15 @@ class Integerize:
     A product before a leaky relu has a multiplier for each of its slopes.
 
     Before: dequantized constants are still nodes (`FoldConstants(dequantize=False)`), no identity.
-    After: every int8 or uint8 activation is int8 in stored form under its own name, every one of 16
-    bits int16 (`to_int8` and `to_uint8`, or `to_int16` and `to_uint16`, stand at graph inputs and
-    outputs without a sign); places of greatest and least elements of int8 are found there;
-    quantization that is left is `quantize` and `dequantize`; each operator that stays in float has
-    a note with the reason. Exact to 1 step of the output: 16-bit multipliers take the place of
-    float32 products. Tables are exact. Sums of products that 32 bits may not hold are int64 where
-    some target sums in `accumulator_bits`. What a TensorFlow Lite file computes is, where `exact`,
-    what LiteRT computes, to the bit, by operators that no accelerator has.
+    After: every int8 or uint8 activation has a stored form of int8, every one of 16 bits one of
+    int16. A value's name always stands for its numbers: the stored form of one without a sign has a
+    name of its own, and whoever else reads the value reads `to_uint8` or `to_uint16` of that
+    (`to_int8` and `to_int16` stand at inputs). Places of greatest and least elements of int8 are
+    found there; quantization that is left is `quantize` and `dequantize`; each operator that stays
+    in float has a note with the reason. Exact to 1 step of the output: 16-bit multipliers take the
+    place of float32 products. Tables are exact. Sums of products that 32 bits may not hold are
+    int64 where some target sums in `accumulator_bits`. What a TensorFlow Lite file computes is,
+    where `exact`, what LiteRT computes, to the bit, by operators that no accelerator has.
     """
 
     accumulator_bits: int = ACCUMULATOR_BITS
@@ -156,7 +159,7 @@ class _Rewriting:
         if core is not None and form is not None and replacement is None:
             try:
                 replacement = form(self.view, core, out, _bounds(activations))
-                self._check_types(replacement, out)
+                self._check_type(core, out, replacement)
                 replacement = matched(self.view, node, core, out, replacement)
                 alone = core.op == "dequantizelinear"
                 name = (activations[-1] if activations else node).name if alone else core.name
@@ -176,42 +179,72 @@ class _Rewriting:
         host = IntegerNode("quantize", (node.inputs[0],), attrs)
         self._define(out.value, replacement or host, name)
 
-    def _check_types(self, integer: IntegerNode, out: Stored) -> None:
-        """StaysFloat for a result of other bits than what it is computed from."""
-        for value in integer.inputs:
-            assert isinstance(value, str)
-            dtype = self.builder.values[value].dtype
-            if dtype not in (out.dtype, "int64"):       # an int64 is a position
-                raise StaysFloat(f"its input {value!r} is {dtype} and its result {out.dtype}")
+    def _check_type(self, core: Node, out: Stored, *steps: IntegerNode) -> None:
+        """StaysFloat where integer operators, of which each reads the one before, refuse what they
+        read, compute from other bits than the result has, or give another type than it has.
+        """
+        wanted, made = TensorType(self.view.shape(out.value), out.dtype), None
+        for step in steps:
+            for value in step.inputs:
+                dtype = self._type(value, core).dtype
+                if dtype not in (out.dtype, "int64"):       # an int64 is a position
+                    raise StaysFloat(f"its input {value!r} is {dtype} and its result {out.dtype}")
+            made = self._type(step, core, made)
+        if made != wanted:
+            raise StaysFloat(f"on integers it would be {made}, not {wanted}")
+
+    def _type(self, part: str | IntegerNode, core: Node, before: TensorType | None = None
+              ) -> TensorType:
+        """The type of a value, or of what an operator makes of `before` and its own inputs."""
+        if isinstance(part, str):
+            return self.builder.values[part]
+        first = () if before is None else (before,)
+        names = (*(core.name for _ in first), *map(str, part.inputs),
+                 *(f"{core.name}:{role}" for role, _ in part.constants))
+        types = (*first, *(self._type(each, core) for each in part.inputs),
+                 *(TensorType.of(array) for _, array in part.constants))
+        try:
+            return infer(Node(part.op, core.name, names, core.outputs, part.attrs), types)
+        except TypeRefused as reason:
+            raise StaysFloat(str(reason).removeprefix(f"{core.name}: ")) from None
 
     def _function(self, node: Node, core: Node, out: Stored, activations: list[Node]
                   ) -> IntegerNode | None:
-        """The table or the map in the place of a quantization of elementwise operators."""
+        """The rows, the table or the map in the place of a quantization of elementwise operators.
+        """
         if find(core.op).kind is not Kind.ELEMENTWISE:
             return None
         try:
-            found = row_function(self.view, core.outputs[0])
-            if found is not None:
-                self.reasons.pop(core.name, None)       # of an operator that is a part of it
-                return self._of_rows(core, rows_of(self.view, found, out, _bounds(activations),
-                                                   self._mask))
-            made = affine_of_channels(self.view, core, out, _bounds(activations))
-            if made is not None:
-                self.reasons.pop(core.name, None)
-                return made
-            region = self.regions.before(node)
-            for value in (out.value, *(region.sources if region else ())):
-                bits = self.graph.values[value].dtype.lstrip("uint")
-                if region and bits != "8":
-                    raise StaysFloat(f"tables and maps are of 8 bits, and {value!r} has {bits}")
-            made = region and (tabled(self.view, region) if len(region.sources) == 1 else
-                               mapped(self.view, region, core, out, _bounds(activations)))
+            steps = self._steps(node, core, out, _bounds(activations))
+            if steps:
+                self._check_type(core, out, *steps)
         except (StaysFloat, ScaleRefused) as reason:
             self.reasons.setdefault(core.name, str(reason))
             return None
-        if made:
-            self.reasons.pop(core.name, None)
-        return made
+        if not steps:
+            return None
+        self.reasons.pop(core.name, None)
+        return self._in_order(core, steps)
+
+    def _steps(self, node: Node, core: Node, out: Stored, bounds: Bounds
+               ) -> Sequence[IntegerNode]:
+        """The integer operators of `_function`; none where it has no form."""
+        found = row_function(self.view, core.outputs[0])
+        if found is not None:
+            self.reasons.pop(core.name, None)           # of an operator that is a part of it
+            return rows_of(self.view, found, out, bounds, self._mask)
+        made = affine_of_channels(self.view, core, out, bounds)
+        if made is not None:
+            return (made,)
+        region = self.regions.before(node)
+        if region is None:
+            return ()
+        for value in (out.value, *region.sources):
+            bits = self.graph.values[value].dtype.lstrip("uint")
+            if bits != "8":
+                raise StaysFloat(f"tables and maps are of 8 bits, and {value!r} has {bits}")
+        return (tabled(self.view, region) if len(region.sources) == 1 else
+                mapped(self.view, region, core, out, bounds),)
 
     def _with_slope(self, core: Node, out: Stored, activations: list[Node]
                     ) -> tuple[IntegerNode, str] | None:
@@ -232,7 +265,7 @@ class _Rewriting:
         bounds = _bounds(activations, low, high)
         try:
             above = form(self.view, before, out, bounds)
-            self._check_types(above, out)
+            self._check_type(before, out, above)
             if not find(above.op).below:
                 return None
             below = _below(dict(above.constants), slopes) if slopes.any() else ()
@@ -263,7 +296,7 @@ class _Rewriting:
         return core.op == "dequantizelinear" and not activations and (
             self.view.parameters(core) == (out.scale, out.zp, out.dtype))
 
-    def _of_rows(self, core: Node, steps: Sequence[IntegerNode]) -> IntegerNode:
+    def _in_order(self, core: Node, steps: Sequence[IntegerNode]) -> IntegerNode:
         """Adds all operators but the last, which reads the one before; returns that."""
         read: tuple[str, ...] = ()
         for step in steps[:-1]:
@@ -277,24 +310,32 @@ class _Rewriting:
         """The int8 form of a mask for rows of a shape, made once: a constant as large as they are,
         or computed with as many dimensions.
         """
-        key = (mask.condition, shape, b"" if mask.valid is None else mask.valid.tobytes())
-        if key in self.masks:
-            return self.masks[key]
-        if mask.valid is not None:
-            whole = np.broadcast_to(np.where(mask.valid, KEPT, MASKED).astype(np.int8), shape)
-            value = self._constant("mask", np.ascontiguousarray(whole))
-        else:
-            ends = [self._constant("mask", np.array(end, np.int8)) for end in (KEPT, MASKED)]
-            value = self.builder.fresh(f"{mask.condition}_mask")
-            self.builder.emit("where", self.builder.fresh_node(value), [mask.condition, *ends],
-                              value)
-            own = self.builder.values[value].shape
-            if len(own) < len(shape):
-                value, flat = self.builder.fresh(f"{value}_whole"), value
-                self.builder.emit("reshape", self.builder.fresh_node(value), [flat], value,
-                                  shape=(1,) * (len(shape) - len(own)) + own)
-        self.masks[key] = value
+        valid = None if mask.valid is None else np.broadcast_to(mask.valid, shape)
+        key = (mask.condition, shape, bool(mask.level.any()) if valid is None else valid.tobytes())
+        if key not in self.masks:
+            self.masks[key] = self._computed_mask(mask, shape) if valid is None else (
+                self._constant("mask", np.where(valid, KEPT, MASKED).astype(np.int8)))
+        return self.masks[key]
+
+    def _computed_mask(self, mask: Mask, shape: tuple[int, ...]) -> str:
+        kept, masked = (self._constant("mask", np.array(end, np.int8)) for end in (KEPT, MASKED))
+        stem = f"{mask.condition}_mask"
+        value = self._step("where", stem, mask.condition, kept, masked)
+        own = self.builder.values[value].shape
+        if mask.level.any():                    # a row that is masked whole counts whole
+            greatest = self._step("reduce_max", f"{stem}_greatest", value, axes=(len(own) - 1,),
+                                  keepdims=1)
+            nothing = self._step("equal", f"{stem}_nothing", greatest, masked)
+            value = self._step("where", stem, nothing, kept, value)
+        if len(own) < len(shape):
+            value = self._step("reshape", f"{stem}_whole", value,
+                               shape=(1,) * (len(shape) - len(own)) + own)
         return value
+
+    def _step(self, op: str, stem: str, *inputs: str, **attrs: object) -> str:
+        """Adds an operator under a name that is free; returns its result."""
+        value = self.builder.fresh(stem)
+        return self.builder.emit(op, self.builder.fresh_node(value), inputs, value, **attrs)
 
     def _core(self, value: str) -> tuple[Node | None, list[Node]]:
         """The operator whose result is quantized, and what bounds it in between, in order."""
@@ -308,16 +349,19 @@ class _Rewriting:
         return self.builder.add_constant(self.builder.fresh(stem), array)
 
     def _define(self, value: str, integer: IntegerNode, name: str) -> None:
-        """Adds the node that defines the stored form of `value`; a graph output keeps its type."""
-        typed = self.builder
-        inputs = self._inputs(integer, name)
-        dtype = self.graph.values[value].dtype
-        outward = value in self.graph.outputs and dtype in ("uint8", "uint16")
-        stored = typed.fresh(f"{value}_stored") if outward else value
+        """Adds the node that defines the stored form of `value`, and the value itself where it has
+        no sign: whoever reads the name gets the number."""
+        inputs, type_ = self._inputs(integer, name), self.graph.values[value]
+        dtype, wanted = type_.dtype, replace(type_, dtype=type_.dtype.removeprefix("u"))
+        stored = value if dtype == wanted.dtype else self.builder.fresh(f"{value}_stored")
+        self.builder.emit(integer.op, name, inputs, stored, **integer.attrs)
+        if self.builder.values[stored] != wanted:
+            raise GraphRefused(f"{name}: the stored form of {value!r} must be {wanted}, not "
+                               f"{self.builder.values[stored]}")
         self.view.stored[value] = stored
-        typed.emit(integer.op, name, inputs, stored, **integer.attrs)
-        if outward:
-            typed.emit(f"to_{dtype}", f"{value}_to_{dtype}", [stored], value)
+        if stored != value:
+            self.builder.emit(f"to_{dtype}", self.builder.fresh_node(f"{value}_to_{dtype}"),
+                              [stored], value)
 
     def _inputs(self, integer: IntegerNode, name: str) -> list[str]:
         """Adds what computes inputs of an operator, and its constants."""

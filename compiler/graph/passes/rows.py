@@ -13,6 +13,7 @@ from compiler.graph.row_functions import (LayerNorm, Mask, RmsNorm, RowFunction,
                                           recognized)
 from compiler.ops.integer_forms import (Bounds, IntegerNode, StaysFloat, Stored, clamp_to,
                                         multiplier_of)
+from compiler.ops.node import TensorType
 from compiler.ops.row_functions import (MOST_ELEMENTS, RECIPROCALS, ROOTS, Fractions, exponentials,
                                         rms_unit)
 
@@ -48,12 +49,16 @@ def rows_of(view: QuantizedView, found: RowFunction, out: Stored, bounds: Bounds
     """The integer operators of a function, of which each reads the one before. `stored_mask` gives
     the int8 form of a mask of rows of a shape. Raises StaysFloat with the reason.
     """
-    x, count = view.activation(found.source), view.shape(found.source)[-1]
+    x, shape = view.activation(found.source), view.shape(found.source)
+    if x.dtype != "int8" or len(shape) < 2:
+        raise StaysFloat(f"its rows must be int8 of two dimensions or more, not "
+                         f"{TensorType(shape, x.dtype)}")
+    count = shape[-1]
     if count > MOST_ELEMENTS:
         raise StaysFloat(f"its rows have {count} elements; integers of 32 bits take "
                          f"{MOST_ELEMENTS}")
     if isinstance(found, Softmax) and found.mask is not None:
-        return _masked_softmax(x, found.mask, view.shape(found.source), out, bounds, stored_mask)
+        return _masked_softmax(x, found.mask, shape, out, bounds, stored_mask)
     if isinstance(found, Softmax):
         return _softmax(x, out, bounds)
     if isinstance(found, RmsNorm):
@@ -64,15 +69,35 @@ def rows_of(view: QuantizedView, found: RowFunction, out: Stored, bounds: Bounds
 def _masked_softmax(x: Stored, mask: Mask, shape: tuple[int, ...], out: Stored, bounds: Bounds,
                     stored_mask: Callable[[Mask, tuple[int, ...]], str]) -> Sequence[IntegerNode]:
     """What doesn't count is least of all before the maximum is looked for, and behind that where
-    the exponential is 0.
+    the exponential is 0. Where a level leaves nothing of a row, all of it is least, and then counts
+    alike.
     """
     if mask.low + 255 * x.scale > -UNDERFLOW:
         raise StaysFloat(f"its mask adds {mask.low:g} to numbers that differ by {255 * x.scale:g}")
-    name = stored_mask(mask, shape)
+    lost = _lost(mask, x, out)
+    behind = before = stored_mask(mask, shape)
+    if lost.any():
+        before = stored_mask(replace(mask, level=np.zeros_like(mask.level), valid=(
+            None if mask.valid is None else mask.valid & ~lost)), shape)
     below, powers = _softmax(x, out, bounds, masked=True)
-    least = {"function": "min(x0, x1)"}
-    return (IntegerNode("qmap", (x.value, name), least), replace(below, inputs=()),
-            IntegerNode("qmap", (name,), least), powers)
+    # The least element that counts, below the greatest one, is as low as what doesn't.
+    seen = "max(x0, -127)" if np.exp(-255 * x.scale) > out.scale / 2 else "x0"
+    return (IntegerNode("qmap", (x.value, before), {"function": "min(x0, x1)"}),
+            replace(below, inputs=()),
+            IntegerNode("qmap", (behind,), {"function": f"min({seen}, x1)"}), powers)
+
+
+def _lost(mask: Mask, x: Stored, out: Stored) -> np.ndarray:
+    """Of which rows float32 keeps nothing beside the level that is added to them; of others the
+    level must leave what is worth half a step of a probability.
+    """
+    step = np.spacing(np.minimum(np.abs(mask.level), np.float32(2)**126))
+    greatest = max(x.zp + 128, 127 - x.zp) * x.scale
+    lost = step > 4 * greatest
+    if not (lost | (step <= 2 * out.scale)).all():
+        raise StaysFloat(f"its mask adds {np.abs(mask.level).max():g} to whole rows, of which "
+                         f"float32 keeps no more than steps of {step.max():g}")
+    return lost
 
 
 def _softmax(x: Stored, out: Stored, bounds: Bounds, masked: bool = False

@@ -1,9 +1,12 @@
 """A run cut into layers: nothing is lost, nothing counts twice."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
-from accel.figures.attribution import activities, layer_ends
+from accel.figures import attribution
+from accel.figures.attribution import activities, activity_table, layer_ends
 from accel.machine.config import UNITS
 from accel.machine.program import AccelProgram
 from accel.machine.status import ACTIVITIES, Run, Status, Timeline
@@ -28,8 +31,10 @@ def slow(spans: np.ndarray, begin: int, end: int) -> dict[str, int]:
     return found
 
 
+@pytest.mark.parametrize("part", [1, 3, attribution.PART])
 @pytest.mark.parametrize("seed", range(10))
-def test_every_cycle_belongs_to_one_interval(seed) -> None:
+def test_every_cycle_belongs_to_one_interval(monkeypatch, seed, part) -> None:
+    monkeypatch.setattr(attribution, "PART", part)
     rng = np.random.default_rng(seed)
     made = timeline(rng, 90)
     ends = [*sorted(rng.integers(0, 90, 4).tolist()), 90]
@@ -37,6 +42,17 @@ def test_every_cycle_belongs_to_one_interval(seed) -> None:
     for begin, end, table in zip([0, *ends], ends, found, strict=False):
         assert table == {unit: slow(made.spans[unit], begin, end) for unit in UNITS}
         assert all(sum(what.values()) == end - begin for what in table.values())
+
+
+def test_a_long_timeline_takes_little_memory() -> None:
+    rows = 300_000
+    spans = np.stack([np.arange(rows) * 3, np.arange(rows) % 2, np.zeros(rows, int)], 1)
+    tracemalloc.start()
+    table = activity_table(spans, [100, rows * 3])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert table.sum(1).tolist() == [100, rows * 3 - 100] and table[:, 2:].sum() == 0
+    assert peak < spans.nbytes / 2
 
 
 def test_layers_that_overlap_and_one_that_is_empty() -> None:

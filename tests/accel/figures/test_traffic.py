@@ -1,10 +1,13 @@
 """Bytes by mover, against the memory port of the cycle simulator."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
+from accel.figures import traffic
 from accel.figures.traffic import dram_bytes, unit_bytes
-from accel.machine.config import preset
+from accel.machine.config import AccelConfig, preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.words import decode_words
@@ -12,6 +15,49 @@ from accel.sim import cycle
 from accel.sim.programs.generate import generate
 
 MACHINE = Machine(preset("tiny-1x4x4"))
+
+
+def slow(machine: Machine, program: AccelProgram) -> list[int]:
+    """Word by word, loop by loop."""
+    return [_slow(one, machine.config) if one.unit in ("load", "store") else 0
+            for one in decode_words(machine, program.words)]
+
+
+def _slow(one: Instruction, config: AccelConfig) -> int:
+    """Goes through the loops from the inside: bytes of a pass, and where its last run begins."""
+    kept = config.kept_beats * config.bus_bytes if one.unit == "load" else 0
+    run = total = one.fields["run"]
+    last = 0
+    for loop in reversed(one.fields["loops"]):
+        passes = max(loop["extent"] - loop["before"] - loop["after"], 0)
+        ahead = loop["dram"] - last
+        common = run - ahead if total and run <= kept and 0 <= ahead < run else 0
+        total = sum([total - common] * (passes - 1)) + total if passes else 0
+        last += max(passes - 1, 0) * loop["dram"]
+    return total
+
+
+@pytest.mark.parametrize("part", [1, 7, traffic.PART])
+@pytest.mark.parametrize("name", ["tiny-1x4x4", "pynq-1x16x16"])
+def test_many_words_are_as_one_by_one(monkeypatch, name: str, part: int) -> None:
+    monkeypatch.setattr(traffic, "PART", part)
+    machine = Machine(preset(name))
+    for seed in range(4):
+        program = generate(machine, seed).program
+        assert dram_bytes(machine, program).tolist() == slow(machine, program)
+
+
+def test_a_long_program_takes_little_memory() -> None:
+    """Few columns of some words are there at a time, beside the result."""
+    line = {"extent": 5, "dram": 6, "before": 1}
+    load = Instruction("load", "load", {"run": 9, "loops": [line]})
+    words = np.repeat(AccelProgram.assemble(MACHINE, [load]).words, 100_000, 0)
+    program = AccelProgram(MACHINE.hash, words)
+    tracemalloc.start()
+    moved = dram_bytes(MACHINE, program)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert set(moved.tolist()) == {9 + 3 * 6} and peak < moved.nbytes + words.nbytes
 
 
 @pytest.mark.parametrize("seed", range(5))

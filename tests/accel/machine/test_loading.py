@@ -77,6 +77,14 @@ def test_a_part_that_changes_is_run_again() -> None:
     assert "another" in load_machine("mine").forms
 
 
+def test_an_interrupt_is_whose_it_is() -> None:
+    before = set(sys.modules)
+    Path("mine.py").write_text("raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
+        load_machine("mine.py")
+    assert set(sys.modules) == before
+
+
 def test_what_fails_leaves_no_module() -> None:
     package("mine", "first")
     Path("mine/__init__.py").write_text("from . import ops\nops.nothing\n")
@@ -111,6 +119,8 @@ def test_an_installed_package(monkeypatch) -> None:
     point.load = lambda: 1 / 0
     assert refusal_of("theirs") == ("Machine theirs (theirs:machine): ZeroDivisionError: division "
                                     "by zero")
+    point.load = lambda: sys.exit(3)
+    assert refusal_of("theirs") == "Machine theirs (theirs:machine): SystemExit: 3"
     assert refusal_of("nope").startswith(f"Machine must be one of {KNOWN}, theirs, ")
 
 
@@ -123,6 +133,10 @@ def test_an_installed_package(monkeypatch) -> None:
      "Machine mine.py, line 1: ModuleNotFoundError: No module named 'nothing_like_it'"),
     ("import sys\nsys.exit(0)", "Machine mine.py, line 2: SystemExit: 0"),
     ("def f(:", "Machine mine.py, line 1: SyntaxError: invalid syntax"),
+    ("class Stop(BaseException): pass\nraise Stop('no')", "Machine mine.py, line 2: Stop: no"),
+    ("raise GeneratorExit", "Machine mine.py, line 1: GeneratorExit: "),
+    ("class Mute(Exception):\n    def __str__(self): raise self\nraise Mute",
+     "Machine mine.py, line 3: Mute: (its text cannot be had)"),
     (OWN.replace("absdiff = vector_op(\"absdiff\"", "absdiff = vector_op(\"finish\""),
      "Machine mine.py, line 8: "),
     (OWN.replace("lambda a, b", "lambda a, c").replace("a - b", "a - c"),

@@ -9,9 +9,10 @@ from accel.mapping.operators.blocked import Activation, Blocks
 from accel.mapping.target import AccelTarget
 from accel.mapping.views import View
 from compiler.graph import Graph
+from tests.support.divided import assert_divided_right
 from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right
-from tests.support.machines import MACHINES, TINY
+from tests.support.machines import LONG, MACHINES, TINY
 
 names = st.sampled_from(("tiny-1x4x4", "2x8x8", "1x32x16", "short-batch"))
 
@@ -134,3 +135,82 @@ def test_images_are_no_rows() -> None:
     graph = net.graph(net.max_pool(scores))
     assert AccelTarget(TINY).refusal(graph, graph.nodes[-1]) == (
         "its input lies in memory as rows of matrices, not as images")
+
+
+def together(net: Net, *parts: str, axis: int = 1) -> str:
+    """A concatenation that changes no value."""
+    return net.add_node("qconcat", *parts, bias=(0,) * len(parts), mult=(1 << 15,) * len(parts),
+                        shift=(15,) * len(parts), zp=0, lo=net.limits.min, hi=net.limits.max,
+                        axis=axis)
+
+
+@pytest.mark.parametrize("channels", [4, 6])
+@pytest.mark.parametrize("machine", ["tiny-1x4x4", "1x32x16"])
+def test_joined_channels_that_are_read_as_rows(machine: str, channels: int) -> None:
+    """Its parts are no images among those of the result, which lies as rows."""
+    net = Net(channels)
+    x = net.input(1, 4, 3, 2)
+    joined = together(net, net.conv(x, channels, (1, 1)), net.conv(x, channels, (1, 1)))
+    tokens = net.transpose(net.reshape(joined, 1, 2 * channels, 6), 0, 2, 1)
+    assert_right(MACHINES[machine], net.graph(net.rescale(tokens)), net.samples())
+
+
+@pytest.mark.parametrize("shape", [(3, 8), (1, 4, 3, 3)])
+def test_joined_channels_of_another_type_are_refused(shape: tuple[int, ...]) -> None:
+    net = Net(3, element="int16")
+    graph = net.graph(together(net, x := net.rescale(net.input(*shape)), x))
+    assert AccelTarget(TINY).refusal(graph, graph.nodes[-1]) == (
+        "its input is int16; the accelerator takes int8")
+    assert_right(LONG, graph, net.samples())
+
+
+@pytest.mark.parametrize("shape", [(1, 6), (1, 6, 1, 1)])
+def test_what_was_a_vector_is_read_as_an_input(shape: tuple[int, ...]) -> None:
+    """The host makes it of one dimension."""
+    net = Net(3)
+    x = net.reshape(net.rescale(net.input(6)), *shape)
+    y = net.conv(x, 5, (1, 1)) if len(shape) == 4 else net.dense(x, 5)
+    parts = assert_divided_right(TINY, net.graph(y), net.samples())
+    assert [segment.target for segment in parts.segments] == ["host", "accel"]
+
+
+@pytest.mark.parametrize("machine", ["tiny-1x4x4", "1x32x16"])
+@pytest.mark.parametrize("channels", [2, 10])
+def test_the_last_row_without_its_axis(machine: str, channels: int) -> None:
+    """Rows that are plain have no padding behind them, even where the distance looks like it."""
+    net = Net(channels)
+    x = net.slice(net.input(1, 2, 2, channels), (0, 1, 1), (0, 2, 1), (1, 2, 1))
+    y = net.rescale(net.reshape(x, 1, 2, channels))
+    assert_right(MACHINES[machine], net.graph(y), net.samples())
+
+
+@pytest.mark.parametrize("axis", [1, 3])
+def test_a_vector_along_channels_or_along_rows(axis: int) -> None:
+    """Where no reader wants images, constants decide how an input lies."""
+    net = Net(axis)
+    assert_right(TINY, net.graph(net.affine(net.input(1, 3, 4, 5), axis)), net.samples())
+
+
+def test_a_vector_along_rows_before_a_layer_of_images() -> None:
+    """The image wins: the host computes what needs rows."""
+    net = Net(3)
+    graph = net.graph(net.conv(net.affine(net.input(1, 3, 4, 5), 3), 4, (1, 1)))
+    assert [*assert_divided_right(TINY, graph, net.samples()).stay] == ["qaffine_0"]
+
+
+def test_channels_last_are_rows_for_a_layer_of_images() -> None:
+    """A transpose to channels first is no copy where its input lies as rows."""
+    net = Net(3)
+    x = net.transpose(net.input(1, 5, 1, 5), 0, 3, 1, 2)
+    program = assert_right(TINY, net.graph(net.conv(x, 2, (3, 1))), net.samples())
+    assert [name for name, _ in program.layers] == ["qconv2d_1"]
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize("axes", [(2, 3), (1, 2)])
+def test_means_that_keep_dimensions(axes: tuple[int, ...], keepdims: int) -> None:
+    net = Net(sum(axes))
+    x = net.rescale(net.input(1, 6, 2, 3))
+    y = net.add_node("qmean", x, axes=axes, keepdims=keepdims, bias=3, mult=40000, shift=18, zp=0,
+                     lo=-128, hi=127)
+    assert_divided_right(TINY, net.graph(y), net.samples())

@@ -10,6 +10,7 @@ from compiler.graph.fusion import (MOST_COPIES, MOST_INPUTS, fuse,
                                    immediate_post_dominators, separate)
 from compiler.ops.operator import Kind
 from compiler.ops.registry import OPERATORS, find
+from tests.support.attention import Heads
 from tests.support.float_graphs import random_graph
 
 PIXELS = (1, 4, 6, 6)
@@ -244,3 +245,35 @@ def test_a_wide_result_of_the_graph_is_made_by_itself() -> None:
     narrow = net.op("cast", "x", to="float16")
     wide = net.op("cast", narrow, to="float32")
     assert groups(net, net.op("add", net.conv("x"), wide), wide, narrow) == ["a", "b", "cd"]
+
+
+class Walked(tuple):
+    """Nodes that count how often somebody goes through all of them."""
+
+    walks = 0
+
+    def __iter__(self):
+        self.walks += 1
+        return super().__iter__()
+
+    def __reversed__(self):
+        self.walks += 1
+        return reversed(tuple(super().__iter__()))
+
+
+def test_nodes_are_walked_as_often_however_many_there_are() -> None:
+    """Work that grows with the number of nodes is done for the graph, not for each node."""
+    def walks(heads: int) -> int:
+        net = Heads(1, 2, 40, 56, 20)
+        x = net.attend()
+        for head in range(heads):
+            weight = net.add_constant(f"w{head}", np.ones((20, 20), np.float32))
+            x = net.emit("matmul", f"m{head}", [x, weight], f"m{head}")
+            x = net.emit("reduce_max", f"t{head}", [x], f"t{head}", axes=(3,), keepdims=1)
+            x = net.emit("add", f"a{head}", [x, "x"], f"a{head}")
+        graph = net.finish([x])
+        nodes = Walked(graph.nodes)
+        fuse(replace(graph, nodes=nodes), lambda graph, group: True)
+        return nodes.walks
+
+    assert walks(3) == walks(30) > 0

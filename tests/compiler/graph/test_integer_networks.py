@@ -73,7 +73,7 @@ def test_digits_partition() -> None:
     divided = partition(graph, lambda node: "host" if node.op in ON_HOST else None)
     assert [segment.target for segment in divided.segments] == ["host", "accel", "host"]
     assert [copy.value for copy in divided.copies] == [
-        "image_QuantizeLinear_Output", "logits_QuantizeLinear_Output"]
+        "image_QuantizeLinear_Output_stored", "logits_QuantizeLinear_Output_stored"]
 
 
 def residual_network() -> onnx.ModelProto:

@@ -178,6 +178,114 @@ def test_what_is_masked_has_no_probability(qdq, rng, function) -> None:
     assert (found[np.broadcast_to(~valid, shape)] == -128).all()
 
 
+def padded(count: int) -> np.ndarray:
+    """Bool [count - 3, count]: rows that see nothing, as of padding on the left, and others."""
+    valid = causal(count)
+    valid[:, :6] = False
+    return valid
+
+
+def left_padding(low: float, more: float = 0.0):
+    """Added numbers; tokens that are both later and padding get another."""
+    def of(one, x, count):
+        mask = np.where(padded(count), 0, low).astype(np.float32)
+        mask[:, :3] += np.float32(more)
+        return one.add("Softmax", one.add("Add", x, one.constant(mask)), axis=-1)
+    return of
+
+
+def padding_chosen(one, x, count):
+    return one.add("Softmax", one.add("Where", one.constant(padded(count)), x,
+                                      one.constant(np.float32(-10000))), axis=-1)
+
+
+def _seen(one, count):
+    return one.add("And", one.constant(padded(count)), *_places(one, count))
+
+
+def computed_and_chosen(one, x, count):
+    return one.add("Softmax", one.add("Where", _seen(one, count), x, one.constant(
+        np.float32(-10000))), axis=-1)
+
+
+def padding_computed(low: float):
+    def of(one, x, count):
+        seen = _seen(one, count)
+        mask = one.add("Where", seen, one.constant(np.float32(0)), one.constant(np.float32(low)))
+        return one.add("Softmax", one.add("Add", x, mask), axis=-1)
+    return of
+
+
+PADDINGS = {
+    "added": left_padding(-10000), "added twice": left_padding(-10000, -10000),
+    "half": left_padding(-65504), "nothing left": left_padding(float(np.finfo(np.float32).min)),
+    "almost nothing left": left_padding(-1e9), "chosen": padding_chosen,
+    "computed": padding_computed(-10000),
+    "computed, nothing left": padding_computed(float(np.finfo(np.float32).min)),
+    "computed and chosen": computed_and_chosen}
+
+
+@pytest.mark.parametrize("name", PADDINGS)
+def test_a_row_that_is_masked_whole(qdq, rng, name) -> None:
+    """One number is added to all of it, which changes nothing, or leaves nothing of them."""
+    shape = (2, 21, 24)
+    x = rows(rng, *shape)
+    feeds = {"x": x} | ({"position": np.array([9])} if "computed" in name else {})
+    model = model_of(qdq, PADDINGS[name], shape, 1 / 250, -128)
+    graph, real = optimize(model), optimize(model, standard_passes(integerize=False))
+    found, wanted = (evaluate(one, feeds)[one.outputs[0]].astype(int) for one in (graph, real))
+    assert [node.op for node in graph.nodes if node.op[0] == "q"] == MASKED_SOFTMAX
+    assert not graph.notes
+    assert np.abs(found - wanted).max() <= 1
+    whole = wanted[:, ~padded(24).any(1)]
+    assert whole.size and (whole > -128).any()
+
+
+def test_places_up_to_a_position_need_one_mask(qdq) -> None:
+    """The first place counts always; where a condition may hold nowhere, there are two masks."""
+    def chosen(one, x, count):
+        return one.add("Softmax", one.add("Where", *_places(one, count), x, one.constant(
+            np.float32(-10000))), axis=-1)
+
+    for function, count in ((chosen, 1), (computed_and_chosen, 2)):
+        graph = optimize(model_of(qdq, function, (2, 21, 24), 1 / 250, -128))
+        masks = {node.inputs[1] for node in graph.nodes if node.op == "qmap"}
+        assert len(masks) == count and not graph.notes
+
+
+def test_a_mask_that_leaves_a_part_of_a_row_is_told(qdq, rng) -> None:
+    model = model_of(qdq, left_padding(-1e6), (2, 21, 24), 1 / 256, -128)
+    assert any("its mask adds 1e+06 to whole rows, of which float32 keeps no more than steps of "
+               "0.0625" in note for note in optimize(model).notes)
+
+
+def test_masks_of_one_size_and_other_shapes_stay_apart(qdq, rng) -> None:
+    """As many bytes, along other axes."""
+    one = qdq()
+    x = one.dequantize(one.input("x", 6, 6, 6, dtype="int8"), SCALE, 5, "int8")
+    mask = np.where(np.tri(6, dtype=bool), 0, -10000).astype(np.float32)
+    ends = [one.quantize(one.add("Softmax", one.add("Add", x, one.constant(
+        mask.reshape(shape))), axis=-1), 1 / 256, -128, "int8") for shape in ((6, 1, 6), (6, 6))]
+    graph = convert(one.model(*ends, dtypes=dict.fromkeys(ends, "int8")))
+    feeds = {"x": rng.integers(-128, 128, (6, 6, 6)).astype(np.int8)}
+    found, wanted = (evaluate(optimize(graph, passes), feeds) for passes in (
+        None, standard_passes(integerize=False)))
+    for end in ends:
+        assert np.abs(found[end].astype(int) - wanted[end]).max() <= 1
+
+
+@pytest.mark.parametrize("scale", [0.001, 0.005, 0.015, 0.03])
+def test_the_least_element_that_counts_is_not_masked(qdq, rng, scale: float) -> None:
+    """It is 255 steps below the greatest, where also everything is that is masked."""
+    shape = (2, 21, 24)
+    x = rng.integers(-128, 128, shape).astype(np.int8)
+    x[..., 0], x[..., 1] = -128, 127
+    graph, found, wanted = values(model_of(qdq, added_mask, shape, 1 / 256, -128, scale), x)
+    assert [node.op for node in graph.nodes] == MASKED_SOFTMAX
+    assert np.abs(found - wanted).max() <= 1 and (found[~np.broadcast_to(causal(24), shape)]
+                                                  == -128).all()
+
+
 def test_two_softmaxes_share_a_mask(qdq) -> None:
     one = qdq()
     x = one.dequantize(one.input("x", 2, 6, 9, dtype="int8"), SCALE, 5, "int8")

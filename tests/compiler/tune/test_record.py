@@ -55,10 +55,10 @@ def test_a_whole_number_of_cycles_is_the_same_record(tmp_path: Path) -> None:
     assert [*text_lines([whole])] == [*text_lines([real])] and whole.order == real.order
 
 
-def test_details_come_back_and_need_the_newer_format(tmp_path: Path) -> None:
+def test_details_come_back(tmp_path: Path) -> None:
     point = Record(RELU, "p", Result(9.0, "cycles", details='{"a": 1}'), "a", 0, "a")
     path = written(tmp_path / "r", record(), point)
-    assert path.read_text().startswith('{"lockstep": "records", "format": 2}\n')
+    assert path.read_text().startswith('{"lockstep": "records", "format": 3}\n')
     assert sorted(one.result.details for one in read_lines(path)) == ["", '{"a": 1}']
 
 
@@ -127,10 +127,39 @@ def test_a_file_that_is_no_text_or_not_there_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "r").write_text(HEADING.replace("1", "3"))
-    with pytest.raises(RecordsError, match="^'.*/r' has records of format 3, which a newer Lockstep"
-                                           " wrote; this one reads formats up to 2$"):
+    (tmp_path / "r").write_text(HEADING.replace("1", "4"))
+    with pytest.raises(RecordsError, match="^'.*/r' has records of format 4, which a newer Lockstep"
+                                           " wrote; this one reads formats up to 3$"):
         read_lines(tmp_path / "r")
+
+
+def test_lines_of_older_formats_have_no_hashes(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    path.write_text(f"{HEADING}{json.dumps(as_json(record()))}\n" +
+                    "".join(text_lines([record(TANH)])))
+    assert read_lines(path) == [record(), record(TANH)]
+
+
+@pytest.mark.parametrize(("before", "after"), [
+    ('"value": 1.5', '"value": 1.25'), ("split(y_i, 4)", "split(y_i, 8)"),
+    ('"trial": "0"', '"trial": "1"'), ("relu float32 16", "relu float32 8"),
+    ('"hash": "', '"hash": "0'), (', "hash"', ', "details": "{}", "hash"')])
+def test_a_line_that_was_altered_is_noticed(tmp_path: Path, before: str, after: str) -> None:
+    path = written(tmp_path / "r", record())
+    text = path.read_text()
+    assert text.count(before) == 1
+    path.write_text(text.replace(before, after))
+    with pytest.raises(RecordsError, match="^'.*/r', line 2: hash of a record must be that of what "
+                                           "it says: it was altered$"):
+        read_lines(path)
+
+
+def test_a_line_without_its_hash_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "r")
+    with path.open("a") as file:
+        print(json.dumps(as_json(record())), file=file)
+    with pytest.raises(RecordsError, match="^'.*/r', line 2: A record must have 'hash'$"):
+        read_lines(path)
 
 
 def test_a_wrong_line_is_named(tmp_path: Path) -> None:

@@ -15,12 +15,14 @@ import pytest
 
 from compiler.plans import Task
 from compiler.tune import records as module
-from compiler.tune.record import Record, RecordsError, text_lines
+from compiler.tune.record import Record, RecordsError, content_hash, text_lines
 from compiler.tune.records import Records, default_path, records_of
 from compiler.tune.space import Result
 from tests.support.records import (EACH, ELSEWHERE, RELU, TANH, WRITERS, record, written)
 
 ROOT = Path(__file__).parents[3]
+PAGE = 4096                     # of SQLite
+DAMAGED = "is damaged ({}); a copy or an export must replace it"
 
 
 @pytest.fixture
@@ -246,13 +248,17 @@ def altered(path: Path, *statements: str) -> Path:
 
 
 def test_a_newer_format_is_refused(path: Path) -> None:
-    altered(filled(path, record()), "PRAGMA user_version = 3")
-    assert refused(path) == ("is a database of format 3, which a newer Lockstep wrote; this one "
-                             "reads formats up to 2")
+    altered(filled(path, record()), "PRAGMA user_version = 4")
+    assert refused(path) == ("is a database of format 4, which a newer Lockstep wrote; this one "
+                             "reads formats up to 3")
 
 
-def test_a_database_of_the_format_before_keeps_its_records(path: Path) -> None:
-    altered(filled(path, record()), "ALTER TABLE records DROP COLUMN details",
+WITHOUT_HASHES = ("ALTER TABLE records DROP COLUMN hash", "ALTER TABLE checks DROP COLUMN hash",
+                  "PRAGMA user_version = 2")
+
+
+def test_a_database_of_the_first_format_keeps_its_records(path: Path) -> None:
+    altered(filled(path, record()), *WITHOUT_HASHES, "ALTER TABLE records DROP COLUMN details",
             "PRAGMA user_version = 1")
     point = replace(record(plan="point"), result=Result(2.0, "cycles", details="[1]"))
     for _ in range(2):
@@ -261,6 +267,20 @@ def test_a_database_of_the_format_before_keeps_its_records(path: Path) -> None:
             assert {one.plan: one.result.details for one in records} == {
                 "split(y_i, 4)": "", "point": "[1]"}
             assert [one.plan for one in records.every_best()] == ["split(y_i, 4)"]
+
+
+def test_a_database_of_the_format_before_gets_hashes(path: Path) -> None:
+    kept = [record(), record(value=None, trial="1"), record(TANH, "a\nb ü", 3e-7)]
+    with Records(filled(path, *kept)) as records:
+        records.note(RELU, "x", "compiler 2", "it is not legal")
+    altered(path, *WITHOUT_HASHES)
+    with Records(path) as records:
+        assert [*records] == sorted(kept, key=lambda one: one.order)
+        assert records.noted(RELU, "x") == ("compiler 2", "it is not legal")
+    with Records(path):                                     # and they are right
+        pass
+    altered(path, "UPDATE records SET value = value + 1")
+    assert refused(path) == DAMAGED.format("a record was altered after it was added")
 
 
 def test_a_place_where_no_file_can_be_is_refused(tmp_path: Path) -> None:
@@ -303,22 +323,38 @@ def test_a_file_without_write_permission_can_be_read(path: Path, monkeypatch) ->
             records.add(record(TANH))
 
 
-def test_a_damaged_file_is_one_line_or_can_be_read(path: Path) -> None:
-    filled(path, *(written(0, number) for number in range(EACH)))
-    content, random, messages = path.read_bytes(), Random(9), set()
-    for number in range(60):
-        damaged = bytearray(content)
-        if number % 3:
+def spoiled(content: bytes, random: Random, kind: int) -> bytes:
+    """The content of a file with a bit, some bytes, or a page that is another, or cut."""
+    damaged, place = bytearray(content), random.randrange(100, len(content))
+    match kind:
+        case 0: damaged[place] ^= 1 << random.randrange(8)
+        case 1: damaged[place:place + 16] = bytes(min(16, len(damaged) - place))
+        case 2: del damaged[place:]
+        case 3:
+            first, second = (slice(at * PAGE, (at + 1) * PAGE)
+                             for at in random.sample(range(1, len(content) // PAGE), 2))
+            damaged[first], damaged[second] = damaged[second], damaged[first]
+        case _:
             for _ in range(200):
                 damaged[random.randrange(100, len(damaged))] = random.randrange(256)
-        else:
-            del damaged[random.randrange(100, len(damaged)):]
-        path.write_bytes(damaged)
+    return bytes(damaged)
+
+
+def test_a_damaged_file_is_one_line_or_the_same(path: Path) -> None:
+    filled(path, *(written(0, number) for number in range(EACH)))
+    with Records(path) as records:
+        for number in range(0, EACH, 3):
+            kept = written(0, number)
+            records.note(kept.task, kept.plan, "compiler 2", "refused" if number % 2 else "")
+        whole, best = [*records], records.every_best()
+    content, random, messages = path.read_bytes(), Random(9), set()
+    for number in range(60):
+        path.write_bytes(spoiled(content, random, number % 5))
         for suffix in ("-wal", "-shm"):
             Path(f"{path}{suffix}").unlink(missing_ok=True)
         try:
             with Records(path, 0.05) as records:
-                records.every_best()
+                assert records.every_best() == best and [*records] == whole
                 records.add_all([*records])
         except RecordsError as error:
             assert "\n" not in str(error)
@@ -327,10 +363,35 @@ def test_a_damaged_file_is_one_line_or_can_be_read(path: Path) -> None:
 
 
 def test_values_of_other_types_are_damage(path: Path) -> None:
+    """Even with the right hash."""
     altered(filled(path, record()), "UPDATE records SET value = 'fast'")
-    assert refused(path) == (
-        "is damaged (value of a record must be a finite number of at least 0, not 'fast'); a copy "
-        "or an export must replace it")
+    with sqlite3.connect(path) as other:
+        row = other.execute("SELECT * FROM records").fetchone()
+        other.execute("UPDATE records SET hash = ?", [content_hash(*row[:-1])])
+    other.close()
+    with pytest.raises(RecordsError) as caught, Records(path) as records:
+        records.of(RELU)
+    assert str(caught.value) == f"{str(path)!r} " + DAMAGED.format(
+        "value of a record must be a finite number of at least 0, not 'fast'")
+
+
+@pytest.mark.parametrize(("statement", "reason"), [
+    *((f'UPDATE records SET "{column}" = {value}', "a record was altered after it was added")
+      for column, value in (("plan", "'split(y_i, 8)'"), ("value", "1.4"), ("value", "NULL"),
+                            ("unit", "'cycles'"), ("error", "'no'"), ("where", "'here'"),
+                            ("seed", "8"), ("trial", "'9'"), ("versions", "'compiler 2'"),
+                            ("when", "'2027-03-01T12:00:00Z'"), ("details", "'{}'"),
+                            ("key", "'a'"), ("hash", "''"))),
+    *((f"UPDATE tasks SET {column} = 'f1f1'", "a task was altered after it was added")
+      for column in ("fingerprint", "digest", "title", "body")),
+    *((f'UPDATE checks SET "{column}" = \'other\'', "a check was altered after it was added")
+      for column in ("plan", "versions", "when", "reason")),
+    ("DELETE FROM tasks", "the task of a record is not there")])
+def test_what_was_altered_by_hand_is_noticed(path: Path, statement: str, reason: str) -> None:
+    with Records(filled(path, record())) as records:
+        records.note(RELU, "x", "compiler 2", "it is not legal")
+    altered(path, statement)
+    assert refused(path) == DAMAGED.format(reason)
 
 
 # Where it lies
@@ -341,7 +402,8 @@ def test_it_lies_in_the_cache(tmp_path: Path, monkeypatch) -> None:
         assert records.path == default_path() == tmp_path / "a" / "cache" / "records.sqlite"
     (tmp_path / "file").touch()
     monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "file"))
-    with pytest.raises(RecordsError, match="^'.*/file/records.sqlite' cannot be made: "):
+    with pytest.raises(RecordsError, match="^Cache .*/file must be a folder, but .*/file is none; "
+                                           "LOCKSTEP_CACHE may name another one$"):
         Records.in_cache()
 
 

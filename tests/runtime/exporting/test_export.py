@@ -17,6 +17,7 @@ import lockstep
 from bench.support.cortex_m import CC, EMULATOR
 from bench.export import RUNNERS
 from bench.export_cortex_m import digits_samples, measured
+from compiler.cpu_gpu_backends.cpu import calls
 from compiler.cpu_gpu_backends.cpu.arrays import aligned
 from compiler.cpu_gpu_backends.exports import side_by_side
 from compiler.cpu_gpu_backends.llvm import MACHINES
@@ -68,6 +69,14 @@ def assert_same(module, called: Called, seed: int = 1) -> None:
 def test_it_computes_what_the_module_does(tmp_path, apart: bool) -> None:
     module = small()
     assert_same(module, Called(module, tmp_path, apart=apart))
+
+
+@needs_c
+def test_kernels_that_several_functions_call(monkeypatch, tmp_path) -> None:
+    module = small()
+    monkeypatch.setattr(calls, "MOST_CALLS", 2)
+    assert "@net.kernels.1" in exported_code(module, "net").text
+    assert_same(module, Called(module, tmp_path))
 
 
 @needs_c

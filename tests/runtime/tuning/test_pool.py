@@ -16,6 +16,7 @@ from compiler.processes import _is_running
 from runtime.tuning import pool as pools
 from runtime.tuning.pool import PoolError, WorkerPool, device_of
 from runtime.tuning.trials import Trial
+from tests.support.ports import family, hears, listening, reached
 from tests.support.sleeping_target import COUNTING, KIND, TASK
 
 pytest.importorskip("distributed", reason="the extra pool")
@@ -72,6 +73,18 @@ def test_devices_are_told(pool) -> None:
     assert sorted(map(len, pool.workers.values())) == [0, 2]
     ((_, result),) = pool.results([trial("12345", target=COUNTING)])
     assert (result.value, result.unit) == (5.0, "cycles")
+
+
+def test_every_process_of_it_hears_this_computer_alone(pool) -> None:
+    ((_, result),) = pool.results([trial("sleep 0", 3000)])
+    assert result.error == ""
+    processes = family(os.getpid())
+    assert any("runtime.tuning.serving" in process.cmdline() for process in processes)
+    ports = listening(processes)
+    assert len(ports) == 5                              # a scheduler; two workers, two nannies
+    assert {address for address, _ in ports} == {"127.0.0.1"}
+    assert reached(port for _, port in ports) == []
+    assert {hears(address) for address in ports} == {"greeting"}
 
 
 def test_builds_and_measurements_are_apart_each_on_a_core(pool, tmp_path) -> None:
@@ -139,6 +152,9 @@ def test_the_device_of_a_target(target: str, device: str) -> None:
 
 @pytest.mark.parametrize(("address", "message"), [
     ("localhost:1", "Address must be tcp://HOST:PORT or tls://HOST:PORT, not 'localhost:1'"),
+    ("tcp://[::1:1", "Address must be tcp://HOST:PORT or tls://HOST:PORT, not 'tcp://[::1:1'"),
+    ("tcp://192.0.2.1:1", "Address must be tls://HOST:PORT, with certificates, or "
+                          "tcp://127.0.0.1:PORT, not 'tcp://192.0.2.1:1'"),
     ("tls://localhost:1", "Certificates must come with an address tls://HOST:PORT, and only with "
                           "one")])
 def test_addresses_that_cannot_be_are_refused(address: str, message: str) -> None:
@@ -157,6 +173,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch) -> None:
 SEARCH = """
 from runtime.tuning.pool import WorkerPool
 from runtime.tuning.trials import Trial
+from tests.support.ports import family, hears, listening, reached
 from tests.support.sleeping_target import KIND, TASK
 
 if __name__ == "__main__":

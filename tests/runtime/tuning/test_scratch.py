@@ -1,5 +1,6 @@
 """Folders of pools: gone with their process, or with the next pool."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -44,3 +45,15 @@ def test_what_a_killed_process_leaves_is_removed_by_the_next(place: Path) -> Non
     (place / "another").mkdir()
     with pool_folder() as folder:
         assert {*place.iterdir()} == {folder, place / f"{PREFIX}made-just-now", place / "another"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to other users")
+def test_what_another_user_put_there_is_left_alone(place: Path) -> None:
+    for name in ("left", "pipe"):
+        (place / f"{PREFIX}{name}").mkdir()
+    (place / f"{PREFIX}left" / "lock").touch()
+    os.mkfifo(place / f"{PREFIX}pipe" / "lock")     # it would be waited for
+    for folder in place.iterdir():
+        os.chown(folder, 65534, -1)
+    with pool_folder():
+        assert len([*place.iterdir()]) == 3

@@ -4,6 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from accel.machine.intrinsics import instructions
+from accel.machine.machine import Machine
 from accel.mapping.schedules.ranking import choose
 from accel.mapping.schedules.tiles import shape_of
 from accel.mapping.target import AccelTarget
@@ -53,6 +55,16 @@ def test_activations_of_16_bits_with_a_slope() -> None:
     net = Net(3, element="int16", slopes=True)
     graph = net.graph(net.conv(net.rescale(net.input(1, 8, 5, 5)), 9))
     assert_right(LONG, graph, net.samples())
+
+
+@pytest.mark.parametrize("accumulator", ["int40", "int48"])
+@pytest.mark.parametrize("name", ["convolution", "depthwise", "after"])
+def test_wide_accumulators_with_a_slope(name: str, accumulator: str) -> None:
+    """What is computed on the way to the greater is as wide as acc."""
+    net = Net(len(name), element="int16", slopes=True)
+    graph = net.graph(PRODUCTS[name](net, net.input(1, 8, 4, 4)))
+    deep = Machine(TINY.config, instructions("int16", "int8", "int16", accumulator))
+    assert_right(deep, graph, net.samples())
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from ctypes import CFUNCTYPE, c_int32, c_void_p, cast
 import numpy as np
 import pytest
 
+from compiler.cpu_gpu_backends.cpu import calls
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.llvm import Kernel
 from compiler.graph import Builder, Graph, TensorType, evaluate
@@ -13,8 +14,11 @@ from tests.support.effort import tries
 from tests.support.float_graphs import assert_near, inputs_of, random_graph
 
 
+@pytest.mark.parametrize("most", [2, calls.MOST_CALLS])
 @pytest.mark.parametrize("seed", range(tries(6)))
-def test_the_function_does_what_the_steps_do(seed: int) -> None:
+def test_the_function_does_what_the_steps_do(monkeypatch: pytest.MonkeyPatch, seed: int,
+                                             most: int) -> None:
+    monkeypatch.setattr(calls, "MOST_CALLS", most)
     segment = CpuTarget().compile(random_graph(seed, 14))
     inputs = inputs_of(segment.graph)
     block = np.zeros(segment.plan.size, np.uint8)
@@ -72,8 +76,10 @@ def test_threads_have_blocks_of_their_own() -> None:
                 assert_near(found[name], array)
 
 
-def test_a_kernel_that_cannot_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("most", [2, calls.MOST_CALLS])
+def test_a_kernel_that_cannot_run_is_told(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """Its status is the function's, and what comes after it does not run."""
+    monkeypatch.setattr(calls, "MOST_CALLS", most)
     ran: list[int] = []
     kernels = []
 

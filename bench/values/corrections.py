@@ -1,0 +1,111 @@
+"""Where ONNX's reference implementation is wrong: what the specification says, in NumPy."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.ops import load_op
+
+__all__ = ["CONTEXT", "OPERATORS", "OPSET", "of_type"]
+
+OPSET = 26
+CONTEXT = {"log": lambda *_: None, "opsets": {"": OPSET}, "verbose": 0, "new_ops": None,
+           "existing_functions": {}, "evaluator_cls": ReferenceEvaluator}
+"""How an operator of the reference implementation is made without an evaluator."""
+
+
+Array = np.ndarray
+Correction = Callable[[onnx.NodeProto, Sequence[Array | None]], Sequence[Any] | None]
+
+OPERATORS: dict[str, Correction] = {}
+"""By operator: the right outputs, or None where the reference implementation is right."""
+
+
+def _shrink(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Sequence[Any] | None:
+    """Of integers: the body in the specification casts `bias` and `lambd` to the type of x first;
+    the implementation adds them in float and cuts the sum.
+    """
+    x = arrays[0]
+    if x is None or x.dtype.kind == "f":
+        return None
+    given = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+    bias, lambd = (np.array(given.get(name, usual)).astype(x.dtype)
+                   for name, usual in (("bias", 0.0), ("lambd", 0.5)))
+    below = np.where(x < np.negative(lambd), x + bias, np.zeros_like(x))
+    return [np.where(x > lambd, x - bias, below).astype(x.dtype)]
+
+
+
+
+
+def _global_max_pool(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Sequence[Any] | None:
+    """The implementation takes the maximum over axes that are right for images alone."""
+    x, = arrays
+    assert x is not None
+    return [x.max(axis=tuple(range(2, x.ndim)), keepdims=True)]
+
+
+def _lrn(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Sequence[Any] | None:
+    """The implementation computes as many channels as there are images in the batch."""
+    x, = arrays
+    assert x is not None
+    given = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+    size, half = given["size"], (given["size"] - 1) // 2
+    padded = np.pad(x**2, [(0, 0), (half, size - 1 - half), *[(0, 0)] * (x.ndim - 2)])
+    total = sum(padded[:, place:place + x.shape[1]] for place in range(size))
+    factor = given.get("bias", 1.0) + given.get("alpha", 1e-4) / size * total
+    return [(x / factor ** given.get("beta", 0.75)).astype(x.dtype)]
+
+
+def _conv_transpose(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Sequence[Any] | None:
+    """In groups the implementation gives each group the biases of the first channels, and places
+    groups of several channels one upon the other. Each group is computed by itself.
+    """
+    x, w, *rest = arrays
+    assert x is not None and w is not None
+    group = {one.name: one.i for one in node.attribute}.get("group", 1)
+    if group == 1:
+        return None
+    alone = onnx.NodeProto()
+    alone.CopyFrom(node)
+    next(one for one in alone.attribute if one.name == "group").i = 1
+    bias = rest[0] if rest and rest[0] is not None else np.zeros(w.shape[1] * group, w.dtype)
+    parts = [load_op("", "ConvTranspose", OPSET)(alone, CONTEXT).run(*one)[0] for one in zip(
+        np.split(x, group, 1), np.split(w, group), np.split(bias, group), strict=True)]
+    return [np.concatenate(parts, 1)]
+
+
+def _lp_normalization(node: onnx.NodeProto, arrays: Sequence[Array | None]
+                      ) -> Sequence[Any] | None:
+    """With p = 1 the implementation adds numbers up, not their magnitudes."""
+    x, = arrays
+    assert x is not None
+    given = {one.name: one.i for one in node.attribute}
+    if given.get("p", 2) != 1:
+        return None
+    norm = np.abs(x).sum(axis=given.get("axis", -1), keepdims=True)
+    return [np.where(norm == 0, 0, x / norm).astype(x.dtype)]
+
+
+def _gather_elements(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Sequence[Any] | None:
+    """The implementation wraps indices that are outside, and errs along axes of more than 32."""
+    x, places = arrays
+    assert x is not None and places is not None
+    axis = {one.name: one.i for one in node.attribute}.get("axis", 0)
+    return [np.take_along_axis(x, places.astype(np.int64), axis)]
+
+
+OPERATORS.update({"GatherElements": _gather_elements, "LpNormalization": _lp_normalization, "ConvTranspose": _conv_transpose, "Shrink": _shrink, "GlobalMaxPool": _global_max_pool, "LRN": _lrn})
+
+
+def of_type(node: onnx.NodeProto, arrays: Sequence[Array | None], results: Sequence[Any]
+            ) -> list[Array]:
+    """The results as arrays; reductions of int32, which NumPy widens, in the type of what is
+    reduced.
+    """
+    first = arrays[0] if arrays else None
+    if node.op_type.startswith("Reduce") and first is not None:
+        return [np.asarray(result).astype(first.dtype) for result in results]
+    return [np.asarray(result) for result in results]

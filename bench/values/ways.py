@@ -1,0 +1,117 @@
+"""The ways to compute a network: its graph in NumPy, and every target, in integers and in float."""
+
+import ctypes
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from compiler.errors import ArgumentError
+
+__all__ = ["DEFAULT", "GRAPH", "WAYS", "Way", "chosen"]
+
+Array = np.ndarray
+Arrays = dict[str, Array]
+MACHINES = Path(__file__).parents[2] / "examples" / "machines"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """``run(model, inputs)`` gives the outputs. `integers`: with integer forms. `exact`: they are
+    those of the graph in NumPy, to the bit. One of `every` trials takes it: as it costs.
+    """
+
+    name: str
+    run: Callable[[onnx.ModelProto, Mapping[str, Array]], Arrays]
+    integers: bool = True
+    exact: bool = True
+    every: int = 1
+
+
+def _in_numpy(integerize: bool) -> Callable[[onnx.ModelProto, Mapping[str, Array]], Arrays]:
+    def run(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> Arrays:
+        from compiler.frontend.onnx_import import convert
+        from compiler.graph import evaluate, optimize
+        from compiler.graph.pipeline import standard_passes
+
+        graph = optimize(convert(model), standard_passes(integerize))
+        return evaluate(graph, inputs)
+    return run
+
+
+def _compiled(target: str, **options: object) -> Callable[..., Arrays]:
+    def run(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> Arrays:
+        import lockstep
+
+        return lockstep.compile(model, target, cache=False, **options)(dict(inputs))
+    return run
+
+
+def _exported(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> Arrays:
+    """As a shared library for C, which is loaded and called."""
+    import lockstep
+    from bench.export import pointers
+    from compiler.cpu_gpu_backends.cpu.arrays import aligned
+
+    module = lockstep.compile(model, "cpu", cache=False)
+    with tempfile.TemporaryDirectory(prefix="lockstep-values-") as folder:
+        made = module.export(folder, "net", kind="shared")
+        interface, library = made.exported.interface, ctypes.CDLL(f"{folder}/libnet.so")
+        weights, address = Path(folder, "net.bin"), None
+        if interface.weights_bytes:
+            data = np.fromfile(weights, np.uint8)
+            block = aligned(data.shape, "uint8")
+            block[:] = data
+            address = block.ctypes.data
+        me, arena = ctypes.c_void_p(), aligned((max(1, interface.arena_bytes),), "uint8")
+        arena[:] = 0xA5                 # what it holds before means nothing
+        outputs = {one.name: np.zeros(one.shape, module.graph.values[one.name].dtype)
+                   for one in interface.outputs}
+        status = library.net_init(ctypes.byref(me), ctypes.c_void_p(address))
+        status = status or library.net_run(
+            ctypes.byref(me), pointers([np.ascontiguousarray(inputs[one.name])
+                                        for one in interface.inputs]),
+            pointers(list(outputs.values())), ctypes.c_void_p(arena.ctypes.data))
+        if status:
+            raise RuntimeError(f"the library ended with status {status}")
+        return outputs
+
+
+GRAPH = Way("graph", _in_numpy(True))
+WAYS: dict[str, Way] = {way.name: way for way in (
+    GRAPH,
+    Way("graph-float", _in_numpy(False), integers=False),
+    Way("cpu", _compiled("cpu"), every=6),
+    Way("cpu-float", _compiled("cpu", integerize=False), integers=False, every=24),
+    Way("accel:tiny-1x4x4", _compiled("accel:tiny-1x4x4"), every=4),
+    Way("accel:pynq-1x16x16", _compiled("accel:pynq-1x16x16"), every=4),
+    Way("accel:tiny-1x4x4-cycle", _compiled("accel:tiny-1x4x4", sim="cycle"), every=16),
+    Way("accel:pynq-1x16x16-cycle", _compiled("accel:pynq-1x16x16", sim="cycle"), every=16),
+    Way("accel:int16", _compiled("accel", machine=MACHINES / "int16.py"), every=8),
+    Way("accel:int16_deep", _compiled("accel", machine=MACHINES / "int16_deep.py"), exact=False,
+        every=12),
+    Way("accel:normalize", _compiled("accel", machine=MACHINES / "normalize.py"), every=12),
+    Way("opencl", _compiled("opencl"), every=80),
+    Way("c", _exported, every=30),
+)}
+"""By name; in the order in which a trial takes them."""
+
+DEFAULT = tuple(WAYS)
+
+
+def chosen(names: Sequence[str], number: int) -> list[Way]:
+    """The ways that a trial of this number takes, those of `names` alone; all where they are few.
+    """
+    ways = [WAYS[name] for name in names]
+    few = min((way.every for way in ways), default=1)
+    return [way for place, way in enumerate(ways) if (number + place) % -(-way.every // few) == 0]
+
+
+def require(names: Sequence[str]) -> None:
+    """ArgumentError for a way that there is not."""
+    for name in names:
+        if name not in WAYS:
+            raise ArgumentError(f"targets must be of {', '.join(WAYS)}, not {name!r}")
