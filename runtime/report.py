@@ -27,10 +27,10 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
     `copies` in order of execution, `layout` (what is converted between NCHW and NHWC, and what
     would be with all of the host in NCHW: counts and bytes), `auto` (the figures that this target
     decided by), `notes` (nodes that could not become integers, and why; nodes that cost extra
-    products; instructions that no layer uses), `device_bytes` (memory of each GPU), `counters`, `outputs`. Without cycles
-    (functional simulation, host alone) the figures in cycles are 0, without events (boards) those
-    of layers; without a timeline, `busy` and `stalls` of the layers are empty. Else for each unit
-    they add up to the layer's cycles.
+    products; instructions that no layer uses), `device_bytes` (memory of each GPU), `counters`,
+    `outputs`. Without cycles (functional simulation, host alone) the figures in cycles are 0,
+    without events (boards) those of layers; without a timeline, `busy` and `stalls` of the layers
+    are empty. Else for each unit they add up to the layer's cycles.
     """
     layers: list[dict[str, Any]] = []
     for step, run in _programs(module, runs):
