@@ -18,7 +18,7 @@ from runtime.targets import TargetError
 __all__ = ["FINDINGS", "Finding", "Verdict", "beyond", "judged", "telling"]
 
 Array = np.ndarray
-FINDINGS = ("wrong", "differs", "traceback", "message", "crash", "hang", "type")
+FINDINGS = ("wrong", "differs", "traceback", "message", "crash", "hang", "judge")
 STEPS = 1                   # that an integer form may be off: docs/machine.md, Numbers
 LONGEST_LINE = 2000
 
@@ -63,11 +63,17 @@ def judged(number: int, model: onnx.ModelProto, inputs: Mapping[str, Array], way
     """The verdict of these ways; each is announced before it is taken."""
     verdict = Verdict(number)
     begin = time.monotonic()
-    allowed = bounds_of(model, inputs)
-    verdict.seconds["bounds"] = time.monotonic() - begin
+    announce("bounds")
     names = [output.name for output in model.graph.output]
-    verdict.outputs = len(names)
-    verdict.weak = sum(not telling(allowed[True][name]) for name in names)
+    verdict.outputs = verdict.weak = len(names)
+    try:
+        allowed = bounds_of(model, inputs)
+        verdict.weak = sum(not telling(allowed[True][name]) for name in names)
+    except Exception as error:          # noqa: BLE001 - ways are compared all the same
+        allowed = None
+        verdict.findings.append(Finding("bounds", "judge", _frame(error),
+                                        f"{type(error).__name__}: {str(error)[:300]}"))
+    verdict.seconds["bounds"] = time.monotonic() - begin
     found: dict[str, dict[str, Array]] = {}
     for way in ways:
         announce(way.name)
@@ -79,13 +85,16 @@ def judged(number: int, model: onnx.ModelProto, inputs: Mapping[str, Array], way
         verdict.ran.append(way.name)
         verdict.values += sum(array.size for array in outputs.values())
         found[way.name] = outputs
-        for name in names:
-            said = beyond(outputs.get(name), allowed[way.integers][name])
-            if said:
-                verdict.findings.append(Finding(way.name, "wrong", name, said))
-                break
+        verdict.findings.extend(_wrong(way, outputs, allowed and allowed[way.integers], names))
     _compare(found, ways, model, verdict)
     return verdict
+
+
+def _wrong(way: Way, outputs: Mapping[str, Array], allowed: Mapping[str, Interval] | None,
+           names: Sequence[str]) -> list[Finding]:
+    """The first output that is beyond its bounds."""
+    said = ((name, beyond(outputs.get(name), allowed[name])) for name in names if allowed)
+    return [Finding(way.name, "wrong", name, text) for name, text in said if text][:1]
 
 
 def bounds_of(model: onnx.ModelProto, inputs: Mapping[str, Array]

@@ -29,7 +29,7 @@ def computed(node: onnx.NodeProto, arrays: Sequence[Array | None],
         found = own(node, arrays) if own else None
         if found is None:
             found = _run(node, arrays, opset)
-    return tuple(np.asarray(array) for array in found)
+    return tuple(corrections.of_type(node, arrays, found))
 
 
 def _run(node: onnx.NodeProto, arrays: Sequence[Array | None], opset: int) -> Sequence[Any]:
@@ -47,11 +47,15 @@ def _run(node: onnx.NodeProto, arrays: Sequence[Array | None], opset: int) -> Se
 def _operator(node: bytes, opset: int) -> Any:
     """The implementation of a node that has one; None for those that ONNX gives a body."""
     proto = onnx.NodeProto.FromString(node)
-    try:
-        context = CONTEXT | {"opsets": {proto.domain: opset}}
-        return load_op(proto.domain, proto.op_type, opset)(proto, context)
-    except (RuntimeContextError, AssertionError, TypeError):
-        return None
+    for version in (opset, OPSET):      # some have no implementation of older versions
+        try:
+            context = CONTEXT | {"opsets": {proto.domain: version}}
+            return load_op(proto.domain, proto.op_type, version)(proto, context)
+        except (RuntimeContextError, AssertionError, TypeError):
+            return None
+        except RuntimeError:
+            continue
+    return None
 
 
 @lru_cache(256)

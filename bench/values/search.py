@@ -15,9 +15,11 @@ from bench.values.draw import Trial
 from bench.values.graphs import legal_pairs, trials
 from bench.values.rules import QUANTIZED
 from bench.values.judge import Finding, Verdict
+from bench.values.own import tried
 from bench.values.shrink import Case, shrunk
 from bench.values.ways import DEFAULT, GRAPH, chosen, require
 from compiler.errors import Error
+from google.protobuf.message import DecodeError
 
 __all__ = ["Report", "main", "search"]
 
@@ -101,7 +103,9 @@ def _found(report: Report, child: Child, trial: Trial, finding: Finding, folder:
                                                        else 1)
     if many:
         return
-    case = shrunk(Case(trial.model, trial.inputs), _shows(child, finding), shrink_seconds)
+    case = Case(trial.model, trial.inputs)
+    if finding.kind != "hang":          # what takes a minute each time stays as large as it is
+        case = shrunk(case, _shows(child, finding), shrink_seconds)
     kind = (*finding.alike, *_signature(case))
     if kind in report.kinds:
         return
@@ -162,6 +166,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Error as error:
         print(f"bench.values: {error}", file=sys.stderr)
         return 2
+    if args.model:
+        return _tried(args.model, [GRAPH.name, "graph-float", *names], args.seed)
     if args.replay:
         return _replayed(args.replay, names)
     begin = time.monotonic()
@@ -175,6 +181,16 @@ def main(argv: Sequence[str] | None = None) -> int:
                     args.types.split(","))
     show(report, time.monotonic() - begin)
     return int(report.alike.total() > 0)
+
+
+def _tried(path: Path, names: Sequence[str], seed: int) -> int:
+    try:
+        said = tried(path, list(dict.fromkeys(names)), seed, _shows)
+    except (Error, OSError, DecodeError) as error:
+        print(f"bench.values: {path}: {str(error).splitlines()[0]}", file=sys.stderr)
+        return 2
+    print("\n".join(said))
+    return int(any(not line.startswith(("ran:", "refused:", "not judged:")) for line in said))
 
 
 def _replayed(folder: Path, names: Sequence[str]) -> int:
@@ -207,5 +223,7 @@ def _parser() -> argparse.ArgumentParser:
         help="where findings are kept (default values-findings)")
     add("--shrink", type=float, default=30, metavar="SECONDS",
         help="for one finding to become small (default 30)")
+    add("--model", type=Path, metavar="FILE",
+        help="try this network, with random inputs, instead of drawn ones")
     add("--replay", type=Path, metavar="FOLDER", help="judge this finding once more")
     return parser

@@ -21,7 +21,8 @@ ROUNDING = 2.0**-20
 """What float32 may be off, of the magnitudes that were added up: 8 units in the last place."""
 
 PLACES = 9                  # of an interval that are tried
-MOST_TRIES = 400            # of computations for one node
+WIDE = 24                   # intervals of integers of which not every number is tried
+MOST_TRIES = 200            # of computations for one node
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,6 +57,11 @@ class Interval:
     def certain(self) -> bool:
         return self.low is self.high or np.array_equal(self.low, self.high, equal_nan=True)
 
+    @property
+    def width(self) -> float:
+        """The largest distance of its ends."""
+        return float(np.max(self.high.astype(np.float64) - self.low.astype(np.float64), initial=0))
+
     def widened(self, steps: int) -> "Interval":
         """So many steps more to both sides, within the type."""
         info = np.iinfo(self.middle.dtype)
@@ -88,25 +94,34 @@ Run = Callable[[Sequence[Array | None]], Array]
 EXACT = frozenset((
     "Transpose Reshape Flatten Squeeze Unsqueeze Slice Split Concat Tile Expand Gather "
     "GatherElements GatherND Pad DepthToSpace SpaceToDepth Identity Dropout Trilu ReverseSequence "
-    "MaxPool TopK ScatterElements ScatterND TensorScatter Compress Relu Max Min Clip Where Abs Neg "
+    "MaxPool TopK ScatterElements ScatterND TensorScatter Relu Max Min Clip Where Abs Neg "
     "Sign Floor Ceil Round ReduceMax ReduceMin GlobalMaxPool Upsample").split())
 """Operators that round nothing."""
 
 RISING = frozenset((
     "Transpose Reshape Flatten Squeeze Unsqueeze Slice Split Concat Tile Expand GatherElements "
     "GatherND Pad DepthToSpace SpaceToDepth Identity Dropout Trilu ReverseSequence MaxPool "
-    "ScatterElements ScatterND TensorScatter Compress Relu Max Min Clip Sign Floor Ceil Round "
+    "ScatterElements ScatterND TensorScatter TopK Relu Max Min Clip Sign Floor Ceil Round "
     "ReduceMax ReduceMin GlobalMaxPool Add Sum Mean ReduceSum ReduceMean ReduceLogSumExp "
     "AveragePool GlobalAveragePool CumSum Exp Log Sqrt Erf Atan Tanh Asin Sinh Asinh Acosh Atanh "
     "Sigmoid Softplus Softsign Elu Selu Celu LeakyRelu HardSigmoid ThresholdedRelu QuantizeLinear "
-    "DequantizeLinear Cast CastLike IsNaN IsInf").split())
+    "DequantizeLinear Cast CastLike IsNaN IsInf GridSample Col2Im").split())
 """Operators that keep the order of all their inputs."""
 
+CUT = frozenset(("Resize",))
+"""Operators that cut floats to integers themselves."""
+
+OF_SHAPES = frozenset(("Shape", "Size", "EyeLike"))
 OF_MAGNITUDES = frozenset("Abs ReduceL1 ReduceL2 ReduceSumSquare LpPool GlobalLpPool".split())
-SUMS = frozenset("ReduceSum ReduceMean AveragePool GlobalAveragePool CumSum".split())
+SUMS = frozenset("Col2Im Sum Mean ReduceSum ReduceMean AveragePool GlobalAveragePool CumSum".split())
 PRODUCTS = frozenset("Conv ConvTranspose Gemm MatMul Einsum ReduceProd CumProd".split())
+OF_ONE = frozenset((
+    "Softplus Mish Gelu Elu Selu Celu Asinh Acosh Atanh Acos Asin Sinh Tanh Erf Sin Cos Tan Swish "
+    "HardSwish LogSoftmax").split())
+"""Functions that are computed from numbers as large as 1, whatever they give."""
+
 ELEMENTWISE = frozenset((
-    "Cos Sin Tan Acos Neg Reciprocal HardSwish Mish Swish Gelu Shrink BitwiseNot Not Cosh "
+    "OneHot Abs Cos Sin Tan Acos Neg Reciprocal HardSwish Mish Swish Gelu Shrink BitwiseNot Not Cosh "
     "BatchNormalization Mul PRelu Pow BitwiseAnd BitwiseOr BitwiseXor BitShift And Or Xor Sub Mod"
     ).split())
 
@@ -121,9 +136,11 @@ def spread(node: onnx.NodeProto, inputs: Intervals, middles: Sequence[Array], op
 
     made = []
     for output, middle in enumerate(middles):
-        if certain:
+        if node.op_type not in CUT and (certain or node.op_type in OF_SHAPES):
             made.append(Interval.exact(middle))
-        elif output and node.op_type not in ("Split",):
+        elif output and node.op_type == "TopK":
+            made.append(_places_in_order(node, inputs, made[0], middle))
+        elif output and node.op_type != "Split":
             made.append(Interval.unknown(middle))
         else:
             made.append(_uncertain(node, inputs, middle, lambda a, o=output: run(a, o)))
@@ -141,7 +158,11 @@ def _rounded(node: onnx.NodeProto, made: Interval, inputs: Intervals, run: Run) 
     finite = all(one is None or one.dtype.kind != "f" or np.all(np.isfinite(one)) for one in sizes)
     if node.op_type in PRODUCTS | SUMS and finite:
         return made.rounded(np.abs(run(sizes)) * 2)
-    sure = np.where(np.isfinite(made.middle), np.abs(made.middle), 0)
+    if node.op_type == "BatchNormalization" and finite:
+        return made.rounded(np.abs(run([*sizes[:3], np.negative(sizes[3]), sizes[4]])) * 2)
+    sure = np.where(np.isfinite(made.middle), np.abs(made.middle.astype(np.float64)), 0)
+    if node.op_type in OF_ONE:
+        return made.rounded(np.maximum(sure * 4, 4))
     rows = node.op_type not in RISING | ELEMENTWISE | {"Softmax", "LogSoftmax", "Div"}
     return made.rounded(np.maximum(sure, sure.max(initial=0)) if rows else sure * 4)
 
@@ -152,7 +173,7 @@ def _uncertain(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run)
         return _RULES[op](node, inputs, middle, run)
     if op in RISING:
         return _rising(node, inputs, middle, run)
-    if op in OF_MAGNITUDES:
+    if op in OF_MAGNITUDES and middle.dtype.kind == "f":
         return _rising(node, [None if one is None else one.magnitudes() if not place else one
                               for place, one in enumerate(inputs)], middle, run)
     if op in PRODUCTS:
@@ -177,8 +198,9 @@ def _rising(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) ->
     wrapped = (low > middle) | (middle > high) if low.dtype.kind in "iu" else np.zeros_like(
         middle, bool)
     whole = Interval.unknown(middle)
-    return Interval(np.where(wrapped, whole.low, np.fmin(low, middle)).astype(middle.dtype), middle,
-                    np.where(wrapped, whole.high, np.fmax(high, middle)).astype(middle.dtype))
+    return Interval(np.where(wrapped, whole.low, np.minimum(low, middle)).astype(middle.dtype),
+                    middle,
+                    np.where(wrapped, whole.high, np.maximum(high, middle)).astype(middle.dtype))
 
 
 def _product(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> Interval:
@@ -204,34 +226,33 @@ def _wide(one: Interval | None) -> Array | None:
 
 
 def _places(one: Interval | None) -> Iterator[Array | None]:
-    """Numbers of an interval: all of a narrow one of integers, else evenly spread ones."""
+    """Numbers of an interval: all integers, or evenly spread floats and zero."""
     if one is None or one.certain:
         yield None if one is None else one.middle
         return
     if one.middle.dtype == bool:
         yield from (one.low, one.high)
         return
-    wide = one.middle.dtype.kind in "iu"
-    low, high = (end.astype(np.int64 if wide else np.float64) for end in (one.low, one.high))
-    with np.errstate(all="ignore"):
-        widest = (high - low).max()
-    count = int(widest) + 1 if wide and widest < 3 * PLACES else PLACES
-    for place in range(count):
-        array = np.minimum(low + place, high) if wide and count == widest + 1 else (
-            low + (high - low) * (place / (count - 1)))
+    if one.middle.dtype.kind in "iu":
+        low, high = one.low.astype(np.int64), one.high.astype(np.int64)
+        for place in range(int(one.width) + 1):
+            yield np.minimum(low + place, high).astype(one.middle.dtype)
+        return
+    low, high = one.low.astype(np.float64), one.high.astype(np.float64)
+    for place in range(PLACES):
+        with np.errstate(all="ignore"):
+            array = low + (high - low) * (place / (PLACES - 1))
         yield array.astype(one.middle.dtype)
-    if not wide:
-        yield np.clip(np.zeros_like(one.middle), one.low, one.high)
+    yield np.clip(np.zeros_like(one.middle), one.low, one.high)
 
 
 def _elementwise(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> Interval:
     """Values at several places, and as much more as the largest difference of neighbours there."""
+    if any(one is not None and one.middle.dtype.kind in "iu" and one.width >= WIDE
+           for one in inputs):
+        return Interval.unknown(middle)
     arrays = [run(places) for places in product(*(list(_places(one)) for one in inputs))]
     hull = Interval.hull(middle, arrays)
-    many = any(one is not None and not one.certain and one.middle.dtype.kind in "iu"
-               and (one.high.astype(np.int64) - one.low).max() >= 3 * PLACES for one in inputs)
-    if many and middle.dtype.kind != "f":
-        return Interval.unknown(middle)
     if middle.dtype.kind == "f":
         with np.errstate(all="ignore"):
             spare = (hull.high - hull.low) / PLACES
@@ -359,6 +380,40 @@ def _places_of_greatest(node: onnx.NodeProto, inputs: Intervals, middle: Array, 
     return Interval(np.minimum(low, middle), middle, np.maximum(high, middle))
 
 
+def _places_in_order(node: onnx.NodeProto, inputs: Intervals, values: Interval, middle: Array
+                     ) -> Interval:
+    """Of elements whose intervals meet any may stand in a place of the order."""
+    x = inputs[0]
+    assert x is not None
+    axis = {one.name: one.i for one in node.attribute}.get("axis", -1)
+    elements, order = ([np.moveaxis(end, axis, -1) for end in (one.low, one.high)]
+                       for one in (x, values))
+    possible = (elements[1][..., None, :] >= order[0][..., :, None]) & (
+        elements[0][..., None, :] <= order[1][..., :, None])
+    low = np.argmax(possible, -1)
+    high = possible.shape[-1] - 1 - np.argmax(possible[..., ::-1], -1)
+    return Interval(np.minimum(np.moveaxis(low, -1, axis), middle), middle,
+                    np.maximum(np.moveaxis(high, -1, axis), middle))
+
+
+def _resize(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> Interval:
+    """Weights are negative where it is cubic; integers are interpolated as floats and then cut."""
+    mode = next((one.s for one in node.attribute if one.name == "mode"), b"nearest")
+    x = inputs[0]
+    assert x is not None
+    if mode == b"cubic":
+        return _one_by_one(node, inputs, middle, run)
+    if mode == b"nearest" or middle.dtype.kind == "f":
+        return _rising(node, inputs, middle, run)
+    ends = [run([end.astype(np.float64), *(one and one.middle for one in inputs[1:])])
+            for end in (x.low, x.high)]
+    spare = ROUNDING * np.maximum(np.abs(ends[0]), np.abs(ends[1]))
+    info = np.iinfo(middle.dtype)
+    low, high = (np.clip(np.trunc(end), info.min, info.max).astype(middle.dtype)
+                 for end in (ends[0] - spare, ends[1] + spare))
+    return Interval(np.minimum(low, middle), middle, np.maximum(high, middle))
+
+
 def _softmax(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> Interval:
     """An element grows with its own number and falls with those of others."""
     x = inputs[0]
@@ -374,7 +429,7 @@ def _softmax(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -
         if node.op_type == "LogSoftmax":
             least, most = np.log(least), np.log(most)
     made = Interval(least.astype(middle.dtype), middle, most.astype(middle.dtype))
-    return made.rounded(np.abs(x.middle).max(initial=1.0))
+    return made.rounded(np.minimum(np.abs(x.middle - top), 100).max(initial=1.0))
 
 
 def _gather(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> Interval:
@@ -382,9 +437,12 @@ def _gather(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) ->
     assert data is not None and places is not None
     if places.certain:
         return _rising(node, inputs, middle, run)
-    if (places.high.astype(np.int64) - places.low).max() >= 3 * PLACES:
+    if places.width >= WIDE:
         return Interval.unknown(middle)
-    arrays = [run([end, place]) for end in (data.low, data.high) for place in _places(places)]
+    axis = {one.name: one.i for one in node.attribute}.get("axis", 0)
+    extent = data.middle.shape[axis]
+    arrays = [run([end, np.clip(place, -extent, extent - 1)])
+              for end in (data.low, data.high) for place in _places(places) if place is not None]
     return Interval.hull(middle, arrays)
 
 
@@ -433,5 +491,5 @@ _RULES: dict[str, Spread] = {
     **dict.fromkeys(("LayerNormalization", "RMSNormalization", "InstanceNormalization",
                      "GroupNormalization", "MeanVarianceNormalization", "LpNormalization"),
                     _normalized),
-    "Where": _where, "Div": _quotient, "Gather": _gather,
+    "Resize": _resize, "Where": _where, "Div": _quotient, "Gather": _gather,
 }

@@ -10,7 +10,7 @@ from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.frontend import ImportRefused, convert
 from compiler.frontend.onnx_ops.casts import _array
 from compiler.graph import evaluate, verify
-from compiler.graph.pipeline import optimize
+from compiler.graph.pipeline import optimize, standard_passes
 
 RNG = np.random.default_rng(8)
 FLOATS = {"FLOAT8E4M3FN": ml_dtypes.float8_e4m3fn, "FLOAT8E5M2": ml_dtypes.float8_e5m2,
@@ -77,6 +77,22 @@ def test_quantized_to_few_bits(name: str, axis: int | None) -> None:
                  shape=x.shape, constants=(("s", scale), ("z", zero)))
     steps = np.clip(np.rint(x / scale) + 1, int(info.min), int(info.max))
     np.testing.assert_array_equal(found(graph, x), (steps - 1) * scale)
+
+
+def test_integers_of_few_bits_become_integer_operators() -> None:
+    """Weights and activations of four bits, of a product between quantizations."""
+    constants = (("s", np.float32(0.1)), ("z", np.array(0, WHOLE["INT4"])),
+                 ("w", RNG.integers(-8, 8, (3, 5)).astype(WHOLE["INT4"])))
+    graph = made(*(helper.make_node(op, [value, "s", "z"], [result]) for op, value, result in (
+        ("QuantizeLinear", "x", "q"), ("DequantizeLinear", "q", "d"),
+        ("DequantizeLinear", "w", "v"))), helper.make_node("MatMul", ["d", "v"], ["m"]),
+        helper.make_node("QuantizeLinear", ["m", "s", "z"], ["p"]),
+        helper.make_node("DequantizeLinear", ["p", "s", "z"], ["y"]), shape=(4, 3),
+        constants=constants)
+    integers = optimize(graph, standard_passes())
+    assert "qdense" in {node.op for node in integers.nodes}, str(integers)
+    x = RNG.normal(size=(4, 3)).astype(np.float32)
+    assert np.abs(evaluate(integers, {"x": x})["y"] - evaluate(graph, {"x": x})["y"]).max() < 0.11
 
 
 @pytest.mark.parametrize("name", ["FLOAT8E4M3FN", "FLOAT8E5M2"])
