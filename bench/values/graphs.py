@@ -134,7 +134,7 @@ def _chain(d: Drawer, pair: Pair) -> Value | None:
         mark, reader = d.mark(), d.choice(readers)
         try:
             source = _source(d, dtype, reader, mover)
-            if movers and d.chance(0.25):
+            for _ in range(d.choice((0, 0, 0, 1, 1, 2)) if movers else 0):
                 source = _moved(d, source, d.choice([rule for rule in RULES.values()
                                                      if rule.moves and rule.reads(dtype)]))
             moved = _moved(d, source, d.choice(movers)) if movers else source
