@@ -145,21 +145,24 @@ def reasons(outcomes: Iterable[Outcome]) -> list[tuple[str, list[str]]]:
     return sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
 
 
-GENERAL = ((r".*?\): ", ""), (r"(dtype|its type) must be one of [^']*, not '?(\w+)'?.*",
-                             "no processor has the type of an input or output"),
-           (r"output '[^']*' cannot be used: dtype.*",
-            "no processor has the type of an input or output"),
-           (r"; (replace|change|declare|bind) .*", ""), (r"'[^']*' ", ""),
-           (r"(AssertionError|\w+Error): .*", r"\1"),
-           (r"not [\[(][-\d, ]*[\])]", "not less"))
-"""What makes a reason general: patterns, and what takes their place, in turn."""
+GENERAL = (
+    (r"its ([\w ]+?) '[^']*' must be a constant", r"its \1 must be a constant"),
+    (r"dtype must be one of|processors have|no processor has",
+     "no processor has the type of an input, an output or a value between"),
+    (r"input '[^']*' must be a tensor|output '[^']*' must be a tensor|results must be tensors",
+     "an input or a result is a sequence or an optional, or has no shape"),
+    (r"shape must hold integers of at least 1", "an output has no elements"),
+    (r"operator is not supported", "the operator is not supported"),
+    (r"^AssertionError", "the results differ, as above"))
+"""What is looked for in a reason, and what it is called, in turn."""
 
 
 def _general(outcome: Outcome) -> str:
-    text = outcome.reason.removeprefix(f"{outcome.name}: ").removeprefix("cannot import ")
+    reason = outcome.reason.removeprefix(f"{outcome.name}: ")
     for pattern, general in GENERAL:
-        text = re.sub(pattern, general, text, count=1)
-    return text
+        if found := re.search(pattern, reason):
+            return found.expand(general)
+    return reason
 
 
 def unsupported(text: str) -> dict[str, str]:
@@ -221,10 +224,28 @@ _DATA = """\
 Type and shape of every value must follow from the types of the inputs and from constants. Where the
 elements of an input decide (a shape, a trip count, a condition, a sequence's position), the backend
 makes code for these elements; where computed elements decide, it runs what comes before. The
-importer behind `lockstep run` has no data and refuses such nodes; so it does with operators whose
-result depends on data: Compress, NonMaxSuppression, NonZero, ScatterElements, ScatterND,
-Unique and the like. Strings, sequences, optionals, tensors without elements and the types that
-processors lack (float8, int4, ...) exist while a network is built, but not in the network.
+importer behind `lockstep run` has no data. There
+
+- the declared shape of a result takes the place of elements that would say it (the shape of a
+  Reshape, the k of a TopK, the axes of a reduction, ...); a note says what is taken for granted,
+  and axes between which the shape does not decide are all computed, data choose;
+- both branches of an `If` are computed, and data choose: each result must have one type;
+- a `Loop` that data may end is unrolled to its trip count, of at most 20,000, which may be the
+  minimum of a constant and something computed; without one, to where a count in its condition ends
+  it surely, after 1,000 turns at most. It can have no rows for each turn. Where no condition is
+  given, that of the body ends it all the same, as in ONNX Runtime;
+- scatters take places that are computed. A place outside goes nowhere, as a gather takes the
+  nearest; of several updates of one place without a reduction the last stays;
+- numbers of int4, int2 and their unsigned kin, of float8 (but E8M0) and float4 are computed in
+  wider types, exactly as the small type holds them; a network neither takes nor gives such types;
+- an input without elements is a constant, and the network has no such input.
+
+Refused are operators whose result has a size that data decide: Compress, NonMaxSuppression,
+NonZero, Unique and the like. Strings, sequences, optionals, tensors without elements and the types
+that processors lack exist while a network is built, but not in the network.
+
+Opsets 1 to 6 have attributes that later ones lack. `broadcast` and `axis` are followed,
+`consumed_inputs` and `output_sequence` say nothing of values, and `is_test` must not be 0.
 
 Dimensions that a model leaves open take their extents from the arrays of `lockstep run --input`, or
 from `--shape NAME=N` for all dimensions of that name, or `--shape x.2=N` for one place: input, dot,

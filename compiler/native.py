@@ -16,7 +16,8 @@ from compiler.kept import (BuildError, CacheError, build_once, cache_folder, fin
 from compiler.processes import call_all, run_tool
 
 __all__ = ["BuildError", "CacheError", "build_once", "cache_folder", "call", "compile_objects",
-           "compile_shared", "compiler", "digest", "find", "note", "noted", "processor", "run_tool"]
+           "compile_shared", "compiler", "digest", "find", "note", "noted", "precompile_header",
+           "processor", "run_tool"]
 
 
 @cache
@@ -75,6 +76,14 @@ def compile_objects(sources: Mapping[Path, Sequence[str]], folder: Path,
                           for (source, own), path in zip(sources.items(), objects)], cwd=folder):
         _require(done)
     return objects
+
+
+def precompile_header(source: Path, target: Path, flags: Sequence[str] = ()) -> None:
+    """Write a header as the compiler has read it, for files that are compiled with these flags and
+    the common ones and include it first.
+    """
+    call([compiler()[0], *_COMMON, *flags, "-w", "-x", "c++-header", "-o", str(target),
+          str(source)], target.parent)
 
 
 def call(command: Sequence[str], cwd: Path | None = None,

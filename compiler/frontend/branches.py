@@ -10,9 +10,12 @@ import numpy as np
 
 from compiler.frontend.values import NodeRefused, Value
 
-__all__ = ["both", "by_computed_axes", "either", "one_bool"]
+__all__ = ["MOST_TURNS", "both", "by_computed_axes", "either", "never", "one_bool"]
 
 Axes = tuple[int, ...]
+
+MOST_TURNS = 1_000
+"""Turns of a loop that data may end and that no trip count limits."""
 
 MOST_CHOICES = 12
 """Axes that are computed with where data choose between them."""
@@ -31,7 +34,7 @@ def either(condition: Value, yes: Sequence[Any], no: Sequence[Any]) -> list[Any]
 
 
 def _either(condition: Value, yes: Any, no: Any) -> Any:
-    if yes is no:
+    if yes is no or not isinstance(yes, Value) and yes == no:
         return yes
     if not isinstance(yes, Value) or not isinstance(no, Value):
         raise NodeRefused(f"its condition {condition.role!r} depends on data, so its results must "
@@ -47,6 +50,28 @@ def both(first: Value | None, second: Value | None) -> Value | None:
     if first is None or second is None:
         return second if first is None else first
     return first & second
+
+
+def never(condition: Any) -> bool:
+    """Whether a condition is false whatever the data are: a constant, or one of what must hold
+    together is.
+    """
+    if not isinstance(condition, Value):
+        return not condition
+    if condition.array is not None:
+        return not condition.array.any()
+    builder, waiting = condition.tracer.builder, {condition.name}
+    for node in reversed(builder.nodes):
+        if any(not array.any() for name in waiting
+               if (array := builder.constants.get(name)) is not None):
+            return True
+        waiting -= {*builder.constants, *builder.inputs}
+        if not waiting:
+            break
+        if node.outputs[0] in waiting:
+            waiting.remove(node.outputs[0])
+            waiting |= {*node.inputs} if node.op in ("and", "reshape", "identity") else set()
+    return False
 
 
 def by_computed_axes(t, axes: Value, rank: int, shape: Callable[[Axes], Axes],

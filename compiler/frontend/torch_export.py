@@ -189,7 +189,8 @@ def _quiet() -> Iterator[None]:
 
 def _decomposed(torch: Any, program: Any, place: str) -> Any:
     """The program when it is functional and of known operators, else as torch decomposes it."""
-    calls = [node.target for node in program.graph.nodes if node.op == "call_function"]
+    calls = [node.target for module in program.graph_module.modules() if hasattr(module, "graph")
+             for node in module.graph.nodes if node.op == "call_function"]
     of_aten = [call for call in calls if isinstance(call, torch._ops.OpOverload)]
     if not any(call._schema.is_mutable or registry.find(_name_of(call)) is None
                for call in of_aten):
@@ -237,7 +238,8 @@ class _Importer(Tracer):
         for node in nodes:
             match node.op:
                 case "placeholder": self._define(node, next(specs))
-                case "get_attr": self.items[node] = self._attribute(node)
+                case "get_attr":
+                    self.items[node] = self._attribute(self.program.graph_module, node)
                 case "call_function": self._add(node)
         self._refuse_changes()
         if self.refusals:
@@ -284,15 +286,33 @@ class _Importer(Tracer):
         state, constants = self.program.state_dict, self.program.constants
         return shared(state[target] if target in state else constants[target])
 
-    def _attribute(self, node: Any) -> Any:
-        """An attribute of the program's module: the constant where it is a tensor, UNKNOWN where it
-        is the body of an operator of higher order.
+    def _attribute(self, module: Any, node: Any) -> Any:
+        """An attribute of a module: the constant where it is a tensor, else what it is, the body of
+        an operator of higher order.
         """
-        module = self.program.graph_module
         for part in node.target.split("."):
             module = getattr(module, part)
         tensor = isinstance(module, self.torch.Tensor)
-        return self.constant(shared(module), node.target) if tensor else UNKNOWN
+        return self.constant(shared(module), node.target) if tensor else module
+
+    def body(self, module: Any, operands: Sequence[Any]) -> list[Any]:
+        """The results of a program within the current node for these operands."""
+        layer, given = self.current, iter(operands)
+        for node in module.graph.nodes:
+            match node.op:
+                case "placeholder": self.items[node] = next(given)
+                case "get_attr": self.items[node] = self._attribute(module, node)
+                case "call_function":
+                    self.current = self.builder.fresh_node(f"{layer}.{node.name}")
+                    try:
+                        self.items[node] = self._converted(node)
+                    except (NodeRefused, *CONTRADICTIONS) as error:
+                        reason = _reason(error, self.current)
+                        raise NodeRefused(f"{node.name} ({_operator(node.target)}): {reason}"
+                                          ) from error
+                case "output": results = self._item(node.args[0])
+        self.current = layer
+        return results if isinstance(results, list) else [results]
 
     # ---- nodes ---------------------------------------------------------------------------------
 
@@ -301,17 +321,20 @@ class _Importer(Tracer):
         self.current = layer
         start = len(self.builder.nodes)
         try:
-            arguments, options = self._arguments(node)
-            if _has_unknown((arguments, options)):
-                self.items[node] = UNKNOWN
-                return
-            results = self._rule(node)(*arguments, **options)
-            self._check(results, node.meta.get("val"))
-            self.items[node] = results
-            self._name(results, layer, start)
+            self.items[node] = self._converted(node)
+            self._name(self.items[node], layer, start)
         except (NodeRefused, *CONTRADICTIONS) as error:
             self.refusals.append(f"{layer} ({_operator(node.target)}): {_reason(error, layer)}")
             self.items[node] = self._guessed(node.meta.get("val"))
+
+    def _converted(self, node: Any) -> Any:
+        """The results of a node; UNKNOWN where an argument is."""
+        arguments, options = self._arguments(node)
+        if _has_unknown((arguments, options)):
+            return UNKNOWN
+        results = self._rule(node)(*arguments, **options)
+        self._check(results, node.meta.get("val"))
+        return results
 
     def _rule(self, node: Any) -> Any:
         """What converts the node: a function of its arguments."""
@@ -319,8 +342,9 @@ class _Importer(Tracer):
             return lambda *arguments, **options: _of_sizes(node.target, arguments, options)
         if getattr(node.target, "__module__", "").startswith("torch.fx.experimental.sym_node"):
             return node.target
-        overload = isinstance(node.target, self.torch._ops.OpOverload)
-        rule = registry.find(_name_of(node.target)) if overload else None
+        ops = self.torch._ops
+        known = isinstance(node.target, ops.OpOverload | ops.HigherOrderOperator)
+        rule = registry.find(_name_of(node.target)) if known else None
         if rule is None:
             raise NodeRefused("operator is not supported")
         return lambda *arguments, **options: rule(self, *arguments, **options)

@@ -123,6 +123,18 @@ def test_what_the_compiler_says_is_told(tmp_path):
         compile_shared({tmp_path / "wrong.cpp": []}, tmp_path / "wrong.so")
 
 
+@pytest.mark.skipif("g++" not in native.compiler()[1],
+                    reason="other compilers read the header itself")
+def test_a_precompiled_header_takes_the_place_of_its_text(tmp_path):
+    header, source = tmp_path / "number.h", tmp_path / "number.cpp"
+    header.write_text("inline int number() { return 7; }\n")
+    native.precompile_header(header, tmp_path / "number.h.gch", ["-O1"])
+    header.unlink()
+    source.write_text('#include "number.h"\nextern "C" int get() { return number(); }\n')
+    compile_shared({source: ()}, tmp_path / "number.so", ["-O1", f"-I{tmp_path}"])
+    assert ctypes.CDLL(str(tmp_path / "number.so")).get() == 7
+
+
 def test_no_compiler(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(BuildError, match="^A C[+][+] compiler must be installed to build "

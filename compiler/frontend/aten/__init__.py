@@ -1,6 +1,7 @@
 """Operators of ATen as nodes of the graph; importing the package fills the table."""
 
 from compiler.frontend.aten import (
+    control,
     creation,
     elementwise,
     matrix,
@@ -9,6 +10,7 @@ from compiler.frontend.aten import (
     recurrent,
     reductions,
     resizing,
+    scattering,
     symbols,
     windows,
 )

@@ -339,11 +339,6 @@ def index(t, x, indices):
     return picked.transpose(*front, *range(len(shape)), *range(len(shape) + axes[0], picked.rank))
 
 
-refuse("index_put", "index_put_", "_unsafe_index_put", "scatter", "scatter_add", "scatter_reduce",
-       "index_copy", "index_add", "masked_scatter",
-       why="it writes to computed places; write to slices, or choose with where")
-
-
 @aten("tril")
 def tril(t, x, diagonal=0):
     return onnx.trilu(t, x, t.constant(np.array(diagonal)), upper=0)

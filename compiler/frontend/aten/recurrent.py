@@ -1,7 +1,8 @@
 """Recurrent layers, unrolled over time.
 
 ATen gives the parameters of a stack of layers in one list: for each layer and direction the
-weights of input and state, then their biases if there are any, then a projection. Gates stand in
+weights of input and state, then their biases if there are any, then the projection of an LSTM's
+shown state if it has one. Gates stand in
 the order of ATen: of an LSTM input, forget, cell, output; of a GRU reset, update, new.
 """
 
@@ -26,7 +27,8 @@ def _lstm_cell(inner: Value, state: State, parameters: Sequence[Value]) -> State
     t, (h, c) = inner.tracer, state
     i, f, g, o = _gates(inner + linear(t, h, *_of_state(parameters)), 4)
     c = sigmoid(t, f) * c + sigmoid(t, i) * g.tanh()
-    return sigmoid(t, o) * c.tanh(), c
+    shown = sigmoid(t, o) * c.tanh()
+    return shown if len(parameters) % 2 == 0 else linear(t, shown, parameters[-1]), c
 
 
 def _gru_cell(inner: Value, state: State, parameters: Sequence[Value]) -> State:
@@ -44,13 +46,13 @@ def _plain_cell(function: Callable[[Value], Value]) -> Cell:
 
 
 def _of_state(parameters: Sequence[Value]) -> tuple[Value, Value | None]:
-    return parameters[1], parameters[3] if len(parameters) > 2 else None
+    return parameters[1], parameters[3] if len(parameters) > 3 else None
 
 
 def _direction(t, x: Value, state: State, parameters: Sequence[Value], cell: Cell,
                backwards: bool) -> tuple[Value, State]:
     """Returns all states [T,B,H] and the last one; one product serves the inputs of all times."""
-    inner = linear(t, x, parameters[0], parameters[2] if len(parameters) > 2 else None)
+    inner = linear(t, x, parameters[0], parameters[2] if len(parameters) > 3 else None)
     times = range(x.shape[0])
     each: dict[int, Value] = {}
     for time in reversed(times) if backwards else times:
@@ -69,9 +71,11 @@ def _stack(t, x: Value, first: Sequence[Value], parameters: Sequence[Value], has
     if train and dropout:
         raise NodeRefused("it drops elements at random in training mode; call eval() before "
                           "export")
-    directions, each = 1 + bidirectional, 4 if has_biases else 2
-    if len(parameters) != num_layers * directions * each:
-        raise NodeRefused("projections are not supported")
+    directions = 1 + bidirectional
+    each, rest = divmod(len(parameters), num_layers * directions)
+    if rest or each - (4 if has_biases else 2) not in (0, 1):
+        raise NodeRefused(f"it must have as many parameters for each of {num_layers} layers, not "
+                          f"{len(parameters)}")
     alone = x.rank == 2                         # one sequence without a batch
     if alone:
         x, first = x.unsqueeze(1), [state.unsqueeze(1) for state in first]

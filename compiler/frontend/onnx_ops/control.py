@@ -6,7 +6,7 @@ are computed. How often a loop turns at most must be known.
 
 import numpy as np
 
-from compiler.frontend.branches import both, either, one_bool
+from compiler.frontend.branches import MOST_TURNS, both, either, never, one_bool
 from compiler.frontend.importer import element_type
 from compiler.frontend.registry import operator
 from compiler.frontend.values import NodeRefused, Value, axes_of
@@ -25,10 +25,11 @@ def if_(t, condition, *, then_branch, else_branch):
 
 @operator("Loop")
 def loop(t, trip_count=None, condition=None, *state, body):
-    """Unrolled. Where data end it, all turns that there may be are computed, and each state is kept
-    from the turn on that does not take place.
+    """Unrolled. Where data end it, all turns that there may be are computed, and the results are
+    those of the last turn that takes place.
     """
     most, state, rows, time = _most(t, trip_count), list(state), [], 0
+    last = state
     goes_on, going = _known(t, t.constant(np.array(True)) if condition is None else condition)
     condition = t.constant(np.array(True)) if condition is None else condition
     masked = going is not None
@@ -36,9 +37,9 @@ def loop(t, trip_count=None, condition=None, *state, body):
         _require_end(time, most, going)
         within = both(going, _earlier(t, time, trip_count))
         condition, *results = t.graph(body, [t.constant(np.array(time)), condition, *state])
-        new, time = results[:len(state)], time + 1
+        state, time = results[:len(state)], time + 1
         masked = masked or within is not None
-        state = new if within is None else either(within, new, state)
+        last = state if within is None else either(within, state, last)
         rows.append(results[len(state):])
         if condition.array is None and t.run is not None:
             t.settle([condition, *(value for value in state if isinstance(value, Value))])
@@ -48,14 +49,14 @@ def loop(t, trip_count=None, condition=None, *state, body):
     if kinds and masked:
         raise NodeRefused(f"its result {kinds[0].name!r} has a row for each turn, and data decide "
                           "how many there are")
-    return (*state, *(_stacked(t, [row[place] for row in rows], 0, False, kind)
-                      for place, kind in enumerate(kinds)))
+    return (*last, *(_stacked(t, [row[place] for row in rows], 0, False, kind)
+                     for place, kind in enumerate(kinds)))
 
 
 def _known(t, condition: Value) -> tuple[bool, Value | None]:
     """Whether the condition may hold, and the condition itself where data decide."""
     if condition.array is None and t.run is None:
-        return True, one_bool(condition)
+        return not never(condition), one_bool(condition)
     return bool(t.demand(condition, "condition").reshape(())), None
 
 
@@ -78,9 +79,10 @@ def _require_end(time: int, most: int | None, going: Value | None) -> None:
     """Refuses loops that take too many turns to be unrolled."""
     if time == MOST_TIMES:
         raise NodeRefused(f"must end after {MOST_TIMES} times")
-    if going is not None and (most is None or most > MOST_TIMES):
+    if going is not None and time == MOST_TURNS and (most is None or most > MOST_TIMES):
         raise NodeRefused(f"its condition {going.role!r} depends on data, so its trip count must "
-                          f"be {MOST_TIMES:,} at most, not {'left out' if most is None else most}")
+                          f"be {MOST_TIMES:,} at most, not {'left out' if most is None else most}, "
+                          f"or a count in the condition must end it after {MOST_TURNS:,} turns")
 
 
 def _stacked(t, parts: list[Value], axis: int, backwards: bool, kind) -> Value:

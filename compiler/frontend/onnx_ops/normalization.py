@@ -103,6 +103,17 @@ def layer_normalization(t, x, scale, bias=None, *, axis, epsilon, stash_type=1):
     return scaled if bias is None else scaled + bias, mean, inverse
 
 
+@operator("SimplifiedLayerNormalization")
+def simplified_layer_normalization(t, x, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
+    """ONNX Runtime's name of RMSNormalization, with the inverse of the root as second result."""
+    if stash_type != 1:
+        raise NodeRefused(f"stash_type must be 1, not {stash_type}")
+    first, = axes_of((axis,), x.rank)
+    wide = x if x.dtype == "float64" else x.astype("float32")
+    inverse = 1 / ((wide * wide).mean(*range(first, x.rank), keepdims=1) + epsilon).sqrt()
+    return (wide * inverse).astype(scale.dtype) * scale, inverse
+
+
 @operator("LRN")
 def lrn(t, x, *, alpha, beta, bias, size):
     """Normalizes by the sum of squares over neighbouring channels."""

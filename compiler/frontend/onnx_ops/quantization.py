@@ -50,7 +50,10 @@ def quantize_linear(t, x, scale, zero=None, *, axis=1, block_size=0, output_dtyp
 @operator("DequantizeLinear")
 def dequantize_linear(t, q, scale, zero=None, *, axis=1, block_size=0, output_dtype=0):
     dtype = dtype_name(element_type(output_dtype)) if output_dtype else scale.dtype
-    if q.dtype in STEPS and zero is not None and zero.constant:
+    constant = q.constant and (zero is None or zero.constant)
+    if q.dtype in WHOLE and constant and not block_size:    # blocks have operators of their own
+        q, zero = _steps_in_bytes(t, q, zero, axis), None
+    elif q.dtype in (*STEPS, *WHOLE) and zero is not None and zero.constant and not block_size:
         zero = _in_bytes(t, zero)
     if _is_plain(q, scale, zero, block_size) and q.dtype in (*STEPS, "int32") and (
             dtype == "float32"):
@@ -102,17 +105,38 @@ def _plain(t, op: str, x: Value, scale: Value, zero: Value | None, axis: int,
 
 
 def _narrow(t, x: Value, scale: Value, zero: Value | None, axis: int, dtype: str) -> Value:
-    """Integers of few bits, in bytes: those of bytes within bounds."""
+    """Integers of few bits, in bytes: those of bytes within bounds, which one scale puts before the
+    quantization, where integer operators have them.
+    """
     wide, info = WHOLE[dtype][0], ml_dtypes.iinfo(np.dtype(dtype))
-    steps = _plain(t, "quantizelinear", x, scale, _in_bytes(t, zero), axis, wide)
-    return steps.maximum(int(info.min)).minimum(int(info.max))
+    zero = _in_bytes(t, zero)
+    bounds = int(info.min), int(info.max)
+    if scale.size > 1 or x.dtype != "float32":
+        steps = _plain(t, "quantizelinear", x, scale, zero, axis, wide)
+        return steps.maximum(bounds[0]).minimum(bounds[1])
+    step = np.float32(t.demand(scale, "scale").reshape(()))
+    point = 0 if zero is None else int(t.demand(zero, "zero point").reshape(()))
+    low, high = (float((bound - point) * step) for bound in bounds)
+    return _plain(t, "quantizelinear", t.emit("clip", x, lo=low, hi=high), scale, zero, axis, wide)
 
 
-def _in_bytes(t, zero: Value | None) -> Value | None:
-    """A zero point of few bits in a byte."""
-    if zero is None or zero.dtype not in WHOLE:
-        return zero
-    return t.constant(t.demand(zero, "zero point").astype(WHOLE[zero.dtype][0]), zero.role)
+def _steps_in_bytes(t, q: Value, zero: Value | None, axis: int) -> Value:
+    """Constants of few bits minus their zero points, which int8 holds."""
+    steps = t.demand(q, q.role).astype(np.int8)
+    if zero is not None:
+        point = t.demand(zero, "zero point").astype(np.int8)
+        place, = axes_of((axis,), q.rank) if point.size > 1 else (0,)
+        steps = steps - point.reshape([
+            point.size if place == at else 1 for at in range(q.rank)])
+    return t.constant(steps, q.role)
+
+
+def _in_bytes(t, value: Value | None) -> Value | None:
+    """Known integers of few bits, each in a byte."""
+    if value is None or value.dtype not in WHOLE:
+        return value
+    array = t.demand(value, "zero point").astype(WHOLE[value.dtype][0])
+    return t.constant(array, value.role, given=value.given)
 
 
 def _scalar(t, value: Value, role: str) -> Value:

@@ -96,7 +96,8 @@ def _factors(t, x: Value, places: Sequence[int], scales: Value | None, sizes: Va
                          for axis, factor in zip(places, factors, strict=True)]
     if sizes is None:
         raise NodeRefused("scales or sizes must be given")
-    extents = t.integers(sizes, "sizes")
+    declared = t.declared(sizes, "sizes") if policy == "stretch" else None
+    extents = [declared[axis] for axis in places] if declared else t.integers(sizes, "sizes")
     _check_count("sizes", extents, places)
     factors = [extent / x.shape[axis] for axis, extent in zip(places, extents, strict=True)]
     if policy == "stretch":

@@ -46,6 +46,7 @@ SHAPES = [
     ("g (float[3,4] x, int64[1] n) => (float[3,2] y, int64[3,2] z) { y, z = TopK(x, n) }", [2]),
     ("g (int64[3,4] i, int64 n, float[2] v) => (float[3,4,6] y) { y = OneHot(i, n, v) }", 6),
     ("g (int64[2] n) => (float[2,3] y) { y = ConstantOfShape(n) }", [2, 3]),
+    ("g (float[3,4] x, int64[2] n) => (float[6,2] y) { y = Resize(x, , , n) }", [6, 2]),
     ("g (int32 n) => (float[6] y) { y = HannWindow(n) }", np.int32(6)),
 ]
 

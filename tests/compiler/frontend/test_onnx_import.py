@@ -155,3 +155,20 @@ def test_unused_initializers_are_left_out() -> None:
     graph = made([helper.make_node("Relu", ["x"], ["y"])], [info("x", 1)], ["y"],
                  [constant("w", [7], "float64")])
     assert dict(graph.constants) == {}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_the_root_mean_square_normalization_of_onnx_runtime(dtype: str) -> None:
+    """Both of its results; what is behind the axis counts as one."""
+    rng = np.random.default_rng(3)
+    x, scale = rng.normal(size=(2, 3, 4)).astype(dtype), rng.normal(size=(3, 4)).astype(dtype)
+    kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+    graph = made([helper.make_node("SimplifiedLayerNormalization", ["x", "s"], ["y", "i"], axis=-2,
+                                   epsilon=0.01)],
+                 [info("x", 2, 3, 4, dtype=kind)], ["y", "i"], [constant("s", scale, dtype)])
+    found = evaluate(graph, {"x": x})
+    inverse = 1 / np.sqrt((x.astype(float) ** 2).mean((1, 2), keepdims=True) + 0.01)
+    assert (found["y"].dtype, found["i"].dtype) == (dtype, "float32")
+    np.testing.assert_allclose(found["i"], inverse, 1e-6)
+    limit = 2e-3 if dtype == "float16" else 1e-5
+    np.testing.assert_allclose(found["y"], x * inverse * scale, limit)

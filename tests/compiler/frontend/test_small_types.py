@@ -10,6 +10,7 @@ from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.frontend import ImportRefused, convert
 from compiler.frontend.onnx_ops.casts import _array
 from compiler.graph import evaluate, verify
+from compiler.graph.pipeline import optimize, standard_passes
 
 RNG = np.random.default_rng(8)
 FLOATS = {"FLOAT8E4M3FN": ml_dtypes.float8_e4m3fn, "FLOAT8E5M2": ml_dtypes.float8_e5m2,
@@ -78,6 +79,22 @@ def test_quantized_to_few_bits(name: str, axis: int | None) -> None:
     np.testing.assert_array_equal(found(graph, x), (steps - 1) * scale)
 
 
+def test_integers_of_few_bits_become_integer_operators() -> None:
+    """Weights and activations of four bits, of a product between quantizations."""
+    constants = (("s", np.float32(0.1)), ("z", np.array(0, WHOLE["INT4"])),
+                 ("w", RNG.integers(-8, 8, (3, 5)).astype(WHOLE["INT4"])))
+    graph = made(*(helper.make_node(op, [value, "s", "z"], [result]) for op, value, result in (
+        ("QuantizeLinear", "x", "q"), ("DequantizeLinear", "q", "d"),
+        ("DequantizeLinear", "w", "v"))), helper.make_node("MatMul", ["d", "v"], ["m"]),
+        helper.make_node("QuantizeLinear", ["m", "s", "z"], ["p"]),
+        helper.make_node("DequantizeLinear", ["p", "s", "z"], ["y"]), shape=(4, 3),
+        constants=constants)
+    integers = optimize(graph, standard_passes())
+    assert "qdense" in {node.op for node in integers.nodes}, str(integers)
+    x = RNG.normal(size=(4, 3)).astype(np.float32)
+    assert np.abs(evaluate(integers, {"x": x})["y"] - evaluate(graph, {"x": x})["y"]).max() < 0.11
+
+
 @pytest.mark.parametrize("name", ["FLOAT8E4M3FN", "FLOAT8E5M2"])
 def test_quantized_to_eight_bits(name: str) -> None:
     x, scale = (RNG.normal(size=(4, 3)) * 300).astype(np.float32), np.float32(0.25)
@@ -101,3 +118,28 @@ def test_types_that_are_refused() -> None:
             r"n \(Cast\): what is converted to float8_e8m0fnu must be a constant: no processor has "
             "the type; ")):
         made(helper.make_node("Cast", ["x"], ["y"], "n", to=TensorProto.FLOAT8E8M0), shape=[2])
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_weights_of_few_bits_are_quantized_weights(name: str) -> None:
+    """A product between quantizations has them in bytes, as if the file had."""
+    info = ml_dtypes.iinfo(WHOLE[name])
+    numbers = RNG.integers(info.min, info.max + 1, (6, 4))
+    zeros = RNG.integers(info.min, info.max + 1, 4)
+    constants = [(name, np.asarray(array)) for name, array in (
+        ("w", numbers.astype(WHOLE[name])), ("zeros", zeros.astype(WHOLE[name])),
+        ("scales", np.linspace(0.01, 0.04, 4, dtype=np.float32)), ("s", np.float32(0.05)),
+        ("z", np.int8(3)))]
+    graph = made(
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["xd"]),
+        helper.make_node("DequantizeLinear", ["w", "scales", "zeros"], ["wd"], axis=1),
+        helper.make_node("MatMul", ["xd", "wd"], ["m"]),
+        helper.make_node("QuantizeLinear", ["m", "s", "z"], ["r"]),
+        helper.make_node("DequantizeLinear", ["r", "s", "z"], ["y"]),
+        shape=[2, 6], constants=constants)
+    integers = optimize(graph)
+    dense, = (node for node in integers.nodes if node.op == "qdense")
+    np.testing.assert_array_equal(integers.constants[dense.inputs[1]].T, numbers - zeros)
+    x = RNG.normal(size=(2, 6)).astype(np.float32)
+    np.testing.assert_array_equal(found(integers, x), evaluate(graph, {"x": x})["y"])

@@ -58,13 +58,20 @@ def index_arithmetic():
         name="y")
 
 
+def chosen_index():
+    """The greater of a number of 64 bits and a choice of indices, which are narrower."""
+    a = te.placeholder((SIZE,), "int64", name="a")
+    return te.compute((SIZE,), lambda i: te.maximum(a[i], te.select(
+        a[i] > 0, i, te.const(-1, "int64"))), name="y")
+
+
 COMPUTED = {
     **{f"{op}_{dtype}": binary(op, dtype) for dtype in INTEGERS for op in OPS},
     **{f"{op}_float32": binary(op, "float32") for op in FLOAT_OPS},
     **{f"{function}_function": unary(function) for function in FUNCTIONS},
     **{f"{source}_to_{target}": cast(source, target) for source in ("int8", "int32", "uint8")
        for target in (*INTEGERS, "float32", "bool") if source != target},
-    "indices": index_arithmetic(),
+    "indices": index_arithmetic(), "chosen_index": chosen_index(),
 }
 PROGRAMS = [schedule_elementwise(y, name, 16).program for name, y in COMPUTED.items()]
 
