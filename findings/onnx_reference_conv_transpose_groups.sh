@@ -4,7 +4,7 @@ set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
-"$folder/venv/bin/pip" install --quiet 'onnx==1.23.2' 'numpy==2.4.6'
+"$folder/venv/bin/pip" install --quiet 'onnx==1.23.2' 'numpy<3'
 "$folder/venv/bin/python" - <<'PYTHON'
 import numpy as np
 import onnx

@@ -118,7 +118,15 @@ def _max_pool(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Sequence[
     return [windows[taken].max(axis=tuple(range(-rank, 0)))]
 
 
-OPERATORS.update({"MaxPool": _max_pool, "GatherElements": _gather_elements, "LpNormalization": _lp_normalization, "ConvTranspose": _conv_transpose, "Shrink": _shrink, "GlobalMaxPool": _global_max_pool, "LRN": _lrn})
+OPERATORS.update({
+    "ConvTranspose": _conv_transpose,
+    "GatherElements": _gather_elements,
+    "GlobalMaxPool": _global_max_pool,
+    "LRN": _lrn,
+    "LpNormalization": _lp_normalization,
+    "MaxPool": _max_pool,
+    "Shrink": _shrink,
+})
 
 
 def of_type(node: onnx.NodeProto, arrays: Sequence[Array | None], results: Sequence[Any]

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from bench.values.bounds import Interval, bounded
+from bench.values.bounds import bounded
+from bench.values.intervals import Interval
 from bench.values.ways import GRAPH, Way, optimized
 from compiler.frontend.onnx_import import ImportRefused
 from compiler.graph import Graph
@@ -50,7 +51,8 @@ class Finding:
 
 @dataclass(slots=True)
 class Verdict:
-    """What became of a trial. `internal`: operators of its compiled graph; `weak`: outputs whose bounds would hide a wrong channel; `refused`:
+    """What became of a trial. `internal`: operators of its compiled graph; `weak`: outputs whose
+    bounds would hide a wrong channel; `refused`:
     reasons by way; `ran`: ways that gave outputs.
     """
 
@@ -124,8 +126,8 @@ def _run(way: Way, model: onnx.ModelProto, inputs: Mapping[str, Array], verdict:
             verdict.refused[way.name] = text
     except Exception as error:          # noqa: BLE001 - what is found is told
         where = _frame(error)
-        verdict.findings.append(Finding(way.name, "traceback", where, f"{where}: {type(error).__name__}: "
-                                        f"{str(error)[:300]}"))
+        verdict.findings.append(Finding(way.name, "traceback", where,
+                                        f"{where}: {str(error)[:300]}"))
     return None
 
 
@@ -150,7 +152,8 @@ def beyond(found: Array | None, allowed: Interval) -> str:
         return ""
     place = tuple(int(axis) for axis in np.argwhere(outside)[0])
     return (f"{int(outside.sum())} of {outside.size} elements are beyond their bounds; at "
-            f"{list(place)} {found[place]!s}, not {allowed.low[place]!s} to {allowed.high[place]!s}")
+            f"{list(place)} {found[place]!s}, not {allowed.low[place]!s} to "
+            f"{allowed.high[place]!s}")
 
 
 def _outside(found: Array, allowed: Interval) -> Array:
@@ -169,7 +172,8 @@ def telling(allowed: Interval) -> bool:
         return False
     for axis, extent in enumerate(middle.shape):
         turned = np.roll(middle, 1, axis)
-        if extent > 1 and not np.array_equal(turned, middle) and not _outside(turned, allowed).any():
+        moved = extent > 1 and not np.array_equal(turned, middle)
+        if moved and not _outside(turned, allowed).any():
             return False
     if middle.dtype == bool or not middle.size:
         return True
