@@ -8,13 +8,13 @@ what its inputs' intervals may make of it; rules are in `bench.values.spread`.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import onnx
 from onnx import numpy_helper
 
 from bench.values.reference import computed
 from bench.values.rules import RULES
-from bench.values.spread import Array, Interval, spread
+from bench.values.intervals import Array, Interval
+from bench.values.spread import spread
 
 __all__ = ["Interval", "bounded"]
 

@@ -97,7 +97,36 @@ def _gather_elements(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Se
     return [np.take_along_axis(x, places.astype(np.int64), axis)]
 
 
-OPERATORS.update({"GatherElements": _gather_elements, "LpNormalization": _lp_normalization, "ConvTranspose": _conv_transpose, "Shrink": _shrink, "GlobalMaxPool": _global_max_pool, "LRN": _lrn})
+def _max_pool(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Sequence[Any] | None:
+    """The implementation takes some uneven pads for those of another axis."""
+    x, = arrays
+    assert x is not None
+    given = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+    kernel, rank = given["kernel_shape"], len(given["kernel_shape"])
+    pads, steps, gaps = (given.get(name, [usual] * count) for name, usual, count in (
+        ("pads", 0, 2 * rank), ("strides", 1, rank), ("dilations", 1, rank)))
+    if len(node.output) > 1 or given.get("ceil_mode") or "auto_pad" in given:
+        return None
+    least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    sides = [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:], strict=True)]
+    padded = np.pad(x, sides, constant_values=least)
+    reach = [(size - 1) * gap + 1 for size, gap in zip(kernel, gaps, strict=True)]
+    axes = tuple(range(2, 2 + rank))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, reach, axes)
+    taken = (slice(None), slice(None), *(slice(None, None, step) for step in steps),
+             *(slice(None, None, gap) for gap in gaps))
+    return [windows[taken].max(axis=tuple(range(-rank, 0)))]
+
+
+OPERATORS.update({
+    "ConvTranspose": _conv_transpose,
+    "GatherElements": _gather_elements,
+    "GlobalMaxPool": _global_max_pool,
+    "LRN": _lrn,
+    "LpNormalization": _lp_normalization,
+    "MaxPool": _max_pool,
+    "Shrink": _shrink,
+})
 
 
 def of_type(node: onnx.NodeProto, arrays: Sequence[Array | None], results: Sequence[Any]

@@ -33,8 +33,8 @@ def tried(path: Path, names: Sequence[str], seed: int, shows: Callable[[Child, F
         for way in verdict.ran:
             said.append(f"ran: {way}: {verdict.seconds[way]:.2f} s")
         if verdict.weak:
-            said.append(f"not judged: {verdict.weak} of {verdict.outputs} outputs, whose bounds are "
-                        f"wide; all ways are compared all the same")
+            said.append(f"not judged: {verdict.weak} of {verdict.outputs} outputs, whose bounds "
+                        f"are wide; all ways are compared all the same")
         for finding in verdict.findings:
             if finding.kind == "judge":
                 said.append(f"not judged: {finding.text}")
@@ -54,7 +54,7 @@ def random_inputs(graph: Graph, rng: np.random.Generator) -> dict[str, Array]:
         dtype = np.dtype(numpy_dtype(kind.dtype))
         if is_float(kind.dtype):
             made[name] = np.asarray(rng.standard_normal(kind.shape)).astype(dtype)
-        elif dtype == bool:
+        elif dtype.kind == "b":
             made[name] = np.asarray(rng.random(kind.shape) < 0.5)
         else:
             info = np.iinfo(dtype)

@@ -19,6 +19,8 @@ from bench.values.own import tried
 from bench.values.shrink import Case, shrunk
 from bench.values.ways import DEFAULT, GRAPH, chosen, require
 from compiler.errors import Error
+from compiler.ops import channel_blocks, last_convolutions, quantized_blocks, winograd
+from compiler.ops.registry import FAMILIES
 from google.protobuf.message import DecodeError
 
 __all__ = ["Report", "main", "search"]
@@ -40,6 +42,7 @@ class Report:
     ran: Counter[str] = field(default_factory=Counter)
     pairs: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     operators: Counter[str] = field(default_factory=Counter)
+    internal: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     alike: Counter[tuple[str, ...]] = field(default_factory=Counter)
     kinds: dict[tuple[str, ...], tuple[float, str]] = field(default_factory=dict)
@@ -52,6 +55,7 @@ class Report:
         self.values += verdict.values
         self.ran.update(verdict.ran)
         self.seconds.update(verdict.seconds)
+        self.internal.update(verdict.internal)
         self.refused.update({_reason(text) for text in verdict.refused.values()})
         if verdict.ran:
             self.pairs.update(trial.pairs)
@@ -136,6 +140,13 @@ def _shows(child: Child, finding: Finding) -> Callable[[Case], bool]:
     return lambda case: _again(child, case, finding) is not None
 
 
+def compiled_operators() -> list[str]:
+    """The registry's operators, but for those that back ends make of others for their layouts."""
+    later = (channel_blocks, last_convolutions, quantized_blocks, winograd)
+    return [operator.name for family in FAMILIES if family not in later
+            for operator in family.OPERATORS]
+
+
 def show(report: Report, seconds: float) -> None:
     legal = legal_pairs()
     short = [pair for pair in legal if report.pairs[pair] < BAR]
@@ -147,6 +158,8 @@ def show(report: Report, seconds: float) -> None:
     print("rare operators: " + ", ".join(f"{op} {count}" for op, count in
                                          sorted(report.operators.items(), key=lambda one: one[1])
                                          if count < BAR))
+    print("operators of the registry that did not occur: " + ", ".join(
+        op for op in compiled_operators() if op not in report.internal))
     for figure, value in (
             ("values_graphs", report.graphs), ("values_outputs", report.outputs),
             ("values_not_judged", report.weak), ("values_to_the_bit", report.exact),

@@ -16,7 +16,8 @@ from bench.values import children, corpus, search
 from bench.values.bounds import bounded
 from bench.values.draw import Trial
 from bench.values.graphs import legal_pairs, trials
-from bench.values.judge import Interval, beyond, judged, telling
+from bench.values.intervals import Interval
+from bench.values.judge import beyond, judged, telling
 from bench.values.reference import computed, evaluated
 from bench.values.rules import NOT_DRAWN, RULES
 from bench.values.shrink import Case, shrunk
@@ -171,8 +172,8 @@ def test_what_was_found_stays_right(path):
 
 def test_a_slice_of_the_search_finds_nothing(tmp_path):
     """16 graphs in NumPy, every fourth on an accelerator."""
-    report = search.search(1, ("graph", "graph-float", "accel:tiny-1x4x4"), lambda count: count < 16,
-                           tmp_path, shrink_seconds=0)
+    report = search.search(1, ("graph", "graph-float", "accel:tiny-1x4x4"),
+                           lambda count: count < 16, tmp_path, shrink_seconds=0)
     assert (report.alike, report.graphs) == ({}, 16), [*tmp_path.iterdir()]
     assert report.weak < report.outputs / 5 and report.exact > 5
 

@@ -29,6 +29,7 @@ NOT_DRAWN: dict[str, str] = {
     **dict.fromkeys(("Scatter", "Upsample"), _OLD),
     **dict.fromkeys(("BitCast", "DeformConv", "Det", "RoiAlign"),
                     "the front end computes it of constants alone"),
+    "SimplifiedLayerNormalization": "ONNX has no schema of it; it is an RMSNormalization",
     "MaxUnpool": "its indices are those of a MaxPool; elements that two of them name are undefined",
     "ImageDecoder": "it reads files of images",
 }
@@ -44,7 +45,8 @@ def recurrent(d: Drawer, x: Value, op: str) -> Value:
     weights = [d.normal(1, gates * size, extent) * shrink for extent in (x.shape[2], size)]
     bias = [d.constant(d.normal(1, 2 * gates * size) * shrink)] if d.chance(0.6) else []
     given = {"linear_before_reset": d.below(2)} if op == "GRU" else {}
-    return d.emit(op, x, *(d.constant(array) for array in weights), *bias, hidden_size=size, **given)
+    return d.emit(op, x, *(d.constant(array) for array in weights), *bias, hidden_size=size,
+                  **given)
 
 
 @rule("GridSample", types=("float32",), ranks=(4,))
