@@ -29,6 +29,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from bench.support.pauses import KIND, TASK
 from compiler.errors import Error
@@ -270,7 +271,7 @@ def tls(args: argparse.Namespace) -> int:
             print("workers", len(pool.workers))
             print("trials", done)
             print("trials_a_second", f"{done / (time.perf_counter() - begin):.0f}")
-        refused = [_refusal(address.replace("tls://", "tcp://"), None),
+        refused = [_refusal(f"tcp://127.0.0.1:{urlsplit(address).port}", None),
                    _refusal(address, Certificates.of(of(others, "worker")))]
     for who, reason in zip(("without_certificate", "with_one_of_others"), refused):
         print(who, reason)

@@ -6,7 +6,10 @@ from functools import wraps
 from inspect import Parameter, signature
 from typing import ClassVar, ParamSpec, TypeVar
 
-__all__ = ["ArgumentError", "Error", "RequestError", "called_by_name", "require_names"]
+__all__ = ["DEFECT", "ArgumentError", "Error", "RequestError", "called_by_name", "require_names"]
+
+DEFECT = 3
+"""The exit status of a defect of Lockstep."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -17,11 +20,10 @@ class Error(Exception):
 
     Subclasses also derive from ValueError, RuntimeError or OSError where that fits. `exit_status`
     is that of the command which the error ends: 2 where the request was wrong, 1 where the run
-    found something wrong. None means that no request leads there: then it is a defect of Lockstep,
-    and the command line keeps the traceback.
+    found something wrong, 3 (`DEFECT`) where no request leads there: a defect of Lockstep.
     """
 
-    exit_status: ClassVar[int | None] = 2
+    exit_status: ClassVar[int] = 2
 
 
 class RequestError(Error):

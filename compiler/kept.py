@@ -168,14 +168,15 @@ def _has(place: Path, kind: str, name: str) -> bool:
 def _require_folders(place: Path, kind: str) -> None:
     """Raise _Passed unless the folders of a place are this user's, and stay so."""
     for folder in (place, place / kind, place / BUILDS):
-        if _require_trust(folder, f"Cache {folder}") is not None:
-            for step in _steps(str(folder)):
+        _require_trust(folder, f"Cache {folder}")
+        if folder == place or folder.is_symlink():      # else the way to it was looked at
+            for step in _steps(str(_existing(folder))):
                 _require_lasting(step, folder)
 
 
 def _steps(path: str) -> Iterator[str]:
-    """All files that are looked up on the way to one that is there: folders, and links with the
-    ways to where they lead.
+    """All files that are looked up on the way to one: folders, and links with the ways to where
+    they lead.
     """
     above, name = os.path.split(path)
     if name:
@@ -187,12 +188,16 @@ def _steps(path: str) -> Iterator[str]:
 
 def _require_lasting(step: str, folder: Path) -> None:
     """Raise _Passed where somebody else may put another file in place of the next step."""
-    status = os.lstat(step)
+    try:
+        status = os.lstat(step)
+    except (FileNotFoundError, NotADirectoryError):     # a link leads nowhere
+        return
     if stat.S_ISLNK(status.st_mode):
         if status.st_uid not in (0, os.geteuid()):
             raise _Passed(f"Cache {folder} lies behind {step}, a link of another user, "
                           f"{_user(status.st_uid)}")
-    elif status.st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
+    elif stat.S_ISDIR(status.st_mode) and (
+            status.st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH):
         raise _Passed(f"Cache {folder} lies in {step}, where anybody may put another one "
                       f"(chmod o-w)")
 

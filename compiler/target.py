@@ -23,8 +23,8 @@ from compiler.graph.partition import ACCEL, HOST
 from compiler.graph.prefixes import Tail
 
 __all__ = ["ACCEL", "HOST", "CannotCompile", "Compiled", "CompilesPrefixes", "Crossing", "Emits",
-           "Executable", "KeepsInputs", "Measure", "Outcome", "Priced", "Prices", "Row", "Target",
-           "Values", "plain"]
+           "Executable", "KeepsInputs", "Measure", "Outcome", "Priced", "Prices", "RefusesInside",
+           "Row", "Target", "Values", "plain"]
 
 Values = Mapping[str, np.ndarray]
 Row = dict[str, Any]
@@ -157,6 +157,15 @@ class Target(Protocol):
 
     def compile(self, graph: Graph) -> Compiled:
         """A graph all of whose nodes it takes; ValueError names the first that it does not."""
+        ...
+
+
+@runtime_checkable
+class RefusesInside(Protocol):
+    """What a target provides, too, that may refuse in a segment what it takes in the graph."""
+
+    def refusals_inside(self, part: Graph, whole: Graph) -> Mapping[str, str]:
+        """The reasons, by the name of the node."""
         ...
 
 

@@ -106,7 +106,7 @@ class Bitstream:
                                  f"{error.filename}: {error.strerror}") from None
         except (ValueError, RecursionError):
             pass
-        if reason := wrong(record):
+        if (reason := wrong(record)) or record is None:
             raise BitstreamError(f"Record {path.with_suffix('.json')} must be one that `lockstep "
                                  f"fpga build` wrote: {reason}; build it again")
         if hashlib.sha256(bits).hexdigest() != record["sha256"]:

@@ -1,8 +1,8 @@
 """The command line: ``lockstep COMMAND ...``.
 
 Exit status: 0 done; 1 the run found something wrong; 2 the request was wrong, as one line on
-standard error says; 130 and 143 ended by SIGINT and SIGTERM, with all processes that it started. A
-traceback is always a defect of Lockstep.
+standard error says; 3 a defect of Lockstep; 130 and 143 ended by SIGINT and SIGTERM, with all
+processes that it started.
 """
 
 import argparse
@@ -11,11 +11,13 @@ import io
 import os
 import pkgutil
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
 from compiler import processes
-from compiler.errors import Error, RequestError
+from compiler.defects import SAID, DefectError, first_line
+from compiler.errors import DEFECT, Error, RequestError
 from lockstep.paths import require_files
 import lockstep.commands
 
@@ -63,6 +65,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except OSError as error:
         return _without_output(error)
+    except Exception as error:
+        if argv is not None:
+            raise
+        traceback.print_exception(error)
+        return _defect(error)
     finally:
         processes.hold()
 
@@ -99,13 +106,20 @@ def run(argv: Sequence[str] | None) -> int:
         return stop.code if isinstance(stop.code, int) else 0
     except Error as error:
         processes.hold()
-        if error.exit_status is None:
-            raise
-        print(f"lockstep: error: {_line(error)}", file=sys.stderr)
+        if error.exit_status == DEFECT:
+            return _defect(error)
+        print(f"lockstep: error: {_line(str(error))}", file=sys.stderr)
         return error.exit_status
 
 
-def _line(error: Error) -> str:
+def _defect(error: Exception) -> int:
+    """Says in one line that a defect of Lockstep has ended the command."""
+    said = str(error) if isinstance(error, DefectError) else f"{SAID}: {first_line(error)}"
+    print(f"lockstep: {_line(said)}", file=sys.stderr)
+    return DEFECT
+
+
+def _line(message: str) -> str:
     """The message in one line; a name that fills a screen is cut."""
     return " ".join(word if len(word) <= LONGEST_WORD else f"{word[:LONGEST_WORD]}..."
-                    for word in str(error).split())
+                    for word in message.split())

@@ -29,9 +29,9 @@ def require_path(path: object) -> None:
 
 
 def require_settings(*, integerize: Any, threads: Any, after: Any, cache: Any, pins: Any,
-                     link: Any) -> None:
+                     link: Any, strict: Any = False) -> None:
     """Checks the options of `runtime.compile_for` that are the same for every network."""
-    for name, value in (("integerize", integerize), ("cache", cache)):
+    for name, value in (("integerize", integerize), ("cache", cache), ("strict", strict)):
         require_kind(name, value, bool, "True or False")
     if type(threads) is not int or threads not in THREADS:
         raise ArgumentError(f"threads must be 1 or 2, not {threads!r}")

@@ -10,17 +10,18 @@ makes it cheaper.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from compiler.graph.graph import Graph, Node
-from compiler.graph.partition import ACCEL, HOST, Partition, Takes, by_preference
+from compiler.graph.partition import ACCEL, HOST, Partition, Takes, by_preference, subgraph
 from compiler.graph.placement import Pins, Placement, moves, pinned, place, prefer
 from compiler.graph.placement import price as estimate
-from compiler.target import CannotCompile
+from compiler.target import CannotCompile, RefusesInside
 from runtime.costs import CopyPrice, Price, Pricing
 from runtime.targets import Targets
 
-__all__ = ["OBJECTIVES", "ROUNDS", "Choice", "choose", "greedy"]
+__all__ = ["OBJECTIVES", "ROUNDS", "Choice", "Refused", "choose", "greedy"]
 
 NO_TARGET = "the network is not compiled for it"
 
@@ -38,6 +39,9 @@ is priced exactly.
 TRIES = 16
 """The most moves in a row that are priced without finding a cheaper one."""
 
+
+Refused = Mapping[tuple[str, str], str]
+"""Reasons why nodes are not on targets, by the names of both, besides those of the targets."""
 
 Key = frozenset[tuple[str, str]]
 """Targets by name of node."""
@@ -90,14 +94,32 @@ def choose(pricing: Pricing, pins: Pins | None = None) -> Choice:
     return _Candidates(pricing, pins or {}).chosen()
 
 
-def greedy(graph: Graph, targets: Targets, pins: Pins | None = None) -> Partition:
-    """Puts each node on the first of the targets that can have it, unless it is pinned. Raises
-    PinRefused for impossible pins.
+def greedy(graph: Graph, targets: Targets, pins: Pins | None = None,
+           refused: Refused = MappingProxyType({})) -> Partition:
+    """Puts each node on the first of the targets that can have it, unless it is pinned; a target
+    may refuse it in the graph, or in its segment. Raises PinRefused for impossible pins.
     """
+    known = dict(refused)
+    while True:
+        parts = _by_order(graph, targets, pins, known)
+        more = _refused_inside(graph, parts, targets)
+        if not more:
+            return parts
+        known |= more
+
+
+def _refused_inside(graph: Graph, parts: Partition, targets: Targets) -> Refused:
+    """What targets refuse of the segments that they got."""
+    return {(name, segment.target): reason for segment in parts.segments
+            for target in [targets[segment.target].target] if isinstance(target, RefusesInside)
+            for name, reason in target.refusals_inside(subgraph(graph, segment), graph).items()}
+
+
+def _by_order(graph: Graph, targets: Targets, pins: Pins | None, refused: Refused) -> Partition:
     def refusal(node: Node, name: str) -> str | None:
         if name not in targets.names:
             return f"the target is {_the(HOST)}" if targets.names == (HOST,) else NO_TARGET
-        return targets[name].target.refusal(graph, node)
+        return refused.get((node.name, name)) or targets[name].target.refusal(graph, node)
 
     fixed = pinned(graph, pins or {}, refusal)
 

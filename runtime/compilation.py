@@ -19,6 +19,7 @@ import numpy as np
 
 from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
+from compiler.defects import strictly
 from compiler.errors import ArgumentError, called_by_name
 from compiler.frontend.binding import Bindings
 from compiler.frontend.models import Model, graph_of
@@ -55,7 +56,8 @@ def compile(model: Model, target: str = "accel", *,       # noqa: A001
             example_inputs: Any = None, calibration: CalibrationSet | None = None,
             bind: Bindings | None = None, plans: Plans | None = None, objective: str = "latency",
             machine: Machine | str | Path | None = None, arch: str | Sequence[str] = (),
-            precision: str | None = None, effort: int = 0, **options) -> Module:
+            precision: str | None = None, effort: int = 0, strict: bool = False,
+            **options) -> Module:
     """Compile a network.
 
     Parameters
@@ -85,6 +87,8 @@ def compile(model: Model, target: str = "accel", *,       # noqa: A001
     example_inputs : what an nn.Module is exported with: a tensor, or a tuple of them.
     after : called with the graph after every pass, then with what is made of it; then the network
         is compiled in any case.
+    strict : raise `compiler.defects.DefectError` where the accelerator fails inside; else the host
+        computes the layer, and a line says that it is a defect.
     cache : take the module from the cache if it is there, and keep it there: see `runtime.cache`.
     pins : target of a layer or of an operator, by its name: "host" or "accel".
     link : what ``auto`` assumes of the way between host and accelerator.
@@ -103,7 +107,7 @@ def compile(model: Model, target: str = "accel", *,       # noqa: A001
                     - {"options"})
     quantizer = {name: options.pop(name) for name in QUANTIZER if name in options}
     settings: dict[str, Any] = {"integerize": integerize, "threads": threads, "after": after,
-                                "cache": cache, "pins": pins, "link": link}
+                                "cache": cache, "pins": pins, "link": link, "strict": strict}
     require_settings(**settings)
     require_effort(effort)
     require_kind("machine", machine, Machine | str | Path | None, "a Machine, a name or a path")
@@ -158,10 +162,11 @@ def compile_for(model: Model, device: Device | None, *, threads: int = 2, link: 
 def compile_on(model: Model, targets: Targets, auto: bool = False, *, integerize: bool = True,
                threads: int = 2, shapes: Mapping[str, int] | None = None,
                after: AfterStage | None = None, cache: bool = True, pins: Pins | None = None,
-               link: Link | None = None, objective: str = "latency") -> Module:
+               link: Link | None = None, objective: str = "latency",
+               strict: bool = False) -> Module:
     """`compile` for these targets in order of preference; with `auto`, costs decide."""
     require_settings(integerize=integerize, threads=threads, after=after, cache=cache, pins=pins,
-                     link=link)
+                     link=link, strict=strict)
     require_targets(pins, targets.names)
     if objective not in OBJECTIVES:
         raise ArgumentError(f"objective must be {' or '.join(map(repr, OBJECTIVES))}, not "
@@ -173,13 +178,15 @@ def compile_on(model: Model, targets: Targets, auto: bool = False, *, integerize
     stages = pipeline(targets, pins, auto, integerize, objective == "throughput")
 
     def make() -> Made:
-        built = build(stages, graph, after)
+        with strictly(strict):
+            built = build(stages, graph, after)
         times = built.choice.pricing.times if built.choice else {}
         return module_of(built, targets, settings, scales_of(graph)), times
 
     recorded = isinstance(targets.plans, Recorder)      # asks for the plan of every task
     if cache and after is None and targets.can_be_saved and not recorded:
-        division = {"objective": objective, **_division(targets, auto, pins, link)}
+        division = {"objective": objective, "strict": strict,
+                    **_division(targets, auto, pins, link)}
         return cached(graph, targets, settings, division, make)
     return make()[0]
 

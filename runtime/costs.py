@@ -135,6 +135,10 @@ class Pricing:
                 self.graph, node)
         return self._refusals[node.name, target]
 
+    def refuse(self, refused: Mapping[tuple[str, str], str]) -> None:
+        """Keeps nodes from targets, for these reasons, by the names of both."""
+        self._refusals |= refused
+
     def node(self, node: Node, target: str) -> float | None:
         if self.refusal(node, target) is not None:
             return None

@@ -13,20 +13,21 @@ Every stage's result has a text form, and every stage a contract, its docstring.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from compiler.defects import blamed, is_defect, told
 from compiler.graph.graph import Graph
 from compiler.graph.layout import Layout, lay_out
 from compiler.graph.notes import Note
-from compiler.graph.partition import ACCEL, Partition, subgraph
+from compiler.graph.partition import ACCEL, HOST, Partition, subgraph
 from compiler.graph.pipeline import AfterStage, PipelineStage, run, standard_passes
 from compiler.graph.placement import Pins
 from compiler.graph.prefixes import masks_of
 from compiler.ops.operator import Numbers
 from compiler.ops.registry import find
-from compiler.target import Compiled, CompilesPrefixes
-from runtime.auto import Choice, choose, greedy
+from compiler.target import CannotCompile, Compiled, CompilesPrefixes
+from runtime.auto import Choice, Refused, choose, greedy
 from runtime.costs import Pricing
 from runtime.targets import Targets
 
@@ -88,7 +89,7 @@ class Divide:
     """Before: a verified graph. After: each node is on one of the targets that take it, on the
     first of them unless `auto` or `pins` say otherwise; segments and copies are in order of
     execution. With `auto` no candidate of `runtime.auto` costs less. `pricing` is made of the graph
-    where it is not given. Raises PinRefused.
+    where it is not given. A node is on no target by which it is `refused`. Raises PinRefused.
     """
 
     targets: Targets
@@ -96,6 +97,7 @@ class Divide:
     auto: bool = False
     pricing: Pricing | None = None
     pipelined: bool = False
+    refused: Refused = field(default_factory=dict)
     name: ClassVar[str] = "partition"
 
     def __call__(self, graph: Graph) -> Divided:
@@ -103,7 +105,8 @@ class Divide:
         if self.auto and pricing is None:
             pricing = Pricing(graph, self.targets, pipelined=self.pipelined)
         if pricing is None:
-            return Divided(greedy(graph, self.targets, self.pins))
+            return Divided(greedy(graph, self.targets, self.pins, self.refused))
+        pricing.refuse(self.refused)
         choice = choose(pricing, self.pins)
         return Divided(choice.price.partition, choice)
 
@@ -181,7 +184,31 @@ def pipeline(targets: Targets, pins: Pins | None = None, auto: bool = False,
 
 
 def build(stages: Sequence[PipelineStage], graph: Graph, after: AfterStage | None = None) -> Built:
-    """Runs the stages, the last of which is `Compile`, on the graph."""
-    built = run(stages, graph, after)
-    assert isinstance(built, Built)
-    return built
+    """Runs the stages, the last of which is `Compile`, on the graph. Where a target fails to
+    compile nodes that it takes, which is a defect, they run again with these on the host.
+    """
+    while True:
+        try:
+            built = run(stages, graph, after)
+        except Exception as error:
+            nodes = blamed(error)
+            left = [node for node in nodes if not _is_on_host(stages, node)]
+            if not left or not (is_defect(error) or isinstance(error, CannotCompile)):
+                raise
+            stages = _on_host(stages, left, told(", ".join(left), error))
+        else:
+            assert isinstance(built, Built)
+            return built
+
+
+def _is_on_host(stages: Sequence[PipelineStage], node: str) -> bool:
+    return any(node == name for stage in stages if isinstance(stage, Divide)
+               for name, _ in stage.refused)
+
+
+def _on_host(stages: Sequence[PipelineStage], nodes: Sequence[str], reason: str
+             ) -> list[PipelineStage]:
+    """The stages with a division that leaves these nodes to the host."""
+    return [replace(stage, refused={**stage.refused, **{
+        (node, target): reason for node in nodes for target in stage.targets.names
+        if target != HOST}}) if isinstance(stage, Divide) else stage for stage in stages]

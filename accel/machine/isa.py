@@ -27,7 +27,7 @@ from amaranth import Shape, ShapeCastable, signed, unsigned
 from amaranth.lib import data
 
 from accel.machine.config import BUFFERS, UNITS, WEIGHT_BITS, AccelConfig, element_bytes
-from compiler.errors import Error
+from compiler.errors import DEFECT, Error
 
 __all__ = ["BASES", "BUFFERS", "CONTROL", "DESTINATIONS", "DMA", "FORMATS", "FULL_DMA", "GEMM",
            "HEADER", "MINUS_ONE", "PACKED", "SOURCES_A", "SOURCES_B", "THREE", "VECTOR", "WIDE_DMA",
@@ -134,7 +134,7 @@ MINUS_ONE = ("extent", "run")
 class InstructionError(Error, ValueError):
     """A field value that does not fit its instruction word."""
 
-    exit_status = None
+    exit_status = DEFECT
 
 
 def unit_mask(units) -> int:

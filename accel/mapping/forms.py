@@ -23,7 +23,6 @@ from compiler.ops.registry import find
 __all__ = ["Forms", "Part", "is_of_rows", "is_view"]
 
 
-
 def is_view(graph: Graph, node: Node) -> bool:
     return node.op in ("reshape", "transpose") and graph.values[node.inputs[0]].dtype in STORED
 

@@ -20,7 +20,6 @@ from accel.mapping.sums import require_sums
 from accel.mapping.weights import multipliers_of, products_of
 from compiler.graph.graph import Graph, Node
 from compiler.ir import Tensorized, walk_stmts
-from compiler.schedule import ScheduleError
 from compiler.tensorize import Intrinsic
 
 __all__ = ["LAYERS", "build_layers", "forms_of", "refusal"]
@@ -225,7 +224,7 @@ def _reduced(layer: MappedLayer, machine: Machine) -> MappedLayer:
         return layer
     try:
         steps = schedule(machine, layer.operator, Tiles(1, 1, 1, 1), 1)
-    except ScheduleError:
+    except LoweringError:
         raise LoweringError("no vector instructions compute its reduction over lanes") from None
     names = dict.fromkeys(node.intrinsic.name for node in walk_stmts(steps.program.body)
                           if isinstance(node, Tensorized))

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import is_
@@ -33,13 +34,14 @@ from accel.mapping.memory_map import ALIGNMENT, MemoryMap
 from accel.mapping.prefixes import (OWN_LAYER, PrefixStream, prefix_of_program, prefixes_text,
                                     with_room)
 from accel.mapping.puts import PlacePut, narrowed, widened
-from accel.mapping.schedules import prefix_of, scheduled
+from accel.mapping.schedules import prefix_of, require_instructions, scheduled
 from accel.mapping.plans import stream_task
 from accel.mapping.search import EFFORTS, Effort, Search, Simulate
 from accel.mapping.segment import AccelSegment
 from accel.mapping.stream_search import improved, read_stream
 from accel.mapping.work import work_of
-from accel.proof.legal import ordered, prove
+from accel.proof.legal import IllegalProgram, ordered, prove
+from compiler.defects import blame, blaming, is_defect, told
 from compiler.graph.cheapest_orders import Order
 from compiler.graph.graph import Graph, Node
 from compiler.graph.prefixes import Tail, shorter_forms
@@ -116,7 +118,29 @@ class AccelTarget:
         return digest([self.machine.hash, str(self.effort), repr(self.machine.config.memory)])
 
     def refusal(self, graph: Graph, node: Node) -> str | None:
-        """None when the accelerator takes the node, else the reason why not."""
+        """None when the accelerator takes the node, else the reason why not. It is taken where all
+        steps of the node are mapped but the last, the lowering to instructions.
+        """
+        try:
+            return self._refusal(graph, node)
+        except LoweringError as error:
+            return str(error)
+        except Exception as error:
+            if not is_defect(error):
+                raise
+            return told(f"{node.name} ({node.op})", error)
+
+    def refusals_inside(self, part: Graph, whole: Graph) -> dict[str, str]:
+        """The nodes of a segment that the target takes in the whole graph and not there, where
+        other readers decide how values lie, and why. Copies that another segment reads stay.
+        """
+        blocks = blocks_of(self.machine.config)
+        there, here = _forms(whole, blocks), _forms(part, blocks)
+        reasons = {node.name: self.refusal(part, node) for node in part.nodes
+                   if not (here.same(there, node) or here.idle_copy(node))}
+        return {name: reason for name, reason in reasons.items() if reason is not None}
+
+    def _refusal(self, graph: Graph, node: Node) -> str | None:
         accumulator = self.machine.config.accumulator
         if is_float(accumulator):
             return f"acc of the machine holds {accumulator}; layers are summed in integers"
@@ -125,17 +149,15 @@ class AccelTarget:
         reason = refusal(graph, node, forms)
         if reason is not None:
             return reason
-        try:
-            choices = self._choices
-            for layer in build_layers(node, graph, forms, self.machine):
-                choices.cheapest(layer.operator)
-        except LoweringError as error:
-            return str(error)
+        for layer in build_layers(node, graph, forms, self.machine):
+            tiles, threads = self._choices.cheapest(layer.operator)
+            require_instructions(self.machine, layer.operator, tiles, threads)
         return None
 
     def borders(self, graph: Graph) -> Mapping[str, Order | None]:
         """The orders of a segment's inputs and outputs, as in `compiler.graph.layout.Borders`."""
-        return orders(graph, forms_of(graph, blocks_of(self.machine.config)))
+        with blaming(node.name for node in graph.nodes):
+            return orders(graph, forms_of(graph, blocks_of(self.machine.config)))
 
     def compile(self, graph: Graph) -> CompiledSegment:
         """Compile the whole graph to one stream, proved legal. Each `relayout` at its borders
@@ -152,7 +174,13 @@ class AccelTarget:
 
     def compile_core(self, graph: Graph, masks: Mapping[str, Tail] | None = None
                      ) -> CompiledSegment:
-        """Compile a graph without `relayout`."""
+        """Compile a graph without `relayout`. Errors say by which nodes they came about
+        (`compiler.defects.blamed`).
+        """
+        with blaming(node.name for node in graph.nodes):
+            return self._compile_core(graph, masks)
+
+    def _compile_core(self, graph: Graph, masks: Mapping[str, Tail] | None) -> CompiledSegment:
         forms = forms_of(graph, blocks_of(self.machine.config))
         groups = self._groups(graph, forms)
         memory = MemoryMap(graph, groups, forms)
@@ -160,7 +188,8 @@ class AccelTarget:
         if shorter:
             return self._with_prefixes(shorter, groups, memory)
         program, puts = self._program(groups, memory)
-        prove(self.machine, program)
+        with _blaming_layers(memory):
+            prove(self.machine, program)
         return self._compiled(program, puts, groups)
 
     def _groups(self, graph: Graph, forms: Forms) -> list[Group]:
@@ -291,17 +320,19 @@ class AccelTarget:
             streams.append(one.stream)
             ends.append((" + ".join(part.layer.name for part in one.group),
                          begin + len(one.stream)))
-        return _ended(
-            self.machine, streams, weights=memory.weights, activations_bytes=memory.activations,
-            io_bytes=memory.io, inputs=memory.inputs, outputs=memory.outputs,
-            layers=tuple(ends)), puts
+        with _blaming_layers(memory):
+            return _ended(
+                self.machine, streams, weights=memory.weights, activations_bytes=memory.activations,
+                io_bytes=memory.io, inputs=memory.inputs, outputs=memory.outputs,
+                layers=tuple(ends)), puts
 
     def _lowered(self, groups: Sequence[Group], memory: MemoryMap) -> Iterator["_Lowered"]:
         return (self._lowered_group(group, memory, number % 2 == 1)
                 for number, group in enumerate(groups))
 
     def _lowered_group(self, group: Group, memory: MemoryMap, from_above: bool) -> "_Lowered":
-        parts = [self._stream(part, memory, from_above) for part in group]
+        with blaming(part.layer.node.name for part in group):
+            parts = [self._stream(part, memory, from_above) for part in group]
         stream = parts[0] if len(parts) == 1 else interleave(
             self.machine, parts[0], parts[1], group[0].cost.work)
         puts = tuple(_put_of(self.machine, part.layer, memory.forms, stream) for part in group
@@ -343,12 +374,27 @@ class AccelTarget:
         layers: list[MappedLayer] = []
         for node in graph.nodes if nodes is None else nodes:
             try:
-                if node.name in forms.refused:
-                    raise LoweringError(forms.refused[node.name])
-                layers += build_layers(node, graph, forms, self.machine)
+                with blaming([node.name]):
+                    if node.name in forms.refused:
+                        raise LoweringError(forms.refused[node.name])
+                    layers += build_layers(node, graph, forms, self.machine)
             except LoweringError as error:
-                raise LoweringError(f"{node.name}: {error}") from None
+                named = LoweringError(f"{node.name}: {error}")
+                blame(named, [node.name])
+                raise named from None
         return layers
+
+
+@contextmanager
+def _blaming_layers(memory: MemoryMap) -> Iterator[None]:
+    """Blames an illegal program on the layers of the instructions at fault."""
+    try:
+        yield
+    except IllegalProgram as error:
+        known = [memory.layers[name] for name in error.layers if name in memory.layers]
+        if known:
+            blame(error, dict.fromkeys(layer.node.name for layer in known))
+        raise
 
 
 def _put_of(machine: Machine, layer: MappedLayer, forms: Forms, stream: Stream) -> PlacePut:
@@ -376,9 +422,10 @@ class _Lowered:
     puts: tuple[PlacePut, ...]
 
 
-@lru_cache(1)
+@lru_cache(2)
 def _forms(graph: Graph, blocks: Blocks) -> Forms:
-    """`forms_of`, kept for the last graph: `refusal` asks about it node after node."""
+    """`forms_of`, kept for a graph and its last segment: `refusal` asks about them node after node.
+    """
     return forms_of(graph, blocks)
 
 

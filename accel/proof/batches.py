@@ -22,7 +22,7 @@ from accel.machine.program import Instruction, disassemble
 from accel.machine.provenance import Provenance
 from accel.proof.access import (CONSTANT, DMA_BUFFERS, WRITABLE, Fault, Touch, event,
                                 require_ranges, touches)
-from compiler.errors import Error
+from compiler.errors import DEFECT, Error
 from compiler.latency_hiding import LOOPS, SETS, Batch, Event, Measures, Violation, measure
 from compiler.latency_hiding.arrays import HEADERS, sets_of
 from compiler.lazy import cached_property
@@ -43,14 +43,16 @@ class IllegalProgram(Error, ValueError):
     """A program that could fail, hang or depend on timing; names the instructions.
 
     `violations` are the broken rules of the order of instructions, the first of them; the message
-    explains the first few.
+    explains the first few. `layers` are those of the instructions at fault, by name.
     """
 
-    exit_status = None
+    exit_status = DEFECT
 
-    def __init__(self, message: object, violations: Sequence[Violation] = ()):
+    def __init__(self, message: object, violations: Sequence[Violation] = (),
+                 layers: Sequence[str] = ()):
         super().__init__(str(message))
         self.violations = tuple(violations)
+        self.layers = tuple(layers)
 
 
 class Batches:
@@ -129,7 +131,8 @@ def _event(machine: Machine, index: int, instruction: Instruction,
         touched = touches(machine, instruction)
         require_ranges(machine, instruction, touched)
     except Fault as fault:
-        raise IllegalProgram(f"{named(index, instruction)}: {fault}") from None
+        raise IllegalProgram(f"{named(index, instruction)}: {fault}",
+                             layers=[instruction.origin.site.layer]) from None
     for touch in touched:
         if touch.memory in isa.BASES and touch.walk.count:
             _require_segment(index, instruction, touch, segments.get(touch.memory))
@@ -142,10 +145,12 @@ def _require_segment(index: int, instruction: Instruction, touch: Touch,
     limit = touch.walk.modulus >> 1 if size is None else size
     if last >= limit:
         raise IllegalProgram(f"{named(index, instruction)}: {touch.operand} reaches byte "
-                                 f"{last} of {touch.memory}, which has {limit}")
+                             f"{last} of {touch.memory}, which has {limit}",
+                             layers=[instruction.origin.site.layer])
     if touch.write and touch.memory not in WRITABLE:
         raise IllegalProgram(f"{named(index, instruction)}: dst must be in "
-                                 f"{' or '.join(WRITABLE)}, not {touch.memory}")
+                             f"{' or '.join(WRITABLE)}, not {touch.memory}",
+                             layers=[instruction.origin.site.layer])
 
 
 def named(index: int, instruction: Instruction) -> str:

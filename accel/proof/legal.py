@@ -72,7 +72,8 @@ def prove(machine: Machine, program: AccelProgram) -> None:
     violations = violations_of(batches, waits, signals, batches.measures, UNITS, MEMORIES, initial,
                                place, LIMIT)
     if violations:
-        raise IllegalProgram(Findings(program, batches, waits, signals, violations), violations)
+        raise IllegalProgram(Findings(program, batches, waits, signals, violations), violations, [
+            program.provenance.origin(one.later.index).site.layer for one in violations])
 
 
 def _require_finish(machine: Machine, program: AccelProgram) -> None:

@@ -30,7 +30,7 @@ from accel.machine.dram import Dram
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import COUNTERS, REPORTERS, Counters, Run, Status
-from compiler.errors import Error
+from compiler.errors import DEFECT, Error
 from compiler.native import (BuildError, build_once, call, compile_objects, compile_shared,
                              compiler, digest, find, note, noted, processor)
 
@@ -64,7 +64,7 @@ _BROKEN = ("Requests of the core must be aligned, at most 64 bytes long and must
 class SimulatorError(Error):
     """The core broke a rule of its memory port, or an object belongs to another machine."""
 
-    exit_status = None
+    exit_status = DEFECT
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,17 @@ what its inputs' intervals may make of it; rules are in `bench.values.spread`.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import onnx
 from onnx import numpy_helper
 
 from bench.values.reference import computed
 from bench.values.rules import RULES
-from bench.values.spread import Array, Interval, spread
+from bench.values.intervals import Array, Interval
+from bench.values.spread import spread
 
 __all__ = ["Interval", "bounded"]
 
-MOVERS = {rule.op for rule in RULES.values() if rule.moves} - {"ReverseSequence"} | {
-    "ReverseSequence", "Compress"}
+MOVERS = {rule.op for rule in RULES.values() if rule.moves}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ def _bounded(node: onnx.NodeProto, read: Sequence[_Known | None], opset: int, st
         return made
     match node.op_type:
         case "DequantizeLinear" if (numbers := _steps_of(intervals)) is not None:
-            return [replace(one, steps=numbers, given=first.given) for one in made]
+            return [replace(one, steps=numbers) for one in made]
         case "QuantizeLinear":
             kept = first.steps is not None and first.steps == _steps_of(intervals)
             if first.given or kept or not steps:

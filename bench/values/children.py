@@ -1,6 +1,7 @@
 """Judges trials in a copy of this process, which may crash, hang or take all memory."""
 
 import contextlib
+import faulthandler
 import os
 import pickle
 import resource
@@ -27,7 +28,8 @@ class Child:
     ways of the trial go on in a new one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float | None = None) -> None:
+        self.seconds = SECONDS if seconds is None else seconds
         self.process: Any = None
         self.pipe: Connection | None = None
         self.judged = 0
@@ -35,12 +37,11 @@ class Child:
     def judge(self, trial: Trial, ways: Sequence[str]) -> Verdict:
         left, verdict = list(ways), Verdict(trial.number)
         while left:
-            found, ended = self._ask(trial, left)
+            found, (way, how) = self._ask(trial, left)
             if found is not None:
                 return _joined(verdict, found)
-            way, how = ended
             verdict.findings.append(Finding(way, how, how, f"{way}: the process ended ({how})"))
-            left = [name for name in left if name != way]
+            left = [name for name in left if name != way] if way in left else []
         return verdict
 
     def _ask(self, trial: Trial, ways: Sequence[str]) -> tuple[Verdict | None, tuple[str, str]]:
@@ -48,9 +49,9 @@ class Child:
         pipe = self._started()
         pipe.send_bytes(pickle.dumps((trial.number, trial.model.SerializeToString(), trial.inputs,
                                       list(ways))))
-        at = ways[0]
+        at = "bounds"
         while True:
-            if not pipe.poll(SECONDS):
+            if not pipe.poll(self.seconds):
                 self.close()
                 return None, (at, "hang")
             try:
@@ -101,6 +102,7 @@ def _work(pipe: Connection, other: Connection) -> None:
     import onnx
 
     other.close()
+    faulthandler.disable()          # a crash is told by the status
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nothing, number)

@@ -8,7 +8,7 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.ops import load_op
 
-__all__ = ["CONTEXT", "OPERATORS", "OPSET"]
+__all__ = ["CONTEXT", "OPERATORS", "OPSET", "of_type"]
 
 OPSET = 26
 CONTEXT = {"log": lambda *_: None, "opsets": {"": OPSET}, "verbose": 0, "new_ops": None,
@@ -77,4 +77,64 @@ def _conv_transpose(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Seq
     return [np.concatenate(parts, 1)]
 
 
-OPERATORS.update({"ConvTranspose": _conv_transpose, "Shrink": _shrink, "GlobalMaxPool": _global_max_pool, "LRN": _lrn})
+def _lp_normalization(node: onnx.NodeProto, arrays: Sequence[Array | None]
+                      ) -> Sequence[Any] | None:
+    """With p = 1 the implementation adds numbers up, not their magnitudes."""
+    x, = arrays
+    assert x is not None
+    given = {one.name: one.i for one in node.attribute}
+    if given.get("p", 2) != 1:
+        return None
+    norm = np.abs(x).sum(axis=given.get("axis", -1), keepdims=True)
+    return [np.where(norm == 0, 0, x / norm).astype(x.dtype)]
+
+
+def _gather_elements(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Sequence[Any] | None:
+    """The implementation wraps indices that are outside, and errs along axes of more than 32."""
+    x, places = arrays
+    assert x is not None and places is not None
+    axis = {one.name: one.i for one in node.attribute}.get("axis", 0)
+    return [np.take_along_axis(x, places.astype(np.int64), axis)]
+
+
+def _max_pool(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Sequence[Any] | None:
+    """The implementation takes some uneven pads for those of another axis."""
+    x, = arrays
+    assert x is not None
+    given = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+    kernel, rank = given["kernel_shape"], len(given["kernel_shape"])
+    pads, steps, gaps = (given.get(name, [usual] * count) for name, usual, count in (
+        ("pads", 0, 2 * rank), ("strides", 1, rank), ("dilations", 1, rank)))
+    if len(node.output) > 1 or given.get("ceil_mode") or "auto_pad" in given:
+        return None
+    least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    sides = [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:], strict=True)]
+    padded = np.pad(x, sides, constant_values=least)
+    reach = [(size - 1) * gap + 1 for size, gap in zip(kernel, gaps, strict=True)]
+    axes = tuple(range(2, 2 + rank))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, reach, axes)
+    taken = (slice(None), slice(None), *(slice(None, None, step) for step in steps),
+             *(slice(None, None, gap) for gap in gaps))
+    return [windows[taken].max(axis=tuple(range(-rank, 0)))]
+
+
+OPERATORS.update({
+    "ConvTranspose": _conv_transpose,
+    "GatherElements": _gather_elements,
+    "GlobalMaxPool": _global_max_pool,
+    "LRN": _lrn,
+    "LpNormalization": _lp_normalization,
+    "MaxPool": _max_pool,
+    "Shrink": _shrink,
+})
+
+
+def of_type(node: onnx.NodeProto, arrays: Sequence[Array | None], results: Sequence[Any]
+            ) -> list[Array]:
+    """The results as arrays; reductions of int32, which NumPy widens, in the type of what is
+    reduced.
+    """
+    first = arrays[0] if arrays else None
+    if node.op_type.startswith("Reduce") and first is not None:
+        return [np.asarray(result).astype(first.dtype) for result in results]
+    return [np.asarray(result) for result in results]

@@ -35,8 +35,8 @@ _SHAPED = ((), (1,), (5,), (3, 4), (2, 7), (1, 6), (2, 3, 4), (1, 4, 6), (3, 1, 
 
 
 def legal_pairs() -> dict[Pair, None]:
-    """All kinds of reader x mover x type that ONNX allows, in a fixed order. Movers that read are of
-    one kind.
+    """All kinds of reader x mover x type that ONNX allows, in a fixed order. Movers that read are
+    of one kind.
     """
     movers = [*MADE, *dict.fromkeys(rule.op for rule in RULES.values() if rule.moves)]
     return {(reader.kind, mover, dtype): None
@@ -47,7 +47,8 @@ def legal_pairs() -> dict[Pair, None]:
 def _makes(mover: str, dtype: str) -> bool:
     if mover in MADE:
         return mover == "input" or dtype in QUANTIZED
-    return any(rule.reads(dtype) for rule in RULES.values() if rule.op == mover and rule.moves)
+    return any(rule.reads(dtype) or rule.reads("float32") for rule in RULES.values()
+               if rule.op == mover and rule.moves)
 
 
 @dataclass(slots=True)
@@ -72,7 +73,8 @@ def trials(seed: int, types: Sequence[str] = QUANTIZED) -> Iterator[Trial]:
     legal = tuple(pair for pair in legal_pairs() if pair[2] in (*types, "float32"))
     steering, number = Steering(legal), 0
     while True:
-        trial = _trial(Drawer(np.random.default_rng([seed, number]), tuple(types)), number, steering)
+        drawer = Drawer(np.random.default_rng([seed, number]), tuple(types))
+        trial = _trial(drawer, number, steering)
         number += 1
         if trial is not None:
             yield trial
@@ -134,9 +136,9 @@ def _chain(d: Drawer, pair: Pair) -> Value | None:
         mark, reader = d.mark(), d.choice(readers)
         try:
             source = _source(d, dtype, reader, mover)
-            if movers and d.chance(0.25):
+            for _ in range(d.choice((0, 0, 0, 1, 1, 2)) if movers else 0):
                 source = _moved(d, source, d.choice([rule for rule in RULES.values()
-                                                     if rule.moves and rule.reads(dtype)]))
+                                                     if rule.moves]))
             moved = _moved(d, source, d.choice(movers)) if movers else source
             found = reader.draw(d, moved, reader.op)
             if d.chance(0.15):          # a second reader of the same value
@@ -150,7 +152,7 @@ def _chain(d: Drawer, pair: Pair) -> Value | None:
 
 def _moved(d: Drawer, x: Value, mover: Rule) -> Value:
     """The mover on the value as it stands, or between dequantization and quantization."""
-    if x.scale is None or mover.op == "QuantizeLinear" or d.chance(0.6):
+    if x.scale is None or (mover.reads(x.dtype) and d.chance(0.6)):
         return mover.draw(d, x, mover.op)
     moved = mover.draw(d, dequantized(d, x), mover.op)
     return quantized(d, moved, like=x) if d.chance(0.6) else quantized(d, moved, x.dtype)

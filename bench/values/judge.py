@@ -10,17 +10,25 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from bench.values.bounds import Interval, bounded
-from bench.values.ways import GRAPH, Way
+from bench.values.bounds import bounded
+from bench.values.intervals import Interval
+from bench.values.ways import GRAPH, Way, optimized
 from compiler.frontend.onnx_import import ImportRefused
+from compiler.graph import Graph
+from compiler.ops.operator import Kind
+from compiler.ops.registry import find
+from compiler.te import is_float
 from runtime.targets import TargetError
 
 __all__ = ["FINDINGS", "Finding", "Verdict", "beyond", "judged", "telling"]
 
 Array = np.ndarray
-FINDINGS = ("wrong", "differs", "traceback", "message", "crash", "hang", "type")
+FINDINGS = ("wrong", "differs", "traceback", "refusal", "crash", "hang", "judge")
 STEPS = 1                   # that an integer form may be off: docs/machine.md, Numbers
 LONGEST_LINE = 2000
+DOCUMENTED = re.compile(r"must be a constant|is not supported|no form")
+"""What a refusal of a valid network may say: docs/onnx.md."""
+
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +51,8 @@ class Finding:
 
 @dataclass(slots=True)
 class Verdict:
-    """What became of a trial. `weak`: outputs whose bounds would hide a wrong channel; `refused`:
+    """What became of a trial. `internal`: operators of its compiled graph; `weak`: outputs whose
+    bounds would hide a wrong channel; `refused`:
     reasons by way; `ran`: ways that gave outputs.
     """
 
@@ -55,6 +64,7 @@ class Verdict:
     values: int = 0
     weak: int = 0
     exact: int = 0
+    internal: set[str] = field(default_factory=set)
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -63,11 +73,17 @@ def judged(number: int, model: onnx.ModelProto, inputs: Mapping[str, Array], way
     """The verdict of these ways; each is announced before it is taken."""
     verdict = Verdict(number)
     begin = time.monotonic()
-    allowed = bounds_of(model, inputs)
-    verdict.seconds["bounds"] = time.monotonic() - begin
+    announce("bounds")
     names = [output.name for output in model.graph.output]
-    verdict.outputs = len(names)
-    verdict.weak = sum(not telling(allowed[True][name]) for name in names)
+    verdict.outputs = verdict.weak = len(names)
+    try:
+        allowed = bounds_of(model, inputs)
+        verdict.weak = sum(not telling(allowed[True][name]) for name in names)
+    except Exception as error:          # noqa: BLE001 - ways are compared all the same
+        allowed = None
+        verdict.findings.append(Finding("bounds", "judge", _frame(error),
+                                        f"{type(error).__name__}: {str(error)[:300]}"))
+    verdict.seconds["bounds"] = time.monotonic() - begin
     found: dict[str, dict[str, Array]] = {}
     for way in ways:
         announce(way.name)
@@ -79,13 +95,16 @@ def judged(number: int, model: onnx.ModelProto, inputs: Mapping[str, Array], way
         verdict.ran.append(way.name)
         verdict.values += sum(array.size for array in outputs.values())
         found[way.name] = outputs
-        for name in names:
-            said = beyond(outputs.get(name), allowed[way.integers][name])
-            if said:
-                verdict.findings.append(Finding(way.name, "wrong", name, said))
-                break
+        verdict.findings.extend(_wrong(way, outputs, allowed and allowed[way.integers], names))
     _compare(found, ways, model, verdict)
     return verdict
+
+
+def _wrong(way: Way, outputs: Mapping[str, Array], allowed: Mapping[str, Interval] | None,
+           names: Sequence[str]) -> list[Finding]:
+    """The first output that is beyond its bounds."""
+    said = ((name, beyond(outputs.get(name), allowed[name])) for name in names if allowed)
+    return [Finding(way.name, "wrong", name, text) for name, text in said if text][:1]
 
 
 def bounds_of(model: onnx.ModelProto, inputs: Mapping[str, Array]
@@ -100,15 +119,15 @@ def _run(way: Way, model: onnx.ModelProto, inputs: Mapping[str, Array], verdict:
         return way.run(model, inputs)
     except (ImportRefused, TargetError) as error:
         text = str(error)
-        if "\n" in text or len(text) > LONGEST_LINE:
-            verdict.findings.append(Finding(way.name, "message", text.splitlines()[0][:120],
-                                            text[:600]))
+        if "\n" in text or len(text) > LONGEST_LINE or not DOCUMENTED.search(text):
+            where = re.sub(r"'[^']*'|\b\w*\d[\w.,\[\]]*", "N", text.splitlines()[0])[:120]
+            verdict.findings.append(Finding(way.name, "refusal", where, text[:600]))
         else:
             verdict.refused[way.name] = text
     except Exception as error:          # noqa: BLE001 - what is found is told
         where = _frame(error)
-        verdict.findings.append(Finding(way.name, "traceback", where, f"{where}: {type(error).__name__}: "
-                                        f"{str(error)[:300]}"))
+        verdict.findings.append(Finding(way.name, "traceback", where,
+                                        f"{where}: {str(error)[:300]}"))
     return None
 
 
@@ -133,7 +152,8 @@ def beyond(found: Array | None, allowed: Interval) -> str:
         return ""
     place = tuple(int(axis) for axis in np.argwhere(outside)[0])
     return (f"{int(outside.sum())} of {outside.size} elements are beyond their bounds; at "
-            f"{list(place)} {found[place]!s}, not {allowed.low[place]!s} to {allowed.high[place]!s}")
+            f"{list(place)} {found[place]!s}, not {allowed.low[place]!s} to "
+            f"{allowed.high[place]!s}")
 
 
 def _outside(found: Array, allowed: Interval) -> Array:
@@ -152,7 +172,8 @@ def telling(allowed: Interval) -> bool:
         return False
     for axis, extent in enumerate(middle.shape):
         turned = np.roll(middle, 1, axis)
-        if extent > 1 and not np.array_equal(turned, middle) and not _outside(turned, allowed).any():
+        moved = extent > 1 and not np.array_equal(turned, middle)
+        if moved and not _outside(turned, allowed).any():
             return False
     if middle.dtype == bool or not middle.size:
         return True
@@ -168,7 +189,9 @@ def _compare(found: Mapping[str, Mapping[str, Array]], ways: Sequence[Way], mode
     same = [way for way in ways if way.integers and way.exact and way.name in found]
     if GRAPH.name not in found:
         return
-    names = exact_outputs(model)
+    graph = optimized(model.SerializeToString(), True)
+    verdict.internal = {node.op for node in graph.nodes}
+    names = exact_outputs(graph)
     verdict.exact = len(names)
     wrong = {finding.way for finding in verdict.findings}
     for way in same:
@@ -184,15 +207,8 @@ def _compare(found: Mapping[str, Mapping[str, Array]], ways: Sequence[Way], mode
                 break
 
 
-def exact_outputs(model: onnx.ModelProto) -> list[str]:
-    """Outputs that the compiled graph computes without rounding floats."""
-    from compiler.frontend.onnx_import import convert
-    from compiler.graph import optimize
-    from compiler.ops.operator import Kind
-    from compiler.ops.registry import find
-    from compiler.te import is_float
-
-    graph = optimize(convert(model))
+def exact_outputs(graph: Graph) -> list[str]:
+    """Outputs that the graph computes without rounding floats."""
     rounded: set[str] = set()
     for node in graph.nodes:
         output, record = node.outputs[0], find(node.op)

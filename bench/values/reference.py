@@ -29,7 +29,7 @@ def computed(node: onnx.NodeProto, arrays: Sequence[Array | None],
         found = own(node, arrays) if own else None
         if found is None:
             found = _run(node, arrays, opset)
-    return tuple(np.asarray(array) for array in found)
+    return tuple(corrections.of_type(node, arrays, found))
 
 
 def _run(node: onnx.NodeProto, arrays: Sequence[Array | None], opset: int) -> Sequence[Any]:
@@ -40,18 +40,22 @@ def _run(node: onnx.NodeProto, arrays: Sequence[Array | None], opset: int) -> Se
     typed = {name: (helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
              for name, array in present if array is not None}
     whole = _alone(node.SerializeToString(), tuple(typed.items()), opset)
-    return whole.run(None, {name: array for name, array in present})
+    return whole.run(None, dict(present))
 
 
 @lru_cache(256)
 def _operator(node: bytes, opset: int) -> Any:
     """The implementation of a node that has one; None for those that ONNX gives a body."""
     proto = onnx.NodeProto.FromString(node)
-    try:
-        context = CONTEXT | {"opsets": {proto.domain: opset}}
-        return load_op(proto.domain, proto.op_type, opset)(proto, context)
-    except (RuntimeContextError, AssertionError, TypeError):
-        return None
+    for version in (opset, OPSET):      # some have no implementation of older versions
+        try:
+            context = CONTEXT | {"opsets": {proto.domain: version}}
+            return load_op(proto.domain, proto.op_type, version)(proto, context)
+        except (RuntimeContextError, AssertionError, TypeError):
+            return None
+        except RuntimeError:
+            continue
+    return None
 
 
 @lru_cache(256)

@@ -15,9 +15,13 @@ from bench.values.draw import Trial
 from bench.values.graphs import legal_pairs, trials
 from bench.values.rules import QUANTIZED
 from bench.values.judge import Finding, Verdict
+from bench.values.own import tried
 from bench.values.shrink import Case, shrunk
 from bench.values.ways import DEFAULT, GRAPH, chosen, require
 from compiler.errors import Error
+from compiler.ops import channel_blocks, last_convolutions, quantized_blocks, winograd
+from compiler.ops.registry import FAMILIES
+from google.protobuf.message import DecodeError
 
 __all__ = ["Report", "main", "search"]
 
@@ -38,6 +42,7 @@ class Report:
     ran: Counter[str] = field(default_factory=Counter)
     pairs: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     operators: Counter[str] = field(default_factory=Counter)
+    internal: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     alike: Counter[tuple[str, ...]] = field(default_factory=Counter)
     kinds: dict[tuple[str, ...], tuple[float, str]] = field(default_factory=dict)
@@ -50,6 +55,7 @@ class Report:
         self.values += verdict.values
         self.ran.update(verdict.ran)
         self.seconds.update(verdict.seconds)
+        self.internal.update(verdict.internal)
         self.refused.update({_reason(text) for text in verdict.refused.values()})
         if verdict.ran:
             self.pairs.update(trial.pairs)
@@ -101,7 +107,9 @@ def _found(report: Report, child: Child, trial: Trial, finding: Finding, folder:
                                                        else 1)
     if many:
         return
-    case = shrunk(Case(trial.model, trial.inputs), _shows(child, finding), shrink_seconds)
+    case = Case(trial.model, trial.inputs)
+    if finding.kind != "hang":          # what takes a minute each time stays as large as it is
+        case = shrunk(case, _shows(child, finding), shrink_seconds)
     kind = (*finding.alike, *_signature(case))
     if kind in report.kinds:
         return
@@ -132,6 +140,13 @@ def _shows(child: Child, finding: Finding) -> Callable[[Case], bool]:
     return lambda case: _again(child, case, finding) is not None
 
 
+def compiled_operators() -> list[str]:
+    """The registry's operators, but for those that back ends make of others for their layouts."""
+    later = (channel_blocks, last_convolutions, quantized_blocks, winograd)
+    return [operator.name for family in FAMILIES if family not in later
+            for operator in family.OPERATORS]
+
+
 def show(report: Report, seconds: float) -> None:
     legal = legal_pairs()
     short = [pair for pair in legal if report.pairs[pair] < BAR]
@@ -143,6 +158,8 @@ def show(report: Report, seconds: float) -> None:
     print("rare operators: " + ", ".join(f"{op} {count}" for op, count in
                                          sorted(report.operators.items(), key=lambda one: one[1])
                                          if count < BAR))
+    print("operators of the registry that did not occur: " + ", ".join(
+        op for op in compiled_operators() if op not in report.internal))
     for figure, value in (
             ("values_graphs", report.graphs), ("values_outputs", report.outputs),
             ("values_not_judged", report.weak), ("values_to_the_bit", report.exact),
@@ -162,6 +179,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Error as error:
         print(f"bench.values: {error}", file=sys.stderr)
         return 2
+    if args.model:
+        return _tried(args.model, [GRAPH.name, "graph-float", *names], args.seed)
     if args.replay:
         return _replayed(args.replay, names)
     begin = time.monotonic()
@@ -175,6 +194,16 @@ def main(argv: Sequence[str] | None = None) -> int:
                     args.types.split(","))
     show(report, time.monotonic() - begin)
     return int(report.alike.total() > 0)
+
+
+def _tried(path: Path, names: Sequence[str], seed: int) -> int:
+    try:
+        said = tried(path, list(dict.fromkeys(names)), seed, _shows)
+    except (Error, OSError, DecodeError) as error:
+        print(f"bench.values: {path}: {str(error).splitlines()[0]}", file=sys.stderr)
+        return 2
+    print("\n".join(said))
+    return int(any(not line.startswith(("ran:", "refused:", "not judged:")) for line in said))
 
 
 def _replayed(folder: Path, names: Sequence[str]) -> int:
@@ -207,5 +236,7 @@ def _parser() -> argparse.ArgumentParser:
         help="where findings are kept (default values-findings)")
     add("--shrink", type=float, default=30, metavar="SECONDS",
         help="for one finding to become small (default 30)")
+    add("--model", type=Path, metavar="FILE",
+        help="try this network, with random inputs, instead of drawn ones")
     add("--replay", type=Path, metavar="FOLDER", help="judge this finding once more")
     return parser

@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 
 from bench.values.reference import evaluated
 
-__all__ = ["Case", "shrunk"]
+__all__ = ["Case", "shrunk", "with_outputs"]
 
 Array = np.ndarray
 
@@ -65,13 +65,13 @@ def _fewer_outputs(case: Case) -> Iterator[Case]:
     outputs = [output.name for output in case.model.graph.output]
     if len(outputs) > 1:
         for name in outputs:
-            yield _case(case, [name])
+            yield with_outputs(case, [name])
         for name in outputs:
-            yield _case(case, [other for other in outputs if other != name])
+            yield with_outputs(case, [other for other in outputs if other != name])
         return
     for node in case.model.graph.node:
         if node.output[0] not in outputs:
-            yield _case(case, [node.output[0]])
+            yield with_outputs(case, [node.output[0]])
 
 
 def _inner_inputs(case: Case) -> Iterator[Case]:
@@ -79,7 +79,7 @@ def _inner_inputs(case: Case) -> Iterator[Case]:
     outputs = {output.name for output in case.model.graph.output}
     inner = [name for node in case.model.graph.node for name in node.output if name not in outputs]
     for name in reversed(inner):
-        yield _case(case, list(outputs), [name])
+        yield with_outputs(case, list(outputs), [name])
 
 
 def _without_nodes(case: Case) -> Iterator[Case]:
@@ -96,7 +96,7 @@ def _without_nodes(case: Case) -> Iterator[Case]:
                     for position, read in enumerate(later.input):
                         if read == node.output[0]:
                             later.input[position] = name
-                yield _case(Case(model, case.inputs), outputs)
+                yield with_outputs(Case(model, case.inputs), outputs)
 
 
 def _smaller(case: Case) -> Iterator[Case]:
@@ -114,7 +114,7 @@ def _smaller(case: Case) -> Iterator[Case]:
                         array = np.where(array == extent, smaller, array)
                     tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
                 inputs = {name: _cut(array, extent, smaller) for name, array in case.inputs.items()}
-                yield _case(Case(model, inputs), outputs)
+                yield with_outputs(Case(model, inputs), outputs)
 
 
 def _cut(array: Array, extent: int, smaller: int) -> Array:
@@ -126,8 +126,8 @@ def _values(case: Case) -> dict[str, Array]:
     return evaluated(case.model, case.inputs)
 
 
-def _case(case: Case, outputs: list[str], inputs: list[str] | None = None) -> Case:
-    """With these outputs, and these values as inputs; what nobody reads falls away."""
+def with_outputs(case: Case, outputs: list[str], inputs: list[str] | None = None) -> Case:
+    """The case with these outputs, and these values as inputs; what nobody reads falls away."""
     try:
         values = _values(case)
     except Exception:       # noqa: BLE001 - whatever is wrong, it is no model

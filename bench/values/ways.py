@@ -4,14 +4,16 @@ import ctypes
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 
 from compiler.errors import ArgumentError
 
-__all__ = ["DEFAULT", "GRAPH", "WAYS", "Way", "chosen"]
+__all__ = ["DEFAULT", "GRAPH", "WAYS", "Way", "chosen", "optimized", "require"]
 
 Array = np.ndarray
 Arrays = dict[str, Array]
@@ -33,13 +35,20 @@ class Way:
 
 def _in_numpy(integerize: bool) -> Callable[[onnx.ModelProto, Mapping[str, Array]], Arrays]:
     def run(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> Arrays:
-        from compiler.frontend.onnx_import import convert
-        from compiler.graph import evaluate, optimize
-        from compiler.graph.pipeline import standard_passes
+        from compiler.graph import evaluate
 
-        graph = optimize(convert(model), standard_passes(integerize))
-        return evaluate(graph, inputs)
+        return evaluate(optimized(model.SerializeToString(), integerize), inputs)
     return run
+
+
+@lru_cache(2)
+def optimized(model: bytes, integerize: bool) -> Any:
+    """The graph of a model after the passes."""
+    from compiler.frontend.onnx_import import convert
+    from compiler.graph import optimize
+    from compiler.graph.pipeline import standard_passes
+
+    return optimize(convert(onnx.ModelProto.FromString(model)), standard_passes(integerize))
 
 
 def _compiled(target: str, **options: object) -> Callable[..., Arrays]:

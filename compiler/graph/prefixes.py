@@ -285,7 +285,7 @@ def _folded(value: Expr, arrays: Mapping[str, np.ndarray]) -> Expr:
 
 
 def _range(value: Expr) -> tuple[float, float]:
-    """Least and greatest of an integer, as far as its type and conversions say."""
+    """Least and greatest of an integer, as far as types, conversions and bounds say."""
     if not is_integer(value.dtype):
         return -np.inf, np.inf
     limits = np.iinfo(numpy_dtype(value.dtype))
@@ -293,4 +293,10 @@ def _range(value: Expr) -> tuple[float, float]:
         low, high = _range(value.value)
         if limits.min <= low and high <= limits.max:
             return low, high
+    if isinstance(value, Binary) and value.op in ("min", "max"):
+        best = min if value.op == "min" else max
+        (a, b), (c, d) = _range(value.a), _range(value.b)
+        return best(a, c), best(b, d)
+    if isinstance(value, Const):
+        return int(value.value), int(value.value)
     return int(limits.min), int(limits.max)

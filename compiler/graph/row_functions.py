@@ -10,6 +10,7 @@ or multiplying, and in how they square; `recognized` takes them all.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 
@@ -165,23 +166,34 @@ class _Reading:
             return None
         if condition is not None:
             return _constant_mask(np.where(condition, zeros, low))
-        if zeros.any() or not np.all(low <= MASKING) or not _is_one(low) or (
-                not self.values.shape(node.inputs[0])):
+        if zeros.any() or not np.all(low <= MASKING) or not _is_one(low):
             return None
-        level = low.reshape(-1)[:1].astype(np.float32)
-        return Mask(float(low.max()), condition=node.inputs[0],
-                    level=np.where(np.isfinite(level), level, 0))
+        return self._computed_mask(node.inputs[0], low, low.reshape(-1)[:1].astype(np.float32))
+
+    def _computed_mask(self, condition: str, low: Array, level: Array) -> Mask | None:
+        """The mask of a condition. That places are up to one position holds somewhere."""
+        if not self.values.shape(condition):
+            return None
+        node = self.values.producer(condition)
+        up_to_one = node is not None and node.op in ("less", "less_equal") and (
+            self.values.constant(node.inputs[0]) is not None
+            and prod(self.values.shape(node.inputs[1])) == 1)
+        if up_to_one or not np.isfinite(low).all():             # a row of -inf has no softmax
+            level = np.zeros_like(level)
+        return Mask(float(low.max()), condition=condition, level=level)
 
     def _chosen_mask(self, condition: str, low: Array, kept: bool) -> Mask | None:
         """The mask of elements in whose place, unless a condition is `kept`, a number stands."""
         array = self.values.constant(condition)
-        if array is None:
-            return Mask(float(low.max()), condition=condition) if kept else None
-        valid = array == kept
-        if not valid.ndim or not _is_one(low):
+        if not _is_one(low) or array is None and not kept:
             return None
+        if array is None:
+            return self._computed_mask(condition, low, np.full(1, REPLACED))
+        if not array.ndim:
+            return None
+        valid = array == kept
         whole = ~valid.any(-1, keepdims=True)
-        return Mask(float(low.max()), valid | whole, level=np.where(whole, REPLACED, 0))
+        return Mask(float(low.max()), valid | whole, level=whole * REPLACED)
 
     def layer_norm(self, result: str) -> LayerNorm:
         normal, bias = self._with_constants(result, "add")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from compiler.errors import Error
+from compiler.errors import DEFECT, Error
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.ops.operator import Range
 from compiler.ops.registry import find, infer
@@ -13,7 +13,7 @@ __all__ = ["GraphRefused", "verify"]
 class GraphRefused(Error, ValueError):
     """A graph that breaks a rule of the graph itself; operators refuse with TypeRefused."""
 
-    exit_status = None
+    exit_status = DEFECT
 
 
 def verify(graph: Graph) -> Graph:

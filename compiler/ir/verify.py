@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from compiler import te
-from compiler.errors import Error
+from compiler.errors import DEFECT, Error
 from compiler.te import INDEX, Buffer, Expr, Extent, Read, Reduce, Symbol, Var, is_extent
 
 from .nodes import (LOOP_KINDS, Alloc, Barrier, Combine, For, If, Program, Seq, Stmt, Tensorized,
@@ -18,7 +18,7 @@ __all__ = ["RULES", "VerifyError", "verify"]
 class VerifyError(Error, ValueError):
     """A program that is not well formed: the fact, then the program with the place marked."""
 
-    exit_status = None
+    exit_status = DEFECT
 
 
 Fact = tuple[str, Stmt]

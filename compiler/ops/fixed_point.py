@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from compiler.errors import Error
+from compiler.errors import DEFECT, Error
 from compiler.ir.arithmetic import apply_binary
 
 __all__ = ["MAX_MULTIPLIER", "MAX_SHIFT", "MIN_MULTIPLIER", "STORED", "ScaleRefused",
@@ -25,7 +25,7 @@ MIN_MULTIPLIER, MAX_MULTIPLIER, MAX_SHIFT = 2**15, 2**16 - 1, 46
 class ScaleRefused(Error, ValueError):
     """A scale that no multiplier and shift of the machine can express."""
 
-    exit_status = None
+    exit_status = DEFECT
 
 
 def limits_of(dtype: str) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from compiler.errors import Error
+from compiler.errors import DEFECT, Error
 from compiler.ops.node import Node, TensorType
 
 __all__ = ["TypeRefused", "TypeRule", "Types", "need", "need_arity", "need_dtype",
@@ -15,7 +15,7 @@ TypeRule = Callable[[Node, Types], TensorType]
 class TypeRefused(Error, ValueError):
     """An operator's inputs or attributes contradict its rule."""
 
-    exit_status = None
+    exit_status = DEFECT
 
 
 def need(holds: bool, node: Node, sentence: str) -> None:

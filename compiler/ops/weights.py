@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["CONVOLVED", "MATRIX", "PRODUCT", "TRANSPOSED", "Weights"]
+__all__ = ["CONVOLVED", "MATRIX", "PRODUCT", "TRANSPOSED", "Weights", "of_channels"]
 
 Array = np.ndarray
 
@@ -47,6 +47,14 @@ class Weights:
         if inward is not None:
             view = view * inward.reshape(group, 1, ins, 1)
         return self.restored(attrs, view.astype(weight.dtype, copy=False), weight.shape)
+
+
+def of_channels(bias: Array, count: int) -> Array | None:
+    """A bias as a number for each of the output channels; None where it differs along others, as
+    that of a product of matrices may from row to row.
+    """
+    whole = bias.size == count == bias.shape[-1] if bias.ndim else False
+    return np.broadcast_to(bias.reshape(-1), (count,)) if whole or bias.size == 1 else None
 
 
 def _grouped(attrs: Mapping, weight: Array) -> Array:

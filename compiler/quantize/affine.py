@@ -11,7 +11,8 @@ import numpy as np
 from compiler.graph.graph import Node, TensorType
 from compiler.ops.convolutions import pixel_convolution
 from compiler.quantize.names import Names
-from compiler.quantize.weights import MATRICES, WEIGHTED, outputs, scaled, vector
+from compiler.quantize.weights import (MATRICES, WEIGHTED, has_constants, outputs, scaled,
+                                       vector)
 
 __all__ = ["Affine", "as_convolution", "fold", "read_affine", "with_bias"]
 
@@ -69,10 +70,12 @@ def fold(node: Node, affine: Affine, tensors: dict[str, Array], names: Names, sh
     """The one operator with weights that equals the two, or None. Its numbers are added to
     `tensors`. `shared` says whether other nodes read the weight, `rank` is that of the data.
     """
-    if node.op not in WEIGHTED or any(name not in tensors for name in node.inputs[1:]):
+    if node.op not in WEIGHTED or node.inputs[1] not in tensors:
         return None
     weight = node.inputs[1]
     if node.op in MATRICES and (tensors[weight].ndim != 2 or affine.axis != rank - 1):
+        return None
+    if not has_constants(node, tensors):
         return None
     count = outputs(node, tensors[weight])
     before = vector(node, tensors)

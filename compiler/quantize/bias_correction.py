@@ -12,13 +12,13 @@ from math import prod
 
 import numpy as np
 
-from compiler.graph.graph import Graph
+from compiler.graph.graph import Graph, Node
 from compiler.quantize.affine import with_bias
 from compiler.quantize.calibration import Samples, program
 from compiler.quantize.network import Layer, Network
 from compiler.quantize.noise import Scales, Tick, part, results_of
 from compiler.quantize.plan import Plan
-from compiler.quantize.weights import WEIGHTED, vector
+from compiler.quantize.weights import WEIGHTED, result_axis, vector
 
 __all__ = ["correct_biases"]
 
@@ -39,12 +39,14 @@ def correct_biases(network: Network, graph: Graph, plan: Plan, scales: Scales, s
     for batch in samples.batches():
         real = {**real_run(batch), **batch}
         for place, run in runs.items():
-            shifts[place] = shifts[place] + _channel_sums(real[layers[place].inner] - run(real))
+            shifts[place] = shifts[place] + _channel_sums(
+                layers[place].node, real[layers[place].inner] - run(real))
         tick(samples.batch)
     changed = {}
     for place, layer in layers.items():
         shape = graph.values[layer.inner].shape
-        count = samples.count // samples.batch * prod(shape) // shape[_axis(shape)]
+        channels = shape[result_axis(layer.node, len(shape))]
+        count = samples.count // samples.batch * prod(shape) // channels
         shift = (shifts[place] / count).astype(np.float32)
         if not np.isfinite(shift).all():
             continue
@@ -68,13 +70,9 @@ def _before_activation(network: Network, graph: Graph, plan: Plan, scales: Scale
     return part(network, graph, single, others, [replace(layer, clamp=None)], layer.inner)
 
 
-def _axis(shape: tuple[int, ...]) -> int:
-    return 1 if len(shape) == 4 else len(shape) - 1
-
-
-def _channel_sums(array: Array) -> Array:
+def _channel_sums(node: Node, array: Array) -> Array:
     """Sums in float64 over all axes but that of the channels."""
-    kept = _axis(array.shape)
+    kept = result_axis(node, array.ndim)
     return array.sum(axis=tuple(i for i in range(array.ndim) if i != kept), dtype=np.float64)
 
 

@@ -16,7 +16,8 @@ import numpy as np
 from compiler.graph.graph import Node
 from compiler.ops.registry import OPERATORS
 from compiler.quantize.network import SLOPES, Layer, Network, bounds
-from compiler.quantize.weights import WEIGHTED, canonical, outputs, scaled, vector
+from compiler.quantize.weights import (WEIGHTED, canonical, has_constants, outputs, scaled,
+                                       vector)
 
 __all__ = ["Pair", "equalize", "pairs"]
 
@@ -80,8 +81,10 @@ def pairs(network: Network) -> Iterator[Pair]:
 
 def _has_weights(layer: Layer, network: Network) -> bool:
     node, tensors = layer.node, network.tensors
-    return (node.op in WEIGHTED and all(name in tensors for name in node.inputs[1:])
-            and (node.op != "matmul" or tensors[node.inputs[1]].ndim == 2))
+    if node.op not in WEIGHTED or node.inputs[1] not in tensors:
+        return False
+    return (node.op != "matmul" or tensors[node.inputs[1]].ndim == 2) and (
+        has_constants(node, tensors))
 
 
 def _width(layer: Layer, network: Network) -> int:

@@ -21,6 +21,7 @@ from compiler.graph.graph import Node, TensorType
 from compiler.graph.passes.maps import compares
 from compiler.ops.operator import Kind
 from compiler.ops.registry import find
+from compiler.ops.weights import of_channels
 from compiler.quantize.network import (FILLS, FUNCTION, INTEGER_FORMS, PICKS, Layer, Network,
                                        is_operand)
 from compiler.quantize.scales import Scale
@@ -261,10 +262,13 @@ class _Planning:
     def weighted(self, node: Node, data: list[str]) -> str | None:
         if len(data) != 1 or node.inputs[0] != data[0]:
             return "its weight and bias must be constants"
-        sizes = [self.network.tensors[name].size for name in node.inputs[2:]]
         count = outputs(node, self.network.tensors[node.inputs[1]])
-        return None if set(sizes) <= {1, count} else (
-            f"its bias must have 1 or {count} elements, not {sizes[0]}")
+        for bias in (self.network.tensors[name] for name in node.inputs[2:]):
+            if bias.size not in (1, count):
+                return f"its bias must have 1 or {count} elements, not {bias.size}"
+            if of_channels(bias, count) is None:
+                return f"its bias must have one element for each channel, not shape {bias.shape}"
+        return None
 
     def product(self, node: Node, data: list[str]) -> str | None:
         if len(node.inputs) == 2 and len(data) == 2:

@@ -6,10 +6,10 @@ import numpy as np
 
 from compiler.graph.graph import Node
 from compiler.ops.registry import OPERATORS, find
-from compiler.ops.weights import Weights
+from compiler.ops.weights import Weights, of_channels
 
-__all__ = ["MATRICES", "WEIGHTED", "canonical", "channel_axis", "outputs", "restored", "scaled",
-           "vector"]
+__all__ = ["MATRICES", "WEIGHTED", "canonical", "channel_axis", "has_constants", "outputs",
+           "restored", "result_axis", "scaled", "vector"]
 
 WEIGHTED = {name for name, operator in OPERATORS.items() if operator.weights}
 """Operators that multiply by weights, where these are constants."""
@@ -28,6 +28,11 @@ def _weights(node: Node) -> Weights:
 def channel_axis(node: Node) -> int:
     """The axis of the weight that has a scale for each output channel (of a group)."""
     return _weights(node).scale_axis(node.attrs)
+
+
+def result_axis(node: Node, rank: int) -> int:
+    """The axis of the result that has the output channels."""
+    return _weights(node).axis % rank
 
 
 def canonical(node: Node, weight: Array) -> Array:
@@ -51,9 +56,19 @@ def scaled(node: Node, weight: Array, *, outward: Array | None = None,
     return _weights(node).scaled(node.attrs, weight, outward=outward, inward=inward)
 
 
+def has_constants(node: Node, tensors: Mapping[str, Array]) -> bool:
+    """Whether the node's weight, and its bias if any, are constants, the bias one of channels."""
+    if any(name not in tensors for name in node.inputs[1:]):
+        return False
+    count = outputs(node, tensors[node.inputs[1]])
+    return all(of_channels(tensors[name], count) is not None for name in node.inputs[2:])
+
+
 def vector(node: Node, tensors: Mapping[str, Array]) -> Array:
     """The node's bias, one number for each output channel; zeros when it has none."""
     count = outputs(node, tensors[node.inputs[1]])
     if len(node.inputs) < 3:
         return np.zeros(count, np.float32)
-    return np.broadcast_to(tensors[node.inputs[2]].reshape(-1), (count,)).astype(np.float32)
+    bias = of_channels(tensors[node.inputs[2]], count)
+    assert bias is not None
+    return bias.astype(np.float32)

@@ -44,18 +44,17 @@ def tensorize(program: Program, place: str, intrinsic: Intrinsic, **immediates) 
     return swap(program, node, result)
 
 
-def first_match(program: Program, place: str, intrinsics: Iterable[Intrinsic]) -> Intrinsic:
-    """The first of several intrinsics that `tensorize` would take at a place. Refuses as it does
-    with the last of them where there is none.
-    """
-    node, refused = _nest(program, place), "there must be an intrinsic to perform it"
+def first_match(program: Program, place: str, intrinsics: Iterable[Intrinsic]
+                ) -> Intrinsic | None:
+    """The first of several intrinsics that `tensorize` would take at a place, if any."""
+    node = _nest(program, place)
     for intrinsic in intrinsics:
         try:
             match(node, intrinsic)
             return intrinsic
-        except MatchError as error:
-            refused = str(error)
-    refuse("tensorize", refused, program, node)
+        except MatchError:
+            continue
+    return None
 
 
 def _nest(program: Program, place: str) -> Stmt:

@@ -6,7 +6,7 @@ A **block** is the content of a loop, a guard or the program: allocations, then 
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from compiler.errors import Error
+from compiler.errors import DEFECT, Error
 from compiler.ir import (Access, Alloc, Domain, For, If, Program, Seq, Stmt, Tensorized, Write,
                          accesses, buffers_of, conjuncts, covers, extent_text, free_variables,
                          is_implied, loop_domain, loops, normalize_stmt, path_to, program_text,
@@ -24,7 +24,7 @@ class ScheduleError(Error, ValueError):
     program with the place marked.
     """
 
-    exit_status = None
+    exit_status = DEFECT
 
 
 def refuse(primitive: str, fact: str, program: Program, place: Stmt | None = None) -> NoReturn:

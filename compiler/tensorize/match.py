@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import permutations
 
-from compiler.errors import Error
+from compiler.errors import DEFECT, Error
 from compiler.ir import Binding, For, Stmt, Store, Tensorized, Update
 from compiler.ir.affine import Linear, free_variables, from_linear, linear
 from compiler.ir.printer import expr_text
@@ -29,7 +29,7 @@ _ZERO = Const(0, INDEX)
 class MatchError(Error, ValueError):
     """The nest is not what the intrinsic computes; the message says which fact differs."""
 
-    exit_status = None
+    exit_status = DEFECT
 
 
 def match(nest: Stmt, intrinsic: Intrinsic) -> Tensorized:

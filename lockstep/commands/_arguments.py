@@ -66,6 +66,9 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
              "third of input x)")
     add_bind(parser)
     add("--no-integerize", action="store_true", help="keep ONNX's float semantics on the host")
+    add("--strict", action="store_true",
+        help="end with exit status 3 where the accelerator fails to map a layer, which is a defect "
+             "of Lockstep; else the host computes it, and a line says so")
     add("--no-cache", action="store_true",
         help="compile even if the cache has the network, and keep nothing there")
     add_verbose(parser)

@@ -109,4 +109,5 @@ def compiled(args: argparse.Namespace, device: Device | None, after: AfterStage 
         return compile_on(graph or imported(args), targets, wanted.auto,
                           integerize=not args.no_integerize, threads=args.threads, after=after,
                           cache=not args.no_cache, pins=dict(args.pin), link=link,
+                          strict=args.strict,
                           objective=args.objective or "latency")

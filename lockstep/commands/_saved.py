@@ -24,7 +24,7 @@ def saved_module(args: argparse.Namespace, machine: str | None):
         args.threads = args.threads or DEFAULT_THREADS
         return None
     for option in ("target", "bus_bytes", "threads", "effort", "shape", "bind", "no_integerize",
-                   "no_cache", "pin", "link", "objective", "arch", "precision",
+                   "no_cache", "strict", "pin", "link", "objective", "arch", "precision",
                    "calibration", *QUANTIZER):
         if getattr(args, option) not in (None, False, 0, [], {}, ""):
             raise RequestError(f"--{option.replace('_', '-')} must be left out for "

@@ -188,14 +188,14 @@ function prepareMachine() {
 function drawAlone() {
   const name = byId("effect").value, base = value(D.points[0], name);
   const bars = D.sensitivity.flatMap(axis => axis.options.filter(option => "point" in option).map(
-    option => ({label: `${axis.axis} ${option.option}`,
+    option => ({label: escaped(`${axis.axis} ${option.option}`),
                 ratio: base ? value(D.points[option.point], name) / base : 1})));
   draw("alone", [{
     type: "bar", orientation: "h", y: bars.map(bar => bar.label),
     x: bars.map(bar => 100 * (bar.ratio - 1)),
     marker: {color: bars.map(bar => (bar.ratio > 1) === OBJECTIVES[name].greatest ? BASE : FRONT)},
     text: bars.map(bar => change(bar.ratio)), textposition: "auto", hoverinfo: "text",
-    hovertext: bars.map(bar => `${escaped(bar.label)}: ${change(bar.ratio)}`)}],
+    hovertext: bars.map(bar => `${bar.label}: ${change(bar.ratio)}`)}],
     layout(60 + 24 * bars.length, {
       xaxis: axis({title: {text: `${name}, change in %`}, zeroline: true, zerolinecolor: SOFT}),
       yaxis: axis({autorange: "reversed", automargin: true})}));

@@ -136,7 +136,7 @@ function layerStrip() {
   return {
     type: "bar", yaxis: "y5", x: shown.map(layer => layer.begin + layer.cycles / 2),
     width: shown.map(layer => layer.cycles), y: shown.map(() => 1),
-    text: shown.map(layer => layer.name), textposition: "inside", insidetextanchor: "middle",
+    text: shown.map(layer => escaped(layer.name)), textposition: "inside", insidetextanchor: "middle",
     textangle: 0, constraintext: "inside", textfont: {size: 11, color: INK},
     marker: {color: shown.map(layer => layer.place % 2 ? "#e2e6ea" : "#cdd5dc"),
              line: {width: 0}},

@@ -1,6 +1,6 @@
 """Pages of text, tables and pictures that work offline: what those of several commands share."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import IO, Any
 
@@ -31,13 +31,23 @@ def write_plain_page(file: IO[bytes], title: str, parts: Iterable[str]) -> None:
 def picture(traces: Sequence[Any], place: str, first: bool = True, **layout: Any
             ) -> str:
     """A picture of Plotly's traces, in an element of this id. The `first` one of a page brings the
-    program that draws.
+    program that draws. All texts are shown as they are.
     """
     import plotly.graph_objects as go
 
-    figure = go.Figure(traces)
-    figure.update_layout(height=480, margin={"l": 60, "r": 10, "t": 40, "b": 120}, **layout)
+    form = {"height": 480, "margin": {"l": 60, "r": 10, "t": 40, "b": 120}, **layout}
+    figure = go.Figure([_shown(trace.to_plotly_json()) for trace in traces])
+    figure.update_layout(_shown(form))
     return figure.to_html(full_html=False, include_plotlyjs=first, div_id=place)
+
+
+def _shown(value: Any) -> Any:
+    """The same with each text so that Plotly, which takes some elements of HTML, shows it."""
+    if isinstance(value, str):
+        return escape(value, quote=False)
+    if isinstance(value, Mapping):
+        return {key: _shown(part) for key, part in value.items()}
+    return [*map(_shown, value)] if isinstance(value, list | tuple) else value
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[int] = (0,)

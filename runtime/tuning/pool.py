@@ -343,7 +343,7 @@ def require_address(address: str | None, certificates: Certificates | None) -> N
 def _parts(address: str) -> tuple[str, str | None]:
     try:
         parts = urlsplit(address)
-        return parts.scheme, parts.port and parts.hostname
+        return parts.scheme, parts.hostname if parts.port else None
     except ValueError:
         return "", None
 

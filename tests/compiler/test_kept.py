@@ -242,6 +242,24 @@ def test_where_others_may_put_another_cache_none_is(tmp_path, monkeypatch, caplo
         said.format(cache=cache) + f"; {home} is used"]
 
 
+@pytest.mark.parametrize(("change", "said"), [
+    (lambda cache: cache.parent.chmod(0o777),
+     "Cache {cache} lies in {cache.parent}, where anybody may put another one (chmod o-w)"),
+    pytest.param(lambda cache: [cache.symlink_to("nowhere"), os.lchown(cache, 65534, -1)],
+                 "Cache {cache} lies behind {cache}, a link of another user, nobody",
+                 marks=as_root)])
+def test_where_others_may_put_another_cache_none_is_begun(tmp_path, monkeypatch, caplog, change,
+                                                         said):
+    cache = tmp_path / "way" / "cache"
+    cache.parent.mkdir()
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(cache))
+    change(cache)
+    home = tmp_path / "home" / "lockstep"
+    assert built() == home / "kind" / KEY and not cache.exists()
+    assert [record.message for record in caplog.records] == [
+        said.format(cache=cache) + f"; {home} is used"]
+
+
 def test_a_folder_for_all_is_no_door_where_each_keeps_his_own(own_cache, caplog):
     built()
     own_cache.parent.chmod(0o1777)                          # as /tmp is
@@ -265,7 +283,9 @@ def test_who_is_faster_to_make_the_folder_gets_nothing(own_cache, monkeypatch):
 
 
 @pytest.mark.parametrize("below", ["", "a/b"])
-@pytest.mark.parametrize("make", [Path.touch, os.mkfifo, lambda path: path.symlink_to("nowhere")])
+@pytest.mark.parametrize("make", [
+    Path.touch, os.mkfifo, lambda path: path.symlink_to("nowhere"),
+    lambda path: path.symlink_to("/dev/null/nowhere")])
 def test_a_file_in_place_of_the_cache_is_told(own_cache, tmp_path, monkeypatch, caplog, make,
                                               below: str):
     make(own_cache)

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 import lockstep.commands
-from compiler.errors import Error, RequestError
+from compiler.errors import DEFECT, Error, RequestError
 from lockstep import cli
 from lockstep.paths import input_file, output_file
 
@@ -66,7 +66,7 @@ class FoundWrong(Error):
 
 
 class NoRequest(Error):
-    exit_status = None
+    exit_status = DEFECT
 
 
 def test_an_error_says_what_the_exit_status_is(planted, capsys) -> None:
@@ -75,16 +75,23 @@ def test_an_error_says_what_the_exit_status_is(planted, capsys) -> None:
     assert capsys.readouterr() == ("", "lockstep: error: outputs differ\n")
 
 
-def test_an_error_that_no_request_leads_to_keeps_its_traceback(planted) -> None:
-    planted.append(refuse(NoRequest("loop i is not there")))
-    with pytest.raises(NoRequest, match="^loop i is not there$"):
-        cli.main(["planted"])
+def test_an_error_that_no_request_leads_to_is_one_line(planted, capsys) -> None:
+    planted.append(refuse(NoRequest("loop i is not there\nfor j in 0..4:\n  a page of program")))
+    assert cli.main(["planted"]) == 3
+    assert capsys.readouterr() == ("", "lockstep: this is a defect, please report it: NoRequest: "
+                                       "loop i is not there\n")
 
 
-def test_a_defect_keeps_its_traceback(planted) -> None:
+def test_any_other_error_is_a_defect_and_keeps_its_traceback(planted, capsys, monkeypatch) -> None:
     planted.append(refuse(ValueError("shapes differ")))
     with pytest.raises(ValueError, match="^shapes differ$"):
         cli.main(["planted"])
+    monkeypatch.setattr(sys, "argv", ["lockstep", "planted"])
+    monkeypatch.setattr(cli.processes, "end_by_signals", lambda: None)
+    assert cli.main() == 3
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert first == "Traceback (most recent call last):"
+    assert last == "lockstep: this is a defect, please report it: ValueError: shapes differ"
 
 
 def test_an_error_of_the_system_that_is_not_of_the_output_is_a_defect(planted) -> None:

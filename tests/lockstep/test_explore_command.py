@@ -4,7 +4,9 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,7 @@ from tests.support.exploring import MadeUp, exploration, point_of, space
 from tests.lockstep.test_report_page import browser, figures_of
 from tests.support import chromium
 from tests.support.chromium import with_chromium
+from tests.support.page_scripts import texts_drawn, with_node
 from tests.support.report_pages import drawn, on_a_phone
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
@@ -35,6 +38,41 @@ def folder(tmp_path_factory) -> Path:
     assert explore(path, "--vary", "block_out=4,8", "--vary", "wgt=same,5", "--json",
                    str(path / "a.json"), "--report", str(path / "a.html")) == 0
     return path
+
+
+def named(value: Any, name: str) -> Any:
+    """The same with this name in place of "block_out", also in keys and in longer texts."""
+    if isinstance(value, str):
+        return value.replace("block_out", name)
+    if isinstance(value, dict):
+        return {named(key, name): named(entry, name) for key, entry in value.items()}
+    return [named(entry, name) for entry in value] if isinstance(value, list) else value
+
+
+def elements_of(page: bytes) -> list[str]:
+    found: list[str] = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, attrs: found.append(tag)     # type: ignore[assignment]
+    parser.feed(page.decode())
+    return found
+
+
+def test_names_in_a_page_are_no_markup(folder: Path) -> None:
+    answer, pages = json.loads((folder / "a.json").read_text()), []
+    for name in ("a name", "</script><script>alert(1)</script><!--\"'><img src=x>{{TABLE}}"):
+        every = named(answer, name) | {"networks": [name], "base": name}
+        pages.append(io.BytesIO())
+        write_exploration_page(pages[-1], every)
+    plain, hostile = (elements_of(page.getvalue()) for page in pages)
+    assert plain == hostile and len(plain) > 50
+
+
+@with_node
+def test_names_in_pictures_are_no_markup(folder: Path) -> None:
+    answer = named(json.loads((folder / "a.json").read_text()), "<i>&amp;")
+    texts = texts_drawn(answer, "exploring.js")
+    assert not [text for text in texts if "<i>" in text]
+    assert "&lt;i>&amp;amp; 8" in texts
 
 
 # ---- the command ------------------------------------------------------------------------------

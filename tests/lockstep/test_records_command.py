@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -118,6 +119,34 @@ def test_the_database_of_the_cache_is_used(capsys, db: str, own_cache: Path) -> 
     assert main(["records", "merge", db]) == 0
     assert main(["records", "show"]) == 0
     assert capsys.readouterr().out.startswith("5 records read, 5 new\n3 tasks, 5 trials")
+
+
+@pytest.mark.parametrize("command", ["show", "best", "export", "check", "merge"])
+def test_a_file_in_place_of_the_cache_is_one_line(capsys, command: str, db: str, own_cache: Path
+                                                  ) -> None:
+    own_cache.touch()
+    assert refusal(capsys, command, *[db][command != "merge":]) == (
+        f"Cache {own_cache} must be a folder, but {own_cache} is none; LOCKSTEP_CACHE may name "
+        f"another one")
+
+
+@pytest.mark.parametrize("command", ["show", "best", "export", "check", "merge"])
+def test_records_that_were_altered_are_one_line(capsys, command: str, db: str, tmp_path: Path
+                                                ) -> None:
+    lines, other = tmp_path / "lines", str(tmp_path / "other")
+    assert main(["records", "export", "--db", db, "-o", str(lines)]) == 0
+    with sqlite3.connect(db) as file:
+        file.execute("UPDATE records SET value = 1e-9 WHERE value > 1")
+    file.close()
+    damaged = (f"{db!r} is damaged (a record was altered after it was added); a copy or an export "
+               f"must replace it")
+    if command != "merge":
+        assert refusal(capsys, command, "--db", db) == damaged
+        return
+    assert refusal(capsys, "merge", db, "--db", other) == damaged
+    lines.write_text(lines.read_text().replace('"value": 1.5', '"value": 1.25'))
+    assert refusal(capsys, "merge", str(lines), "--db", other).endswith(
+        ": hash of a record must be that of what it says: it was altered")
 
 
 @pytest.mark.parametrize("command", ["show", "best", "export", "check", "merge"])

@@ -21,6 +21,7 @@ from lockstep.report import write_page
 from lockstep.report.series import Grid, _occupancy, activity_series, run_lengths
 from tests.support import chromium
 from tests.support.chromium import with_chromium
+from tests.support.page_scripts import texts_drawn, with_node
 from tests.support.report_pages import drawn, on_a_phone
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
@@ -233,6 +234,16 @@ def test_names_are_shown_as_they_are(made, tmp_path) -> None:
     assert figures_of(path) == figures
     assert page.text.count(name) == 5           # title, heading, two tables, host
     assert [attrs for tag, attrs in page.elements if tag in ("b", "i")] == [{"id": "mean-ratio"}]
+
+
+@with_node
+def test_names_in_pictures_are_no_markup(made) -> None:
+    figures = figures_of(made[0])
+    for number, layer in enumerate(figures["layers"]):
+        layer["name"] = f"<i>&amp;{number}"
+    texts = texts_drawn(figures, "page.js")
+    assert not [text for text in texts if "<i>" in text]
+    assert len({*texts} & {f"&lt;i>&amp;amp;{number}" for number in range(9)}) > 5
 
 
 def test_a_run_that_fails_leaves_no_page(tmp_path, monkeypatch, capsys) -> None:

@@ -13,6 +13,8 @@ import lockstep
 from compiler.errors import RequestError
 from lockstep import testing
 from lockstep.testing import zoo
+from lockstep.testing.networks import decoders, parameters
+from lockstep.testing.networks.decoders import DecoderSizes
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,3 +67,30 @@ def test_a_wheel_has_the_networks(tmp_path: Path) -> None:
         names = set(wheel.namelist())
     assert {"lockstep/testing/zoo.py", "lockstep/testing/networks/convolutional.py",
             "lockstep/testing/digits-int8.onnx", "lockstep/testing/digits-float.onnx"} <= names
+
+
+@pytest.mark.parametrize("kind", ["gpt", "llama"])
+def test_a_long_decoder_is_made_from_a_short_one(monkeypatch, kind: str) -> None:
+    """What is computed for its ranges does not grow with the tokens; all parameters are there, and
+    a step has those of the whole.
+    """
+    monkeypatch.setattr(decoders, "LONG", 16)
+    monkeypatch.setattr(decoders, "SHORT", 8)
+    sizes, seen = DecoderSizes(1, 16, 2, 1, 32, 12), []
+    softmax = parameters.MEANING["Softmax"]
+    monkeypatch.setitem(parameters.MEANING, "Softmax", lambda attributes, x: (
+        seen.append(x.shape[-2:]) or softmax(attributes, x)))
+    filled = {}
+    for step in (False, True):
+        net = zoo.ZooNetwork(f"{kind}_small{'_step' * step}", 40)
+        getattr(decoders, kind)(net, sizes, step)
+        filled[step] = zoo.fill(net.finish())
+        onnx.checker.check_model(zoo.float_model(net, filled[step]), full_check=True)
+        onnx.checker.check_model(zoo.int8_model(zoo.float_model(net, filled[step]), net,
+                                                filled[step], 0), full_check=True)
+    assert set(seen) == {(8, 8)}
+    if kind == "gpt":
+        assert filled[False].parameters["positions.bias"].shape == (40, 16)
+    drawn = [name for name in filled[True].parameters if name.endswith((".weight", ".bias"))]
+    for name in drawn:
+        np.testing.assert_array_equal(filled[True].parameters[name], filled[False].parameters[name])

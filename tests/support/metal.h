@@ -14,7 +14,7 @@ To as_type(From value) {
 using uchar = unsigned char;
 using ulong = unsigned long;
 struct alignas(16) long2 { long x, y; };
-using std::acosh, std::asinh, std::atanh, std::copysign, std::exp, std::fabs, std::floor, std::fma,
+using std::acosh, std::asinh, std::atanh, std::ceil, std::copysign, std::trunc, std::exp, std::fabs, std::floor, std::fma,
     std::fmod, std::max, std::min, std::pow, std::sqrt, std::tanh;
 
 #define threadgroup_barrier(flags) __syncthreads()

@@ -12,7 +12,7 @@ psutil = pytest.importorskip("psutil", reason="the extra pool")
 __all__ = ["family", "hears", "listening", "reached", "stranger"]
 
 LOOPBACK = ("127.0.0.1", "::1")
-SECONDS = 5.0
+SECONDS = 30.0
 
 
 def family(*pids: int) -> list[Any]:

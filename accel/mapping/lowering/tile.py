@@ -16,8 +16,8 @@ from accel.machine.intrinsics import operand_field
 from accel.machine.machine import Machine
 from accel.mapping.lowering.dma import runs
 from accel.mapping.lowering.memory import TensorPlacement
-from accel.mapping.lowering.nest import (AffineAddress, Box, Interval, NotABox,
-                                         NotAffine, affine, solve)
+from accel.mapping.lowering.nest import (AffineAddress, Box, Interval, LoweringError,
+                                         NotABox, NotAffine, affine, solve)
 from compiler.ir import For, If, Stmt, Tensorized, normalize, offset
 from compiler.te import Const, Expr, Field, Read, Var, bits, is_float, numpy_dtype
 
@@ -225,7 +225,10 @@ class Tile:
         read = whole(read)
         size = self.machine.config.buffers[read.buffer.scope].entry_bytes
         address = self._bytes(read)
-        assert all(v % size == 0 for v in (address.offset, *address.coefficients.values()))
+        for number in (address.offset, *address.coefficients.values()):
+            if number % size:
+                raise LoweringError(f"Tiles of {read.buffer.name} must begin at whole entries of "
+                                    f"{read.buffer.scope}, {size} bytes apart, not {number}")
         return AffineAddress(address.offset // size,
                              {v: f // size for v, f in address.coefficients.items()})
 

@@ -32,7 +32,7 @@ from compiler.ir import loops
 from compiler.schedule import Schedule
 from compiler.schedule.handle import StageSchedule
 from compiler.schedule.intrinsics import first_match
-from compiler.te import Expr, Read, Tensor, walk
+from compiler.te import Expr, Read, Reduce, Tensor, walk
 from compiler.tensorize import Intrinsic
 
 __all__ = ["LayerSteps", "placed", "schedule", "tiles_of"]
@@ -313,9 +313,22 @@ class LayerSteps:
                           if form.unit == unit])
 
     def _try(self, place: str, candidates: Iterable[Intrinsic]) -> None:
-        """Tensorizes with the first intrinsic that matches; raises the last refusal when none does.
-        """
-        self.steps[place].tensorize(None, first_match(self.steps.program, place, candidates))
+        """Tensorizes with the first intrinsic that matches; refuses a machine without one."""
+        form = first_match(self.steps.program, place, candidates)
+        if form is None:
+            raise LoweringError(f"no instruction of the machine computes {self._said(place)}")
+        self.steps[place].tensorize(None, form)
+
+    def _said(self, place: str) -> str:
+        """What is computed at a place, in words."""
+        role = next((role for role, stage in self.stages.items()
+                     if place in (stage, f"{stage}_b")), "")
+        if role == "quantized":
+            return "its result from what acc holds"
+        if role not in self.operator.accumulators:
+            return "a copy that it needs"
+        body = self.operator[role].body
+        return f"its {body.op} in acc" if isinstance(body, Reduce) else "a step of it in acc"
 
 
 def _readers_first(operator: BlockedOperator) -> list[str]:

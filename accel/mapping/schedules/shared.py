@@ -9,6 +9,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 from accel.machine.machine import Machine
+from accel.mapping.lowering import LoweringError
 from accel.mapping.operators.blocked import BlockedOperator
 from accel.mapping.schedules.layers import LayerSteps, placed, schedule
 from accel.mapping.schedules.tiles import Tiles
@@ -17,7 +18,7 @@ from compiler.ir.visit import map_exprs, writes
 from compiler.schedule import Schedule
 from compiler.te import Const, Expr, Reduce, rewrite, walk
 
-__all__ = ["NamedProgram", "prefix_of", "scheduled"]
+__all__ = ["NamedProgram", "prefix_of", "require_instructions", "scheduled"]
 
 KEPT = 256
 """Schedules that a process keeps, those that were used last."""
@@ -60,6 +61,31 @@ def scheduled(machine: Machine, operator: BlockedOperator, tiles: Tiles,
     layer.steps = Schedule(program)
     layer.compute()
     return NamedProgram(layer.steps.program, prefix_of(layer.operator))
+
+
+def require_instructions(machine: Machine, operator: BlockedOperator, tiles: Tiles,
+                         threads: int) -> None:
+    """Refuses an operator of which the machine has no instruction for some step. Of operators that
+    differ in numbers alone, such as extents, the first is tried.
+    """
+    key = machine.hash, re.sub(r"[0-9]+", "#", _text(operator))
+    if key not in _tried:
+        _tried[key] = _lacks(machine, operator, tiles, threads)
+        while len(_tried) > KEPT:
+            _tried.popitem(last=False)
+    if _tried[key]:
+        raise LoweringError(_tried[key])
+
+
+_tried: OrderedDict[tuple[str, str], str] = OrderedDict()
+
+
+def _lacks(machine: Machine, operator: BlockedOperator, tiles: Tiles, threads: int) -> str:
+    try:
+        scheduled(machine, operator, tiles, threads)
+    except LoweringError as error:
+        return str(error)
+    return ""
 
 
 def prefix_of(operator: BlockedOperator) -> str:

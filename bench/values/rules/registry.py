@@ -1,4 +1,4 @@
-"""The table of drawing rules: how a node of each ONNX operator is drawn that reads a given value."""
+"""The table of drawing rules: how a node of each ONNX operator that reads a value is drawn."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.errors import Error
+from compiler.errors import DEFECT, Error
 from compiler.native import (build_once, compile_shared, compiler, digest,
                              precompile_header)
 from compiler.processes import OwnLock
@@ -33,7 +33,7 @@ extern "C" int launch_{name}(const unsigned* grid, const unsigned* block, void**
 class EmulationError(Error, RuntimeError):
     """A kernel that would hang or misread on a GPU: names the kernel and what its threads did."""
 
-    exit_status = None
+    exit_status = DEFECT
 
 
 class Emulation:

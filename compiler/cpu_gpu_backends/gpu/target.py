@@ -111,9 +111,10 @@ class GpuTarget:
         """None when kernels can compute the node, else the reason why not."""
         if node.op not in OPERATORS:
             return f"operator must be one of {', '.join(OPERATORS)}, not {node.op!r}"
+        spelled = DIALECT[self.dialect]
         for value in (*node.inputs, *node.outputs):
             type_ = graph.values[value]
-            if type_.dtype not in DIALECT[self.dialect].types:
+            if type_.dtype not in spelled.types or type_.dtype in spelled.between:
                 return f"type of {value} must be one that {self.dialect} has, not {type_.dtype}"
             if prod(type_.shape) >= MOST:
                 return f"{value} must have fewer than 2^31 elements, not {prod(type_.shape):,}"

@@ -5,20 +5,40 @@ import ctypes.util
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from threading import RLock
 from types import MappingProxyType
 
 import llvmlite.binding as llvm
 
+from compiler.errors import Error
 from compiler.native import build_once, digest
 
+from .apart import apart
 from .functions import FUNCTIONS
 from .halves import HALVES, halves
 from .machine import Processor, host, linker, target_machine
 from .pool import address_of, pool
 
-__all__ = ["FOREIGN", "Library", "assembly", "library", "object_code", "optimized"]
+__all__ = ["FOREIGN", "CodeError", "Library", "assembly", "library", "object_code", "optimized"]
+
+
+class CodeError(Error):
+    """There is no code for a text, by a defect of LLVM or as somebody killed it; the message is one
+    sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How code is generated: all ways mean the same."""
+
+    joins: bool = True          # statements that do the same, to vectors
+    level: int = 3              # of optimization
+
+
+WAYS = (_Way(), _Way(joins=False), _Way(joins=False, level=1))
+"""The first is meant; another one follows where LLVM fails."""
 
 
 _in_llvm = RLock()
@@ -28,14 +48,15 @@ os.register_at_fork(before=_in_llvm.acquire, after_in_parent=_in_llvm.release,
                     after_in_child=_in_llvm.release)
 
 
-def _optimized(text: str, machine: Processor) -> llvm.ModuleRef:
+def _optimized(text: str, machine: Processor, way: _Way = WAYS[0]) -> llvm.ModuleRef:
     target = target_machine(machine)
     module = llvm.parse_assembly(text)
     module.triple, module.data_layout = machine.triple, str(target.target_data)
     module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=2 if machine.is_small else 3)
-    options.slp_vectorization = not machine.is_small        # there code should be short
-    options.loop_vectorization = options.loop_unrolling = not machine.is_small
+    options = llvm.create_pipeline_tuning_options(speed_level=min(
+        way.level, 2 if machine.is_small else 3))
+    options.slp_vectorization = way.joins and not machine.is_small  # there code should be short
+    options.loop_vectorization = options.loop_unrolling = way.level > 1 and not machine.is_small
     passes = llvm.create_pass_builder(target, options)
     passes.getModulePassManager().run(module, passes)
     return module
@@ -48,8 +69,7 @@ def optimized(text: str, machine: Processor | None = None) -> str:
 
 def assembly(text: str, machine: Processor | None = None) -> str:
     """The module as assembly."""
-    machine = machine or host()
-    return target_machine(machine).emit_assembly(_optimized(text, machine))
+    return _generated(text, machine or host(), "assembly").decode()
 
 
 def object_code(text: str, machine: Processor) -> bytes:
@@ -76,8 +96,28 @@ def _write_object(path, text: str, machine: Processor) -> None:
 
 
 def _object_code(text: str, machine: Processor) -> bytes:
+    return _generated(text, machine, "object")
+
+
+def _emitted(text: str, machine: Processor, kind: str, way: _Way) -> bytes:
+    target, module = target_machine(machine), _optimized(text, machine, way)
+    return target.emit_object(module) if kind == "object" else target.emit_assembly(module).encode()
+
+
+def _generated(text: str, machine: Processor, kind: str) -> bytes:
+    """What LLVM emits in the first way in which it gets to an end. Raises CodeError."""
     with _in_llvm:
-        return target_machine(machine).emit_object(_optimized(text, machine))
+        target_machine(machine)                 # kept, so that no child makes its own
+        for way in WAYS:
+            try:
+                code = apart(_emitted, text, machine, kind, way)
+            except ChildProcessError as error:
+                raise CodeError(f"The process that generates code was killed by {error}") from None
+            if code is not None:
+                return code
+    names = ", ".join(re.findall(r"^define \w+ @(\w+)\(", text, re.MULTILINE)[:3])
+    raise CodeError(f"LLVM {'.'.join(map(str, llvm.llvm_version_info))} ends while it generates "
+                    f"code of {names} for {machine.cpu}, a defect of LLVM; give another target")
 
 
 FOREIGN: dict[str, int] = {}

@@ -11,7 +11,8 @@ from compiler.cpu_gpu_backends.polynomials import ERF, ERFC
 
 from .hopper import COLUMNS_OF_GROUPS, GROUP_PRODUCTS, UNITS_TEXT, group_product
 
-__all__ = ["CUDA", "DIALECT", "HELPERS", "METAL", "OPENCL", "Dialect", "Helper", "Language"]
+__all__ = ["CUDA", "DIALECT", "HELPERS", "METAL", "OPENCL", "PAIR_OPERATORS", "Dialect",
+           "Helper", "Language"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,8 @@ class Language:
     math : name of a function of floats, by its name in `te.FUNCTIONS` and the element type.
     truth : false and true.
     begin : what a text begins with.
+    between : types that arrays of programs may not have, and values in between may: a helper is
+        their type, whose functions compute with it (`FLOAT_PAIR`).
     """
 
     name: str
@@ -36,6 +39,7 @@ class Language:
     truth: tuple[str, str]
     long_suffix: str
     begin: str = ""
+    between: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,12 +171,12 @@ OPENCL = Dialect(
 
 _METAL_TYPES = _INTEGERS | {"int8": "char", "uint8": "uchar", "int64": "long", "uint64": "ulong",
                             "float16": "half", "bfloat16": "bfloat", "float32": "float",
-                            "bool": "bool"}
+                            "float64": "float_pair", "bool": "bool"}
 _METAL_VECTORS = {"int16": "short", "uint16": "ushort", "uint32": "uint"}
 
 
 def _metal_vector(dtype: str, lanes: int) -> str:
-    if lanes <= 4:
+    if lanes <= 4 and dtype not in METAL.between:
         return f"{_METAL_VECTORS.get(dtype, _METAL_TYPES[dtype])}{lanes}"
     return f"Lanes<{_METAL_TYPES[dtype]}, {lanes}>"
 
@@ -216,6 +220,7 @@ METAL = Dialect(
     long_suffix="L",
     begin="// Compile without fast math: NaN and the order of sums are meant.\n"
           "#include <metal_stdlib>\nusing namespace metal;\n",
+    between=("float64",),
 )
 
 DIALECT = {dialect.name: dialect for dialect in (CUDA, OPENCL, METAL)}
@@ -348,6 +353,58 @@ struct bfloat16 {  // every operator computes in float and rounds to nearest eve
 };
 """
 
+_FLOAT_PAIR = """\
+struct float_pair { float hi, lo; };  // float64: their sum, of which hi is the nearest float
+%fn%bool is_finite(float a) { return a - a == 0; }
+%fn%float_pair to_pair(float a) { return float_pair{a, 0}; }
+%fn%float_pair whole_to_pair(long a) {
+  const float hi = (float)a;
+  return float_pair{hi, hi < 9e18f ? (float)(a - (long)hi) : 0};
+}
+%fn%float from_pair(float_pair a) { return a.hi; }
+%fn%long pair_to_whole(float_pair a) {  // towards zero
+  if (a.hi != trunc(a.hi)) return (long)a.hi;
+  return (long)a.hi + (long)(a.hi > 0 ? floor(a.lo) : a.hi < 0 ? ceil(a.lo) : trunc(a.lo));
+}
+%fn%float_pair joined(float a, float b) {  // where a is the greater one, or not finite
+  const float sum = a + b;
+  return float_pair{sum, is_finite(sum) ? b - (sum - a) : 0};
+}
+%fn%float_pair added(float a, float b) {
+  const float sum = a + b, other = sum - a;
+  return float_pair{sum, is_finite(sum) ? (a - (sum - other)) + (b - other) : 0};
+}
+%fn%float_pair operator+(float_pair a, float_pair b) {
+  const float_pair high = added(a.hi, b.hi), low = added(a.lo, b.lo);
+  const float_pair sum = joined(high.hi, high.lo + low.hi);
+  return joined(sum.hi, sum.lo + low.lo);
+}
+%fn%float_pair operator-(float_pair a, float_pair b) { return a + float_pair{-b.hi, -b.lo}; }
+%fn%float_pair operator*(float_pair a, float_pair b) {
+  const float high = a.hi * b.hi;
+  return joined(high, is_finite(high) ? fma(a.hi, b.hi, -high) + (a.hi * b.lo + a.lo * b.hi) : 0);
+}
+%fn%float_pair operator/(float_pair a, float_pair b) {
+  const float first = a.hi / b.hi;
+  if (!is_finite(first) || !is_finite(b.hi)) return float_pair{first, 0};
+  const float_pair rest = a - b * float_pair{first, 0};
+  const float second = rest.hi / b.hi;
+  const float_pair last = rest - b * float_pair{second, 0};
+  return joined(first, second) + float_pair{last.hi / b.hi, 0};
+}
+%fn%bool operator==(float_pair a, float_pair b) { return a.hi == b.hi && a.lo == b.lo; }
+%fn%bool operator!=(float_pair a, float_pair b) { return !(a == b); }
+%fn%bool operator<(float_pair a, float_pair b) {
+  return a.hi < b.hi || (a.hi == b.hi && a.lo < b.lo);
+}
+%fn%bool operator>(float_pair a, float_pair b) { return b < a; }
+%fn%bool operator<=(float_pair a, float_pair b) { return a < b || a == b; }
+%fn%bool operator>=(float_pair a, float_pair b) { return b <= a; }
+"""
+
+PAIR_OPERATORS = frozenset({"add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge"})
+"""What is computed of types in between."""
+
 _TO_TF32 = """\
 %fn%float to_tf32(float value) {
   int bits;
@@ -462,6 +519,7 @@ _ERROR_FUNCTION = f"""\
 HELPERS = {helper.name: helper for helper in (
     Helper("half", _HALF, emulated=True, others={"metal": ""}),
     Helper("bfloat16", _BFLOAT16, emulated=True),
+    Helper("float_pair", _FLOAT_PAIR),
     Helper("Lanes", _lanes("__align__"), others={"metal": _lanes("alignas")}),
     Helper("error_function", _ERROR_FUNCTION),
     Helper("to_tf32", _TO_TF32, emulated=True, others={

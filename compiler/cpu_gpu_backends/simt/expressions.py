@@ -79,7 +79,8 @@ class Expressions:
         if dtype == "bool":
             return self.dialect.truth[bool(value)], _ATOM
         if is_float(dtype):
-            return self._float(float(numpy_dtype(dtype).type(value)), dtype)
+            number = float(numpy_dtype(dtype).type(value))
+            return self._pair(number) if self._is_pair(dtype) else self._float(number, dtype)
         number = int(value)
         suffix = "" if INT32[0] <= number <= INT32[1] else self.dialect.long_suffix
         if not is_signed(dtype):
@@ -95,6 +96,19 @@ class Expressions:
             return ("-" if value < 0 else "") + self.dialect.infinity, _CAST
         text = repr(value) if dtype == "float64" else f"{np.float32(value)!s}f"
         return text, _CAST if text.startswith("-") else _ATOM
+
+    def _is_pair(self, dtype: str) -> bool:
+        """Whether it is a type in between, which is then used."""
+        if dtype in self.dialect.between:
+            self.use(self.dialect.types[dtype])
+        return dtype in self.dialect.between
+
+    def _pair(self, value: float) -> tuple[str, int]:
+        """A number as the float that is nearest, and the rest."""
+        high = float(np.float32(value))
+        parts = (self._float(part, "float32")[0]
+                 for part in (high, value - high if np.isfinite(high) else 0.0))
+        return f"float_pair{{{', '.join(parts)}}}", _ATOM
 
     def element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
         """An element as an lvalue: of a pointer, or of an array with its dimensions."""
@@ -307,10 +321,24 @@ class Expressions:
             return self._value(value)
         if dtype == "bool":
             return self._infix("!=", 9, value, Const(0, value.dtype))
+        if self._is_pair(dtype) or self._is_pair(value.dtype):
+            return self._cast_of_pair(value, dtype)
         if dtype in ("float16", "bfloat16", "float32") and is_float(value.dtype) or (
                 dtype not in ("float16", "bfloat16")):
             return f"({self.dialect.types[dtype]}){self.value(value, _CAST)}", _CAST
         return f"({self.dialect.types[dtype]})(float){self.value(value, _CAST)}", _CAST
+
+
+    def _cast_of_pair(self, value: Expr, dtype: str) -> tuple[str, int]:
+        """A cast to a type in between, or from one."""
+        text, whole = self.value(value), self.dialect.types["int64"]
+        if dtype in self.dialect.between:
+            return (f"to_pair({text})" if is_float(value.dtype) else
+                    f"whole_to_pair(({whole}){self.value(value, _CAST)})"), _ATOM
+        if dtype == "float32":
+            return f"from_pair({text})", _ATOM
+        made = f"from_pair({text})" if is_float(dtype) else f"pair_to_whole({text})"
+        return f"({self.dialect.types[dtype]}){made}", _CAST
 
 
 def sides(buffer: Buffer) -> tuple[int, ...]:

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from compiler.errors import ArgumentError
-from compiler.ir import Program
+from compiler.ir import Program, Update
 from compiler.ir.visit import buffers_of, expressions, walk_stmts
-from compiler.te import HELD, walk
+from compiler.te import HELD, Binary, Call, walk
 
 from .code import Code, Launch
-from .dialects import DIALECT, HELPERS
+from .dialects import DIALECT, HELPERS, PAIR_OPERATORS
 from .kernels import AXES, SimtProgram, refuse
 from .lowering import lower
 from .statements import Printer
@@ -64,8 +64,27 @@ def _require_types(program: Program, dialect: str) -> None:
              for node in walk(expr)}
     for dtype in sorted((own | types) & HELD.keys()):
         refuse(f"types must be those that processors have, not {dtype}", program)
-    for dtype in sorted(types - own - DIALECT[dialect].types.keys()):
+    spelled = DIALECT[dialect]
+    for dtype in sorted(types - own - spelled.types.keys()):
         refuse(f"types must be those that {dialect} has, not {dtype}", program)
+    for buffer in (*program.inputs, *program.outputs):
+        if buffer.dtype in spelled.between:
+            raise ValueError(f"Type of {buffer.name} must be one that {dialect} has, not "
+                             f"{buffer.dtype}")
+    for name in sorted(_functions(program, spelled.between) - PAIR_OPERATORS):
+        refuse(f"{name} must be of a type that {dialect} has, not {spelled.between[0]}", program)
+
+
+def _functions(program: Program, types: Sequence[str]) -> set[str]:
+    """What computes with values of these types."""
+    found = {{"sum": "add"}.get(s.op, s.op) for s in walk_stmts(program.body)
+             if isinstance(s, Update) and s.buffer.dtype in types}
+    for stmt in walk_stmts(program.body):
+        for node in (node for expr in expressions(stmt) for node in walk(expr)):
+            match node:
+                case Binary(op, a) if a.dtype in types: found.add(op)
+                case Call(function, (a, *_)) if a.dtype in types: found.add(function)
+    return found
 
 
 def text_of(programs: Sequence[SimtProgram], dialect: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NoReturn
 
-from compiler.errors import Error
+from compiler.errors import DEFECT, Error
 from compiler.ir import (Alloc, Program, Stmt, Tensorized, Write, bindings, concrete, extent_value,
                          loops, program_text, specialize, walk_stmts, writes)
 from compiler.te import Buffer, Expr, Extent, Read, Symbol, Var, numpy_dtype
@@ -44,7 +44,7 @@ TILES = {FRAGMENT: (16, 8), "fragment_a": (16, 32), "fragment_b": (8, 32)}
 class SimtError(Error, ValueError):
     """A program that cannot run on blocks of threads: the fact, and the program with the place."""
 
-    exit_status = None
+    exit_status = DEFECT
 
 
 def refuse(fact: str, program: Program, place: Stmt | None = None) -> NoReturn:

@@ -113,6 +113,8 @@ class SerialPrinter(ABC):
         return self.exprs.value(value)
 
     def _is_plain(self, value: Binary) -> bool:
+        if value.dtype in self.exprs.dialect.between:
+            return False
         return value.dtype in ("float32", "float64", "uint32", "uint64") or (
             not is_float(value.dtype) and value.dtype != "bool" and self.exprs.fits(value))
 

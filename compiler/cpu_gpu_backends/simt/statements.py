@@ -102,10 +102,10 @@ class Printer(SerialPrinter):
         if buffer.dtype not in self.dialect.types:
             raise ValueError(f"Type of {buffer.name} must be one that {self.dialect.name} has, "
                              f"not {buffer.dtype}")
-        if buffer.dtype in ("float16", "bfloat16"):
-            if self.dialect.types[buffer.dtype] in HELPERS:
-                self.exprs.use(self.dialect.types[buffer.dtype])
-        return self.dialect.types[buffer.dtype]
+        kind = self.dialect.types[buffer.dtype]
+        if kind in HELPERS:
+            self.exprs.use(kind)
+        return kind
 
     def _array(self, buffer: Buffer, aligned: bool) -> str:
         name = self.names[buffer.name]
@@ -275,6 +275,9 @@ class Printer(SerialPrinter):
         count = size_bytes // word.itemsize
         kind = self.dialect.types[dtype] if count == 1 else self.dialect.vector(dtype, count)
         once = np.full(max(word.itemsize // own.itemsize, 1), number.value, own).tobytes()
+        if number.dtype in self.dialect.between:
+            high = np.float32(number.value)
+            once = np.array([high, number.value - high], np.float32).tobytes()
         value = self.dialect.zero(kind) if count > 1 and not any(once) else self.dialect.filled(
             kind, f"0x{int.from_bytes(once, sys.byteorder):x}u", count)
         return self.dialect.store(kind, f"&{target}", self._spaces.get(first.buffer.name, ""),

@@ -50,9 +50,11 @@ def quantize_linear(t, x, scale, zero=None, *, axis=1, block_size=0, output_dtyp
 @operator("DequantizeLinear")
 def dequantize_linear(t, q, scale, zero=None, *, axis=1, block_size=0, output_dtype=0):
     dtype = dtype_name(element_type(output_dtype)) if output_dtype else scale.dtype
-    if not block_size and q.dtype in (*STEPS, *WHOLE) and (zero is None or zero.constant):
-        q = q if q.array is None else _in_bytes(t, q)
-        zero = None if zero is None else _in_bytes(t, zero)
+    constant = q.constant and (zero is None or zero.constant)
+    if q.dtype in WHOLE and constant and not block_size:    # blocks have operators of their own
+        q, zero = _steps_in_bytes(t, q, zero, axis), None
+    elif q.dtype in (*STEPS, *WHOLE) and zero is not None and zero.constant and not block_size:
+        zero = _in_bytes(t, zero)
     if _is_plain(q, scale, zero, block_size) and q.dtype in (*STEPS, "int32") and (
             dtype == "float32"):
         return _plain(t, "dequantizelinear", q, scale, zero, axis, q.dtype)
@@ -116,6 +118,17 @@ def _narrow(t, x: Value, scale: Value, zero: Value | None, axis: int, dtype: str
     point = 0 if zero is None else int(t.demand(zero, "zero point").reshape(()))
     low, high = (float((bound - point) * step) for bound in bounds)
     return _plain(t, "quantizelinear", t.emit("clip", x, lo=low, hi=high), scale, zero, axis, wide)
+
+
+def _steps_in_bytes(t, q: Value, zero: Value | None, axis: int) -> Value:
+    """Constants of few bits minus their zero points, which int8 holds."""
+    steps = t.demand(q, q.role).astype(np.int8)
+    if zero is not None:
+        point = t.demand(zero, "zero point").astype(np.int8)
+        place, = axes_of((axis,), q.rank) if point.size > 1 else (0,)
+        steps = steps - point.reshape([
+            point.size if place == at else 1 for at in range(q.rank)])
+    return t.constant(steps, q.role)
 
 
 def _in_bytes(t, value: Value) -> Value:

@@ -9,6 +9,7 @@ import numpy as np
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.registry import find
+from compiler.ops.weights import of_channels
 
 __all__ = ["FoldScales"]
 
@@ -51,7 +52,10 @@ class FoldScales:
 def _takes_factors(graph: Graph, node: Node) -> bool:
     weights = find(node.op).weights
     known = all(value in graph.constants for value in node.inputs[1:])
-    return known and weights is not None and weights.biased
+    if weights is None or not known or not weights.biased:
+        return False
+    count = graph.values[node.outputs[0]].shape[weights.axis]
+    return len(node.inputs) < 3 or of_channels(graph.constants[node.inputs[2]], count) is not None
 
 
 def _parts(graph: Graph, node: Node, sums: Mapping[str, int],
@@ -78,7 +82,9 @@ def _folded(builder: Builder, sums: Node, node: Node, factor: Array) -> Node:
     """The convolution that makes what the node made of its result."""
     name, bias = sums.inputs[1], np.zeros(len(factor), np.float32)
     if len(sums.inputs) == 3:
-        bias = np.broadcast_to(builder.constants[sums.inputs[2]].reshape(-1), bias.shape)
+        given = of_channels(builder.constants[sums.inputs[2]], len(factor))
+        assert given is not None
+        bias = given
     if node.op == "mul":
         weights = find(sums.op).weights
         assert weights is not None

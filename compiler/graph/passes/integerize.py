@@ -183,25 +183,25 @@ class _Rewriting:
         """StaysFloat where integer operators, of which each reads the one before, refuse what they
         read, compute from other bits than the result has, or give another type than it has.
         """
-        made: tuple[TensorType, ...] = ()
+        wanted, made = TensorType(self.view.shape(out.value), out.dtype), None
         for step in steps:
             for value in step.inputs:
                 dtype = self._type(value, core).dtype
                 if dtype not in (out.dtype, "int64"):       # an int64 is a position
                     raise StaysFloat(f"its input {value!r} is {dtype} and its result {out.dtype}")
-            made = (self._type(step, core, made),)
-        wanted = TensorType(self.view.shape(out.value), out.dtype)
-        if made != (wanted,):
-            raise StaysFloat(f"on integers it would be {made[0]}, not {wanted}")
+            made = self._type(step, core, made)
+        if made != wanted:
+            raise StaysFloat(f"on integers it would be {made}, not {wanted}")
 
-    def _type(self, part: str | IntegerNode, core: Node, before: tuple[TensorType, ...] = ()
+    def _type(self, part: str | IntegerNode, core: Node, before: TensorType | None = None
               ) -> TensorType:
         """The type of a value, or of what an operator makes of `before` and its own inputs."""
         if isinstance(part, str):
             return self.builder.values[part]
-        names = (*(core.name for _ in before), *map(str, part.inputs),
+        first = () if before is None else (before,)
+        names = (*(core.name for _ in first), *map(str, part.inputs),
                  *(f"{core.name}:{role}" for role, _ in part.constants))
-        types = (*before, *(self._type(each, core) for each in part.inputs),
+        types = (*first, *(self._type(each, core) for each in part.inputs),
                  *(TensorType.of(array) for _, array in part.constants))
         try:
             return infer(Node(part.op, core.name, names, core.outputs, part.attrs), types)

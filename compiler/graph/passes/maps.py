@@ -135,12 +135,16 @@ def _alike(a: Scaled, b: Scaled) -> tuple[Scaled, Scaled]:
         return first, second
     for finer in range(FINEST, -1, -1):
         ma, mb = 1 << finer, round(b.scale / a.scale * 2**finer)
+        if not mb:
+            break
         common = gcd(ma, mb)
         ma, mb = ma // common, mb // common
         if a.greatest * ma + b.greatest * mb <= MOST:
             fine = a.times(ma)
             rounded = abs(mb * fine.scale - b.scale) * b.greatest
             return fine, replace(b.times(mb), scale=fine.scale, error=b.error + rounded)
+    if a.scale >= b.scale * 2**(FINEST + 1):
+        raise StaysFloat(f"its scales on the way, {a.scale:g} and {b.scale:g}, are too far apart")
     raise StaysFloat(f"its results on the way must fit int32, not reach "
                      f"{a.greatest + b.greatest}")
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from compiler.graph.graph import Graph, Node
 from compiler.ops.integer_forms import ACCUMULATOR_BITS, StaysFloat, Stored
+from compiler.ops.weights import of_channels
 
 __all__ = ["QuantizedView", "stored_form"]
 
@@ -147,7 +148,8 @@ def _vector(value: str, array: np.ndarray, scales: np.ndarray) -> np.ndarray:
     if array.size not in (1, scales.size):
         raise StaysFloat(f"its bias {value!r} must have 1 or {scales.size} elements, "
                          f"not {array.size}")
-    if array.size > 1 and array.shape[-1] != array.size:
+    bias = of_channels(array, scales.size)
+    if bias is None:
         raise StaysFloat(f"its bias {value!r} must have one element for each channel, "
                          f"not shape {array.shape}")
-    return np.broadcast_to(array.reshape(-1).astype(np.float64), scales.shape)
+    return bias.astype(np.float64)

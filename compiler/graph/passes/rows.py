@@ -80,9 +80,11 @@ def _masked_softmax(x: Stored, mask: Mask, shape: tuple[int, ...], out: Stored, 
         before = stored_mask(replace(mask, level=np.zeros_like(mask.level), valid=(
             None if mask.valid is None else mask.valid & ~lost)), shape)
     below, powers = _softmax(x, out, bounds, masked=True)
-    least = {"function": "min(x0, x1)"}
-    return (IntegerNode("qmap", (x.value, before), least), replace(below, inputs=()),
-            IntegerNode("qmap", (behind,), least), powers)
+    # The least element that counts, below the greatest one, is as low as what doesn't.
+    seen = "max(x0, -127)" if np.exp(-255 * x.scale) > out.scale / 2 else "x0"
+    return (IntegerNode("qmap", (x.value, before), {"function": "min(x0, x1)"}),
+            replace(below, inputs=()),
+            IntegerNode("qmap", (behind,), {"function": f"min({seen}, x1)"}), powers)
 
 
 def _lost(mask: Mask, x: Stored, out: Stored) -> np.ndarray:

@@ -27,6 +27,7 @@ __all__ = ["GPT", "LLAMA", "MEANING", "DecoderSizes", "gpt", "llama", "states"]
 
 Array = np.ndarray
 
+LONG, SHORT = 1024, 512             # tokens: more are too many to run, and how many are run then
 MASK = np.float32(-10000)           # what is added to the score of a token that is not seen
 
 
@@ -147,11 +148,11 @@ def _begin(net: "ZooNetwork", sizes: DecoderSizes, step: bool,
     net.batched = False
     net.shapes[net.source] = (*sizes.around, 1 if step else net.size, sizes.width)
     if not step:
+        if net.size > LONG:
+            net.short = _finished(type(net)(net.name, SHORT), sizes, build)
         mask = np.where(np.tri(net.size, dtype=bool), np.float32(0), MASK)
         return _Begin(sizes, step, net.constant("mask", np.tile(mask, (sizes.shared, 1))))
-    net.whole = type(net)(net.name.removesuffix("_step"), net.size)
-    build(net.whole, sizes)
-    net.whole.finish()
+    net.whole = _finished(type(net)(net.name.removesuffix("_step"), net.size), sizes, build)
     net.input("position", 1, dtype="int64")
     places = np.arange(net.size)
     shapes = {"keys": (net.size, 1, 1), "values": (1, 1, net.size)}
@@ -162,6 +163,12 @@ def _begin(net: "ZooNetwork", sizes: DecoderSizes, step: bool,
     net.types[seen] = "bool"
     net.constant("unseen", np.array(MASK))
     return _Begin(sizes, step, seen)
+
+
+def _finished(net: "ZooNetwork", sizes: DecoderSizes,
+              build: Callable[["ZooNetwork", DecoderSizes], None]) -> "ZooNetwork":
+    build(net, sizes)
+    return net.finish()
 
 
 def attention(net: "ZooNetwork", begin: _Begin, name: str, query: str, key: str, value: str) -> str:

@@ -66,7 +66,8 @@ class ZooNetwork:
     source, `outputs` those besides the logits, `types` the element types of values that are no
     float32, and `constants` are those that several layers read. What a network of single steps
     learned is that of `whole`, which takes all steps at once; `alike` names, for values that this
-    one has alone, a value or a constant there of the same range.
+    one has alone, a value or a constant there of the same range. What takes too long to be run has
+    a `short` one of the same layers: its values have the same ranges, but fewer tokens.
     """
 
     name: str
@@ -80,6 +81,7 @@ class ZooNetwork:
     types: dict[str, str] = field(default_factory=dict)
     constants: dict[str, Array] = field(default_factory=dict)
     whole: "ZooNetwork | None" = None
+    short: "ZooNetwork | None" = None
     alike: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self):

@@ -53,6 +53,8 @@ def fill(net: ZooNetwork, seed: int = 0, done: Callable[[int], None] = lambda ma
     """
     if net.whole is not None:
         return _of_steps(net, fill(net.whole, seed, done))
+    if net.short is not None:
+        return _of_short(net, fill(net.short, seed, done), seed)
     rng = np.random.default_rng([seed, 1])      # other numbers than those of the images
     given = samples(net, seed)
     filled = Filled(dict(net.constants), {net.source: _range(given)})
@@ -74,8 +76,9 @@ def _run(net: ZooNetwork, sample: Array, filled: Filled, rng: np.random.Generato
             filled.parameters.update({f"{layer.name}.{role}": one for role, one in drawn.items()})
         made = MEANING[layer.op](layer.attributes, *inputs,
                                  *(filled.parameters[name] for name in names))
-        ends = _range(made), filled.ranges.get(layer.output, _range(made))
-        filled.ranges[layer.output] = min(end[0] for end in ends), max(end[1] for end in ends)
+        low, high = _range(made)
+        least, greatest = filled.ranges.get(layer.output, (low, high))
+        filled.ranges[layer.output] = min(low, least), max(high, greatest)
         values[layer.output] = made
         for value in layer.inputs:
             if last[value] is layer:
@@ -89,9 +92,24 @@ def _of_steps(net: ZooNetwork, filled: Filled) -> Filled:
     for value, other in net.alike.items():
         ranges[value] = (_range(filled.parameters[other]) if other in filled.parameters
                          else filled.ranges[other])
-    fixed = {f"{layer.name}.{role}": array for layer in net.layers
-             for role, array in layer.fixed.items()}
-    return Filled(filled.parameters | net.constants | fixed, ranges)
+    return Filled(filled.parameters | net.constants | _fixed(net), ranges)
+
+
+def _of_short(net: ZooNetwork, filled: Filled, seed: int) -> Filled:
+    """What a long network has of the short one; parameters for each token are drawn anew."""
+    rng = np.random.default_rng([seed, 2])
+    parameters = dict(filled.parameters)
+    for layer in net.layers:
+        if any(parameters[f"{layer.name}.{role}"].shape != shape
+               for role, shape in layer.parameters.items()):
+            parameters |= {f"{layer.name}.{role}": one for role, one
+                           in _draw(layer, rng, np.zeros(0, np.float32)).items()}
+    return Filled(parameters | net.constants | _fixed(net), filled.ranges)
+
+
+def _fixed(net: ZooNetwork) -> dict[str, Array]:
+    return {f"{layer.name}.{role}": array for layer in net.layers
+            for role, array in layer.fixed.items()}
 
 
 def _range(array: Array) -> tuple[float, float]:

@@ -88,8 +88,10 @@ def classified(net: "ZooNetwork", x: str, classes: int) -> None:
 
 
 def _softmax(attributes: Mapping[str, Any], x: Array) -> Array:
-    powers = np.exp(x - x.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
+    powers = x - x.max(axis=-1, keepdims=True)
+    np.exp(powers, out=powers)          # in place: scores are the largest values of a network
+    powers /= powers.sum(axis=-1, keepdims=True)
+    return powers
 
 
 def _normalized(attributes: Mapping[str, Any], x: Array, weight: Array, bias: Array) -> Array:

@@ -114,8 +114,10 @@ def test_without_tokens_no_prefix_is_legal() -> None:
     program = compiled().prefixes[0].program(compiled().program)
     words = program.words.copy()
     words[:, 1:3] = 0
-    with pytest.raises(IllegalProgram):
+    with pytest.raises(IllegalProgram) as caught:
         prove(machine(), replace(program, words=words))
+    assert {*caught.value.layers} <= {name for layer, _ in program.layers
+                                      for name in layer.split(" + ")}
 
 
 def test_layers_that_know_no_places_are_shared() -> None:

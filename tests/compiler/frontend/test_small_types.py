@@ -118,3 +118,28 @@ def test_types_that_are_refused() -> None:
             r"n \(Cast\): what is converted to float8_e8m0fnu must be a constant: no processor has "
             "the type; ")):
         made(helper.make_node("Cast", ["x"], ["y"], "n", to=TensorProto.FLOAT8E8M0), shape=[2])
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_weights_of_few_bits_are_quantized_weights(name: str) -> None:
+    """A product between quantizations has them in bytes, as if the file had."""
+    info = ml_dtypes.iinfo(WHOLE[name])
+    numbers = RNG.integers(info.min, info.max + 1, (6, 4))
+    zeros = RNG.integers(info.min, info.max + 1, 4)
+    constants = [(name, np.asarray(array)) for name, array in (
+        ("w", numbers.astype(WHOLE[name])), ("zeros", zeros.astype(WHOLE[name])),
+        ("scales", np.linspace(0.01, 0.04, 4, dtype=np.float32)), ("s", np.float32(0.05)),
+        ("z", np.int8(3)))]
+    graph = made(
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["xd"]),
+        helper.make_node("DequantizeLinear", ["w", "scales", "zeros"], ["wd"], axis=1),
+        helper.make_node("MatMul", ["xd", "wd"], ["m"]),
+        helper.make_node("QuantizeLinear", ["m", "s", "z"], ["r"]),
+        helper.make_node("DequantizeLinear", ["r", "s", "z"], ["y"]),
+        shape=[2, 6], constants=constants)
+    integers = optimize(graph)
+    dense, = (node for node in integers.nodes if node.op == "qdense")
+    np.testing.assert_array_equal(integers.constants[dense.inputs[1]].T, numbers - zeros)
+    x = RNG.normal(size=(2, 6)).astype(np.float32)
+    np.testing.assert_array_equal(found(integers, x), evaluate(graph, {"x": x})["y"])

@@ -114,3 +114,10 @@ def test_scales_too_far_apart_say_why(qdq) -> None:
     graph = optimize(model_of(qdq, own("Mul"), (1.0, 1.0, 1e-30), (0, 0, 0)))
     assert "qmap" not in [node.op for node in graph.nodes]
     assert "stays in float: requantization scale must be" in graph.notes[0]
+
+
+def test_scales_that_are_too_far_apart_are_told(qdq) -> None:
+    """Nothing of the finer one would be left."""
+    graph = optimize(model_of(qdq, own("Max"), (1.0, 1e-6, 1.0), (3, 5, 0)))
+    assert [note for note in graph.notes if "its scales on the way, 1 and 1e-06, are too far apart"
+            in note], graph.notes

@@ -7,6 +7,7 @@ import pytest
 
 from compiler.graph import Graph, evaluate
 from compiler.graph.prefixes import Tail, counts_of, masks_of, shorter_forms
+from compiler.graph.rewrite import with_nodes
 from compiler.ops.row_functions import ROOTS
 from tests.support.integer_graphs import Net
 from tests.support.steps import attention, feeds, on_accelerator
@@ -45,6 +46,17 @@ def test_they_give_the_same_below_their_count(batch: tuple[int, ...]) -> None:
             if not np.array_equal(wanted, found):
                 differ.append(position)
         assert differ == [count]
+
+
+def test_a_bound_before_the_mask_changes_nothing() -> None:
+    """As integers have it where the least element that counts would be one that is masked."""
+    graph, _ = attention(PLACES)
+    (second,) = (node for node in graph.nodes if node.op == "qmap" and any(
+        made.op == "qbelow_max" and made.outputs[0] in node.inputs for made in graph.nodes))
+    bounded = replace(second, attrs={"function": "min(max(x0, -127), x1)"})
+    _, shorter = forms(with_nodes(graph, [
+        bounded if node is second else node for node in graph.nodes]))
+    assert [*shorter] == [16, 32]
 
 
 def test_all_that_has_places_is_shorter() -> None:

@@ -199,10 +199,18 @@ def padding_chosen(one, x, count):
                                       one.constant(np.float32(-10000))), axis=-1)
 
 
+def _seen(one, count):
+    return one.add("And", one.constant(padded(count)), *_places(one, count))
+
+
+def computed_and_chosen(one, x, count):
+    return one.add("Softmax", one.add("Where", _seen(one, count), x, one.constant(
+        np.float32(-10000))), axis=-1)
+
+
 def padding_computed(low: float):
     def of(one, x, count):
-        seen = one.add("And", one.constant(padded(count)), one.add(
-            "LessOrEqual", one.constant(np.arange(count)), one.input("position", 1, dtype="int64")))
+        seen = _seen(one, count)
         mask = one.add("Where", seen, one.constant(np.float32(0)), one.constant(np.float32(low)))
         return one.add("Softmax", one.add("Add", x, mask), axis=-1)
     return of
@@ -213,7 +221,8 @@ PADDINGS = {
     "half": left_padding(-65504), "nothing left": left_padding(float(np.finfo(np.float32).min)),
     "almost nothing left": left_padding(-1e9), "chosen": padding_chosen,
     "computed": padding_computed(-10000),
-    "computed, nothing left": padding_computed(float(np.finfo(np.float32).min))}
+    "computed, nothing left": padding_computed(float(np.finfo(np.float32).min)),
+    "computed and chosen": computed_and_chosen}
 
 
 @pytest.mark.parametrize("name", PADDINGS)
@@ -230,6 +239,18 @@ def test_a_row_that_is_masked_whole(qdq, rng, name) -> None:
     assert np.abs(found - wanted).max() <= 1
     whole = wanted[:, ~padded(24).any(1)]
     assert whole.size and (whole > -128).any()
+
+
+def test_places_up_to_a_position_need_one_mask(qdq) -> None:
+    """The first place counts always; where a condition may hold nowhere, there are two masks."""
+    def chosen(one, x, count):
+        return one.add("Softmax", one.add("Where", *_places(one, count), x, one.constant(
+            np.float32(-10000))), axis=-1)
+
+    for function, count in ((chosen, 1), (computed_and_chosen, 2)):
+        graph = optimize(model_of(qdq, function, (2, 21, 24), 1 / 250, -128))
+        masks = {node.inputs[1] for node in graph.nodes if node.op == "qmap"}
+        assert len(masks) == count and not graph.notes
 
 
 def test_a_mask_that_leaves_a_part_of_a_row_is_told(qdq, rng) -> None:
@@ -251,6 +272,18 @@ def test_masks_of_one_size_and_other_shapes_stay_apart(qdq, rng) -> None:
         None, standard_passes(integerize=False)))
     for end in ends:
         assert np.abs(found[end].astype(int) - wanted[end]).max() <= 1
+
+
+@pytest.mark.parametrize("scale", [0.001, 0.005, 0.015, 0.03])
+def test_the_least_element_that_counts_is_not_masked(qdq, rng, scale: float) -> None:
+    """It is 255 steps below the greatest, where also everything is that is masked."""
+    shape = (2, 21, 24)
+    x = rng.integers(-128, 128, shape).astype(np.int8)
+    x[..., 0], x[..., 1] = -128, 127
+    graph, found, wanted = values(model_of(qdq, added_mask, shape, 1 / 256, -128, scale), x)
+    assert [node.op for node in graph.nodes] == MASKED_SOFTMAX
+    assert np.abs(found - wanted).max() <= 1 and (found[~np.broadcast_to(causal(24), shape)]
+                                                  == -128).all()
 
 
 def test_two_softmaxes_share_a_mask(qdq) -> None:

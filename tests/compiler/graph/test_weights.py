@@ -116,6 +116,19 @@ def test_what_must_not_be_folded_stays(case: str) -> None:
     assert ops(optimize(graph, [FoldScales()])) == ops(graph)
 
 
+@pytest.mark.parametrize("shape", [(4, 1), (4, 4)])
+def test_a_bias_of_rows_is_not_folded(shape: tuple[int, int]) -> None:
+    """Though there are as many rows as channels."""
+    net = Net()
+    net.add_input("x", TensorType((4, 5), "float32"))
+    value = net.emit("dense", "sums", ["x", net.constant(4, 5), net.constant(*shape)], "s",
+                     trans_b=1)
+    graph = net.finish([net.emit("mul", "mul", [value, net.constant(4)], "y")])
+    made = optimize(graph, [FoldScales()])
+    assert ops(made) == ["dense", "mul"]
+    assert_same(graph, made)
+
+
 def test_dense_weights_are_turned_once() -> None:
     net = Net()
     for name in "xz":

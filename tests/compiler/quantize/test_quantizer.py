@@ -273,6 +273,17 @@ def test_products_of_any_rank_have_a_bias(float_model, onnx_runtime, rng, correc
     assert np.abs(found - wanted).max() < 0.05 * np.abs(wanted).max()
 
 
+def test_a_product_of_rank_4_is_corrected_by_its_columns(float_model, onnx_runtime, rng) -> None:
+    """The channels of a product are its last axis, though those of an image are the second."""
+    one = float_model()
+    x = one.add("MatMul", one.input("x", 2, 3, 5, 6), one.random(6, 4), name="a")
+    model = one.model(one.add("MatMul", x, one.random(4, 4), name="b"))
+    samples = rng.standard_normal((2, 3, 5, 6), np.float32)
+    made = quantize(model, samples, bias_correction=True)
+    found, wanted = (onnx_runtime(each, {"x": samples})[0] for each in (made.model, model))
+    assert np.abs(found - wanted).max() < 0.05 * np.abs(wanted).max()
+
+
 def test_batches(float_model, rng) -> None:
     """As many samples at a time as divide them; ranges do not depend on it."""
     one = float_model()

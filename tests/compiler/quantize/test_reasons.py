@@ -60,6 +60,18 @@ def biased(one, x: str) -> str:
     return one.add("Gemm", flat, one.random(48, 5), one.random(2, 5), name="node")
 
 
+def test_a_bias_of_rows_stays_in_float(float_model, rng) -> None:
+    """Though there are as many rows as channels; before a norm, and equalized, too."""
+    one = float_model()
+    x = one.add("Gemm", one.input("x", 4, 6), one.random(4, 6), one.random(4, 1), name="node",
+                transB=1)
+    x = one.add("Relu", one.norm(x, 4))
+    made = quantize(one.model(one.dense(x, 4, 4)), rng.standard_normal((4, 6), np.float32),
+                    equalize=True, bias_correction=True)
+    assert {layer.name: layer.reason for layer in made.layers}["node"] == (
+        "its bias must have one element for each channel, not shape (4, 1)")
+
+
 @pytest.mark.parametrize(("rule", "reason"), [
     (biased, "its bias must have 1 or 5 elements, not 10"),
     (lambda one, x: one.add("Sigmoid", x, name="node"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from accel.machine import isa
-from accel.machine.intrinsics import SHIPPED, vector_op
+from accel.machine.intrinsics import SHIPPED, Declaration, vector_op
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction, ProgramError
 from accel.mapping.lowering import LoweringError
@@ -18,7 +18,8 @@ from compiler import te
 from compiler.ir import Alloc, For, If, Seq, Stmt, Store, interpret
 from compiler.ir import Program as LoopProgram
 from compiler.schedule import Schedule, tensorize
-from compiler.te import Buffer, Read, Tensor, Var
+from compiler.te import Axis, Buffer, Read, Tensor, Var
+from compiler.tensorize import Intrinsic, Operand
 from tests.support.machines import TINY
 
 LANES = (1, 4)
@@ -314,6 +315,40 @@ def test_a_statement_that_is_not_tensorized_is_refused() -> None:
     s[d].set_scope("out")
     s[out].tensorize(None, TINY.intrinsic("store"))
     refused(s.program, "main: every statement must be tensorized, but Store to d is not")
+
+
+def test_tiles_that_begin_inside_an_entry_are_refused() -> None:
+    """A product of a weight for each output lies in the first of sixteen bytes."""
+    def term(x, w, b, o, i):
+        return x[(*b, i)].astype("int32") * w[(*o, 0)].astype("int32")
+
+    def build(config) -> tuple[Intrinsic, ...]:
+        b, o, i = Axis(Var("b"), 1), Axis(Var("o"), 4), te.reduce_axis(4, "i")
+        x, w = te.placeholder(LANES, "int8", "inp"), te.placeholder((4, 1), "int8", "wgt")
+        return (Intrinsic(
+            "one", "gemm", Operand("dst", LANES, "int32", (("acc", "int32"),)),
+            (Operand("inp", LANES, "int8", (("inp", "int8"),)),
+             Operand("wgt", (4, 1), "int8", (("wgt", "int8"),))), (b, o),
+            te.sum(term(x, w, (b.var,), (o.var,), i.var), i), "sum", loops=6),)
+
+    machine = Machine(TINY.config, (*SHIPPED, Declaration("one", "gemm", build)))
+    x, w = te.placeholder((3, *LANES), "int8", "x"), te.placeholder((3, 4, 1), "int8", "w")
+    k, i = te.reduce_axis(3, "k"), te.reduce_axis(4, "i")
+    sums = te.compute(LANES, lambda b, o: te.sum(
+        term(x, w, (k.var, b), (k.var, o), i.var), (k, i)), "sums")
+    high = te.compute(LANES, lambda b, o: (sums[b, o] >> 3).astype("int8"), "high")
+    out = te.compute(LANES, lambda b, o: high[b, o], "out")
+    s = Schedule([out])
+    for stage, scope in ((sums, "acc"), (high, "out")):
+        s[stage].set_scope(scope)
+    for source, scope in ((x, "inp"), (w, "wgt")):
+        s[source].cache_read(scope).tensorize(None, machine.intrinsic("load"))
+    s[sums].reorder("k", "b", "o", "i")
+    for stage, name in ((sums, "one"), (high, "shr")):
+        s[stage].tensorize("b", machine.intrinsic(name))
+    s[out].tensorize(None, machine.intrinsic("store"))
+    refused(s.program, "Tiles of w_wgt must begin at whole entries of wgt, 16 bytes apart, not 4",
+            machine)
 
 
 def test_a_buffer_that_overflows_is_refused() -> None:

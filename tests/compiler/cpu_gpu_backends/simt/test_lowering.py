@@ -327,12 +327,11 @@ def test_a_type_that_opencl_lacks_wrong() -> None:
         generate(schedule_elementwise(y, "p", 16).program, "opencl")
 
 
-@pytest.mark.parametrize(("dialect", "dtype"), [("metal", "float64"), ("opencl", "float16")])
-def test_a_type_in_between_that_a_dialect_lacks_is_refused(dialect: str, dtype: str) -> None:
+def test_a_type_in_between_that_a_dialect_lacks_is_refused() -> None:
     x = te.placeholder((64,), "float32", name="x")
-    y = te.compute((64,), lambda i: te.cast(te.cast(x[i], dtype), "float32"), name="y")
-    with pytest.raises(SimtError, match=f"^p: types must be those that {dialect} has, not {dtype}"):
-        generate(schedule_elementwise(y, "p", 16).program, dialect)
+    y = te.compute((64,), lambda i: te.cast(te.cast(x[i], "float16"), "float32"), name="y")
+    with pytest.raises(SimtError, match="^p: types must be those that opencl has, not float16"):
+        generate(schedule_elementwise(y, "p", 16).program, "opencl")
 
 
 def scaled(name: str, inputs: Sequence[str], dtype: str = "float32"):

@@ -1,0 +1,196 @@
+"""The search for wrong values: what it draws, its bounds, and what it makes of findings."""
+
+import os
+import time
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import parser
+
+import compiler.frontend.onnx_ops       # noqa: F401 - registers what the front end takes
+from bench.values import children, corpus, search
+from bench.values.bounds import bounded
+from bench.values.draw import Trial
+from bench.values.graphs import legal_pairs, trials
+from bench.values.intervals import Interval
+from bench.values.judge import beyond, judged, telling
+from bench.values.reference import computed, evaluated
+from bench.values.rules import NOT_DRAWN, RULES
+from bench.values.shrink import Case, shrunk
+from bench.values.ways import GRAPH, WAYS, Way
+from compiler.frontend.registry import OPERATORS
+
+CORPUS = Path(__file__).parents[1] / "golden" / "values"
+
+
+def test_every_operator_of_the_front_end_is_drawn_or_has_a_reason():
+    drawn = {rule.op for rule in RULES.values()}
+    taken = {name for domain, name in OPERATORS if domain == ""}
+    assert sorted(taken - drawn - NOT_DRAWN.keys()) == []
+    assert sorted(drawn & NOT_DRAWN.keys()) == []
+
+
+def test_the_seed_decides_every_graph():
+    first, second = (list(islice(trials(7), 3)) for _ in range(2))
+    assert [one.model for one in first] == [one.model for one in second]
+    assert [one.model for one in islice(trials(8), 3)] != [one.model for one in first]
+
+
+def test_graphs_are_valid_and_of_all_types():
+    drawn = list(islice(trials(1), 20))
+    for trial in drawn:
+        onnx.checker.check_model(trial.model)
+        assert set(trial.pairs) <= legal_pairs().keys()
+    assert {dtype for trial in drawn for _, _, dtype in trial.pairs} == {
+        "int8", "uint8", "int16", "uint16", "float32"}
+
+
+TEXT = """<ir_version: 11, opset_import: ["": 26]>
+g (uint8[1,4,2,2] x) => (int32[1,4,2,2] y, uint8[4,4] z)
+<int64[2] s = {4, 4}> {
+    t = Transpose<perm = [0, 1, 3, 2]>(x)
+    y = Cast<to = 6>(t)
+    z = Reshape(x, s)
+}"""
+
+
+def graph() -> Case:
+    x = np.random.default_rng(3).integers(0, 256, (1, 4, 2, 2)).astype(np.uint8)
+    return Case(parser.parse_model(TEXT), {"x": x})
+
+
+def spoiled(change) -> Way:
+    """A way that changes what is right."""
+    def run(model, inputs):
+        values = evaluated(model, inputs)
+        return {output.name: change(values[output.name]) for output in model.graph.output}
+    return Way("spoiled", run)
+
+
+def test_what_is_right_is_within_the_bounds():
+    case = graph()
+    verdict = judged(0, case.model, case.inputs, [spoiled(lambda array: array)])
+    assert (verdict.findings, verdict.ran, verdict.outputs, verdict.weak) == (
+        [], ["spoiled"], 2, 0)
+
+
+@pytest.mark.parametrize("change, said", [
+    (lambda array: array.astype(np.int16) - 128, "is int16"),
+    (lambda array: array.astype(array.dtype) - array.dtype.type(128), "16 of 16"),
+    (lambda array: np.roll(array, 1, 0 if array.ndim == 2 else 1), "elements are beyond"),
+    (lambda array: array.reshape(-1), "is int32[16], not int32[1, 4, 2, 2]")])
+def test_a_lost_128_and_a_wrong_channel_are_beyond_them(change, said):
+    case = graph()
+    finding, *_ = judged(0, case.model, case.inputs, [spoiled(change)]).findings
+    assert finding.kind == "wrong" and said in finding.text
+
+
+def test_tracebacks_and_refusals_are_told_apart():
+    case = graph()
+
+    def fail(model, inputs):
+        raise KeyError("v11")
+
+    verdict = judged(0, case.model, case.inputs, [Way("fails", fail)])
+    finding, = verdict.findings
+    assert (finding.kind, finding.where) == ("traceback", "KeyError in test_values.py, fail")
+
+
+def test_bounds_hold_what_quantizations_may_be_off():
+    """Every quantization a step off at random, within its own bounds: all that follows is within
+    bounds, too.
+    """
+    rng = np.random.default_rng(5)
+    for trial in islice(trials(3), 6):
+        allowed = bounded(trial.model, trial.inputs, 1)
+        known = {tensor.name: onnx.numpy_helper.to_array(tensor)
+                 for tensor in trial.model.graph.initializer} | trial.inputs
+        for node in trial.model.graph.node:
+            made = computed(node, [known[name] if name else None for name in node.input])
+            known.update(zip(node.output, made, strict=False))
+            for name in node.output:
+                interval = allowed[name]
+                if node.op_type == "QuantizeLinear":
+                    steps = known[name].astype(int) + rng.integers(-1, 2, known[name].shape)
+                    known[name] = np.clip(steps, interval.low, interval.high).astype(
+                        interval.middle.dtype)
+                assert not beyond(known[name], interval), (trial.number, node)
+
+
+@pytest.mark.parametrize("low, high, tells", [
+    ([1, 2, 3, 4], [1, 2, 3, 4], True), ([0, 0, 0, 0], [9, 9, 9, 9], False)])
+def test_bounds_that_hide_a_wrong_order_do_not_tell(low, high, tells):
+    made = Interval(np.array(low), np.array([1, 2, 3, 4]), np.array(high))
+    assert telling(made) is tells
+
+
+def test_a_finding_becomes_small():
+    """What Transpose makes is wrong, and nothing else."""
+    case = graph()
+
+    def shows(smaller: Case) -> bool:
+        return any(node.op_type == "Transpose" for node in smaller.model.graph.node)
+
+    small = shrunk(case, shows, 10)
+    assert [node.op_type for node in small.model.graph.node] == ["Transpose"]
+    assert [output.name for output in small.model.graph.output] == ["t"]
+    assert small.inputs["x"].size < 16
+
+
+def test_a_finding_is_text_and_comes_back():
+    case = graph()
+    again = corpus.from_text(corpus.as_text(case, "wrong"))
+    for name, array in evaluated(case.model, case.inputs).items():
+        np.testing.assert_array_equal(evaluated(again.model, again.inputs)[name], array)
+
+
+def test_a_child_that_crashes_or_hangs_costs_one_way(monkeypatch):
+    monkeypatch.setattr(children, "SECONDS", 0.3)
+    monkeypatch.setitem(WAYS, "crash", Way("crash", lambda model, inputs: os.abort()))
+    monkeypatch.setitem(WAYS, "hang", Way("hang", lambda model, inputs: time.sleep(60)))
+    monkeypatch.setitem(WAYS, "right", spoiled(lambda array: array))
+    case, child = graph(), children.Child()
+    try:
+        verdict = child.judge(Trial(1, case.model, case.inputs), ["crash", "hang", "right"])
+    finally:
+        child.close()
+    assert [(one.way, one.kind) for one in verdict.findings] == [
+        ("crash", "crash of SIGABRT"), ("hang", "hang")]
+    assert verdict.ran == ["spoiled"]
+
+
+@pytest.mark.parametrize("path", sorted(CORPUS.glob("*.json")), ids=lambda path: path.stem)
+def test_what_was_found_stays_right(path):
+    case = corpus.read(path)
+    ways = [GRAPH, *(WAYS[name] for name in ("graph-float", "accel:tiny-1x4x4", "accel:int16"))]
+    assert judged(0, case.model, case.inputs, ways).findings == []
+
+
+def test_a_slice_of_the_search_finds_nothing(tmp_path):
+    """16 graphs in NumPy, every fourth on an accelerator."""
+    report = search.search(1, ("graph", "graph-float", "accel:tiny-1x4x4"),
+                           lambda count: count < 16, tmp_path, shrink_seconds=0)
+    assert (report.alike, report.graphs) == ({}, 16), [*tmp_path.iterdir()]
+    assert report.weak < report.outputs / 5 and report.exact > 5
+
+
+def test_a_network_of_ones_own_is_tried(tmp_path, capsys, monkeypatch):
+    case = graph()
+    onnx.save(case.model, tmp_path / "net.onnx")
+    arguments = ["--model", str(tmp_path / "net.onnx"), "--targets", "graph"]
+    assert search.main(arguments) == 0
+    assert "ran: graph: " in capsys.readouterr().out
+    monkeypatch.setitem(WAYS, "graph", replace(spoiled(lambda array: array + 1), name="graph"))
+    assert search.main(arguments) == 1
+    assert "wrong: graph: first at t (Transpose) of 3 nodes: " in capsys.readouterr().out
+    (tmp_path / "net.onnx").write_bytes(b"no")
+    assert search.main(arguments) == 2
+
+
+def test_wrong_requests(capsys):
+    assert search.main(["--targets", "gpu"]) == 2
+    assert "bench.values: targets must be of graph, graph-float, cpu" in capsys.readouterr().err
