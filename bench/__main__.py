@@ -19,7 +19,7 @@ AREAS = {
         "exact", "simulation_speed", "geometries", "floats", "mutants", "proof", "token_faults"),
     "FPGAs": ("fmax", "bitstreams", "post_synthesis", "board_memory", "board_networks", "axi4"),
     "The CPU": ("cpu", "cpu_bodies", "cpu_intrinsics", "fusion", "long_chains", "memory_plan",
-                "threads"),
+                "resident", "threads"),
     "GPUs": ("gpu", "gpu_resources", "gpu_sass", "gpu_shapes"),
     "Networks as users bring them": (
         "front_ends", "onnx_nodes", "light_models", "real_models", "layer_accuracy", "torch_export",

@@ -60,7 +60,7 @@ def never(condition: Any) -> bool:
         return not condition
     if condition.array is not None:
         return not condition.array.any()
-    builder, waiting = condition.tracer.builder, {condition.name}
+    builder, waiting = condition.tracer.builder, {condition.name or ""}
     for node in reversed(builder.nodes):
         if any(not array.any() for name in waiting
                if (array := builder.constants.get(name)) is not None):

@@ -297,7 +297,7 @@ class _Importer(Tracer):
 
     def body(self, module: Any, operands: Sequence[Any]) -> list[Any]:
         """The results of a program within the current node for these operands."""
-        layer, given = self.current, iter(operands)
+        layer, given, results = self.current, iter(operands), None
         for node in module.graph.nodes:
             match node.op:
                 case "placeholder": self.items[node] = next(given)

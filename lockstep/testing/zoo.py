@@ -34,7 +34,8 @@ skips need no crop, and has batch norms, as implementations of today do.
 Weights have He's scale, biases are small. The statistics of each batch norm are those of the
 values that reach it from a few random images, made coarser: values keep their range through the
 depth. They depend on the size. `int8` gives the QDQ form (see compiler/quantize) with the ranges
-that the same images gave. Same arguments, same model, on the same machine and versions.
+that the same images gave; a decoder of more than 1,024 tokens has those of one of 512, which is
+run in its place. Same arguments, same model, on the same machine and versions.
 """
 
 from collections.abc import Callable

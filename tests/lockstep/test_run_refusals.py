@@ -272,3 +272,19 @@ def test_the_host_alone_has_no_memory_of_a_board(tmp_path, capsys) -> None:
     capsys.readouterr()
     refused(capsys, f"--memory must be left out for {str(module)!r}: it is compiled for the host "
                     f"alone", module, *board)
+
+
+def test_a_layer_that_cannot_be_mapped_by_a_defect(capsys, monkeypatch) -> None:
+    """With --strict the command ends with status 3 and one line; else the host computes it."""
+    def broken(node, *rest):
+        raise KeyError(node.name)
+
+    monkeypatch.delenv("LOCKSTEP_STRICT")
+    monkeypatch.setattr("accel.mapping.target.build_layers", broken)
+    arguments = [DIGITS, *TINY, "--no-cache", "--sim", "functional"]
+    assert run(*arguments, "--strict") == 3
+    assert capsys.readouterr() == ("", "lockstep: conv1 (qconv2d): this is a defect, please report "
+                                       "it: KeyError: 'conv1'\n")
+    assert run(*arguments, "--verbose") == 0
+    assert "conv1 (this is a defect, please report it: KeyError: 'conv1')" in " ".join(
+        capsys.readouterr().out.split())

@@ -1,9 +1,12 @@
 """One token after another, by one compiled network, with caches that stay where they are."""
 
+import gc
 import re
-from typing import Any
+import tracemalloc
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ import pytest
 import lockstep
 from accel.machine import isa
 from accel.mapping.segment import AccelSegment
+from bench.long_chains import chain
 from compiler.errors import ArgumentError
 from compiler.frontend.onnx_import import convert
 from compiler.graph import evaluate, optimize
@@ -165,3 +169,27 @@ def test_inputs_wrong() -> None:
         step.remember(rows)
     with pytest.raises(ArgumentError, match="^states must name a cache and its row at least$"):
         lockstep.decoder("x.onnx", states={})
+
+
+def test_tokens_and_calls_in_threads_leave_nothing_behind() -> None:
+    """What Python has allocated after some rounds, and after more, each with new threads."""
+    step, module = decoder(), lockstep.compile(chain("product", 3), "cpu")
+    x, token = {"x": np.ones((1, 8), np.float32)}, {"embeddings": tokens("llama")[:1]}
+
+    def rounds(count: int) -> int:
+        for _ in range(count):
+            with ThreadPoolExecutor(4) as pool:
+                wait([pool.submit(module, x) for _ in range(32)])
+            for number in range(6 * TOKENS):
+                if number % TOKENS == 0:
+                    step.reset()
+                step(token)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    rounds(2)
+    tracemalloc.start()
+    few = rounds(3)
+    more = rounds(8)
+    tracemalloc.stop()
+    assert more - few < 8192         # 256 calls and 384 tokens

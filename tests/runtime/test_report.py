@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from accel.machine.config import UNITS
+from accel.machine.intrinsics import SHIPPED, vector_op
+from accel.machine.machine import Machine
 from accel.machine.status import ACTIVITIES, STALLS, Counters, Run, Status, Timeline
 from accel.mapping.target import AccelTarget
 from accel.mapping.work import block_products
@@ -162,6 +164,19 @@ def test_timing_is_explained(build, latency: int) -> None:
         assert whole == {what: sum(run.counters.activity[unit][what] for run in runs)
                          for what in ACTIVITIES}
     assert any(row["stalls"][row["carrier"]]["load"] for row in rows if row["carrier"])
+
+
+def test_own_instructions_that_no_layer_uses() -> None:
+    own = Machine(MACHINE.config, (*SHIPPED, vector_op("twice", lambda a: a + a)))
+    net = Net(2)
+    module = compile_graph(net.graph(net.rescale(net.input(1, 4, 2, 2))), AccelTarget(own),
+                           SimulatedDevice(own, simulate))
+    for name, array in net.samples().items():
+        module.set_input(name, array)
+    assert report(module, module.run(), own, 0.1)["notes"] == [
+        "no layer uses twice of the machine: no operator of the network has their expression, or "
+        "other instructions take fewer cycles"]
+    assert figures()["notes"] == []
 
 
 def test_outputs_are_hashed() -> None:

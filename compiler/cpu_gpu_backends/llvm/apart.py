@@ -23,6 +23,10 @@ __all__ = ["apart"]
 
 IDLE_SECONDS = 2.0
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+OWN_ENDS = (signal.SIGABRT, signal.SIGSEGV, signal.SIGILL, signal.SIGBUS, signal.SIGFPE,
+            signal.SIGTRAP)
+"""Signals that a process gets for what it does."""
+
 ERRORS = 2                      # descriptor of standard error
 LENGTH = struct.Struct("<q")
 
@@ -46,9 +50,9 @@ _child: _Child | None = None
 
 
 def apart(function: Callable[..., bytes], *args: object) -> bytes | None:
-    """What a function of a module gives, called in a child; None if that ended before. An exception
-    of the function is raised here. One thread calls at a time, and none holds locks that the
-    function takes.
+    """What a function of a module gives, called in a child; None if that ended itself before. An
+    exception of the function is raised here, ChildProcessError where somebody killed the child. One
+    thread calls at a time, and none holds locks that the function takes.
     """
     global _child
     request = pickle.dumps((function, args))
@@ -64,7 +68,10 @@ def apart(function: Callable[..., bytes], *args: object) -> bytes | None:
         if answer is not None:
             break
         _child = None
-        if child.status():                  # else it had had no work for too long
+        status = child.status()
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) not in OWN_ENDS:
+            raise ChildProcessError(signal.Signals(os.WTERMSIG(status)).name)
+        if status:                          # else it had had no work for too long
             return None
     result = pickle.loads(answer)
     if isinstance(result, Exception):

@@ -25,7 +25,8 @@ __all__ = ["FOREIGN", "CodeError", "Library", "assembly", "library", "object_cod
 
 
 class CodeError(Error):
-    """LLVM has no code for a text, by a defect of its own; the message is one sentence."""
+    """There is no code for a text, by a defect of LLVM or as somebody killed it; the message is one
+    sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,10 @@ def _generated(text: str, machine: Processor, kind: str) -> bytes:
     with _in_llvm:
         target_machine(machine)                 # kept, so that no child makes its own
         for way in WAYS:
-            code = apart(_emitted, text, machine, kind, way)
+            try:
+                code = apart(_emitted, text, machine, kind, way)
+            except ChildProcessError as error:
+                raise CodeError(f"The process that generates code was killed by {error}") from None
             if code is not None:
                 return code
     names = ", ".join(re.findall(r"^define \w+ @(\w+)\(", text, re.MULTILINE)[:3])

@@ -109,7 +109,7 @@ def _narrow(t, x: Value, scale: Value, zero: Value | None, axis: int, dtype: str
     quantization, where integer operators have them.
     """
     wide, info = WHOLE[dtype][0], ml_dtypes.iinfo(np.dtype(dtype))
-    zero = _in_bytes(t, zero)
+    zero = None if zero is None else _in_bytes(t, zero)
     bounds = int(info.min), int(info.max)
     if scale.size > 1 or x.dtype != "float32":
         steps = _plain(t, "quantizelinear", x, scale, zero, axis, wide)
@@ -131,9 +131,9 @@ def _steps_in_bytes(t, q: Value, zero: Value | None, axis: int) -> Value:
     return t.constant(steps, q.role)
 
 
-def _in_bytes(t, value: Value | None) -> Value | None:
+def _in_bytes(t, value: Value) -> Value:
     """Known integers of few bits, each in a byte."""
-    if value is None or value.dtype not in WHOLE:
+    if value.dtype not in WHOLE:
         return value
     array = t.demand(value, "zero point").astype(WHOLE[value.dtype][0])
     return t.constant(array, value.role, given=value.given)

@@ -1,6 +1,7 @@
 """Code is generated in a child process, so that a defect of LLVM ends that and nothing else."""
 
 import os
+import signal
 import socket
 
 import pytest
@@ -62,6 +63,19 @@ def test_where_llvm_ends_one_sentence_is_left() -> None:
                                             r"x86-64-v3, a defect of LLVM; give another target$"):
         jit._object_code(NOT_SPLIT, AVX2)
     assert jit._object_code(PLAIN.format("g", 1), AVX2)
+
+
+def _killed(*_: object) -> bytes:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return b""
+
+
+def test_a_child_that_somebody_kills_is_no_defect_of_llvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    apart(os._exit, 1)
+    monkeypatch.setattr(jit, "_emitted", _killed)
+    with pytest.raises(jit.CodeError, match="^The process that generates code was killed by "
+                                            "SIGKILL$"):
+        jit._object_code(PLAIN.format("l", 1), AVX2)
 
 
 def _ends_at_first(text: str, machine: object, kind: str, way: object) -> bytes:

@@ -64,6 +64,14 @@ def test_every_open_dimension_can_be_set_by_its_place(dims, shapes) -> None:
     assert graph_of(open_model(*dims), shapes).values["y"].shape == (2, 3, 48)
 
 
+def test_an_extent_below_zero_is_open_and_one_of_zero_is_not() -> None:
+    below = open_model(-1, 3, 48)
+    assert graph_of(below, {"x.0": 2}).values["y"].shape == (2, 3, 48)
+    with pytest.raises(ImportRefused, match="shape must hold integers of at least 1, not "
+                                            r"\(0, 3, 48\)"):
+        graph_of(open_model(0, 3, 48))
+
+
 @pytest.mark.parametrize("dims", [("?", "?", "?"), (None, None, 48), ("n", "m", "k")])
 def test_arrays_tell_open_dimensions(dims) -> None:
     arrays = {"x": np.zeros((2, 3, 48), np.float32)}

@@ -236,6 +236,15 @@ def test_conv_shapes() -> None:
     assert refused_node("Conv", "x") == "must have 2 to 3 inputs, not 1"
 
 
+@pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
+@pytest.mark.parametrize("shape", [(), (4,), (4, 3)])
+def test_weights_without_an_axis_to_move_along(op: str, shape: tuple[int, ...]) -> None:
+    line = refused_node(op, "x", "w", attrs={"dilations": [1, 1]},
+                        constants=[constant("w", *shape)])
+    told = ",".join(map(str, shape))
+    assert line == f"its weight must have 3 dimensions at least, not float32[{told}]"
+
+
 CONV_TRANSPOSE = [
     ({"group": 3}, "input channels must be a multiple of the group 3, not 4"),
     ({"group": 0}, "group must be at least 1, not 0"),
