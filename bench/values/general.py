@@ -8,7 +8,8 @@ import onnx
 
 from bench.values.intervals import Array, Interval
 
-__all__ = ["Intervals", "Run", "WIDE", "elementwise", "numbers_of", "one_by_one", "product", "rising"]
+__all__ = ["Intervals", "Run", "WIDE", "elementwise", "numbers_of", "one_by_one", "product",
+           "rising"]
 
 PLACES = 9                  # of an interval that are tried
 WIDE = 24                   # intervals of integers of which not every number is tried

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 
-from bench.values.draw import Array, Drawer, Trial, Unfit, Value
+from bench.values.draw import Drawer, Trial, Unfit, Value
 from bench.values.rules import QUANTIZED, RULES, TYPES, Rule
-from bench.values.rules.steps import dequantized, quantized, real
+from bench.values.rules.steps import dequantized, quantized
+from bench.values.sources import TRIES, source
 
 __all__ = ["MADE", "Pair", "Steering", "legal_pairs", "trials"]
 
@@ -21,17 +22,10 @@ Pair = tuple[str, str, str]
 MADE = ("input", "QuantizeLinear")
 """What makes a value that is read without a mover."""
 
-LAYERS = ("Conv", "Gemm", "MatMul", "Add", "AveragePool", "ReduceMean", "Concat", "ConvTranspose")
-"""Operators that are drawn more often, as networks have them."""
-
 _MOVERS = {rule.op for rule in RULES.values() if rule.moves}
 _KINDS = {(rule.op, rule.operand): rule.kind for name, rule in RULES.items() if ":" not in name}
 
-TRIES = 12
 HOPELESS = 40               # tries of a pair before others come first
-_SHAPED = ((), (1,), (5,), (3, 4), (2, 7), (1, 6), (2, 3, 4), (1, 4, 6), (3, 1, 5), (1, 3, 4, 4),
-           (2, 4, 5, 5), (1, 8, 3, 3), (1, 5, 6, 4), (3, 2, 3, 5), (2, 16, 3, 2), (1, 17, 2, 3),
-           (1, 4, 1, 1), (1, 2, 3, 4, 3), (1, 1, 4, 4), (1, 32, 4, 3), (2, 1, 3, 1))
 
 
 def legal_pairs() -> dict[Pair, None]:
@@ -135,11 +129,11 @@ def _chain(d: Drawer, pair: Pair) -> Value | None:
     for _ in range(TRIES):
         mark, reader = d.mark(), d.choice(readers)
         try:
-            source = _source(d, dtype, reader, mover)
+            x = source(d, dtype, reader, mover)
             for _ in range(d.choice((0, 0, 0, 1, 1, 2)) if movers else 0):
-                source = _moved(d, source, d.choice([rule for rule in RULES.values()
+                x = _moved(d, x, d.choice([rule for rule in RULES.values()
                                                      if rule.moves]))
-            moved = _moved(d, source, d.choice(movers)) if movers else source
+            moved = _moved(d, x, d.choice(movers)) if movers else x
             found = reader.draw(d, moved, reader.op)
             if d.chance(0.15):          # a second reader of the same value
                 other = d.choice([rule for rule in RULES.values() if rule.reads(dtype)])
@@ -158,45 +152,6 @@ def _moved(d: Drawer, x: Value, mover: Rule) -> Value:
     return quantized(d, moved, like=x) if d.chance(0.6) else quantized(d, moved, x.dtype)
 
 
-def _source(d: Drawer, dtype: str, reader: Rule, mover: str) -> Value:
-    if mover == "input":
-        return _input(d, dtype, _shape(d, reader))
-    if mover != "QuantizeLinear":
-        kept = [one for one in d.values if one.dtype == dtype]
-        if kept and d.chance(0.35):
-            return d.choice(kept)
-        if d.chance(0.15):
-            return _input(d, dtype, _shape(d, reader))
-    x = _input(d, "float32", _shape(d, reader)) if d.chance(0.6) else _float(d, reader)
-    if d.chance(0.5):
-        x = _layer(d, x)
-    return x if dtype == "float32" else quantized(d, x, dtype)
-
-
-def _float(d: Drawer, reader: Rule) -> Value:
-    """A float value of the graph, perhaps a dequantized one."""
-    kept = [one for one in d.values if one.dtype == "float32" or one.scale is not None]
-    return real(d, d.choice(kept)) if kept else _input(d, "float32", _shape(d, reader))
-
-
-def _layer(d: Drawer, x: Value) -> Value:
-    """An operator of floats, perhaps of what was quantized and dequantized."""
-    if d.chance(0.7):
-        x = dequantized(d, quantized(d, x))
-    fit = [rule for rule in RULES.values() if rule.reads("float32")]
-    layers = [rule for rule in fit if rule.op in LAYERS]
-    for _ in range(TRIES):
-        rule, mark = d.choice(layers if d.chance(0.5) else fit), d.mark()
-        try:
-            made = rule.draw(d, x, rule.op)
-            if made.dtype == "float32":
-                return made
-            raise Unfit("it gives no floats")
-        except Unfit:
-            d.back_to(mark)
-    return x
-
-
 def _followed(d: Drawer, x: Value) -> Value:
     """What is made of a reader's result: activations, a quantization, other readers."""
     for _ in range(d.below(3)):
@@ -212,33 +167,3 @@ def _followed(d: Drawer, x: Value) -> Value:
         x = quantized(d, x)
         return dequantized(d, x) if d.chance(0.4) else x
     return x
-
-
-def _shape(d: Drawer, reader: Rule) -> tuple[int, ...]:
-    ranks = reader.ranks if reader.ranks and d.chance(0.8) else range(6)
-    rank = d.choice(ranks)
-    shapes = [shape for shape in _SHAPED if len(shape) == rank] or _SHAPED
-    if d.chance(0.25):
-        return tuple(d.below(7, 1) for _ in range(rank))
-    return d.choice(shapes)
-
-
-def _input(d: Drawer, dtype: str, shape: tuple[int, ...]) -> Value:
-    kept = [one for one in d.inputs.values() if one.dtype == dtype]
-    if kept and d.chance(0.4):
-        return d.choice(kept)
-    if dtype != "float32":
-        info = np.iinfo(dtype)
-        array = d.rng.integers(info.min, info.max + 1, shape).astype(dtype)
-        return d.input(array, d.number(0.01, 0.1) * 256 / (info.max - info.min + 1),
-                       int(d.rng.integers(info.min, info.max)))
-    return d.input(_numbers(d, shape))
-
-
-def _numbers(d: Drawer, shape: tuple[int, ...]) -> Array:
-    match d.below(8):
-        case 0: array = d.rng.uniform(0.05, 0.95, shape)
-        case 1: array = d.rng.uniform(1, 3, shape)
-        case 2: array = d.rng.integers(-3, 4, shape) / 2
-        case _: array = d.rng.standard_normal(shape) * 2
-    return np.asarray(array, np.float32)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 
-from bench.values.general import (WIDE, Intervals, Run, elementwise, numbers_of, one_by_one,
+from bench.values.general import (WIDE, Intervals, Run, numbers_of, one_by_one,
                                   rising)
 from bench.values.intervals import ROUNDING, Array, Interval
 from bench.values.reference import computed

@@ -116,8 +116,8 @@ def _found(report: Report, child: Child, trial: Trial, finding: Finding, folder:
     report.kinds[kind] = seconds, str(folder)
     again = _again(child, case, finding) or finding
     kept(folder, case, again, f"trial {folder.name}")
-    print(f"{again.kind}: {again.way}: {folder.name}: {' '.join(_signature(case))}: {again.text}",
-          flush=True)
+    print(f"{again.kind}: {again.way}: {folder.name} after {seconds:.0f} s: "
+          f"{' '.join(_signature(case))}: {again.text}", flush=True)
 
 
 def _signature(case: Case) -> tuple[str, ...]:

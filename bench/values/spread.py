@@ -41,6 +41,9 @@ OF_SHAPES = frozenset(("Shape", "Size", "EyeLike"))
 OF_MAGNITUDES = frozenset("Abs ReduceL1 ReduceL2 ReduceSumSquare LpPool GlobalLpPool".split())
 SUMS = frozenset(
     "Col2Im Sum Mean ReduceSum ReduceMean AveragePool GlobalAveragePool CumSum".split())
+WEIGHTED = frozenset(("Resize", "GridSample"))
+"""Operators whose weights are rounded, too, so that 1 - w may lose all of w."""
+
 PRODUCTS = frozenset("Conv ConvTranspose Gemm MatMul Einsum ReduceProd CumProd".split())
 OF_ONE = frozenset((
     "Softplus Mish Gelu Elu Selu Celu Asinh Acosh Atanh Acos Asin Sinh Tanh Erf Sin Cos Tan Swish "
@@ -88,6 +91,8 @@ def _rounded(node: onnx.NodeProto, made: Interval, inputs: Intervals, run: Run) 
     if node.op_type == "BatchNormalization" and finite:
         return made.rounded(np.abs(run([*sizes[:3], np.negative(sizes[3]), sizes[4]])) * 2)
     sure = np.where(np.isfinite(made.middle), np.abs(made.middle.astype(np.float64)), 0)
+    if node.op_type in WEIGHTED and sizes[0] is not None and finite:
+        return made.rounded(4 * sizes[0].max())
     if node.op_type == "MeanVarianceNormalization":
         return made.rounded(cancelled(node, inputs))
     if node.op_type in OF_ONE:

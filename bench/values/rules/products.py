@@ -38,6 +38,16 @@ def conv(d: Drawer, x: Value, op: str) -> Value:
     return d.emit(op, x, weight(d, kernel, 0), *bias, group=group, **given)
 
 
+@rule("Conv:pixels", types=("float32",), ranks=(4,))
+def conv_of_pixels(d: Drawer, x: Value, op: str) -> Value:
+    """A convolution that leaves the size of an image."""
+    if x.rank != 4:
+        raise Unfit("images alone")
+    size, outputs = d.choice((1, 1, 3)), d.below(6, 1)
+    kernel = d.normal(outputs, x.shape[1], size, size) / np.float32(size * np.sqrt(x.shape[1]))
+    return d.emit(op, x, weight(d, kernel, 0), pads=[size // 2] * 4)
+
+
 @rule("ConvTranspose", types=("float32",), ranks=(4,))
 def conv_transpose(d: Drawer, x: Value, op: str) -> Value:
     if x.rank != 4:

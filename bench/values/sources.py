@@ -1,0 +1,112 @@
+"""What chains of a graph begin with: inputs, layers, and layers side by side."""
+
+import numpy as np
+
+from bench.values.draw import Array, Drawer, Unfit, Value
+from bench.values.rules import RULES, Rule
+from bench.values.rules.steps import dequantized, quantized, real
+
+__all__ = ["TRIES", "source"]
+
+TRIES = 12                  # of one choice, before another one is made
+
+LAYERS = ("Conv", "Gemm", "MatMul", "Add", "AveragePool", "ReduceMean", "Concat", "ConvTranspose")
+"""Operators that are drawn more often, as networks have them."""
+_SHAPED = ((), (1,), (5,), (3, 4), (2, 7), (1, 6), (2, 3, 4), (1, 4, 6), (3, 1, 5), (1, 3, 4, 4),
+           (2, 4, 5, 5), (1, 8, 3, 3), (1, 5, 6, 4), (3, 2, 3, 5), (2, 16, 3, 2), (1, 17, 2, 3),
+           (1, 4, 1, 1), (1, 2, 3, 4, 3), (1, 1, 4, 4), (1, 32, 4, 3), (2, 1, 3, 1))
+IMAGES = ((1, 3, 4, 4), (2, 4, 5, 5), (1, 8, 3, 3), (1, 5, 6, 4), (1, 17, 2, 3), (2, 16, 3, 2))
+
+
+def source(d: Drawer, dtype: str, reader: Rule, mover: str) -> Value:
+    if mover == "input":
+        return _input(d, dtype, _shape(d, reader))
+    if mover != "QuantizeLinear":
+        kept = [one for one in d.values if one.dtype == dtype]
+        if kept and d.chance(0.35):
+            return d.choice(kept)
+        if d.chance(0.15):
+            return _input(d, dtype, _shape(d, reader))
+    x = _input(d, "float32", _shape(d, reader)) if d.chance(0.6) else _float(d, reader)
+    match d.below(8):
+        case 0 | 1 | 2 | 3: x = _layer(d, x)
+        case 4: return _branches(d, _input(d, "float32", d.choice(IMAGES)), dtype)
+    return x if dtype == "float32" else quantized(d, x, dtype)
+
+
+def _branches(d: Drawer, x: Value, dtype: str) -> Value:
+    """Layers of one image side by side: their channels concatenated, perhaps read as rows."""
+    kind = dtype if dtype != "float32" else d.choice(d.types)
+    x = dequantized(d, quantized(d, x, kind))
+    conv, parts = RULES["Conv:pixels"], []
+    for _ in range(d.below(4, 2)):
+        part = quantized(d, conv.draw(d, x, "Conv"), kind,
+                         like=parts[0] if parts and d.chance(0.6) else None)
+        parts.append(part)
+    floats = [dequantized(d, part) for part in parts]
+    if d.chance(0.2):
+        floats.append(x)
+    like = parts[0] if d.chance(0.6) else None
+    joined = quantized(d, d.emit("Concat", *floats, axis=1), kind, like=like)
+    if d.chance(0.7):
+        batch, channels = joined.shape[:2]
+        rows = d.emit("Reshape", dequantized(d, joined), d.constant([batch, channels, -1], "int64"))
+        joined = quantized(d, rows, like=joined)
+        if d.chance(0.7):
+            turned = d.emit("Transpose", dequantized(d, joined), perm=[0, 2, 1])
+            joined = quantized(d, turned, like=joined)
+    return dequantized(d, joined) if dtype == "float32" else joined
+
+
+def _float(d: Drawer, reader: Rule) -> Value:
+    """A float value of the graph, perhaps a dequantized one."""
+    kept = [one for one in d.values if one.dtype == "float32" or one.scale is not None]
+    return real(d, d.choice(kept)) if kept else _input(d, "float32", _shape(d, reader))
+
+
+def _layer(d: Drawer, x: Value) -> Value:
+    """An operator of floats, perhaps of what was quantized and dequantized."""
+    if d.chance(0.7):
+        x = dequantized(d, quantized(d, x))
+    fit = [rule for rule in RULES.values() if rule.reads("float32")]
+    layers = [rule for rule in fit if rule.op in LAYERS]
+    for _ in range(TRIES):
+        rule, mark = d.choice(layers if d.chance(0.5) else fit), d.mark()
+        try:
+            made = rule.draw(d, x, rule.op)
+            if made.dtype == "float32":
+                return made
+            raise Unfit("it gives no floats")
+        except Unfit:
+            d.back_to(mark)
+    return x
+
+
+def _shape(d: Drawer, reader: Rule) -> tuple[int, ...]:
+    ranks = reader.ranks if reader.ranks and d.chance(0.8) else range(6)
+    rank = d.choice(ranks)
+    shapes = [shape for shape in _SHAPED if len(shape) == rank] or _SHAPED
+    if d.chance(0.25):
+        return tuple(d.below(7, 1) for _ in range(rank))
+    return d.choice(shapes)
+
+
+def _input(d: Drawer, dtype: str, shape: tuple[int, ...]) -> Value:
+    kept = [one for one in d.inputs.values() if one.dtype == dtype]
+    if kept and d.chance(0.4):
+        return d.choice(kept)
+    if dtype != "float32":
+        info = np.iinfo(dtype)
+        array = d.rng.integers(info.min, info.max + 1, shape).astype(dtype)
+        return d.input(array, d.number(0.01, 0.1) * 256 / (info.max - info.min + 1),
+                       int(d.rng.integers(info.min, info.max)))
+    return d.input(_numbers(d, shape))
+
+
+def _numbers(d: Drawer, shape: tuple[int, ...]) -> Array:
+    match d.below(8):
+        case 0: array = d.rng.uniform(0.05, 0.95, shape)
+        case 1: array = d.rng.uniform(1, 3, shape)
+        case 2: array = d.rng.integers(-3, 4, shape) / 2
+        case _: array = d.rng.standard_normal(shape) * 2
+    return np.asarray(array, np.float32)
