@@ -113,8 +113,7 @@ def main() -> int:
         for _ in range(max(2, round(60 * args.minutes / TURN))):
             time.sleep(TURN)
             rows.append((resident_bytes() / 1e6, in_use_bytes() / 1e6))
-            made = 3 * sum(done for done, in calls)
-            print(f"{tokens[0]} tokens, {made} calls: {rows[-1][0]:.1f} MB, "
+            print(f"{tokens[0]} tokens, {3 * sum(map(sum, calls))} calls: {rows[-1][0]:.1f} MB, "
                   f"{rows[-1][1]:.2f} in use", flush=True)
     finally:
         stopped.set()
@@ -122,7 +121,7 @@ def main() -> int:
             thread.join()
     growth = np.subtract(rows[-1], rows[len(rows) // 4])
     print("resident_tokens", tokens[0])
-    print("resident_calls", made)
+    print("resident_calls", 3 * sum(map(sum, calls)))
     print("resident_megabytes", f"{rows[-1][0]:.1f}")
     print("resident_growth_megabytes", f"{growth[0]:.1f}")
     print("resident_in_use_growth_megabytes", f"{growth[1]:.2f}")

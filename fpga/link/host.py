@@ -236,7 +236,7 @@ class Link:
     def _answered_by(self, frame: Frame) -> _Request | None:
         """Takes a frame; gives the request that it is the answer to."""
         if (proof := self._once.pop(frame.sequence, None)) is not None:
-            self._forget_before(proof)
+            self._note_losses(proof)
         request = self._open.get(frame.sequence)
         if request is None:
             return None                                 # that to a probe, or a repeated request
@@ -250,7 +250,7 @@ class Link:
         self._line_bytes += request.line_bytes
         return self._open.pop(frame.sequence)
 
-    def _forget_before(self, order: int) -> None:
+    def _note_losses(self, order: int) -> None:
         """What was sent earlier than what is answered now is lost, or its answer is."""
         for request in self._open.values():
             if request.order < order:
