@@ -6,10 +6,12 @@ import socket
 
 import pytest
 
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.llvm import apart as children
 from compiler.cpu_gpu_backends.llvm import jit
 from compiler.cpu_gpu_backends.llvm.apart import apart
 from compiler.cpu_gpu_backends.llvm.machine import MACHINES
+from compiler.graph import Builder, TensorType
 
 AVX2 = MACHINES["x86-64-v3"]
 NOT_SPLIT = """\
@@ -63,6 +65,18 @@ def test_where_llvm_ends_one_sentence_is_left() -> None:
                                             r"x86-64-v3, a defect of LLVM; give another target$"):
         jit._object_code(NOT_SPLIT, AVX2)
     assert jit._object_code(PLAIN.format("g", 1), AVX2)
+
+
+def test_a_product_of_tiny_matrices_has_code() -> None:
+    """LLVM 22.1 ends in the first way: it joins statements to what it has no instructions for."""
+    net = Builder("net")
+    for name, shape in (("a", (4, 6, 5)), ("b", (4, 5, 2)), ("c", (4, 6, 2))):
+        net.add_input(name, TensorType(shape, "float32"))
+    net.emit("matmul", "product", ["a", "b"], "p")
+    net.emit("add", "sum", ["p", "c"], "y")
+    step, = CpuTarget(machine=AVX2).compile(net.finish(["y"])).steps
+    assert step.kernel is not None
+    assert jit._object_code(step.kernel.text, AVX2)
 
 
 def _killed(*_: object) -> bytes:
