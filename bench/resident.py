@@ -9,7 +9,8 @@ use, in all arenas), in MB, and at the end ``name value`` lines:
 - ``resident_tokens``, ``resident_calls``: how many were made;
 - ``resident_megabytes``: the memory at the end;
 - ``resident_growth_megabytes``: the memory at the end less that after the first quarter;
-- ``resident_in_use_growth_megabytes``: the same of what is in use.
+- ``resident_in_use_growth_megabytes``: the same of what is in use;
+- ``resident_trimmed_megabytes``: the memory when the allocator has given back what is free.
 
 An arena keeps the most that its threads needed at once: steps that end are no leak, a growth of
 what is in use is one.
@@ -125,6 +126,8 @@ def main() -> int:
     print("resident_megabytes", f"{rows[-1][0]:.1f}")
     print("resident_growth_megabytes", f"{growth[0]:.1f}")
     print("resident_in_use_growth_megabytes", f"{growth[1]:.2f}")
+    ctypes.CDLL(None).malloc_trim(0)
+    print("resident_trimmed_megabytes", f"{resident_bytes() / 1e6:.1f}")
     return 0
 
 

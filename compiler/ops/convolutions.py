@@ -381,7 +381,7 @@ def _conv2d_integer(view: QuantizedInputs, node: Node, out: Stored, bounds: Boun
     return affine(x, weight.reshape(-1), x.scale * scales / out.scale, constants, out, bounds)
 
 
-def integer_convolution(view: QuantizedInputs, node: Node, out: Stored, clamp: Mapping[str, int]
+def integer_convolution(view: QuantizedInputs, node: Node, out: Stored, clamp: Mapping[str, object]
                         ) -> IntegerNode:
     """The `qconv2d` of a convolution, also where each element is a part of one element."""
     x = view.activation(node.inputs[0])

@@ -17,9 +17,11 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 __all__ = ["apart"]
+
+Result = TypeVar("Result")
 
 IDLE_SECONDS = 2.0
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -49,7 +51,7 @@ class _Child:
 _child: _Child | None = None
 
 
-def apart(function: Callable[..., bytes], *args: object) -> bytes | None:
+def apart(function: Callable[..., Result], *args: object) -> Result | None:
     """What a function of a module gives, called in a child; None if that ended itself before. An
     exception of the function is raised here, ChildProcessError where somebody killed the child. One
     thread calls at a time, and none holds locks that the function takes.
@@ -141,7 +143,7 @@ def _serve(taken: int, given: int) -> NoReturn:
         os._exit(1)
 
 
-def _called(function: Callable[..., bytes], args: tuple) -> object:
+def _called(function: Callable[..., object], args: tuple) -> object:
     try:
         return function(*args)
     except Exception as error:          # noqa: BLE001 - raised again by who asked

@@ -84,10 +84,12 @@ def random_graph(rng: Random) -> tuple[Net, Graph]:
     """Up to eight steps, each of one of the last values."""
     net = Net(rng.randrange(1000))
     values = [net.input(*rng.choices((1, 1, 2, 3, 4, 5), k=rng.choice((1, 2, 3, 4, 4, 4, 5))))]
-    while len(values) < 2 or rng.random() < 0.8 and len(values) < 9:
+    for _ in range(rng.randint(1, 8)):
         y = rng.choice(STEPS)(net, rng.choice(values[-3:]), rng)
-        if prod(net.values[y].shape) <= MOST:
+        if net.values[y].shape and prod(net.values[y].shape) <= MOST:
             values.append(y)
+    if not net.nodes:
+        values.append(net.rescale(values[0]))
     read = {value for node in net.nodes for value in node.inputs}
     made = [node.outputs[0] for node in net.nodes]
     return net, net.graph(*(value for value in made if value not in read))
