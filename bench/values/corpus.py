@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper, parser, printer
 
+from bench.support.peers import save_arrays
 from bench.values.judge import Finding
 from bench.values.reference import evaluated
 from bench.values.shrink import Case
@@ -24,10 +25,10 @@ def kept(folder: Path, case: Case, finding: Finding, trial: str) -> None:
     """Writes the finding into the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     onnx.save(case.model, folder / MODEL)
-    np.savez(folder / INPUTS, **case.inputs)
+    save_arrays(folder / INPUTS, case.inputs)
     values = evaluated(case.model, case.inputs)
-    np.savez(folder / EXPECTED, **{output.name: values[output.name]
-                                   for output in case.model.graph.output})
+    save_arrays(folder / EXPECTED, {output.name: values[output.name]
+                                    for output in case.model.graph.output})
     (folder / "case.json").write_text(as_text(case, finding.kind))
     (folder / ABOUT).write_text(
         f"{finding.kind} by {finding.way}: {finding.text}\n{trial}\n"

@@ -108,7 +108,8 @@ class Drawer:
         """
         names = [one.name if isinstance(one, Value) else one or "" for one in inputs]
         number = len(self.nodes)
-        given = {name: one for name, one in attributes.items() if not isinstance(one, list) or one}
+        given: dict[str, Any] = {name: one for name, one in attributes.items()
+                                 if not isinstance(one, list) or one}
         node = helper.make_node(op, names, [f"v{number}_{place}" if place else f"v{number}"
                                             for place in range(outputs)],
                                 name=f"n{number}", **given)

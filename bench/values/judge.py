@@ -95,7 +95,8 @@ def judged(number: int, model: onnx.ModelProto, inputs: Mapping[str, Array], way
         verdict.ran.append(way.name)
         verdict.values += sum(array.size for array in outputs.values())
         found[way.name] = outputs
-        verdict.findings.extend(_wrong(way, outputs, allowed and allowed[way.integers], names))
+        verdict.findings.extend(_wrong(
+            way, outputs, None if allowed is None else allowed[way.integers], names))
     _compare(found, ways, model, verdict)
     return verdict
 

@@ -153,9 +153,11 @@ def _integers(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) 
     alone.attribute.extend(node.attribute)
     radius, = computed(alone, [far, steps])
     if quantized:
-        each = np.asarray(inputs[4].middle, np.float64)
+        scale, _, _, factors, _, out = (np.float64(1) if one is None else one.middle
+                                        for one in inputs[1:7])
+        each = np.asarray(factors, np.float64)
         each = each.reshape(-1, 1, 1) if each.ndim and each.size > 1 and op == "Conv" else each
-        radius = np.ceil(radius * float(inputs[1].middle) * each / float(inputs[6].middle)) + 1
+        radius = np.ceil(radius * float(scale) * each / float(out)) + 1
     info = np.iinfo(middle.dtype)
     return Interval(np.clip(middle - radius, info.min, info.max).astype(middle.dtype), middle,
                     np.clip(middle + radius, info.min, info.max).astype(middle.dtype))

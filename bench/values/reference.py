@@ -40,7 +40,7 @@ def _run(node: onnx.NodeProto, arrays: Sequence[Array | None], opset: int) -> Se
     typed = {name: (helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
              for name, array in present if array is not None}
     whole = _alone(node.SerializeToString(), tuple(typed.items()), opset)
-    return whole.run(None, dict(present))
+    return list(whole.run(None, dict(present)))
 
 
 @lru_cache(256)

@@ -7,6 +7,8 @@ is computed once for each element that is not certain.
 
 from collections.abc import Sequence
 
+from typing import Any
+
 import numpy as np
 import onnx
 
@@ -83,13 +85,13 @@ def _rounded(node: onnx.NodeProto, made: Interval, inputs: Intervals, run: Run) 
     """The interval with the node's own rounding."""
     if made.middle.dtype.kind != "f":
         return made
-    sizes = [one if one is None else one.middle if one.middle.dtype.kind != "f" else
+    sizes: list[Any] = [one if one is None else one.middle if one.middle.dtype.kind != "f" else
              np.maximum(np.abs(one.low), np.abs(one.high)) for one in inputs]
     finite = all(one is None or one.dtype.kind != "f" or np.all(np.isfinite(one)) for one in sizes)
     if node.op_type in PRODUCTS | SUMS and finite:
         return made.rounded(np.abs(run(sizes)) * 2)
     if node.op_type == "BatchNormalization" and finite:
-        return made.rounded(np.abs(run([*sizes[:3], np.negative(sizes[3]), sizes[4]])) * 2)
+        return made.rounded(np.abs(run([*sizes[:3], -sizes[3], sizes[4]])) * 2)
     sure = np.where(np.isfinite(made.middle), np.abs(made.middle.astype(np.float64)), 0)
     if node.op_type in WEIGHTED and sizes[0] is not None and finite:
         return made.rounded(4 * sizes[0].max())

@@ -51,11 +51,12 @@ def optimized(model: bytes, integerize: bool) -> Any:
     return optimize(convert(onnx.ModelProto.FromString(model)), standard_passes(integerize))
 
 
-def _compiled(target: str, **options: object) -> Callable[..., Arrays]:
+def _compiled(target: str, **options: Any) -> Callable[..., Arrays]:
     def run(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> Arrays:
         import lockstep
 
-        return lockstep.compile(model, target, cache=False, **options)(dict(inputs))
+        strict = {"strict": True} if target.startswith("accel") else {}
+        return lockstep.compile(model, target, cache=False, **strict, **options)(dict(inputs))
     return run
 
 

@@ -151,7 +151,7 @@ def test_a_finding_is_text_and_comes_back():
 def test_a_child_that_crashes_or_hangs_costs_one_way(monkeypatch):
     monkeypatch.setattr(children, "SECONDS", 0.3)
     monkeypatch.setitem(WAYS, "crash", Way("crash", lambda model, inputs: os.abort()))
-    monkeypatch.setitem(WAYS, "hang", Way("hang", lambda model, inputs: time.sleep(60)))
+    monkeypatch.setitem(WAYS, "hang", Way("hang", lambda model, inputs: time.sleep(60) or {}))
     monkeypatch.setitem(WAYS, "right", spoiled(lambda array: array))
     case, child = graph(), children.Child()
     try:

@@ -1,5 +1,7 @@
 """Operators of single elements: of one value, of two, and those that compare or choose."""
 
+from typing import Any
+
 import numpy as np
 
 from bench.values.draw import Drawer, Unfit, Value
@@ -20,6 +22,7 @@ def unary(d: Drawer, x: Value, op: str) -> Value:
       "Swish")
 def activation(d: Drawer, x: Value, op: str) -> Value:
     some = d.number(0.05, 0.95)
+    given: dict[str, Any]
     match op:
         case "HardSigmoid": given = {"alpha": d.number(0.1, 0.4), "beta": d.number(0.2, 0.6)}
         case "Selu": given = {}
@@ -34,7 +37,7 @@ def binary(d: Drawer, x: Value, op: str) -> Value:
     other = operand(d, x)
     if op == "Pow" and d.chance(0.7):
         other = d.constant(d.choice((2, 2, 3, 1)), x.dtype)
-    attributes = {"fmod": 1} if op == "Mod" and x.dtype == "float32" else {}
+    attributes: dict[str, Any] = {"fmod": 1} if op == "Mod" and x.dtype == "float32" else {}
     if op in ("Div", "Mod"):
         numbers = other.array if isinstance(other, Value) else d.constants.get(other, other)
         if np.any(np.abs(np.asarray(numbers, float)) < 0.05):

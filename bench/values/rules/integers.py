@@ -24,7 +24,7 @@ def cast(d: Drawer, x: Value, op: str) -> Value:
 @rule("DequantizeLinear", types=QUANTIZED)
 def dequantize(d: Drawer, x: Value, op: str) -> Value:
     if x.scale is None or d.chance(0.1):
-        scale, zero = scale_of(d, np.float32([-1, 2]), x.dtype)
+        scale, zero = scale_of(d, np.array([-1, 2], np.float32), x.dtype)
         return d.emit(op, x, d.constant(scale, "float32"), d.constant(zero, x.dtype))
     return dequantized(d, x)
 

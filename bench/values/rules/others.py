@@ -1,5 +1,7 @@
 """Recurrent layers, samplers and the like; and what is not drawn, with the reason."""
 
+from typing import Any
+
 import numpy as np
 
 from bench.values.draw import Drawer, Unfit, Value
@@ -44,7 +46,7 @@ def recurrent(d: Drawer, x: Value, op: str) -> Value:
     shrink = np.float32(1 / np.sqrt(x.shape[2] + size))
     weights = [d.normal(1, gates * size, extent) * shrink for extent in (x.shape[2], size)]
     bias = [d.constant(d.normal(1, 2 * gates * size) * shrink)] if d.chance(0.6) else []
-    given = {"linear_before_reset": d.below(2)} if op == "GRU" else {}
+    given: dict[str, Any] = {"linear_before_reset": d.below(2)} if op == "GRU" else {}
     return d.emit(op, x, *(d.constant(array) for array in weights), *bias, hidden_size=size,
                   **given)
 

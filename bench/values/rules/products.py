@@ -1,5 +1,7 @@
 """Convolutions and products of matrices: of floats, dequantized or not, and of integers."""
 
+from typing import Any
+
 import numpy as np
 
 from bench.values.draw import Drawer, Unfit, Value
@@ -70,7 +72,7 @@ def gemm(d: Drawer, x: Value, op: str) -> Value:
     array = d.normal(depth, columns) / np.float32(np.sqrt(depth))
     bias = [d.constant(d.normal(*d.choice(((columns,), (1, columns), (1,), (x.shape[0], 1), ()))))
             ] if d.chance(0.6) else []
-    given = {"alpha": d.number(0.5, 2)} if d.chance(0.15) else {}
+    given: dict[str, Any] = {"alpha": d.number(0.5, 2)} if d.chance(0.15) else {}
     return d.emit(op, x, weight(d, array.T if turned else array, 0 if turned else 1), *bias,
                   transB=turned, **given)
 
@@ -149,7 +151,8 @@ def _ends(dtype: str) -> tuple[int, int]:
     return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max) + 1
 
 
-def _requantization(d: Drawer, sums: float, factors: float, dtype: str) -> list[str]:
+def _requantization(d: Drawer, sums: float, factors: float, dtype: str
+                    ) -> tuple[list[str], float]:
     """Scale and zero point of a result of integers."""
     scale = max(sums * factors, 1e-6) / 100 * d.number(0.7, 1.5)
     return [d.constant(scale, "float32"), _zero(d, dtype)], scale

@@ -1,5 +1,7 @@
 """Reductions, pools, and functions of rows."""
 
+from typing import Any
+
 import numpy as np
 
 from bench.values.draw import Drawer, Unfit, Value
@@ -124,7 +126,8 @@ def pool(d: Drawer, x: Value, op: str) -> Value:
         raise Unfit("images alone")
     kernel = [d.below(min(extent, 3) + 1, 1) for extent in x.shape[2:]]
     pads = [d.below(size) if d.chance(0.3) else 0 for size in kernel]
-    given = {"count_include_pad": d.below(2)} if op[0] == "A" else {"p": d.choice((1, 2))}
+    given: dict[str, Any] = {"count_include_pad": d.below(2)} if op[0] == "A" else {
+        "p": d.choice((1, 2))}
     return d.emit(op, x, kernel_shape=kernel, strides=[d.below(3, 1) for _ in kernel],
                   pads=[*pads, *pads], **given)
 

@@ -1,5 +1,7 @@
 """Quantization as graphs have it: scales that fit what is quantized, and dequantized constants."""
 
+from typing import Any
+
 import numpy as np
 
 from bench.values.draw import Array, Drawer, Unfit, Value
@@ -62,7 +64,7 @@ def weight(d: Drawer, array: Array, axis: int | None = None) -> "Value | str":
     spread = scale.reshape([-1 if place == axis else 1 for place in range(array.ndim)]
                            ) if each else scale
     steps = np.clip(np.rint(array / spread) + int(zero.flat[0]), *_limits(dtype)).astype(dtype)
-    attributes = {"axis": axis} if each else {}
+    attributes: dict[str, Any] = {"axis": axis} if each else {}
     return d.emit("DequantizeLinear", d.constant(steps), d.constant(scale), d.constant(zero),
                   **attributes)
 
@@ -97,6 +99,6 @@ def operand(d: Drawer, x: Value) -> "Value | str":
 
 def _broadcast(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
     try:
-        return np.prod(np.broadcast_shapes(one, other)) <= 2048
+        return bool(np.prod(np.broadcast_shapes(one, other)) <= 2048)
     except ValueError:
         return False
