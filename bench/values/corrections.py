@@ -118,7 +118,21 @@ def _max_pool(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Sequence[
     return [windows[taken].max(axis=tuple(range(-rank, 0)))]
 
 
+def _quantize(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Sequence[Any] | None:
+    """The implementation converts to int32 before it saturates, so far numbers change their sign.
+    """
+    x, scale, *rest = arrays
+    zero = rest[0] if rest else None
+    assert x is not None and scale is not None
+    if zero is None or scale.size != 1 or not np.any(np.abs(x) >= 2.0**30 * scale):
+        return None
+    info = np.iinfo(zero.dtype)
+    steps = np.rint(x / scale.reshape(())).astype(np.float64) + float(zero.reshape(()))
+    return [np.clip(steps, info.min, info.max).astype(zero.dtype)]
+
+
 OPERATORS.update({
+    "QuantizeLinear": _quantize,
     "ConvTranspose": _conv_transpose,
     "GatherElements": _gather_elements,
     "GlobalMaxPool": _global_max_pool,

@@ -214,14 +214,18 @@ def _as_rows(node: onnx.NodeProto, inputs: Intervals, x: Array
 
 
 def cancelled(node: onnx.NodeProto, inputs: Intervals) -> Array:
-    """Magnitudes from which ``E[x^2] - E[x]^2`` is left, for each element of the result."""
+    """Magnitudes, in deviations, from which a normalization subtracts: those of its elements, or
+    of ``E[x^2] - E[x]^2``, for each element of the result.
+    """
     x = inputs[0]
     assert x is not None
-    rows, axes, _, _ = _as_rows(node, inputs, x.middle)
-    variance = rows.var(axes, keepdims=True) + 1e-9
+    rows, axes, factor, epsilon = _as_rows(node, inputs, x.middle)
+    variance = rows.var(axes, keepdims=True) + epsilon
     z = np.abs(rows - rows.mean(axes, keepdims=True)) / np.sqrt(variance)
-    return np.where(variance > 1e-8, 4 + z * 4 * (rows**2).mean(axes, keepdims=True) / variance,
-                    np.inf)
+    far = np.abs(rows).max(axes, keepdims=True) / np.sqrt(variance)
+    if node.op_type == "MeanVarianceNormalization":
+        return np.where(variance > 1e-8, 4 + z * 4 * far**2, np.inf)
+    return 4 * ((1 + z) * (1 + far)).reshape(x.middle.shape) * factor
 
 
 RULES: dict[str, Spread] = {

@@ -43,6 +43,9 @@ OF_SHAPES = frozenset(("Shape", "Size", "EyeLike"))
 OF_MAGNITUDES = frozenset("Abs ReduceL1 ReduceL2 ReduceSumSquare LpPool GlobalLpPool".split())
 SUMS = frozenset(
     "Col2Im Sum Mean ReduceSum ReduceMean AveragePool GlobalAveragePool CumSum".split())
+NORMALIZATIONS = frozenset((
+    "MeanVarianceNormalization", "GroupNormalization", "InstanceNormalization",
+    "LayerNormalization"))
 WEIGHTED = frozenset(("Resize", "GridSample"))
 """Operators whose weights are rounded, too, so that 1 - w may lose all of w."""
 
@@ -95,8 +98,8 @@ def _rounded(node: onnx.NodeProto, made: Interval, inputs: Intervals, run: Run) 
     sure = np.where(np.isfinite(made.middle), np.abs(made.middle.astype(np.float64)), 0)
     if node.op_type in WEIGHTED and sizes[0] is not None and finite:
         return made.rounded(4 * sizes[0].max())
-    if node.op_type == "MeanVarianceNormalization":
-        return made.rounded(cancelled(node, inputs))
+    if node.op_type in NORMALIZATIONS and finite:
+        return made.rounded(cancelled(node, inputs) + np.abs(made.middle).max(initial=0))
     if node.op_type in OF_ONE:
         return made.rounded(np.maximum(sure * 4, 4))
     rows = node.op_type not in RISING | ELEMENTWISE | {"Softmax", "LogSoftmax", "Div"}
