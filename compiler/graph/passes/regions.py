@@ -38,7 +38,8 @@ class Regions:
 
     def before(self, node: Node) -> Region | None:
         """The region that ends with a quantization; None where it computes from something that is
-        neither quantized nor constant. Raises StaysFloat for constants of many elements.
+        neither quantized nor constant, or from constants alone, which are folded. Raises StaysFloat
+        for constants of many elements.
 
         It begins at the nearest quantized tensor that alone decides an element, though others lie
         in between: with these, x * sigmoid(x) is a function of x. Where there is none, it begins at
@@ -52,7 +53,8 @@ class Regions:
                 return near
             through.add(region.sources[-1])
             region = self._walk(result, through)
-        return region or near
+        found = region or near
+        return found if found and not {*found.sources} <= self.view.graph.constants.keys() else None
 
     def _walk(self, result: str, through: set[str]) -> Region | None:
         """The region behind a value, in which the quantized tensors `through` are steps between."""
