@@ -29,7 +29,8 @@ def as_later(schema: Any, given: dict[str, Any], inputs: Sequence[Any]
     if "is_test" in old and given.get("is_test") == 0:
         raise NodeRefused("is_test must be 1, not 0: networks are compiled for inference")
     if "axis" in old:
-        inputs = _aligned(*inputs, bool(given.get("broadcast", 0)), given.get("axis"))
+        a, b = inputs
+        inputs = _aligned(a, b, bool(given.get("broadcast", 0)), given.get("axis"))
     return {name: value for name, value in given.items() if name not in old}, list(inputs)
 
 

@@ -56,9 +56,10 @@ def scattered_along(x: Value, axis: int, at: Value, updates: Value, reduction: s
         raise NodeRefused(f"indices must lie within {x.shape} but for axis {axis}, not {at.shape}")
     at, updates = (_padded(value, after, fill) for value, fill in ((at, x.shape[axis]),
                                                                   (updates, 0)))
-    flat = [value.reshape(prod(x.shape[:axis]), value.shape[axis], prod(x.shape[axis + 1:]))
-            for value in (x, at, updates)]
-    return scattered(*flat, reduction).reshape(*x.shape)
+    flat, places, written = (value.reshape(
+        prod(x.shape[:axis]), value.shape[axis], prod(x.shape[axis + 1:]))
+        for value in (x, at, updates))
+    return scattered(flat, places, written, reduction).reshape(*x.shape)
 
 
 def _padded(value: Value, after: Sequence[int], fill: int) -> Value:

@@ -175,7 +175,7 @@ def arrays_of_channels(attrs, totals: np.ndarray, factors: Sequence[np.ndarray],
     return np.maximum(*made) if len(made) == 2 else made[0]
 
 
-def scaled_array(attrs, totals: np.ndarray, scale: np.ndarray) -> np.ndarray:
+def scaled_array(attrs, totals: np.ndarray, scale: np.ndarray | np.float32) -> np.ndarray:
     """int8 from exact integers in float64 and scales in float32: `arithmetic.scaled`."""
     steps = np.rint(totals.astype(np.float32) * scale)
     zp = attrs["zp"]

@@ -20,7 +20,7 @@ def cond(t, condition, yes, no, operands=()):
 
 
 def _holds(condition: Any) -> bool:
-    return bool(condition.array.reshape(())) if isinstance(condition, Value) else bool(condition)
+    return bool(condition.array if isinstance(condition, Value) else condition)
 
 
 @aten("while_loop")

@@ -23,6 +23,7 @@ def check(text: str, *inputs: dict[str, np.ndarray]) -> None:
     module = CpuTarget().compile(graph)
     for arrays in inputs:
         wanted = ReferenceEvaluator(model).run(None, arrays)
+        assert isinstance(wanted, list)
         for found in (evaluate(graph, arrays), module(arrays)):
             for value, expected in zip(found.values(), wanted, strict=True):
                 np.testing.assert_allclose(value, expected, 1e-6, 1e-6)

@@ -36,7 +36,9 @@ def image(dtype: str, rng: np.random.Generator) -> np.ndarray:
 
 
 def reference(made: ModelProto, x: np.ndarray) -> np.ndarray:
-    return np.asarray(ReferenceEvaluator(made).run(None, {"x": x})[0])
+    outputs = ReferenceEvaluator(made).run(None, {"x": x})
+    assert isinstance(outputs, list)
+    return np.asarray(outputs[0])
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
