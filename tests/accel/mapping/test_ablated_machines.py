@@ -13,6 +13,7 @@ from tests.support.divided import assert_divided_right
 from tests.support.integer_graphs import Net
 
 UNITS = ("load", "store", "gemm")
+QUICK = ("requantize", "reduce_add", "reduce_max")      # which most layers need
 
 
 def without(name: str) -> Machine:
@@ -38,7 +39,9 @@ def softmax(net: Net, x: str) -> str:
                         mult=40000, shift=36, zp=-120, lo=-128, hi=127)
 
 
-@pytest.mark.parametrize("name", [one.name for one in SHIPPED if one.name not in UNITS])
+@pytest.mark.parametrize("name", [
+    pytest.param(one.name, marks=() if one.name in QUICK else pytest.mark.slow)
+    for one in SHIPPED if one.name not in UNITS])
 def test_without_an_instruction_the_host_computes_what_needs_it(name: str) -> None:
     net, graph = network()
     parts = assert_divided_right(without(name), graph, net.samples())
