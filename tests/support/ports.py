@@ -16,9 +16,17 @@ SECONDS = 30.0
 
 
 def family(*pids: int) -> list[Any]:
-    """The processes, and all that they have started."""
+    """The processes, and all that they have started and that still run."""
     own = [psutil.Process(pid) for pid in pids]
-    return [*own, *(child for process in own for child in process.children(recursive=True))]
+    children = (child for process in own for child in process.children(recursive=True))
+    return [*own, *(child for child in children if _runs(child))]
+
+
+def _runs(process: Any) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def listening(processes: Iterable[Any]) -> set[tuple[str, int]]:
