@@ -37,6 +37,14 @@ class Interval:
         return cls(np.minimum.reduce([middle, *arrays]), middle,
                    np.maximum.reduce([middle, *arrays]))
 
+    def settled(self) -> "Interval":
+        """With no end that is NaN, which would be forgotten: such elements may be anything."""
+        if self.middle.dtype.kind != "f" or self.low is self.high:
+            return self
+        low, high = np.isnan(self.low), np.isnan(self.high)
+        return Interval(np.where(low, -np.inf, self.low).astype(self.middle.dtype), self.middle,
+                        np.where(high, np.inf, self.high).astype(self.middle.dtype))
+
     @property
     def certain(self) -> bool:
         return self.low is self.high or np.array_equal(self.low, self.high, equal_nan=True)

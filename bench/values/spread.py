@@ -79,9 +79,9 @@ def spread(node: onnx.NodeProto, inputs: Intervals, middles: Sequence[Array], op
             made.append(Interval.unknown(middle))
         else:
             made.append(_uncertain(node, inputs, middle, lambda a, o=output: run(a, o)))
-    if node.op_type in EXACT:
-        return made
-    return [_rounded(node, one, inputs, run) for one in made]
+    if node.op_type not in EXACT:
+        made = [_rounded(node, one, inputs, run) for one in made]
+    return [one.settled() for one in made]
 
 
 def _rounded(node: onnx.NodeProto, made: Interval, inputs: Intervals, run: Run) -> Interval:

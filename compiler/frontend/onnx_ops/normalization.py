@@ -136,10 +136,12 @@ def lp_normalization(t, x, *, axis, p):
 
 @operator("MeanVarianceNormalization")
 def mean_variance_normalization(t, x, *, axes):
+    """The variance is the mean of squared distances: a difference of squares loses its digits where
+    the mean is large, and may be negative.
+    """
     places = axes_of(axes, x.rank)
-    mean = x.mean(*places, keepdims=1)
-    spread = (x * x).mean(*places, keepdims=1) - mean * mean
-    return (x - mean) / (spread.sqrt() + 1e-9)
+    apart = x - x.mean(*places, keepdims=1)
+    return apart / ((apart * apart).mean(*places, keepdims=1).sqrt() + 1e-9)
 
 
 @operator("Dropout")
