@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 
-from bench.values.general import (WIDE, Intervals, Run, numbers_of, one_by_one,
+from bench.values.general import (WIDE, Intervals, Run, elementwise, numbers_of, one_by_one,
                                   rising)
 from bench.values.intervals import ROUNDING, Array, Interval
 from bench.values.reference import computed
@@ -40,6 +40,20 @@ def _quotient(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) 
     if np.any((b.low <= 0) & (b.high >= 0)):
         return Interval.unknown(middle)
     return Interval.hull(middle, [run([x, y]) for x in (a.low, a.high) for y in (b.low, b.high)])
+
+
+def _power(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> Interval:
+    """Powers of integers that the type does not hold may be anything."""
+    made = elementwise(node, inputs, middle, run)
+    if middle.dtype.kind not in "iu":
+        return made
+    a, b = ([np.abs(end.astype(np.float64)) for end in (one.low, one.high)]
+            for one in inputs if one is not None)
+    with np.errstate(all="ignore"):
+        beyond = np.maximum(*a) ** np.maximum(*b) > np.iinfo(middle.dtype).max
+    whole = Interval.unknown(middle)
+    return Interval(np.where(beyond, whole.low, made.low), middle,
+                    np.where(beyond, whole.high, made.high))
 
 
 def _places_of_greatest(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run
@@ -237,5 +251,5 @@ RULES: dict[str, Spread] = {
     **dict.fromkeys(("LayerNormalization", "RMSNormalization", "InstanceNormalization",
                      "GroupNormalization", "MeanVarianceNormalization", "LpNormalization"),
                     _normalized),
-    "Resize": _resize, "Where": _where, "Div": _quotient, "Gather": _gather,
+    "Resize": _resize, "Pow": _power, "Where": _where, "Div": _quotient, "Gather": _gather,
 }

@@ -36,8 +36,9 @@ RISING = frozenset((
     "DequantizeLinear Cast CastLike IsNaN IsInf GridSample Col2Im").split())
 """Operators that keep the order of all their inputs."""
 
-CUT = frozenset(("Resize",))
-"""Operators that cut floats to integers themselves."""
+CUT = frozenset(("Resize", "Pow"))
+"""Operators that cut floats to integers themselves, or have integers that no type holds: what they
+make of certain inputs may be uncertain."""
 
 OF_SHAPES = frozenset(("Shape", "Size", "EyeLike"))
 OF_MAGNITUDES = frozenset("Abs ReduceL1 ReduceL2 ReduceSumSquare LpPool GlobalLpPool".split())

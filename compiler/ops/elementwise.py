@@ -57,7 +57,10 @@ def _binary(name: str) -> Callable[[Expr, Expr], Expr]:
 
 
 def _power(a: Expr, b: Expr) -> Expr:
-    """Powers of integers by squaring; negative ones are powers of 1 / a, rounded towards zero."""
+    """Powers of integers by squaring; negative ones are powers of 1 / a, rounded towards zero. From
+    as many factors as the type has bits on, those of even numbers are 0, and those of odd ones but
+    1 and -1 do not fit the type: what is then computed has no meaning.
+    """
     if te.is_float(a.dtype):
         return Call("pow", (a, b))
     result, square, one = te.const(1, a.dtype), a, te.const(1, a.dtype)
@@ -65,6 +68,8 @@ def _power(a: Expr, b: Expr) -> Expr:
         odd = ((b >> bit) & 1).equal(1)
         result = te.select(odd, result * square, result)
         square = square * square
+    large = te.all_of(b >= te.bits(a.dtype), (a & 1).equal(0))
+    result = te.select(large, te.const(0, a.dtype), result)
     if not te.is_signed(a.dtype):
         return result
     flips = te.select((b & 1).equal(1), a, one)
@@ -77,7 +82,9 @@ def _power_meaning(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.power(a, b)
     base, exponent = np.broadcast_arrays(a, b)
     below = np.where(np.abs(base) == 1, base ** (exponent & 1), 0)
-    return np.where(exponent < 0, below, base ** np.maximum(exponent, 0))
+    bits = 8 * base.dtype.itemsize
+    above = np.where((exponent >= bits) & (base & 1 == 0), 0, base ** (exponent & bits - 1))
+    return np.where(exponent < 0, below, above).astype(base.dtype)
 
 
 def _remainder(a: Expr, b: Expr) -> Expr:
