@@ -74,7 +74,7 @@ def _places_of_greatest(node: onnx.NodeProto, inputs: Intervals, middle: Array, 
 
 def places_in_order(node: onnx.NodeProto, inputs: Intervals, values: Interval, middle: Array
                      ) -> Interval:
-    """Of elements whose intervals meet any may stand in a place of the order."""
+    """Any of the elements whose intervals meet may stand in a place of the order."""
     x = inputs[0]
     assert x is not None
     axis = {one.name: one.i for one in node.attribute}.get("axis", -1)
@@ -178,7 +178,7 @@ def _integers(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) 
 
 
 def _normalized(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> Interval:
-    """Of ``z = (x - mean) / deviation`` the derivative is (own - 1 / n - z z' / n) / deviation,
+    """The derivative of ``z = (x - mean) / deviation`` is (own - 1 / n - z z' / n) / deviation,
     without mean where none is subtracted; half as much again for curvature.
     """
     x = inputs[0]

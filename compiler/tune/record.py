@@ -125,7 +125,7 @@ class Record:
 
     @property
     def hash(self) -> str:
-        """Of all that it says."""
+        """The hash of all that it says."""
         return content_hash(*self.row)
 
     @property

@@ -88,7 +88,7 @@ def _masked_softmax(x: Stored, mask: Mask, shape: tuple[int, ...], out: Stored, 
 
 
 def _lost(mask: Mask, x: Stored, out: Stored) -> np.ndarray:
-    """Of which rows float32 keeps nothing beside the level that is added to them; of others the
+    """Tells the rows of which float32 keeps nothing beside the level added to them; of others the
     level must leave what is worth half a step of a probability.
     """
     step = np.spacing(np.minimum(np.abs(mask.level), np.float32(2)**126))
