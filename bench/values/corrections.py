@@ -24,7 +24,7 @@ OPERATORS: dict[str, Correction] = {}
 
 
 def _shrink(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Sequence[Any] | None:
-    """Computes it for integers: the body in the specification casts `bias` and `lambd` to the type of x first;
+    """For integers the specification casts `bias` and `lambd` to the type of x first;
     the implementation adds them in float and cuts the sum.
     """
     x = arrays[0]
