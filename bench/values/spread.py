@@ -53,7 +53,7 @@ WEIGHTED = frozenset(("Resize", "GridSample"))
 PRODUCTS = frozenset("Conv ConvTranspose Gemm MatMul Einsum ReduceProd CumProd".split())
 OF_ONE = frozenset((
     "Softplus Mish Gelu Elu Selu Celu Asinh Acosh Atanh Acos Asin Sinh Tanh Erf Sin Cos Tan Swish "
-    "HardSwish LogSoftmax RNN GRU LSTM").split())
+    "HardSwish LogSoftmax").split())
 """Functions that are computed from numbers as large as 1, whatever they give."""
 
 ELEMENTWISE = frozenset((

@@ -149,7 +149,7 @@ def test_products_with_constants(activation, tmp_path):
 
 
 def test_a_depthwise_convolution_of_1x1(tmp_path):
-    """Of int8 it is a factor for each channel elsewhere; here it has XNNPACK's rounding."""
+    """Elsewhere it is a factor for each channel of int8; here it has XNNPACK's rounding."""
     rng = np.random.default_rng(12)
     x, scales = rng.integers(-128, 128, (2, 8, 7, 5)).astype(np.int8), rng.uniform(.001, .004, 5)
     weight = Given.of(rng.integers(-127, 128, (1, 1, 1, 5)).astype(np.int8),

@@ -131,7 +131,7 @@ def test_sums_beyond_32_bits_stay_in_float(qdq, rng) -> None:
 
 
 def test_a_form_of_another_type_stays_in_float(qdq, rng, monkeypatch) -> None:
-    """Of an operator's own form, which may be a user's."""
+    """An operator's own form, which may be a user's, has such a type."""
     def turned(view, node, out, bounds):
         x = view.activation(node.inputs[0])
         return IntegerNode("transpose", (x.value,), {"perm": (1, 0, 2)})
