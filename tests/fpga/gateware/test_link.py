@@ -70,7 +70,9 @@ def talk(config, requests, memory, registers=None, busy=0, between=4, line=None,
     return answers
 
 
-@pytest.mark.parametrize("machine", MACHINES, ids=lambda one: one.config.name)
+@pytest.mark.parametrize("machine", [
+    pytest.param(MACHINES[0], marks=pytest.mark.slow), *MACHINES[1:]],
+    ids=lambda one: one.config.name)
 def test_memory_is_written_and_read(machine):
     rng = random.Random(0)
     memory = Memory(bytearray(1024), machine.config.bus_bytes)
