@@ -51,8 +51,8 @@ COMPILER_FLAGS = ("-DVL_USER_FINISH", "-DVL_TIME_CONTEXT", "-DVM_TRACE=1", "-DVM
 _GATEWARE = ("accel/machine", "accel/datapath", "accel/hw", "compiler/ir", "compiler/ops",
              "compiler/te", "compiler/tensorize")
 OPTIMIZATION = ("-O1", "-march=native")
-"""Compiler flags for the code that runs in every cycle. It is straight-line code, which -O2 makes no
-faster, and it takes twice as long to compile.
+"""Compiler flags for the code that runs in every cycle. It has no loops: -O2 makes it no faster and
+takes twice as long.
 """
 
 _HERE = Path(__file__).parent

@@ -47,6 +47,7 @@ def test_bombs_are_small(name: str) -> None:
         assert len(onnx_bombs.BOMBS[name](np.random.default_rng(seed))) < 1 << 19
 
 
+@pytest.mark.slow
 def test_the_models_themselves_run(tmp_path: Path) -> None:
     """So it is the mutation that is refused."""
     pytest.importorskip("onnxruntime")

@@ -46,6 +46,7 @@ def without_orders(monkeypatch) -> None:
     break_proof(monkeypatch, "if (late.empty()) return;", "return;")
 
 
+@pytest.mark.slow           # the command, below, finds the same
 def test_a_proof_without_orders_misses_faults(subject, monkeypatch):
     without_orders(monkeypatch)
     assert any(fault.missed for fault in examine(subject, 21, Random(1)))

@@ -13,7 +13,7 @@ from bench.scoreboard import read_table
 from compiler.frontend import ImportRefused
 from runtime import onnx_backend
 
-COUNT = 100
+COUNT = 40
 
 
 def model(nodes, inputs, outputs, opset: int = 21, constants=()) -> onnx.ModelProto:
