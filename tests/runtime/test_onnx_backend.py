@@ -139,7 +139,8 @@ def test_refusals() -> None:
     assert not onnx_backend.supports_device("TPU:0")
 
 
-@pytest.mark.parametrize("device", ["CPU", "OPENCL", "CUDA:EMULATED"])
+@pytest.mark.parametrize("device", [
+    "CPU", "OPENCL", pytest.param("CUDA:EMULATED", marks=pytest.mark.slow)])
 def test_devices(device: str) -> None:
     """`LogSoftmax` in float32, and what OpenCL leaves to the processor, a sum of float16."""
     assert onnx_backend.supports_device(device)

@@ -247,7 +247,7 @@ def test_fetch_reads_beyond_the_memory_as_the_rtl_does():
         require_equal(run, rtl)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(tries(150)))
 def test_broken_programs_take_the_cycles_of_the_rtl(seed):
     """Words with a few bits turned over: every kind of end, in every state of the machine."""
     random = Random(seed)

@@ -15,6 +15,7 @@ from tests.support import memory_port
 from tests.support.effort import tries
 from tests.support.machines import TINY, machine
 from tests.support.memory_port import agree, requests_of
+from tests.support.slow_cases import each_once
 
 SMALL = replace(ULX3S, init=500, refresh=1500)
 CLOCK = 80e6
@@ -43,8 +44,7 @@ def transfer(board, requests, **options):
                                 broken=board.chip.broken, rules=RULES, **options)
 
 
-@pytest.mark.parametrize("config", [TINY.config, machine("2x8x8").config], ids=lambda c: c.name)
-@pytest.mark.parametrize("eager", [1.0, 0.4])
+@each_once("config, eager", (TINY.config, machine("2x8x8").config), (1.0, 0.4))
 def test_random_requests(config, eager):
     requests, expected = requests_of(config, tries(150), seed=1)
     read, acks, _ = transfer(Board(config), requests, eager=eager)

@@ -27,12 +27,16 @@ SIZE = 64
 
 
 def values(dtype: str, rng: np.random.Generator, positive: bool = False) -> np.ndarray:
+    """Random numbers, the first of which are the same for every operand."""
     if dtype.startswith("float"):
         found = rng.normal(size=SIZE).astype(dtype)
-        return np.abs(found) + np.float32(0.5) if positive else found
-    info = np.iinfo(dtype)
-    return rng.integers(1 if positive else info.min, 7 if positive else info.max, SIZE, dtype,
-                        endpoint=True)
+        found = np.abs(found) + np.float32(0.5) if positive else found
+    else:
+        info = np.iinfo(dtype)
+        found = rng.integers(1 if positive else info.min, 7 if positive else info.max, SIZE, dtype,
+                             endpoint=True)
+    found[:7] = range(1, 8)
+    return found
 
 
 def binary(op: str, dtype: str):
