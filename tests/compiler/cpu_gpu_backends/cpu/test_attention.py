@@ -15,6 +15,7 @@ from compiler.graph.fusion import fuse
 from compiler.ir import Alloc, verify, walk_stmts
 from tests.support.attention import Heads
 from tests.support.float_graphs import assert_near, inputs_of
+from tests.support.slow_cases import each_once
 
 # Batch, heads, queries, keys, width: whole tiles, tiles that are left over, and blocks of rows.
 SHAPES = [(1, 2, 48, 48, 32), (2, 3, 50, 33, 20), (1, 1, 197, 197, 24), (1, 1, 131, 1024, 17),
@@ -26,8 +27,9 @@ def names(graph: Graph) -> list[str]:
     return [group.name for group in CpuTarget().groups(lowered(graph)).groups]
 
 
-@pytest.mark.parametrize("shape, masked", [*zip(SHAPES, itertools.cycle((True, False)))],
-                         ids=str)
+@pytest.mark.parametrize("shape, masked", [
+    pytest.param(shape, masked, marks=() if shape in SHAPES[1:3] else pytest.mark.slow)
+    for shape, masked in zip(SHAPES, itertools.cycle((True, False)))], ids=str)
 def test_attention_is_one_kernel_of_the_same_values(shape: tuple[int, ...], masked: bool) -> None:
     net = Heads(*shape)
     graph = net.finish([net.attend(masked)])
@@ -39,9 +41,7 @@ def test_attention_is_one_kernel_of_the_same_values(shape: tuple[int, ...], mask
         np.testing.assert_array_equal(found, target.compile(graph)(inputs)["y"])
 
 
-@pytest.mark.parametrize("vectors", [Vectors(4, 8), pytest.param(
-    Vectors(8, 14), marks=pytest.mark.slow), Vectors(16, 16)], ids=str)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@each_once("shape, vectors", SHAPES, (Vectors(4, 8), Vectors(8, 14), Vectors(16, 16)), ids=str)
 def test_only_some_rows_of_scores_are_there_at_a_time(shape: tuple[int, ...], vectors: Vectors
                                                       ) -> None:
     net = Heads(*shape)

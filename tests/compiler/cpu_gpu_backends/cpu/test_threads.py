@@ -32,7 +32,7 @@ def network() -> Graph:
     return net.finish([net.emit("mean", "mean", [x], "y", axes=(2,), keepdims=0)])
 
 
-@pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.parametrize("threads", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_results_are_the_same_to_the_bit(threads: int) -> None:
     graph, inputs = network(), inputs_of(network())
     alone, together = CpuTarget().compile(graph), CpuTarget(threads=threads).compile(graph)

@@ -88,7 +88,8 @@ def integers(kind: str) -> Graph:
                                 net.input(2, 3001, 72, name="b")))
 
 
-@pytest.mark.parametrize("kind", ["window", "one tap", "few channels", "dense", "matmul"])
+@pytest.mark.parametrize("kind", ["few channels", "matmul", *(
+    pytest.param(kind, marks=pytest.mark.slow) for kind in ("window", "one tap", "dense"))])
 def test_integers_in_parts_are_equal_to_the_bit(kind: str, rng) -> None:
     graph = integers(kind)
     inputs = {value: rng.integers(-128, 128, graph.values[value].shape).astype(np.int8)
@@ -101,7 +102,8 @@ def test_integers_in_parts_are_equal_to_the_bit(kind: str, rng) -> None:
         np.testing.assert_array_equal(found[value], wanted)
 
 
-@pytest.mark.parametrize("precision, bound", [("tf32", 2**-10), ("f16", 2**-10)])
+@pytest.mark.parametrize("precision, bound", [
+    ("f16", 2**-10), pytest.param("tf32", 2**-10, marks=pytest.mark.slow)])
 def test_products_in_less_precision_in_parts(precision: str, bound: float, rng) -> None:
     graph = product("product", 2, 35, 2001, 70)
     inputs = {value: rng.standard_normal(graph.values[value].shape).astype(np.float32)
@@ -114,8 +116,10 @@ def test_products_in_less_precision_in_parts(precision: str, bound: float, rng) 
     assert (np.abs(found - exact) <= bound * sizes).all() and found.any()
 
 
-@pytest.mark.parametrize("kind, parts", [("window", Parts(3)), ("window", Parts(1, 1)), (
-    "window", Parts(2, 1)), ("few terms", Parts(3))], ids=str)
+@pytest.mark.parametrize("kind, parts", [
+    ("window", Parts(2, 1)), ("few terms", Parts(3)), *(
+        pytest.param("window", parts, marks=pytest.mark.slow)
+        for parts in (Parts(3), Parts(1, 1)))], ids=str)
 def test_tiles_of_partial_sums_have_no_race(kind: str, parts: Parts, rng) -> None:
     if kind == "window":
         net = Net()
