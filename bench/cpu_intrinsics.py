@@ -1,6 +1,6 @@
 """How fast are matrix products by the processor's tile instructions, on one thread?
 
-Each kind of `compiler.cpu_gpu_backends.cpu.product_templates` that this processor has, of size 1024
+Each kind of `tests.support.product_templates` that this processor has, of size 1024
 x 1024 x 1024 by default, is checked first, then timed in turns with NumPy's BLAS on float32, so
 that other load on the machine affects all alike. The best processor time of all rounds counts.
 Prints ``name value`` lines:
@@ -23,7 +23,7 @@ import numpy as np
 
 from bench.support.timing import Run, best_times
 from compiler.cpu_gpu_backends.cpu.arrays import aligned
-from compiler.cpu_gpu_backends.cpu.product_templates import TEMPLATES, in_panels, product
+from tests.support.product_templates import TEMPLATES, in_panels, product
 from compiler.cpu_gpu_backends.llvm import MachineError, build
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}

@@ -45,9 +45,9 @@ import numpy as np
 
 from bench.depthwise import LAYERS
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
-from compiler.cpu_gpu_backends.gpu.schedules import (LARGE, matmul, matmul_tensor_cores,
+from tests.support.gpu_schedules import (LARGE, matmul, matmul_tensor_cores,
                                                      schedule_matmul)
-from compiler.cpu_gpu_backends.gpu.schedules.depthwise import depthwise, schedule_depthwise
+from tests.support.gpu_schedules.depthwise import depthwise, schedule_depthwise
 from compiler.cpu_gpu_backends.gpu.target import GpuTarget
 from compiler.cpu_gpu_backends.intrinsics.gpu import GROUP_KINDS, MMA
 from compiler.cpu_gpu_backends.simt.code import Code

@@ -1,6 +1,6 @@
 """How much of a multiprocessor do the shipped kernels for GPUs take?
 
-Every schedule of `compiler.cpu_gpu_backends.gpu.schedules` at the shapes under test is compiled by
+Every schedule of `tests.support.gpu_schedules` at the shapes under test is compiled by
 NVRTC; no GPU is needed. Prints the table of ``docs/gpu.md``, the most that any kernel of a row
 takes, then ``name value`` lines:
 

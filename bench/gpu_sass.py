@@ -22,9 +22,9 @@ import numpy as np
 from compiler.cpu_gpu_backends.gpu.flat_inputs import with_flat_inputs
 from compiler.cpu_gpu_backends.gpu.group_tiles import OFFERED_GROUPS, tile_groups
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda, nvrtc_version
-from compiler.cpu_gpu_backends.gpu.sass import disassembled, main_loop
+from tests.support.sass import disassembled, main_loop
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
-from compiler.cpu_gpu_backends.gpu.schedules import (LARGE, matmul, matmul_tensor_cores,
+from tests.support.gpu_schedules import (LARGE, matmul, matmul_tensor_cores,
                                                      schedule_matmul, schedule_tensor_cores)
 from compiler.cpu_gpu_backends.gpu.segment import ValueForms
 from compiler.cpu_gpu_backends.gpu.target import lowered

@@ -34,14 +34,14 @@ from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
 from compiler.cpu_gpu_backends.simt.generate import generate_all
 from compiler.cpu_gpu_backends.simt.kernels import is_of_groups
 from compiler.cpu_gpu_backends.simt.lowering import lower
-from compiler.cpu_gpu_backends.simt.races import find_races
+from tests.support.races import find_races
 from compiler.graph import Builder, Graph, TensorType, evaluate
 from compiler.graph.fusion import fuse
 from compiler.ir import Program, Tensorized, walk_stmts
 from runtime.cuda import CudaDevice
 from runtime.device import KernelDevice
 from runtime.emulated import EmulatedDevice
-from runtime.kernels import compute
+from tests.support.kernels import compute
 from runtime.opencl import OpenClDevice
 
 __all__ = ["Case", "cases", "check"]

@@ -5,10 +5,10 @@ import shutil
 import pytest
 
 from bench import gpu_sass
-from compiler.cpu_gpu_backends.gpu import sass
+from tests.support import sass
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
-from compiler.cpu_gpu_backends.gpu.sass import disassembled, main_loop
-from compiler.cpu_gpu_backends.gpu.schedules import matmul_tensor_cores, schedule_tensor_cores
+from tests.support.sass import disassembled, main_loop
+from tests.support.gpu_schedules import matmul_tensor_cores, schedule_tensor_cores
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import OFFERED
 from compiler.cpu_gpu_backends.simt.generate import generate
 from compiler.native import BuildError

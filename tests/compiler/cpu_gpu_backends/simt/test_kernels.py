@@ -15,7 +15,7 @@ from compiler.cpu_gpu_backends.simt.generate import generate, generate_all
 from compiler.native import BuildError
 from runtime.device import DeviceMissing
 from runtime.emulated import EmulatedDevice
-from runtime.kernels import compute
+from tests.support.kernels import compute
 from runtime.opencl import OpenClDevice
 from tests.support.effort import Effort
 from tests.support.gpu_cases import CASES, CUDA_CASES, DTYPES, GpuCase, random_inputs

@@ -16,18 +16,18 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from compiler.cpu_gpu_backends.simt.asynchronous import AsyncCommit, AsyncCopy, AsyncWait
+from compiler.cpu_gpu_backends.simt.kernels import (FRAGMENTS, OWN, WARP, Counter, Shuffle,
+                                                    SimtKernel, SimtProgram, is_of_tma,
+                                                    is_of_warps)
+from compiler.cpu_gpu_backends.simt.units import (BeginUnits, Expect, ProductsBegin, ProductsEnd,
+                                                  RegisterShare, TokenSignal, TokenWait)
 from compiler.ir import (Alloc, Barrier, Combine, For, If, Seq, Stmt, Store, Tensorized, Update,
                          stmt_text, substitute_stmt, values_in, walk_stmts)
 from compiler.ir.arithmetic import apply_binary, apply_call, apply_cast
 from compiler.latency_hiding import AddressSet, Event, Tokens, Violation, check
 from compiler.te import (INDEX, Binary, Buffer, Call, Cast, Const, Expr, Read, Select, Var,
                          numpy_dtype)
-
-from .asynchronous import AsyncCommit, AsyncCopy, AsyncWait
-from .kernels import (FRAGMENTS, OWN, WARP, Counter, Shuffle, SimtKernel, SimtProgram, is_of_tma,
-                      is_of_warps)
-from .units import (BeginUnits, Expect, ProductsBegin, ProductsEnd, RegisterShare, TokenSignal,
-                    TokenWait)
 
 __all__ = ["Race", "find_races", "run_kernels"]
 

@@ -20,13 +20,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from compiler import te
+from compiler.cpu_gpu_backends.cpu.arrays import aligned
 from compiler.cpu_gpu_backends.intrinsics.cpu import amx, amx_bf16, dot, fp32
 from compiler.ir import Program
 from compiler.schedule import Schedule
 from compiler.te import Tensor, bits
 from compiler.tensorize import Intrinsic
-
-from .arrays import aligned
 
 __all__ = ["TEMPLATES", "ProductTemplate", "in_panels", "product"]
 
