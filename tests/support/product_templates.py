@@ -1,7 +1,7 @@
 """Templates of matrix products for the CPU: schedules for its tile instructions.
 
-`bench.cpu_intrinsics` measures them. The target `cpu` schedules networks by `schedule` and `tiles`,
-not by these.
+`python -m bench cpu.speed --only intrinsics` measures them. The target `cpu` schedules networks by
+`schedule` and `tiles`, not by these.
 
 The algorithm::
 
