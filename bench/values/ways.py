@@ -80,7 +80,7 @@ def _accelerated(machine: str | Path, **options: object) -> Callable[..., Arrays
 def _exported(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> Arrays:
     """As a shared library for C, which is loaded and called."""
     import lockstep
-    from bench.export import pointers
+    from bench.exports.programs import pointers
     from compiler.cpu_gpu_backends.cpu.arrays import aligned
 
     module = lockstep.compile(imported(model.SerializeToString()), "cpu", cache=False)

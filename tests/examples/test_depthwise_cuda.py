@@ -8,12 +8,12 @@ import pytest
 from compiler.cpu_gpu_backends.simt.generate import generate, generate_all
 from compiler.cpu_gpu_backends.simt.kernels import SimtError
 from compiler.cpu_gpu_backends.simt.lowering import lower
-from compiler.cpu_gpu_backends.simt.races import find_races
+from tests.support.races import find_races
 from compiler.ir import Program
 from examples.schedules.__main__ import EXAMPLES
 from runtime.emulated import EmulatedDevice
-from runtime.kernels import compute
 from tests.support.slow_cases import some_fast
+from tests.support.kernels import compute
 
 TILINGS = ("depthwise_channels", "depthwise_squares")
 

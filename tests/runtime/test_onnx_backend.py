@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from bench import onnx_nodes
+from bench.networks import onnx_nodes
 from bench.scoreboard import read_table
 from compiler.frontend import ImportRefused
 from runtime import onnx_backend
@@ -45,7 +45,7 @@ def test_all_node_tests() -> None:
         floor = floors[name]
         assert floor is not None and sum(one.passed for one in each) >= floor
     assert onnx_nodes.PAGE.read_text() == onnx_nodes.page(outcomes, alone), (
-        "docs/onnx.md must be made again: python -m bench.onnx_nodes --write")
+        "docs/onnx.md must be made again: python -m bench networks.onnx_nodes --only write")
 
 
 def test_code_is_made_once_for_types() -> None:

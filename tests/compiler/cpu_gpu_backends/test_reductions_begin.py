@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from compiler import te
-from compiler.cpu_gpu_backends.gpu.schedules import argmax
+from tests.support.gpu_schedules import argmax
 from compiler.cpu_gpu_backends.llvm import build
 from compiler.cpu_gpu_backends.simt.generate import generate_all
 from compiler.cpu_gpu_backends.simt.lowering import lower
-from compiler.cpu_gpu_backends.simt.races import find_races, run_kernels
+from tests.support.races import find_races, run_kernels
 from compiler.ir import Program, interpret
 from compiler.schedule import Schedule, bind, rfactor
 from compiler.te import Tensor, numpy_dtype
 from runtime.device import DeviceMissing
 from runtime.emulated import EmulatedDevice
-from runtime.kernels import compute
+from tests.support.kernels import compute
 from runtime.opencl import OpenClDevice
 from tests.support.effort import Effort
 from tests.support.slow_cases import some_fast, some_of_each

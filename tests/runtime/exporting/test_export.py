@@ -15,8 +15,8 @@ import pytest
 
 import lockstep
 from bench.support.cortex_m import CC, EMULATOR
-from bench.export import RUNNERS
-from bench.export_cortex_m import digits_samples, measured
+from bench.exports.programs import RUNNERS
+from bench.exports.boards import digits_samples, measured_cortex_m as measured
 from compiler.cpu_gpu_backends.cpu import calls
 from compiler.cpu_gpu_backends.cpu.arrays import aligned
 from compiler.cpu_gpu_backends.exports import side_by_side

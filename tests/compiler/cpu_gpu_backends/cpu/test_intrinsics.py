@@ -8,7 +8,7 @@ import pytest
 
 from compiler import te
 from compiler.cpu_gpu_backends.cpu.arrays import aligned
-from compiler.cpu_gpu_backends.cpu.product_templates import TEMPLATES, in_panels, product
+from tests.support.product_templates import TEMPLATES, in_panels, product
 from compiler.cpu_gpu_backends.cpu.schedule import schedule
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.cpu_gpu_backends.intrinsics.cpu import (amx, amx_bf16, dot, dot_by_steps,

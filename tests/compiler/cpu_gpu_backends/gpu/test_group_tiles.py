@@ -14,7 +14,7 @@ from compiler.cpu_gpu_backends.gpu.group_tiles import (OFFERED_GROUPS, GroupTile
                                                         copied_by_tma, tile_groups)
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
-from compiler.cpu_gpu_backends.gpu.schedules import matmul_tensor_cores
+from tests.support.gpu_schedules import matmul_tensor_cores
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment
 from compiler.cpu_gpu_backends.gpu.target import GpuTarget
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import tensor_product_of
@@ -23,7 +23,7 @@ from compiler.cpu_gpu_backends.intrinsics.gpu import (MMA, TENSOR_CORES, WARP_GR
 from compiler.cpu_gpu_backends.simt.generate import generate
 from compiler.cpu_gpu_backends.simt.kernels import SimtError, SimtProgram
 from compiler.cpu_gpu_backends.simt.lowering import lower
-from compiler.cpu_gpu_backends.simt.races import find_races, run_kernels
+from tests.support.races import find_races, run_kernels
 from compiler.cpu_gpu_backends.simt.units import BeginUnits, TokenSignal, TokenWait
 from compiler.graph import Graph
 from compiler.graph.reference import evaluate
@@ -33,8 +33,8 @@ from compiler.plans import Recorder, Table
 from compiler.schedule import Schedule
 from compiler.te import numpy_dtype
 from runtime.emulated import EmulatedDevice
-from runtime.kernels import compute
 from tests.support.effort import Effort
+from tests.support.kernels import compute
 from tests.support.float_graphs import FloatNet, inputs_of
 from tests.support.gpu_cases import random_inputs
 from tests.support.nvrtc import require_nvrtc

@@ -16,7 +16,7 @@ from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
 from compiler.cpu_gpu_backends.simt.code import Code
 from compiler.cpu_gpu_backends.simt.generate import generate
 from compiler.cpu_gpu_backends.simt.lowering import lower
-from compiler.cpu_gpu_backends.simt.races import find_races
+from tests.support.races import find_races
 from compiler.graph import Graph, evaluate
 from compiler.graph.fusion import fuse
 from compiler.ir import If, Update, interpret, path_to
@@ -24,7 +24,7 @@ from compiler.plans import Recorder, Table
 from compiler.schedule import Schedule
 from compiler.te import Select, numpy_dtype
 from runtime.emulated import EmulatedDevice
-from runtime.kernels import compute
+from tests.support.kernels import compute
 from runtime.opencl import OpenClDevice
 from tests.compiler.cpu_gpu_backends.gpu.test_target import product
 from tests.support.integer_graphs import Net

@@ -13,7 +13,7 @@ from compiler.cpu_gpu_backends.gpu.target import GpuTarget, lowered
 from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
 from compiler.cpu_gpu_backends.simt.generate import generate_all
 from compiler.cpu_gpu_backends.simt.lowering import lower
-from compiler.cpu_gpu_backends.simt.races import find_races
+from tests.support.races import find_races
 from compiler.graph import Builder, Graph, TensorType, evaluate
 from compiler.graph.fusion import Group, fuse
 from compiler.ir import For, If, Program, Update, interpret, path_to
@@ -22,7 +22,7 @@ from compiler.target import Values
 from compiler.te import Select
 from runtime.device import KernelDevice
 from runtime.emulated import EmulatedDevice
-from runtime.kernels import compute
+from tests.support.kernels import compute
 from runtime.opencl import OpenClDevice
 from tests.compiler.cpu_gpu_backends.cpu.test_target import graph_of
 from tests.support.float_graphs import FloatNet, assert_near, inputs_of, random_graph

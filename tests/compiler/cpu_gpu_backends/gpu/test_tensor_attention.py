@@ -14,14 +14,14 @@ from compiler.cpu_gpu_backends.gpu.tiles import SHARED, shared_bytes
 from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
 from compiler.cpu_gpu_backends.simt.generate import generate
 from compiler.cpu_gpu_backends.simt.lowering import lower
-from compiler.cpu_gpu_backends.simt.races import find_races
+from tests.support.races import find_races
 from compiler.graph import TensorType
 from compiler.graph.fusion import Group, fuse
 from compiler.ir import Program
 from compiler.schedule import Schedule
 from compiler.target import Values
 from runtime.emulated import EmulatedDevice
-from runtime.kernels import compute
+from tests.support.kernels import compute
 from tests.support.attention import Heads, Shape, attention, given_to
 from tests.support.effort import Effort
 from tests.support.nvrtc import require_nvrtc

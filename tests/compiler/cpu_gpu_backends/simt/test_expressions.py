@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from compiler import te
-from compiler.cpu_gpu_backends.gpu.schedules import schedule_elementwise
+from tests.support.gpu_schedules import schedule_elementwise
 from compiler.cpu_gpu_backends.simt.generate import generate_all
 from compiler.ir import interpret
 from compiler.te import Binary, Call, numpy_dtype
 from runtime.device import DeviceMissing
 from runtime.emulated import EmulatedDevice
-from runtime.kernels import compute
+from tests.support.kernels import compute
 from runtime.opencl import OpenClDevice
 from tests.support.effort import Effort
 from tests.support.metal import computed_as_cxx

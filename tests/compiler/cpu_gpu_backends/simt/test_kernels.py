@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench import gpu_resources
+from bench.gpu import resources as gpu_resources
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda, nvrtc_version
 from compiler.cpu_gpu_backends.simt.code import Code
 from compiler.cpu_gpu_backends.simt.generate import generate, generate_all
 from compiler.native import BuildError
 from runtime.device import DeviceMissing
 from runtime.emulated import EmulatedDevice
-from runtime.kernels import compute
+from tests.support.kernels import compute
 from runtime.opencl import OpenClDevice
 from tests.support.effort import Effort
 from tests.support.gpu_cases import CASES, CUDA_CASES, DTYPES, GpuCase, random_inputs
@@ -144,4 +144,4 @@ def test_what_kernels_take_is_on_the_page() -> None:
     version = nvrtc_version()
     if f"NVRTC {version};" not in PAGE:
         pytest.skip(f"docs/gpu.md is of another NVRTC than {version}, which may take more or less")
-    assert gpu_resources.table(taken, version) in PAGE, "as python -m bench.gpu_resources prints it"
+    assert gpu_resources.table(taken, version) in PAGE, "as python -m bench gpu.resources prints it"
