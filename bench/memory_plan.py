@@ -20,7 +20,7 @@ import argparse
 import sys
 
 from bench.inputs.float_networks import NAMES, float_graph
-from compiler.cpu_gpu_backends.cpu.target import kernel_program, lowered
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget, kernel_program
 from compiler.cpu_gpu_backends.gpu.target import GpuTarget
 from compiler.cpu_gpu_backends.memory import plan_groups
 from compiler.graph.fusion import fuse
@@ -32,7 +32,7 @@ __all__ = ["plan_of"]
 
 def plan_of(graph: Graph) -> MemoryPlan:
     """The memory plan of the whole graph on the host."""
-    graph = lowered(graph)
+    graph = CpuTarget().lowered(graph)
     groups = fuse(graph).groups
     programs = [kernel_program(graph, group) for group in groups]
     return plan_groups(graph, groups, [program and program.outputs[1:] for program in programs])

@@ -13,6 +13,7 @@ from compiler.cpu_gpu_backends.cpu.algorithms import (AlgorithmSpace, algorithm_
 from compiler.cpu_gpu_backends.cpu.arrays import far_copies, on_cache_lines
 from compiler.cpu_gpu_backends.cpu.attention import is_one_kernel
 from compiler.cpu_gpu_backends.cpu.groups import group_program, own_plan
+from compiler.cpu_gpu_backends.cpu.lowering import passes
 from compiler.cpu_gpu_backends.cpu.segment import Arenas, GroupCode, HostSegment
 from compiler.cpu_gpu_backends.cpu.space import GroupSpace
 from compiler.cpu_gpu_backends.cpu.tiles import TileCosts, Vectors
@@ -20,17 +21,11 @@ from compiler.cpu_gpu_backends.groups import Recipe, recipe_from, recipe_of, sam
 from compiler.cpu_gpu_backends.llvm import Kernel, build, host
 from compiler.cpu_gpu_backends.llvm.amx import grants_tiles
 from compiler.cpu_gpu_backends.llvm.machine import Processor
-from compiler.graph.channel_blocks import with_channel_blocks
 from compiler.graph.fusion import Group, Groups, fuse, separate
-from compiler.graph.global_averages import with_means
 from compiler.graph.graph import Graph, Node
-from compiler.graph.last_convolutions import with_channels_last
-from compiler.graph.packed_products import with_packed_products
-from compiler.graph.products_apart import with_products_apart
+from compiler.graph.lowering.winograd import Convolution, Sizes, best_size
+from compiler.graph.pipeline import Pass, lower, optimize
 from compiler.graph.room import require_bytes
-from compiler.graph.shared_constants import with_shared_constants
-from compiler.graph.integer_scales import with_integer_scales
-from compiler.graph.winograd import Convolution, Sizes, best_size
 from compiler.ir import Program
 from compiler.native import digest, processor
 from compiler.ops.registry import OPERATORS, find
@@ -38,8 +33,7 @@ from compiler.plans import OWN, Plans, Task, replayed
 from compiler.target import HOST
 from compiler.te import numpy_dtype
 
-__all__ = ["CpuTarget", "HostSegment", "GroupCode", "kernel_program", "lowered",
-           "on_cache_lines"]
+__all__ = ["CpuTarget", "HostSegment", "GroupCode", "kernel_program", "on_cache_lines"]
 
 KERNELS = 1024              # how many compiled kernels are kept
 TWO_PRODUCTS = ("skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids",
@@ -98,15 +92,22 @@ class CpuTarget:
             if reason := self.refusal(graph, node):
                 raise ValueError(f"{node.name}: {reason}")
         noted = NotedSizes(sizes or self._size)
-        graph = (lowered_directly(graph, self.vectors.registers) if self.vectors.scalar
-                 else lowered(graph, noted))
-        if not self.vectors.doubles:
-            graph = with_integer_scales(graph)
+        graph, lowering = lower(graph, self.passes(noted))
         steps = tuple(self._step(graph, group) for group in self.groups(graph).groups)
         host = HostSegment(graph, steps, on_cache_lines(graph.constants), self.arenas,
-                           noted.chosen)
+                           noted.chosen, lowering)
         require_bytes(host.plan.size, f"{graph.name}: what the host computes in between")
         return host
+
+    def passes(self, sizes: Sizes = best_size) -> tuple[Pass, ...]:
+        """What makes a segment's graph one that is fused; convolutions by Winograd's products of
+        these sizes.
+        """
+        return passes(self.vectors, sizes)
+
+    def lowered(self, graph: Graph, sizes: Sizes = best_size) -> Graph:
+        """The graph after these passes."""
+        return optimize(graph, self.passes(sizes))
 
     def groups(self, graph: Graph) -> Groups:
         """The groups of nodes that are computed together, in order."""
@@ -199,22 +200,6 @@ class NotedSizes:
 def _in_turns(calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
     turns = cycle(calls)
     return lambda: next(turns)()
-
-
-def lowered(graph: Graph, sizes: Sizes = best_size) -> Graph:
-    """The graph as it is computed: its images in blocks of channels, constants packed, equal ones
-    once; convolutions by Winograd's products of these sizes.
-    """
-    graph = with_shared_constants(with_products_apart(graph))
-    return with_packed_products(with_channel_blocks(graph, sizes))
-
-
-def lowered_directly(graph: Graph, lanes: int) -> Graph:
-    """The graph as processors without vectors compute it, so many sums at a time: images with
-    their channels last, equal constants once.
-    """
-    graph = with_shared_constants(with_means(with_products_apart(graph)))
-    return with_channels_last(graph, ("float32", "int8"), pieces=False, lanes=lanes)
 
 
 def kernel_program(graph: Graph, group: Group) -> Program | None:

@@ -7,7 +7,7 @@ import pytest
 
 from compiler.cpu_gpu_backends.cpu import attention
 from compiler.cpu_gpu_backends.cpu.groups import group_program, own_plan
-from compiler.cpu_gpu_backends.cpu.target import CpuTarget, lowered
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.cpu_gpu_backends.groups import recipe_of
 from compiler.graph import Graph, evaluate
@@ -23,7 +23,7 @@ SOFTMAX = "mul+{}reduce_max+sub+exp+reduce_sum+div+packed_matmul"
 
 
 def names(graph: Graph) -> list[str]:
-    return [group.name for group in CpuTarget().groups(lowered(graph)).groups]
+    return [group.name for group in CpuTarget().groups(CpuTarget().lowered(graph)).groups]
 
 
 @pytest.mark.parametrize("shape, masked", [*zip(SHAPES, itertools.cycle((True, False)))],
@@ -45,7 +45,7 @@ def test_attention_is_one_kernel_of_the_same_values(shape: tuple[int, ...], mask
 def test_only_some_rows_of_scores_are_there_at_a_time(shape: tuple[int, ...], vectors: Vectors
                                                       ) -> None:
     net = Heads(*shape)
-    graph = lowered(net.finish([net.attend()]))
+    graph = CpuTarget().lowered(net.finish([net.attend()]))
     recipe = recipe_of(graph, fuse(graph, attention.is_one_kernel).groups[-1])
     program = group_program(recipe, vectors)
     verify(program)
