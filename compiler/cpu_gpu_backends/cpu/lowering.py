@@ -1,6 +1,6 @@
 """The passes of the CPU over the graph of a segment, before operators are fused."""
 
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
 from compiler.graph.lowering import (AveragesAsMeans, BlockChannels, PackProducts, PutChannelsLast,
                                      ScalesAsIntegers, ShareConstants, SplitProducts)
 from compiler.graph.lowering.winograd import Sizes, best_size

@@ -16,10 +16,9 @@ from compiler.cpu_gpu_backends.cpu.groups import group_program, own_plan
 from compiler.cpu_gpu_backends.cpu.lowering import passes
 from compiler.cpu_gpu_backends.cpu.segment import Arenas, GroupCode, HostSegment
 from compiler.cpu_gpu_backends.cpu.space import GroupSpace
-from compiler.cpu_gpu_backends.cpu.tiles import TileCosts, Vectors
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors, vectors_of
 from compiler.cpu_gpu_backends.groups import Recipe, recipe_from, recipe_of, sample
 from compiler.cpu_gpu_backends.llvm import Kernel, build, host
-from compiler.cpu_gpu_backends.llvm.amx import grants_tiles
 from compiler.cpu_gpu_backends.llvm.machine import Processor
 from compiler.graph.fusion import Group, Groups, fuse, separate
 from compiler.graph.graph import Graph, Node
@@ -36,9 +35,6 @@ from compiler.te import numpy_dtype
 __all__ = ["CpuTarget", "HostSegment", "GroupCode", "kernel_program", "on_cache_lines"]
 
 KERNELS = 1024              # how many compiled kernels are kept
-TWO_PRODUCTS = ("skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids",
-                "emeraldrapids", "graniterapids", "graniterapids-d", "znver5")
-"""Processors, in LLVM's words, that begin two products of 512 bits a cycle, as many as loads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +68,7 @@ class CpuTarget:
 
     @property
     def vectors(self) -> Vectors:
-        return _vectors(self.threads, self.machine or host())
+        return vectors_of(self.machine or host(), self.threads)
 
     def refusal(self, graph: Graph, node: Node) -> str | None:
         """None when the CPU takes the node, else the reason why not."""
@@ -209,7 +205,7 @@ def kernel_program(graph: Graph, group: Group) -> Program | None:
 
 @lru_cache(KERNELS)
 def _program(recipe: Recipe, plan: str | None, threads: int, machine: Processor | None) -> Program:
-    return group_program(recipe, _vectors(threads, machine or host()), plan)
+    return group_program(recipe, vectors_of(machine or host(), threads), plan)
 
 
 @lru_cache(KERNELS)
@@ -220,22 +216,3 @@ def _kernel(recipe: Recipe, plan: str | None, threads: int, machine: Processor |
                  in_place=tuple(f"x{place}" for place in sorted({*recipe.overwritable, *movable})),
                  link=machine is None)
 
-
-def _vectors(threads: int, machine: Processor) -> Vectors:
-    """The vectors of a processor: AVX-512, AVX2, NEON, else what all have but those without any;
-    and tiles.
-    """
-    if machine.has("avx512f"):
-        # A product for every load leaves no time for the lines that come into the nearest cache.
-        costs = TileCosts(3, 1.2, 32, 2048) if machine.cpu in TWO_PRODUCTS else TileCosts()
-        tiles = machine.has("avx512vnni", "amx-int8", "amx-tile") and grants_tiles()
-        return Vectors(16, 16, machine.has("avx512vnni"), threads, costs, tiles)
-    if machine.has("avx2"):
-        return Vectors(8, 14, machine.has("avxvnni"), threads)
-    if machine.has("neon") and machine.architecture == "aarch64":
-        return Vectors(4, 16, machine.has("dotprod"), threads, neon=True)
-    if machine.is_small:
-        return Vectors(4, 4, threads=threads, singles="float32" in machine.floats, doubles=False,
-                       stacked=256, scalar=True)
-    return Vectors(4, 8, threads=threads, wasm=machine.has("simd128"),
-                   scalar=machine.architecture.startswith("riscv"))

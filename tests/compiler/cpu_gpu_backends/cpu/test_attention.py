@@ -8,7 +8,8 @@ import pytest
 from compiler.cpu_gpu_backends.cpu import attention
 from compiler.cpu_gpu_backends.cpu.groups import group_program, own_plan
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.llvm.instruction_sets import ANY, AVX2, AVX512
 from compiler.cpu_gpu_backends.groups import recipe_of
 from compiler.graph import Graph, evaluate
 from compiler.graph.fusion import fuse
@@ -39,8 +40,8 @@ def test_attention_is_one_kernel_of_the_same_values(shape: tuple[int, ...], mask
         np.testing.assert_array_equal(found, target.compile(graph)(inputs)["y"])
 
 
-@pytest.mark.parametrize("vectors", [Vectors(4, 8), pytest.param(
-    Vectors(8, 14), marks=pytest.mark.slow), Vectors(16, 16)], ids=str)
+@pytest.mark.parametrize("vectors", [Vectors(ANY), pytest.param(
+    Vectors(AVX2), marks=pytest.mark.slow), Vectors(AVX512)], ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_only_some_rows_of_scores_are_there_at_a_time(shape: tuple[int, ...], vectors: Vectors
                                                       ) -> None:

@@ -10,7 +10,8 @@ import pytest
 from compiler.cpu_gpu_backends.cpu.groups import group_program
 from compiler.cpu_gpu_backends.cpu.lowering import passes
 from compiler.cpu_gpu_backends.cpu.overlaps import lead
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.llvm import instruction_sets as sets
 from compiler.cpu_gpu_backends.groups import recipe_of
 from compiler.cpu_gpu_backends.llvm import build
 from compiler.graph import Builder, Graph, TensorType, evaluate
@@ -19,7 +20,7 @@ from compiler.graph.pipeline import optimize
 from compiler.ir import Alloc, walk_stmts
 from tests.support.integer_graphs import Net
 
-SCALAR = Vectors(4, 4, doubles=False, stacked=256, scalar=True)
+SCALAR = Vectors(sets.SMALL, doubles=False, stacked=256)
 
 
 def kernel_of(graph: Graph, op: str):

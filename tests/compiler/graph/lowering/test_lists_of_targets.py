@@ -9,7 +9,8 @@ import pytest
 
 from compiler.cpu_gpu_backends.c.lowering import PASSES
 from compiler.cpu_gpu_backends.cpu.lowering import passes
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.llvm.instruction_sets import AVX512, SMALL
 from compiler.cpu_gpu_backends.gpu.lowering import passes as gpu_passes
 from compiler.cpu_gpu_backends.gpu.segment import ValueForms
 from compiler.graph import Graph, GraphRefused, evaluate, lowering
@@ -18,8 +19,8 @@ from tests.support.float_graphs import FloatNet, assert_near, inputs_of
 from tests.support.integer_graphs import Net
 
 LISTS: dict[str, tuple[Pass, ...]] = {
-    "vectors": passes(Vectors(16, 16)),
-    "scalar": passes(Vectors(4, 4, doubles=False, scalar=True)),
+    "vectors": passes(Vectors(AVX512)),
+    "scalar": passes(Vectors(SMALL, doubles=False)),
     "tensor cores": gpu_passes(ValueForms(("int8", "float32"), "float16", rows=True)),
     "plain kernels": gpu_passes(ValueForms()),
     "c": PASSES,
