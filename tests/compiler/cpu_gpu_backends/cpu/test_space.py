@@ -9,7 +9,8 @@ from compiler.cpu_gpu_backends.cpu.arrays import far_copies
 from compiler.cpu_gpu_backends.cpu.groups import group_program, own_plan
 from compiler.cpu_gpu_backends.cpu.space import GroupSpace
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.llvm.instruction_sets import AVX2, AVX512
 from compiler.cpu_gpu_backends.groups import recipe_from
 from compiler.cpu_gpu_backends.llvm import Kernel, build
 from compiler.graph import Builder, Graph, TensorType
@@ -121,7 +122,7 @@ def test_decisions_of_other_processors() -> None:
     recipe = recipe_from(task.body)
     names = {vectors: [decision.name for decision in
                        GroupSpace(task, recipe, vectors).candidate({}).decisions]
-             for vectors in (Vectors(16, 16, tiles=True), Vectors(8, 14))}
+             for vectors in (Vectors(AVX512, tiles=True), Vectors(AVX2))}
     tiles, vectors = names.values()
     assert tiles[:2] == ["template", "bytes in"] and "bytes in" not in vectors
 

@@ -9,7 +9,7 @@ import lockstep
 from compiler.cpu_gpu_backends.cpu.segment import HostExecutable
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.graph import Builder, Graph, TensorType, evaluate
-from compiler.graph.winograd import Convolution, best_size
+from compiler.graph.lowering.winograd import Convolution, best_size
 from compiler.ops.convolutions import convolved_sums
 from compiler.plans import PlanRefused, Recorder, Table, Task
 from tests.support.float_graphs import assert_near, inputs_of

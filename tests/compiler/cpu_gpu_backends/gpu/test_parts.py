@@ -1,5 +1,7 @@
 """Long sums of few results in parts: what they compute, and when they are divided."""
 
+from compiler.cpu_gpu_backends.gpu.lowering import passes
+from compiler.graph.pipeline import optimize
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 from compiler.cpu_gpu_backends.gpu.parts import WHOLE, Parts, TiledWork, divisions
 from compiler.cpu_gpu_backends.gpu.schedule import add_parts, own_schedule
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, ValueForms
-from compiler.cpu_gpu_backends.gpu.target import GpuTarget, lowered
+from compiler.cpu_gpu_backends.gpu.target import GpuTarget
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import (flatten_rows, tensor_product_of,
                                                         tile_tensors)
 from compiler.cpu_gpu_backends.gpu.tiles import product_of, tile_product
@@ -123,8 +125,9 @@ def test_products_in_less_precision_in_parts(precision: str, bound: float, rng) 
 def test_tiles_of_partial_sums_have_no_race(kind: str, parts: Parts, rng) -> None:
     if kind == "window":
         net = Net()
-        graph = lowered(net.graph(net.conv(net.input(1, 144, 4, 5), 9, (3, 1), (1, 1),
-                                           (1, 0, 1, 0), pad_value=-7)), ValueForms(("int8",)))
+        graph = optimize(net.graph(net.conv(net.input(1, 144, 4, 5), 9, (3, 1), (1, 1),
+                                            (1, 0, 1, 0), pad_value=-7)),
+                         passes(ValueForms(("int8",))))
     else:
         graph = integers(kind)
     group, = (group for group in fuse(graph).groups if group.name != "relayout")

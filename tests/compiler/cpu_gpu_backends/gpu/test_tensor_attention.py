@@ -1,12 +1,15 @@
 """Attention on tensor cores: one kernel, whose products are rounded as others are."""
 
+from compiler.cpu_gpu_backends.gpu.lowering import passes
+from compiler.graph.pipeline import optimize
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 from compiler.cpu_gpu_backends.gpu.attention import attention_of
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
-from compiler.cpu_gpu_backends.gpu.target import PRECISIONS, GpuTarget, ValueForms, lowered
+from compiler.cpu_gpu_backends.gpu.target import PRECISIONS, GpuTarget, ValueForms
 from compiler.cpu_gpu_backends.gpu.tensor_attention import (TensorAttention, tensor_attention_of,
                                                             tile_tensor_attention)
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import in_precision
@@ -42,7 +45,8 @@ def rounded(kind: str, x: np.ndarray) -> np.ndarray:
 
 def grouped(net: Heads, kind: str, masked: bool = True) -> tuple[Program, Group, Values]:
     """The program of attention, its group and constants."""
-    graph = lowered(net.finish([net.attend(masked)]), ValueForms((), PRECISIONS[kind]))
+    graph = optimize(net.finish([net.attend(masked)]),
+                     passes(ValueForms((), PRECISIONS[kind])))
     group = fuse(graph, lambda _, group: True).groups[-1]
     program = unscheduled(recipe_of(graph, group))
     return in_precision(program, kind), group, graph.constants
@@ -184,7 +188,7 @@ def test_rows_for_which_there_is_no_room_stay_apart() -> None:
     net = Heads(1, 1, 20, 1000, 40)
     graph = net.finish([net.attend()])
     groups = GpuTarget("cuda", "cuda", precision="f16").groups(
-        lowered(graph, ValueForms((), PRECISIONS["f16"])))
+        optimize(graph, passes(ValueForms((), PRECISIONS["f16"]))))
     assert groups.groups[-1].name == "matmul"
 
 
