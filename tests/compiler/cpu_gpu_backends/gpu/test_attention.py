@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 
 from compiler.cpu_gpu_backends.gpu.attention import ROWS, attention_of, rows_of, tile_attention
+from compiler.cpu_gpu_backends.gpu.lowering import passes
 from compiler.cpu_gpu_backends.gpu.segment import ValueForms
-from compiler.cpu_gpu_backends.gpu.target import GpuTarget, lowered
+from compiler.cpu_gpu_backends.gpu.target import GpuTarget
 from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
 from compiler.cpu_gpu_backends.simt.generate import generate
 from compiler.cpu_gpu_backends.simt.lowering import lower
 from tests.support.races import find_races
 from compiler.graph import Graph, evaluate
 from compiler.graph.fusion import Group, fuse
+from compiler.graph.pipeline import optimize
 from compiler.ir import Program
 from compiler.schedule import Schedule
 from compiler.target import Values
@@ -34,7 +36,8 @@ SOFTMAX = "mul+{}reduce_max+sub+exp+reduce_sum+div"
 
 def names(graph: Graph) -> list[str]:
     """Groups of the graph, for which no text is made."""
-    groups = GpuTarget("cuda", "cuda").groups(lowered(graph, ValueForms(("int8",))))
+    groups = GpuTarget("cuda", "cuda").groups(
+        optimize(graph, passes(ValueForms(("int8",)))))
     return [group.name for group in groups.groups]
 
 
