@@ -30,6 +30,9 @@ _KINDS = {(rule.op, rule.operand): rule.kind for name, rule in RULES.items() if 
 
 HOPELESS = 10               # tries of a pair before others come first
 MOST_READERS = 9            # of a moved value
+FOLLOWERS = ("Relu", "Clip", "LeakyRelu", "PRelu", "Max:slope", "Mul:gate", "Add", "Softmax")
+"""Rules that networks have behind layers."""
+
 MOST_NODES = 60             # of a graph to which another value is added
 
 
@@ -206,12 +209,14 @@ def _moved(d: Drawer, x: Value, mover: Rule) -> Value:
 
 def _followed(d: Drawer, x: Value) -> Value:
     """What is made of a reader's result: activations, a quantization, other readers."""
-    for _ in range(d.choice((0, 0, 0, 0, 1, 2))):
+    dequantizes = bool(d.nodes) and d.nodes[-1].op_type == "DequantizeLinear"
+    for _ in range(d.choice((1, 1, 2) if dequantizes else (0, 0, 0, 0, 1, 2))):
         fit, mark = readers(x.dtype), d.mark()
         if not fit:
             break
+        name = d.choice(FOLLOWERS)
         try:
-            x = d.choice(fit).drawn(d, x)
+            x = (RULES[name] if d.chance(0.5) else d.choice(fit)).drawn(d, x)
         except Unfit:
             d.back_to(mark)
     if x.dtype == "float32" and d.chance(0.65):
