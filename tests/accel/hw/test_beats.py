@@ -28,11 +28,11 @@ def beats_of(config) -> data.StructLayout:
     return data.StructLayout({"data": config.bus_bytes * 8, "error": 1})
 
 
-@each_once("bus_bytes, make, stalls", [4, 8, 64], [Ecp5Beats, Beats],
+@each_once("bus_bytes, make, stalled", [4, 8, 64], [Ecp5Beats, Beats],
            [(0.6, 0.2), (0, 0), (0.2, 0.6)])
-def test_the_latest_beats_can_be_seen(bus_bytes, make, stalls):
+def test_the_latest_beats_can_be_seen(bus_bytes, make, stalled):
     """A reader takes one after the other, and looks at any of those that are kept."""
-    p_in, p_out = stalls
+    p_in, p_out = stalled
     config = replace(TINY, bus_bytes=bus_bytes)
     rng, dut = random.Random(bus_bytes), make(config, beats_of(config))
     count = 4 * BEATS
