@@ -59,7 +59,7 @@ class BoardAccess(Protocol):
 
     @property
     def faults(self) -> str:
-        """What is wrong with the line, and what helps; "" where nothing was lost."""
+        """The faults of the line, and what helps; "" where nothing was lost."""
         ...
 
     def read(self, address: int, size_bytes: int) -> bytes:

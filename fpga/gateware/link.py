@@ -244,7 +244,7 @@ class Link(wiring.Component):
         return known
 
     def _judge(self, m: Module, requests: dict[str, tuple[int, Value, Value]]) -> None:
-        """Whether a frame is a request that can be performed."""
+        """Decides if a frame is a request that can be performed."""
         m.d.sync += [self._count.eq(0), self._refused.eq(1)]
         m.next = "ANSWER"
         with m.Switch(self._kind):

@@ -105,8 +105,9 @@ class _Rows:
 
 @dataclass(frozen=True)
 class _Sites:
-    """Where templates come from: their sites, and in which place of a row a loop's value goes, of
-    which templates; the value is that of a column, or the template's own.
+    """The sites of templates, and the places of a row into which the values of loops go.
+
+    A place says of which templates; the value is that of a column, or the template's own.
     """
 
     numbers: np.ndarray

@@ -39,9 +39,11 @@ REUSE = 16              # times that an element is read which pay for copying it
 
 @dataclass(frozen=True, slots=True)
 class TileCosts:
-    """What a step of a tile of float32 sums waits for, in products of vectors: a vector of weights
-    from an outer cache, and a pixel from the nearest one. `registers` hold a tile and what it reads
-    where these are not those of all results. Weights are fetched so many bytes `ahead`.
+    """The waits of a step in a tile of float32 sums. The unit is a product of two vectors.
+
+    `weight` is the wait for a vector of weights from an outer cache, `pixel` the wait for a pixel
+    from the nearest cache. `registers` is the number of registers for a tile and its operands (0:
+    as many as for all results). Weights are fetched `ahead` by so many bytes.
     """
 
     weight: float = 4
@@ -52,12 +54,18 @@ class TileCosts:
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """Float32 lanes of a vector register, how many registers hold a tile of a result, whether there
-    is an instruction for sums of products of bytes, the threads that share a kernel, what tiles in
-    blocks of channels cost, whether there are registers for tiles of bytes, and instructions for
-    float32 and float64, the bytes of a local buffer that a kernel still has on its stack, whether
-    they are WebAssembly's, or AArch64's, and whether there are no vectors at all: a register holds
-    one number.
+    """The vector registers and instructions of a processor, as schedules ask for them.
+
+    lanes : float32 numbers of a register.
+    registers : registers that hold a tile of a result.
+    sums_bytes : there is an instruction for sums of products of bytes.
+    threads : threads that share a kernel.
+    costs : waits of tiles in blocks of channels.
+    tiles : there are registers for tiles of bytes.
+    singles, doubles : there are instructions for float32, for float64.
+    stacked : bytes of the largest local buffer that a kernel has on its stack.
+    wasm, neon : the registers are WebAssembly's, AArch64's.
+    scalar : there are no vectors: a register holds one number.
     """
 
     lanes: int
