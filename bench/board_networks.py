@@ -34,7 +34,7 @@ from examples.digits.data import held_out
 from lockstep.testing.zoo import build
 from fpga.device import BoardDevice
 from fpga.emulation.emulated import EmulatedBoard
-from fpga.link.host import Link, LinkError
+from fpga.link.host import HostLink, LinkError
 from fpga.link.serial_port import SerialLine
 from lockstep.commands._progress import progress_bar
 from runtime import Module, SimulatedDevice, compile_for, simulator
@@ -51,7 +51,7 @@ class Watched(BoardDevice):
     """The driver, with a record of its runs; `launched` is when the last one began."""
 
     def __init__(self, machine: Machine, board: EmulatedBoard):
-        self.wire = Link(SerialLine(board.port, board.baud))
+        self.wire = HostLink(SerialLine(board.port, board.baud))
         super().__init__(machine, self.wire)
         self.cycles, self.launched = 0, 0.0
 

@@ -38,7 +38,7 @@ class Named(Protocol):
 
 
 class BoardAccess(Protocol):
-    """Access to a board's memory and registers; `fpga.link.host.Link` provides it over a serial
+    """Access to a board's memory and registers; `fpga.link.host.HostLink` provides it over a serial
     line.
 
     ``line`` has the name of the board in messages.

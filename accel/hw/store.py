@@ -20,7 +20,7 @@ class BurstWriter(wiring.Component):
     """Collects beats into bursts, requests each when its last beat is there, and counts answers.
 
     A burst ends where its run ends and at boundaries of 64 bytes. The last beat accepted in cycle
-    t offers its request in t + 2. There is room for `Timing.write_room` beats.
+    t offers its request in t + 2. There is room for `CoreTiming.write_room` beats.
 
     Members
     -------

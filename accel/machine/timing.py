@@ -8,7 +8,7 @@ What differs between machines is not here: `accel.machine.config` has the geomet
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 
-__all__ = ["TIMING", "Timing"]
+__all__ = ["TIMING", "CoreTiming"]
 
 
 def _number(value: int, meaning: str) -> int:
@@ -16,7 +16,7 @@ def _number(value: int, meaning: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class CoreTiming:
     """Latencies in cycles and depths of the hardware; `rows` gives each with its meaning.
 
     A latency that follows from others is a property. Some of the latencies are lengths of chains of
@@ -110,4 +110,4 @@ class Timing:
                 yield name, getattr(self, name), value.__doc__ or ""
 
 
-TIMING = Timing()
+TIMING = CoreTiming()

@@ -19,7 +19,7 @@ from fpga.gateware.registers import READ_CYCLES
 from fpga.link import frames
 from fpga.registers import WORDS
 
-__all__ = ["WAITING", "Framer", "Link", "Unframer"]
+__all__ = ["WAITING", "Framer", "LinkServer", "Unframer"]
 
 WAITING = 64
 
@@ -128,7 +128,7 @@ class Framer(wiring.Component):
         return m
 
 
-class Link(wiring.Component):
+class LinkServer(wiring.Component):
     """Performs requests.
 
     Memory is refused while a run is on (`busy`): the core has its port to itself.

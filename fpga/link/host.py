@@ -20,7 +20,7 @@ from compiler.errors import Error
 from fpga.link.frames import (ANSWER, GRAIN, LARGEST, OVERHEAD, READ, READ_REGISTERS, REFUSED,
                               WRITE, WRITE_REGISTER, Frame, Unframe, framed)
 
-__all__ = ["Line", "Link", "LinkError"]
+__all__ = ["HostLink", "Line", "LinkError"]
 
 WINDOW = {READ: 4, WRITE: 8, READ_REGISTERS: 4, WRITE_REGISTER: 1}
 """The most requests in flight. Short requests with long answers are few: on the board, which has
@@ -108,7 +108,7 @@ class _Request:
         return len(self.frame.body) + self.task.answer_bytes + 2 * (OVERHEAD + 2)
 
 
-class Link:
+class HostLink:
     """Memory and registers behind a line.
 
     Every request is repeated until it is answered. Requests of one call may overtake each other, so

@@ -21,8 +21,8 @@ from accel.mapping.lowering.nest import (AffineAddress, Box, Interval, LoweringE
 from compiler.ir import For, If, Stmt, Tensorized, normalize, offset
 from compiler.te import Const, Expr, Field, Read, Var, bits, is_float, numpy_dtype
 
-__all__ = ["Fixed", "Made", "Move", "TileNest", "TilePlaces", "Tile", "cut", "ends_of", "guards_of",
-           "moves_of", "nest_of", "whole"]
+__all__ = ["Fixed", "Made", "Move", "TensorizedTile", "TileNest", "TilePlaces", "cut", "ends_of",
+           "guards_of", "moves_of", "nest_of", "whole"]
 
 Fixed = dict[Var, int]
 
@@ -164,7 +164,7 @@ def guards_of(places: TilePlaces, nest: TileNest) -> Iterator[Expr]:
             yield read.indices[block] * size + read.indices[lane] < limit
 
 
-class Tile:
+class TensorizedTile:
     """One tensorized tile with the loops around it, in one environment. Raises NotAffine where one
     instruction cannot follow.
     """

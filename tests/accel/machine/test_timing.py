@@ -2,15 +2,15 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from accel.machine.timing import TIMING, Timing
+from accel.machine.timing import TIMING, CoreTiming
 
 
 def test_a_latency_that_follows_from_others_follows():
-    slower = Timing(nest_cycles=5)
+    slower = CoreTiming(nest_cycles=5)
     assert slower.address_cycles == TIMING.address_cycles + 2
     assert slower.issue_cycles == TIMING.issue_cycles + 2
     assert slower.load_cycles == TIMING.load_cycles + 2
-    assert Timing(over_cycles=4).end_cycles == TIMING.end_cycles + 1
+    assert CoreTiming(over_cycles=4).end_cycles == TIMING.end_cycles + 1
 
 
 def test_every_number_has_a_meaning():
@@ -32,4 +32,4 @@ def test_it_is_frozen():
 def test_a_run_must_not_be_called_deadlocked_before_its_errors_are_known_wrong():
     with pytest.raises(ValueError, match=r"^patience_cycles must be above status_cycles \(5\), so "
                                          r"that every error is known before a run ends, not 5$"):
-        Timing(patience_cycles=5)
+        CoreTiming(patience_cycles=5)
