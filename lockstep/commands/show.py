@@ -9,7 +9,7 @@ from compiler.errors import RequestError
 from lockstep.commands._arguments import DEFAULT_THREADS, add_compilation
 from lockstep.paths import model_file
 
-__all__ = ["Recorder", "add_parser", "run", "shown"]
+__all__ = ["Recorder", "add_parser", "recorded", "run", "shown"]
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
@@ -30,16 +30,20 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
+    print(shown(recorded(args), args.stage, args.layer), end="")
+    return 0
+
+
+def recorded(args: argparse.Namespace) -> Mapping[str, Any]:
+    """Compiles the network; what each stage has made, by its number and name."""
     from lockstep.commands._compilation import compiled, machine_of, target_of
     from runtime import SimulatedDevice, simulator
 
     args.target = target_of(args)
     args.threads = args.threads or DEFAULT_THREADS
-    machine = machine_of(args)
-    recorder = Recorder()
+    machine, recorder = machine_of(args), Recorder()
     compiled(args, SimulatedDevice(machine, simulator("functional")) if machine else None, recorder)
-    print(shown(recorder.stages, args.stage, args.layer), end="")
-    return 0
+    return recorder.stages
 
 
 class Recorder:
@@ -53,8 +57,8 @@ class Recorder:
 
 
 def shown(stages: Mapping[str, Any], stage: str, layer: str | None = None) -> str:
-    """The text of one stage, or what it says of one layer. Raises RequestError, with the names that
-    there are, for an unknown stage or layer.
+    """The text of one stage, or what it says about one layer. Raises RequestError, with the names
+    that there are, for an unknown stage or layer.
     """
     names = [name for name in stages if stage in (name, name[name.index("-") + 1:])]
     if len(names) != 1:
@@ -86,13 +90,14 @@ def _layers(result: Any) -> list[str]:
 
 
 def _about(result: Any, layer: str) -> str:
-    from compiler.texts import PartedText, SegmentTexts
+    from compiler.texts import PartedText, SegmentTexts, wrapped
 
     if isinstance(result, SegmentTexts):
         return "\n".join(filter(None, (_about(part, layer) for _, part in result.results)))
     if isinstance(result, PartedText):
         return result.of(layer)
-    return "".join(filter(_naming(layer), str(result).splitlines(keepends=True)))
+    lines = filter(_naming(layer), str(result).splitlines())
+    return "".join(f"{part}\n" for line in lines for part in wrapped(line.strip(), 0))
 
 
 def _naming(name: str) -> Callable[[str], Any]:
