@@ -3,6 +3,7 @@
 import pytest
 
 from accel.mapping.texts import STAGES
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.graph import Graph
 from compiler.graph.partition import ACCEL
 from compiler.graph.pipeline import run, standard_passes
@@ -35,7 +36,8 @@ def test_every_stage_has_its_contract() -> None:
 def test_every_stage_is_shown_once_in_order() -> None:
     stages, shown = pipeline(Targets([accelerator(TINY)])), []
     built = build(stages, network(), lambda index, name, result: shown.append((index, name)))
-    names = ["import", *(stage.name for stage in stages[:-1]), *STAGES, "fuse", "plan-memory"]
+    names = ["import", *(stage.name for stage in stages[:-1]), *STAGES,
+             *(one.name for one in CpuTarget().passes()), "fuse", "plan-memory"]
     assert shown == list(enumerate(names))
     assert isinstance(built, Built)
     assert [segment.target for segment in built.layout.partition.segments] == ["accel", "host"]
