@@ -9,7 +9,8 @@
     compile                          a `Compiled` for each segment, by stages of its target:
       forms, layers, tiles, loops,     the accelerator's (`accel.mapping.texts`)
       stream, program
-      ..., fuse, plan-memory           a processor's or GPU's passes (its list), then these
+      ..., fuse, plan-memory,          a processor's or GPU's passes (its list), then these
+      kernels
 
 Every stage's result has a text form, and every stage a contract, its docstring. `lockstep compile
 --dump` writes the text of each, `lockstep show` prints one.

@@ -20,9 +20,10 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "status: 0 done, 2 the request was wrong.")
     parser.add_argument("stage", metavar="STAGE",
                         help="import, a pass, partition, layout; of an accelerator forms, layers, "
-                             "tiles, loops, stream, program; of others fuse, plan-memory; any "
-                             "other name lists those that there are. A stage that comes more than "
-                             "once has its number before its name, as in the files of --dump")
+                             "tiles, loops, stream, program; of others their passes, fuse, "
+                             "plan-memory, kernels; any other name lists those that there are. A "
+                             "stage that comes more than once has its number before its name, as "
+                             "in the files of --dump")
     parser.add_argument("model", metavar="MODEL", type=model_file, help="network, as of compile")
     parser.add_argument("--layer", metavar="NAME", help="only what is said of this layer or node")
     add_compilation(parser)

@@ -106,7 +106,8 @@ def test_dump(tmp_path, capsys) -> None:
     assert kinds[kinds.index("partition") + 1] == "layout"
     assert "integerize" in " ".join(names)
     own = kinds[kinds.index("layout") + 1:]
-    assert len(own) == len({*own}) and own[-len(STAGES) - 2:] == ["fuse", "plan-memory", *STAGES]
+    assert len(own) == len({*own}) and own[-len(STAGES) - 3:] == ["fuse", "plan-memory", "kernels",
+                                                                     *STAGES]
     places = {line for path in (tmp_path / "texts").iterdir()
               for line in path.read_text().splitlines() if line.startswith("segment ")
               and " on " in line}

@@ -51,6 +51,11 @@ def test_layers_at_the_same_time_are_shown_together(stages) -> None:
     assert "qadd_3:" not in shown(stages, "loops", "qconv2d_2")
 
 
+def test_a_kernel_of_the_processor_is_shown_by_its_nodes(stages) -> None:
+    text = shown(stages, "kernels", "abs_5")
+    assert "\nprogram " in text and "\ndefine " in text and "abs_5" in text.splitlines()[0]
+
+
 def test_a_stage_has_its_number_too(stages) -> None:
     number = next(name for name in stages if name.endswith("-tiles"))
     assert shown(stages, number) == shown(stages, "tiles")

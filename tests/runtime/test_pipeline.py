@@ -13,6 +13,9 @@ from runtime.targets import Targets, accelerator
 from tests.support.integer_graphs import Net
 from tests.support.machines import TINY
 
+ON_CHIP, ELSEWHERE = ["forms", "layers", "tiles", "loops", "stream", "program"], [
+    "fuse", "plan-memory", "kernels"]
+
 
 def network() -> Graph:
     net = Net(3)
@@ -37,14 +40,10 @@ def test_every_stage_is_shown_once_in_order() -> None:
     stages, shown = pipeline(Targets([accelerator(TINY)])), []
     built = build(stages, network(), lambda index, name, result: shown.append((index, name)))
     names = ["import", *(stage.name for stage in stages[:-1]), *STAGES,
-             *(one.name for one in CpuTarget().passes()), "fuse", "plan-memory"]
+             *(one.name for one in CpuTarget().passes()), *ELSEWHERE]
     assert shown == list(enumerate(names))
     assert isinstance(built, Built)
     assert [segment.target for segment in built.layout.partition.segments] == ["accel", "host"]
-
-
-ON_CHIP, ELSEWHERE = ["forms", "layers", "tiles", "loops", "stream", "program"], [
-    "fuse", "plan-memory"]
 
 
 @pytest.mark.parametrize("target", ["accel:tiny-1x4x4", "cpu", "opencl", "cuda:emulated", "metal",

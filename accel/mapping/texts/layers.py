@@ -51,5 +51,7 @@ def _body_text(tensor: Tensor) -> str:
         case Reduction(reducer, values, axes):
             over = ", ".join(var.name for var, _ in axes)
             return f"{reducer.name}({', '.join(map(expr_text, values))}, over {over})"
+        case None:
+            return ""
         case body:
             return expr_text(body)
