@@ -45,9 +45,9 @@ __all__ = ["ARCHITECTURES", "figures", "main", "table"]
 ARCHITECTURES = ("sm_80", "sm_90")
 GROUP_ARCHITECTURES = ("", "sm_90a")        # in place of these, of products by groups of warps
 COLUMNS = ("kernel", "tensor cores",
-           *(f"{what}, {arch}" for what in ("share", "others each", "registers")
+           *(f"{what} {arch[3:]}" for what in ("share", "others", "registers")
              for arch in ARCHITECTURES),
-           "shared bytes", "spilled bytes", "local bytes")
+           "shared", "spilled", "local")
 
 
 def main(arguments: list[str] | None = None) -> int:

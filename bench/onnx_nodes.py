@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import onnx
@@ -34,6 +35,7 @@ __all__ = ["PAGE", "Outcome", "cases", "judge", "main", "operators_of", "page", 
 
 PAGE = Path(__file__).parents[1] / "docs" / "onnx.md"
 EXPANDED = "_expanded"
+WIDTH = 120         # of the page
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,14 +212,19 @@ def page(outcomes: Sequence[Outcome], alone: Sequence[Outcome]) -> str:
     for domain, known in names.items():
         lines += [f"{domain or 'Standard'}: {', '.join(known)}.", ""]
     lines += ["By the body that ONNX gives: " + ", ".join(defined) + ".", "",
-              *_DATA.splitlines(), "", "## Node tests that do not pass", "", "| test | why |",
-              "|---|---|"]
-    lines += [f"| `{one.name}` | {_cell(one)} |" for one in outcomes if not one.passed]
-    lines += ["", "## Node tests that do not pass without their data", "",
-              "| tests | why | operators |", "|---|---|---|"]
-    lines += [f"| {len(operators)} | {why} | {', '.join(sorted(set(operators)))} |"
+              *_DATA.splitlines(), "", "## Node tests that do not pass", ""]
+    lines += [f"- `{one.name}`: {_cell(one)}" for one in outcomes if not one.passed]
+    lines += ["", "## Node tests that do not pass without their data", ""]
+    lines += [f"- {len(operators)}, as {why}: {', '.join(sorted(set(operators)))}"
               for why, operators in reasons(alone)]
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(_wrapped, lines)) + "\n"
+
+
+def _wrapped(line: str) -> str:
+    """The line as the page has it: in several ones if it is longer than a page is wide."""
+    return line if len(line) <= WIDTH else "\n".join(wrap(
+        line, WIDTH, subsequent_indent="  " if line.startswith("- ") else "",
+        break_long_words=False, break_on_hyphens=False))
 
 
 _DATA = """\
