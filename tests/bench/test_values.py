@@ -73,7 +73,7 @@ def test_quantized_values_are_read_by_layers():
     seen = Steering(tuple(legal_pairs()))
     made = [drawn(5, number, seen) for number in range(12)]
     assert seen.layers.drawn.total() > len(made)
-    assert {dtype for _, dtype in seen.layers.drawn} == {"int8", "uint8", "int16", "uint16"}
+    assert {dtype for *_, dtype in seen.layers.drawn} == {"int8", "uint8", "int16", "uint16"}
 
 
 def test_places_of_the_greatest_count_all_elements():
