@@ -22,6 +22,7 @@ from bench.values.reached import NOT_MADE, in_graphs, wanted
 from bench.values.reference import computed, evaluated
 from bench.values.rules import NOT_DRAWN, RULES
 from bench.values.shrink import Case, shrunk
+from bench.values.spread import spread
 from bench.values.ways import GRAPH, WAYS, Way
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.frontend.registry import OPERATORS
@@ -165,6 +166,17 @@ def test_bounds_hold_what_quantizations_may_be_off():
 def test_bounds_that_hide_a_wrong_order_do_not_tell(low, high, tells):
     made = Interval(np.array(low), np.array([1, 2, 3, 4]), np.array(high))
     assert telling(made) is tells
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 2)])
+def test_a_softmax_of_far_ends_is_anything(shape):
+    """What an end leaves of the sum is no difference of sums, of which rounding makes 0."""
+    x = Interval(np.full(shape, -700, np.float32), np.full(shape, -1, np.float32),
+                 np.zeros(shape, np.float32))
+    node = onnx.helper.make_node("Softmax", ["x"], ["y"])
+    made, = spread(node, [x], computed(node, [x.middle]), 26)
+    np.testing.assert_allclose(made.high, 1, rtol=1e-5)
+    np.testing.assert_allclose(made.low, 1 if shape[1] == 1 else 0, atol=1e-5)
 
 
 def test_a_finding_becomes_small():
