@@ -15,6 +15,7 @@ import shutil
 import sys
 import types
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -115,6 +116,7 @@ def build(machine: Machine, optimization: tuple[str, ...] = OPTIMIZATION) -> "Ve
     gateware = _gateware(machine, optimization)
     if (key := noted("gateware", gateware)) and (folder := find(KIND, key)):
         return VerilatedCore(machine, folder / "core.so")
+    ThreadPoolExecutor(1).submit(verilator_objects, _LIBRARY, COMPILER_FLAGS)   # while that emits
     path = build_object(machine, *emitted(machine), optimization)
     note("gateware", gateware, path.parent.name)
     return VerilatedCore(machine, path)
