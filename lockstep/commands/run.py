@@ -16,6 +16,7 @@ from lockstep.commands._arguments import (add_compilation, add_json, add_tls, at
                                          refresh, row_buffer)
 from lockstep.commands._inputs import arrays, set_inputs, write_outputs
 from lockstep.commands._saved import saved_module
+from lockstep.choices import OneOf
 from lockstep.paths import energy_name, input_file, model_file, output_file
 from compiler.files import whole_file
 
@@ -36,7 +37,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help="network (ONNX, .pt2 of torch.export.save, or another of docs/frontends.md), or "
              "compiled module")
     add_compilation(parser)
-    add("--sim", default=DEFAULT_SIMULATOR, choices=("functional", "cycle", "verilator"),
+    add("--sim", default=DEFAULT_SIMULATOR, type=OneOf("runtime.device:SIMULATORS"),
         help="values only; cycles, fast; the RTL, which takes long "
              f"(default {DEFAULT_SIMULATOR})")
     add("--latency", "--dram-latency", type=at_least(0), metavar="N",
