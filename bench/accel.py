@@ -34,11 +34,10 @@ from contextlib import contextmanager
 from math import exp, log
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import onnx
 
-from accel.figures.layers import layer_rows
+from accel.figures.layers import LayerRow, layer_rows
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.status import Run
@@ -53,7 +52,7 @@ from runtime import SimulatedDevice, compile_for
 
 NETWORKS = ("resnet18", "resnet50", "mobilenet_v1", "squeezenet")
 LATENCIES = (0, 16, 64, 256)
-Rows = list[dict[str, Any]]
+Rows = list[LayerRow]
 
 
 def main() -> int:
@@ -78,7 +77,7 @@ def main() -> int:
             residual(machine, segment, rows)
         if name == "mobilenet_v1":
             print(f"{name}_depthwise_cycles", sum(
-                row["cycles"] for row, group in zip(rows, segment.work, strict=False)
+                row.cycles for row, group in zip(rows, segment.work, strict=False)
                 if group[0].node.attrs.get("group", 1) > 1))
     if args.latency_hiding or args.picture:
         cycles = {threads: [timed(machine, segment, latency)[1].cycles for latency in LATENCIES]
@@ -135,8 +134,8 @@ def cache_in(folder: str) -> Iterator[None]:
 
 
 def residual(machine: Machine, segment: Executable, rows: Rows) -> None:
-    convolutions = [row for row in rows if "qconv2d" in row["op"].split(" + ")]
-    print("resnet18_conv_cycles", sum(row["cycles"] for row in convolutions[1:]))
+    convolutions = [row for row in rows if "qconv2d" in row.op.split(" + ")]
+    print("resnet18_conv_cycles", sum(row.cycles for row in convolutions[1:]))
     near, far = (timed(machine, segment, latency)[1].cycles for latency in (0, 256))
     print("resnet18_latency_cost", f"{far / near - 1:.2%}".rstrip("%"))
 
@@ -150,12 +149,12 @@ def timed(machine: Machine, segment: CompiledSegment | Executable,
 def summary(name: str, machine: Machine, rows: Rows, run: Run, layers: bool) -> None:
     if layers:
         for row in rows:
-            print(f"  {row['name']:24} {row['op']:20} {row['cycles']:9} {row['ideal_cycles']:9} "
-                  f"{row['cycles'] / max(1, row['ideal_cycles']):5.2f}")
+            print(f"  {row.name:24} {row.op:20} {row.cycles:9} {row.ideal_cycles:9} "
+                  f"{row.cycles / max(1, row.ideal_cycles):5.2f}")
     print(f"{name}_cycles", run.cycles)
-    macs = sum(row["macs"] for row in rows)
+    macs = sum(row.macs for row in rows)
     print(f"{name}_utilization", f"{100 * macs / (run.cycles * machine.config.macs_per_cycle):.2f}")
-    ratios = [row["cycles"] / row["ideal_cycles"] for row in rows if row["ideal_cycles"]]
+    ratios = [row.cycles / row.ideal_cycles for row in rows if row.ideal_cycles]
     print(f"{name}_ratio", f"{exp(sum(map(log, ratios)) / len(ratios)):.3f}")
 
 

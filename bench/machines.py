@@ -64,7 +64,7 @@ def measure(name: str, machine: Machine, graph: Graph, inputs, wanted, rtl: bool
     outputs, run = made.values, made.run
     running = time.perf_counter() - begin
     right = all((outputs[value] == wanted[value]).all() for value in graph.outputs)
-    macs = sum(row["macs"] for row in layer_rows(machine, compiled.program, compiled.work, run))
+    macs = sum(row.macs for row in layer_rows(machine, compiled.program, compiled.work, run))
     line = (f"{name:13} {machine.config.name:14} {run.cycles:13,} cycles  "
             f"array {macs / run.cycles / machine.config.macs_per_cycle:6.1%}  "
             f"compiled {compiling:5.1f} s  run {running:5.1f} s  "

@@ -106,7 +106,7 @@ def figures(machine: Machine, name: str, bits: int, size: int | None) -> Figures
     rows = layer_rows(machine, segment.program, segment.work, runs["full"])
     return Figures(int(moved[to_wgt].sum()), int(moved.sum()),
                    {rate: run.cycles for rate, run in runs.items()},
-                   {row["name"]: row["cycles"] for row in rows})
+                   {row.name: row.cycles for row in rows})
 
 
 def digits(machine: Machine, bits: int) -> float:
