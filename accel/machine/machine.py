@@ -16,6 +16,7 @@ from amaranth.lib import data
 from accel.machine import immediates, isa, rules
 from accel.machine.config import LEFT_OUT, AccelConfig, ConfigError
 from accel.machine.intrinsics import SHIPPED, Declaration, kinds_of, known_immediates
+from compiler import notebook
 from compiler.lazy import cached_property
 from compiler.ops.patterns import Pattern
 from compiler.tensorize import Intrinsic
@@ -107,6 +108,26 @@ class Machine:
         object.__setattr__(self, "config", rules.typed(self.config, self.declarations))
         rules.require(self.config, self.declarations, self.forms)
         rules.require_room(lambda: self.immediates)
+
+    def __repr__(self) -> str:
+        config = self.config
+        return (f"<Machine {config.name} {self.hash[:12]}: {config.batch}x{config.block_in}x"
+                f"{config.block_out} products a cycle, {len(self.declarations)} instructions"
+                + "".join(f", {name} of its own" for name in sorted(self.own)) + ">")
+
+    def _repr_html_(self) -> str:
+        """The geometry, the buffers and the instructions, as tables."""
+        values = self.config.values()
+        memory = values.pop("memory")
+        fields = [*values.items(), *((f"memory.{name}", value) for name, value in memory.items())]
+        buffers = [(one.name, one.entry_bytes, one.depth, one.size_bytes)
+                   for one in self.config.buffers.values()]
+        return (notebook.table(f"Machine {self.config.name} {self.hash[:12]}", ["field", "value"],
+                               [(name, str(value)) for name, value in fields])
+                + notebook.table("Buffers", ["buffer", "bytes of an entry", "entries", "bytes"],
+                                 buffers)
+                + notebook.table("Instructions", ["opcode", "instruction", "unit"], [
+                    (opcode, name, self.units[opcode]) for name, opcode in self.opcodes.items()]))
 
     @cached_property
     def forms(self) -> dict[str, tuple[Intrinsic, ...]]:

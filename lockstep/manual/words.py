@@ -17,7 +17,7 @@ UNUSED = ("flags", "reserved", "rest")
 
 MEANINGS: Mapping[str, str] = {
     "opcode": "which instruction it is",
-    "waits": f"units from which it takes a token before it starts; bit i is unit i of "
+    "waits": f"units from which it takes a token before it starts; bit i: unit i of "
              f"{', '.join(UNITS)}",
     "signals": "units that get a token when it retires; bits as in waits",
     "banks": "banks of acc that it touches and holds; bit i is bank i",

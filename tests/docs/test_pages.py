@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from accel.machine.timing import TIMING
-from bench.torch_export import operators
+from bench.networks.torch import operators_text as operators
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")),

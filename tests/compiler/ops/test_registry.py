@@ -15,7 +15,7 @@ from compiler.ops.node import Node, TensorType
 from compiler.ops.operator import Kind, Operator
 from compiler.ops.registry import FAMILIES, OPERATORS, collected, find, infer
 from compiler.ops.rules import TypeRefused, Types, need
-from compiler.ops.table import page
+from tests.support.operators_page import page
 
 ROOT = Path(__file__).parents[3]
 
