@@ -13,10 +13,10 @@ from lockstep.choices import OneOf
 from lockstep.paths import MachineName, input_file, machine_name, output_file
 
 __all__ = ["CACHED_PLANS", "CALIBRATION", "DEFAULT_THREADS", "EFFORT", "NETWORK", "OWN_PLANS",
-           "QUANTIZER",
-           "add_bind", "add_compilation", "add_json", "add_kinds", "add_machine", "add_memory",
-           "add_quantizer", "add_tls", "add_verbose", "at_least", "link", "memory", "minutes",
-           "pin", "quantizer_options", "rate", "refresh", "row_buffer", "seconds", "shape"]
+           "QUANTIZER", "add_bind", "add_compilation", "add_json", "add_kinds", "add_machine",
+           "add_memory", "add_quantizer", "add_tls", "add_verbose", "at_least", "certificates_of",
+           "link", "memory", "minutes", "pin", "quantizer_options", "rate", "refresh",
+           "row_buffer", "seconds", "shape"]
 
 AddKind = Callable[[Any], argparse.ArgumentParser]
 
@@ -105,6 +105,13 @@ def add_memory(parser: argparse._ActionsContainer) -> None:
         "--memory", type=memory, metavar="board:NAME[@MHZ]",
         help="simulate with the memory of a board and at its clock, or at this one (default: the "
              "machine's)")
+
+
+def certificates_of(text: str | None):
+    """The certificates of ``CA,CERT,KEY``; None without the option."""
+    from runtime.tuning.certificates import Certificates
+
+    return None if text is None else Certificates.of(text)
 
 
 def add_verbose(parser: argparse.ArgumentParser) -> None:

@@ -212,7 +212,7 @@ def _run_there(args: argparse.Namespace, saved) -> int:
     """Compiles here and runs on a worker of a pool."""
     from lockstep.commands._layers import show
     from lockstep.commands._progress import progress_bar
-    from lockstep.commands.pool import certificates_of
+    from lockstep.commands._arguments import certificates_of
     from runtime import DeviceError, report
     from runtime.ports import random_inputs
     from runtime.tuning.pool import device_of
