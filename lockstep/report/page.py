@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from compiler.errors import RequestError
+from lockstep.columns import LAYER_COLUMNS, cells
+
+from .figures import row_of, total_of
 
 __all__ = ["filled", "page_parts", "require_plotly", "write_page"]
 
@@ -120,17 +123,17 @@ def _host(reasons: Mapping[str, str], sentences: Sequence[str]) -> str:
 
 # ---- table -------------------------------------------------------------------------------------
 
-_HEADINGS = ("layer", "cycles", "largest stall", "real ÷ ideal", "ideal", "least", "array",
-             "operator", "loaded", "stored", "fetched")     # a phone shows the first that fit
-_WORDS = ("layer", "largest stall", "operator")
+_COLUMNS = ("layer", "cycles", "largest stall", "real to ideal", "known ideal", "least cycles",
+            "array", "operator", "loaded", "stored", "fetched")
+"""A phone shows the first that fit."""
 
 
 def _table(figures: Mapping[str, Any]) -> str:
-    heads = "".join(f'<th scope="col"{_kind(place)}>{name}</th>'
-                    for place, name in enumerate(_HEADINGS))
-    rows = "".join(_row(_cells(layer), "td") for layer in figures["layers"])
+    heads = "".join(f'<th scope="col"{_kind(name)}>{LAYER_COLUMNS[name].heading}</th>'
+                    for name in _COLUMNS)
+    rows = "".join(_row(cells(_COLUMNS, row_of(layer))) for layer in figures["layers"])
     return (f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>"
-            f"<tfoot>{_row(_totals(figures), 'td')}</tfoot></table>")
+            f"<tfoot>{_row(cells(_COLUMNS, total_of(figures), total=True))}</tfoot></table>")
 
 
 def _energy(figures: Mapping[str, Any]) -> str:
@@ -157,30 +160,12 @@ def _mean(ideal: Mapping[str, float]) -> str:
             f'<b id="mean-ratio">{ideal["mean_ratio"]:.3f}</b>.</p>')
 
 
-def _kind(place: int) -> str:
-    return ' class="word"' if _HEADINGS[place] in _WORDS else ""
+def _kind(name: str) -> str:
+    return ' class="word"' if LAYER_COLUMNS[name].words else ""
 
 
-def _row(cells: Sequence[str], element: str) -> str:
-    first, *others = (escape(cell) for cell in cells)
+def _row(texts: Sequence[str]) -> str:
+    first, *others = (escape(text) for text in texts)
     return (f'<tr><th scope="row">{first}</th>'
-            + "".join(f"<{element}{_kind(place)}>{cell}</{element}>"
-                      for place, cell in enumerate(others, 1)) + "</tr>")
-
-
-def _cells(layer: Mapping[str, Any]) -> list[str]:
-    moved = layer["bytes"]
-    return [layer["name"], f"{layer['cycles']:,}", layer["largest_stall"],
-            _ratio(layer["cycles"], layer["ideal_cycles"]),
-            f"{layer['ideal_cycles']:,}" if layer["ideal_cycles"] else "-",
-            f"{layer['bound_cycles']:,}" if layer["bound_cycles"] else "-",
-            f"{layer['utilization']:.1%}" if layer["macs"] else "-", layer["op"],
-            *(f"{moved[unit]:,}" for unit in ("load", "store", "fetch"))]
-
-
-def _totals(figures: Mapping[str, Any]) -> list[str]:
-    layers, ideal = figures["layers"], figures["ideal"]["cycles"]
-    moved = [sum(layer["bytes"][unit] for layer in layers) for unit in ("load", "store", "fetch")]
-    return ["all", f"{figures['cycles']:,}", "", _ratio(figures["cycles"], ideal), f"{ideal:,}",
-            f"{figures['bound_cycles']:,}" if figures["bound_cycles"] else "-",
-            f"{figures['utilization']:.1%}", "", *(f"{count:,}" for count in moved)]
+            + "".join(f"<td{_kind(name)}>{text}</td>"
+                      for name, text in zip(_COLUMNS[1:], others, strict=True)) + "</tr>")
