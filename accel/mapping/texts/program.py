@@ -62,7 +62,8 @@ def _placed(part: LayerPart, places: Mapping[str, TensorPlacement]) -> Iterator[
     prefix, by = prefix_of(part.layer.operator), f" of {part.layer.name}"
     for name, place in places.items():
         tensor = f" ({place.tensor})" if place.tensor else ""
-        yield f"  {name.removeprefix(prefix)}{by}: {place.base}+{place.offset}{tensor}"
+        yield from wrapped(f"{name.removeprefix(prefix)}{by}: {place.base}+{place.offset}{tensor}",
+                           2)
 
 
 def _word(machine: Machine, program: AccelProgram, index: int) -> Iterator[str]:
