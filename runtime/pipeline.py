@@ -48,7 +48,7 @@ NEARLY = ("nothing runs on the accelerator: it computes int8, and no layer of th
 
 
 def is_about_float(note: str) -> bool:
-    """Whether a note of a graph says that nothing runs on the accelerator, and why."""
+    """True if a note of a graph says that nothing runs on the accelerator, and why."""
     return note.startswith(IN_FLOAT[:IN_FLOAT.index(":")])
 
 
@@ -180,7 +180,7 @@ def _advice(graph: Graph) -> str:
 
 
 def _is_float(graph: Graph) -> bool:
-    """Whether the graph has float products, and computes nothing in integers."""
+    """True if the graph has float products, and computes nothing in integers."""
     operators = [find(node.op) for node in graph.nodes]
     return (any(operator.contracts and operator.integer for operator in operators)
             and all(operator.numbers is not Numbers.INTEGER for operator in operators))

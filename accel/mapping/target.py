@@ -184,8 +184,8 @@ class AccelTarget:
         return self.compile_prefixes(graph, {})
 
     def compile_prefixes(self, graph: Graph, masks: Mapping[str, Tail]) -> CompiledSegment:
-        """The same, with streams for positions below some count of places, as far as `masks` let
-        the graph have shorter forms (`compiler.graph.prefixes`). Each is proved.
+        """Compiles with streams for positions below some count of places, as far as `masks` let the
+        graph have shorter forms (`compiler.graph.prefixes`). Each is proved.
         """
         segment = self.compile_core(core(graph), masks)
         return replace(segment, program=with_borders(segment.program, graph))
@@ -306,8 +306,8 @@ class AccelTarget:
 
     def _assembler(self, graph: Graph, forms: Forms, groups: Sequence[Group]
                    ) -> Callable[[Sequence[Group]], AccelProgram]:
-        """What makes a program of some layers, which lie in memory as among these groups; of all
-        layers the one that is compiled.
+        """A function that makes a program of some layers, which lie in memory as among these
+        groups; of all layers it makes the program that is compiled.
         """
         memory, count = MemoryMap(graph, groups, forms), sum(map(len, groups))
 

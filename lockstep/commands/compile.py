@@ -6,7 +6,7 @@ from pathlib import Path
 from compiler.errors import RequestError
 from compiler.files import is_stream, whole_file, write_bytes, write_text
 from compiler.target_names import ACCEL, HOST
-from lockstep.commands._arguments import DEFAULT_THREADS, add_compilation
+from lockstep.commands._arguments import DEFAULT_THREADS, NETWORK, add_compilation
 from lockstep.lines import say
 from lockstep.paths import MachineName, OutputFolder, model_file, output_file
 
@@ -21,8 +21,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "holds machine code: trust it like a program, and a .pt2 file too, parts "
                     "of which torch evaluates. Exit status: 0 done, 2 the request was wrong.")
     parser.add_argument("model", metavar="MODEL", type=model_file,
-                        help="network: ONNX, .pt2 of torch.export.save, or another of "
-                             "docs/frontends.md")
+                        help=NETWORK)
     parser.add_argument("-o", "--output", type=output_file, metavar="FILE",
                         help="the file to write, say resnet18.lockstep; with --emit the text's, "
                              "by default standard output")

@@ -1,4 +1,4 @@
-"""How the accelerator's layers are computed."""
+"""Schedules of the accelerator's layers."""
 
 from .cost import Cost
 from .demands import cost_of, cost_together, needs_of

@@ -145,12 +145,12 @@ def _pairs(config: AccelConfig, first: Shape, second: Shape, threads: int,
 
 
 def fits(config: AccelConfig, shape: Shape) -> bool:
-    """Whether any tile of a layer fits, be it in pieces."""
+    """True if any tile of a layer fits, be it in pieces."""
     return fits_in(config, shape, smallest(shape), 1, {})
 
 
 def follows(shapes: tuple[Shape, Shape], first: Tiles, second: Tiles) -> bool:
-    """Whether tiles of a second layer are parts of those of the first, in the same order."""
+    """True if tiles of a second layer are parts of those of the first, in the same order."""
     rows, columns, channels = _within(shapes[1], first)
     return second.rows == rows and second.columns <= columns and second.channels <= channels
 

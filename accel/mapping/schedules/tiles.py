@@ -35,11 +35,13 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a layer requires of a tile. `kernel`, `strides`, `dilations` describe its window. A
-    layer without products has `weighted` false, and its input blocks are its output blocks; they
-    also are in a layer with products that is `diagonal`. Each position is `phases` output pixels.
-    All is computed `times` times, for groups of images and of channels, or leading dimensions. A
-    function of rows whose totals have `inputs` of their own loads rows in parts, for each of them.
+    """The requirements of a layer on its tiles.
+
+    `kernel`, `strides`, `dilations` describe its window. A layer without products has `weighted`
+    false, and its input blocks are its output blocks; they also are in a layer with products that
+    is `diagonal`. Each position is `phases` output pixels. All is computed `times` times, for
+    groups of images and of channels, or leading dimensions. A function of rows whose totals have
+    `inputs` of their own loads rows in parts, for each of them.
     """
 
     rows: int
