@@ -6,7 +6,6 @@ from compiler.errors import RequestError
 from compiler.graph import Graph
 from lockstep.cli import main
 from lockstep.commands.show import Recorder, shown
-from lockstep.testing.models import DIGITS
 from runtime.pipeline import build, pipeline
 from runtime.targets import Targets, accelerator
 from tests.support.integer_graphs import Net
@@ -76,7 +75,7 @@ def test_names_that_there_are_not(stages, stage: str, layer: str | None, message
 
 
 def test_the_command(capsys) -> None:
-    request = ["show", "tiles", str(DIGITS), "--target", "accel:tiny-1x4x4", "--layer"]
+    request = ["show", "tiles", "digits", "--target", "accel:tiny-1x4x4", "--layer"]
     assert main([*request, "conv5"]) == 0
     assert capsys.readouterr().out.startswith("conv5 + average, at the same time: rows=2 ")
     assert main([*request, "conv9"]) == 2

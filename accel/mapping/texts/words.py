@@ -14,13 +14,13 @@ __all__ = ["by_origin", "names_of", "numbers_text", "origin_text", "prefixes_of"
 
 
 def names_of(group: Group) -> tuple[str, ...]:
-    """What the part of a group is called by: its layers and their nodes."""
+    """The names that a group's part answers to: those of its layers and of their nodes."""
     return tuple(dict.fromkeys(name for part in group
                                for name in (part.layer.name, part.layer.node.name)))
 
 
 def prefixes_of(group: Group) -> dict[str, str]:
-    """What names in the schedule of each layer begin with, by the layer's name."""
+    """The prefix of all names in a layer's schedule, by the layer's name."""
     return {part.layer.name: prefix_of(part.layer.operator) for part in group}
 
 
