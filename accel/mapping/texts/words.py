@@ -1,6 +1,6 @@
 """Which instructions of a program are whose: the words of layers, and those of statements."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from accel.machine.isa import BASES
@@ -45,7 +45,7 @@ def by_origin(program: AccelProgram, span: Sequence[int]) -> Iterator[tuple[Orig
         yield last, run
 
 
-def origin_text(origin: Origin, prefixes: dict[str, str]) -> str:
+def origin_text(origin: Origin, prefixes: Mapping[str, str]) -> str:
     """A layer and its unrolled loops, by their names within the layer."""
     layer = origin.site.layer
     loops = (f"{loop.name.removeprefix(prefixes[layer])}={value}"
@@ -53,7 +53,7 @@ def origin_text(origin: Origin, prefixes: dict[str, str]) -> str:
     return " ".join((layer, *loops))
 
 
-def tensor_text(site: Site, place: tuple[str, str, str], prefixes: dict[str, str]) -> str:
+def tensor_text(site: Site, place: tuple[str, str, str], prefixes: Mapping[str, str]) -> str:
     """A tensor with its memory, ``inp.input``; what the network has by the name there."""
     _, memory, tensor = place
     of_network = memory in BASES and memory != "weights"
