@@ -161,7 +161,7 @@ def _inputs(arguments: Mapping[str, Any]) -> Iterator[str | os.PathLike[str]]:
 
 
 def _meet(path: OutputFile | OutputFolder, other: str | os.PathLike[str]) -> bool:
-    """Whether writing `path` overwrites the file at `other`."""
+    """True if writing `path` overwrites the file at `other`."""
     real, place = os.path.realpath(path), os.path.realpath(other)
     if real == place:
         return True

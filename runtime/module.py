@@ -98,12 +98,12 @@ class Module:
 
     @property
     def inputs(self) -> tuple[NetworkPort, ...]:
-        """What the network takes, in order: name, shape, type, and scale where it is quantized."""
+        """The network's inputs, in order: name, shape, type, and scale where it is quantized."""
         return inputs_of(self.graph)
 
     @property
     def outputs(self) -> tuple[NetworkPort, ...]:
-        """What the network gives, in order."""
+        """The network's outputs, in order."""
         return outputs_of(self.graph)
 
     @property

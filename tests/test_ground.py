@@ -98,8 +98,7 @@ def test_no_test_directory_is_a_package() -> None:
 HOUSES = ("compiler", "accel", "runtime", "fpga", "lockstep")
 TWO_CLASSES = {
     "Counters", "Store", "Tokens", "Update",    # a hardware unit, and what it counts or carries out
-    "Expressions", "IntrinsicCall", "Tile",     # alike in the back ends for LLVM and for GPUs
-    "Link",                                     # both ends of a line, and what is assumed of one
+    "Expressions",                              # alike in the back ends for LLVM and for GPUs
 }
 """Names that two public classes may have."""
 

@@ -28,7 +28,7 @@ class DramError(Error, ValueError):
 
 @dataclass(frozen=True)
 class Dram:
-    """How the memory behaves. Raises DramError for what cannot be.
+    """The behaviour of a memory in time. Raises DramError for a memory that cannot be.
 
     Fields say themselves what they mean and may be (`accel.machine.limits`).
     """

@@ -32,8 +32,9 @@ NAMED = 6
 
 @dataclass(frozen=True)
 class MachineRecord:
-    """What a machine is, in plain data: programs and files carry it beside the hash, so that two
-    machines can be compared field by field. Its parts are those of `Machine.text`.
+    """A machine in plain data, with the parts of `Machine.text`.
+
+    Programs and files carry it beside the hash, so that machines can be compared field by field.
 
     instructions : opcode and hash of the forms of each instruction, by name.
     layouts : hash of each word layout, by unit, and by instruction where it has another.
@@ -160,7 +161,7 @@ class Machine:
 
     @cached_property
     def pads_high(self) -> bool:
-        """Whether load has a byte for padding at odd addresses."""
+        """True if load has a byte for padding at odd addresses."""
         return "pad_high" in dict(self.formats["load"])
 
     def intrinsic(self, name: str) -> Intrinsic:
@@ -194,7 +195,7 @@ class Machine:
 
     @cached_property
     def patterns(self) -> tuple[Pattern, ...]:
-        """What instructions match in float networks, in order of opcodes."""
+        """The patterns that instructions match in float networks, in order of opcodes."""
         return tuple(d.pattern for d in self.declarations if d.pattern is not None)
 
     @cached_property

@@ -237,8 +237,8 @@ def _rare(text: str) -> str:
 
 
 def _has_one_edge(generated: Path) -> bool:
-    """Whether one function of the model is all that happens when the clock rises, and another
-    all that happens when inputs change.
+    """True if one function of the model is all that happens when the clock rises, and another all
+    that happens when inputs change.
 
     Their names are Verilator's own business. Where they are not found, or where a model has other
     triggers (mutants of the netlist may invert a clock), the harness does without.

@@ -274,8 +274,8 @@ def _imported(args: argparse.Namespace, given):
 
 
 def _errors(module, graph, inputs) -> dict[str, float]:
-    """How far outputs of floats are from those of the same network on the host, in float32: the
-    greatest difference, over the greatest element.
+    """The error of float outputs against the same network on the host, in float32: the greatest
+    difference, over the greatest element.
     """
     import numpy as np
 

@@ -83,12 +83,12 @@ class WordField:
 
     @property
     def is_flag(self) -> bool:
-        """Whether it is one bit that a unit reads."""
+        """True if it is one bit that a unit reads."""
         return self.width == 1 and not self.codes and self.path not in UNUSED
 
     @property
     def stored(self) -> str:
-        """How the number is stored, where it is not as an unsigned number."""
+        """The number's form in the word, where it is not an unsigned number."""
         return "minus one" if self.minus_one else "signed" if self.signed else ""
 
 
