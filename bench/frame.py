@@ -144,7 +144,7 @@ class Bench:
         options = self.parser.parse_args(argv)
         sheet = Sheet(options, [], self.machines, self.load)
         try:
-            for part, sheet.cases in self._chosen(options.only):
+            for part, sheet.cases in self.chosen(options.only):
                 part.function(sheet)
             if options.json:
                 self._write(sheet)
@@ -159,7 +159,8 @@ class Bench:
                 "rows": sheet.rows}
         write_text(sheet.options.json, json.dumps(told, indent=1, default=str) + "\n")
 
-    def _chosen(self, only: Sequence[str]) -> Iterator[tuple[Part, list[str]]]:
+    def chosen(self, only: Sequence[str]) -> Iterator[tuple[Part, list[str]]]:
+        """The parts that these names ask for, with their cases. Raises RequestError."""
         names = {part.name for part in self.parts}
         for name in only:
             if name not in names and not any(part.has(name) for part in self.parts):
