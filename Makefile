@@ -7,6 +7,8 @@ PY     := $(VENV)/bin/python
 PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
 INPUTS := pyproject.toml constraints.txt
 
+CODE   := accel bench compiler examples fpga lockstep runtime tests
+
 # A file's tests share what they build. Files go as they stand: by default those with few tests would
 # come last, and among them are the longest.
 SPREAD := -n 2 --dist loadfile --no-loadscope-reorder
@@ -27,8 +29,12 @@ venv: $(VENV)/.stamp-test   ## set up .venv (once; again when pyproject.toml or 
 demo: venv       ## compile a small network and run it on the simulated accelerator
 	@$(PY) -m examples.digits.demo
 
+# Both processes read all tests. So what Python compiles is compiled before, once, and asserts stay as they
+# are: to rewrite them takes as long as all else. Tests that failed run again, for what asserts compared.
 test: venv       ## run the tests, the slow ones excepted; OPTIONS="--durations=15" for pytest
-	@$(PY) -m pytest tests -m "not slow" $(SPREAD) $(OPTIONS)
+	@$(PY) -m compileall -q -j 2 $(CODE)
+	@$(PY) -m pytest tests -m "not slow" $(SPREAD) --assert=plain $(OPTIONS) || { test $$? -eq 1 && \
+	  $(PY) -m pytest tests -m "not slow" --last-failed --last-failed-no-failures=none; exit 1; }
 
 test-slow: $(VENV)/.stamp-dev   ## run the slow tests too, and those that need torch or FPGA tools
 	@$(PY) -m pytest tests $(SPREAD)

@@ -50,8 +50,10 @@ VERILATOR_FLAGS = ("--cc", "--prefix", "Vcore", "--top-module", "core", "-O3", "
 COMPILER_FLAGS = ("-DVL_USER_FINISH", "-DVL_TIME_CONTEXT", "-DVM_TRACE=1", "-DVM_TRACE_VCD=1", "-w")
 _GATEWARE = ("accel/machine", "accel/datapath", "accel/hw", "compiler/ir", "compiler/ops",
              "compiler/te", "compiler/tensorize")
-OPTIMIZATION = ("-O2", "-march=native")
-"""Compiler flags for the code that runs in every cycle."""
+OPTIMIZATION = ("-O1", "-march=native")
+"""Compiler flags for the code that runs in every cycle. It has no loops: -O2 makes it no faster and
+takes twice as long.
+"""
 
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parent.parent

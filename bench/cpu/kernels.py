@@ -33,7 +33,7 @@ from bench.frame import Bench, Sheet
 from bench.inputs.float_networks import NAMES, float_graph, float_model, image
 from bench.support.onnx_runtime import Peer
 from bench.support.timing import Run, best_times
-from compiler.cpu_gpu_backends.cpu.target import CpuTarget, kernel_program, lowered
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget, kernel_program
 from compiler.cpu_gpu_backends.gpu.target import GpuTarget
 from compiler.cpu_gpu_backends.memory import plan_groups
 from compiler.frontend.onnx_import import convert
@@ -87,7 +87,7 @@ def graph_of(model: onnx.ModelProto, folded: bool = True) -> Graph:
 def counts_of(model: onnx.ModelProto) -> tuple[int, int, int, int]:
     """Counts operators as imported, operators after folding batch norms, kernels, and views."""
     graph = graph_of(model)
-    groups = fuse(lowered(graph)).groups
+    groups = fuse(CpuTarget().lowered(graph)).groups
     views = sum(group.is_view for group in groups)
     return (len(graph_of(model, folded=False).nodes), len(graph.nodes), len(groups) - views, views)
 
@@ -116,7 +116,7 @@ def _measure(sheet: Sheet, name: str, model: onnx.ModelProto) -> None:
 
 def plan_of(graph: Graph) -> MemoryPlan:
     """The memory plan of the whole graph on the host."""
-    graph = lowered(graph)
+    graph = CpuTarget().lowered(graph)
     groups = fuse(graph).groups
     programs = [kernel_program(graph, group) for group in groups]
     return plan_groups(graph, groups, [program and program.outputs[1:] for program in programs])

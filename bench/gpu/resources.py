@@ -28,15 +28,16 @@ import numpy as np
 from bench.frame import Bench, Sheet
 from compiler.cpu_gpu_backends.gpu.flat_inputs import with_flat_inputs
 from compiler.cpu_gpu_backends.gpu.group_tiles import OFFERED_GROUPS, tile_groups
+from compiler.cpu_gpu_backends.gpu.lowering import passes
 from compiler.cpu_gpu_backends.gpu.nvrtc import Resources, compile_cuda, nvrtc_version
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
 from compiler.cpu_gpu_backends.gpu.segment import ValueForms
-from compiler.cpu_gpu_backends.gpu.target import lowered
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import OFFERED, tensor_product_of
 from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
 from compiler.cpu_gpu_backends.simt.generate import generate, generate_all
 from compiler.graph import Builder, Graph, TensorType
 from compiler.graph.fusion import fuse
+from compiler.graph.pipeline import optimize
 from compiler.ir import Program
 from compiler.ops.operator import Kind
 from compiler.ops.registry import find
@@ -155,8 +156,8 @@ def programs() -> Iterator[tuple[str, Program]]:
 def _group(kind: str, shape: tuple[int, ...], *arguments: object) -> Program:
     """A layer of int8 networks."""
     net = Net()
-    return _product(lowered(net.graph(getattr(net, kind)(net.input(*shape), *arguments)),
-                            ValueForms(("int8",))), "s8")
+    return _product(optimize(net.graph(getattr(net, kind)(net.input(*shape), *arguments)),
+                             passes(ValueForms(("int8",)))), "s8")
 
 
 def _halves(batch: int, channels: int, size: int) -> Program:
@@ -167,7 +168,8 @@ def _halves(batch: int, channels: int, size: int) -> Program:
     net.add_constant("b", np.ones(channels, np.float32))
     net.emit("conv2d", "conv", ["x", "w", "b"], "c", strides=(1, 1), pads=(1,) * 4)
     net.emit("relu", "relu", ["c"], "y")
-    return _product(lowered(net.finish(["y"]), ValueForms(("float32",), "float16")), "f16")
+    return _product(optimize(net.finish(["y"]), passes(ValueForms(("float32",), "float16"))),
+                    "f16")
 
 
 def _product(graph: Graph, kind: str) -> Program:

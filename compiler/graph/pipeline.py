@@ -27,7 +27,8 @@ from compiler.graph.passes.transpose_weights import TransposeWeights
 from compiler.graph.verify import verify
 from compiler.ops.integer_forms import ACCUMULATOR_BITS
 
-__all__ = ["AfterStage", "Pass", "PipelineStage", "dump_into", "optimize", "run", "standard_passes"]
+__all__ = ["AfterStage", "Pass", "PipelineStage", "dump_into", "lower", "optimize", "run",
+           "standard_passes"]
 
 AfterStage = Callable[[int, str, Any], None]
 
@@ -99,6 +100,16 @@ def optimize(graph: Graph, passes: Sequence[Pass] | None = None,
              after: AfterStage | None = None) -> Graph:
     """The graph after these passes, `standard_passes()` unless told: see `run`."""
     return run(standard_passes() if passes is None else passes, graph, after)
+
+
+def lower(graph: Graph, passes: Sequence[Pass]) -> tuple[Graph, dict[str, Graph]]:
+    """The graph after the passes of a target, and what each has made, by name, in order."""
+    made: dict[str, Graph] = {}
+
+    def note(index: int, name: str, result: Graph) -> None:
+        if index:
+            made[name] = result
+    return run(passes, graph, note), made
 
 
 def dump_into(folder: Path) -> AfterStage:

@@ -130,7 +130,7 @@ class Operator:
     halves : its first two inputs are factors, which may be float16 or bfloat16 instead of float32:
         products are summed in float32 all the same.
     scales : its last inputs are a bias, a multiplier and a shift of each channel, or a bias and an
-        integer: `compiler.graph.integer_scales`.
+        integer: `compiler.graph.lowering.scales_as_integers`.
     weights : how its second input is read where that is a constant: a factor for each channel goes
         into it.
 

@@ -47,6 +47,7 @@ def test_bombs_are_small(name: str) -> None:
         assert len(onnx_bombs.BOMBS[name](np.random.default_rng(seed))) < 1 << 19
 
 
+@pytest.mark.slow
 def test_the_models_themselves_run(tmp_path: Path) -> None:
     """So it is the mutation that is refused."""
     pytest.importorskip("onnxruntime")
@@ -189,7 +190,8 @@ def test_a_peer_that_warns_answers(tmp_path: Path) -> None:
                     {"y": np.array(np.nan, np.float32)}, 0.0) == ("equal", "reference")
 
 
-@pytest.mark.parametrize("off, outcome", [(0.0, "equal"), (1e-3, "wrong")])
+@pytest.mark.parametrize("off, outcome", [
+    pytest.param(0.0, "equal", marks=pytest.mark.slow), (1e-3, "wrong")])
 def test_float64_decides_where_float32_loses_digits(off: float, outcome: str, tmp_path: Path
                                                     ) -> None:
     """ONNX Runtime's mean of 0.9 is off by 5.4e-4; ONNX's reference implementation does not pad by

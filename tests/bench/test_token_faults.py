@@ -16,6 +16,7 @@ from bench.simulators.proof import BENCH, FAULTS, Subject, convolution, examine
 from compiler.latency_hiding import arrays, legality
 from tests.support.integer_graphs import Net
 from tests.support.machines import MACHINES
+from tests.support.slow_cases import some_fast
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 
@@ -46,6 +47,7 @@ def without_orders(monkeypatch) -> None:
     break_proof(monkeypatch, "if (late.empty()) return;", "return;")
 
 
+@pytest.mark.slow           # the command, below, finds the same
 def test_a_proof_without_orders_misses_faults(subject, monkeypatch):
     without_orders(monkeypatch)
     assert any(fault.missed for fault in examine(subject, 21, Random(1)))
@@ -78,7 +80,7 @@ def test_the_command_prints_its_figures(subject, monkeypatch, capsys):
     assert "MISSED: 8 channels, 9x9, 2 threads on ecp5-1x8x8: " in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@some_fast(2, "name", [(name,) for name in MACHINES])
 def test_networks_that_are_proved_are_judged_legal(name):
     """Every kind of layer, on buffers large and small."""
     net = Net(3)

@@ -35,7 +35,8 @@ class Made:
     graph: Graph
 
 
-@pytest.fixture(scope="module", params=["vit_small", "bert_small"])
+@pytest.fixture(scope="module", params=[
+    "vit_small", pytest.param("bert_small", marks=pytest.mark.slow)])
 def made(request) -> Made:
     net = one_layer(request.param)
     filled = zoo.fill(net)

@@ -21,6 +21,7 @@ from compiler.ops.operator import Numbers
 from compiler.ops.registry import find
 from compiler.quantize import quantize, quantize_ranges
 from examples import zoo
+from lockstep.testing.networks.convolutional import unet
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = [name for name in zoo.NETWORKS
@@ -71,8 +72,19 @@ def made(request) -> Made:
     return make(request.param, SIZE)
 
 
+def layers(name: str, size: int) -> zoo.ZooNetwork:
+    """The network; of a small U-Net an eighth of the channels, since it has as many numbers to
+    learn as a large one.
+    """
+    if name != "unet" or size > SIZE:
+        return zoo.network(name, size)
+    net = zoo.ZooNetwork(name, size)
+    unet(net, 8)
+    return net.finish()
+
+
 def make(name: str, size: int) -> Made:
-    net = zoo.network(name, size)
+    net = layers(name, size)
     filled = zoo.fill(net)
     real = zoo.float_model(net, filled, BATCH)
     return Made(name, net, filled, real, quantize_ranges(real, filled.ranges))
@@ -233,7 +245,7 @@ def test_same_arguments_same_bytes():
 
 
 def test_seeds_and_channels_differ():
-    one, other = (zoo.fill(zoo.network("mobilenet_v2", SIZE), seed).parameters for seed in (0, 1))
+    one, other = (zoo.fill(zoo.network("squeezenet", SIZE), seed).parameters for seed in (0, 1))
     for name, array in one.items():
         if name.endswith(".weight"):
             assert not np.array_equal(array, other[name])

@@ -153,7 +153,8 @@ def test_wrong_requests(capsys, arguments, message):
 
 @pytest.mark.parametrize("arguments, what", [
     (["build", "--board", "ulx3s-85f"], "Build of wide on ulx3s-85f is not possible"),
-    (["selftest", "--emulated"], "Board with wide cannot be emulated")])
+    pytest.param(["selftest", "--emulated"], "Board with wide cannot be emulated",
+                 marks=pytest.mark.slow)])
 def test_a_bus_that_the_memory_does_not_have(capsys, tmp_path, arguments, what):
     Fragment.get(Module(), None)        # from then on Amaranth warns of gateware that is not used
     config = tmp_path / "wide.toml"

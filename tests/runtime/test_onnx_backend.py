@@ -13,7 +13,7 @@ from bench.scoreboard import read_table
 from compiler.frontend import ImportRefused
 from runtime import onnx_backend
 
-COUNT = 100
+COUNT = 40
 
 
 def model(nodes, inputs, outputs, opset: int = 21, constants=()) -> onnx.ModelProto:
@@ -140,7 +140,8 @@ def test_refusals() -> None:
     assert not onnx_backend.supports_device("TPU:0")
 
 
-@pytest.mark.parametrize("device", ["CPU", "OPENCL", "CUDA:EMULATED"])
+@pytest.mark.parametrize("device", [
+    "CPU", "OPENCL", pytest.param("CUDA:EMULATED", marks=pytest.mark.slow)])
 def test_devices(device: str) -> None:
     """`LogSoftmax` in float32, and what OpenCL leaves to the processor, a sum of float16."""
     assert onnx_backend.supports_device(device)

@@ -1,5 +1,6 @@
 """The pipeline is one list: what is dumped is what its stages made, in their order."""
 
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.graph import Graph
 from compiler.graph.pipeline import run, standard_passes
 from runtime.pipeline import Built, Compile, Divide, LayOut, build, pipeline
@@ -30,7 +31,8 @@ def test_every_stage_has_its_contract() -> None:
 def test_every_stage_is_shown_once_in_order() -> None:
     stages, shown = pipeline(Targets([accelerator(TINY)])), []
     built = build(stages, network(), lambda index, name, result: shown.append((index, name)))
-    names = ["import", *(stage.name for stage in stages[:-1]), "fuse", "plan-memory"]
+    names = ["import", *(stage.name for stage in (*stages[:-1], *CpuTarget().passes())), "fuse",
+             "plan-memory"]
     assert shown == list(enumerate(names))
     assert isinstance(built, Built)
     assert [segment.target for segment in built.layout.partition.segments] == ["accel", "host"]

@@ -14,7 +14,7 @@ from numpy.random import Generator
 
 from compiler.graph.graph import Graph, TensorType
 from compiler.graph.rewrite import Builder
-from compiler.graph.winograd import Convolution
+from compiler.graph.lowering.winograd import Convolution
 from compiler.native import digest
 from compiler.ops.node import Attrs
 from compiler.plans import PlanRefused, Task

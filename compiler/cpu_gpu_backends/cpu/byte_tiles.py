@@ -21,8 +21,9 @@ from math import prod
 from compiler.cpu_gpu_backends.cpu.block_tiles import BlockTile
 from compiler.cpu_gpu_backends.cpu.byte_groups import GROUP, copy_pixels, is_grouped, sums_bytes
 from compiler.cpu_gpu_backends.cpu.product_tiles import ResultTiles, packed_weight_of
-from compiler.cpu_gpu_backends.cpu.tiles import (Vectors, axes_of, copy_by_vectors, extents_of,
-                                                 sum_apart, the_sum)
+from compiler.cpu_gpu_backends.cpu.tiles import (axes_of, copy_by_vectors, extents_of, sum_apart,
+                                                 the_sum)
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
 from compiler.cpu_gpu_backends.intrinsics.cpu import ByteRows, ByteWindows, step_of
 from compiler.ir import Program, Update, free_variables, linear, loops, reads
 from compiler.ops.blocks import LANES, blocks_of

@@ -60,7 +60,8 @@ class HostSegment:
     Called with an array for every input of the graph, of its declared type, it returns the
     graph's outputs, arrays of the caller's. Anything else is refused with ValueError. What is
     computed on the way lies in a block of `arenas`, where the `plan` says. The graph is lowered,
-    its convolutions by Winograd's products of these `sizes`, by their texts.
+    its convolutions by Winograd's products of these `sizes`, by their texts; `lowering` has the
+    graph after each pass that did so, none where it was read from a file.
     """
 
     graph: Graph
@@ -68,6 +69,7 @@ class HostSegment:
     constants: Mapping[str, Array]
     arenas: Arenas = field(default_factory=Arenas)
     sizes: Mapping[str, int] = field(default_factory=dict)
+    lowering: Mapping[str, Graph] = field(default_factory=dict)
     kind: ClassVar[str | None] = "kernels"
 
     @property
@@ -90,7 +92,7 @@ class HostSegment:
 
     @property
     def stages(self) -> dict[str, object]:
-        return {"fuse": self.groups, "plan-memory": self.plan}
+        return {**self.lowering, "fuse": self.groups, "plan-memory": self.plan}
 
     def on(self, device: object = None) -> "HostExecutable":
         """The processor needs no device."""

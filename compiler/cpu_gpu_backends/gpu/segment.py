@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from weakref import finalize
 
@@ -65,13 +65,16 @@ class GpuStep:
 
 @dataclass(frozen=True, eq=False)
 class GpuSegment:
-    """A graph as kernels in one text. On a device it is called as `HostSegment` is."""
+    """A graph as kernels in one text. On a device it is called as `HostSegment` is. `lowering` has
+    the graph after each pass of the target, none where it was read from a file.
+    """
 
     graph: Graph
     steps: tuple[GpuStep, ...]
     constants: Mapping[str, Array]
     dialect: str
     forms: ValueForms = ValueForms()
+    lowering: Mapping[str, Graph] = field(default_factory=dict)
     kind: ClassVar[str | None] = "gpu"
 
     @property
@@ -83,7 +86,8 @@ class GpuSegment:
 
     @property
     def stages(self) -> dict[str, object]:
-        return {"fuse": Groups(self.graph, tuple(step.group for step in self.steps)),
+        return {**self.lowering,
+                "fuse": Groups(self.graph, tuple(step.group for step in self.steps)),
                 "plan-memory": self.plan}
 
     @cached_property

@@ -11,6 +11,7 @@ from accel.hw.beats import BEATS, Beats, Overlap
 from accel.hw.parts import ECP5
 from accel.machine.config import preset
 from tests.support.amaranth_sim import collect, feed, put, simulate, stalls
+from tests.support.slow_cases import each_once
 
 TINY = preset("tiny-1x4x4")
 WIDTHS = pytest.mark.parametrize("bus_bytes", [4, 8, 64])
@@ -27,11 +28,11 @@ def beats_of(config) -> data.StructLayout:
     return data.StructLayout({"data": config.bus_bytes * 8, "error": 1})
 
 
-@WIDTHS
-@pytest.mark.parametrize("make", [Beats, Ecp5Beats])
-@pytest.mark.parametrize("p_in, p_out", [(0, 0), (0.6, 0.2), (0.2, 0.6)])
-def test_the_latest_beats_can_be_seen(bus_bytes, make, p_in, p_out):
+@each_once("bus_bytes, make, stalls", [4, 8, 64], [Ecp5Beats, Beats],
+           [(0.6, 0.2), (0, 0), (0.2, 0.6)])
+def test_the_latest_beats_can_be_seen(bus_bytes, make, stalls):
     """A reader takes one after the other, and looks at any of those that are kept."""
+    p_in, p_out = stalls
     config = replace(TINY, bus_bytes=bus_bytes)
     rng, dut = random.Random(bus_bytes), make(config, beats_of(config))
     count = 4 * BEATS

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from accel.datapath.dataflow import Interval
 from accel.datapath.placement import LOOKUP_CYCLES
@@ -15,6 +14,7 @@ from accel.machine.machine import Machine
 from compiler import te
 from tests.support.amaranth_sim import simulate
 from tests.support.machines import SPARSE
+from tests.support.slow_cases import each_once
 
 TINY = preset("tiny-1x4x4")
 SMALL = {"tiny": replace(TINY, block_out=2, block_in=4),
@@ -99,8 +99,7 @@ def run(made, elements, tab=None):
     return values
 
 
-@pytest.mark.parametrize("config", SMALL.values(), ids=SMALL)
-@pytest.mark.parametrize("unit", ["gemm", "vector"])
+@each_once("unit, config", ["gemm", "vector"], [*SMALL.values()])
 def test_matches_plan_one_a_cycle_at_the_plans_latency(rng, unit, config):
     declared = SPARSE.declarations if config.block_in >= 4 else SHIPPED     # one of four
     machine = Machine(config, declared + OPERATIONS)

@@ -15,6 +15,7 @@ from accel.machine.status import Status
 from tests.accel.hw.test_parts import Platformed
 from tests.support.amaranth_sim import ready, stalls
 from tests.support.memory_model import Memory
+from tests.support.slow_cases import each_once
 
 MACHINES = {n: Machine(replace(preset("tiny-1x4x4"), bus_bytes=n)) for n in (4, 16, 64)}
 BASE = 128
@@ -89,10 +90,8 @@ def run(machine, program, latency=3, stall=0.0, quiet_after=0, tokens_empty=1, d
     return got, events, memory
 
 
-@pytest.mark.parametrize("platform", [None, ECP5()], ids=["generic", "ecp5"])
-@pytest.mark.parametrize("stall", [0, 0.5])
-@pytest.mark.parametrize("bus_bytes", MACHINES)
-def test_hands_the_program_on_in_order(bus_bytes, stall, platform):
+@each_once("platform, stall, bus_bytes", (None, ECP5()), (0.5, 0), (4, 16, 64))
+def test_hands_the_program_on_in_order(platform, stall, bus_bytes):
     machine = MACHINES[bus_bytes]
     program = words(machine, 30)
     got, events, memory = run(machine, program, 3, stall, platform=platform)

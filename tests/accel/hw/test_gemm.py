@@ -9,6 +9,7 @@ from accel.hw.gemm import WAITING_CYCLES, Gemm
 from accel.hw.loops import NEST_CYCLES
 from accel.machine.program import Instruction
 from tests.accel.machine.test_immediates import MACHINE as OWN
+from tests.support.effort import tries
 from tests.support.unit_bench import (FLOATS, MACHINES, SHORT_SUMS, Bench, assert_means_program,
                                       random_buffers, random_gemm)
 
@@ -35,7 +36,7 @@ def run(instructions, machine=TINY, **stage):
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.config.name)
 def test_matches_meaning(machine, refuse):
     rng = random.Random(int(refuse * 10))
-    instructions = [random_gemm(machine, rng) for _ in range(30)]
+    instructions = [random_gemm(machine, rng) for _ in range(tries(60))]
     assert_means_program(Gemm, machine, instructions, refuse=refuse, seed=1)
 
 
@@ -142,7 +143,7 @@ WAIT = plan(FLOATS, "gemm").hazard_cycles + 1
 @pytest.mark.parametrize("refuse", [0.0, 0.6])
 def test_floats_match_meaning(refuse):
     rng = random.Random(int(refuse * 10))
-    instructions = [random_gemm(FLOATS, rng) for _ in range(30)]
+    instructions = [random_gemm(FLOATS, rng) for _ in range(tries(60))]
     assert_means_program(Gemm, FLOATS, instructions, refuse=refuse, seed=1)
 
 

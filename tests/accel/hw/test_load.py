@@ -13,6 +13,7 @@ from tests.support.dma_bench import (BASE, Bench, Events, feed_commands, grant, 
                                      iterations, random_instruction, watch)
 from tests.support.effort import Effort, tries
 from tests.support.memory_model import Memory
+from tests.support.slow_cases import each_once
 
 TINY = preset("tiny-1x4x4")
 NARROW = replace(TINY, bus_bytes=4)         # an entry of wgt is wider
@@ -81,8 +82,11 @@ def run(config, programs, latency=4, memory_stall=0.0, token_stall=0.0, cycles=3
 
 @pytest.mark.parametrize("memory_stall, token_stall", [
     pytest.param(0, 0, marks=pytest.mark.slow), (0.4, 0.5)])
-@pytest.mark.parametrize("config", [NARROW, WIDE, PACKED, FEW, LONG_INPUTS],
-                         ids=["narrow", "wide", "packed", "packed, wide", "packed, int16"])
+@pytest.mark.parametrize("config", [
+    pytest.param(NARROW, id="narrow"), pytest.param(FEW, id="packed, wide"),
+    pytest.param(LONG_INPUTS, id="packed, int16"),
+    pytest.param(WIDE, id="wide", marks=pytest.mark.slow),
+    pytest.param(PACKED, id="packed", marks=pytest.mark.slow)])
 def test_matches_its_meaning(config, memory_stall, token_stall):
     rng = random.Random(config.bus_bytes)
     buffers = LOADED if config.weight_bits == (8,) else ("wgt", "wgt", "inp")
@@ -150,10 +154,8 @@ ROWS = [
 and of a block of 64 bytes, with padding before, behind and between."""
 
 
-@pytest.mark.parametrize("part", range(3))
-@pytest.mark.parametrize("config", [NARROW, WIDE, WIDEST],
-                         ids=["narrow", "wide", "widest"])
-def test_rows_that_overlap_read_what_they_share_once(config, part):
+@each_once("part, config", range(3), (NARROW, WIDE, WIDEST))
+def test_rows_that_overlap_read_what_they_share_once(part, config):
     rows = ROWS[part::12 if Effort.quick else 3]
     programs = [instruction(config, "inp", **row) for row in rows]
     for stall in (0.4,) if Effort.quick else (0, 0.4):

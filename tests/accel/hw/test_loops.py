@@ -63,7 +63,7 @@ def run(layout, nests, p_stall, seed=0):
     return seen, sum(empty)
 
 
-@pytest.mark.parametrize("p_stall", [0.0, 0.4])
+@pytest.mark.parametrize("p_stall", [pytest.param(0.0, marks=pytest.mark.slow), 0.4])
 @pytest.mark.parametrize("unit", LAYOUTS)
 def test_matches_nested_loops(unit, p_stall):
     layout, levels = LAYOUTS[unit]

@@ -8,6 +8,7 @@ from accel.hw.interface import READ_LATENCY
 from accel.hw.scratchpad import InputScratchpad, OutputScratchpad, TableScratchpad
 from accel.machine.config import AccelConfig, preset
 from tests.support.amaranth_sim import simulate
+from tests.support.slow_cases import each_once
 
 TINY = preset("tiny-1x4x4")
 
@@ -48,10 +49,10 @@ def run(dut, write, read, w_size: int, r_size: int, size: int, drive, steps: int
     simulate(dut, testbench)
 
 
-@pytest.mark.parametrize("bus_bytes", [4, 8, 32])
-@pytest.mark.parametrize("buffer, beats", [("inp", 1), ("wgt", 1), ("par", 1), ("par", 2),
-                                           ("res", 4)])
-def test_input_matches_an_array_of_bytes(buffer, beats, bus_bytes):
+@each_once("part, bus_bytes", [("inp", 1), ("wgt", 1), ("par", 1), ("par", 2), ("res", 4)],
+           [4, 8, 32])
+def test_input_matches_an_array_of_bytes(part, bus_bytes):
+    buffer, beats = part
     config = with_bus(bus_bytes, beats)
     geometry = (config.buffers | config.parts)[buffer]
     dut = InputScratchpad(config, geometry)
@@ -100,9 +101,9 @@ def test_tables_match_an_array_of_bytes(ports, bus_bytes):
     simulate(dut, testbench)
 
 
-@pytest.mark.parametrize("bus_bytes", [4, 16])
-@pytest.mark.parametrize("batch, beats", [(1, 1), (4, 1), (4, 2), (1, 4)])
-def test_output_matches_an_array_of_bytes(batch, beats, bus_bytes):
+@each_once("rows, bus_bytes", [(1, 1), (4, 1), (4, 2), (1, 4)], [4, 16])
+def test_output_matches_an_array_of_bytes(rows, bus_bytes):
+    batch, beats = rows
     config = replace(TINY, bus_bytes=bus_bytes, batch=batch, vector_beats=beats)
     geometry = config.parts["out"]
     dut = OutputScratchpad(config, geometry)

@@ -25,6 +25,7 @@ from accel.sim.timing import TimingDifference, differ_in_time
 from compiler.frontend.onnx_import import load
 from compiler.graph.pipeline import optimize
 from runtime import SimulatedDevice, compile_graph, simulator
+from tests.support.effort import tries
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits-int8.onnx"
@@ -88,7 +89,7 @@ def test_a_network_takes_the_cycles_of_the_rtl(digits, memory):
 
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_random_programs_take_the_cycles_of_the_rtl(memory):
-    for seed in range(12):
+    for seed in range(tries(20)):
         case = generate(MACHINE, seed)
         run, rtl = both(case.program, case.memory, MEMORIES[memory])
         assert run.ok, case.name
@@ -246,7 +247,7 @@ def test_fetch_reads_beyond_the_memory_as_the_rtl_does():
         require_equal(run, rtl)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(tries(150)))
 def test_broken_programs_take_the_cycles_of_the_rtl(seed):
     """Words with a few bits turned over: every kind of end, in every state of the machine."""
     random = Random(seed)

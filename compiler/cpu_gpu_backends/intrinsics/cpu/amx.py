@@ -11,6 +11,7 @@ the product runs along its depth, 64 bytes a step::
 from collections.abc import Callable
 
 from compiler.cpu_gpu_backends.llvm.amx import WHOLE
+from compiler.cpu_gpu_backends.llvm.instruction_sets import AMX_BFLOAT16, AMX_BYTES
 from compiler.cpu_gpu_backends.llvm.tiles import IntrinsicCall
 from compiler.cpu_gpu_backends.llvm.writer import LlvmType
 from compiler.te import bits, is_signed
@@ -38,7 +39,7 @@ def amx(rows: int, columns: int, depth: int, a_dtype: str = "int8",
     return Intrinsic(f"amx_{a_dtype}_{b_dtype}_{rows}x{columns}x{depth}", "tiles",
                      operand("dst", (rows, columns), "int32"),
                      *grouped_product(rows, columns, depth, a_dtype, b_dtype, "int32"), "sum",
-                     needs=("amx-int8", "amx-tile"),
+                     needs=AMX_BYTES,
                      lower=_rule(rows, columns, depth // _STEP, f"llvm.x86.tdpb{signs}d"))
 
 
@@ -54,7 +55,7 @@ def amx_bf16(rows: int, columns: int, depth: int) -> Intrinsic:
     return Intrinsic(f"amx_bf16_{rows}x{columns}x{depth}", "tiles",
                      operand("dst", (rows, columns), "float32"),
                      *grouped_product(rows, columns, depth, "bfloat16", "bfloat16", "float32"),
-                     "sum", needs=("amx-bf16", "amx-tile"),
+                     "sum", needs=AMX_BFLOAT16,
                      lower=_rule(rows, columns, depth // (_STEP // 2), "llvm.x86.tdpbf16ps"))
 
 

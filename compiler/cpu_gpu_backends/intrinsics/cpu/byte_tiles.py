@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from compiler import te
 from compiler.cpu_gpu_backends.llvm.amx import TileShapes
+from compiler.cpu_gpu_backends.llvm.instruction_sets import AMX_BYTES
 from compiler.cpu_gpu_backends.llvm.tiles import IntrinsicCall
 from compiler.cpu_gpu_backends.llvm.writer import LlvmType
 from compiler.te import Axis, Var
@@ -30,7 +31,6 @@ __all__ = ["MOST_BYTES", "ByteRows", "ByteWindows", "byte_tiles_named", "step_of
 
 MOST_BYTES = 64
 _LANES, _GROUP, _ROWS, _SUMS, _EACH = 16, 4, 16, 4, 2
-_NEEDS = "amx-int8", "amx-tile"
 _FIRST_A, _FIRST_B = _SUMS, _SUMS + _EACH
 
 
@@ -96,7 +96,7 @@ class ByteWindows:
         return Intrinsic(self.name, "tiles",
                          operand("dst", (self.blocks, self.high, self.wide, _LANES), "int32"),
                          (operand("a", reach, "uint8"), operand("b", b.shape, "int8")),
-                         (block, i, j, lane), value, "sum", needs=_NEEDS, lower=rule)
+                         (block, i, j, lane), value, "sum", needs=AMX_BYTES, lower=rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class ByteRows:
         return Intrinsic(self.name, "tiles",
                          operand("dst", (self.blocks, self.high, _LANES), "int32"),
                          (operand("a", a.shape, "uint8"), operand("b", b.shape, "int8")),
-                         (block, i, lane), value, "sum", needs=_NEEDS, lower=rule)
+                         (block, i, lane), value, "sum", needs=AMX_BYTES, lower=rule)
 
 
 def byte_tiles_named(name: str) -> Intrinsic | None:

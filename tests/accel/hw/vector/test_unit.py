@@ -48,7 +48,7 @@ def issued(out, machine=TINY):
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.config.name)
 def test_matches_meaning(machine, refuse):
     rng = random.Random(int(refuse * 10))
-    instructions = [random_vector(machine, rng) for _ in range(6 if Effort.quick else 45)]
+    instructions = [random_vector(machine, rng) for _ in range(3 if Effort.quick else 45)]
     assert_means_program(Vector, machine, instructions, refuse=refuse, seed=1)
 
 

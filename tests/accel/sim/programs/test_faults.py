@@ -15,6 +15,7 @@ from accel.proof.legal import IllegalProgram, prove
 from accel.sim import cycle, functional, verilated
 from accel.sim.locate import differ
 from accel.sim.programs.faults import FAULTS, plant
+from tests.support.effort import tries
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 SEEDS = range(4 * len(FAULTS))
@@ -41,7 +42,7 @@ TIMINGS = [{"latency": 0}, {"latency": 200, "outstanding": 1},
 
 
 def test_two_faults_end_alike_under_every_timing():
-    cases = [planted(seed) for seed in range(90) if seed // len(FAULTS) % 2]
+    cases = [planted(seed) for seed in range(tries(225)) if seed // len(FAULTS) % 2]
     assert all(", " in case.fault.split(":")[0] for case in cases)
     for case in cases:
         expected = functional.simulate(MACHINE, case.program, case.memory)

@@ -10,13 +10,14 @@ averages, concatenations of whole blocks. Everything else gets the image back as
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import ClassVar
 
 import numpy as np
 
 from compiler.graph.graph import Graph, Node
+from compiler.graph.lowering.winograd import Convolution, Sizes, best_size
 from compiler.graph.reference import evaluate_node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
-from compiler.graph.winograd import Convolution, Sizes, best_size
 from compiler.ops import channel_blocks as blocks
 from compiler.ops.blocks import LANES, blocks_of
 from compiler.ops.operator import Kind
@@ -24,22 +25,30 @@ from compiler.ops.quantized_blocks import for_bytes, grouped_inputs, grouped_ste
 from compiler.ops.registry import find
 from compiler.ops.winograd import KERNEL, winograd_weight
 
-__all__ = ["with_channel_blocks"]
+__all__ = ["BlockChannels"]
 
 FEW = 4                 # channels of an image that are convolved as they lie, and of joined groups
 STORED = ("float32", "int8")
 
 
-def with_channel_blocks(graph: Graph, sizes: Sizes = best_size,
-                        dtypes: Collection[str] = STORED) -> Graph:
-    """Before: any graph. After: the same values of inputs and outputs; convolutions of images of
-    these types, of float32 and int8, compute on blocks, of float32 by Winograd's products where
-    `sizes` says so. The graph itself where there are none.
+@dataclass(frozen=True, slots=True)
+class BlockChannels:
+    """conv2d(image [N,C,H,W]) -> conv2d_blocks(image [N,C/16,H,W,16]), and what reads it.
+
+    Before: any graph. After: the same values of inputs and outputs; convolutions of images of these
+    types, of float32 and int8, compute on blocks, of float32 by Winograd's products where `sizes`
+    says so. The graph itself where there are none.
     """
-    if not any(_is_convolution(graph, node, dtypes) or _is_spread(graph, node, dtypes)
-               for node in graph.nodes):
-        return graph
-    return _Blocking(graph, sizes, dtypes).run()
+
+    sizes: Sizes = best_size
+    dtypes: Collection[str] = STORED
+    name: ClassVar[str] = "block-channels"
+
+    def __call__(self, graph: Graph) -> Graph:
+        if not any(_is_convolution(graph, node, self.dtypes)
+                   or _is_spread(graph, node, self.dtypes) for node in graph.nodes):
+            return graph
+        return _Blocking(graph, self.sizes, self.dtypes).run()
 
 
 def _is_convolution(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from compiler.graph import Builder, TensorType, evaluate, verify
-from compiler.graph.integer_scales import with_integer_scales
-from compiler.graph.last_convolutions import with_channels_last
+from compiler.graph.lowering import PutChannelsLast, ScalesAsIntegers
 from compiler.ops.node import Node
 from compiler.ops.registry import infer
 from compiler.ops.rules import TypeRefused
@@ -41,11 +40,11 @@ def itself(graph):
 
 
 def last(graph):
-    return with_channels_last(graph, ("int8",))
+    return PutChannelsLast(("int8",))(graph)
 
 
 def direct(graph):
-    return with_channels_last(graph, ("int8",), pieces=False, lanes=4)
+    return PutChannelsLast(("int8",), pieces=False, lanes=4)(graph)
 
 
 @pytest.mark.parametrize(("lowered", "ops"), [
@@ -54,7 +53,7 @@ def direct(graph):
     (direct, ["qconv2d_direct", "qdepthwise_last", "qdense"])])
 def test_networks_compute_the_same(lowered, ops: list[str]) -> None:
     plain = lowered(network())
-    made = verify(with_integer_scales(plain))
+    made = verify(ScalesAsIntegers()(plain))
     whole = [node for node in made.nodes if "shift" in node.attrs]
     assert [node.op for node in whole] == ops
     for node in whole:
@@ -71,11 +70,11 @@ def test_networks_compute_the_same(lowered, ops: list[str]) -> None:
     {"biases": (2**31 - 9, 2**31 - 1)}])        # sums may wrap
 def test_multipliers_that_stay(options: dict) -> None:
     graph = network(**options)
-    assert with_integer_scales(graph) is graph
+    assert ScalesAsIntegers()(graph) is graph
 
 
 def test_a_scale_in_the_place_of_another_type_is_refused() -> None:
-    graph = with_integer_scales(network())
+    graph = ScalesAsIntegers()(network())
     node = next(node for node in graph.nodes if node.op == "qdense")
     scale = node.inputs[3]
     with pytest.raises(TypeRefused) as refusal:

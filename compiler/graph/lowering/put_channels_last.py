@@ -9,7 +9,8 @@ these convolutions are its bound segments, all else is free.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from compiler.graph.layout import RELAYOUT, lay_out
 from compiler.graph.partition import HOST, Segment, assembled
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 
-__all__ = ["with_channels_last"]
+__all__ = ["PutChannelsLast"]
 
 LAST = "channels last"      # a target
 LEAST_BYTES = 16            # of a pixel that are worth a product
@@ -30,20 +31,31 @@ _OPS = {"conv2d": ("conv2d_last", "depthwise_last"), "qconv2d": ("qconv2d_last",
 _DIRECT = {"conv2d": "conv2d_direct", "qconv2d": "qconv2d_direct"}
 
 
-def with_channels_last(graph: Graph, dtypes: Collection[str], pieces: bool = True, lanes: int = 0
-                       ) -> Graph:
-    """Before: any graph. After: the same values of inputs and outputs; convolutions of images of
-    these types, with constant weights, compute on images with channels last. The graph itself where
+@dataclass(frozen=True, slots=True)
+class PutChannelsLast:
+    """conv2d(image [N,C,H,W]) -> conv2d_last(image [N,H,W,C]), and what goes on so.
+
+    Before: any graph. After: the same values of inputs and outputs; convolutions of images of these
+    types, with constant weights, compute on images with channels last. The graph itself where
     tensor cores would take none of them. Where `pieces` of channels need not suit these, all
     convolutions without groups are taken, and pixels are as they were; with `lanes` for a processor
     that adds up so many outputs at a time, whose weights lie side by side.
     """
-    taken = {node.name for node in graph.nodes if _is_taken(graph, node, dtypes, pieces)}
-    if not taken or pieces and all(_is_depthwise(graph, node) for node in graph.nodes
-                                   if node.name in taken):
-        return graph
-    parts = assembled(graph, list(_parts(graph, taken)), {})
-    return _rewritten(lay_out(parts, _borders, _orders).partition.graph, taken, pieces, lanes)
+
+    dtypes: Collection[str]
+    pieces: bool = True
+    lanes: int = 0
+    name: ClassVar[str] = "put-channels-last"
+
+    def __call__(self, graph: Graph) -> Graph:
+        taken = {node.name for node in graph.nodes
+                 if _is_taken(graph, node, self.dtypes, self.pieces)}
+        if not taken or self.pieces and all(_is_depthwise(graph, node) for node in graph.nodes
+                                            if node.name in taken):
+            return graph
+        parts = assembled(graph, list(_parts(graph, taken)), {})
+        return _rewritten(lay_out(parts, _borders, _orders).partition.graph, taken, self.pieces,
+                          self.lanes)
 
 
 def _is_taken(graph: Graph, node: Node, dtypes: Collection[str], pieces: bool) -> bool:

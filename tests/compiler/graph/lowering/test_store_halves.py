@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compiler.graph import Graph, evaluate, verify
-from compiler.graph.halves import with_halves
+from compiler.graph.lowering import StoreHalves
 from compiler.te import numpy_dtype
 from tests.support.float_graphs import FloatNet, inputs_of
 
@@ -13,7 +13,7 @@ KINDS = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 def halved(graph: Graph, dtype: str = "float16") -> list[str]:
     """The operators with halves. The graph is right and computes nearly the same."""
-    made = verify(with_halves(graph, dtype))
+    made = verify(StoreHalves(dtype)(graph))
     inputs = inputs_of(graph)
     assert (made.inputs, made.outputs) == (graph.inputs, graph.outputs)
     found = evaluate(made, inputs)
@@ -57,7 +57,7 @@ def test_results_of_the_graph_are_float32() -> None:
 def test_what_has_no_product_stays() -> None:
     net = FloatNet(2, 3)
     graph = net.finish([net.op("relu", "x")])
-    assert with_halves(graph, "float16") is graph
+    assert StoreHalves("float16")(graph) is graph
 
 
 def test_a_constant_that_others_read_stays_there_in_float32() -> None:
@@ -65,7 +65,7 @@ def test_a_constant_that_others_read_stays_there_in_float32() -> None:
     w = net.add_constant("w", np.full((2, 3), 1 + 2.0**-12, np.float32))
     turned = net.add_constant("t", np.ones((3, 2), np.float32))
     graph = net.finish([net.op("matmul", w, turned), net.op("add", "x", w)])
-    made = with_halves(graph, "float16")
+    made = StoreHalves("float16")(graph)
     assert sorted((name, array.dtype) for name, array in made.constants.items()) == [
         ("t.halves", np.float16), ("w", np.float32), ("w.halves", np.float16)]
     assert numpy_dtype("float16") == made.constants["w.halves"].dtype

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,25 +13,33 @@ from compiler.ops.blocks import LANES
 from compiler.ops.quantized_blocks import OFFSET, for_bytes, grouped_columns
 from compiler.ops.registry import find
 
-__all__ = ["with_packed_products"]
+__all__ = ["PackProducts"]
 
 FEW_ROWS = 8
 STORED = ("float32", "int8")
 
 
-def with_packed_products(graph: Graph, dtypes: Collection[str] = STORED) -> Graph:
-    """Before: any graph. After: the same values of inputs and outputs; products of float32 with a
-    constant matrix read it packed, [N/16,K,16], where it has a block of columns at least, or there
-    is one row. Most rows of one tensor, each multiplied by the same matrix, as an unrolled loop
-    does, are multiplied together. Products of int8 read [N/16,K/4,16,4], of any number of columns.
-    Of two computed matrices, of either type, the second is packed when it is there. Products of
-    other types than these `dtypes` stay. The graph itself where there are no such products.
+@dataclass(frozen=True, slots=True)
+class PackProducts:
+    """matmul(x, w [K,N]) -> packed_matmul(x, w [N/16,K,16]), and so for products of int8.
+
+    Before: any graph. After: the same values of inputs and outputs; products of float32 with a
+    constant matrix read it packed where it has a block of columns at least, or there is one row.
+    Most rows of one tensor, each multiplied by the same matrix, as an unrolled loop does, are
+    multiplied together. Products of int8 read [N/16,K/4,16,4], of any number of columns. Of two
+    computed matrices, of either type, the second is packed when it is there. Products of other
+    types than these `dtypes` stay. The graph itself where there are no such products.
     """
-    taken = {node.name for node in graph.nodes if node.inputs
-             and graph.values[node.inputs[0]].dtype in dtypes
-             and (_is_packable(graph, node) or _is_quantized(graph, node)
-                  or _is_computed(graph, node))}
-    return _Packing(graph, taken).run() if taken else graph
+
+    dtypes: Collection[str] = STORED
+    name: ClassVar[str] = "pack-products"
+
+    def __call__(self, graph: Graph) -> Graph:
+        taken = {node.name for node in graph.nodes if node.inputs
+                 and graph.values[node.inputs[0]].dtype in self.dtypes
+                 and (_is_packable(graph, node) or _is_quantized(graph, node)
+                      or _is_computed(graph, node))}
+        return _Packing(graph, taken).run() if taken else graph
 
 
 def _is_packable(graph: Graph, node: Node) -> bool:

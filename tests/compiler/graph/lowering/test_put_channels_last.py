@@ -5,14 +5,14 @@ values stay.
 import numpy as np
 
 from compiler.graph import Graph, evaluate, verify
-from compiler.graph.last_convolutions import with_channels_last
+from compiler.graph.lowering import PutChannelsLast
 from tests.support.float_graphs import FloatNet, assert_near, inputs_of
 from tests.support.integer_graphs import Net as IntegerNet
 
 
 def made(graph: Graph, *dtypes: str) -> list[str]:
     """The operators with channels last; the graph is right and computes the same."""
-    last = verify(with_channels_last(graph, dtypes or ("float32",)))
+    last = verify(PutChannelsLast(dtypes or ("float32",))(graph))
     inputs = inputs_of(graph)
     assert (last.inputs, last.outputs) == (graph.inputs, graph.outputs)
     found = evaluate(last, inputs)
@@ -44,17 +44,17 @@ def test_what_tensor_cores_do_not_take_stays() -> None:
     net = FloatNet(1, 3, 6, 6)
     few, groups = net.conv("x", 8, 1), net.conv(net.conv("x", 8, 2), 8, group=2)
     graph = net.finish([few, groups, net.conv(few, 8, group=8), net.conv("x", 4)])
-    assert with_channels_last(graph, ("float32",)) is graph     # channels alone are no product
+    assert PutChannelsLast(("float32",))(graph) is graph     # channels alone are no product
     net = FloatNet(1, 16, 6, 6)
     graph = net.finish([net.conv("x", 8)])
-    assert with_channels_last(graph, ("int8",)) is graph
+    assert PutChannelsLast(("int8",))(graph) is graph
 
 
 def test_rows_of_windows_of_few_channels_are_one_axis() -> None:
     net = FloatNet(2, 3, 9, 8)
     graph = net.finish([net.op("relu", net.conv("x", 8, 5, stride=2))])
     assert made(graph) == ["relayout", "pad", "conv2d_last", "relu", "relayout"]
-    weights = with_channels_last(graph, ("float32",)).constants.values()
+    weights = PutChannelsLast(("float32",))(graph).constants.values()
     assert (8, 5, 5 * 4) in [array.shape for array in weights]
 
 
@@ -69,7 +69,7 @@ def test_bytes() -> None:
     x = net.conv(net.input(1, 16, 9, 8), 24, (3, 3), (2, 1), (1, 0, 1, 2), pad_value=-9)
     x = net.conv(net.conv(x, 24, pads=(1,) * 4, pad_value=4, group=24), 20, dilations=(2, 1))
     graph = net.graph(x)
-    last = verify(with_channels_last(graph, ("int8",)))
+    last = verify(PutChannelsLast(("int8",))(graph))
     given = {value: np.random.default_rng(1).integers(
         -128, 128, graph.values[value].shape).astype(np.int8) for value in graph.inputs}
     found = evaluate(last, given)

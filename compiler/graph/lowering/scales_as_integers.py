@@ -12,7 +12,8 @@ so that nothing changes but the instructions: a shift that is known, and mostly 
 costs a few (`cpu.roundings.in_words`).
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,30 +22,37 @@ from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.registry import find
 from compiler.ops.requantization import SHIFT, sums_of
 
-__all__ = ["with_integer_scales"]
+__all__ = ["ScalesAsIntegers"]
 
 INPUTS, BITS, MOST_SHIFT = 5, 31, 61
 BYTE = 128                  # the largest size of a factor
 
 
-def with_integer_scales(graph: Graph) -> Graph:
-    """Before: any graph. After: the same values; operators whose records have `scales` multiply
-    by integers of 31 bits, if they have constants, and sums of bytes that cannot wrap. The graph
+@dataclass(frozen=True, slots=True)
+class ScalesAsIntegers:
+    """product(..., mult, shift) -> product(..., word) with one shift for all channels.
+
+    Before: any graph. After: the same values; operators whose records have `scales` multiply by
+    integers of 31 bits, if they have constants, and sums of bytes that cannot wrap. The graph
     itself where there are none.
     """
-    found = {node.name: word for node in graph.nodes
-             if (word := _in_words(graph, node)) is not None}
-    if not found:
-        return graph
-    builder = Builder.like(graph)
-    for node in graph.nodes:
-        if node.name in found:
-            scale, shift = found[node.name]
-            name = builder.add_constant(builder.fresh(f"{node.inputs[3]}.word"), scale)
-            node = replace(node, inputs=(*node.inputs[:3], name),
-                           attrs={**node.attrs, SHIFT: shift})
-        builder.add(node)
-    return eliminate_dead_code(builder.finish(graph.outputs))
+
+    name: ClassVar[str] = "scales-as-integers"
+
+    def __call__(self, graph: Graph) -> Graph:
+        words = {node.name: word for node in graph.nodes
+                 if (word := _in_words(graph, node)) is not None}
+        if not words:
+            return graph
+        builder = Builder.like(graph)
+        for node in graph.nodes:
+            if node.name in words:
+                scale, shift = words[node.name]
+                name = builder.add_constant(builder.fresh(f"{node.inputs[3]}.word"), scale)
+                node = replace(node, inputs=(*node.inputs[:3], name),
+                               attrs={**node.attrs, SHIFT: shift})
+            builder.add(node)
+        return eliminate_dead_code(builder.finish(graph.outputs))
 
 
 def _in_words(graph: Graph, node: Node) -> tuple[np.ndarray, int] | None:

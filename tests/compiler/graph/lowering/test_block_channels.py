@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from compiler.graph import Graph, TensorType, evaluate, verify
-from compiler.graph.channel_blocks import with_channel_blocks
+from compiler.graph.lowering import BlockChannels
 from tests.support.float_graphs import FloatNet, assert_near, inputs_of, random_graph
 from tests.support.integer_graphs import Net as IntegerNet
 
 
 def blocked(graph: Graph) -> list[str]:
     """The operators of the graph with blocks, which is right and computes the same."""
-    made = verify(with_channel_blocks(graph, sizes=lambda _: 0))
+    made = verify(BlockChannels(lambda _: 0)(graph))
     inputs = inputs_of(graph)
     assert (made.inputs, made.outputs) == (graph.inputs, graph.outputs)
     found = evaluate(made, inputs)
@@ -104,7 +104,7 @@ def test_groups_that_make_up_blocks_are_joined(inputs, outputs, groups: int, joi
     graph = net.finish([net.conv("x", outputs, group=groups)])
     ops = blocked(graph)
     assert ("conv2d_blocks" in ops) == (joined > 0)
-    assert [node.attrs.get("group") for node in with_channel_blocks(graph, sizes=lambda _: 0).nodes
+    assert [node.attrs.get("group") for node in BlockChannels(lambda _: 0)(graph).nodes
             if node.op == "conv2d_blocks"] == [joined] * (joined > 0)
 
 
@@ -128,7 +128,7 @@ def test_weights_that_are_computed_stay() -> None:
     net = FloatNet(1, 8, 6, 7)
     net.add_input("w", TensorType((8, 8, 3, 3), "float32"))
     graph = net.finish([net.op("conv2d", "x", "w", strides=(1, 1), pads=(0, 0, 0, 0))])
-    assert with_channel_blocks(graph) is graph
+    assert BlockChannels()(graph) is graph
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -142,7 +142,7 @@ def test_random_networks(seed: int) -> None:
 def blocked_bytes(net: IntegerNet, *outputs: str) -> list[str]:
     """The operators of the graph with blocks, which computes the same to the bit."""
     graph = net.graph(*outputs)
-    made, inputs = verify(with_channel_blocks(graph)), net.samples()
+    made, inputs = verify(BlockChannels()(graph)), net.samples()
     found = evaluate(made, inputs)
     for name, array in evaluate(graph, inputs).items():
         np.testing.assert_array_equal(found[name], array)

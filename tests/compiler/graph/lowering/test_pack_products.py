@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from compiler.graph import Builder, Graph, TensorType, evaluate, verify
-from compiler.graph.packed_products import with_packed_products
+from compiler.graph.lowering import PackProducts
 from tests.support.float_graphs import assert_near, inputs_of
 from tests.support.integer_graphs import Net
 
 
 def packed(graph: Graph) -> list[str]:
-    made = verify(with_packed_products(graph))
+    made = verify(PackProducts()(graph))
     inputs = inputs_of(graph)
     for name, array in evaluate(graph, inputs).items():
         assert_near(evaluate(made, inputs)[name], array)
@@ -42,7 +42,7 @@ def test_a_matrix_is_packed_once() -> None:
     builder.emit("matmul", "second", [builder.emit("matmul", "first", ["x", w], "t"), w], "y")
     graph = builder.finish(["y"])
     assert packed(graph) == ["packed_matmul", "packed_matmul"]
-    assert len(with_packed_products(graph).constants) == 1
+    assert len(PackProducts()(graph).constants) == 1
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 10), (3, 17), (4, 1000)])
@@ -86,14 +86,14 @@ def test_few_rows_or_columns_stay() -> None:
     t = builder.add_input("t", TensorType((9, 16), "float32"))
     builder.emit("matmul", "turned", [t, "w"], "d", trans_b=1)
     graph = builder.finish(["a", "b", "c", "d"])
-    assert with_packed_products(graph) is graph
+    assert PackProducts()(graph) is graph
 
 
 @pytest.mark.parametrize(("rows", "depth", "columns"), [((1,), 7, 10), ((3, 5), 64, 32)])
 def test_quantized_products(rows: tuple[int, ...], depth: int, columns: int) -> None:
     net = Net(columns)
     graph = net.graph(net.dense(net.input(*rows, depth), columns))
-    made, inputs = verify(with_packed_products(graph)), net.samples()
+    made, inputs = verify(PackProducts()(graph)), net.samples()
     found, wanted = (evaluate(each, inputs)[graph.outputs[0]] for each in (made, graph))
     np.testing.assert_array_equal(found, wanted)
     assert [node.op for node in made.nodes] == ["qpacked_matmul", "slice"][:1 + (columns % 16 > 0)]
@@ -108,7 +108,7 @@ def test_products_of_computed_bytes(shape, columns: int, turned: bool, zeros) ->
     *leading, rows, depth = shape
     b = net.input(*leading, *((columns, depth) if turned else (depth, columns)), name="b")
     graph = net.graph(net.matmul(net.input(*shape), b, turned, zeros))
-    made, inputs = verify(with_packed_products(graph)), net.samples()
+    made, inputs = verify(PackProducts()(graph)), net.samples()
     found, wanted = (evaluate(each, inputs)[graph.outputs[0]] for each in (made, graph))
     np.testing.assert_array_equal(found, wanted)
     ops = ["group_columns", "grouped_matmul", "grouped_matmul", "qproducts", "slice"]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from compiler.graph import Builder, TensorType, evaluate, verify
-from compiler.graph.shared_constants import with_shared_constants
+from compiler.graph.lowering import ShareConstants
 
 
 def test_equal_constants_are_one() -> None:
@@ -16,7 +16,7 @@ def test_equal_constants_are_one() -> None:
         name = net.add_constant(f"k{place}", array)
         x = net.emit("add", f"add{place}", [x, name], f"y{place}")
     graph = net.finish([x, "k3"])
-    made = verify(with_shared_constants(graph))
+    made = verify(ShareConstants()(graph))
     assert [node.inputs[1] for node in made.nodes] == ["k0", "k0", "k2", "k0"]
     assert list(made.constants) == ["k0", "k2", "k3"]           # the last is an output
     inputs = {"x": np.ones(200, np.float32)}
@@ -32,4 +32,4 @@ def test_zeros_of_two_signs_and_of_two_types_differ() -> None:
                      f"y{place}")
     net.add_constant("k2", np.array([0, 1], np.int32))
     graph = net.finish([x, "k2"])
-    assert with_shared_constants(graph) is graph
+    assert ShareConstants()(graph) is graph

@@ -11,6 +11,7 @@ Casts are computed in the kernels of what makes and reads the value.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
@@ -18,19 +19,28 @@ from compiler.ops.registry import find, infer
 from compiler.ops.rules import TypeRefused
 from compiler.te import numpy_dtype
 
-__all__ = ["with_halves"]
+__all__ = ["StoreHalves"]
 
 FACTORS = 2                 # the first inputs
 CHOOSING = ("pool_max", "relayout")     # beside operators of networks that pick
 
 
-def with_halves(graph: Graph, dtype: str) -> Graph:
-    """Before: any graph. After: its products of float32 have factors of `dtype`, ``float16`` or
-    ``bfloat16``; inputs and outputs have their types. The graph itself where there are none.
+@dataclass(frozen=True, slots=True)
+class StoreHalves:
+    """product(x, w) of float32 -> product(cast(x, dtype), cast(w, dtype)), summed in float32.
+
+    Before: any graph. After: its products of float32 have factors of `dtype`, ``float16`` or
+    ``bfloat16``, and so differ by their rounding; inputs and outputs have their types. The graph
+    itself where there are none.
     """
-    if not any(_is_product(graph, node) for node in graph.nodes):
-        return graph
-    return _Halving(graph, dtype).run()
+
+    dtype: str
+    name: ClassVar[str] = "store-halves"
+
+    def __call__(self, graph: Graph) -> Graph:
+        if not any(_is_product(graph, node) for node in graph.nodes):
+            return graph
+        return _Halving(graph, self.dtype).run()
 
 
 def _is_product(graph: Graph, node: Node) -> bool:
