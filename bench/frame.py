@@ -54,10 +54,15 @@ class Sheet:
 
     @property
     def machine(self) -> Machine:
-        """The only machine. Raises RequestError where there are several."""
-        if len(self.machines) != 1:
-            raise RequestError(f"--machine must be given once, not {len(self.machines)} times")
-        return next(iter(self.machines.values()))
+        """The only machine of the command, else the bench's own."""
+        return self.machine_or(*self.default_machines)
+
+    def machine_or(self, *names: str) -> Machine:
+        """The only machine of the command, else this one. Raises RequestError for several."""
+        machine, *others = self.machines_or(names).values()
+        if others:
+            raise RequestError(f"--machine must be given once, not {1 + len(others)} times")
+        return machine
 
     def figure(self, name: str, value: Any, form: str = "") -> None:
         """Prints ``name value``, a line that the scoreboard reads."""

@@ -71,7 +71,7 @@ def _told(sheet: Sheet, graphs: Iterable[tuple[str, Graph]], whole: bool) -> Non
 
 @BENCH.part(zoo.NETWORKS, NAMES, extra=True)
 def shares(sheet: Sheet) -> None:
-    target = AccelTarget(next(iter(sheet.machines_or(["pynq-1x16x16"]).values())))
+    target = AccelTarget(sheet.machine_or("pynq-1x16x16"))
     for name in sheet.cases:
         share = share_of(optimize(convert(zoo.build(name, sheet.size, int8=True))), target)
         sheet.figure(f"share_{name}", share.percent, ".2f")

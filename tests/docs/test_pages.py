@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.networks.torch import operators_text as operators
+from bench.networks.pytorch import operators_text as operators
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")),
