@@ -89,7 +89,7 @@ def places_in_order(node: onnx.NodeProto, inputs: Intervals, values: Interval, m
 
 
 def _resize(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> Interval:
-    """Weights are negative where it is cubic; integers are interpolated as floats and then cut."""
+    """Weights are negative where it is cubic; integers are interpolated as floats, then rounded."""
     mode = next((one.s for one in node.attribute if one.name == "mode"), b"nearest")
     x = inputs[0]
     assert x is not None
@@ -101,7 +101,7 @@ def _resize(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) ->
             for end in (x.low, x.high)]
     spare = ROUNDING * np.maximum(np.abs(ends[0]), np.abs(ends[1]))
     info = np.iinfo(middle.dtype)
-    low, high = (np.clip(np.trunc(end), info.min, info.max).astype(middle.dtype)
+    low, high = (np.clip(np.rint(end), info.min, info.max).astype(middle.dtype)
                  for end in (ends[0] - spare, ends[1] + spare))
     return Interval(np.minimum(low, middle), middle, np.maximum(high, middle))
 
