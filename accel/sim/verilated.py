@@ -15,6 +15,7 @@ import shutil
 import sys
 import types
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -115,6 +116,7 @@ def build(machine: Machine, optimization: tuple[str, ...] = OPTIMIZATION) -> "Ve
     gateware = _gateware(machine, optimization)
     if (key := noted("gateware", gateware)) and (folder := find(KIND, key)):
         return VerilatedCore(machine, folder / "core.so")
+    ThreadPoolExecutor(1).submit(verilator_objects, _LIBRARY, COMPILER_FLAGS)   # while that emits
     path = build_object(machine, *emitted(machine), optimization)
     note("gateware", gateware, path.parent.name)
     return VerilatedCore(machine, path)
@@ -235,8 +237,8 @@ def _rare(text: str) -> str:
 
 
 def _has_one_edge(generated: Path) -> bool:
-    """Whether one function of the model is all that happens when the clock rises, and another
-    all that happens when inputs change.
+    """True if one function of the model is all that happens when the clock rises, and another all
+    that happens when inputs change.
 
     Their names are Verilator's own business. Where they are not found, or where a model has other
     triggers (mutants of the netlist may invert a clock), the harness does without.

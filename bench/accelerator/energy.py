@@ -153,8 +153,9 @@ def datapaths(one: Comparison, scale: Mapping[str, float]) -> tuple[np.ndarray, 
 
 
 def swapped(here: np.ndarray, there: np.ndarray) -> list[float]:
-    """How far apart in `here` the pairs are whose order is another in `there`, without those that
-    are tied in one of them."""
+    """The relative differences in `here` of the pairs that have another order in `there`.
+
+    Pairs that are equal in either of them do not count."""
     found = []
     for a, b in combinations(range(len(here)), 2):
         apart = [float((values[a] - values[b]) / max(values[a], values[b], 1e-9))

@@ -120,7 +120,7 @@ def figures_of(machine: Machine, name: str, bits: int, size: int | None) -> Figu
     return Figures(loaded_weights(machine, segment.program),
                    int(dram_bytes(machine, segment.program).sum()),
                    {rate: run.cycles for rate, run in runs.items()},
-                   {row["name"]: row["cycles"] for row in rows})
+                   {row.name: row.cycles for row in rows})
 
 
 def _compiled(machine: Machine, graph: Graph) -> Iterator[CompiledSegment]:

@@ -50,7 +50,7 @@ from fpga.device import BoardDevice
 from fpga.emulation.emulated import EmulatedBoard
 from fpga.gateware.axi4 import Axi4Master
 from fpga.gateware.zynq import ZynqAccelerator
-from fpga.link.host import Link, LinkError
+from fpga.link.host import HostLink, LinkError
 from fpga.link.serial_port import SerialLine
 from fpga.memory import on_board
 from lockstep.commands._arguments import memory as memory_of
@@ -149,7 +149,7 @@ class Watched(BoardDevice):
     """The driver, with a record of its runs; `launched` is when the last one began."""
 
     def __init__(self, machine: Machine, board: EmulatedBoard):
-        self.wire = Link(SerialLine(board.port, board.baud))
+        self.wire = HostLink(SerialLine(board.port, board.baud))
         super().__init__(machine, self.wire)
         self.cycles, self.launched = 0, 0.0
 

@@ -53,9 +53,8 @@ COLUMNS = ("of", "kernels", *(f"registers, {arch}" for arch in ARCHITECTURES),
            "shared bytes", "spilled bytes", "local bytes")
 GROUP_ARCHITECTURES = ("", "sm_90a")        # in place of these, of products by groups of warps
 LOOP_COLUMNS = ("kernel", "tensor cores",
-           *(f"{what}, {arch}" for what in ("share", "others each", "registers")
-             for arch in ARCHITECTURES),
-           "shared bytes", "spilled bytes", "local bytes")
+                *(f"{what} {arch[3:]}" for what in ("share", "others", "regs")
+                  for arch in ARCHITECTURES), "shared", "spilled", "local")
 Found = Mapping[str, Mapping[str, Resources]]
 """Resources by architecture and kernel."""
 

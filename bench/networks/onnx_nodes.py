@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import onnx
@@ -32,6 +33,7 @@ from runtime import onnx_backend
 
 PAGE = Path(__file__).parents[2] / "docs" / "onnx.md"
 EXPANDED = "_expanded"
+WIDTH = 120         # of the page
 BY_HAND, END = "<!-- by hand -->\n", "<!-- end -->"
 
 BENCH = Bench(__file__, __doc__)
@@ -249,13 +251,19 @@ def page(outcomes: Sequence[Outcome], alone: Sequence[Outcome], old: str) -> str
         lines += [f"{domain or 'Standard'}: {', '.join(known)}.", ""]
     lines += ["By the body that ONNX gives: " + ", ".join(defined) + ".", "",
               f"{BY_HAND}{old.split(BY_HAND)[1].split(END)[0]}{END}", "",
-              "## Node tests that do not pass", "", "| test | why |", "|---|---|"]
-    lines += [f"| `{one.name}` | {_cell(one)} |" for one in outcomes if not one.passed]
-    lines += ["", "## Node tests that do not pass without their data", "",
-              "| tests | why | operators |", "|---|---|---|"]
-    lines += [f"| {len(operators)} | {why} | {', '.join(sorted(set(operators)))} |"
+              "## Node tests that do not pass", ""]
+    lines += [f"- `{one.name}`: {_cell(one)}" for one in outcomes if not one.passed]
+    lines += ["", "## Node tests that do not pass without their data", ""]
+    lines += [f"- {len(operators)}, as {why}: {', '.join(sorted(set(operators)))}"
               for why, operators in reasons(alone)]
-    return "\n".join(lines) + "\n"
+    return "\n".join(_wrapped(line) for part in lines for line in part.split("\n")) + "\n"
+
+
+def _wrapped(line: str) -> str:
+    """The line as the page has it: in several ones if it is longer than a page is wide."""
+    return line if len(line) <= WIDTH else "\n".join(wrap(
+        line, WIDTH, subsequent_indent="  " if line.startswith("- ") else "",
+        break_long_words=False, break_on_hyphens=False))
 
 
 def _has_body(schema: Any) -> bool:
@@ -280,7 +288,7 @@ def _cell(outcome: Outcome) -> str:
         return known[0]
     reason = outcome.reason.removeprefix(f"{outcome.name}: ")
     reason = re.sub(r"^(AssertionError: Not equal to tolerance).*", r"\1", reason)
-    return reason.replace("|", "\\|")[:160]
+    return reason[:160]
 
 
 def _show(outcomes: Sequence[Outcome], failures: bool) -> None:

@@ -19,7 +19,7 @@ from bench.values.ways import WAYS
 
 __all__ = ["Child", "judged_by"]
 
-SECONDS = 60.0              # for one way; a network takes less than one
+SECONDS = 300.0             # for one way; a network takes a few on a loaded computer
 MEMORY_BYTES = 8 << 30
 MOST_TRIALS = 150           # of one child: code that was made stays in its memory
 

@@ -9,18 +9,22 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import count
+from typing import TypeVar
 
 import numpy as np
 import onnx
 
 from bench.values.draw import Drawer, Trial, Unfit, Value
 from bench.values.rules import QUANTIZED, RULES, TYPES, Rule, readers
+from bench.values.rules.registry import gives
 from bench.values.rules.steps import dequantized, quantized
 from bench.values.sources import TRIES, source
 
-__all__ = ["MADE", "Pair", "Steering", "legal_pairs", "trials"]
+__all__ = ["MADE", "Pair", "Seen", "Steering", "drawn", "legal_pairs", "trials"]
 
 Pair = tuple[str, str, str]
+Thing = TypeVar("Thing", bound=tuple[str, ...])
 MADE = ("input", "QuantizeLinear")
 """What makes a value that is read without a mover."""
 
@@ -30,6 +34,13 @@ _KINDS = {(rule.op, rule.operand): rule.kind for name, rule in RULES.items() if 
 
 HOPELESS = 10               # tries of a pair before others come first
 MOST_READERS = 9            # of a moved value
+FOLLOWERS = ("Relu", "Clip", "LeakyRelu", "PRelu", "Max:slope", "Mul:gate", "Add", "Softmax")
+"""Rules that networks have behind layers."""
+
+_LAYERS = tuple(name for name, rule in RULES.items()
+                if rule.reads("float32") and gives(rule.op, "float32") and not rule.moves)
+MOST_LAYERS = 2
+MOST_TRIED = 5              # layers for one value
 MOST_NODES = 60             # of a graph to which another value is added
 
 
@@ -61,42 +72,51 @@ def _reading(kind: str, dtype: str) -> tuple[Rule, ...]:
 
 
 @dataclass(slots=True)
+class Seen:
+    """How often each of some things was drawn, and how often it was tried."""
+
+    drawn: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    tried: Counter[tuple[str, ...]] = field(default_factory=Counter)
+
+    def rarest(self, things: Sequence[Thing], rng: np.random.Generator) -> list[Thing]:
+        """The rarest first, with some chance in it, so that equally rare ones come in any order."""
+        seen = [self.drawn[thing] + self.tried[thing] / HOPELESS for thing in things]
+        return [things[place] for place in np.argsort(seen + 3 * rng.random(len(things)))]
+
+
+@dataclass(slots=True)
 class Steering:
-    """How often each pair was drawn, and how often it was tried."""
+    """What was drawn: pairs, and layers, which are rules between a dequantization and a
+    quantization, by type.
+    """
 
     legal: tuple[Pair, ...]
-    drawn: Counter[Pair] = field(default_factory=Counter)
-    tried: Counter[Pair] = field(default_factory=Counter)
+    pairs: Seen = field(default_factory=Seen)
+    layers: Seen = field(default_factory=Seen)
 
     def next(self, rng: np.random.Generator) -> Pair:
         """One of the rarest pairs."""
-        pair = self._rarest(self.legal, rng)[0]
-        self.tried[pair] += 1
+        pair = self.pairs.rarest(self.legal, rng)[0]
+        self.pairs.tried[pair] += 1
         return pair
 
     def others(self, pair: Pair, rng: np.random.Generator) -> list[Pair]:
         """Pairs of the same mover and type, the rarest first."""
-        return self._rarest([other for other in self.legal if other[1:] == pair[1:]], rng)
-
-    def _rarest(self, pairs: Sequence[Pair], rng: np.random.Generator) -> list[Pair]:
-        """With some chance in it, so that equally rare ones come in any order."""
-        seen = [self.drawn[pair] + self.tried[pair] / HOPELESS for pair in pairs]
-        return [pairs[place] for place in np.argsort(seen + 3 * rng.random(len(pairs)))]
+        return self.pairs.rarest([other for other in self.legal if other[1:] == pair[1:]], rng)
 
 
 def trials(seed: int, types: Sequence[str] = QUANTIZED) -> Iterator[Trial]:
     """Trial after trial, with quantized tensors of these types; the seed decides all of them."""
     legal = tuple(pair for pair in legal_pairs() if pair[2] in (*types, "float32"))
-    steering, number = Steering(legal), 0
-    while True:
-        drawer = Drawer(np.random.default_rng([seed, number]), tuple(types))
-        trial = _trial(drawer, number, steering)
-        number += 1
-        if trial is not None:
-            yield trial
+    steering = Steering(legal)
+    made = (drawn(seed, number, steering, types) for number in count())
+    return (trial for trial in made if trial is not None)
 
 
-def _trial(d: Drawer, number: int, steering: Steering) -> Trial | None:
+def drawn(seed: int, number: int, steering: Steering, types: Sequence[str] = QUANTIZED
+          ) -> Trial | None:
+    """A graph, of what was seldom drawn; None where nothing fits."""
+    d = Drawer(np.random.default_rng([seed, number]), tuple(types))
     pairs: dict[Pair, None] = {}
     for _ in range(d.below(6, 1)):
         if len(d.nodes) > MOST_NODES:
@@ -105,7 +125,7 @@ def _trial(d: Drawer, number: int, steering: Steering) -> Trial | None:
     if not pairs:
         return None
     pairs.update(dict.fromkeys(_pairs(d)))
-    steering.drawn.update(pairs.keys())
+    steering.pairs.drawn.update(pairs.keys())
     made = {name for node in d.nodes for name in node.output}
     ends = [value for value in d.values if value.name in made and value.name not in d.read]
     inner = [value for value in d.values if value.name in made and value.name in d.read
@@ -154,7 +174,34 @@ def _moved_and_read(d: Drawer, steering: Steering) -> dict[Pair, None]:
             break
         if _read(d, moved, d.choice(_reading(other[0], other[2]))) is not None:
             pairs[other] = None
+    if moved.scale is not None:
+        _layers(d, moved, steering.layers)
     return pairs
+
+
+def _layers(d: Drawer, x: Value, seen: Seen) -> None:
+    """The rarest layers that read a quantized value, perhaps one behind the other."""
+    left = MOST_LAYERS
+    for layer in seen.rarest([(name, x.dtype) for name in _LAYERS], d.rng)[:MOST_TRIED]:
+        if not left:
+            break
+        seen.tried[layer] += 1
+        if (made := _layer(d, x, RULES[layer[0]])) is not None:
+            seen.drawn[layer] += 1
+            left -= 1
+            x = made if d.chance(0.3) else x
+
+
+def _layer(d: Drawer, x: Value, rule: Rule) -> Value | None:
+    mark = d.mark()
+    try:
+        made = rule.drawn(d, dequantized(d, x))
+        if d.chance(0.3):
+            made = RULES[d.choice(FOLLOWERS)].drawn(d, made)
+        return quantized(d, made, x.dtype if d.chance(0.8) else "")
+    except Unfit:
+        d.back_to(mark)
+        return None
 
 
 def _first_reader(d: Drawer, pair: Pair) -> Value | None:
@@ -206,12 +253,14 @@ def _moved(d: Drawer, x: Value, mover: Rule) -> Value:
 
 def _followed(d: Drawer, x: Value) -> Value:
     """What is made of a reader's result: activations, a quantization, other readers."""
-    for _ in range(d.choice((0, 0, 0, 0, 1, 2))):
+    dequantizes = bool(d.nodes) and d.nodes[-1].op_type == "DequantizeLinear"
+    for _ in range(d.choice((1, 1, 2) if dequantizes else (0, 0, 0, 0, 1, 2))):
         fit, mark = readers(x.dtype), d.mark()
         if not fit:
             break
+        name = d.choice(FOLLOWERS)
         try:
-            x = d.choice(fit).drawn(d, x)
+            x = (RULES[name] if d.chance(0.5) else d.choice(fit)).drawn(d, x)
         except Unfit:
             d.back_to(mark)
     if x.dtype == "float32" and d.chance(0.65):

@@ -16,8 +16,9 @@ LAYERS = ("Conv", "Gemm", "MatMul", "Add", "AveragePool", "ReduceMean", "Concat"
 """Operators that are drawn more often, as networks have them."""
 _SHAPED = ((), (1,), (5,), (3, 4), (2, 7), (1, 6), (2, 3, 4), (1, 4, 6), (3, 1, 5), (1, 3, 4, 4),
            (2, 4, 5, 5), (1, 8, 3, 3), (1, 5, 6, 4), (3, 2, 3, 5), (2, 16, 3, 2), (1, 17, 2, 3),
-           (1, 4, 1, 1), (1, 2, 3, 4, 3), (1, 1, 4, 4), (1, 32, 4, 3), (2, 1, 3, 1))
-IMAGES = ((1, 3, 4, 4), (2, 4, 5, 5), (1, 8, 3, 3), (1, 5, 6, 4), (1, 17, 2, 3), (2, 16, 3, 2))
+           (1, 4, 1, 1), (1, 2, 3, 4, 3), (1, 1, 4, 4), (1, 32, 4, 3), (2, 1, 3, 1), (1, 6, 4, 1))
+IMAGES = ((1, 6, 4, 1), (1, 3, 4, 4), (2, 4, 5, 5), (1, 8, 3, 3), (1, 5, 6, 4), (1, 17, 2, 3),
+          (2, 16, 3, 2))
 
 
 def source(d: Drawer, dtype: str, ranks: Sequence[int], made: str = "") -> Value:
@@ -36,7 +37,9 @@ def source(d: Drawer, dtype: str, ranks: Sequence[int], made: str = "") -> Value
     match d.below(8):
         case 0 | 1 | 2 | 3: x = _layer(d, x)
         case 4 if 3 in ranks: return _branches(d, d.input(_numbers(d, d.choice(IMAGES))), dtype)
-    return x if dtype == "float32" else quantized(d, x, dtype)
+    if dtype != "float32":
+        return quantized(d, x, dtype)
+    return dequantized(d, quantized(d, x)) if d.chance(0.5) else x
 
 
 def _branches(d: Drawer, x: Value, dtype: str) -> Value:

@@ -77,8 +77,9 @@ def standard_passes(integerize: bool = True, accumulator_bits: int = ACCUMULATOR
 
 
 def run(stages: Sequence[PipelineStage], graph: Graph, after: AfterStage | None = None) -> Any:
-    """What the stages make of the graph, one of what the other made; each graph that a stage has
-    changed is verified.
+    """Runs the stages one after the other, each on the result of the one before.
+
+    Each graph that a stage has changed is verified.
 
     `after(index, name, result)` is called for the imported graph, with index 0 and name `import`,
     and then for all that each stage has to show: its graph, or the `results` of what it made.

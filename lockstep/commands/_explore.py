@@ -15,7 +15,7 @@ from compiler.tune.records import Records
 from lockstep.commands._explore_cores import build_cores, require_tools, show_cores
 from lockstep.commands._progress import progress_bar
 from lockstep.commands._table import show_columns
-from lockstep.commands.pool import certificates_of
+from lockstep.commands._arguments import certificates_of
 from lockstep.compare import networks
 from lockstep.lines import say
 from lockstep.report import require_plotly
@@ -112,7 +112,7 @@ def _strategy(args: argparse.Namespace, space: MachineSpace) -> tuple[str, int |
 
 
 def _runner(args: argparse.Namespace, stack: ExitStack) -> RunPoints:
-    """What measures points: processes here, the workers of a pool, or this process."""
+    """The runner of measurements: processes here, the workers of a pool, or this process."""
     if args.pool:
         from runtime.tuning.pool import WorkerPool
 

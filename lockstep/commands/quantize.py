@@ -4,19 +4,18 @@
 import argparse
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from compiler.files import whole_file
-from lockstep.commands._arguments import (CALIBRATION, add_bind, add_machine, add_quantizer,
-                                          add_verbose, quantizer_options)
+from lockstep.commands._arguments import (CALIBRATION, NETWORK, add_bind, add_machine,
+                                          add_quantizer, add_verbose, quantizer_options)
 from lockstep.lines import counted, say
 from lockstep.commands._table import show_table
-from lockstep.paths import input_file, model_file, output_file
+from lockstep.paths import float_model_file, input_file, output_file
 
-__all__ = ["add_parser", "run", "watching"]
+__all__ = ["add_parser", "run"]
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
@@ -29,10 +28,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "itself; accumulated, in the quantized network. Nothing is random. Exit "
                     "status: 0 done, 2 the request was wrong.")
     add = parser.add_argument
-    add("model", metavar="MODEL", type=model_file,
-        help="network: ONNX, another of docs/frontends.md, or .pt2 of torch.export.save, parts of "
-             "which torch evaluates: "
-             "trust it like a program")
+    add("model", metavar="MODEL", type=float_model_file,
+        help=f"{NETWORK}. Parts of a .pt2 are evaluated by torch: trust it like a program")
     add("--calibration", type=input_file, nargs="+", required=True, metavar="FILE",
         help=CALIBRATION)
     add_machine(parser, "that the network is quantized for: bits of activations, sparse weights, "
@@ -54,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
         require_plotly()
     from compiler.quantize.quantizer import quantize
+    from lockstep.commands._progress import watching
 
     options = quantizer_options(args)
     if args.machine:
@@ -77,19 +75,6 @@ def run(args: argparse.Namespace) -> int:
             write_quantization_page(file, figures)
     _show(figures, args.verbose)
     return 0
-
-
-def watching(model: str):
-    """Progress bars for `compiler.quantize.quantize`."""
-    from lockstep.commands._progress import progress_bar
-
-    @contextmanager
-    def watch(stage: str, steps: int) -> Iterator[Callable[[int], None]]:
-        done: list[int] = []
-        with progress_bar(f"{model}: {stage}", steps, lambda: sum(done)):
-            yield done.append
-
-    return watch
 
 
 def _figures(args: argparse.Namespace, options: Mapping[str, Any], quantized) -> dict[str, Any]:

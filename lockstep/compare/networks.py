@@ -10,7 +10,7 @@ import numpy as np
 
 from accel.estimates.energy import energy
 from accel.figures.accesses import AccessProfile
-from accel.figures.layers import bound_of
+from accel.figures.layers import LayerRow
 from accel.machine.config import UNITS
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
@@ -18,17 +18,13 @@ from accel.machine.status import Run
 from accel.machine.words import decode_words
 from compiler.errors import RequestError
 from compiler.frontend.kinds import names_model
-from compiler.native import build_once, digest
 from compiler.te import numpy_dtype
-from compiler.tune.record import versions
-from lockstep.testing.models import DIGITS
-from lockstep.testing.zoo import NETWORKS, build
+from lockstep.network_files import SIZE, network_file
 from runtime.module import Module
 
-__all__ = ["DEFAULT", "DIGITS", "SMALLEST", "NetworkCycles", "measure", "networks"]
+__all__ = ["DEFAULT", "NetworkCycles", "measure", "networks"]
 
 DEFAULT = ("digits", "keywords")
-SMALLEST = 32               # pixels, frames or tokens of networks of the zoo
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ class NetworkCycles:
     layers : on the accelerator. host : nodes that the host computes.
     executed : instructions in the stream, by name. iterations : block products, entries, runs.
     rows : of each layer the name, cycles, bytes moved, and what bounds it
-        (`accel.figures.layers.bound_of`).
+        (`accel.figures.layers.LayerRow.bound`).
     busy : cycles in which each unit was busy. joules : energy by unit
         (`accel.estimates.energy.ENERGY_UNITS`).
     """
@@ -59,36 +55,19 @@ class NetworkCycles:
     joules: Mapping[str, float]
 
 
-def networks(names: Sequence[str], size: int = SMALLEST) -> dict[str, Path]:
-    """The files of networks, by name: ``digits``, a network of the zoo, which is built in int8 for
-    `size` and kept in the cache, or a file of one's own. Raises RequestError for what is none.
+def networks(names: Sequence[str], size: int = SIZE) -> dict[str, Path]:
+    """The files of networks, by name: files of one's own, or what `network_file` makes of names.
+    Raises RequestError for what is neither.
     """
     return {name: _file(name, size) for name in dict.fromkeys(names)}
 
 
 def _file(name: str, size: int) -> Path:
-    if names_model(name):
-        if not Path(name).exists():
-            raise RequestError(f"{name!r} must be a file that exists")
-        return Path(name)
-    if name == "digits":
-        return DIGITS
-    if name not in NETWORKS:
-        raise RequestError(f"NETWORK {name!r}: must be digits, an ONNX file or one of the zoo: "
-                           f"invalid choice: {name!r} (choose from {', '.join(NETWORKS)})")
-    sources = versions(("compiler", "lockstep/testing"), ("numpy", "onnx"))
-    file = f"{name}.onnx"
-    return build_once("zoo", digest([name, str(size), sources]), None,
-                      lambda folder: _build(name, size, folder / file)) / file
-
-
-def _build(name: str, size: int, path: Path) -> None:
-    """Writes a network of the zoo."""
-    try:
-        model = build(name, size, int8=True)
-    except RequestError as error:
-        raise RequestError(f"NETWORK {name!r}: {error}") from None
-    path.write_bytes(model.SerializeToString(deterministic=True))
+    if not names_model(name):
+        return network_file(name, size)
+    if not Path(name).exists():
+        raise RequestError(f"{name!r} must be a file that exists")
+    return Path(name)
 
 
 def measure(machine: Machine, path: Path) -> NetworkCycles:
@@ -104,8 +83,8 @@ def measure(machine: Machine, path: Path) -> NetworkCycles:
     runs = module.run()
     figures = report(module, runs, machine, 0.0)
     executed, iterations = _executed(machine, [one.program for one in module.accelerated])
-    rows = [(row["name"], row["cycles"], row["dram_bytes"], bound_of(row))
-            for row in figures["layers"]]
+    rows = [(row.name, row.cycles, row.dram_bytes, row.bound)
+            for row in map(LayerRow.of, figures["layers"])]
     busy = {unit: sum(run.counters.activity[unit]["busy"] for run in runs) for unit in UNITS}
     return NetworkCycles(
         figures["cycles"], figures["macs"], figures["utilization"],

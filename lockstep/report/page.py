@@ -13,6 +13,8 @@ from importlib.util import find_spec
 from typing import IO, Any
 
 from compiler.errors import RequestError
+from lockstep.columns import LAYER_COLUMNS, cells
+from lockstep.report.figures import row_of, total_of
 from lockstep.report.templates import rendered, text_of
 
 __all__ = ["page_parts", "require_plotly", "write_page"]
@@ -32,7 +34,8 @@ def write_page(file: IO[bytes], figures: Mapping[str, Any]) -> None:
     file.write(rendered(
         "report/page.html", **page_parts(figures, figures["title"], "page.js"),
         numbers=_numbers(figures), head=figures["head"], headings=_HEADINGS, words=_WORDS,
-        rows=map(_cells, figures["layers"]), totals=_totals(figures), energy=_energy(figures),
+        rows=[cells(_COLUMNS, row_of(layer)) for layer in figures["layers"]],
+        totals=cells(_COLUMNS, total_of(figures), total=True), energy=_energy(figures),
         mean=f"{figures['ideal']['mean_ratio']:.3f}", host=figures["host"],
         host_reasons=figures["host_reasons"], most_reasons=MOST_REASONS).encode())
 
@@ -73,9 +76,11 @@ def _ratio(real: int, ideal: int) -> str:
 
 # ---- tables ------------------------------------------------------------------------------------
 
-_HEADINGS = ("layer", "cycles", "largest stall", "real ÷ ideal", "ideal", "least", "array",
-             "operator", "loaded", "stored", "fetched")     # a phone shows the first that fit
-_WORDS = ("layer", "largest stall", "operator")
+_COLUMNS = ("layer", "cycles", "largest stall", "real to ideal", "known ideal", "least cycles",
+            "array", "operator", "loaded", "stored", "fetched")
+"""A phone shows the first that fit."""
+_HEADINGS = [LAYER_COLUMNS[name].heading for name in _COLUMNS]
+_WORDS = [LAYER_COLUMNS[name].heading for name in _COLUMNS if LAYER_COLUMNS[name].words]
 
 
 def _energy(figures: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -88,21 +93,3 @@ def _energy(figures: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"table": used["table"], "headings": ["layer", "all", *units],
             "rows": [[name, *(f"{joules * 1e6:,.3f}" for joules in (
                 one["joules"], *(one["units"][unit] for unit in units)))] for name, one in lines]}
-
-
-def _cells(layer: Mapping[str, Any]) -> list[str]:
-    moved = layer["bytes"]
-    return [layer["name"], f"{layer['cycles']:,}", layer["largest_stall"],
-            _ratio(layer["cycles"], layer["ideal_cycles"]),
-            f"{layer['ideal_cycles']:,}" if layer["ideal_cycles"] else "-",
-            f"{layer['bound_cycles']:,}" if layer["bound_cycles"] else "-",
-            f"{layer['utilization']:.1%}" if layer["macs"] else "-", layer["op"],
-            *(f"{moved[unit]:,}" for unit in ("load", "store", "fetch"))]
-
-
-def _totals(figures: Mapping[str, Any]) -> list[str]:
-    layers, ideal = figures["layers"], figures["ideal"]["cycles"]
-    moved = [sum(layer["bytes"][unit] for layer in layers) for unit in ("load", "store", "fetch")]
-    return ["all", f"{figures['cycles']:,}", "", _ratio(figures["cycles"], ideal), f"{ideal:,}",
-            f"{figures['bound_cycles']:,}" if figures["bound_cycles"] else "-",
-            f"{figures['utilization']:.1%}", "", *(f"{count:,}" for count in moved)]

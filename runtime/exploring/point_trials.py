@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from accel.figures.layers import bound_of
+from accel.figures.layers import LayerRow
 from accel.machine.config import AccelConfig
 from accel.machine.intrinsics import SHIPPED
 from accel.machine.loading import load_machine
@@ -45,14 +45,14 @@ SEED = 0                # of the inputs with which values are compared
 
 @dataclass(frozen=True, slots=True)
 class PointFigures:
-    """What a network takes on a machine.
+    """The figures of a network on a machine.
 
     Parameters
     ----------
     macs : useful multiply-accumulates. dram_bytes : over the memory port.
     host : nodes that the host computes.
     layers : a row for each: name, cycles, ideal cycles, bytes, what bounds it
-        (`accel.figures.layers.bound_of`).
+        (`accel.figures.layers.LayerRow.bound`).
     compared : elements of outputs that were compared with the reference and equal; 0: none were.
     joules : of the run, and of each layer; None without a model.
     """
@@ -116,7 +116,7 @@ class PointTrial:
 
     @property
     def file(self) -> Path:
-        """What a worker elsewhere needs."""
+        """The file that a worker elsewhere needs."""
         return Path(self.network)
 
     def at(self, path: str) -> "PointTrial":
@@ -135,13 +135,14 @@ class PointTrial:
 
 
 def is_point(text: str) -> bool:
-    """Whether a trial, as text, is one of a point."""
+    """True if a trial, as text, is one of a point."""
     return text.startswith(BEGIN)
 
 
 def is_lasting(result: Result) -> bool:
-    """Whether a result says what the machine does, also where it says that it cannot. Others say
-    that a process was lost, or took too long: another time there may be a result.
+    """True if a result tells about the machine, also where it says that the machine cannot.
+
+    Others say that a process was lost, or took too long: another time there may be a result.
     """
     return result.unit == CYCLES
 
@@ -187,10 +188,10 @@ def _measured(trial: PointTrial) -> Result:
     figures = report(module, runs, machine, 0.0)
     compared = _compared(trial, module, inputs) if trial.values else 0
     joules, each = _energy(trial.table, machine, module, runs)
-    rows = figures["layers"]
+    rows = [LayerRow.of(row) for row in figures["layers"]]
     result = PointFigures(
-        figures["macs"], sum(row["dram_bytes"] for row in rows), len(figures["host"]),
-        tuple((row["name"], row["cycles"], row["ideal_cycles"], row["dram_bytes"], bound_of(row))
+        figures["macs"], sum(row.dram_bytes for row in rows), len(figures["host"]),
+        tuple((row.name, row.cycles, row.ideal_cycles, row.dram_bytes, row.bound)
               for row in rows), compared, joules, each)
     return Result(float(figures["cycles"]), CYCLES, details=result.text)
 

@@ -15,7 +15,7 @@ import compiler.frontend.onnx_ops       # noqa: F401 - registers what the front 
 from bench.values import children, corpus, search
 from bench.values.bounds import bounded
 from bench.values.draw import Trial
-from bench.values.graphs import legal_pairs, trials
+from bench.values.graphs import Seen, Steering, drawn, legal_pairs, trials
 from bench.values.intervals import Interval
 from bench.values.judge import beyond, judged, telling
 from bench.values.reference import computed, evaluated
@@ -55,6 +55,23 @@ def test_pairs_are_legal_where_types_and_ranks_meet():
     assert ("conv", "Transpose", "float32") in legal and ("conv", "Flatten", "float32") not in legal
     assert ("one_hot", "Slice", "uint8") in legal and ("one_hot", "Slice", "float32") not in legal
     assert ("eye_like", "DepthToSpace", "int8") not in legal
+
+
+def test_what_was_seldom_drawn_comes_first():
+    """Three are one apart by chance; what is tried in vain falls behind, too."""
+    seen, rng = Seen(), np.random.default_rng(1)
+    things = [("a",), ("b",), ("c",)]
+    seen.drawn.update({("a",): 9, ("b",): 3})
+    assert seen.rarest(things, rng) == [("c",), ("b",), ("a",)]
+    seen.tried.update({("c",): 200})
+    assert seen.rarest(things, rng) == [("b",), ("a",), ("c",)]
+
+
+def test_quantized_values_are_read_by_layers():
+    seen = Steering(tuple(legal_pairs()))
+    made = [drawn(5, number, seen) for number in range(12)]
+    assert seen.layers.drawn.total() > len(made)
+    assert {dtype for _, dtype in seen.layers.drawn} == {"int8", "uint8", "int16", "uint16"}
 
 
 TEXT = """<ir_version: 11, opset_import: ["": 26]>

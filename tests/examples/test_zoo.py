@@ -269,10 +269,10 @@ def test_command_writes_a_file(tmp_path):
     (["resnet19", "-o", "{}/x"], r"argument NAME: invalid choice: 'resnet19' \(choose from .*"
                                  r"resnet18.*unet.*\) \(see zoo --help\)"),
     (["unet", "--size", "40", "-o", "{}/x"],
-     "--size must be a multiple of 16 for unet, not 40"),
-    (["resnet18", "--size", "31", "-o", "{}/x"], "--size must be 32 to 1024, not 31"),
+     "size must be a multiple of 16 for unet, not 40"),
+    (["resnet18", "--size", "31", "-o", "{}/x"], "size must be 32 to 1024, not 31"),
     (["vgg11", "--size", "1024", "-o", "{}/x"],
-     "--size 1024 would give vgg11 8.71 GB of weights, .*; give a smaller size"),
+     "size 1024 would give vgg11 8.71 GB of weights, .*; give a smaller size"),
     (["vgg11", "--batch", "0", "-o", "{}/x"], "--batch must be 1 to 1024, not 0"),
     (["vgg11", "--seed", "-1", "-o", "{}/x"], "--seed must be 0 to 9223372036854775807, not -1"),
     (["vgg11", "--size", "big", "-o", "{}/x"],

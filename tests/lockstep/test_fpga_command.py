@@ -20,7 +20,7 @@ from fpga import loader
 from fpga.build import Bitstream
 from fpga.device import BoardDevice
 from fpga.emulation.emulated import EmulatedBoard
-from fpga.link.host import Link
+from fpga.link.host import HostLink
 from lockstep.cli import main
 from tests.support.board_model import BoardModel, faulty
 from tests.support.machines import GEOMETRIES, TINY
@@ -66,7 +66,7 @@ def test_a_network_on_the_emulated_board(capsys, tmp_path):
 def test_what_the_line_spoils_is_told(capsys, monkeypatch):
     board = BoardModel(TINY, 1 << 20, faulty(2, 5e-3))
     monkeypatch.setattr("fpga.opening.opened", lambda *_, **__: nullcontext(
-        BoardDevice(TINY, Link(board, clock=board.clock))))
+        BoardDevice(TINY, HostLink(board, clock=board.clock))))
     assert main(["fpga", "run", DIGITS, "--port", "somewhere"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     told, = re.findall(r"a model: the line spoils about one byte in (\d+): take a short,", said)

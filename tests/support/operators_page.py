@@ -1,6 +1,7 @@
 """The page about operators, from their records: docs/operators.md."""
 
 from collections.abc import Iterator
+from textwrap import wrap
 
 from compiler.ops.operator import Numbers, Operator
 from compiler.ops.registry import FAMILIES
@@ -14,10 +15,11 @@ What graphs consist of, whatever they were imported from. The page is written fr
 `compiler/ops` (`pytest tests/compiler/ops/test_registry.py --update-golden`); how to add one,
 CONTRIBUTING.md says.
 
-`?` marks an input that may lack; a number in parentheses is what an attribute is unless told. A
-kind says what is fused with what (`docs/cpu.md`). Operators compute with
+`?` marks an input that may lack; a number in parentheses is what an attribute is unless told.
+Beside the name stand the kind, which says what is fused with what (`docs/cpu.md`), and the numbers.
+Operators compute with
 """
-_COLUMNS = "| operator | result | inputs | attributes | kind | numbers |\n|---|---|---|---|---|---|"
+_WIDTH = 120
 
 
 def page() -> str:
@@ -34,11 +36,12 @@ def _lines() -> Iterator[str]:
         yield f"\n## {title.rstrip('.')}\n"
         for paragraph in rest:
             yield f"{paragraph}\n"
-        yield _COLUMNS
-        yield from map(_row, family.OPERATORS)
+        yield from map(_item, family.OPERATORS)
 
 
-def _row(operator: Operator) -> str:
-    cells = (f"`{operator.name}`", operator.summary, operator.inputs, operator.attributes,
-             operator.kind.name.lower(), operator.numbers.name.lower())
-    return f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("*", r"\*")
+def _item(operator: Operator) -> str:
+    attributes = f" Attributes: {operator.attributes}." if operator.attributes else ""
+    said = f"{operator.summary}. Inputs: {operator.inputs}.{attributes}".replace("*", r"\*")
+    kinds = f"{operator.kind.name.lower()}, {operator.numbers.name.lower()}"
+    return "\n".join(wrap(f"**`{operator.name}`** ({kinds}): {said}", _WIDTH, initial_indent="- ",
+                          subsequent_indent="  ", break_long_words=False, break_on_hyphens=False))

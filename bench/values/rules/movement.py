@@ -152,6 +152,13 @@ def gather(d: Drawer, x: Value, op: str) -> Value:
                   steps=_kept(x))
 
 
+@rule("Gather:end", moves=True, ranks=ROWS, gives=ALL_RANKS)
+def gather_end(d: Drawer, x: Value, op: str) -> Value:
+    """The first or last of an axis, which is dropped."""
+    places = d.constant(d.choice((-1, -1, 0)), "int64")
+    return d.emit(op, x, places, axis=d.below(x.rank, -x.rank), steps=_kept(x))
+
+
 @rule("GatherElements", moves=True, ranks=ROWS)
 def gather_elements(d: Drawer, x: Value, op: str) -> Value:
     axis = _axis(d, x)

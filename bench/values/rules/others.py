@@ -29,7 +29,7 @@ NOT_DRAWN: dict[str, str] = {
     **dict.fromkeys(("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
                     _RANDOM),
     **dict.fromkeys(("Scatter", "Upsample"), _OLD),
-    **dict.fromkeys(("BitCast", "DeformConv", "Det", "RoiAlign"),
+    **dict.fromkeys(("BitCast", "Col2Im", "DeformConv", "Det", "RoiAlign"),
                     "the front end computes it of constants alone"),
     "SimplifiedLayerNormalization": "ONNX has no schema of it; it is an RMSNormalization",
     "MaxUnpool": "its indices are those of a MaxPool; elements that two of them name are undefined",
@@ -56,14 +56,6 @@ def grid_sample(d: Drawer, x: Value, op: str) -> Value:
     grid = d.rng.uniform(-1.1, 1.1, (x.shape[0], d.below(4, 1), d.below(4, 1), 2))
     return d.emit(op, x, d.constant(grid, "float32"), align_corners=d.below(2),
                   mode=d.choice(("linear", "nearest")), padding_mode=d.choice(("zeros", "border")))
-
-
-@rule("Col2Im", types=("float32",), ranks=(3,))
-def col2im(d: Drawer, x: Value, op: str) -> Value:
-    """Columns of 2 x 2 pixels of a picture with one row more than there are columns."""
-    if x.shape[1] % 4:
-        raise Unfit("columns of 2 x 2 pixels alone")
-    return d.emit(op, x, d.constant([x.shape[2] + 1, 2], "int64"), d.constant([2, 2], "int64"))
 
 
 @rule("EyeLike", ranks=(2,))

@@ -91,8 +91,16 @@ def matmul_of_two(d: Drawer, x: Value, op: str) -> Value:
                and one.shape[-2] == x.shape[-1] and one.shape[:-2] in (x.shape[:-2], ())]
     if fitting and d.chance(0.5):
         return d.emit(op, x, d.choice(fitting))
+    if d.chance(0.4):
+        return _batched(d, x, op)
     perm = [*range(x.rank - 2), x.rank - 1, x.rank - 2]
     return d.emit(op, x, d.emit("Transpose", x, perm=perm))
+
+
+def _batched(d: Drawer, x: Value, op: str) -> Value:
+    """A product with an input for each matrix of the batch, perhaps plus another input."""
+    made = d.emit(op, x, d.input(d.normal(*x.shape[:-2], x.shape[-1], d.below(5, 1))))
+    return d.emit("Add", made, d.input(d.normal(*made.shape))) if d.chance(0.5) else made
 
 
 @rule("Einsum", types=("float32",), ranks=(2, 3, 4))

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from bench.values.draw import Drawer, Unfit, Value
-from bench.values.rules.registry import ROWS, rule
+from bench.values.rules.registry import ROWS, RULES, rule
+from bench.values.rules.steps import dequantized, quantized
 
 __all__: list[str] = []
 
@@ -45,10 +46,24 @@ def masked_softmax(d: Drawer, x: Value, op: str) -> Value:
     low = np.float32(d.choice((-1e4, -3.4e38, -np.inf, -1e9)))
     shape = [extent if d.chance(0.5) else 1 for extent in x.shape[:-1]] + [x.shape[-1]]
     hidden = d.rng.random(shape) < 0.4
+    if d.chance(0.4):
+        hidden.reshape(-1, x.shape[-1])[0] = True       # a row is masked whole
     if not np.isfinite(low):
         hidden[..., 0] = False
     mask = d.constant(np.where(hidden, low, np.float32(0)).astype(np.float32))
     return d.emit("Softmax", _summed(d, x, mask), axis=-1)
+
+
+@rule("Softmax:channels", types=("float32",), ranks=(4,))
+def channel_softmax(d: Drawer, x: Value, op: str) -> Value:
+    """Softmax of the channels of each pixel, as exporters of other layouts write it, perhaps before
+    a convolution.
+    """
+    last = d.emit("Transpose", x, perm=[0, 2, 3, 1])
+    made = d.emit("Transpose", d.emit(op, last, axis=-1), perm=[0, 3, 1, 2])
+    if d.chance(0.4):
+        return made
+    return RULES["Conv:pixels"].drawn(d, dequantized(d, quantized(d, made)))
 
 
 def _summed(d: Drawer, x: Value, mask: str) -> Value:

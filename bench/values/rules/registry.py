@@ -10,7 +10,7 @@ from bench.values.draw import Drawer, Unfit, Value
 from bench.values.reference import OPSET
 
 __all__ = ["ALL_RANKS", "MATRICES", "QUANTIZED", "ROWS", "RULES", "TYPES", "Rule", "allows",
-           "allows_any", "readers", "rule"]
+           "allows_any", "gives", "readers", "rule"]
 
 QUANTIZED = ("int8", "uint8", "int16", "uint16")
 TYPES = (*QUANTIZED, "float32")
@@ -78,9 +78,18 @@ def readers(dtype: str) -> tuple[Rule, ...]:
 @lru_cache(1024)
 def allows(op: str, dtype: str, operand: int = 0) -> bool:
     """Whether the operator takes this type there, as its schema has it."""
-    schema = onnx.defs.get_schema(op, OPSET)
+    inputs = onnx.defs.get_schema(op, OPSET).inputs
+    return _in_schema(dtype, inputs[min(operand, len(inputs) - 1)])
+
+
+def gives(op: str, dtype: str) -> bool:
+    """Whether the operator can give this type, as its schema has it."""
+    return _in_schema(dtype, onnx.defs.get_schema(op, OPSET).outputs[0])
+
+
+def _in_schema(dtype: str, parameter: onnx.defs.OpSchema.FormalParameter) -> bool:
     name = {"float32": "float", "float64": "double"}.get(dtype, dtype)
-    return f"tensor({name})" in schema.inputs[min(operand, len(schema.inputs) - 1)].types
+    return f"tensor({name})" in parameter.types
 
 
 def allows_any(op: str, dtype: str) -> None:

@@ -49,7 +49,7 @@ class _Tile:
     rows: int
 
     def cycles(self, steps: int, step: int) -> int:
-        """Cycles of one tile, whose terms are so many steps of so many bytes."""
+        """Cycles of one tile with so many steps; each step sums the products of so many bytes."""
         pixels = self.high * self.wide // self.rows
         registers = self.blocks * pixels
         loads = (pixels * self.rows + self.blocks * step // GROUP) // 2

@@ -86,7 +86,7 @@ def map_by_vectors(program: Program, vectors: Vectors, chooser: Chooser = OWN) -
 
 
 def _without_quotients(s: Schedule, stage: Buffer) -> Store:
-    """Splits loops whose numbers are divided into places in what is read, so that nothing divides.
+    """Splits the loops whose variables are divided in indices of reads, until none is divided.
 
     ::
 

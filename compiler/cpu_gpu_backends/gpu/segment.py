@@ -21,6 +21,7 @@ from compiler.lazy import cached_property
 from compiler.processes import OwnLock
 from compiler.target import Outcome, Row, Values
 from compiler.te import numpy_dtype
+from compiler.texts import Part, PartedText
 
 __all__ = ["ALIGNMENT", "GpuExecutable", "GpuSegment", "GpuStep", "ValueForms"]
 
@@ -88,7 +89,9 @@ class GpuSegment:
     def stages(self) -> dict[str, object]:
         return {**self.lowering,
                 "fuse": Groups(self.graph, tuple(step.group for step in self.steps)),
-                "plan-memory": self.plan}
+                "plan-memory": self.plan,
+                "kernels": PartedText([Part((), lambda: iter(self._kernels.splitlines()))],
+                                      self.listing)}
 
     @cached_property
     def plan(self) -> MemoryPlan:
@@ -117,8 +120,11 @@ class GpuSegment:
     def emitted(self, kind: str, comment: str, arch: str) -> str | None:
         if self.dialect != ("cuda" if kind == "ptx" else kind):
             return None
-        text = "".join(dict.fromkeys(step.code.text for step in self.steps if step.code))
-        return compile_cuda(text, arch).ptx if kind == "ptx" else text
+        return compile_cuda(self._kernels, arch).ptx if kind == "ptx" else self._kernels
+
+    @property
+    def _kernels(self) -> str:
+        return "".join(dict.fromkeys(step.code.text for step in self.steps if step.code))
 
     def listing(self) -> Iterator[str]:
         return listing(self.graph, self.plan, self.steps)

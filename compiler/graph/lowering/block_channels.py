@@ -55,7 +55,7 @@ def _is_convolution(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
     """Whether it computes on blocks: groups are of whole blocks, of one channel each, or so many
     make up a block.
     """
-    if node.op not in ("conv2d", "qconv2d") or not _is_packable(graph, node, dtypes):
+    if not find(node.op).convolved or not _is_packable(graph, node, dtypes):
         return False
     outputs, depth, *_ = graph.values[node.inputs[1]].shape
     group = node.attrs.get("group", 1)

@@ -21,14 +21,13 @@ from compiler.graph.graph import Graph, Node, TensorType
 from compiler.graph.layout import RELAYOUT, lay_out
 from compiler.graph.partition import HOST, Segment, assembled
 from compiler.graph.rewrite import Builder, eliminate_dead_code
+from compiler.ops.registry import find
 
 __all__ = ["PutChannelsLast"]
 
 LAST = "channels last"      # a target
 LEAST_BYTES = 16            # of a pixel that are worth a product
 FEW = 4                     # channels
-_OPS = {"conv2d": ("conv2d_last", "depthwise_last"), "qconv2d": ("qconv2d_last", "qdepthwise_last")}
-_DIRECT = {"conv2d": "conv2d_direct", "qconv2d": "qconv2d_direct"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,8 @@ class PutChannelsLast:
 
 
 def _is_taken(graph: Graph, node: Node, dtypes: Collection[str], pieces: bool) -> bool:
-    if node.op not in _OPS or any(value not in graph.constants for value in node.inputs[1:]):
+    if not find(node.op).convolved or any(value not in graph.constants
+                                          for value in node.inputs[1:]):
         return False
     x, weight = (graph.values[value] for value in node.inputs[:2])
     if x.dtype not in dtypes or weight.dtype != x.dtype or node.attrs.get("sums", "int32") != (
@@ -165,18 +165,20 @@ def _convolved(builder: Builder, graph: Graph, node: Node, image: str, pieces: b
                ) -> str:
     weight = graph.constants[node.inputs[1]]
     attrs = {key: number for key, number in node.attrs.items() if key != "group"}
+    forms = find(node.op).convolved
+    assert forms is not None
     if _is_depthwise(graph, node):
-        op, turned = _OPS[node.op][1], weight[:, 0].transpose(1, 2, 0)
+        op, turned = forms.apart, weight[:, 0].transpose(1, 2, 0)
     elif lanes:
-        op, turned = _DIRECT[node.op], _by_lanes(weight, lanes)
+        op, turned = forms.direct, _by_lanes(weight, lanes)
         attrs["channels"] = len(weight)
     elif pieces and _has_rows(graph, node):
         rest = ((0, 0),) * 3 + ((0, FEW - weight.shape[1]),)
         turned = np.pad(weight.transpose(TO_LAST), rest).reshape(*weight.shape[:1],
                                                                  weight.shape[2], -1)
-        op, image = _OPS[node.op][0], _widened(builder, image)
+        op, image = forms.every, _widened(builder, image)
     else:
-        op, turned = _OPS[node.op][0], weight.transpose(TO_LAST)
+        op, turned = forms.every, weight.transpose(TO_LAST)
     name = builder.add_constant(builder.fresh(f"{node.inputs[1]}.last"),
                                 np.ascontiguousarray(turned))
     return builder.add(Node(op, node.name, (image, name, *node.inputs[2:]),

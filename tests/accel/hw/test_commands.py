@@ -8,8 +8,8 @@ import pytest
 from accel.hw import parts
 from accel.hw.commands import CommandQueue
 from accel.hw.parts import ECP5
-from accel.hw.queue import QUEUE_CYCLES
 from accel.machine.config import preset
+from accel.machine.timing import TIMING
 from tests.accel.hw.test_parts import Platformed, Scarce, dp16kd
 from tests.support.amaranth_sim import ready, stalls
 from tests.support.effort import tries
@@ -100,7 +100,7 @@ def test_latency_room_and_pause(platform):
                 await ctx.tick()
                 ctx.set(dut.i.push, 0)
                 if index == 0:
-                    for _ in range(QUEUE_CYCLES - 1):
+                    for _ in range(TIMING.queue_cycles - 1):
                         assert ctx.get(dut.some) and not ctx.get(dut.o.valid)
                         await ctx.tick()
                     assert ctx.get(dut.o.valid) and ctx.get(dut.o.p.word) == 1000

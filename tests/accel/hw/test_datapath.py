@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 
 from accel.datapath.dataflow import Interval
-from accel.datapath.placement import LOOKUP_CYCLES
 from accel.datapath.plan import plan
 from accel.hw.datapath import Datapath
 from accel.machine.config import preset
 from accel.machine.intrinsics import SHIPPED, vector_op
 from accel.machine.machine import Machine
+from accel.machine.timing import TIMING
 from compiler import te
 from tests.support.amaranth_sim import simulate
 from tests.support.machines import SPARSE
@@ -68,7 +68,7 @@ def run(made, elements, tab=None):
     """Values, one row an element, of elements that follow each other; None is a gap."""
     dut, values = Datapath(made), []
     lookups = made.count("lookup")
-    looked_up = [[0] * lookups] * LOOKUP_CYCLES
+    looked_up = [[0] * lookups] * TIMING.read_cycles
 
     async def bench(ctx):
         for cycle in range(-1, len(elements) + made.latency):

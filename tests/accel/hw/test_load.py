@@ -3,11 +3,12 @@ from dataclasses import replace
 
 import pytest
 
-from accel.hw.load import LOADED, REQUEST_CYCLES, Load
+from accel.hw.load import LOADED, Load
 from accel.hw.unpack import unpacked
 from accel.machine.config import BUFFERS, WEIGHT_BITS, preset
 from accel.machine.isa import DMA, encode
 from accel.machine.status import ACTIVITIES, Status
+from accel.machine.timing import TIMING
 from tests.support.amaranth_sim import put, ready, stalls
 from tests.support.dma_bench import (BASE, Bench, Events, feed_commands, grant, instruction,
                                      iterations, random_instruction, watch)
@@ -134,7 +135,7 @@ def test_latency(config):
     memory, buffers, events = run(config, [instruction(config, "inp", run=4)], latency)
     taken = events.started[0][0] - 1
     accepted = memory.log[0][0]
-    assert accepted == taken + REQUEST_CYCLES + 1       # offered to the arbiter one before
+    assert accepted == taken + TIMING.load_cycles + 1       # offered to the arbiter one before
     assert memory.moved == [(accepted + 1 + latency, False)]
     step = memory.moved[0][0]
     assert [cycle for cycle, *_ in buffers.writes] == [step + 3]

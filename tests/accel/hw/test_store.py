@@ -3,10 +3,10 @@ from dataclasses import replace
 
 import pytest
 
-from accel.hw.queue import QUEUE_CYCLES
-from accel.hw.store import CHUNK_CYCLES, Store
+from accel.hw.store import Store
 from accel.machine.config import BUFFERS, preset
 from accel.machine.status import Status
+from accel.machine.timing import TIMING
 from tests.support.amaranth_sim import ready, stalls
 from tests.support.dma_bench import (Bench, Events, feed_commands, grant, instruction, iterations,
                                      random_instruction, watch)
@@ -24,7 +24,7 @@ def contents(config) -> bytes:
 
 
 def serve_out(config, port):
-    """The buffer that store reads: `READ_LATENCY` is 2."""
+    """The buffer that store reads: `read_cycles` is 2."""
     data, n = contents(config), config.bus_bytes
 
     async def testbench(ctx):
@@ -71,7 +71,7 @@ def test_matches_its_meaning(config, memory_stall, token_stall):
     assert all(activity.bit_count() == 1 for activity in events.activity)
 
 
-FIRST = CHUNK_CYCLES + 3 + QUEUE_CYCLES
+FIRST = TIMING.store_cycles + 3 + TIMING.queue_cycles
 """Cycles from taking an instruction to its first request, if that is of one beat."""
 
 

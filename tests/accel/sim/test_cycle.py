@@ -8,12 +8,12 @@ from random import Random
 import numpy as np
 import pytest
 
-from accel.hw.control import BEGIN_CYCLES
 from accel.machine import isa
 from accel.machine.config import UNITS, preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, ProgramError, TensorSlot, finish
 from accel.machine.status import ACTIVITIES, Run, Status
+from accel.machine.timing import TIMING
 from accel.mapping.target import AccelTarget
 from accel.proof.legal import with_tokens
 from accel.sim import cycle, functional, verilated
@@ -268,7 +268,7 @@ def test_the_watchdog_ends_a_run_as_that_of_the_rtl():
         run, rtl = both(case.program, case.memory, max_cycles=limit)
         assert (run.status, run.cycles) == (Status.WATCHDOG, limit)
         assert differ_in_time(run, rtl) is None
-        if limit > BEGIN_CYCLES + 1:        # before that nothing is counted
+        if limit > TIMING.begin_cycles + 1:        # before that nothing is counted
             require_equal(run, rtl)
 
 

@@ -253,6 +253,7 @@ sys.path.insert(0, {tests!r})
 from pathlib import Path
 from accel.sim.trace import TraceError
 import test_trace
+sys.dont_write_bytecode = True          # Python would keep what it can write of a module
 resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
 try:
     test_trace.written(Path({path!r}))

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from fpga.gateware.link import Link
+from fpga.gateware.link import LinkServer
 from fpga.link.frames import (ANSWER, READ, READ_REGISTERS, REFUSED, WRITE, WRITE_REGISTER,
                               Frame, Unframe, framed)
 from fpga.registers import ADDRESSES, WORDS
@@ -24,7 +24,7 @@ def talk(config, requests, memory, registers=None, busy=0, between=4, line=None,
     """Answers to requests that are sent one after another, each when the last is answered or
     `between` cycles of silence have passed; registers are a list of words.
     """
-    dut, unframe, answers = Link(config), Unframe(), []
+    dut, unframe, answers = LinkServer(config), Unframe(), []
     registers = [0] * WORDS if registers is None else registers
     sent = [line(framed(one)) if line else framed(one) for one in requests]
 

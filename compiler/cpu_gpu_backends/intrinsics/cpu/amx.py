@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from compiler.cpu_gpu_backends.llvm.amx import WHOLE
 from compiler.cpu_gpu_backends.llvm.instruction_sets import AMX_BFLOAT16, AMX_BYTES
-from compiler.cpu_gpu_backends.llvm.tiles import IntrinsicCall
+from compiler.cpu_gpu_backends.llvm.tiles import LlvmCall
 from compiler.cpu_gpu_backends.llvm.writer import LlvmType
 from compiler.te import bits, is_signed
 from compiler.tensorize import Intrinsic
@@ -68,14 +68,14 @@ def _check(rows: int, columns: int, depth: int, step: int) -> None:
         raise ValueError(f"Depth must be a multiple of {step}, not {depth}")
 
 
-def _rule(rows: int, columns: int, steps: int, product: str) -> Callable[[IntrinsicCall], bool]:
+def _rule(rows: int, columns: int, steps: int, product: str) -> Callable[[LlvmCall], bool]:
     """`steps` of 64 bytes each."""
     high, wide = rows // _SIDE, columns // _SIDE
     blocks = [(i, j) for i in range(high) for j in range(wide)]
     number = {block: register for register, block in enumerate(blocks)}
     first_a, first_b = len(blocks), len(blocks) + high
 
-    def lower(call: IntrinsicCall) -> bool:
+    def lower(call: LlvmCall) -> bool:
         size = bits(call.tiles["a"].dtype) // 8
         if (call.tiles["dst"].pitches[1] != 1 or call.tiles["a"].pitches[1] != 1
                 or call.tiles["b"].pitches[1:] != (4 // size, 1)
@@ -106,7 +106,7 @@ def _rule(rows: int, columns: int, steps: int, product: str) -> Callable[[Intrin
     return lower
 
 
-def _begin(call: IntrinsicCall, number: dict[tuple[int, int], int]) -> None:
+def _begin(call: LlvmCall, number: dict[tuple[int, int], int]) -> None:
     """Tiles of the destination: zero where the reduction begins, else what is in memory."""
     def zero() -> None:
         for register in number.values():
@@ -119,7 +119,7 @@ def _begin(call: IntrinsicCall, number: dict[tuple[int, int], int]) -> None:
     call.either(zero, load)
 
 
-def _expect_stores(call: IntrinsicCall, k: str, steps: int, high: int, wide: int) -> None:
+def _expect_stores(call: LlvmCall, k: str, steps: int, high: int, wide: int) -> None:
     """Fetch some rows of the destination each step, so that its tiles are stored without a wait.
 
     Rows of a large destination lie in pages of their own: measured, waiting for them costs as much
@@ -135,7 +135,7 @@ def _expect_stores(call: IntrinsicCall, k: str, steps: int, high: int, wide: int
                              ("i32", "1"), ("i32", "3"), ("i32", "1"))
 
 
-def _move(call: IntrinsicCall, how: str, register: int, name: str, *indices: int | str) -> None:
+def _move(call: LlvmCall, how: str, register: int, name: str, *indices: int | str) -> None:
     tile = call.tiles[name]
     stride = tile.pitches[0] * bits(tile.dtype) // 8
     call.w.call_void(f"llvm.x86.{how}", ("i8", str(register)), ("ptr", call.at(name, *indices)),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from compiler import te
 from compiler.cpu_gpu_backends.llvm.instruction_sets import INSTRUCTION_SETS
-from compiler.cpu_gpu_backends.llvm.tiles import IntrinsicCall
+from compiler.cpu_gpu_backends.llvm.tiles import LlvmCall
 from compiler.cpu_gpu_backends.llvm.writer import LlvmType, Writer
 from compiler.te import Axis, Var, bits
 from compiler.tensorize import Intrinsic
@@ -46,10 +46,10 @@ def transpose(dtype: str, lanes: int) -> Intrinsic:
                      lower=_rule(lanes, LlvmType(f"int{bits(dtype)}", lanes)))
 
 
-def _rule(lanes: int, kind: LlvmType) -> Callable[[IntrinsicCall], bool]:
+def _rule(lanes: int, kind: LlvmType) -> Callable[[LlvmCall], bool]:
     size = bits(kind.dtype) // 8
 
-    def lower(call: IntrinsicCall) -> bool:
+    def lower(call: LlvmCall) -> bool:
         if any(call.tiles[name].pitches[-1] != 1 for name in ("dst", "src")):
             return False
         w = call.w

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from compiler import te
 from compiler.cpu_gpu_backends.llvm.instruction_sets import (INSTRUCTION_SETS, NEON,
                                                               InstructionSet)
-from compiler.cpu_gpu_backends.llvm.tiles import IntrinsicCall
+from compiler.cpu_gpu_backends.llvm.tiles import LlvmCall
 from compiler.cpu_gpu_backends.llvm.writer import LlvmType, Writer, type_name
 from compiler.te import Axis, Var, bits
 from compiler.tensorize import Intrinsic, Operand
@@ -171,12 +171,12 @@ def _check_columns(columns: int, lanes: int) -> None:
 
 
 def _rule(rows: int, columns: int, steps: int, kind: LlvmType, bytes_: int,
-          multiply_add: Callable[..., str]) -> Callable[[IntrinsicCall], bool]:
+          multiply_add: Callable[..., str]) -> Callable[[LlvmCall], bool]:
     """`bytes_` elements of a, as many as a lane of `kind` holds, belong to one step."""
     vectors = range(0, columns, kind.lanes)
     element, zero = LlvmType(kind.dtype), kind.const(-0.0 if kind.dtype == "float32" else 0)
 
-    def lower(call: IntrinsicCall) -> bool:
+    def lower(call: LlvmCall) -> bool:
         dense = (1,) if bytes_ == 1 else (bytes_, 1)
         if (call.tiles["dst"].pitches[-1:] != (1,) or call.tiles["b"].pitches[1:] != dense
                 or bytes_ > 1 and call.tiles["a"].pitches[-1] != 1):

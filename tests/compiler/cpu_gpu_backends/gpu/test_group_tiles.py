@@ -319,6 +319,7 @@ def compiled(graph: Graph, *archs: str) -> GpuSegment:
     return GpuTarget("cuda", "cuda", precision="f16", archs=archs).compile(graph)
 
 
+@pytest.mark.slow           # test_flat_inputs.py has layers on one
 def test_layers_of_networks_on_one_architecture() -> None:
     graph = network()
     inputs = inputs_of(graph)

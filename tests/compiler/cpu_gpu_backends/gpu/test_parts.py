@@ -119,7 +119,7 @@ def test_products_in_less_precision_in_parts(precision: str, bound: float, rng) 
 
 
 @pytest.mark.parametrize("kind, parts", [
-    ("window", Parts(2, 1)), ("few terms", Parts(3)), *(
+    ("window", Parts(2, 1)), pytest.param("few terms", Parts(3), marks=pytest.mark.slow), *(
         pytest.param("window", parts, marks=pytest.mark.slow)
         for parts in (Parts(3), Parts(1, 1)))], ids=str)
 def test_tiles_of_partial_sums_have_no_race(kind: str, parts: Parts, rng) -> None:

@@ -167,8 +167,8 @@ PRODUCTS = {
 
 
 @pytest.mark.parametrize("name", [
-    "ragged", "stem", *(pytest.param(name, marks=pytest.mark.slow) for name in (
-        "whole", "short", "padded", "few threads in rows"))])
+    "ragged", *(pytest.param(name, marks=pytest.mark.slow) for name in PRODUCTS
+                if name != "ragged")])
 def test_products_are_computed_in_tiles(name: str, rng) -> None:
     """Products of any size equal the reference, without races: in whole chunks of terms and others,
     padded in shared memory, with blocks of few threads.
@@ -278,9 +278,9 @@ CONVOLUTIONS = {
 
 
 @pytest.mark.parametrize("name", [
-    "windows of padding alone", "three channels", *(
+    "windows of padding alone", *(
         pytest.param(name, marks=pytest.mark.slow)
-        for name in ("padded", "few channels", "one tap"))])
+        for name in ("three channels", "padded", "few channels", "one tap"))])
 def test_convolutions_of_int8_on_tensor_cores_are_equal_to_the_bit(name: str, rng) -> None:
     shape, channels, *window, pad_value = CONVOLUTIONS[name]
     net = Net()
@@ -311,6 +311,7 @@ def test_tiles_of_windows_are_formed_without_a_race(rng) -> None:
     assert text.count("async_copy<16") > 8 and "0xf9f9f9f9u" in text
 
 
+@pytest.mark.slow           # layers and stems, below, are computed in it too
 def test_networks_in_less_precision() -> None:
     net, rng = Builder("net"), np.random.default_rng(0)
     net.add_input("x", TensorType((2, 16, 9, 9), "float32"))
