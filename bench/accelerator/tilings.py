@@ -42,7 +42,7 @@ from accel.mapping.search import EFFORTS, Search
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle
 from bench.frame import Bench, Sheet
-from bench.inputs.networks import grouped_graph, product_graph
+from tests.support.networks import grouped_graph, product_graph
 from compiler.frontend.onnx_import import convert
 from compiler.graph import optimize, partition
 from compiler.graph.graph import Graph

@@ -12,7 +12,7 @@ import pytest
 import lockstep
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle
-from bench.inputs.networks import detours_graph
+from tests.support.networks import detours_graph
 from bench.accelerator.partition import cheapest
 from compiler.graph import Graph, evaluate
 from compiler.graph.partition import ACCEL, HOST, Target
