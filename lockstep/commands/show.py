@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def recorded(args: argparse.Namespace) -> Mapping[str, Any]:
-    """Compiles the network; what each stage has made, by its number and name."""
+    """Compiles the network, and keeps what each stage has made, by its number and name."""
     from lockstep.commands._compilation import compiled, machine_of, target_of
     from runtime import SimulatedDevice, simulator
 

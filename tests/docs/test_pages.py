@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from accel.machine.timing import TIMING
-from bench.networks.torch import operators_text as operators
+from bench.networks.pytorch import operators_text as operators
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
