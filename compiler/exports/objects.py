@@ -1,4 +1,5 @@
-"""What an object file holds, and what it needs: ELF of 32 or 64 bits, little-endian.
+"""The contents of object files, and the symbols that they need: ELF of 32 or 64 bits,
+little-endian.
 
 As in the System V ABI: a header, sections anywhere, a table of their headers.
 """
