@@ -1,4 +1,4 @@
-"""What a back end must provide. Everything above knows CPU, GPU and accelerator by this alone.
+"""The protocols of back ends. Everything above knows CPU, GPU and accelerator by this alone.
 
 A `Target` compiles parts of graphs. What it makes, a `Compiled`, is data that can be saved; put on
 a device it is an `Executable`::
@@ -37,7 +37,7 @@ class CannotCompile(Error, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an executable has computed: its outputs by name, and the device's own account of the run
+    """The results of an executable: its outputs by name, and the device's own account of the run
     (`accel.machine.status.Run`); None where the device keeps none.
     """
 
@@ -47,7 +47,7 @@ class Outcome:
 
 @runtime_checkable
 class KeepsInputs(Protocol):
-    """What an executable provides, too, that can keep inputs in its device's memory from one call
+    """An executable that can keep inputs in its device's memory from one call
     to the next, so that only what changes is copied.
     """
 
@@ -108,7 +108,7 @@ class Compiled(Protocol):
 
     @property
     def stages(self) -> Mapping[str, Any]:
-        """What its compilation made on the way, by the name of the pass."""
+        """The results of its compilation's stages, by the name of the pass."""
         ...
 
     def on(self, device: Any) -> Executable:
@@ -118,7 +118,7 @@ class Compiled(Protocol):
 
 @runtime_checkable
 class Emits(Protocol):
-    """What a compiled part provides, too, whose code people can read."""
+    """A compiled part whose code people can read."""
 
     def emitted(self, kind: str, comment: str, arch: str) -> str | None:
         """The text of all its code; None where it has none of this kind. `comment` begins a comment
@@ -150,8 +150,8 @@ class Target(Protocol):
         ...
 
     def borders(self, graph: Graph) -> Mapping[str, Order | None] | None:
-        """How the inputs and outputs of a segment lie in its memory: `compiler.graph.layout`.
-        `plain` is right for every target that has arrays as they are.
+        """The layouts of the inputs and outputs of a segment lie in its memory:
+        `compiler.graph.layout`. `plain` is right for every target that has arrays as they are.
         """
         ...
 
@@ -162,7 +162,7 @@ class Target(Protocol):
 
 @runtime_checkable
 class RefusesInside(Protocol):
-    """What a target provides, too, that may refuse in a segment what it takes in the graph."""
+    """A target that may refuse in a segment what it takes in the graph."""
 
     def refusals_inside(self, part: Graph, whole: Graph) -> Mapping[str, str]:
         """The reasons, by the name of the node."""
@@ -171,7 +171,7 @@ class RefusesInside(Protocol):
 
 @runtime_checkable
 class CompilesPrefixes(Protocol):
-    """What a target provides, too, whose code may read only the first places of caches while the
+    """A target whose code may read only the first places of caches while the
     position is small.
     """
 
@@ -189,7 +189,7 @@ def plain(graph: Graph) -> Mapping[str, Order | None]:
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """What it costs that a value crosses between the host and a target, which reads or makes it: so
+    """The cost of a value that crosses between the host and a target, which reads or makes it: so
     many bytes and seconds, `layout_seconds` of them for the change of layout.
     """
 
@@ -216,10 +216,11 @@ Measure = Callable[[str, Callable[[], object]], float]
 
 
 class Prices(Protocol):
-    """What one target costs for one graph, in seconds."""
+    """The prices of one target for one graph, in seconds."""
 
     def assumed(self) -> dict[str, dict[str, Any]]:
-        """What was not measured, as reports show it: name to `value` and `unit`."""
+        """The assumptions that were not measured, as reports show it: name to `value` and
+        `unit`."""
         ...
 
     def start(self) -> float:

@@ -37,7 +37,7 @@ class ArraysRefused(Error, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a file says of an array."""
+    """The header of an array in a file. says of an array."""
 
     shape: tuple[int, ...]
     dtype: np.dtype

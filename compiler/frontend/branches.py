@@ -46,14 +46,14 @@ def _either(condition: Value, yes: Any, no: Any) -> Any:
 
 
 def both(first: Value | None, second: Value | None) -> Value | None:
-    """Whether both hold; None stands for what surely does."""
+    """The condition that both hold; None stands for what surely does."""
     if first is None or second is None:
         return second if first is None else first
     return first & second
 
 
 def never(condition: Any) -> bool:
-    """Whether a condition is false whatever the data are: a constant, or one of what must hold
+    """True if a condition is false whatever the data are: a constant, or one of what must hold
     together is.
     """
     if not isinstance(condition, Value):
@@ -76,8 +76,8 @@ def never(condition: Any) -> bool:
 
 def by_computed_axes(t, axes: Value, rank: int, shape: Callable[[Axes], Axes],
                      rule: Callable[[Axes], Value]) -> Value:
-    """What `rule` makes of axes that data say: of all that give the declared shape, and a choice.
-    `shape` is that of the rule's result.
+    """The results of `rule` for axes of axes that data say: of all that give the declared shape,
+    and a choice. `shape` is that of the rule's result.
     """
     choices = list(combinations(range(rank), axes.size))
     if len(set(map(shape, choices))) > 1:

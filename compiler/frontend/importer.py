@@ -169,7 +169,7 @@ class Importer(Tracer):
         self._name(proto, name, start)
 
     def _rule(self, proto: onnx.NodeProto):
-        """What converts the node: a function of its inputs."""
+        """The function that converts the node: a function of its inputs."""
         domain = "" if proto.domain in STANDARD else proto.domain
         version, own = self.opsets.get(domain, 1), None
         if domain == REFUSED:

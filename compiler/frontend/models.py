@@ -104,18 +104,18 @@ def _onnx(path: Path) -> ModelProto:
 
 
 def is_of_torch(model: Model) -> bool:
-    """Whether it is a program or a module of PyTorch, or the path of a .pt2 file."""
+    """True if it is a program or a module of PyTorch, or the path of a .pt2 file."""
     if isinstance(model, str | PathLike):
         return kinds.kind_of(model) == kinds.TORCH
     return _is(model, "export", "ExportedProgram") or _is(model, "nn", "Module")
 
 
 def is_of_keras(model: Model) -> bool:
-    """Whether it is the path of a .keras file."""
+    """True if it is the path of a .keras file."""
     return isinstance(model, str | PathLike) and kinds.kind_of(model) == kinds.KERAS
 
 
 def _is(model: Model, room: str, name: str) -> bool:
-    """Whether it is of this class of torch; False where torch was never imported."""
+    """True if it is of this class of torch; False where torch was never imported."""
     kind = getattr(sys.modules.get(f"torch.{room}"), name, None)
     return kind is not None and isinstance(model, kind)

@@ -1,4 +1,4 @@
-"""What operators of opsets 1 to 6 say by attributes that their later versions lack."""
+"""Operators of opsets 1 to 6, which say by attributes that their later versions lack."""
 
 from collections.abc import Sequence
 from typing import Any

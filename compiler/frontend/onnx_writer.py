@@ -137,8 +137,8 @@ def _unique(name: str, taken: dict[str, int]) -> str:
 
 def typed(name: str, dtype: Any, shape: Sequence[int | str | None] | None
           ) -> onnx.ValueInfoProto:
-    """What ONNX says of a value of this type and shape, which may be unknown; an extent that is
-    None is an open dimension.
+    """The type that ONNX has of a value of this type and shape, which may be unknown; an extent
+    that is None is an open dimension.
     """
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)),
                                          shape)

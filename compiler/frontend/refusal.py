@@ -1,4 +1,4 @@
-"""What importers refuse."""
+"""The refusals of importers."""
 
 from compiler.errors import Error
 

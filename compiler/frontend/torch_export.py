@@ -337,7 +337,7 @@ class _Importer(Tracer):
         return results
 
     def _rule(self, node: Any) -> Any:
-        """What converts the node: a function of its arguments."""
+        """The function that converts the node: a function of its arguments."""
         if node.target in symbols.FUNCTIONS:
             return lambda *arguments, **options: _of_sizes(node.target, arguments, options)
         if getattr(node.target, "__module__", "").startswith("torch.fx.experimental.sym_node"):
@@ -373,7 +373,7 @@ class _Importer(Tracer):
         return argument
 
     def _check(self, result: Any, example: Any) -> None:
-        """Whether the results have the types that torch found."""
+        """Refuses results of other types than torch found."""
         if isinstance(example, list | tuple):
             for element, expected in zip(result, example, strict=False):
                 self._check(element, expected)
@@ -474,7 +474,7 @@ def _layer_names(nodes: Sequence[Any]) -> dict[Any, str]:
 
 
 def _is_part(node: Any) -> bool:
-    """Whether it takes one of several results, or calculates with sizes."""
+    """True if it takes one of several results, or calculates with sizes."""
     return node.target in symbols.FUNCTIONS or "sym_" in str(node.target)
 
 

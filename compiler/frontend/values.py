@@ -1,4 +1,5 @@
-"""What an importer sees of a network: tensors that are known or computed, with NumPy's manner.
+"""The values that an importer sees of a network: tensors that are known or computed, with NumPy's
+manner.
 
 A `Value` is a name in the graph that is being built, or an array, or both. Arithmetic on values
 adds nodes to the graph; constants alone are computed at once.
@@ -64,7 +65,7 @@ class Value:
 
     @property
     def constant(self) -> bool:
-        """Whether the elements are known, whatever the inputs of the network are."""
+        """True if the elements are known, whatever the inputs of the network are."""
         return self.array is not None and not self.given
 
     def _emit(self, op: str, *others: Any, **attrs: Any) -> "Value":
@@ -292,7 +293,7 @@ class Tracer:
         self.computed_bytes += size
 
     def computed(self, rule: Callable[..., Any], *values: Value) -> Any:
-        """What a function of NumPy makes of the elements, one array or a tuple of them."""
+        """The result of a function of NumPy of the elements, one array or a tuple of them."""
         self.settle(values)
         arrays = [self.demand(value, "data") for value in values]
         with np.errstate(all="ignore"):
@@ -347,7 +348,7 @@ class Tracer:
         return elements[0]
 
     def greatest(self, value: Value) -> int | None:
-        """What an integer without known elements cannot exceed; None where nothing says it."""
+        """The limit of an integer without known elements; None where nothing says it."""
         if self.run is not None or value.array is not None or not is_integer(value.dtype):
             return None
         makers = {node.outputs[0]: node for node in self.builder.nodes}

@@ -19,7 +19,7 @@ __all__ = ["FROM_LAST", "TO_LAST", "images", "is_indifferent", "last_array", "la
 
 
 def moves(type_: TensorType) -> bool:
-    """Whether NCHW and NHWC differ in memory: there are several channels of several pixels."""
+    """True if NCHW and NHWC differ in memory: there are several channels of several pixels."""
     return len(type_.shape) == 4 and type_.shape[1] > 1 and prod(type_.shape[2:]) > 1
 
 
@@ -39,7 +39,7 @@ def images(node: Node) -> tuple[str, ...]:
 
 
 def is_indifferent(graph: Graph, node: Node) -> bool:
-    """Whether the node computes the same on NHWC: it maps elements, moves whole axes or looks for
+    """True if the node computes the same on NHWC: it maps elements, moves whole axes or looks for
     maxima; its result is an image, and so are its inputs, but for those of one element and
     constants.
     """

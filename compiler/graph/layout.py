@@ -123,14 +123,14 @@ def lay_out(parts: Partition, borders: Borders, choose: Choose = cheapest_orders
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """Where a value is read: in the segment `at`, one past the last for outputs of the graph."""
+    """A read of a value: in the segment `at`, one past the last for outputs of the graph."""
 
     at: int
     point: str
 
 
 class _Points:
-    """Who makes and reads the values that are images, in which order.
+    """The makers and readers of the values that are images, in which order.
 
     borders : of each segment, None where it is free.
     made_at : the segment that makes each value, -1 for inputs of the graph.
@@ -179,7 +179,7 @@ class _Points:
         return None
 
     def wants(self, node: Node, value: str) -> bool:
-        """Whether an input of an indifferent node is in its order."""
+        """True if an input of an indifferent node is in its order."""
         return (value in images(node) and self.is_image(value)
                 and prod(self.graph.values[value].shape) > 1)
 

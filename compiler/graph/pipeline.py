@@ -1,8 +1,8 @@
-"""How stages are run one after the other, with hooks that see what each makes; and the first of
+"""Runs stages one after the other, with hooks that see what each makes; and the first of
 them, the graph passes.
 
-`runtime.pipeline` has the whole list: on the passes follow stages that make no graph any more, but
-a partition, a layout, and compiled segments.
+`runtime.driver.pipeline` has the whole list: on the passes follow stages that make no graph any
+more, but a partition, a layout, and compiled segments.
 """
 
 from collections.abc import Callable, Sequence

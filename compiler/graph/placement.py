@@ -50,7 +50,7 @@ class PinRefused(Error, ValueError):
 
 
 class Costs(Protocol):
-    """What nodes, copies and starts of segments cost, in seconds."""
+    """The costs of nodes, copies and starts of segments, in seconds."""
 
     @property
     def targets(self) -> Sequence[str]:
@@ -314,7 +314,7 @@ class _Search:
         return self._copies[key]
 
     def compared(self, state: _State, position: int) -> tuple[Hashable, list[int]]:
-        """What two states must have in common so that one may go, and the figures that
+        """The facts that two states must have in common so that one may go, and the figures that
         decide: the one that stays has none that is greater.
 
         With two targets each new segment is of the other one. So a value is never worse if it is

@@ -48,8 +48,8 @@ class Tail:
 
 
 def counts_of(places: int) -> Iterator[int]:
-    """How many places prefixes have, in order: two for each doubling, so that a step reads at most
-    half as much again as it needs, beside a `STEP`.
+    """The numbers of places of prefixes, in order: two for each doubling, so that a step reads at
+    most half as much again as it needs, beside a `STEP`.
     """
     count = STEP
     while count < places:
@@ -92,7 +92,7 @@ class _Whole(Exception):
 
 
 def _mask(graph: Graph, value: str, position: str, places: int) -> Tail | None:
-    """What a value is that follows from the position alone: evaluated for every position."""
+    """The value that follows from the position alone: evaluated for every position."""
     made, needed = graph.values[value], {value}
     nodes = []
     for node in reversed(graph.nodes):
@@ -147,7 +147,7 @@ def _shortened(part: Graph, masks: Mapping[str, Tail], places: int, count: int) 
 
 def _followed(part: Graph, node: Node, tails: Mapping[str, Tail], count: int
               ) -> tuple[Tail | None, Node]:
-    """What the result has for a tail, None where it has none and is the same; and the node for so
+    """The tail of the result, None where it has none and is the same; and the node for so
     many places.
     """
     if node.op == "qput":
@@ -217,7 +217,7 @@ def _bare(stage: Computed) -> tuple[object, ...]:
 
 def _of_stage(stage: Computed, shorter: Computed, tails: Mapping[str, Tail],
               arrays: Mapping[str, np.ndarray]) -> Tail | None:
-    """What a computation has for a tail; None where it has none."""
+    """The tail of a computation; None where it has none."""
     before, after = _extents(stage), _extents(shorter)
     cut = {var for var, extent in before.items() if after[var] != extent}
     counters = set[Expr]()

@@ -29,7 +29,8 @@ REPLACED = np.finfo(np.float32).min
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """How a graph is read: the node that makes a value, a constant's array, a value's shape."""
+    """A graph as it is read here: the node that makes a value, a constant's array, a value's
+    shape."""
 
     producer: Callable[[str], Node | None]
     constant: Callable[[str], Array | None]
@@ -92,7 +93,7 @@ RowFunction = Softmax | LayerNorm | RmsNorm
 
 
 def recognized(values: Values, result: str) -> RowFunction | None:
-    """What a value is, if it is a function of rows; None if it is none of these."""
+    """The function that a value is, if it is a function of rows; None if it is none of these."""
     for read in (_Reading.softmax, _Reading.layer_norm, _Reading.rms_norm):
         try:
             return read(_Reading(values), result)
@@ -106,7 +107,7 @@ class _Other(Exception):
 
 
 def _is_one(array: Array) -> bool:
-    """Whether all elements are the same number."""
+    """True if all elements are the same number."""
     return array.min() == array.max()
 
 
@@ -209,7 +210,8 @@ class _Reading:
         return RmsNorm(source, frozenset(self.nodes), epsilon, weight)
 
     def _over_root_of_squares(self, normal: str) -> tuple[str, float, Array]:
-        """What is divided by the root of its mean square, the epsilon, and constant factors."""
+        """The value that is divided by the root of its mean square, the epsilon, and constant
+        factors."""
         factors, weight = self._factors(normal)
         # Those that are left: the value and one over the root, or their quotient.
         if len(factors) == 1:
@@ -250,14 +252,14 @@ class _Reading:
         return node is not None and node.op == op
 
     def _reduced(self, value: str, op: str) -> str:
-        """What is reduced along the last axis."""
+        """The value that is reduced along the last axis."""
         (source,), node = self._of(value, op), self._node(value)
         last = len(self.values.shape(source)) - 1
         self._need(tuple(node.attrs["axes"]) == (last,) and bool(node.attrs["keepdims"]))
         return source
 
     def _mean(self, value: str) -> str:
-        """What a value is the mean of."""
+        """The value of which a value is the mean."""
         source, factor = self._scaled(value)
         inner = self._reduced(source, "reduce_sum")
         self._need(bool(np.isclose(factor * self.values.shape(inner)[-1], 1, rtol=1e-5)))

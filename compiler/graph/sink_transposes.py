@@ -82,7 +82,7 @@ class _Sinking:
         self.turned[output] = value, perm
 
     def _sink(self, node: Node, perm: tuple[int, ...]) -> bool:
-        """Whether the operator reads what is transposed, and its result is transposed instead."""
+        """True if the operator reads what is transposed, and its result is transposed instead."""
         output = node.outputs[0]
         rank = len(self.graph.values[output].shape)
         if _is_elementwise(node.op) and rank == len(perm):

@@ -16,7 +16,7 @@ sums follows from it."""
 
 
 def blocks_of(channels: int) -> int:
-    """How many blocks hold so many channels, or columns."""
+    """The number of blocks that hold so many channels, or columns."""
     return -(-channels // LANES)
 
 

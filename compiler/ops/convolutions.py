@@ -393,7 +393,7 @@ def integer_convolution(view: QuantizedInputs, node: Node, out: Stored, clamp: M
 
 
 def _is_of_elements(attrs: Attributes, weight: tuple[int, ...]) -> bool:
-    """Whether each element is computed from the one in its place, by a factor of its channel."""
+    """True if each element is computed from the one in its place, by a factor of its channel."""
     return is_pointwise(attrs, (None, weight)) and (
         weight[1] == 1 and attrs.get("group", 1) == weight[0])
 
@@ -427,7 +427,7 @@ def image_convolution(name: str, inputs: Sequence[str], outputs: Sequence[str],
 
 
 def is_pointwise(attrs: Attributes, shapes: Shapes) -> bool:
-    """Whether every pixel is computed from the one in its place."""
+    """True if every pixel is computed from the one in its place."""
     weight = shapes[1]
     return (weight is not None and weight[2:4] == (1, 1) and attrs["strides"] == (1, 1)
             and attrs["pads"] == (0, 0, 0, 0))

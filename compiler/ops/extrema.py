@@ -9,19 +9,19 @@ __all__ = ["alike", "beats", "precedes"]
 
 
 def alike(a: Expr, b: Expr) -> Expr:
-    """Whether neither comes before the other: both are equal, or NaN."""
+    """True where neither comes before the other: both are equal, or NaN."""
     return te.any_of(a.equal(b), te.all_of(_is_nan(a), _is_nan(b))) if is_float(a.dtype) else (
         a.equal(b))
 
 
 def beats(better: str, a: Expr, b: Expr) -> Expr:
-    """Whether `a` is ``gt`` or ``lt`` than `b`, or NaN where `b` is a number."""
+    """True where `a` is ``gt`` or ``lt`` than `b`, or NaN where `b` is a number."""
     return te.any_of(Binary(better, a, b), te.all_of(_is_nan(a), b.equal(b))) if (
         is_float(a.dtype)) else Binary(better, a, b)
 
 
 def precedes(largest: bool, a: Expr, b: Expr) -> Expr:
-    """Whether `a` is sorted before `b`: NaN is first of descending ones, last of ascending."""
+    """True where `a` is sorted before `b`: NaN is first of descending ones, last of ascending."""
     if largest:
         return beats("gt", a, b)
     return te.any_of(a < b, te.all_of(_is_nan(b), a.equal(a))) if is_float(a.dtype) else a < b

@@ -50,14 +50,15 @@ class IntegerNode:
 
 
 class QuantizedInputs(Protocol):
-    """How a form reads the graph; what does not fit raises StaysFloat."""
+    """The graph as a form reads it; what does not fit raises StaysFloat."""
 
     def activation(self, value: str) -> Stored:
         """The quantized tensor that a float value is."""
         ...
 
     def operand(self, value: str, shape: tuple[int, ...] | None = None) -> Stored:
-        """The same, or a constant that was quantized with one scale, repeated to the shape."""
+        """The quantized value, or a constant that was quantized with one scale, repeated to the
+        shape."""
         ...
 
     def weight(self, value: str, axis: int) -> tuple[np.ndarray, np.ndarray]:
@@ -69,11 +70,11 @@ class QuantizedInputs(Protocol):
         ...
 
     def is_computed(self, value: str) -> bool:
-        """Whether the value is quantized and no constant."""
+        """True if the value is quantized and no constant."""
         ...
 
     def is_constant(self, value: str) -> bool:
-        """Whether the value is a constant, as it is or dequantized."""
+        """True if the value is a constant, as it is or dequantized."""
         ...
 
     @property

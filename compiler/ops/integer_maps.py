@@ -92,7 +92,7 @@ def _qmap(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 
 def _quantized_map(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
-    """The same of numbers less half their range, if they have no sign."""
+    """The map of numbers less half their range, if they have no sign."""
     dtype = inputs[0].dtype
     half, shape = HALVES[dtype], broadcast_shape(*(x.shape for x in inputs))
     return te.compute(shape, lambda *indices: (expression(attrs["function"], [

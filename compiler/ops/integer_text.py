@@ -89,8 +89,8 @@ def range_of(text: str, ranges: Sequence[tuple[int, int]]) -> IntegerRange:
 
 
 def read(text: str, known: Mapping[str, Any], meaning: Mapping[str, Callable]) -> Any:
-    """What a text is for operands that are `known`: `meaning` has a function for ``number`` and for
-    each operation, of values and, last, of plain numbers.
+    """The value of a text for operands that are `known`: `meaning` has a function for ``number``
+    and for each operation, of values and, last, of plain numbers.
     """
     return _read(_tree(text), known, meaning)
 

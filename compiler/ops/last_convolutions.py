@@ -153,7 +153,8 @@ def _windows(attrs: Attributes, x: Tensor, kernel: Sequence[int]) -> tuple[int, 
 
 def _pixel(attrs: Attributes, x: Tensor, kernel: Sequence[int], window: tuple[Expr, Expr, Expr],
            taps: tuple[Expr, Expr], channel: Expr, value) -> Expr:
-    """What a tap of a window [image, row, column] sees; the value outside of the image."""
+    """The pixel that a tap of a window [image, row, column] sees; the value outside of the
+    image."""
     place, conditions = [], []
     for at, tap, step, apart, before, reach, size, count in zip(
             window[1:], taps, attrs["strides"], attrs.get("dilations", (1, 1)), attrs["pads"],

@@ -1,4 +1,5 @@
-"""What LiteRT's default kernels compute of int8: those of XNNPACK, and its own where that has none.
+"""The functions of LiteRT's default kernels of int8: those of XNNPACK, and its own where that has
+none.
 
 Every function takes integers less their zero points, scales in float32 as the file has them, and
 gives integers to which the zero point of the result is added before the clamp. They are the
@@ -48,7 +49,7 @@ def quantized(x: Array, scale: float, zp: int) -> Array:
 
 
 def quantized_beside_zero(x: Array, scale: float, zp: int) -> Array:
-    """The same with its zero point, which decides what is even."""
+    """Quantizes with the zero point added first, which decides what is even."""
     return _within(np.rint(x * _reciprocal(scale) + np.float32(zp)))
 
 
@@ -96,17 +97,17 @@ def rescaled(x: Array, scale: float, out: float) -> Array:
 
 
 def rescaled_finely(x: Array, scale: float, out: float) -> Array:
-    """The same by a multiplier of 31 bits."""
+    """Rescales by a multiplier of 31 bits."""
     return requantized(x, *multiplier(float(np.float32(scale)) / float(np.float32(out))))
 
 
 def compared(x: Array, scale: float) -> Array:
-    """What a tensor is compared by: 256ths, for scales below 1."""
+    """The numbers that a tensor is compared by: 256ths, for scales below 1."""
     return requantized(x << 8, *multiplier(float(np.float32(scale))))
 
 
 def leaky_relu(x: Array, scale: float, out: float, slope: float) -> Array:
-    """The same, with another multiplier below zero."""
+    """Rescales, with another multiplier below zero."""
     above = np.float32(scale) / np.float32(out)
     below = above * np.float32(slope)
     return x * np.where(x < 0, _parts_of_256(below), _parts_of_256(above)) + 128 >> 8

@@ -129,7 +129,7 @@ def _upsample(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 
 def _is_contiguous(attrs: Attributes, whole: tuple[int, ...], part: tuple[int, ...]) -> bool:
-    """Whether the elements of a slice lie one after the other."""
+    """True if the elements of a slice lie one after the other."""
     first = next((axis for axis, extent in enumerate(part) if extent > 1), len(part))
     return (all(step == 1 or extent == 1 for step, extent
                 in zip(attrs["step"], part, strict=True))
@@ -197,7 +197,7 @@ def _padded(x: Tensor, value: Tensor, shape: Sequence[int], before: Sequence[int
 
 
 def _mirrored(mode: str, place: Expr, extent: int) -> Expr:
-    """Where the element of a place outside of 0 .. extent - 1 comes from."""
+    """The place from which the element of a place outside of 0 .. extent - 1 comes from."""
     if mode == "edge" or extent == 1:
         return te.clamp(place, 0, extent - 1)
     if mode == "wrap":

@@ -1,4 +1,4 @@
-"""What an operator of networks is: one record says all that the compiler knows of it.
+"""The records of operators of networks: one says all that the compiler knows of it.
 
 The tensor expression gives the code, and the type of the result unless a rule with better refusals
 stands beside it. The meaning in NumPy folds constants and judges the code. The other fields are
@@ -32,7 +32,7 @@ Shapes = Sequence[tuple[int, ...] | None]
 
 
 class Kind(IntEnum):
-    """What an operator may be fused with, in the order of what may be done with it: a smaller one
+    """The kind of an operator for fusion, in the order of what may be done with it: a smaller one
     may stand where a greater may.
 
     | kind | element of the result | operators |
@@ -54,7 +54,7 @@ class Kind(IntEnum):
 
 
 class Numbers(Enum):
-    """What an operator computes with."""
+    """The numbers that an operator computes with."""
 
     ANY = "every element type that makes sense"
     FLOAT = "ONNX's meaning, on logical NCHW shapes"
@@ -78,7 +78,7 @@ class Convolved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algebra:
-    """What holds for every element to the bit.
+    """The laws that hold for every element to the bit.
 
     unchanged : whether the result is the first input, from attributes and the types of inputs and
         result.

@@ -330,7 +330,7 @@ def _avgpool_integer(view: QuantizedInputs, node: Node, out: Stored, bounds: Bou
 
 
 def _counts(node: Node, size: tuple[int, ...]) -> Array:
-    """How many elements each window of an average counts, [Ho, Wo]."""
+    """The number of elements that each window of an average counts, [Ho, Wo]."""
     (kh, kw), (sh, sw), (top, left, bottom, right) = (
         node.attrs[name] for name in ("kernel", "strides", "pads"))
     counted = np.pad(np.ones(size, int), ((top, bottom), (left, right)),

@@ -176,8 +176,8 @@ def _qdepthwise_blocks(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 
 class _Window:
-    """What the windows of x see: its elements + 128, int32. `taps` are rows and columns of the
-    kernel, which the sums run over as `axes`.
+    """The elements that windows of x see: its elements + 128, int32. `taps` are rows and columns of
+    the kernel, which the sums run over as `axes`.
     """
 
     def __init__(self, attrs: Attributes, x: Tensor, kernel: Sequence[int], name: str):
@@ -346,7 +346,7 @@ _CHANNELS = "bias int32 [Co/16,16], scale float64 or float32 [Co/16,16], from 0 
 
 
 def _is_pointwise(attrs: Attributes, shapes: Shapes) -> bool:
-    """Whether every pixel is computed from the one in its place."""
+    """True if every pixel is computed from the one in its place."""
     x, weight, *_ = shapes
     return (x is not None and weight is not None and weight[1:3] == (1, 1)
             and weight[3] * GROUPED == x[1] * LANES // attrs.get("group", 1)

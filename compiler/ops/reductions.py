@@ -245,8 +245,9 @@ def _place_meaning(function: Callable) -> Callable[..., np.ndarray]:
 
 
 def _sorted_places(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
-    """Where the first ``count`` elements in order along an axis are, the greatest first if
-    ``largest`` is 1; of equals the first. NaN is the greatest. Each element counts those before it.
+    """The places where the first ``count`` elements in order along an axis are, the greatest first
+    if ``largest`` is 1; of equals the first. NaN is the greatest. Each element counts those before
+    it.
     """
     x, axis = inputs[0], attrs["axis"]
     _check_pairs(x, axis)

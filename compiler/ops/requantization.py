@@ -1,5 +1,5 @@
-"""What operators on quantized tensors share: checks of their parameters, and results with another
-scale. Activations are int8, or int16; results have the type of the activation.
+"""The common parts of operators on quantized tensors: checks of their parameters, and results with
+another scale. Activations are int8, or int16; results have the type of the activation.
 
 Sums are exact: those of products stay far below 2**53, so float64 matrix products hold them in
 NumPy, and accumulators wrap to int32, or to the type that the attribute ``sums`` says. One
@@ -163,7 +163,7 @@ def of_channels(attrs: Attributes, acc: Expr, channel: Expr, parameters: Inputs,
 
 def arrays_of_channels(attrs, totals: np.ndarray, factors: Sequence[np.ndarray],
                        dtype: np.dtype | type) -> np.ndarray:
-    """The same of exact integers in float64, the bias among them, and multipliers and shifts, or
+    """The results of exact integers in float64, the bias among them, and multipliers and shifts, or
     scales, that broadcast to them."""
     if SHIFT in attrs:
         return requantize(totals.astype(np.int64), factors[0], attrs[SHIFT], *clamp_of(attrs),

@@ -100,7 +100,7 @@ def rms_unit(count: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Fractions:
-    """How layer normalization of `count` elements splits 32 bits.
+    """The split of 32 bits in layer normalization of `count` elements.
 
     mean, shift : ``mean / 2**shift`` is 2^F over the number of elements.
     kept : C, by which the product with the root is shifted besides.

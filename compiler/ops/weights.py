@@ -33,7 +33,7 @@ class Weights:
     restored: Callable[[Mapping, Array, tuple[int, ...]], Array]
 
     def outputs(self, attrs: Mapping, weight: Array) -> int:
-        """How many output channels there are."""
+        """The number of output channels."""
         view = self.alike(attrs, weight)
         return view.shape[0] * view.shape[1]
 

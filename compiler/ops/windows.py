@@ -62,7 +62,7 @@ def check_numbers(node: Node, role: str, numbers: Sequence[int], count: int, lea
 
 
 def check_dilations(node: Node) -> Sequence[int]:
-    """How far apart the taps of a kernel are."""
+    """Refuses dilations that are not positive."""
     dilations = node.attrs.get("dilations", (1, 1))
     check_numbers(node, "dilations", dilations, 2, 1)
     return dilations

@@ -56,7 +56,7 @@ def correct_biases(network: LayeredNetwork, graph: Graph, plan: Plan, scales: Sc
 
 
 def _is_correctable(layer: Layer, network: LayeredNetwork, plan: Plan) -> bool:
-    """Whether the layer is quantized and has constant weights."""
+    """True if the layer is quantized and has constant weights."""
     node = layer.node
     return (layer.value in plan.quantized and node.op in WEIGHTED
             and node.inputs[1] in network.tensors)

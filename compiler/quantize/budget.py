@@ -38,7 +38,7 @@ class Budget:
         return f"fell back to float for the budget of {wanted}"
 
     def met_by(self, measured: Measured, place: str) -> bool:
-        """Whether the figures stay within the budget. Raises QuantizeRefused for points where the
+        """True if the figures stay within the budget. Raises QuantizeRefused for points where the
         network has no classes.
         """
         if self.points is None:

@@ -98,7 +98,7 @@ def _lets_pass(layer: Layer) -> bool:
 
 
 def _passes(layer: Layer, network: LayeredNetwork, passing: Collection[str]) -> bool:
-    """Whether the layer's node passes a factor of each channel; a reshape does where it flattens
+    """True if the layer's node passes a factor of each channel; a reshape does where it flattens
     images.
     """
     node, values = layer.node, network.graph.values

@@ -80,7 +80,8 @@ class _Grouping:
         return result
 
     def _trace(self, layer: Layer) -> None:
-        """What the layer's value depends on, if it computes elementwise from values and numbers."""
+        """The inputs that the layer's value depends on, if it computes elementwise from values and
+        numbers."""
         tensors = self.network.tensors
         computed = [value for value in layer.read if value not in tensors]
         operands = [value for value in layer.read if is_operand(tensors.get(value))]
@@ -113,7 +114,7 @@ class _Grouping:
         return end
 
     def _is_function(self, members: Sequence[Layer]) -> bool:
-        """Whether layers are better one function than what they are."""
+        """True if layers are better one function than what they are."""
         types, last = self.network.graph.values, members[-1].value
         if any(layer.value in self.joins for layer in members):
             return types[last].dtype == "float32"
@@ -124,12 +125,12 @@ class _Grouping:
                 or any(value in self.source for value in self._outside(members)))
 
     def _outside(self, members: Sequence[Layer]) -> Collection[str]:
-        """What a function reads."""
+        """The values that a function reads."""
         inner = {layer.value for layer in members}
         return {value for layer in members for value in layer.read if value not in inner}
 
     def _has_form(self, layer: Layer) -> bool:
-        """Whether an integer operator computes the layer."""
+        """True if an integer operator computes the layer."""
         node, types = layer.node, self.network.graph.values
         affine = read_affine(node, self.network.tensors, types)
         if affine is not None:

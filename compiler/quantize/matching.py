@@ -1,4 +1,4 @@
-"""Where a float graph computes what patterns match: found by values, not by operators.
+"""Finds where a float graph computes what patterns match: found by values, not by operators.
 
 Elementwise operators that depend on as many values as a pattern has inputs are tried with numbers,
 and so is the pattern's real expression. They are the same function if they agree on all of them, as
@@ -88,7 +88,7 @@ class _Search:
         return None
 
     def _is_elementwise(self, value: str) -> bool:
-        """Whether an elementwise operator makes the value, of values and single numbers."""
+        """True if an elementwise operator makes the value, of values and single numbers."""
         node = self.producers.get(value)
         return (node is not None and find(node.op).kind is Kind.ELEMENTWISE and all(
             self.graph.constants[each].size == 1 for each in node.inputs
@@ -124,7 +124,7 @@ class _Search:
 
     def _agrees(self, pattern: Pattern, region: frozenset[str], sources: Sequence[str],
                 result: str) -> bool:
-        """Whether the nodes and the pattern are one function of the sources."""
+        """True if the nodes and the pattern are one function of the sources."""
         numbers = _numbers(len(sources))
         wanted = np.broadcast_to(pattern.value(*numbers), numbers[0].shape)
         known = dict(zip(sources, numbers, strict=True))

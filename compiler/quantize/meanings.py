@@ -16,12 +16,12 @@ Scales = Mapping[str, Scale]
 
 
 def meaning(match: Match, value: str, scales: Scales) -> str:
-    """What the layer that makes `value` computes, as `qmap` has it. Raises StaysFloat."""
+    """The function of the layer that makes `value`, as `qmap` has it. Raises StaysFloat."""
     return match.pattern.function(*_stored(match, value, scales))
 
 
 def steps_off(match: Match, value: str, scales: Scales) -> int:
-    """How many steps of the result that is at most from the real expression."""
+    """The most steps of the result by which that is off from the real expression."""
     return match.pattern.steps_off(meaning(match, value, scales), *_stored(match, value, scales))
 
 

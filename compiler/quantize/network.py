@@ -174,7 +174,7 @@ def bounds(clamp: Node) -> tuple[float, float] | None:
 
 
 def is_operand(constant: Array | None) -> bool:
-    """Whether arithmetic takes a constant as a tensor with a scale of its own: one of several
+    """True if arithmetic takes a constant as a tensor with a scale of its own: one of several
     dimensions, as the sines and cosines of rotary positions are.
     """
     return (constant is not None and constant.dtype == np.float32

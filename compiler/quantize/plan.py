@@ -227,7 +227,7 @@ class _Planning:
         self.known.add(value)
 
     def _looks_up(self, layer: Layer) -> bool:
-        """Whether the layer takes rows of a constant, which are then like an input: those of a
+        """True if the layer takes rows of a constant, which are then like an input: those of a
         position, say.
         """
         read = layer.node.inputs

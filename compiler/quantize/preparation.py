@@ -117,7 +117,7 @@ class _Preparation:
         return made is not None
 
     def _may_be_quantized(self, layer: Layer) -> bool:
-        """Whether the layer has an integer form, or is a table."""
+        """True if the layer has an integer form, or is a table."""
         data = [value for value in layer.read if value not in self.network.tensors]
         return layer.node.op in INTEGER_FORMS or (layer.node.op == FUNCTION and len(data) == 1)
 

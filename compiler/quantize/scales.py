@@ -41,7 +41,7 @@ class Scale:
         return cls(scale, np.uint8(np.clip(np.rint(-low / scale), 0, 255)))
 
     def reaches(self, low: float, high: float) -> bool:
-        """Whether clamping to the bounds changes any stored number."""
+        """True if clamping to the bounds changes any stored number."""
         with np.errstate(over="ignore"):
             first, last = np.rint(np.array([low, high], np.float32) / self.scale) + self.zero
         limits = np.iinfo(self.zero.dtype)

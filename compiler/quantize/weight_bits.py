@@ -84,5 +84,5 @@ def require_bits(network: LayeredNetwork, plan: Plan, wanted: Mapping[str, int])
 
 
 def is_weighted(layer: Layer, network: LayeredNetwork) -> bool:
-    """Whether a layer multiplies by constant weights."""
+    """True if a layer multiplies by constant weights."""
     return layer.node.op in WEIGHTED and layer.node.inputs[1] in network.tensors

@@ -57,7 +57,7 @@ def scaled(node: Node, weight: Array, *, outward: Array | None = None,
 
 
 def has_constants(node: Node, tensors: Mapping[str, Array]) -> bool:
-    """Whether the node's weight, and its bias if any, are constants, the bias one of channels."""
+    """True if the node's weight, and its bias if any, are constants, the bias one of channels."""
     if any(name not in tensors for name in node.inputs[1:]):
         return False
     count = outputs(node, tensors[node.inputs[1]])

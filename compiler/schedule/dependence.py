@@ -111,7 +111,7 @@ def same_for_element(a: Access, b: Access) -> frozenset[Var]:
 
 
 def commutes(a: Access, b: Access, reassociate: bool) -> bool:
-    """Whether two updates by one statement may change their order: always, where nothing rounds."""
+    """True if two updates by one statement may change their order: always, where nothing rounds."""
     if a.stmt is not b.stmt or not a.kind == b.kind == "update":
         return False
     match a.stmt:
@@ -144,7 +144,7 @@ def program_order(root: Stmt, a: Stmt, b: Stmt) -> str:
 
 
 def _is_before(parent: Stmt, a: Stmt, b: Stmt) -> bool:
-    """Whether one child comes before another."""
+    """True if one child comes before another."""
     children = stmt_children(parent)
     places = [next(place for place, child in enumerate(children) if child is stmt)
               for stmt in (a, b)]

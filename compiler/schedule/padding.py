@@ -64,7 +64,7 @@ def pad(program: Program, loop: str, extent: int) -> Program:
 
 
 def _selects_zero(write: Write) -> bool:
-    """Whether it stores 0 in some places: then it may as well beyond."""
+    """True if it stores 0 in some places: then it may as well beyond."""
     match write.values[0]:
         case Select(_, _, Const(0)): return isinstance(write, Store)
         case _: return False
@@ -126,7 +126,7 @@ def _reduced(program: Program, write: Write, path: tuple[Stmt, ...], wide: For) 
 
 
 def _is_zero(program: Program, value: Expr, domain: Domain) -> bool:
-    """Whether a value is surely zero; a product of floats only if both of its factors are."""
+    """True if a value is surely zero; a product of floats only if both of its factors are."""
     match value:
         case Const(0):
             return True
@@ -147,7 +147,7 @@ def _is_zero(program: Program, value: Expr, domain: Domain) -> bool:
 
 def _reads_zero(program: Program, buffer: Buffer, indices: tuple[Expr, ...],
                 domain: Domain) -> bool:
-    """Whether the elements were padded with zeros."""
+    """True if the elements were padded with zeros."""
     stores = [write for write in writes(program.body) if buffer in write.buffers]
     if len(stores) != 1 or not isinstance(stores[0], Store):
         return False

@@ -49,7 +49,7 @@ class _Side:
         return ((first.loop.var, extent), *((d.loop.var, d.loop.extent) for d in others))
 
     def values(self, around: Domain) -> dict[Var, Expr]:
-        """What the loops of the whole stage are where those of the part compute a place."""
+        """The values of the whole stage's loops where those of the part compute a place."""
         known = Domain((*around.loops, *self.loops)).extents
         values = digit_values(self.place, [digit.weight for digit in self.digits])
         return {digit.loop.var: normalize(value, known) if len(values) > 1 else self.place

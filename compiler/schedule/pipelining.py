@@ -195,7 +195,7 @@ def _require_no_early_reduction(program: Program, node: For, part: _Part):
 
 def _all_of(program: Program, node: For, buffer: Buffer,
             buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
-    """What is written together with the buffer."""
+    """The buffers that are written together with the buffer."""
     together = written_together(program, buffer)
     for other in together:
         if other not in buffers:

@@ -147,7 +147,7 @@ def written_together(program: Program, buffer: Buffer) -> tuple[Buffer, ...]:
 
 
 def is_complete(program: Program, buffer: Buffer) -> bool:
-    """Whether every element holds a value when the buffer is read, in every iteration around."""
+    """True if every element holds a value when the buffer is read, in every iteration around."""
     if buffer in program.inputs:
         return True
     path = path_to(program.body, lambda s: isinstance(s, Alloc) and s.buffer == buffer)
@@ -156,7 +156,7 @@ def is_complete(program: Program, buffer: Buffer) -> bool:
 
 
 def is_safe(program: Program, stmt: Stmt, around: Domain) -> bool:
-    """Whether every element that the expression reads lies inside its buffer and holds a value,
+    """True if every element that the expression reads lies inside its buffer and holds a value,
     wherever it runs.
     """
     reads = widest(a for a in accesses(stmt, around) if a.kind == "read")
@@ -234,7 +234,7 @@ def hoist_guards(stmt: Stmt) -> Stmt:
 
 
 def _is_fixed(condition: Expr, var: Var) -> bool:
-    """Whether the condition stays the same in every iteration over the variable."""
+    """True if the condition stays the same in every iteration over the variable."""
     return var not in free_variables(condition) and not any(
         isinstance(node, Read) for node in walk(condition))
 

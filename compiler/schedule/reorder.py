@@ -97,7 +97,7 @@ def _require_order_kept(program: Program, old: list[For], new: list[For], leaf: 
 
 
 def _keeps(a: Access, b: Access, old: list[For], new: list[For]) -> bool:
-    """Whether instances that touch one element stay in order, as far as this is plainly seen: they
+    """True if instances that touch one element stay in order, as far as this is plainly seen: they
     differ in loops alone whose order stays.
     """
     same = same_for_element(a, b)

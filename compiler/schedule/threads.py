@@ -141,7 +141,7 @@ def _require_same_values(program: Program, alloc: Alloc, path: tuple[Stmt, ...],
 
 
 def _private(stmt: Stmt) -> set[Buffer]:
-    """What is allocated inside and not shared."""
+    """The buffers that are allocated inside and not shared."""
     return {s.buffer for s in walk_stmts(stmt)
             if isinstance(s, Alloc) and s.buffer.scope != "shared"}
 

@@ -197,11 +197,11 @@ class CExpressions(Expressions):
         return super()._wrapping(expr)
 
     def _has_own_type(self, expr: Expr) -> bool:
-        """Whether C computes it in its own type, or in int, which has the same values."""
+        """True if C computes it in its own type, or in int, which has the same values."""
         return bits(expr.dtype) <= 32 or self._is_wide(expr)
 
     def _is_wide(self, expr: Expr) -> bool:
-        """Whether the text of an int64 has 64 bits: texts of indices and small constants are int.
+        """True if the text of an int64 has 64 bits: texts of indices and small constants are int.
         """
         match expr:
             case Const(): return not _is_int32((int(expr.value), int(expr.value)))

@@ -269,7 +269,7 @@ class CNetwork:
                        f"{bytes_of(self.graph.values[output])});")
 
     def _offset(self, value: str) -> int:
-        """Where the value begins in the one in whose memory it lies, in bytes."""
+        """The offset of the value in the one in whose memory it lies, in bytes."""
         views = {group.output: group for group in self.groups if group.is_view}
         begin = 0
         while value in views:
@@ -295,7 +295,7 @@ class CNetwork:
 
 
 def _operators(group: Group) -> str:
-    """What the group computes, by the names of its operators."""
+    """The names of the group's operators."""
     return ", ".join(node.name if node.name == node.op else f"{node.op} {node.name}"
                      for node in group.nodes)
 

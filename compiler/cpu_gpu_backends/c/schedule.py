@@ -104,7 +104,7 @@ def _sees(read: Read, var: Expr) -> bool:
 
 
 def _is_mapped(store: Store, total: Buffer) -> bool:
-    """Whether each element of the result is computed from one sum: that of its last place, and of
+    """True if each element of the result is computed from one sum: that of its last place, and of
     its number among the rows.
     """
     out = store.buffer
@@ -143,7 +143,7 @@ def _products_of_rows(program: Program) -> Program | None:
 
 
 def _are_rows(program: Program, found: _Sum) -> bool:
-    """Whether the terms of a sum lie side by side in both factors, and the second has a row for
+    """True if the terms of a sum lie side by side in both factors, and the second has a row for
     each element of the last axis.
     """
     update, terms = found.update, len(found.update.axes)

@@ -37,7 +37,7 @@ ROOM = 1 << 18          # bytes of rows of scores, before and after softmax, tha
 
 
 def is_one_kernel(graph: Graph, group: Group) -> bool:
-    """Whether the products of a group are of floats and of more than one block of columns, the last
+    """True if the products of a group are of floats and of more than one block of columns, the last
     one is its result, and all else is computed by rows.
     """
     if any(find(node.op).kind is Kind.INJECTIVE for node in group.nodes):
@@ -84,7 +84,7 @@ def tile_attention(program: Program, vectors: Vectors, chooser: Chooser = OWN
 
 
 def _is_attention(program: Program, writes: Sequence[Write]) -> bool:
-    """Whether a packed product follows on functions of the rows of another one."""
+    """True if a packed product follows on functions of the rows of another one."""
     if len(writes) < 3 or len(program.outputs) != 1 or not all(
             isinstance(one, Store | Update) for one in writes):
         return False
@@ -111,8 +111,8 @@ def _is_row_of(stage: Buffer, scores: Buffer) -> bool:
 
 
 def _rows_near(count: int, row_bytes: int, step: int, chooser: Chooser) -> int:
-    """How many rows are computed together: whole tiles of them for which there is room, and so many
-    that the fewest are left over, which take longer.
+    """The number of rows that are computed together: whole tiles of them for which there is room,
+    and so many that the fewest are left over, which take longer.
     """
     room = chooser.one_of("bytes of scores", (ROOM, ROOM // 4, ROOM // 2, 2 * ROOM, 4 * ROOM))
     most = max(step, room // (2 * row_bytes) // step * step)

@@ -66,7 +66,7 @@ def tile_blocks(program: Program, vectors: Vectors, chooser: Chooser = OWN) -> S
 
 
 def _in_lanes(read: Read, lane: Var) -> bool:
-    """Whether the lanes lie side by side, or all see one element."""
+    """True if the lanes lie side by side, or all see one element."""
     *outer, last = read.indices or (None,)
     if any(lane in free_variables(index) for index in outer):
         return False
@@ -74,7 +74,7 @@ def _in_lanes(read: Read, lane: Var) -> bool:
 
 
 def _shares(operands: list[Read], pixel: Var, axis: Var) -> bool:
-    """Whether what is read for a pixel serves all of the axis."""
+    """True if what is read for a pixel serves all of the axis."""
     named = [{var for index in read.indices for var in free_variables(index)} for read in operands]
     return (any(pixel in names and axis not in names for names in named)
             and all(axis in names or pixel in names for names in named)
@@ -163,7 +163,8 @@ def _tiled(program: Program, update: Update, axes: list[Var], block: Var | None,
 
 
 def _places(order: list[str], own: int) -> list[int]:
-    """Where the loop over blocks of channels may stand among the outer ones: first where it is."""
+    """The places where the loop over blocks of channels may stand among the outer ones: first where
+    it is."""
     return [own, *(place for place in range(len(order)) if place != own)]
 
 

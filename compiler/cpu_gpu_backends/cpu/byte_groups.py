@@ -46,7 +46,7 @@ for _vectors in INSTRUCTION_SETS:
 
 
 def sums_bytes(update: Update) -> bool:
-    """Whether it adds products of unsigned by signed bytes in int32, over several axes, the last of
+    """True if it adds products of unsigned by signed bytes in int32, over several axes, the last of
     which runs within groups.
     """
     match update.value:
@@ -60,7 +60,7 @@ def sums_bytes(update: Update) -> bool:
 
 
 def is_grouped(update: Update, lane: Var) -> bool:
-    """Whether four terms side by side are one step of a sum of bytes for each lane."""
+    """True if four terms side by side are one step of a sum of bytes for each lane."""
     return sums_bytes(update) and any(
         read.indices[-2:] == (lane, update.axes[-1]) and read.buffer.shape[-2:] == (LANES, GROUP)
         for read in reads(update))

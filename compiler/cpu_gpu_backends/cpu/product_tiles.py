@@ -50,7 +50,7 @@ class ResultTiles:
     @staticmethod
     def of_output(s: Schedule, total: str, update: Update, weight: Read, size: BlockTile,
                   chooser: Chooser = OWN) -> "ResultTiles":
-        """Those of the program's output, each column of tiles at once unless every matrix has
+        """The tiles of the program's output, each column of tiles at once unless every matrix has
         weights of its own.
         """
         out = s.program.outputs[0].name
@@ -127,7 +127,7 @@ def tile_of_rows(rows: int, columns: int, vectors: Vectors, grouped: bool = Fals
 
 
 def has_matrices(update: Update, weight: Read) -> bool:
-    """Whether every matrix has weights of its own, else there is one for all."""
+    """True if every matrix has weights of its own, else there is one for all."""
     return len(weight.indices) > 2 + len(update.axes)
 
 
@@ -137,7 +137,7 @@ def packed_weight_of(update: Update, column: Var) -> Read | None:
 
 
 def _is_packed(read: Read, column: Var, over: Sequence[Var]) -> bool:
-    """Whether it is a weight with columns in blocks, steps in groups perhaps."""
+    """True if it is a weight with columns in blocks, steps in groups perhaps."""
     place = (column // LANES, over[0], column % LANES, *over[1:])
     return read.buffer.shape[1 - len(place):][1:2] == (LANES,) and (
         read.indices[-len(place):] == place)

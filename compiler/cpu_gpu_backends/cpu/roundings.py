@@ -48,7 +48,7 @@ class _Requantization:
 
     @staticmethod
     def of(node: Expr) -> "_Requantization | None":
-        """What an expression is; None where it is no such requantization."""
+        """The requantization that an expression is; None where it is no such requantization."""
         match node:
             case Binary("min", Binary("max", value, lowest), highest): zp: int | None = 0
             case _: return None

@@ -109,7 +109,7 @@ def _without_quotients(s: Schedule, stage: Buffer) -> Store:
 
 
 def _parts(loop: For, size: int) -> bool:
-    """Whether the loop is several pieces of that size, and serial."""
+    """True if the loop is several pieces of that size, and serial."""
     return (isinstance(loop.extent, int) and 1 < size < loop.extent and loop.extent % size == 0
             and loop.kind == "serial")
 
@@ -228,7 +228,7 @@ def _cut(s: Schedule, update: Update, row: For) -> str:
 
 
 def _in_rows(update: Update, row: Var) -> bool:
-    """Whether the row's index moves along the last dimension of what is read, or not at all."""
+    """True if the row's index moves along the last dimension of what is read, or not at all."""
     return not any(_names(index, row) for read in reads(update) for index in read.indices[:-1])
 
 

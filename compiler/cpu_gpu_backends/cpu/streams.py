@@ -44,6 +44,6 @@ def _noted(stmt: Stmt, ahead: int) -> Stmt | None:
 
 
 def _follows(read: Read, loop: For, row: For) -> bool:
-    """Whether an iteration of the loop reads the vector behind the one before it."""
+    """True if an iteration of the loop reads the vector behind the one before it."""
     form = dict(linear(offset(read.buffer, read.indices)).terms)
     return form.get(row.var) == 1 and form.get(loop.var) == row.extent

@@ -56,7 +56,7 @@ def _loops_around(program: Program, update: Update) -> list[For]:
 
 
 def _lies_in_row(update: Update, loop: For) -> bool:
-    """Whether the loop is a long sum over what lies side by side."""
+    """True if the loop is a long sum over what lies side by side."""
     strided = [read for read in reads(update)
                if any(loop.var in free_variables(index) for index in read.indices)]
     return (loop.body is update and loop.var in update.axes and loop.kind == "serial"

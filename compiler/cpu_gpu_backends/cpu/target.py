@@ -96,8 +96,8 @@ class CpuTarget:
         return host
 
     def passes(self, sizes: Sizes = best_size) -> tuple[Pass, ...]:
-        """What makes a segment's graph one that is fused; convolutions by Winograd's products of
-        these sizes.
+        """The passes that make a segment's graph one that is fused; convolutions by Winograd's
+        products of these sizes.
         """
         return passes(self.vectors, sizes)
 

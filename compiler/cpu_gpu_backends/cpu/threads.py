@@ -68,7 +68,7 @@ def _loop(program: Program, name: str) -> For:
 
 
 def _work(stmt: Stmt) -> int:
-    """How often a statement inside is executed, at most."""
+    """The most executions of a statement inside."""
     match stmt:
         case Store() | Update() | Combine():
             return 1

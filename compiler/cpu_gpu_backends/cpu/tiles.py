@@ -126,7 +126,7 @@ def _names(read: Read, var: Var) -> bool:
 
 
 def _in_rows(read: Read, row: Var) -> bool:
-    """Whether the row's index moves along the last dimension alone, forwards."""
+    """True if the row's index moves along the last dimension alone, forwards."""
     form = dict(linear(read.indices[-1]).terms)
     return (row in form and all(isinstance(atom, Var) and f > 0 for atom, f in form.items())
             and not any(row in free_variables(index) for index in read.indices[:-1]))
@@ -142,7 +142,7 @@ def _moving(index: Expr, extents: dict[Var, int]) -> Var | None:
 
 
 def _is_mapped(program: Program, update: Update) -> bool:
-    """Whether the result is the sum itself, or computed from it element by element."""
+    """True if the result is the sum itself, or computed from it element by element."""
     out, total = program.outputs[0], update.buffer
     if total == out:
         return True
@@ -186,7 +186,7 @@ def _tiled(s: Schedule, matched: _Sum, total: str, out: str, vectors: Vectors,
 
 
 def _weighs_more(program: Program, matched: _Sum) -> bool:
-    """Whether what is loaded is more than the other operands: then these are read again for each
+    """True if what is loaded is more than the other operands: then these are read again for each
     tile of columns, and not that for each tile of rows.
     """
     sizes = {read.buffer: prod(read.buffer.shape) for read in reads(matched.update)}
@@ -223,7 +223,7 @@ def _widened(s: Schedule, matched: _Sum, total: str, columns: int, results: int)
 
 
 def _reach(program: Program, matched: _Sum, wide: int) -> int:
-    """How long the loaded rows must be for so many columns."""
+    """The length of the loaded rows for so many columns."""
     extents = extents_of(program) | {matched.update.indices[-1]: wide}
     form = linear(matched.loaded.indices[-1])
     return form.constant + 1 + sum(f * (extents[atom] - 1) for atom, f in form.terms)

@@ -1,4 +1,5 @@
-"""What schedules know of a processor: its vectors, threads, and which floats it computes with."""
+"""The facts that schedules know of a processor: its vectors, threads, and which floats it computes
+with."""
 
 from dataclasses import dataclass
 
@@ -19,9 +20,13 @@ STACKED, STACKED_SMALL = 1 << 12, 1 << 8
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """Vector instructions; whether one of them sums products of bytes, the threads that share a
-    kernel, whether there are registers for tiles of bytes, and instructions for float32 and
-    float64, and the bytes of a local buffer that a kernel still has on its stack.
+    """The vector instructions of a processor, as schedules ask for them.
+
+    sums_bytes : one of them sums products of bytes.
+    threads : threads that share a kernel.
+    tiles : there are registers for tiles of bytes.
+    singles, doubles : there are instructions for float32, for float64.
+    stacked : bytes of the largest local buffer that a kernel has on its stack.
     """
 
     instructions: InstructionSet
@@ -53,12 +58,12 @@ class Vectors:
 
     @property
     def core(self) -> VectorCore:
-        """The same for templates and models that know no intrinsic."""
+        """These facts for templates and models that know no intrinsic."""
         return VectorCore(self.lanes, self.instructions.registers_of_models, threads=self.threads)
 
     @property
     def dot(self) -> Intrinsic:
-        """What adds products of bytes."""
+        """The intrinsic that adds products of bytes."""
         return dot_of(self.instructions, self.sums_bytes)
 
     @property

@@ -52,7 +52,7 @@ _SHAPES = """\
 
 @cache
 def grants_tiles() -> bool:
-    """Whether the operating system lets this process use the tile registers; asks it."""
+    """True if the operating system lets this process use the tile registers; asks it."""
     try:
         return ctypes.CDLL(None).syscall(*map(ctypes.c_long, _ASKS)) == 0
     except (AttributeError, OSError):       # another system

@@ -42,7 +42,7 @@ class _Child:
     answers: int
 
     def status(self) -> int:
-        """How it ended. It takes no more work."""
+        """The way in which it ended. It takes no more work."""
         os.close(self.work)
         os.close(self.answers)
         return os.waitpid(self.number, 0)[1]
@@ -52,7 +52,7 @@ _child: _Child | None = None
 
 
 def apart(function: Callable[..., Result], *args: object) -> Result | None:
-    """What a function of a module gives, called in a child; None if that ended itself before. An
+    """The result of a module's function, called in a child; None if that ended itself before. An
     exception of the function is raised here, ChildProcessError where somebody killed the child. One
     thread calls at a time, and none holds locks that the function takes.
     """

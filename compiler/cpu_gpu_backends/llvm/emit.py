@@ -18,7 +18,7 @@ FUNCTION = "kernel"
 
 @dataclass(frozen=True, slots=True)
 class LlvmFunction:
-    """What a function computes, and how it may be computed: see `emit`."""
+    """A function's computation, and the ways in which it may be done: see `emit`."""
 
     program: Program
     contract: bool = False

@@ -24,7 +24,8 @@ _NO_WRAP = {"add": "add nsw", "sub": "sub nsw", "mul": "mul nsw"}
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an element lies: one place for all lanes, or a row of `lanes` (`row`), or one each."""
+    """The place of an element: one place for all lanes, or a row of `lanes` (`row`), or one
+    each."""
 
     pointer: str
     lanes: int = 0
@@ -131,7 +132,7 @@ class Expressions:
         return LlvmValue(integer_abs(self.w, a.kind, a.text), a.kind)  # the only one of integers
 
     def _holds_rounded(self, value: Expr) -> bool:
-        """Whether it is a vector of float64 that rounds to integers of 32 bits."""
+        """True if it is a vector of float64 that rounds to integers of 32 bits."""
         found = float_range(rint(value)) if value.dtype == "float64" else ANY
         return bool(self._lanes_of(value)) and not found.nan and found.within(limits("int32"))
 
@@ -286,7 +287,7 @@ class Expressions:
         w.label(done)
 
     def _subscript(self, buffer: Buffer, indices: tuple[Expr, ...]) -> "_Subscript":
-        """The same for every copy of a statement that is written out."""
+        """A subscript that is equal for every copy of a statement that is written out."""
         key = id(buffer), id(indices)
         if key not in self._subscripts:
             self._subscripts[key] = _Subscript(buffer, indices)
@@ -359,7 +360,7 @@ class Expressions:
         return (self._without_wrap(expr) if is_index(expr) else self.scalar(expr)), "i64"
 
     def _is_short(self, *exprs: Expr) -> bool:
-        """Whether these are numbers of places, the same in all lanes, that 32 bits hold: with
+        """True if these are numbers of places, the same in all lanes, that 32 bits hold: with
         pointers of 32 bits no array has more, and what is compared lies near those of an array.
         """
         return self.short and not self.lanes and all(map(is_index, exprs))
@@ -390,7 +391,7 @@ class Expressions:
 
 
 def _reads_always(expr: Expr) -> Iterator[Read]:
-    """What is read whichever sides of choices inside are taken."""
+    """The reads that happen whichever sides of choices inside are taken."""
     if isinstance(expr, Read):
         yield expr
     for child in (expr.condition,) if isinstance(expr, Select) else children(expr):
@@ -410,7 +411,7 @@ def _folded(op: str, a: str, b: str) -> str | None:
 
 
 class _Subscript:
-    """Where an element of a buffer lies, and what that depends on. It keeps the buffer and its
+    """The place of an element of a buffer, and what that depends on. It keeps the buffer and its
     indices, so that no others come to lie where they are.
     """
 

@@ -23,7 +23,7 @@ class FloatRange:
     nan: bool = True
 
     def within(self, other: "FloatRange") -> bool:
-        """Whether all numbers here lie there; NaN is none."""
+        """True if all numbers here lie there; NaN is none."""
         return other.low <= self.low and self.high <= other.high
 
 
@@ -33,7 +33,7 @@ _ROUNDED: Mapping = {"rint": np.rint, "floor": floor, "ceil": ceil}
 
 
 def limits(dtype: str) -> FloatRange:
-    """What an integer type holds."""
+    """The range of an integer type."""
     info = np.iinfo(numpy_dtype(dtype))
     return FloatRange(int(info.min), int(info.max), nan=False)
 
@@ -81,7 +81,7 @@ def _of_binary(op: str, a: FloatRange, b: FloatRange) -> FloatRange:
 
 
 def _in_type(found: FloatRange, dtype: str) -> FloatRange:
-    """What is rounded to the type. Ends that it does not hold move outwards."""
+    """The range after rounding to the type. Ends that it does not hold move outwards."""
     if dtype == "float64" or found == ANY:
         return found
     if dtype != "float32" or max(-found.low, found.high) > np.finfo(np.float32).max:

@@ -32,7 +32,7 @@ class FunctionFrame:
     leaves: bool = False
 
     def prepare(self, name: str, told: object) -> bool:
-        """Whether the function is prepared like this, as it is for all statements or none."""
+        """True if the function is prepared like this, as it is for all statements or none."""
         return self.prepared.setdefault(name, told) == told
 
     def text(self, head: str) -> str:

@@ -16,9 +16,11 @@ AMX_BFLOAT16 = ("amx-bf16", "amx-tile")
 
 @dataclass(frozen=True, slots=True)
 class TileCosts:
-    """What a step of a tile of float32 sums waits for, in products of vectors: a vector of weights
-    from an outer cache, and a pixel from the nearest one. `registers` hold a tile and what it reads
-    where these are not those of all results. Weights are fetched so many bytes `ahead`.
+    """The waits of a step in a tile of float32 sums. The unit is a product of two vectors.
+
+    `weight` is the wait for a vector of weights from an outer cache, `pixel` the wait for a pixel
+    from the nearest cache. `registers` is the number of registers for a tile and its operands (0:
+    as many as for all results). Weights are fetched `ahead` by so many bytes.
     """
 
     weight: float = 4

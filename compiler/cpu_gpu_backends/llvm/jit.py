@@ -31,7 +31,7 @@ class CodeError(Error):
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """How code is generated: all ways mean the same."""
+    """A way to generate code: all ways mean the same."""
 
     joins: bool = True          # statements that do the same, to vectors
     level: int = 3              # of optimization
@@ -105,7 +105,7 @@ def _emitted(text: str, machine: Processor, kind: str, way: _Way) -> bytes:
 
 
 def _generated(text: str, machine: Processor, kind: str) -> bytes:
-    """What LLVM emits in the first way in which it gets to an end. Raises CodeError."""
+    """The code that LLVM emits in the first way in which it gets to an end. Raises CodeError."""
     with _in_llvm:
         target_machine(machine)                 # kept, so that no child makes its own
         for way in WAYS:

@@ -129,7 +129,7 @@ class Kernel:
 
 
 def refusal(status: int, name: str) -> Exception:
-    """What a status other than 0 means, of what is called so."""
+    """The meaning of a status other than 0, of the kernel of this name."""
     if status == OUT_OF_MEMORY:
         return MemoryError(f"{name} cannot allocate its local buffers")
     assert status == REFUSED

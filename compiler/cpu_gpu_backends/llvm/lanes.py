@@ -39,7 +39,7 @@ class Lanes:
 
 
 def has_lanes(loop: For) -> bool:
-    """Whether the loop can run as vectors. It cannot where lanes write to one place or touch
+    """True if the loop can run as vectors. It cannot where lanes write to one place or touch
     records; then it runs as any loop does.
     """
     if any(isinstance(stmt, Update | Combine) and loop.var in stmt.axes

@@ -70,7 +70,7 @@ class LlvmType:
 
     @property
     def suffix(self) -> str:
-        """What LLVM appends to the names of its intrinsics: ``f32``, ``v8i16``."""
+        """The suffix that LLVM appends to the names of its intrinsics: ``f32``, ``v8i16``."""
         letter = "i" if type_name(self.dtype).startswith("i") else "f"
         vector = f"v{self.lanes}" if self.lanes else ""
         return f"{vector}{letter}{bits(self.dtype)}"

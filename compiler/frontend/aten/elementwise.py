@@ -184,7 +184,7 @@ for _name, _op in {"fmax": "maximum", "fmin": "minimum"}.items():
 
 
 def _number_of(t, x, other, op):
-    """Where one operand is a NaN, the result is the other."""
+    """Gives the other operand where one is a NaN."""
     a, b = _alike(t, x, other)
     result = t.emit(op, a, b)
     if not is_float(a.dtype):

@@ -24,7 +24,7 @@ CHANNELS = {"GRAYSCALE": 1, "RGB": 3, "BGR": 3}
 
 
 class MlLayer:
-    """What the functions of layers read: inputs, parameters, and what the converter writes."""
+    """The view that functions of layers have: inputs, parameters, and what the converter writes."""
 
     def __init__(self, network: "NetworkConverter", proto: Any):
         self.network, self.proto, self.write = network, proto, network.write

@@ -31,7 +31,8 @@ FIELDS = ("floats", "ints", "bools", "longInts", "doubles", "bytes", "strings")
 
 
 class MilOperation:
-    """What the functions of operations read: arguments by name, and what the converter writes."""
+    """The view that functions of operations have: arguments by name, and what the converter
+    writes."""
 
     def __init__(self, program: "ProgramConverter", proto: Any):
         self.program, self.proto, self.write = program, proto, program.write

@@ -54,7 +54,7 @@ def loop(t, trip_count=None, condition=None, *state, body):
 
 
 def _known(t, condition: Value) -> tuple[bool, Value | None]:
-    """Whether the condition may hold, and the condition itself where data decide."""
+    """True if the condition may hold, and the condition itself where data decide."""
     if condition.array is None and t.run is None:
         return not never(condition), one_bool(condition)
     return bool(t.demand(condition, "condition").reshape(())), None
@@ -69,7 +69,7 @@ def _most(t, trip_count: Value | None) -> int | None:
 
 
 def _earlier(t, time: int, trip_count: Value | None) -> Value | None:
-    """Whether a turn takes place by a trip count that is computed."""
+    """The condition of a turn by a trip count that is computed."""
     if trip_count is None or trip_count.array is not None:
         return None
     return trip_count.reshape() > time

@@ -75,7 +75,7 @@ def _turned(x: Value, layout: int) -> Value:
 
 
 def _given(x: Value, w: Value, bias: Value | None) -> Value:
-    """What the input [T,B,I] gives to the sums of all gates in all steps: [T*B,G]."""
+    """The part of the input [T,B,I] to the sums of all gates in all steps: [T*B,G]."""
     rows = _matrix(x.reshape(x.shape[0] * x.shape[1], x.shape[2]), w)
     return rows if bias is None else rows + bias
 

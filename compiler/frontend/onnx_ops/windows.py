@@ -13,7 +13,7 @@ __all__ = ["check_window", "convolved", "in_one_row", "padded_sides", "spatial"]
 
 
 def spatial(value: Value, role: str = "weight") -> int:
-    """How many axes windows move along: all but the first two."""
+    """The number of axes that windows move along: all but the first two."""
     if value.rank < 3:
         raise NodeRefused(f"its {role} must have 3 dimensions at least, not {_typed(value)}")
     return value.rank - 2

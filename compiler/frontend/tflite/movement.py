@@ -233,7 +233,7 @@ def space_to_batch(c, op):
 
 @operator("BATCH_TO_SPACE_ND")
 def batch_to_space(c, op):
-    """What `space_to_batch` did, backwards: `crops` are its pads."""
+    """Undoes `space_to_batch`: `crops` are its pads."""
     if op.input(0) in c.dilated:
         c.alias(op.outputs[0], op.input(0))
         return

@@ -1,4 +1,4 @@
-"""What a TensorFlow Lite file says: tensors, operators, signatures, as plain records.
+"""The contents of TensorFlow Lite files: tensors, operators, signatures, as plain records.
 
 The file is a flatbuffer, which the package `tflite` reads (extra `tflite`). Nothing in it is
 trusted: a table that leads outside the file, or says that it is longer than the file, is refused.

@@ -52,7 +52,7 @@ class BlockChannels:
 
 
 def _is_convolution(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
-    """Whether it computes on blocks: groups are of whole blocks, of one channel each, or so many
+    """True if it computes on blocks: groups are of whole blocks, of one channel each, or so many
     make up a block.
     """
     if not find(node.op).convolved or not _is_packable(graph, node, dtypes):
@@ -67,7 +67,7 @@ def _is_convolution(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
 
 
 def _is_packable(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
-    """Whether weights and parameters are constants, and products float32 or of bytes in int32, of
+    """True if weights and parameters are constants, and products float32 or of bytes in int32, of
     one of these types.
     """
     x, weight = (graph.values[value].dtype for value in node.inputs[:2])
@@ -76,7 +76,7 @@ def _is_packable(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
 
 
 def _is_spread(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
-    """Whether it is a transposed convolution that computes each pixel from one of its input."""
+    """True if it is a transposed convolution that computes each pixel from one of its input."""
     if node.op not in ("convtranspose2d", "qconvtranspose2d") or not _is_packable(graph, node,
                                                                                   dtypes):
         return False
@@ -381,7 +381,7 @@ def _joined(weight: np.ndarray, group: int) -> tuple[np.ndarray, int]:
 
 
 def _skips(attrs: Mapping, weight: Sequence[int]) -> bool:
-    """Whether there are pixels that a convolution does not see: those that it sees are few, and
+    """True if there are pixels that a convolution does not see: those that it sees are few, and
     side by side they are one row.
     """
     return (tuple(weight[2:]) == (1, 1) and tuple(attrs["strides"]) != (1, 1)
@@ -394,7 +394,8 @@ def _window(attrs: Mapping) -> dict:
 
 
 def _outside(attrs: Mapping) -> float:
-    """What is left in lanes that are no channel where weights, or multipliers, are zero."""
+    """The numbers that are left in lanes that are no channel where weights, or multipliers, are
+    zero."""
     return float(min(max(attrs["zp"], attrs["lo"]), attrs["hi"])) if "zp" in attrs else 0.0
 
 

@@ -73,7 +73,7 @@ def _is_taken(graph: Graph, node: Node, dtypes: Collection[str], pieces: bool) -
 
 
 def _has_rows(graph: Graph, node: Node) -> bool:
-    """Whether the rows of its windows are one axis: there are few channels and an odd number of
+    """True if the rows of its windows are one axis: there are few channels and an odd number of
     columns, so that no vector begins in the middle of a pixel.
     """
     outputs, depth, _, columns = graph.values[node.inputs[1]].shape
@@ -81,7 +81,7 @@ def _has_rows(graph: Graph, node: Node) -> bool:
 
 
 def _is_depthwise(graph: Graph, node: Node) -> bool:
-    """Whether each channel is convolved by itself into one."""
+    """True if each channel is convolved by itself into one."""
     outputs, depth, *_ = graph.values[node.inputs[1]].shape
     return depth == 1 and node.attrs.get("group", 1) == outputs > 1
 
@@ -108,8 +108,8 @@ def _borders(segment: Segment) -> dict[str, Order | None] | None:
 
 
 def _orders(tensors: Collection[OrderedTensor]) -> Mapping[str, Order]:
-    """Where it does not matter otherwise, nothing is converted behind a convolution or between what
-    maps its result: these are computed together.
+    """The cheapest orders; where they do not matter otherwise, nothing is converted behind a
+    convolution or between what maps its result: these are computed together.
     """
     def is_inside(tensor: OrderedTensor) -> bool:
         fixed = {NCHW, NHWC}

@@ -72,7 +72,7 @@ def _in_words(graph: Graph, node: Node) -> tuple[np.ndarray, int] | None:
 
 
 def _may_wrap(graph: Graph, node: Node) -> bool:
-    """Whether a sum, its bias included, may not fit 32 bits."""
+    """True if a sum, its bias included, may not fit 32 bits."""
     x, weight = (graph.values[value].dtype for value in node.inputs[:2])
     bias = graph.constants[node.inputs[2]].astype(np.int64)
     terms = graph.constants[node.inputs[1]].size // max(1, len(bias))

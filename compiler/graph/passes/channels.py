@@ -127,7 +127,7 @@ def _axes(view: QuantizedView, nodes: list[Node], shape: tuple[int, ...]) -> set
 
 def _evaluated(view: QuantizedView, nodes: list[Node], source: str, numbers: np.ndarray, rank: int
                ) -> np.ndarray:
-    """What the nodes make of numbers of the source, which stand along the first axis."""
+    """The results of the nodes for numbers of the source, which stand along the first axis."""
     known: dict[str, np.ndarray] = {source: numbers.reshape(-1, *[1] * (rank - 1))}
     constants: Mapping[str, np.ndarray] = view.graph.constants
     for node in nodes:

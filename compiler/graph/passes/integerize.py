@@ -277,7 +277,8 @@ class _Rewriting:
 
     def _as_kernel(self, node: Node, core: Node | None, out: Stored, activations: list[Node]
                    ) -> IntegerNode | None:
-        """What computes as a kernel of LiteRT, where that takes more than other multipliers."""
+        """The node that computes as a kernel of LiteRT, where that takes more than other
+        multipliers."""
         if not self.exact:
             return None
         if core is not None and find(core.op).kind is Kind.ELEMENTWISE:
@@ -292,7 +293,7 @@ class _Rewriting:
         return composed(self.view, node, core, out, _bounds(activations))
 
     def _keeps(self, core: Node, out: Stored, activations: list[Node]) -> bool:
-        """Whether a quantization stores what was dequantized as it was."""
+        """True if a quantization stores what was dequantized as it was."""
         return core.op == "dequantizelinear" and not activations and (
             self.view.parameters(core) == (out.scale, out.zp, out.dtype))
 
@@ -376,7 +377,7 @@ class _Rewriting:
         return made + [self._constant(f"{name}:{role}", array) for role, array in integer.constants]
 
     def _looks_up(self, node: Node) -> bool:
-        """Whether the operator takes rows of a constant: these are like an input."""
+        """True if the operator takes rows of a constant: these are like an input."""
         return node.op == "gather" and node.inputs[0] in self.graph.constants
 
     def _notes(self, live: Graph) -> Iterator[str]:
@@ -403,7 +404,7 @@ def _rescaled(view: QuantizedInputs, node: Node, out: Stored, bounds: Bounds) ->
 
 
 def _is_quantizable(node: Node) -> bool:
-    """Whether the operator has a form on int8 that is not itself."""
+    """True if the operator has a form on int8 that is not itself."""
     operator = find(node.op)
     return bool(operator.integer or operator.bounds or operator.stored)
 

@@ -47,7 +47,8 @@ def kernel_of(node: Node) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """What an elementwise operator of the file reads, in order, and how it stores its result."""
+    """The tensors that an elementwise operator of the file reads, in order, and how it stores its
+    result."""
 
     inputs: tuple[Stored, ...]
     sources: tuple[str, ...]
@@ -79,7 +80,7 @@ def slope_of(op: Element) -> tuple[int, int]:
 
 
 def scales_of(op: Element) -> tuple[float, float]:
-    """Those of the two tensors."""
+    """The scales of the two tensors."""
     return op.inputs[0].scale, op.inputs[1].scale
 
 
@@ -107,8 +108,9 @@ ELEMENTWISE: dict[str, Function] = {
 
 @np.errstate(all="ignore")
 def stored_steps(view: QuantizedView, node: Node, known: Mapping[str, Array]) -> Array | None:
-    """What the kernel stores, where a quantization does, of the elements that are `known`; None
-    where the operators in front of it say what is stored, as they do in other networks.
+    """The integers that the kernel stores, where a quantization does, of the elements that are
+    `known`; None where the operators in front of it say what is stored, as they do in other
+    networks.
     """
     kernel, parameters = kernel_of(node), view.parameters(node)
     if not kernel or parameters is None or parameters[2] != "int8":

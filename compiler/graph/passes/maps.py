@@ -60,7 +60,7 @@ def mapped(view: QuantizedView, region: Region, core: Node, out: Stored, bounds:
 
 def _value(view: QuantizedView, node: Node, known: Mapping[str, "Term"],
            names: Mapping[str, str]) -> "Term":
-    """What a node makes of tensors and numbers."""
+    """The value of a node for tensors and numbers."""
     constants = view.graph.constants
     if all(value in constants for value in node.inputs):
         return float(evaluate_node(node, [constants[value] for value in node.inputs]).item())
@@ -96,7 +96,7 @@ class Scaled:
         return max(-self.range.low, self.range.high)
 
     def times(self, factor: int) -> "Scaled":
-        """The same number in steps that are finer by a factor."""
+        """This number in steps that are finer by a factor."""
         return self if factor == 1 else _made(f"({self.text} * {factor})", self.scale / factor,
                                               self.error)
 
@@ -180,7 +180,7 @@ def _sum(sign: str) -> Callable[[Term, Term], Term]:
 
 
 def _have_one_zero(a: Scaled, b: Scaled) -> bool:
-    """Whether stored integers compare, and differ, as the numbers do."""
+    """True if stored integers compare, and differ, as the numbers do."""
     return bool(a.stored and b.stored) and a.zp == b.zp
 
 
@@ -232,7 +232,7 @@ _BINARY: Mapping[str, Callable[[Term, Term], Term]] = {
 
 
 def is_arithmetic(node: Node, types: Sequence[TensorType]) -> bool:
-    """Whether the node computes nothing but what `mapped` has: sums, products, minima, maxima and
+    """True if the node computes nothing but what `mapped` has: sums, products, minima, maxima and
     magnitudes of single floats.
     """
     if any(type_.dtype != "float32" for type_ in types):
@@ -244,7 +244,7 @@ def is_arithmetic(node: Node, types: Sequence[TensorType]) -> bool:
 
 
 def compares(node: Node, types: Sequence[TensorType]) -> bool:
-    """Whether the node is the difference, the smaller or the greater of two tensors: with one scale
+    """True if the node is the difference, the smaller or the greater of two tensors: with one scale
     and one zero point for both, it is the same of the stored integers.
     """
     if len(types) != 2 or any(type_.dtype != "float32" for type_ in types):
@@ -269,7 +269,7 @@ def _is_term(element: te.Expr) -> bool:
 
 
 def _result(view: QuantizedView, node: Node, known: Mapping[str, Term]) -> Term:
-    """What the node's own expression makes of its inputs."""
+    """The value of the node's own expression for its inputs."""
     tensors = [te.placeholder(view.shape(value), view.graph.values[value].dtype, f"x{place}")
                for place, value in enumerate(node.inputs)]
     made = expression(node.op, node.attrs, tensors, "y")

@@ -28,9 +28,9 @@ class MissingQuantizations:
         self.any_at_all = any(node.op == "quantizelinear" for node in self.graph.nodes)
 
     def around(self, node: Node) -> str:
-        """What is missing around a float operator, and where. That it has none is all that is told
-        in a network without quantizations, and of elementwise operators among others, which become
-        one operator together.
+        """The quantization that is missing around a float operator, and where. That it has none is
+        all that is told in a network without quantizations, and of elementwise operators among
+        others, which become one operator together.
         """
         if not self.any_at_all:
             return UNQUANTIZED
@@ -39,7 +39,7 @@ class MissingQuantizations:
         return "; ".join((*self._before(node), *behind)) or UNQUANTIZED
 
     def _before(self, node: Node) -> Iterator[str]:
-        """What its first input in float lacks, and its weight; a bias may be in float."""
+        """The lack of its first input in float, and of its weight; a bias may be in float."""
         told = False
         for place, value in enumerate(node.inputs[:2]):
             producer = self.producers.get(value)
@@ -58,7 +58,7 @@ class MissingQuantizations:
                 yield f"a DequantizeLinear of int8 is missing behind its weight {value!r}"
 
     def _behind(self, node: Node) -> Iterator[str]:
-        """What its result lacks; bounds may stand between."""
+        """The lack of its result; bounds may stand between."""
         value = node.outputs[0]
         while value not in self.graph.outputs and len(self.readers[value]) == 1 and (
                 find(self.readers[value][0].op).bounds):
@@ -73,7 +73,7 @@ class MissingQuantizations:
 
 
 def _has_integers(node: Node) -> bool:
-    """Whether the operator, perhaps with others, may be one of integers."""
+    """True if the operator, perhaps with others, may be one of integers."""
     operator = find(node.op)
     return bool(operator.integer or operator.bounds or operator.picks or operator.fills
                 or operator.kind is Kind.ELEMENTWISE)

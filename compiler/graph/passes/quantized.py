@@ -1,4 +1,4 @@
-"""How `integerize` reads a graph: quantized activations, weights and biases.
+"""The view that `integerize` has of a graph: quantized activations, weights and biases.
 
 All zero points are in stored form (a uint8 tensor is stored as x - 128, its zero point as
 zp - 128; a uint16 tensor as x - 32768). What does not fit the integer operators raises StaysFloat
@@ -64,13 +64,13 @@ class QuantizedView:
         return float(scale), int(stored[0]), stored.dtype.name
 
     def is_computed(self, value: str) -> bool:
-        """Whether the value is quantized and no constant."""
+        """True if the value is quantized and no constant."""
         node = self.producers.get(value)
         return (node is not None and node.op == "dequantizelinear"
                 and node.inputs[0] not in self.graph.constants)
 
     def is_constant(self, value: str) -> bool:
-        """Whether the value is a constant, as it is or dequantized."""
+        """True if the value is a constant, as it is or dequantized."""
         node = self.producers.get(value)
         return value in self.graph.constants or (
             node is not None and node.op == "dequantizelinear"

@@ -1,4 +1,4 @@
-"""What elementwise operators before a quantization compute from: how `integerize` finds functions
+"""Sources of the elementwise operators before a quantization: `integerize` finds functions there
 of quantized tensors.
 """
 
@@ -81,7 +81,7 @@ class Regions:
         return self.places.get(value, -1)
 
     def _is_operand(self, node: Node) -> bool:
-        """Whether a dequantized constant is a tensor of several dimensions with one scale."""
+        """True if a dequantized constant is a tensor of several dimensions with one scale."""
         array = self.view.graph.constants.get(node.inputs[0])
         return (node.op == "dequantizelinear" and array is not None
                 and sum(extent > 1 for extent in array.shape) > 1

@@ -68,9 +68,9 @@ def rows_of(view: QuantizedView, found: RowFunction, out: Stored, bounds: Bounds
 
 def _masked_softmax(x: Stored, mask: Mask, shape: tuple[int, ...], out: Stored, bounds: Bounds,
                     stored_mask: Callable[[Mask, tuple[int, ...]], str]) -> Sequence[IntegerNode]:
-    """What doesn't count is least of all before the maximum is looked for, and behind that where
-    the exponential is 0. Where a level leaves nothing of a row, all of it is least, and then counts
-    alike.
+    """Makes what doesn't count the least of all before the maximum is looked for, and behind that
+    where the exponential is 0. Where a level leaves nothing of a row, all of it is least, and then
+    counts alike.
     """
     if mask.low + 255 * x.scale > -UNDERFLOW:
         raise StaysFloat(f"its mask adds {mask.low:g} to numbers that differ by {255 * x.scale:g}")

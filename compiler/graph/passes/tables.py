@@ -24,8 +24,8 @@ def tabled(view: QuantizedView, region: Region) -> IntegerNode:
 
 
 def _evaluated(view: QuantizedView, source: str, region: Region) -> np.ndarray:
-    """What the nodes make of all 256 values of the source, by the meanings of operators, or as the
-    kernels of LiteRT store it."""
+    """The results of the nodes for all 256 values of the source, by the meanings of operators, or
+    as the kernels of LiteRT store it."""
     graph = view.graph
     signed = graph.values[source].dtype == "int8"
     defined = {node.inputs[0] for node in region.nodes if kernel_of(node) in REAL}
