@@ -21,7 +21,6 @@ from accel.machine.program import AccelProgram, ProgramError, Stream, TensorSlot
 from accel.machine.work import Work
 from accel.mapping.bounds import bound_of
 from accel.mapping.borders import core, orders, with_borders
-from accel.mapping.forms import Forms
 from accel.mapping.choices import Choices, Group, LayerPart
 from accel.mapping.interleave import interleave
 from accel.mapping.builders.layer import MappedLayer
@@ -29,6 +28,8 @@ from accel.mapping.layers import build_layers, forms_of, refusal
 from accel.mapping.layout import blocks_of, stored_bytes
 from accel.mapping.loads import constants_first, padding_once
 from accel.mapping.lowering import LoweringError, TensorPlacement, lower
+from accel.mapping.memory.forms import Forms
+from accel.mapping.memory.misfits import idle_copy
 from accel.mapping.operators.blocked import Blocks
 from accel.mapping.memory_map import ALIGNMENT, MemoryMap
 from accel.mapping.prefixes import (OWN_LAYER, PrefixStream, prefix_of_program, prefixes_text,
@@ -137,7 +138,7 @@ class AccelTarget:
         blocks = blocks_of(self.machine.config)
         there, here = _forms(whole, blocks), _forms(part, blocks)
         reasons = {node.name: self.refusal(part, node) for node in part.nodes
-                   if not (here.same(there, node) or here.idle_copy(node))}
+                   if not (here.is_same(there, node) or idle_copy(here, node))}
         return {name: reason for name, reason in reasons.items() if reason is not None}
 
     def _refusal(self, graph: Graph, node: Node) -> str | None:
@@ -269,7 +270,7 @@ class AccelTarget:
             known.setdefault(layer.node.name, []).append(layer)
         layers: list[MappedLayer] = []
         for node in graph.nodes:
-            same = before.get(node.name) == node and memory.forms.same(forms, node)
+            same = before.get(node.name) == node and memory.forms.is_same(forms, node)
             layers += known.get(node.name, []) if same else self._layers(graph, forms, [node])
         if [layer.name for layer in layers] != [*memory.layers]:
             raise LoweringError("where less is read there are other layers")
@@ -375,8 +376,8 @@ class AccelTarget:
         for node in graph.nodes if nodes is None else nodes:
             try:
                 with blaming([node.name]):
-                    if node.name in forms.refused:
-                        raise LoweringError(forms.refused[node.name])
+                    if reason := forms.of(node).refused:
+                        raise LoweringError(reason)
                     layers += build_layers(node, graph, forms, self.machine)
             except LoweringError as error:
                 named = LoweringError(f"{node.name}: {error}")

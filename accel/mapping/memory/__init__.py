@@ -1,0 +1,1 @@
+"""How the values of a graph, and constants, lie in memory."""
