@@ -1,67 +1,82 @@
-"""Lists the benchmarks: ``python -m bench``, each with the question that it answers.
+"""Runs a benchmark, or lists all: ``python -m bench [NAME [options]]``.
 
-A benchmark is ``python -m bench.NAME``; ``--help`` has its options. `inputs` holds what several of
-them measure, `spoiled` what `bench.fuzz` tries, `support` how they measure.
+``python -m bench`` prints each benchmark with the question that it answers; ``NAME --help`` has its
+parts and options (`bench.frame`). `inputs` holds what several of them measure, `spoiled` what
+`robustness.fuzz` tries, `support` how they measure.
 """
 
 import ast
+import importlib
+import os
 import re
+import sys
 import textwrap
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+
+from bench.frame import HERE, Bench
 
 AREAS = {
-    "The array, and schedules for it": (
-        "accel", "machines", "random_layers", "depthwise", "double_buffering", "tilings", "bounds",
-        "decode", "normalize", "packed_weights", "sparse_weights", "limits", "shares", "partition",
-        "layout"),
-    "Simulators, the RTL and the proof": (
-        "exact", "simulation_speed", "geometries", "floats", "mutants", "proof", "token_faults"),
-    "FPGAs": ("fmax", "bitstreams", "post_synthesis", "board_memory", "board_networks", "axi4"),
-    "The CPU": ("cpu", "cpu_bodies", "cpu_intrinsics", "fusion", "long_chains", "memory_plan",
-                "resident", "threads"),
-    "GPUs": ("gpu", "gpu_resources", "gpu_sass", "gpu_shapes"),
-    "Networks as users bring them": (
-        "front_ends", "onnx_nodes", "light_models", "real_models", "layer_accuracy", "torch_export",
-        "torch_quantized", "torch_scales", "fingerprints"),
-    "Searches and explorations": (
-        "tuning", "search", "metaschedule", "pool", "killed_search", "explore", "estimates",
-        "energy"),
-    "Networks without the compiler": (
-        "export", "export_boards", "export_cortex_m", "c_text", "wasm"),
-    "Bad input and sudden ends": ("fuzz", "killed"),
-    "Random networks": ("values",),
-    "All figures that must not be lost": ("scoreboard",),
+    "accelerator": "The array, and schedules for it",
+    "simulators": "Simulators, the RTL and the proof",
+    "fpga": "FPGAs",
+    "cpu": "The CPU",
+    "gpu": "GPUs",
+    "networks": "Networks as users bring them",
+    "searches": "Searches and explorations",
+    "exports": "Networks without the compiler",
+    "robustness": "Bad input and sudden ends",
 }
-"""The benchmarks by what they measure."""
+"""The folders of benchmarks."""
 
-FOLDER = Path(__file__).parent
+ALONE = ("values", "fingerprints", "scoreboard")
+"""Commands of their own, ``python -m bench.NAME``: random networks, and all that must not be lost.
+"""
 
 
-def benchmarks() -> Iterator[str]:
-    """The modules of this folder that are commands, this one excepted."""
-    for path in sorted((*FOLDER.glob("*.py"), *FOLDER.glob("*/__main__.py"))):
-        if path != Path(__file__) and 'if __name__ == "__main__"' in path.read_text():
-            yield path.parent.name if path.stem == "__main__" else path.stem
+def benchmarks(area: str) -> Iterator[str]:
+    """The benchmarks of a folder."""
+    yield from (f"{area}.{path.stem}" for path in sorted((HERE / area).glob("*.py")))
 
 
 def question(name: str) -> str:
     """The first sentence of a benchmark's docstring."""
-    path = FOLDER / f"{name}.py"
-    path = path if path.exists() else FOLDER / name / "__main__.py"
+    path = HERE.joinpath(*name.split(".")).with_suffix(".py")
+    path = path if path.exists() else path.with_suffix("") / "__main__.py"
     text = ast.get_docstring(ast.parse(path.read_text())) or ""
     sentence = re.match(r".*?[?.](?=\s|$)", text.replace("\n", " "))
     return sentence[0] if sentence else ""
 
 
-def main() -> None:
-    for area, names in AREAS.items():
-        print(f"{area}\n")
-        for name in names:
-            print(textwrap.fill(question(name), 100, initial_indent=f"  bench.{name:18}",
-                                subsequent_indent=" " * 26))
-        print()
+def show() -> None:
+    for area, title in AREAS.items():
+        _show(title, benchmarks(area), "")
+    _show("Commands of their own", ALONE, "bench.")
+
+
+def _show(title: str, names: Iterator[str] | Sequence[str], prefix: str) -> None:
+    print(f"{title}\n")
+    for name in names:
+        print(textwrap.fill(question(name), 100, subsequent_indent=" " * 29,
+                            initial_indent=f"  {prefix + name:26} "))
+    print()
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the benchmark that the first argument names, in a process with its environment."""
+    if not argv:
+        show()
+        return 0
+    name, *options = argv
+    known = [one for area in AREAS for one in benchmarks(area)]
+    if name not in known:
+        print(f"bench: NAME must be one of {', '.join(known)}, not {name!r}", file=sys.stderr)
+        return 2
+    bench: Bench = importlib.import_module(f"bench.{name}").BENCH
+    if any(os.environ.get(key) != value for key, value in bench.environment.items()):
+        os.execve(sys.executable, [sys.executable, "-m", "bench", *argv],
+                  os.environ | bench.environment)       # libraries read it when they are loaded
+    return bench.main(options)
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main(sys.argv[1:]))

@@ -5,9 +5,9 @@
 
 compiles the networks of `examples/zoo.py` at their smallest size, int8 on every target and float32
 on the CPU, runs each once on seeded inputs, and records what must stay the same: hashes of the
-model, of every program of the accelerator and of every output, the cycles of every program,
-segments and copies. `--compare` repeats that for the file's entries, and prints a table of
-differences. Exit status 1: something does. 2: the request is wrong.
+model, of every program of the accelerator, of the text in C or OpenCL and of every output, the
+cycles of every program, segments and copies. `--compare` repeats that for the file's entries, and
+prints a table of differences. Exit status 1: something does. 2: the request is wrong.
 
 `auto` divides by fixed prices, so that it divides alike on every computer.
 
@@ -34,6 +34,7 @@ import onnx
 
 import lockstep
 import runtime.costs
+from runtime.emitted import emitted, network_in_c
 from compiler.plans import OWN
 from lockstep.testing import zoo
 from lockstep.paths import output_file
@@ -48,8 +49,12 @@ TARGETS: Mapping[str, str] = {
     "accel:ecp5-1x16x16": "accel:ecp5-1x16x16",         # two beats an entry in vector
     "accel:2x8x8": f"accel:{GEOMETRIES / '2x8x8.toml'}",    # batches of two
     "auto:pynq-1x16x16": "auto:pynq-1x16x16",
+    "opencl": "opencl",
 }
 """Options of `lockstep.compile`, by the name in the table."""
+
+TEXTS = {"cpu": "c", "opencl": "opencl"}
+"""Kinds of `--emit` whose text is recorded, by the name of a target."""
 
 SIZE = 32       # pixels, tokens or frames: the least that every network of the zoo takes
 NODE_SECONDS, BYTE_SECONDS, CALL_SECONDS = 40e-6, 1e-9, 2e-6
@@ -124,10 +129,29 @@ def digest(*parts: bytes) -> str:
     return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
 
+def text_digest(module: Any, kind: str) -> str:
+    if kind == "c":
+        files = network_in_c(module, "net", apart=True)
+        return digest(files.source.encode(), files.header.encode(), files.weights or b"")
+    return digest(emitted(module, kind).encode())
+
+
+def seeded(net: Any, seed: int = 1) -> dict[str, np.ndarray]:
+    """Inputs of the network: its images or tokens, and of a step a position and caches."""
+    rng = np.random.default_rng(seed)
+    images = zoo.samples(net, seed)
+    inputs = {net.source: images[:1] if net.batched else images[0]}
+    for name in net.inputs:
+        shape = net.shapes[name]
+        inputs[name] = (np.array([SIZE // 2]) if name == "position"
+                        else rng.standard_normal(shape, np.float32))
+    return inputs
+
+
 def fingerprints(name: str, keys: Sequence[str]) -> Fingerprints:
     """The fingerprints of one network that `keys` name."""
     net = zoo.network(name, SIZE)
-    inputs = {net.source: zoo.samples(net, 1)[:1]}
+    inputs = seeded(net)
     forms: dict[str, onnx.ModelProto] = {}
     found: Fingerprints = {}
     for key in keys:
@@ -148,6 +172,7 @@ def _fingerprint(model: onnx.ModelProto, target: str, inputs: Mapping[str, np.nd
     if target.startswith("auto:") and not asked:
         raise AssertionError(f"{target} asked for none of the made-up prices: adapt fixed_prices")
     return {"model": [digest(model.SerializeToString(deterministic=True))],
+            "texts": {kind: text_digest(module, kind) for kind in [TEXTS.get(target)] if kind},
             **observed(module, inputs)}
 
 

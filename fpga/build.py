@@ -180,7 +180,7 @@ def _prepared(board: Board, top: BoardTop) -> tuple[str, str, tuple[str, ...]]:
 
 
 def roomy(text: str, device: tuple[str, ...]) -> bool:
-    """Whether a design in RTLIL leaves enough block RAMs of the FPGA, by nextpnr's options."""
+    """True if a design in RTLIL leaves enough block RAMs of the FPGA, by nextpnr's options."""
     return text.count("cell \\DP16KD") <= FULL * _capacity(device)["block_rams"]
 
 

@@ -38,7 +38,7 @@ class Named(Protocol):
 
 
 class BoardAccess(Protocol):
-    """Access to a board's memory and registers; `fpga.link.host.Link` provides it over a serial
+    """Access to a board's memory and registers; `fpga.link.host.HostLink` provides it over a serial
     line.
 
     ``line`` has the name of the board in messages.
@@ -59,7 +59,7 @@ class BoardAccess(Protocol):
 
     @property
     def faults(self) -> str:
-        """What is wrong with the line, and what helps; "" where nothing was lost."""
+        """The faults of the line, and what helps; "" where nothing was lost."""
         ...
 
     def read(self, address: int, size_bytes: int) -> bytes:

@@ -9,7 +9,7 @@ from fpga.boards.board import BAUD_RATES
 from fpga.device import BoardDevice, BoardRefused, held_machine
 from fpga.emulation.emulated import EmulatedBoard
 from fpga.identity import named
-from fpga.link.host import Link, LinkError
+from fpga.link.host import HostLink, LinkError
 from fpga.link.serial_port import SerialLine
 
 __all__ = ["opened"]
@@ -46,7 +46,7 @@ def opened(port: str | None, machine: Machine | None = None,
         with emulated as board:
             line = SerialLine(board.port, board.baud)
             try:
-                yield BoardDevice(machine, Link(line, EMULATED_ATTEMPTS))
+                yield BoardDevice(machine, HostLink(line, EMULATED_ATTEMPTS))
             finally:
                 line.close()
         return
@@ -57,20 +57,20 @@ def opened(port: str | None, machine: Machine | None = None,
         link.line.close()
 
 
-def _found(port: str, rates: Sequence[int]) -> Link:
+def _found(port: str, rates: Sequence[int]) -> HostLink:
     """A link at the first rate at which a board answers."""
     for rate in rates:
         line = SerialLine(port, rate)
         try:
-            Link(line, PROBES).registers(0, 1)
-            return Link(line)
+            HostLink(line, PROBES).registers(0, 1)
+            return HostLink(line)
         except LinkError:
             line.close()
     raise LinkError(f"Board at {port} answers at none of {', '.join(map(str, rates))} baud: look "
                     f"whether it has power and a bitstream of `lockstep fpga build`")
 
 
-def _held(link: Link) -> Machine:
+def _held(link: HostLink) -> Machine:
     held = held_machine(link)
     config = named(held)
     if config is None:

@@ -1,4 +1,4 @@
-"""What the record of a bitstream says, a rule for each member.
+"""The rules of a bitstream's record, one for each member.
 
 A build writes all of them; one of an older Lockstep has no more than those that programs read.
 """
@@ -90,7 +90,7 @@ TOLD: dict[str, Rule] = {
 
 
 def wrong(record: Any) -> str | None:
-    """What is wrong with a record, in words; None where nothing is."""
+    """The fault of a record, in words; None where there is none."""
     if not isinstance(record, Mapping):
         return "it is no object in JSON"
     for name, (words, is_right) in {**READ, **TOLD}.items():

@@ -3,7 +3,8 @@
 >>> import lockstep
 >>> module = lockstep.compile("examples/digits/digits-int8.onnx", target="accel:tiny-1x4x4")
 
-Every exception raised on purpose is an `Error`. The names below are loaded on first use.
+Every exception raised on purpose is an `Error`. The names below are loaded on first use, and so is
+`testing`, which has networks to try things with.
 """
 
 import importlib
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
     from runtime.tuning.pool import PoolError
     from runtime.tuning.remote import remote
     from runtime.device import DeviceError
-    from runtime.module import InputError
+    from runtime.module import InputError, Module
+    from lockstep import testing as testing
 
 __all__ = ["AccelConfig", "ArgumentError", "ArtifactError", "BuildError", "ConfigError",
            "DeviceError", "Error", "ExportError", "FileError", "ImportRefused", "InputError",
-           "Machine", "PoolError", "QuantizeRefused", "TargetError", "assemble", "compile",
-           "decoder", "load", "preset", "quantize", "remote", "vector_op"]
+           "Machine", "Module", "PoolError", "QuantizeRefused", "TargetError", "assemble",
+           "compile", "decoder", "load", "preset", "quantize", "remote", "vector_op"]
 
 _HOMES = {
     "AccelConfig": "accel.machine.config", "Machine": "accel.machine.machine",
@@ -46,6 +48,7 @@ _HOMES = {
     "DeviceError": "runtime.device", "Error": "compiler.errors",
     "ExportError": "compiler.exports.names", "FileError": "compiler.files",
     "ImportRefused": "compiler.frontend.onnx_import", "InputError": "runtime.module",
+    "Module": "runtime.module",
     "PoolError": "runtime.tuning.pool", "QuantizeRefused": "compiler.quantize.refusal",
     "TargetError": "runtime.targets",
 }
@@ -54,4 +57,19 @@ _HOMES = {
 def __getattr__(name: str):
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
+    if name == "testing":
+        return importlib.import_module("lockstep.testing")
+    if name == "__version__":
+        return _version()
     raise AttributeError(f"module 'lockstep' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__", "testing"]
+
+
+def _version() -> str:
+    """Reads the version where it is spelled: in the metadata of the package."""
+    from importlib.metadata import version
+
+    return version("lockstep-hw")

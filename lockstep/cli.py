@@ -18,7 +18,7 @@ from typing import NoReturn
 from compiler import processes
 from compiler.defects import SAID, DefectError, first_line
 from compiler.errors import DEFECT, Error, RequestError
-from lockstep.paths import require_files
+from lockstep.paths import find_networks, require_files
 import lockstep.commands
 
 __all__ = ["main", "make_parser"]
@@ -34,10 +34,22 @@ class Parser(argparse.ArgumentParser):
         raise RequestError(f"{message} (see {self.prog} --help)")
 
 
+class Version(argparse.Action):
+    """``--version``: prints the package's version and ends."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str):
+        super().__init__(option_strings, dest, nargs=0, help="print the version")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        print(f"lockstep {lockstep.__version__}")
+        parser.exit()
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The parser with every command of `lockstep.commands`; ``args.run`` is the chosen one."""
     parser = Parser(prog="lockstep", description="Compile networks for the Lockstep accelerator, "
                     "run them on its simulators, and check that all parts agree.")
+    parser.add_argument("--version", action=Version)
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     for info in sorted(pkgutil.iter_modules(lockstep.commands.__path__), key=lambda m: m.name):
         if info.name.startswith("_"):
@@ -100,6 +112,7 @@ def _without_output(error: OSError) -> int:
 def run(argv: Sequence[str] | None) -> int:
     try:
         args = make_parser().parse_args(argv)
+        find_networks(vars(args))
         require_files(vars(args))
         return args.run(args)
     except SystemExit as stop:  # --help

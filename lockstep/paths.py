@@ -14,9 +14,10 @@ from typing import Any
 
 from compiler.errors import RequestError
 from compiler.files import is_stream, require_writable
+from lockstep.network_files import may_be_name, network_file
 
-__all__ = ["InputFile", "MachineName", "ModelFile", "OutputFile", "OutputFolder", "energy_name",
-           "input_file",
+__all__ = ["FloatModelFile", "InputFile", "MachineName", "ModelFile", "OutputFile",
+           "OutputFolder", "energy_name", "find_networks", "float_model_file", "input_file",
            "machine_name", "model_file", "output_file", "require_files"]
 
 DUMPED = re.compile(r"\d\d+-.*\.txt")
@@ -28,7 +29,19 @@ class InputFile(PosixPath):
 
 
 class ModelFile(InputFile):
-    """A network to read, with the files of its weights."""
+    """A network to read, with the files of its weights; or its name, which `find_networks` makes a
+    file. `title` is what the user has called it.
+    """
+
+    name_given = ""
+
+    @property
+    def title(self) -> str:
+        return self.name_given or str(self)
+
+
+class FloatModelFile(ModelFile):
+    """A network that is meant to be in float."""
 
 
 class OutputFile(PosixPath):
@@ -85,6 +98,21 @@ def model_file(text: str) -> ModelFile:
     return ModelFile(text)
 
 
+def float_model_file(text: str) -> FloatModelFile:
+    """`model_file` for what is to be quantized."""
+    return FloatModelFile(model_file(text))
+
+
+def find_networks(arguments: dict[str, Any]) -> None:
+    """Replaces names of networks by their files. Raises RequestError for unknown names."""
+    for name, value in arguments.items():
+        if isinstance(value, ModelFile) and may_be_name(str(value)):
+            int8 = not isinstance(value, FloatModelFile)
+            file = type(value)(network_file(str(value), int8=int8))
+            file.name_given = str(value)
+            arguments[name] = file
+
+
 def output_file(text: str) -> OutputFile:
     """An argument that names a file to write. Raises RequestError if its folder is missing."""
     if os.path.isdir(text) or not os.path.isdir(os.path.dirname(text) or "."):
@@ -133,7 +161,7 @@ def _inputs(arguments: Mapping[str, Any]) -> Iterator[str | os.PathLike[str]]:
 
 
 def _meet(path: OutputFile | OutputFolder, other: str | os.PathLike[str]) -> bool:
-    """Whether writing `path` overwrites the file at `other`."""
+    """True if writing `path` overwrites the file at `other`."""
     real, place = os.path.realpath(path), os.path.realpath(other)
     if real == place:
         return True

@@ -109,7 +109,7 @@ def greedy(graph: Graph, targets: Targets, pins: Pins | None = None,
 
 
 def _refused_inside(graph: Graph, parts: Partition, targets: Targets) -> Refused:
-    """What targets refuse of the segments that they got."""
+    """The refusals of targets inside the segments that they got."""
     return {(name, segment.target): reason for segment in parts.segments
             for target in [targets[segment.target].target] if isinstance(target, RefusesInside)
             for name, reason in target.refusals_inside(subgraph(graph, segment), graph).items()}
@@ -259,7 +259,7 @@ def _key(targets: Mapping[str, str]) -> Key:
 
 
 def _is_less(price: Price, other: Price) -> bool:
-    """Whether one price is less than the other by more than the rounding of sums."""
+    """True if one price is less than the other by more than the rounding of sums."""
     return price.cost < other.cost * (1 - 1e-9)
 
 

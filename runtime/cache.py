@@ -93,7 +93,7 @@ def _kept(folder: Path, targets: Targets) -> Module | None:
 
 
 def _times_hold(folder: Path) -> bool:
-    """Whether the times that divided the network are still those in the cache."""
+    """True if the times that divided the network are still those in the cache."""
     try:
         times = json.loads((folder / TIMES).read_text())
         return all(known(measurement) == seconds for measurement, seconds in times.items())
@@ -173,6 +173,6 @@ def _file_hash(path: str, changed_ns: int, size: int) -> str:
 
 
 def _edited() -> bool:
-    """Whether a source changed after this process had read it."""
+    """True if a source changed after this process had read it."""
     now = time.time()
     return any(_began < file.stat().st_mtime <= now for file in _files())

@@ -43,12 +43,12 @@ class Decoder:
 
     @property
     def places(self) -> int:
-        """How many tokens it can make."""
+        """The number of tokens that it can make."""
         return min(state.places for state in self.states)
 
     @property
     def position(self) -> int:
-        """How many tokens are remembered."""
+        """The number of tokens that are remembered."""
         return self._position
 
     def reset(self) -> None:

@@ -64,7 +64,7 @@ class KernelDevice(Memory, Protocol):
         ...
 
     def address_of(self, array: Any) -> int | None:
-        """Where kernels can read the array as it is; None for one that must be copied in."""
+        """The address at which kernels read the array; None if it must be copied in."""
         ...
 
     def result(self, size_bytes: int, foreign: bool) -> tuple[Any, int] | None:

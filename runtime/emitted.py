@@ -1,4 +1,6 @@
-"""Compiled networks as text that people read: the kernels, and what the host does with them."""
+"""Compiled networks as text that people read: kernels and what the host does with them, and the
+accelerator's loop programs and words.
+"""
 
 from compiler.cpu_gpu_backends.c.network import CFiles, network_files
 from compiler.errors import ArgumentError
@@ -8,7 +10,8 @@ from runtime.module import Module
 
 __all__ = ["KINDS", "NETWORKS", "emitted", "network_in_c"]
 
-KINDS = {"cuda": "//", "opencl": "//", "metal": "//", "ptx": "//", "llvm": ";", "asm": "#"}
+KINDS = {"cuda": "//", "opencl": "//", "metal": "//", "ptx": "//", "llvm": ";", "asm": "#",
+         "loops": "#", "program": "#"}
 """Kinds of text, and what begins their comments."""
 
 NETWORKS = ("c",)

@@ -39,13 +39,13 @@ class Inference(Generic[R]):
 
 
 def overlaps(segments: Sequence[Segment]) -> bool:
-    """Whether two segments of different targets do not wait for each other in one inference."""
+    """True if two segments of different targets do not wait for each other in one inference."""
     return any(earlier.target != other.target and not _reaches(segments, i, j)
                for j, other in enumerate(segments) for i, earlier in enumerate(segments[:j]))
 
 
 def _reaches(segments: Sequence[Segment], first: int, last: int) -> bool:
-    """Whether the segment at `last` needs what that at `first` makes, or what follows from it."""
+    """True if the segment at `last` needs what that at `first` makes, or what follows from it."""
     known = set(segments[first].outputs)
     for segment in segments[first + 1:last]:
         if known.intersection(segment.inputs):

@@ -20,16 +20,16 @@ __all__ = ["load", "placed"]
 @called_by_name
 def load(path: str | PathLike[str], *, sim: str = "functional",
          machine: Machine | str | Path | None = None, **options) -> Module:
-    """The module that `Module.save` wrote.
+    """Reads the module that `Module.save` wrote.
+
+    Raises ArtifactError for a file that is not such a one, or not whole, or for another machine,
+    and ArgumentError for arguments that are not of their kind.
 
     Parameters
     ----------
     sim : the device behind an accelerator, with its `options`: see `runtime.simulator`.
     machine : the accelerator, where it has instructions of one's own: a `Machine`, or its name or
         file, as `accel.machine.loading` has them.
-
-    Raises ArtifactError for a file that is not such a one, or not whole, or for another machine,
-    and ArgumentError for arguments that are not of their kind.
     """
     require_path(path)
     require_kind("machine", machine, Machine | str | Path | None, "a Machine, a name or a path")

@@ -12,6 +12,7 @@ from accel.machine.machine import Machine
 from accel.machine.status import Run
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment
 from compiler.dlpack import shared
+from compiler import notebook
 from compiler.errors import ArgumentError, Error
 from compiler.graph.graph import Graph
 from compiler.graph.partition import Partition, Segment
@@ -74,14 +75,35 @@ class Module:
         self._inputs: Values = {}
         self._outputs: Values = {}
 
+    def __repr__(self) -> str:
+        ends = (", ".join(str(port).partition(", scale")[0] for port in ports)
+                for ports in (self.inputs, self.outputs))
+        on: dict[str, int] = {}
+        for segment in self.partition.segments:
+            on[segment.target] = on.get(segment.target, 0) + len(segment.nodes)
+        where = ", ".join(f"{count} operators on {target}" for target, count in on.items())
+        return f"<Module {' -> '.join(ends)}; {where or 'no operators'}>"
+
+    def _repr_html_(self) -> str:
+        """The inputs and outputs, and the segments in order, as tables."""
+        ports = [(kind, str(port)) for kind, ports in (("input", self.inputs),
+                                                       ("output", self.outputs))
+                 for port in ports]
+        segments = [(step.segment.target, len(step.segment.nodes),
+                     program.count if (program := step.execute.program) is not None else 0,
+                     ", ".join(dict.fromkeys(node.op for node in step.segment.nodes)))
+                    for step in self.steps]
+        return notebook.table("Module", ["", "value"], ports) + notebook.table(
+            "Segments", ["target", "operators", "instructions", "kinds"], segments)
+
     @property
     def inputs(self) -> tuple[NetworkPort, ...]:
-        """What the network takes, in order: name, shape, type, and scale where it is quantized."""
+        """The network's inputs, in order: name, shape, type, and scale where it is quantized."""
         return inputs_of(self.graph)
 
     @property
     def outputs(self) -> tuple[NetworkPort, ...]:
-        """What the network gives, in order."""
+        """The network's outputs, in order."""
         return outputs_of(self.graph)
 
     @property

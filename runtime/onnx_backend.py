@@ -63,7 +63,7 @@ def _target(device: str) -> Targets | None:
 
 
 def is_compatible(model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-    """Whether `prepare` accepts the model; problems that depend on inputs appear when it is run."""
+    """True if `prepare` accepts the model; problems that depend on inputs appear when it is run."""
     try:
         prepare(model, device)
     except ImportRefused:

@@ -101,7 +101,7 @@ class OpenClDevice:
         return self._buffers[place], address - self._bases[place]
 
     def _part(self, address: int, size_bytes: int) -> Any:
-        """What a kernel takes for these bytes: a buffer, or a region of one."""
+        """The argument of a kernel for these bytes: a buffer, or a region of one."""
         buffer, offset = self._place(address)
         return buffer.get_sub_region(offset, max(size_bytes, 1)) if offset else buffer
 

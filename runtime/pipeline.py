@@ -2,14 +2,18 @@
 
 ::
 
+    import                           the graph as it was read
     fold-constants, clean-up, ...    graph -> graph: `compiler.graph.pipeline.standard_passes`
-    partition graph -> which target computes what layout which images are NHWC, and what is
-    converted where compile                          a `Compiled` for each segment; on the host
-    ``fuse`` and
-                                     ``plan-memory`` are steps of it
+    partition                        graph -> which target computes what
+    layout                           which images are NHWC, and what is converted where
+    compile                          a `Compiled` for each segment, by stages of its target:
+      forms, layers, tiles, loops,     the accelerator's (`accel.mapping.texts`)
+      stream, program
+      ..., fuse, plan-memory,          a processor's or GPU's passes (its list), then these
+      kernels
 
 Every stage's result has a text form, and every stage a contract, its docstring. `lockstep compile
---dump` writes the text of each.
+--dump` writes the text of each, `lockstep show` prints one.
 """
 
 from collections.abc import Sequence
@@ -27,6 +31,7 @@ from compiler.graph.prefixes import masks_of
 from compiler.ops.operator import Numbers
 from compiler.ops.registry import find
 from compiler.target import CannotCompile, Compiled, CompilesPrefixes
+from compiler.texts import SegmentTexts
 from runtime.auto import Choice, Refused, choose, greedy
 from runtime.costs import Pricing
 from runtime.targets import Targets
@@ -43,7 +48,7 @@ NEARLY = ("nothing runs on the accelerator: it computes int8, and no layer of th
 
 
 def is_about_float(note: str) -> bool:
-    """Whether a note of a graph says that nothing runs on the accelerator, and why."""
+    """True if a note of a graph says that nothing runs on the accelerator, and why."""
     return note.startswith(IN_FLOAT[:IN_FLOAT.index(":")])
 
 
@@ -81,7 +86,14 @@ class Built:
 
     @property
     def results(self) -> Sequence[tuple[str, Any]]:
-        return [stage for compiled in self.compiled for stage in compiled.stages.items()]
+        """Each stage of the targets once, with what it made of all segments that went through it.
+        """
+        made: dict[str, list[tuple[str, Any]]] = {}
+        segments = self.layout.partition.segments
+        for number, (segment, compiled) in enumerate(zip(segments, self.compiled, strict=True)):
+            for name, result in compiled.stages.items():
+                made.setdefault(name, []).append((f"segment {number} on {segment.target}", result))
+        return [(name, SegmentTexts(results)) for name, results in made.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +180,7 @@ def _advice(graph: Graph) -> str:
 
 
 def _is_float(graph: Graph) -> bool:
-    """Whether the graph has float products, and computes nothing in integers."""
+    """True if the graph has float products, and computes nothing in integers."""
     operators = [find(node.op) for node in graph.nodes]
     return (any(operator.contracts and operator.integer for operator in operators)
             and all(operator.numbers is not Numbers.INTEGER for operator in operators))

@@ -1,4 +1,4 @@
-"""What goes into a network and what comes out, as records; and random inputs."""
+"""Inputs and outputs of a network, as records; and random inputs."""
 
 from dataclasses import dataclass
 

@@ -7,18 +7,63 @@ from typing import Any
 import numpy as np
 
 from accel.figures.bounds import stream_cycles
+from accel.machine.config import UNITS
 from accel.machine.intrinsics import SHIPPED
 from accel.machine.machine import Machine
 from accel.machine.status import Run
 from accel.machine.work import Work
+from compiler import notebook
 from compiler.graph.notes import Note
 from runtime.module import Module, Step
 
-__all__ = ["report"]
+__all__ = ["RunReport", "report"]
+
+
+class RunReport(dict[str, Any]):
+    """Figures of a run: plain data that shows its layers as text, and in notebooks as a table with
+    a picture of the time in which each unit is busy.
+    """
+
+    def __repr__(self) -> str:
+        rows = [("layer", "operator", "cycles", "ideal", "array busy"), *(
+            (name, op, f"{cycles:,}", f"{ideal:,}", busy)
+            for name, op, cycles, ideal, busy in self._rows())]
+        widths = [max(map(len, column)) for column in zip(*rows)]
+        lines = ["  ".join(cell.ljust(width) if place < 2 else cell.rjust(width)
+                           for place, (cell, width) in enumerate(zip(row, widths)))
+                 for row in rows]
+        return "\n".join([self._title(), *(lines if len(rows) > 1 else ())])
+
+    def _repr_html_(self) -> str:
+        return notebook.table(
+            self._title(), ["layer", "operator", "cycles", "ideal cycles", "array busy"],
+            [*self._rows()]) + notebook.lanes(self._lanes(), self["cycles"])
+
+    def _title(self) -> str:
+        return (f"{self['cycles']:,} cycles, {self['seconds'] * 1e3:.3f} ms at the machine's "
+                f"clock, array busy {self['utilization']:.1%}")
+
+    def _rows(self) -> Iterator[tuple[str, str, int, int, str]]:
+        for row in self["layers"]:
+            yield (row["name"], row["op"], row["cycles"], row["ideal_cycles"],
+                   f"{row['utilization']:.1%}")
+
+    def _lanes(self) -> dict[str, list[notebook.Span]]:
+        """The layers one after the other, in a lane of each unit; without activities in one."""
+        found: dict[str, list[notebook.Span]] = {}
+        begin = 0
+        for row in self["layers"]:
+            end = begin + row["cycles"]
+            for lane, busy in (row["busy"] or {"layers": row["cycles"]}).items():
+                found.setdefault(lane, []).append((
+                    begin, end, busy / row["cycles"] if row["cycles"] else 0.0,
+                    f"{row['name']}: {row['cycles']:,} cycles, busy {busy:,}"))
+            begin = end
+        return {lane: found[lane] for lane in (*UNITS, "layers") if lane in found}
 
 
 def report(module: Module, runs: Sequence[Run], machine: Machine | None,
-           wall_seconds: float) -> dict[str, Any]:
+           wall_seconds: float) -> RunReport:
     """Figures of one inference; JSON-serializable.
 
     `cycles`, `macs` (useful ones), `utilization`, `seconds` (at the machine's clock),
@@ -37,7 +82,7 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
         layers += [{"device": step.segment.target, **row} for row in step.execute.rows(run)]
     cycles = sum(run.cycles for run in runs)
     macs = sum(row["macs"] for row in layers)
-    return {
+    return RunReport({
         "cycles": cycles, "macs": macs,
         "utilization": _ratio(macs, cycles * machine.config.macs_per_cycle) if machine else 0.0,
         "seconds": cycles / (machine.config.clock_mhz * 1e6) if machine else 0.0,
@@ -56,7 +101,7 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
         "counters": [{"activity": run.counters.activity, "bytes": run.counters.bytes}
                      for run in runs],
         "outputs": [_output(name, module.get_output(name)) for name in module.graph.outputs],
-    }
+    })
 
 
 def _programs(module: Module, runs: Sequence[Run]) -> Iterator[tuple[Step, Run]]:

@@ -124,12 +124,12 @@ class Targets:
 
     @property
     def exact(self) -> bool:
-        """Whether all have operators that compute to the bit what LiteRT computes."""
+        """True if all have operators that compute to the bit what LiteRT computes."""
         return ACCEL not in self.names
 
     @property
     def can_be_saved(self) -> bool:
-        """Whether a file can hold their compiled segments (`runtime.artifact`)."""
+        """True if a file can hold their compiled segments (`runtime.artifact`)."""
         return all(name in (ACCEL, HOST) or is_gpu(name) for name in self.names)
 
     @property
@@ -180,7 +180,7 @@ def register(kind: str, make: Make) -> None:
 
 @dataclass(frozen=True)
 class Request:
-    """What a text asks for: names of targets in order, whether costs decide, and the machine of the
+    """A request for targets: their names in order, whether costs decide, and the machine of the
     name ``accel``.
     """
 
@@ -247,8 +247,8 @@ class Request:
 
 
 def request(text: Any, machine: Machine | str | Path | None = None) -> Request:
-    """What the text asks for. Where it says ``accel`` alone, that is `machine`, or what its name or
-    path means; by default `MACHINE`. Raises TargetError for a text that names no target.
+    """Reads a request. ``accel`` alone is `machine`, or the machine that its name or path means; by
+    default `MACHINE`. Raises TargetError for a text that names no target.
     """
     if not isinstance(text, str):
         raise _no_target(text)
@@ -301,7 +301,7 @@ def _placed_gpu(target: GpuTarget, where: str) -> Placed:
 
 
 def is_gpu(name: str) -> bool:
-    """Whether the target of this name is a GPU."""
+    """True if the target of this name is a GPU."""
     return name.partition(":")[0] in (CUDA, OPENCL, METAL)
 
 

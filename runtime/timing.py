@@ -36,7 +36,7 @@ class Timing:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the thread had a processor almost all the time, undisturbed by other work."""
+        """True if the thread had a processor almost all the time, undisturbed by other work."""
         return 0 < self.seconds < float("inf") and self.wall_seconds <= _QUIET * self.seconds
 
 

@@ -1,5 +1,6 @@
 """What every test may use: seeded random numbers, golden files, steady Hypothesis settings."""
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -29,6 +30,16 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell's background job ignores SIGINT, and so would the commands that tests interrupt.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Tests and what they import stay to the end, so the collector leaves them alone. Programs are
+    many small objects, so it comes less often than by default. That saves an eighth of the time of
+    a compiler's tests.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
 
 
 def pytest_report_header() -> str:

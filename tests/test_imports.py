@@ -7,8 +7,7 @@
                   graph <- frontend | cpu_gpu_backends <- quantize
     cpu_gpu_backends:   llvm, simt <- intrinsics <- cpu | gpu;  cpu <- c
     accel:     machine <- datapath | proof <- figures <- mapping | hw | sim | estimates
-               accel/sim/verilated.py alone builds from hw, accel/sim/cycle.py takes its numbers
-               from there
+               accel/sim/verilated.py alone builds from hw; numbers are in accel/machine/timing.py
 
 ``a | b`` do not import each other. Inside a room, neither modules nor folders import in a circle.
 """
@@ -56,7 +55,7 @@ APART = (
 # What every house uses: errors, files, attributes that are computed once, and the one module that
 # runs tools and keeps their results.
 UNDER_ALL = ("compiler.errors", "compiler.files", "compiler.lazy", "compiler.native")
-BUILDS_FROM_HW, NUMBERS_FROM_HW = "accel.sim.verilated", "accel.sim.cycle"
+BUILDS_FROM_HW = "accel.sim.verilated"
 
 
 def module_name(path: Path, root: Path) -> str:
@@ -117,14 +116,6 @@ def are_apart(importer: str, target: str) -> set[str]:
     return set()
 
 
-def is_about_the_simulated_machine(importer: str, target: str) -> bool:
-    """Whether a simulator may import this of the hardware: to build it, or a number."""
-    leaf = target.split(".")[-1]
-    component = leaf[0].isupper() and not leaf.isupper()
-    return target.startswith("accel.hw") and (
-        importer == BUILDS_FROM_HW or importer == NUMBERS_FROM_HW and not component)
-
-
 def forbidden(importer: str, target: str) -> str | None:
     """Why `importer` must not import `target`, or None if it may."""
     house, other = importer.split(".")[0], target.split(".")[0]
@@ -133,7 +124,7 @@ def forbidden(importer: str, target: str) -> str | None:
     if other in OUTSIDE or other in MAY_IMPORT and other not in MAY_IMPORT[house]:
         return f"{house} must not import {other}"
     apart = are_apart(importer, target)
-    if apart and not is_about_the_simulated_machine(importer, target):
+    if apart and not (importer == BUILDS_FROM_HW and target.startswith("accel.hw")):
         own, = (home for home in apart if importer.startswith(home))
         return f"{own} must not import {(apart - {own}).pop()}"
     if lies_above(importer, target):
@@ -261,8 +252,8 @@ def plant(root: Path, path: str, text: str) -> None:
      "imports accel.sim.dram: accel.hw must not import accel.sim"),
     ("accel/sim/cycle.py", "from ..hw.core import Core",
      "imports accel.hw.core.Core: accel.sim must not import accel.hw"),
-    ("accel/sim/a.py", "from accel.hw.fetch import PREFETCH",
-     "imports accel.hw.fetch.PREFETCH: accel.sim must not import accel.hw"),
+    ("accel/sim/cycle.py", "from accel.hw.load import LOADED",
+     "imports accel.hw.load.LOADED: accel.sim must not import accel.hw"),
     ("accel/a.py", "import runtime", "imports runtime: accel must not import runtime"),
     ("runtime/a.py", "from fpga import boards",
      "imports fpga.boards: runtime must not import fpga"),
@@ -280,7 +271,6 @@ def test_a_planted_violation_is_found(tmp_path: Path, path: str, text: str, mess
 
 @pytest.mark.parametrize(("path", "text"), [
     ("accel/sim/verilated.py", "from accel.hw.core import Core"),
-    ("accel/sim/cycle.py", "from accel.hw.fetch import PREFETCH"),
     ("accel/sim/cycle.py",
      "from . import dram\nfrom accel.datapath.plan import plan\nimport numpy"),
     ("compiler/ir/a.py", "from compiler.te import Expr\nfrom compiler.errors import Refused"),

@@ -169,7 +169,7 @@ class Floats:
 
     def ends(self, magnitude: DataflowNode, form: FloatFormat,
              ) -> tuple[DataflowNode, DataflowNode]:
-        """Whether a magnitude is that of infinity or NaN; whether it is that of NaN."""
+        """Two bits: the magnitude is that of infinity or NaN; it is that of NaN."""
         return (self.make("ge", magnitude, form.infinity),
                 self.make("gt", magnitude, form.infinity))
 

@@ -157,7 +157,7 @@ class _Lowering:
         raise AssertionError(var)
 
     def is_static(self, expr: Expr) -> bool:
-        """Whether nothing but the place of a lane or term decides its value."""
+        """True if the place of a lane or term alone decides its value."""
         return all(node in self.lanes or not te.is_float(node.dtype) and isinstance(
             node, Const | Binary | Select | Cast) for node in walk(expr))
 

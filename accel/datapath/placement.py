@@ -12,12 +12,10 @@ others.
 from dataclasses import dataclass
 
 from accel.datapath.dataflow import WIDE, Dataflow, DataflowNode, Interval, topological
+from accel.machine.timing import TIMING
 
-__all__ = ["CONSTANTS", "FACTOR_BITS", "LOOKUP_CYCLES", "Operation", "StagePlacement",
+__all__ = ["CONSTANTS", "FACTOR_BITS", "Operation", "StagePlacement",
            "factor_bits", "merged"]
-
-LOOKUP_CYCLES = 2
-"""Stages from the index of a lookup to its value: the latency of a block RAM."""
 
 FACTOR_BITS = 18
 """Bits of a factor, as a signed number, that one multiplier block takes."""
@@ -68,7 +66,7 @@ class StagePlacement:
             slow = self.soft or max(map(factor_bits, node.args)) > FACTOR_BITS
             return Operation(node, stage + 1, 0, 2 if slow else 1)
         if node.kind == "lookup":
-            return Operation(node, stage + 1, 1, LOOKUP_CYCLES - 1)
+            return Operation(node, stage + 1, 1, TIMING.read_cycles - 1)
         level = max((arg.level for arg in args if arg.available == stage), default=0)
         cost = min(_levels(node), self.depth)
         if level + cost > self.depth:

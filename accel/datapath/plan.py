@@ -12,7 +12,7 @@ bodies are padded to one latency, so that results leave in order.
 An update (sum, max, min of the bits of acc) fits one stage and is bypassed: a unit starts an
 element every cycle, whatever the order of destinations. With `AccelConfig.vector_beats` an element
 of vector is a part of an entry, and parts follow each other. An accumulating element reads its
-destination `UPDATE_CYCLES` before its value arrives.
+destination `old_cycles` before its value arrives.
 
 Floats take longer to meet. Where acc holds floats, gemm has a second datapath behind the first
 (`DatapathPlan.meeting`), in which value and destination are combined; nothing is bypassed, and an
@@ -39,26 +39,17 @@ from accel.datapath.placement import CONSTANTS, Operation, StagePlacement, merge
 from accel.datapath.sharing import share
 from accel.machine.intrinsics import TABLE, operand_field
 from accel.machine.machine import Machine
+from accel.machine.timing import TIMING
 from compiler import te
 from compiler.lazy import cached_property
 from compiler.te import Expr, Read, Reduce, Var, children, walk
 from compiler.tensorize import Intrinsic, Operand
 
-__all__ = ["ACC_CYCLES", "IN_FLIGHT", "OPERAND_CYCLES", "DatapathPlan", "PlanError",
-           "UPDATE_CYCLES", "arranged", "open_instructions", "plan"]
+__all__ = ["OPERAND_CYCLES", "DatapathPlan", "PlanError", "arranged", "open_instructions", "plan"]
 
-OPERAND_CYCLES = {"gemm": 2, "vector": 3}
+OPERAND_CYCLES = {"gemm": TIMING.read_cycles, "vector": TIMING.read_cycles + 1}
 """Cycles from an element's issue to its operands at stage 0: the buffers' read latency, and in
 vector the register that sources are selected into."""
-
-UPDATE_CYCLES = 3
-"""Cycles from an accumulating element's read of its destination to its value, which meets it."""
-
-ACC_CYCLES = 2
-"""Cycles from the read of a destination to its data."""
-
-IN_FLIGHT = 8
-"""The most started and not retired instructions of load, or of store."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +88,7 @@ class DatapathPlan:
     @property
     def fold_cycles(self) -> int:
         """Cycles from an element's issue to the read of its destination, if it accumulates."""
-        return self.value_cycles - (ACC_CYCLES if self.meeting else UPDATE_CYCLES)
+        return self.value_cycles - (TIMING.read_cycles if self.meeting else TIMING.old_cycles)
 
     @property
     def write_cycles(self) -> int:
@@ -366,7 +357,7 @@ def arranged(unit: str, bodies: tuple[Intrinsic, ...], opcodes: tuple[int, ...],
 
 def open_instructions(machine: Machine, unit: str) -> int:
     """The most started and not retired instructions of a unit."""
-    return plan(machine, unit).retire_depth if unit in OPERAND_CYCLES else IN_FLIGHT
+    return plan(machine, unit).retire_depth if unit in OPERAND_CYCLES else TIMING.in_flight
 
 
 def _check_elementwise(bodies: tuple[Intrinsic, ...], beats: int):

@@ -1,4 +1,4 @@
-"""What the operators and registers of a datapath take: amounts in bits, read from its plan.
+"""Amounts of operators and registers in a datapath, in bits, read from its plan.
 
 Amounts follow `accel.hw.datapath`. Multipliers and registers are meant to be exact; the bits of
 operators become LUTs by coefficients that are fitted (`accel.estimates.fitting`).
@@ -25,7 +25,7 @@ LOGIC = ("and", "or", "xor", "eq", "ne")
 
 @dataclass(frozen=True)
 class Amounts:
-    """What a datapath takes.
+    """Operators, registers and multipliers of a datapath.
 
     Parameters
     ----------
@@ -81,8 +81,9 @@ def _compressed(plan: DatapathPlan) -> set[Operation]:
 
 
 def fits_blocks(wide: int, narrow: int) -> bool:
-    """Whether a product of factors of so many bits is one of `accel.hw.parts.Multiplier`, which has
-    registers on either side; synthesis cuts others into blocks without."""
+    """True if a product of factors of so many bits fits `accel.hw.parts.Multiplier`.
+
+    That has registers on either side; synthesis cuts wider products into blocks without."""
     return wide < 2 * FACTOR_BITS and narrow <= FACTOR_BITS
 
 

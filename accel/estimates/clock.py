@@ -62,7 +62,7 @@ class ClockModel:
 
 
 def period_terms(machine: Machine) -> dict[str, float]:
-    """What a period grows with."""
+    """The amounts that a period grows with."""
     plans = [plan(machine, unit) for unit in ("gemm", "vector")]
     plans += [planned.meeting for planned in plans if planned.meeting]
     slowest = max(map(longest_path, plans))
@@ -98,7 +98,7 @@ def fit_clock(runs: Sequence[Routing]) -> ClockModel:
 
 
 def left_out(runs: Sequence[Routing]) -> list[float]:
-    """How far off each run is by a fit to the others, relative."""
+    """The relative error of each run by a fit to the others."""
     terms = [period_terms(run.spec.machine) for run in runs]
     errors = []
     for number, run in enumerate(runs):

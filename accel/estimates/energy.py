@@ -183,7 +183,7 @@ def _fold(datapath: DatapathPlan, table: EnergyTable) -> float:
 
 
 def _idle(machine: Machine, table: EnergyTable) -> float:
-    """What a cycle takes whatever happens: leakage, and the clock where it is not gated."""
+    """The energy of an idle cycle: leakage, and the clock where it is not gated."""
     config = machine.config
     datapaths = [plan(machine, unit) for unit in ("gemm", "vector")]
     copies = {"tab": datapaths[1].count("lookup")}

@@ -118,7 +118,7 @@ def _word(machine: Machine, unit: str) -> set[int]:
 
 
 def shallow_blocks(machine: Machine) -> bool:
-    """Whether queues of instructions are block RAMs: where enough are left."""
+    """True if queues of instructions are block RAMs: where enough are left."""
     rows = 2 * machine.config.queue_depth
     queues = 4 * (blocks(WORD_BITS, rows) + blocks(INDEX_BITS, rows))
     return sum(buffer_blocks(machine, instantiated=True).values()) + queues <= FULL

@@ -74,7 +74,7 @@ class AreaModel:
         return _sum(self.luts[group_of(name, part.features)], part.features)
 
     def figures(self, name: str, part: CorePart) -> dict[str, float]:
-        """What a part takes, by the names of `FIGURES`."""
+        """The figures of a part, by the names of `FIGURES`."""
         group = group_of(name, part.features)
         return {"luts": self.logic(name, part) + RAM_LUTS * part.distributed,
                 "registers": _sum(self.registers[group], part.kept),
@@ -82,7 +82,7 @@ class AreaModel:
                 "distributed": part.distributed}
 
     def by_unit(self, found: Mapping[str, CorePart]) -> dict[str, dict[str, float]]:
-        """What each unit takes."""
+        """The figures of each unit."""
         units: dict[str, dict[str, float]] = {}
         for name, part in found.items():
             unit = units.setdefault(unit_of(name), dict.fromkeys(FIGURES, 0.0))
@@ -116,7 +116,7 @@ def read() -> AreaModel:
 
 
 def measured(run: Synthesis) -> dict[str, dict[str, float]]:
-    """What yosys made of each unit."""
+    """The synthesized figures of each unit, by yosys."""
     units: dict[str, dict[str, float]] = {}
     for part, cells in run.parts.items():
         unit = units.setdefault(unit_of(part), dict.fromkeys(FIGURES, 0.0))

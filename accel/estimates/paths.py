@@ -48,7 +48,7 @@ def _product(wide: int, narrow: int) -> float:
 
 
 def _delay(node: DataflowNode, follows: bool) -> float:
-    """What an operation adds to a path that begins at a register, or `follows` logic."""
+    """The delay that an operation adds to a path that begins at a register, or `follows` logic."""
     if node.kind in _WIRES:
         return 0.0
     masks = any(arg.kind in CONSTANTS for arg in node.args)

@@ -1,4 +1,4 @@
-"""What synthesis and place and route made of machines: the data that the models are fitted to.
+"""Results of synthesis and place and route of machines: the data that the models are fitted to.
 
 A run is a line of JSON in ``data/area.jsonl`` or ``data/clock.jsonl``. It holds the machine in
 plain data, so that the model can be fitted again whenever its features change.
@@ -48,7 +48,7 @@ class MachineSpec:
 
 @dataclass(frozen=True)
 class Synthesis:
-    """What yosys made of a machine's core, or of one unit by itself.
+    """The result of yosys for a machine's core, or for one unit by itself.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Synthesis:
 
 @dataclass(frozen=True)
 class Routing:
-    """What nextpnr made of a machine's core, bare or on a board.
+    """The result of nextpnr for a machine's core, bare or on a board.
 
     Parameters
     ----------

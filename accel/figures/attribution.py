@@ -54,7 +54,7 @@ def activity_table(spans: np.ndarray, ends: Sequence[int] | np.ndarray) -> np.nd
 
 
 def _part_of_table(rows: np.ndarray, end: int, stops: np.ndarray) -> np.ndarray:
-    """What rows that follow each other, the last until `end`, add to the table."""
+    """The cells of the table that rows which follow each other add, the last until `end`."""
     starts, kinds = np.ascontiguousarray(rows.T)
     first, last = np.searchsorted(stops, [starts[0], end], "right")
     cuts = stops[first:last]

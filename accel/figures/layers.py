@@ -20,9 +20,10 @@ Activities = Mapping[str, Mapping[str, int]]
 
 
 def bound_of(row: Mapping[str, Any]) -> str:
-    """What bounds a layer of `layer_rows` with activities: the unit that carries it, where that is
-    busy for longer than it waits for anything; else what it waits for longest (one of `STALLS`).
-    "" where no unit carries it.
+    """The bound of a layer of `layer_rows` with activities.
+
+    It is the unit that carries the layer, where that is busy for longer than it waits for anything;
+    else what it waits for longest (one of `STALLS`); "" where no unit carries the layer.
     """
     carrier = row["carrier"]
     if not carrier or not row["busy"]:

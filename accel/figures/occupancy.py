@@ -1,4 +1,4 @@
-"""How full the buffers are while a program runs.
+"""Entries of the buffers that are in use while a program runs.
 
 An entry of a buffer is **live** from the start of the instruction that writes it to the retirement
 of the last one that reads what was written. So an entry that nothing reads is never live, and an

@@ -5,9 +5,10 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 from amaranth.utils import exact_log2
 
-from accel.hw.interface import READ_LATENCY, acc_port
+from accel.hw.interface import acc_port
 from accel.hw.parts import Ram, spread
 from accel.machine.machine import Machine
+from accel.machine.timing import TIMING
 
 __all__ = ["Acc"]
 
@@ -16,7 +17,7 @@ class Acc(wiring.Component):
     """Two banks (top address bit), each with one read and one write port. gemm addresses entries,
     vector parts of them (`AccelConfig.parts`).
 
-    A unit uses only banks that it holds. Data appear `READ_LATENCY` cycles after the address, every
+    A unit uses only banks that it holds. Data appear `read_cycles` after the address, every
     cycle a new one; a read sees the writes of the cycles before its address, not of its own.
     `granted` is combinational: vector gets what gemm does not hold; gemm gets what vector neither
     holds nor asks for in the same cycle.
@@ -44,7 +45,7 @@ class Acc(wiring.Component):
         """Selects from `rows`, the second bank's last, the row that the address names."""
         port, below = getattr(self, name), exact_log2(len(rows)) - 1
         select = Cat(port.r_addr[:below], port.r_addr[-1])
-        for _ in range(READ_LATENCY - 1):
+        for _ in range(TIMING.read_cycles - 1):
             later = Signal(len(select), reset_less=True)
             m.d.sync += later.eq(select)
             select = later

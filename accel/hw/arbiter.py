@@ -3,15 +3,17 @@
 from amaranth.hdl import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, Signature
+from amaranth.utils import exact_log2
 
 from accel.hw.interface import memory_port
 from accel.hw.queue import Queue
 from accel.machine.config import AccelConfig
+from accel.machine.timing import TIMING
 
-__all__ = ["BURSTS", "BURST", "Arbiter", "read_port", "write_port"]
+__all__ = ["BLOCK_BITS", "BURST", "Arbiter", "read_port", "write_port"]
 
-BURSTS = 64
-"""Bursts in flight, reads and writes together."""
+BLOCK_BITS = exact_log2(TIMING.burst_bytes)
+"""Bits of an address within a block; no burst crosses a boundary of blocks."""
 
 BURST = data.StructLayout({"addr": 32, "last": 5})
 """A request of a client: beats − 1 in `last`; the rules of the memory port hold."""
@@ -36,7 +38,7 @@ class Arbiter(wiring.Component):
     """Interleaves the bursts of its clients: fetch before store before load, burst by burst.
 
     A request is offered to the memory in the cycle after the client's; one a cycle, while fewer
-    than `BURSTS` are open (one is closed in the cycle after its last beat or acknowledgement).
+    than `bursts` are open (one is closed in the cycle after its last beat or acknowledgement).
     Write data is offered from the cycle after the memory accepted its request. Data that is read
     and acknowledgements pass through combinationally.
 
@@ -52,13 +54,14 @@ class Arbiter(wiring.Component):
         super().__init__({
             "fetch": In(read_port(config)), "load": In(read_port(config)),
             "store": In(write_port(config)), "mem": Out(memory_port(config)),
-            "open": Out(range(BURSTS + 1)),
+            "open": Out(range(TIMING.bursts + 1)),
             "moved_fetch": Out(1), "moved_load": Out(1), "moved_store": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.owners = owners = Queue(data.StructLayout({"load": 1, "last": 5}), BURSTS,
+        m.submodules.owners = owners = Queue(data.StructLayout({"load": 1, "last": 5}),
+                                               TIMING.bursts,
                                              registered=True)
         full = Signal()             # no more may be open
         self._requests(m, owners, full)
@@ -74,7 +77,7 @@ class Arbiter(wiring.Component):
         ]
         m.d.sync += [closed.eq(Cat(read_done, self.mem.ack.valid)),
                      self.open.eq(Mux(opened, one_more, left)),
-                     full.eq(Mux(opened, left == BURSTS - 1, left == BURSTS))]
+                     full.eq(Mux(opened, left == TIMING.bursts - 1, left == TIMING.bursts))]
         return m
 
     def _requests(self, m: Module, owners: Queue, full: Signal):
@@ -116,7 +119,7 @@ class Arbiter(wiring.Component):
     def _writes(self, m: Module):
         """Beats follow their accepted request: `due` counts those that may pass."""
         request, wdata = self.mem.request, self.mem.wdata
-        due, some = Signal(range(BURSTS * 16 + 1)), Signal()
+        due, some = Signal(range(TIMING.bursts * 16 + 1)), Signal()
         accepted = request.valid & request.ready & request.p.write
         m.d.comb += [
             wdata.payload.eq(self.store.wdata.payload),

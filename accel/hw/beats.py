@@ -10,12 +10,9 @@ from accel.hw.parts import ECP5
 from accel.hw.queue import tally
 from accel.machine.config import AccelConfig
 from accel.machine.isa import formats
+from accel.machine.timing import TIMING
 
-__all__ = ["BEATS", "Beats", "Overlap", "fetched_layout"]
-
-BEATS = 32
-"""Beats that there is room for, a power of two. A beat that finds none holds up the memory's bus,
-which writes need, too."""
+__all__ = ["Beats", "Overlap", "fetched_layout"]
 
 
 def fetched_layout(config: AccelConfig) -> data.StructLayout:
@@ -81,7 +78,7 @@ class Beats(wiring.Component):
     -------
     i : beats.
     valid, take : there is a beat that was not taken; take it.
-    at : number of a beat, modulo `BEATS`, from the first one since the reset.
+    at : number of a beat, modulo `beats`, from the first one since the reset.
     late : lanes of the beat before it.
     data, error : that beat, in the lanes of `late` the one before; whether that beat has an error.
         Combinational.
@@ -89,15 +86,15 @@ class Beats(wiring.Component):
 
     def __init__(self, config: AccelConfig, shape):
         self._shape = shape
-        self._room = BEATS - config.kept_beats
+        self._room = TIMING.beats - config.kept_beats
         super().__init__({
             "i": In(stream.Signature(shape)), "valid": Out(1), "take": In(1),
-            "at": In(range(BEATS)), "late": In(config.bus_bytes),
+            "at": In(range(TIMING.beats)), "late": In(config.bus_bytes),
             "data": Out(config.bus_bytes * 8), "error": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
-        accepted, tail = self.i.valid & self.i.ready, Signal(range(BEATS))
+        accepted, tail = self.i.valid & self.i.ready, Signal(range(TIMING.beats))
         _, some, full = tally(m, "beats", self._room, accepted, self.take)
         m.d.comb += [self.i.ready.eq(~full), self.valid.eq(some)]
         with m.If(accepted):
@@ -107,7 +104,8 @@ class Beats(wiring.Component):
         rows = []
         for name, number in (("even", self.at), ("odd", self.at - 1)):
             m.submodules[name] = storage = memory.Memory(
-                shape=self._shape, depth=BEATS // 2, init=[], attrs={"ram_style": "distributed"})
+                shape=self._shape, depth=TIMING.beats // 2, init=[],
+                attrs={"ram_style": "distributed"})
             w_port, r_port = storage.write_port(), storage.read_port(domain="comb")
             m.d.comb += [
                 w_port.addr.eq(tail[1:]), w_port.data.eq(self.i.payload),

@@ -33,7 +33,7 @@ class CommandQueue(wiring.Component):
     An instruction is assembled where it will stay: every queue has a free row beyond those that
     count, and writes every beat to it; of those that are pushed the row is kept.
 
-    One that is pushed in cycle t is offered in t + `accel.hw.queue.QUEUE_CYCLES`, at the earliest.
+    One that is pushed in cycle t is offered in t + `queue_cycles`, at the earliest.
     Nothing is offered in the cycle after one has left, but it is still shown: then what takes it,
     which may come late, does not have to enable a wide register in time. `i.ready` and `o.valid`
     are registers.

@@ -7,29 +7,9 @@ from amaranth.lib.wiring import In, Out
 from accel.hw.interface import INDEX_BITS
 from accel.machine.config import UNITS
 from accel.machine.status import REPORTERS, Status
+from accel.machine.timing import TIMING
 
-__all__ = ["BEGIN_CYCLES", "END_CYCLES", "OVER_CYCLES", "PATIENCE", "SETTLING", "STATUS_CYCLES",
-           "Control"]
-
-PATIENCE = 8
-"""Cycles without any movement after which a run is deadlocked."""
-
-BEGIN_CYCLES = 3
-"""Cycles from `start` to the first in which a run is on: the state is cleared in between."""
-
-STATUS_CYCLES = 5
-"""Cycles from an error, or from FINISH, to the status; from FINISH to `halt`."""
-
-SETTLING = 4
-"""Cycles from `halt` to the first in which the units' reports count."""
-
-assert PATIENCE > STATUS_CYCLES     # every error is known before a run ends
-
-OVER_CYCLES = 3
-"""Cycles from the last movement that is seen to `done`; counters settle meanwhile."""
-
-END_CYCLES = STATUS_CYCLES + SETTLING + OVER_CYCLES
-"""Cycles from the retirement of FINISH to `done`."""
+__all__ = ["Control"]
 
 _UNIT = data.StructLayout({"idle": 1, "blocked": 1, "blocked_index": INDEX_BITS, "queued": 1})
 
@@ -39,13 +19,13 @@ _ERROR = data.StructLayout({"error": 1, "index": INDEX_BITS, "status": Status})
 class Control(wiring.Component):
     """Starts a run and determines how it ends.
 
-    A run is on `BEGIN_CYCLES` after `start`. It ends `STATUS_CYCLES` after FINISH retires, or when
-    nothing has moved for `PATIENCE` cycles: nothing that could change that is under way then. From
-    then on `halt` is set. `done` rises `SETTLING` + `OVER_CYCLES` after that, or `OVER_CYCLES`
-    after all units were seen idle or blocked and no memory request open, whichever is later. An
-    error ends nothing: of all errors of a run that of the lowest instruction is the status in the
-    end. Where there is none, it is a deadlock if nothing moved. Whatever comes from outside passes
-    a register first.
+    A run is on `begin_cycles` after `start`. It ends `status_cycles` after FINISH retires, or when
+    nothing has moved for `patience_cycles`: nothing that could change that is under way then. From
+    then on `halt` is set. `done` rises `settling_cycles` + `over_cycles` after that, or
+    `over_cycles` after all units were seen idle or blocked and no memory request open, whichever is
+    later. An error ends nothing: of all errors of a run that of the lowest instruction is the
+    status in the end. Where there is none, it is a deadlock if nothing moved. Whatever comes from
+    outside passes a register first. (Cycles: `accel.machine.timing`.)
 
     Members
     -------
@@ -77,7 +57,8 @@ class Control(wiring.Component):
         m = Module()
         settled, stuck = self._quiet(m)
         fetch_index = _later(m, self.fetch_index, "fetch_index")
-        patience, settling = Signal(range(PATIENCE)), Signal(range(SETTLING + 1))
+        patience, settling = (Signal(range(TIMING.patience_cycles)),
+                              Signal(range(TIMING.settling_cycles + 1)))
         failed = Signal()           # the status is that of an error
         (error, error_unit, error_index, error_status), finished = self._errors(m)
         waits, wait_unit, wait_index = self._tournament(m, "wait", [
@@ -88,7 +69,7 @@ class Control(wiring.Component):
             m.d.sync += [self.halt.eq(1), self.fetching.eq(0)]
         with m.If(self.running & ~self.halt):
             m.d.sync += patience.eq(Mux(stuck, patience + 1, 0))
-            m.d.comb += ends.eq(finished | (stuck & (patience == PATIENCE - 1)))
+            m.d.comb += ends.eq(finished | (stuck & (patience == TIMING.patience_cycles - 1)))
             with m.If(error & (~failed | (error_index < self.status_index))):
                 m.d.sync += [self.status.eq(error_status), self.status_unit.eq(error_unit),
                              self.status_index.eq(error_index), failed.eq(1)]
@@ -107,7 +88,7 @@ class Control(wiring.Component):
         m.d.sync += [settles.eq(self.running), ending.eq(self.running | settles),
                      self.done.eq(self.done | ending & ~(self.running | settles))]
         with m.If(self.running & self.halt):
-            with m.If(settling != SETTLING):
+            with m.If(settling != TIMING.settling_cycles):
                 m.d.sync += settling.eq(settling + 1)
             with m.Elif(settled):
                 m.d.sync += self.running.eq(0)
@@ -129,7 +110,7 @@ class Control(wiring.Component):
             m.d.sync += [self.running.eq(1), self.fetching.eq(1)]
 
     def _quiet(self, m: Module) -> tuple[Signal, Signal]:
-        """Whether nothing moves; whether nothing ever will."""
+        """Two bits: nothing moves; nothing ever will."""
         self._seen = seen = [_later(m, unit, f"unit{code}") for code, unit in enumerate(self.units)]
         memory_open = _later(m, self.memory_open, "memory_open")
         fetch_blocked = _later(m, self.fetch_blocked, "fetch_blocked")
@@ -146,7 +127,7 @@ class Control(wiring.Component):
             seen = _later(m, error, f"error{code}")
             candidates.append((seen.error, Const(code, 8), seen.index, seen.status))
         finished = self.finished
-        for number in range(STATUS_CYCLES - 1):
+        for number in range(TIMING.status_cycles - 1):
             finished = _later(m, finished, f"finished{number}")
         return self._tournament(m, "error", candidates), finished
 

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from accel.hw.acc import Acc
 from accel.hw.arbiter import Arbiter
 from accel.hw.commands import CommandQueue
-from accel.hw.control import BEGIN_CYCLES, Control
+from accel.hw.control import Control
 from accel.hw.counters import COUNTER_BITS, Counters
 from accel.hw.fetch import Fetch
 from accel.hw.gemm import Gemm
@@ -23,10 +23,7 @@ from accel.machine.isa import BASES
 from accel.machine.machine import Machine
 from accel.machine.status import CLIENTS, COUNTERS, REPORTERS, Status
 
-__all__ = ["REQUEST_CYCLE", "Core", "core_signature"]
-
-REQUEST_CYCLE = BEGIN_CYCLES + 2
-"""Cycle in which a run offers its first request to the memory; `start` comes in cycle 0."""
+__all__ = ["Core", "core_signature"]
 
 
 def core_signature(machine: Machine) -> dict:
@@ -53,8 +50,8 @@ class Core(wiring.Component):
     buffers keep their bytes). `count` and the bases must not change between `start` and `done`;
     `base_program` is a multiple of 64. Results hold from `done` to the next `start`.
 
-    The first request of fetch is offered to the memory in cycle `REQUEST_CYCLE`; `done` rises
-    `accel.hw.control.END_CYCLES` after FINISH retires, or later if reads beyond it are still open.
+    The first request of fetch is offered to the memory in cycle `request_cycle`; `done` rises
+    `end_cycles` after FINISH retires, or later if reads beyond it are still open.
 
     Members
     -------
@@ -69,7 +66,7 @@ class Core(wiring.Component):
     {unit}_waiting, {unit}_waiting_index : after a deadlock, whether the unit waits, and where.
     counter, counter_value : position in `accel.machine.status.COUNTERS`, and what that counter is
         at, in the same cycle. The activities of a unit sum to the cycles from `start` to the one
-        before `done`; the `BEGIN_CYCLES` first ones and the last one count as ``command``. Bytes
+        before `done`; the `begin_cycles` first ones and the last one count as ``command``. Bytes
         are whole beats.
     """
 

@@ -4,17 +4,14 @@ from amaranth.hdl import *
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from accel.hw.control import BEGIN_CYCLES
 from accel.hw.parts import registered
 from accel.machine.config import UNITS, AccelConfig
 from accel.machine.status import ACTIVITIES, CLIENTS, COUNTERS
+from accel.machine.timing import TIMING
 
-__all__ = ["COUNTER_BITS", "COUNTER_CYCLES", "Counters"]
+__all__ = ["COUNTER_BITS", "Counters"]
 
 COUNTER_BITS = 40
-
-COUNTER_CYCLES = 3
-"""Cycles from an event until the counters include it."""
 
 _ROWS = 16
 
@@ -22,7 +19,7 @@ _ROWS = 16
 class Counters(wiring.Component):
     """A counter for each unit and activity, and one of bytes for each client of the memory.
 
-    What is counted in cycle t can be read in t + `COUNTER_CYCLES`. The cycles of a run in which
+    What is counted in cycle t can be read in t + `counter_cycles`. The cycles of a run in which
     nothing is counted yet, or no more, in which every unit is without a command, count from the
     beginning.
 
@@ -79,7 +76,7 @@ class Counters(wiring.Component):
 
         def counter(begun: Value, row: Value, value: Value) -> Value:
             """The value of a row: a counter begins with the cycles that are not counted."""
-            beginning = Mux(row == command, BEGIN_CYCLES + COUNTER_CYCLES - 1, 0)
+            beginning = Mux(row == command, TIMING.begin_cycles + TIMING.counter_cycles - 1, 0)
             return Mux(begun, value, beginning)
 
         m.d.sync += [

@@ -9,17 +9,15 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from accel.datapath.dataflow import DataflowNode, Interval
-from accel.datapath.placement import FACTOR_BITS, LOOKUP_CYCLES, Operation, factor_bits
+from accel.datapath.placement import FACTOR_BITS, Operation, factor_bits
 from accel.datapath.plan import DatapathPlan
-from accel.hw.interface import READ_LATENCY, table_read
+from accel.hw.interface import table_read
 from accel.hw.parts import ECP5, GROUP, Multiplier, follows, registered
 from accel.machine.intrinsics import TABLE
 
 __all__ = ["Datapath", "below"]
 
 INDEX_BITS = exact_log2(TABLE.shape[0])
-
-assert READ_LATENCY == LOOKUP_CYCLES
 
 
 def _shape(interval: Interval) -> Shape:
@@ -87,14 +85,14 @@ class _Emission:
         self._made = cache(self._at)
 
     def _selected(self, bodies: tuple[int, ...], stage: int, group: int) -> Signal:
-        """Whether the element in `stage` is of one of the bodies: a register for each group."""
+        """High if the element in `stage` is of one of the bodies: a register for each group."""
         before = (self.selected(bodies, stage - 1, 0) if stage else
                   Cat(self.ports.select[body] for body in bodies).any())
         return registered(self.m, self.platform, before,
                           f"select{stage}_{'_'.join(map(str, bodies))}_{group}")
 
     def _there(self, stage: int) -> Signal:
-        """Whether there is an element in `stage`."""
+        """High if there is an element in `stage`."""
         register = Signal(name=f"there{stage}", reset_less=True)
         self.m.d.sync += register.eq(self.there(stage - 1) if stage else self.ports.valid)
         return register
@@ -194,7 +192,7 @@ class _Emission:
         return port.data[number]
 
     def _soft(self, operation: Operation) -> bool:
-        """Whether the next multiplier is made of adders; they take turns as the shares demand."""
+        """True if the next multiplier is made of adders; they take turns as the shares demand."""
         total, share = self.plan.copies(operation), self.ports.dsp_multipliers
         before = self.multipliers
         self.multipliers += 1

@@ -1,4 +1,4 @@
-"""What load and store share: walking an instruction's runs, realigning bytes, retiring in order.
+"""The common parts of load and store: they walk runs, realign bytes and retire in order.
 
 ::
 
@@ -11,19 +11,16 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from accel.datapath.plan import IN_FLIGHT
 from accel.hw.interface import INDEX_BITS, unit_signature
-from accel.hw.loops import NEST_CYCLES, Ahead, LoopNest
-from accel.hw.queue import QUEUE_CYCLES, Queue
+from accel.hw.loops import Ahead, LoopNest
+from accel.hw.queue import Queue
 from accel.machine.config import BUFFERS, UNITS, WEIGHT_BITS, AccelConfig
 from accel.machine.isa import BASES, formats
 from accel.machine.status import ACTIVITIES, Status
+from accel.machine.timing import TIMING
 
-__all__ = ["BASE_REGISTERS", "RUN_CYCLES", "Front", "Stepper", "connect_unit", "merge",
+__all__ = ["BASE_REGISTERS", "Front", "Stepper", "connect_unit", "merge",
            "rotate", "run_layout"]
-
-RUN_CYCLES = 2 + NEST_CYCLES + 1 + QUEUE_CYCLES
-"""Cycles from taking an instruction to its first run."""
 
 BASE_REGISTERS = data.ArrayLayout(32, len(BASES))
 
@@ -47,9 +44,9 @@ class Front(wiring.Component):
     The instruction at the head of the queue is armed in a cycle in which its tokens are all there
     and there is room, and can be taken from the next cycle on. One that is taken in cycle t has
     started in t + 1 (where its selectors are checked and its addresses set up) and offers its first
-    run in t + `RUN_CYCLES`; one run a cycle. The loops run up to `accel.hw.loops.AHEAD` runs ahead;
+    run in t + `run_cycles`; one run a cycle. The loops run up to `ahead` runs ahead;
     the next instruction is taken two cycles before they are done with the one before, or later. Up
-    to `IN_FLIGHT` instructions are between their start and their retirement; a completion in cycle
+    to `in_flight` instructions are between their start and their retirement; a completion in cycle
     t asks for its signals in t + 2. One instruction in three cycles retires.
 
     Errors: a buffer that the unit does not take, or not so packed, in the cycle of the start; bytes
@@ -88,9 +85,10 @@ class Front(wiring.Component):
         setup, armed, arming, missing = Signal(), Signal(), Signal(), Signal(len(UNITS))
         illegal, outside, bus_error = Signal(), Signal(), Signal()
         m.submodules.held = held = Queue(
-            data.StructLayout({"index": INDEX_BITS, "signals": len(UNITS)}), IN_FLIGHT, pause=True)
+            data.StructLayout({"index": INDEX_BITS, "signals": len(UNITS)}), TIMING.in_flight,
+            pause=True)
         # Of those held whether it is bad.
-        m.submodules.complete = complete = Queue(1, IN_FLIGHT, pause=True)
+        m.submodules.complete = complete = Queue(1, TIMING.in_flight, pause=True)
         m.submodules.nest = nest = LoopNest(
             self._word["loops"].shape, {"dram": 32, "buffer": 24}, data.StructLayout({
                 "index": INDEX_BITS, "run": 16, "pad_value": 8, "buffer": 3,
@@ -167,14 +165,14 @@ class Front(wiring.Component):
         wiring.connect(m, ahead.o, wiring.flipped(self.run))
 
     def _packs(self, buffer: str, word) -> Value | int:
-        """Whether elements of the buffer may be packed as the word says."""
+        """High if elements of the buffer may be packed as the word says."""
         if "bits" not in dict(self._word):
             return 1
         codes = (WEIGHT_BITS.index(bits) for bits in self._config.weight_bits)
         return Cat(word.bits == code for code in codes).any() if buffer == "wgt" else word.bits == 0
 
     def _passes(self, buffer: str, past: Value, tag) -> Value:
-        """Whether the address `past` lies outside the buffer."""
+        """High if the address `past` lies outside the buffer."""
         size = exact_log2(self._config.buffers[buffer].size_bytes)
         outside = past[size:].any()
         if buffer == "wgt" and "bits" in dict(self._word):

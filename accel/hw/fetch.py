@@ -14,20 +14,18 @@ from accel.machine.config import UNITS
 from accel.machine.isa import WORD_BYTES
 from accel.machine.machine import FINISH, Machine
 from accel.machine.status import Status
+from accel.machine.timing import TIMING
 
-__all__ = ["PREFETCH", "Fetch"]
+__all__ = ["Fetch"]
 
 _KIND = data.StructLayout({"finish": 1, **dict.fromkeys(UNITS, 1)})
 """The target of an opcode, one-hot; zero if it is unknown."""
-
-PREFETCH = 8
-"""Instructions that are requested or buffered ahead of the one that is handed on."""
 
 
 class Fetch(wiring.Component):
     """The fetch unit. It works while `run` is set; a reset takes it back to the first instruction.
 
-    The first request is offered in the second cycle of `run`; up to `PREFETCH` words are on the
+    The first request is offered in the second cycle of `run`; up to `prefetch` words are on the
     way, and there is always room for them. A word is assembled in the queues (`handover`), and
     offered to its own three cycles after its last beat came, at best one every
     WORD_BYTES / bus_bytes + 1 cycles; its opcode is decoded meanwhile. FINISH starts in its first
@@ -68,8 +66,8 @@ class Fetch(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         beats = WORD_BYTES // self._machine.config.bus_bytes
-        m.submodules.buffer = buffer = Queue(self.mem.rdata.payload.shape(), PREFETCH * beats,
-                                             registered=True)
+        m.submodules.buffer = buffer = Queue(
+            self.mem.rdata.payload.shape(), TIMING.prefetch * beats, registered=True)
         full, bad = Signal(), Signal()
         kind = Signal(_KIND, reset_less=True)
         handed = Signal()           # the word at hand leaves in this cycle
@@ -87,7 +85,7 @@ class Fetch(wiring.Component):
         m.submodules.requests = requests = Relay(BURST)
         requested, request = Signal(INDEX_BITS), requests.i
         accepted = request.valid & request.ready
-        _, _, full = tally(m, "ahead", PREFETCH, accepted, freed)
+        _, _, full = tally(m, "ahead", TIMING.prefetch, accepted, freed)
         wiring.connect(m, requests.o, wiring.flipped(self.mem.request))
         m.d.comb += [
             request.valid.eq(self.run & (requested != self.count)

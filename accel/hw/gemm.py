@@ -6,26 +6,20 @@ from amaranth.lib.wiring import Out
 
 from accel.datapath.plan import plan
 from accel.hw.datapath import Datapath
-from accel.hw.interface import INDEX_BITS, READ_LATENCY, acc_port, entry_read, unit_signature
+from accel.hw.interface import INDEX_BITS, acc_port, entry_read, unit_signature
 from accel.hw.issue import Issue, outside, pass_through, report, wrong_bank
-from accel.hw.loops import COMPUTE_OPERANDS, NEST_CYCLES, Ahead, LoopNest
+from accel.hw.loops import COMPUTE_OPERANDS, Ahead, LoopNest
 from accel.hw.meeting import Meeting
 from accel.hw.parts import delayed, field_of
-from accel.hw.queue import QUEUE_CYCLES
 from accel.hw.update import Update, updates_of
 from accel.hw.vector.hazards import Hazards
 from accel.machine.isa import GEMM
 from accel.machine.machine import Machine
+from accel.machine.timing import TIMING
 
-__all__ = ["ADDRESS_CYCLES", "WAITING_CYCLES", "Gemm"]
+__all__ = ["Gemm"]
 
 TAG = data.StructLayout({"last": 1, "banks": 2})
-
-ADDRESS_CYCLES = 1 + NEST_CYCLES
-"""Cycles from taking an instruction to its first addresses."""
-
-WAITING_CYCLES = ADDRESS_CYCLES + QUEUE_CYCLES + 1
-"""The same where acc holds floats, at the earliest."""
 
 
 class Gemm(wiring.Component):
@@ -33,7 +27,7 @@ class Gemm(wiring.Component):
 
     Throughput: one iteration a cycle, whatever the destinations, and no cycle lost between
     instructions of three iterations or more. Latency: an iteration reads inp and wgt in the cycle
-    in which the loops show it (an instruction's first: `ADDRESS_CYCLES` after it is taken) and is
+    in which the loops show it (an instruction's first: `address_cycles` after it is taken) and is
     written to acc ``plan.write_cycles`` later; an instruction retires two cycles after its last
     write, if its signals are granted at once. Nothing in the pipeline ever waits.
 
@@ -48,7 +42,7 @@ class Gemm(wiring.Component):
     Where acc holds floats, value and accumulator meet in a datapath (`Meeting`), and iterations
     pass a slot, as those of vector do: one waits there while its destination, if it reads it, is
     that of an iteration that is not yet written. So an instruction's first addresses come
-    `WAITING_CYCLES` after it is taken, iterations into one destination follow each other in
+    `waiting_cycles` after it is taken, iterations into one destination follow each other in
     ``plan.hazard_cycles + 1``, others in one cycle. ::
 
         latency           address of acc
@@ -102,9 +96,10 @@ class Gemm(wiring.Component):
         for bus in self.plan.buses:
             m.d.comb += getattr(datapath, bus).eq(getattr(self, bus).data)
         m.d.comb += [
-            datapath.valid.eq(delayed(m, issued.valid, READ_LATENCY - 1, "there")),
-            datapath.select.eq(delayed(m, issued.out_tag.select, READ_LATENCY - 1, "select")),
-            *(getattr(datapath, name).eq(delayed(m, issued.out_tag[name], READ_LATENCY - 1, name))
+            datapath.valid.eq(delayed(m, issued.valid, TIMING.read_cycles - 1, "there")),
+            datapath.select.eq(delayed(m, issued.out_tag.select, TIMING.read_cycles - 1, "select")),
+            *(getattr(datapath, name).eq(
+                delayed(m, issued.out_tag[name], TIMING.read_cycles - 1, name))
               for name in self.plan.immediates)]
         self._update(m, issued, issue, datapath)
         return m

@@ -8,17 +8,13 @@ from accel.machine.config import UNITS, AccelConfig, BufferGeometry
 from accel.machine.isa import WORD_BITS
 from accel.machine.status import ACTIVITIES, Status
 
-__all__ = ["COMMAND", "INDEX_BITS", "READ_LATENCY", "acc_port", "chunk_write",
+__all__ = ["COMMAND", "INDEX_BITS", "acc_port", "chunk_write",
            "entry_read", "memory_port", "table_read", "unit_signature"]
 
 INDEX_BITS = 26
 """Bits of an instruction's position: words of 64 bytes in 4 GiB."""
 
 COMMAND = data.StructLayout({"index": INDEX_BITS, "word": WORD_BITS})
-
-READ_LATENCY = 2
-"""Cycles from an address at a buffer's read port to its data: the memory and its output register.
-Address in cycle t, data in cycle t + 2, every cycle a new one."""
 
 
 def unit_signature() -> dict:
@@ -55,7 +51,7 @@ def unit_signature() -> dict:
 
 
 def entry_read(geometry: BufferGeometry) -> Signature:
-    """Read port of a buffer as its reader sees it: one entry per cycle, `READ_LATENCY` later."""
+    """Read port of a buffer as its reader sees it: one entry per cycle, `read_cycles` later."""
     return Signature({"addr": Out(range(geometry.depth)), "en": Out(1),
                       "data": In(geometry.entry_bytes * 8)})
 
@@ -69,7 +65,7 @@ def chunk_write(config: AccelConfig, buffer: str) -> Signature:
 
 
 def table_read(bits: int, ports: int) -> Signature:
-    """Read ports of tab, with addresses of so many bits: each gives a byte a cycle, `READ_LATENCY`
+    """Read ports of tab, with addresses of so many bits: each gives a byte a cycle, `read_cycles`
     after its address."""
     return Signature({"addr": Out(data.ArrayLayout(bits, ports)), "en": Out(ports),
                       "data": In(data.ArrayLayout(signed(8), ports))})

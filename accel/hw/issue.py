@@ -147,12 +147,12 @@ def pass_through(m: Module, unit: wiring.Component, issue: Issue):
 
 
 def outside(address: Value, depth: int) -> Value:
-    """Whether an entry address is outside a buffer; `depth` is a power of two."""
+    """High if an entry address is outside a buffer; `depth` is a power of two."""
     return address[exact_log2(depth):].any()
 
 
 def wrong_bank(address: Value, depth: int, banks: Value) -> Value:
-    """Whether an address in acc is in a bank that `banks` does not name."""
+    """High if an address in acc is in a bank that `banks` does not name."""
     return ~banks.bit_select(address[exact_log2(depth) - 1], 1)
 
 

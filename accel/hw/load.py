@@ -5,23 +5,19 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from accel.hw.arbiter import BURST, BURSTS, read_port
-from accel.hw.beats import BEATS, Beats, Overlap, fetched_layout
-from accel.hw.dma import BASE_REGISTERS, RUN_CYCLES, Front, Stepper, connect_unit, rotate
+from accel.hw.arbiter import BLOCK_BITS, BURST, read_port
+from accel.hw.beats import Beats, Overlap, fetched_layout
+from accel.hw.dma import BASE_REGISTERS, Front, Stepper, connect_unit, rotate
 from accel.hw.interface import chunk_write, unit_signature
 from accel.hw.queue import Queue, Relay
 from accel.hw.unpack import Unpack
 from accel.machine.config import BUFFERS, AccelConfig
+from accel.machine.timing import TIMING
 
-__all__ = ["LOADED", "REQUEST_CYCLES", "Bursts", "Load"]
+__all__ = ["LOADED", "Bursts", "Load"]
 
 LOADED = ("inp", "wgt", "res", "par", "tab")
 """The buffers that load writes."""
-
-BLOCK_BITS = 6              # no burst crosses a boundary of 64 bytes
-
-REQUEST_CYCLES = RUN_CYCLES + 3
-"""Cycles from taking an instruction to its first request."""
 
 
 class Bursts(wiring.Component):
@@ -89,7 +85,7 @@ class Bursts(wiring.Component):
 class Load(wiring.Component):
     """The load unit.
 
-    An instruction taken in cycle t offers its first request to the arbiter in t + `REQUEST_CYCLES`,
+    An instruction taken in cycle t offers its first request to the arbiter in t + `load_cycles`,
     then one burst a cycle, up to 64 runs ahead of the data and across instructions. Data is written
     three cycles after its beat, one step (`Stepper`) a cycle. What overlapping runs have in common
     is read once (`Overlap`). An instruction asks for its signals four cycles after its last step.
@@ -119,12 +115,12 @@ class Load(wiring.Component):
         m.submodules.bursts = bursts = Bursts(config)
         m.submodules.requests = requests = Relay(BURST)
         m.submodules.beats = beats = Beats(config, self.mem.rdata.payload.shape())
-        m.submodules.runs = runs = Queue(layout, BURSTS, registered=True)
+        m.submodules.runs = runs = Queue(layout, TIMING.bursts, registered=True)
         members = dict(layout.members)
         tag = data.StructLayout({name: members[name] for name in (
             "buffer", "pad_value", "pad_high", "bits", "last") if name in members})
         m.submodules.stepper = stepper = Stepper(
-            config, exact_log2(BEATS * config.bus_bytes), 24, tag, config.kept_beats)
+            config, exact_log2(TIMING.beats * config.bus_bytes), 24, tag, config.kept_beats)
 
         connect_unit(m, self, front)
         wiring.connect(m, front.run, overlap.i)

@@ -6,17 +6,12 @@ from amaranth.lib.wiring import In, Out
 
 from accel.hw.parts import registered
 from accel.hw.queue import Queue, tally
+from accel.machine.timing import TIMING
 
-__all__ = ["AHEAD", "COMPUTE_OPERANDS", "NEST_CYCLES", "Ahead", "LoopNest"]
+__all__ = ["COMPUTE_OPERANDS", "Ahead", "LoopNest"]
 
 COMPUTE_OPERANDS = {"dst": 16, "a": 16, "b": 16}
 """Operands of gemm and vector, and the bits of their addresses."""
-
-NEST_CYCLES = 3
-"""Cycles from a step of the loops to the addresses of its iteration."""
-
-AHEAD = 16
-"""Iterations between the loops and where they can be held up."""
 
 
 class LoopNest(wiring.Component):
@@ -24,7 +19,7 @@ class LoopNest(wiring.Component):
 
     An instruction that is loaded in cycle t (`load`, only while `ready`) can make its first
     iteration in t + 1. One that is made in cycle s, with `step`, is at the outputs in
-    s + `NEST_CYCLES`, for one cycle. Throughput: one iteration a cycle; the next instruction can be
+    s + `nest_cycles`, for one cycle. Throughput: one iteration a cycle; the next instruction can be
     loaded with the last step, so no cycle is lost between instructions.
 
     ::
@@ -140,7 +135,7 @@ class LoopNest(wiring.Component):
     def _hand_on(self, m: Module, flags: dict[str, Value], pads: list[Value]):
         """Passes an iteration's tag and flags through the stages of its addresses."""
         valid = self.made
-        for number in range(NEST_CYCLES):
+        for number in range(TIMING.nest_cycles):
             later = {name: Signal.like(value, name=f"{name}_{number}", reset_less=True)
                      for name, value in flags.items()}
             m.d.sync += [later[name].eq(value) for name, value in flags.items()]
@@ -210,7 +205,7 @@ class _Level:
 class Ahead(wiring.Component):
     """Iterations between the loops, which have made them, and what takes them when it can.
 
-    The loops may make one (`step`) while fewer than `AHEAD` were made and not taken. Latency from
+    The loops may make one (`step`) while fewer than `ahead` were made and not taken. Latency from
     `i` to `o` 2, one a cycle.
 
     Members
@@ -228,8 +223,8 @@ class Ahead(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.queue = queue = Queue(self._shape, AHEAD, registered=True)
-        _, some, full = tally(m, "made", AHEAD, self.made, self.o.valid & self.o.ready)
+        m.submodules.queue = queue = Queue(self._shape, TIMING.ahead, registered=True)
+        _, some, full = tally(m, "made", TIMING.ahead, self.made, self.o.valid & self.o.ready)
         m.d.comb += [self.step.eq(~full), self.some.eq(some),
                      queue.i.valid.eq(self.valid), queue.i.payload.eq(self.i)]
         wiring.connect(m, queue.o, wiring.flipped(self.o))

@@ -1,25 +1,23 @@
-"""How values of floats meet their destination in acc: in a datapath, as an addition takes long."""
+"""The meeting of floats with their destination in acc: in a datapath, as an addition takes long."""
 
 from amaranth.hdl import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from accel.datapath.plan import ACC_CYCLES, DatapathPlan
+from accel.datapath.plan import DatapathPlan
 from accel.hw.datapath import Datapath
-from accel.hw.interface import READ_LATENCY
 from accel.hw.parts import delayed
+from accel.machine.timing import TIMING
 
 __all__ = ["Meeting"]
-
-assert ACC_CYCLES == READ_LATENCY
 
 
 class Meeting(wiring.Component):
     """Reads, combines and writes back an entry a cycle, without bypass.
 
     An element that is presented in cycle t reads acc in t, meets its `value`, which comes in
-    ``t + ACC_CYCLES``, in the datapath of `plan`, and is written ``plan.latency`` later. An element
-    that reads must not be presented before the write of those with its destination is over.
+    ``t + read_cycles``, in the datapath of `plan`, and is written ``plan.latency`` later. An
+    element that reads must not be presented before the write of those with its destination is over.
 
     Parameters
     ----------
@@ -54,13 +52,13 @@ class Meeting(wiring.Component):
         m = Module()
         m.submodules.datapath = datapath = Datapath(self.plan)
         select = Signal(len(self.plan.bodies))
-        written = delayed(m, self.element, ACC_CYCLES + self.plan.latency, "element")
+        written = delayed(m, self.element, TIMING.read_cycles + self.plan.latency, "element")
         m.d.comb += [
             select.eq(Cat(self.element.assign, Mux(self.element.assign, 0, self.element.update))),
             self.r_addr.eq(self.element.addr),
             self.r_en.eq(self.element.acc & ~self.element.assign),
-            datapath.valid.eq(delayed(m, self.element.valid, ACC_CYCLES - 1, "there")),
-            datapath.select.eq(delayed(m, select, ACC_CYCLES - 1, "select")),
+            datapath.valid.eq(delayed(m, self.element.valid, TIMING.read_cycles - 1, "there")),
+            datapath.select.eq(delayed(m, select, TIMING.read_cycles - 1, "select")),
             datapath.old.eq(self.r_data), datapath.new.eq(self.value),
             self.w_addr.eq(written.addr), self.w_en.eq(written.acc), self.tag.eq(written.tag),
             self.w_data.eq(datapath.value),

@@ -55,8 +55,9 @@ def spread(m: Module, platform, value: Value, name: str, lanes: int) -> list[Sig
 
 
 def follows(platform, needed: Value) -> Value:
-    """When a register of data follows that may hold anything while it is not `needed`: only then,
-    which simulates faster; on an FPGA always, which spares a wire to every bit."""
+    """The enable of a register of data that may hold anything while it is not `needed`.
+
+    It is `needed`, which simulates faster; on an FPGA 1, which spares a wire to every bit."""
     return Const(1) if isinstance(platform, ECP5) else needed
 
 

@@ -7,10 +7,7 @@ from amaranth.utils import exact_log2
 
 from accel.hw.parts import ECP5
 
-__all__ = ["QUEUE_CYCLES", "Queue", "Relay", "tally"]
-
-QUEUE_CYCLES = 2
-"""Latency of a `Queue` with an output register."""
+__all__ = ["Queue", "Relay", "tally"]
 
 
 def tally(m: Module, name: str, limit: int, up: Value,
@@ -32,7 +29,7 @@ class Queue(wiring.Component):
     """Keeps the order and the shape of what passes through it, in distributed RAM.
 
     Latency 1: what is accepted in cycle t is offered in t + 1; with an output register,
-    `QUEUE_CYCLES`. One item a cycle, as long as the queue is neither full nor empty; with a pause,
+    `queue_cycles`. One item a cycle, as long as the queue is neither full nor empty; with a pause,
     one in two cycles. `i.ready` and `o.valid` are registers.
 
     Parameters

@@ -1,7 +1,7 @@
 """On-chip buffers that one unit writes and another one reads.
 
 load and store move aligned *chunks* (of bus_bytes; load into wgt of `AccelConfig.written_bytes`),
-compute units whole entries; either may be the wider one. Reads take `READ_LATENCY` cycles
+compute units whole entries; either may be the wider one. Reads take `read_cycles`
 (`accel.hw.parts.Ram`). Reading a place in the cycle in which it is written gives undefined data:
 the tokens keep reader and writer apart.
 """
@@ -11,14 +11,15 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, Signature
 from amaranth.utils import exact_log2
 
-from accel.hw.interface import READ_LATENCY, chunk_write, entry_read, table_read
+from accel.hw.interface import chunk_write, entry_read, table_read
 from accel.hw.parts import Ram
 from accel.machine.config import AccelConfig, BufferGeometry
+from accel.machine.timing import TIMING
 
 __all__ = ["InputScratchpad", "OutputScratchpad", "TableScratchpad", "chunk_read",
            "entry_write"]
 
-assert READ_LATENCY == 2
+assert TIMING.read_cycles == 2
 
 
 def chunk_read(config: AccelConfig, buffer: str) -> Signature:
@@ -45,8 +46,8 @@ def _slices(m: Module, count: int, slice_bytes: int, rows: int,
 
 
 def _selected(m: Module, row: list[Value], select: Value, width: int) -> Value:
-    """The part of a row that an address, `READ_LATENCY` cycles ago, selected."""
-    for number in range(READ_LATENCY):
+    """The part of a row that an address, `read_cycles` ago, selected."""
+    for number in range(TIMING.read_cycles):
         later = Signal.like(select, name=f"select{number}", reset_less=True)
         m.d.sync += later.eq(select)
         select = later
@@ -57,7 +58,7 @@ class InputScratchpad(wiring.Component):
     """A buffer that load writes and a compute unit reads: inp, wgt, res, par.
 
     A chunk that is written in cycle t is seen by a read whose address comes in t + 1 or later; an
-    address in cycle t gives its entry in t + `READ_LATENCY`. One chunk and one entry a cycle.
+    address in cycle t gives its entry in t + `read_cycles`. One chunk and one entry a cycle.
 
     Parameters
     ----------
@@ -101,7 +102,7 @@ class TableScratchpad(wiring.Component):
     """The buffer tab, which load writes and lanes of vector read: a copy for each read port.
 
     As `InputScratchpad`: a chunk that is written in cycle t is seen by a read whose address comes
-    in t + 1 or later; an address in cycle t gives its byte in t + `READ_LATENCY`. One chunk a
+    in t + 1 or later; an address in cycle t gives its byte in t + `read_cycles`. One chunk a
     cycle, and one byte at every read port.
 
     Parameters
@@ -137,7 +138,7 @@ class OutputScratchpad(wiring.Component):
     """A buffer that a compute unit writes and store reads: out.
 
     An entry that is written in cycle t is seen by a read whose address comes in t + 1 or later; an
-    address in cycle t gives its chunk in t + `READ_LATENCY`. One entry and one chunk a cycle.
+    address in cycle t gives its chunk in t + `read_cycles`. One entry and one chunk a cycle.
 
     Parameters
     ----------

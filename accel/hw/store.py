@@ -5,31 +5,22 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from accel.hw.arbiter import BURST, BURSTS, write_port
-from accel.hw.dma import BASE_REGISTERS, RUN_CYCLES, Front, Stepper, connect_unit, merge, rotate
-from accel.hw.interface import READ_LATENCY, unit_signature
+from accel.hw.arbiter import BLOCK_BITS, BURST, write_port
+from accel.hw.dma import BASE_REGISTERS, Front, Stepper, connect_unit, merge, rotate
+from accel.hw.interface import unit_signature
 from accel.hw.queue import Queue, tally
 from accel.hw.scratchpad import chunk_read
 from accel.machine.config import AccelConfig
+from accel.machine.timing import TIMING
 
-__all__ = ["CHUNK_CYCLES", "BurstWriter", "Store", "writer_depth"]
-
-BLOCK_BITS = 6              # no burst crosses a boundary of 64 bytes
-
-CHUNK_CYCLES = RUN_CYCLES + 1
-"""Cycles from taking an instruction to the address of its first chunk."""
-
-
-def writer_depth(config: AccelConfig) -> int:
-    """Beats that a `BurstWriter` has room for: two bursts of 64 bytes, and at least 16."""
-    return max(16, 2 * 64 // config.bus_bytes)
+__all__ = ["BurstWriter", "Store"]
 
 
 class BurstWriter(wiring.Component):
     """Collects beats into bursts, requests each when its last beat is there, and counts answers.
 
     A burst ends where its run ends and at boundaries of 64 bytes. The last beat accepted in cycle
-    t offers its request in t + 2. There is room for `writer_depth` beats.
+    t offers its request in t + 2. There is room for `CoreTiming.write_room` beats.
 
     Members
     -------
@@ -44,7 +35,7 @@ class BurstWriter(wiring.Component):
     def __init__(self, config: AccelConfig):
         self._config = config
         self._offset_bits = offset = exact_log2(config.bus_bytes)
-        self.depth = writer_depth(config)
+        self.depth = TIMING.write_room(config.bus_bytes)
         wdata = data.StructLayout({"data": config.bus_bytes * 8, "mask": config.bus_bytes})
         super().__init__({
             "beat": In(data.StructLayout({"valid": 1, "addr": 32 - offset, "end": 1, "last": 1,
@@ -60,7 +51,7 @@ class BurstWriter(wiring.Component):
         m.submodules.bursts = bursts = Queue(
             data.StructLayout({"burst": BURST, "last": 1}), self.depth, registered=True)
         # For each request, whether it is the last of its instruction.
-        m.submodules.answers = answers = Queue(1, BURSTS, registered=True)
+        m.submodules.answers = answers = Queue(1, TIMING.bursts, registered=True)
 
         in_block = beat.addr[:BLOCK_BITS - self._offset_bits]
         before = Signal(range(self.depth))                      # beats of this burst so far
@@ -95,7 +86,7 @@ class BurstWriter(wiring.Component):
 class Store(wiring.Component):
     """The store unit.
 
-    An instruction taken in cycle t reads its first chunk in t + `CHUNK_CYCLES`; a beat is formed 3
+    An instruction taken in cycle t reads its first chunk in t + `store_cycles`; a beat is formed 3
     cycles after its last chunk is addressed, one step (`Stepper`) a cycle. A burst is requested
     from the arbiter two cycles after its last beat is formed; two bursts fit on the way, so that
     long runs write one beat a cycle. Consecutive instructions overlap. An instruction asks for its
@@ -147,7 +138,7 @@ class Store(wiring.Component):
         """A step waits for its chunk, then passes the rotation and its register."""
         width = self._config.bus_bytes * 8
         stages = [(step, fire)]
-        for index in range(READ_LATENCY + 1):
+        for index in range(TIMING.read_cycles + 1):
             valid = Signal(name=f"valid{index}")
             stage = Signal.like(step, name=f"stage{index}", reset_less=True)
             m.d.sync += [valid.eq(stages[-1][1]), stage.eq(stages[-1][0])]

@@ -6,10 +6,9 @@ from amaranth.lib.wiring import In, Out, Signature
 
 from accel.hw.queue import tally
 from accel.machine.config import UNITS
+from accel.machine.timing import TIMING
 
-__all__ = ["TOKEN_BITS", "Tokens", "token_port"]
-
-TOKEN_BITS = 8
+__all__ = ["Tokens", "token_port"]
 
 
 def token_port() -> Signature:
@@ -28,7 +27,7 @@ def token_port() -> Signature:
 
 
 class Tokens(wiring.Component):
-    """Counters, each of `TOKEN_BITS` bits.
+    """Counters, each of `token_bits` bits.
 
     `available`, `signalled` and `refused` are registers. A token that is signalled in cycle t is
     available in t + 1, one that is taken in t is gone in t + 2: a unit looks at `available` again
@@ -47,7 +46,7 @@ class Tokens(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        limit = (1 << TOKEN_BITS) - 1
+        limit = (1 << TIMING.token_bits) - 1
         left = []
         for source, port in zip(UNITS, self.units, strict=True):
             row, fulls = [], []

@@ -1,24 +1,20 @@
-"""How values meet their destination in acc: assignment, sum, maximum, minimum."""
+"""The update of a destination in acc: assignment, sum, maximum, minimum."""
 
 from amaranth.hdl import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from accel.datapath.plan import UPDATE_CYCLES
 from accel.hw.datapath import below
-from accel.hw.interface import READ_LATENCY
 from accel.hw.parts import follows, spread
 
 __all__ = ["Update", "updates_of"]
-
-assert UPDATE_CYCLES == READ_LATENCY + 1
 
 
 class Update(wiring.Component):
     """Reads, combines and writes back an entry a cycle, with full bypass.
 
     An element that is presented in cycle t reads acc in t, meets its `value`, which comes in
-    ``t + UPDATE_CYCLES``, and is written one cycle later. Throughput: one element a cycle, whatever
+    ``t + old_cycles``, and is written one cycle later. Throughput: one element a cycle, whatever
     the destinations: results not yet in memory are bypassed.
 
     ::

@@ -14,6 +14,7 @@ from string import ascii_lowercase
 from typing import Any
 
 from accel.machine.dram import DRAM, Dram, DramError
+from accel.machine.limits import limited, limits_of
 from compiler.errors import Error
 from compiler.lazy import cached_property
 
@@ -80,61 +81,96 @@ class BufferGeometry:
         return self.entry_bytes * self.depth
 
 
+def one_of(types: Sequence[str]) -> str:
+    """Some names as a sentence has them: ``int8, uint8 or int16``."""
+    *some, last = types
+    return f"{', '.join(some)} or {last}" if some else last
+
+
+def _buffer(what: str, costs: str = "block RAM", default: Any = MISSING) -> Any:
+    return limited(f"size of {what}", "bytes", costs, default=default, is_power_of_two=True,
+                   rule="at least 4 entries and two beats of the bus, at most 65536 entries and "
+                        "16 MiB")
+
+
+def _element(buffers: str) -> Any:
+    (name,) = {field for buffer, field in TYPES.items() if buffer in buffers.split()}
+    default, *others = ELEMENTS[name]
+    return limited(f"type of an element of {buffers}", "", "width of what computes with it",
+                   default=default, rule=f"{default} in a file; {one_of(others)} follow from the "
+                                         f"declared instructions")
+
+
 @dataclass(frozen=True)
 class AccelConfig:
     """A GEMM accelerator that computes one block product a cycle::
 
         acc[batch, block_out] += inp[batch, block_in] · wgt[block_out, block_in]
 
-    Parameters
-    ----------
-    name : for reports; not part of the machine hash.
-    batch, block_in, block_out : extents of one block product; powers of two.
-    inp_bytes, wgt_bytes, res_bytes, par_bytes, acc_bytes, out_bytes : sizes of the buffers. An
-        element of acc counts as a power of two of bytes: int24 as 4, int40 and int48 as 8.
-    tab_bytes : size of the buffer of tables, of which every lane of vector has a copy.
-    bus_bytes : width of the memory port.
-    queue_depth : commands that wait for each unit.
-    vector_beats : cycles that vector takes for an entry; its datapath has that many times fewer
-        lanes. A power of two.
-    stage_depth : adder levels (or the like) between two pipeline registers of a datapath.
-    dsp_multipliers : how many of gemm's multipliers may be multiplier blocks of an FPGA; the rest
-        are made of adders.
-    weight_bits : bits that a weight may have in memory: 8, and 4 or 2 or both. load unpacks the
-        others to int8 on their way into wgt, which it can then write faster.
-    clock_mhz : what reports convert cycles to seconds with.
-    operand, weight, accumulator, output : types of an element of inp, of wgt, of acc, and of res
-        and out. They follow from the declared instructions: `Machine` sets them, a file may not.
-    records : the records of one's own, beside ``param``, as which instructions read an element of
-        par. They follow from the declared instructions, too.
-    memory : the memory behind the core in simulations that name no other; not part of the machine
-        hash. A table of fields of `accel.machine.dram.Dram` becomes one.
+    Fields say themselves what they mean and may be (`accel.machine.limits`).
     """
 
-    name: str
-    batch: int
-    block_in: int
-    block_out: int
-    inp_bytes: int
-    wgt_bytes: int
-    res_bytes: int
-    par_bytes: int
-    acc_bytes: int
-    out_bytes: int
-    tab_bytes: int = 2048
-    bus_bytes: int = 8
-    queue_depth: int = 8
-    vector_beats: int = 1
-    stage_depth: int = 2
-    dsp_multipliers: int = 1 << 16
-    clock_mhz: int = 100
-    weight_bits: tuple[int, ...] = (8,)
-    operand: str = "int8"
-    accumulator: str = "int32"
-    output: str = "int8"
-    weight: str = "int8"
-    records: tuple[str, ...] = ()
-    memory: Dram = DRAM
+    name: str = limited("the name of the machine in reports; not part of its hash", "", "nothing",
+                        rule="any text")
+    batch: int = limited(
+        "rows of a block product, which share its weights", "rows",
+        "multipliers, and lanes of vector; entries of inp, res, acc and out widen with it",
+        most=16, is_power_of_two=True)
+    block_in: int = limited(
+        "input channels of a block product", "channels",
+        "multipliers, and levels of adders behind them; entries of inp and wgt widen with it",
+        least=2, most=64, is_power_of_two=True)
+    block_out: int = limited(
+        "output channels of a block product", "channels",
+        "multipliers, and lanes of vector; entries of wgt, res, par, acc and out widen with it",
+        least=2, most=64, is_power_of_two=True)
+    inp_bytes: int = _buffer("inp, which holds the activations that gemm reads")
+    wgt_bytes: int = _buffer("wgt, which holds the weights that gemm reads")
+    res_bytes: int = _buffer("res, which holds the tensors that vector reads")
+    par_bytes: int = _buffer("par, which holds the numbers of channels that vector reads")
+    acc_bytes: int = _buffer(
+        "acc, which holds accumulators in two banks; an element counts as a power of two of bytes: "
+        "int24 as 4, int40 and int48 as 8")
+    out_bytes: int = _buffer("out, which holds results for store")
+    tab_bytes: int = _buffer("tab, which holds tables", "block RAM for each lane of vector: every "
+                             "one has a copy", 2048)
+    bus_bytes: int = limited(
+        "width of the memory port", "bytes",
+        "shifters and masks of load and store, and ports of buffers", default=8, least=4, most=64,
+        is_power_of_two=True)
+    queue_depth: int = limited(
+        "commands that wait for each unit", "commands",
+        "memory for as many words of 64 bytes in each queue", default=8, most=64,
+        is_power_of_two=True)
+    vector_beats: int = limited(
+        "cycles that vector takes for an entry", "cycles",
+        "time of vector; its datapath has that many times fewer lanes", default=1,
+        is_power_of_two=True, rule="at most the lanes of an entry, batch x block_out")
+    stage_depth: int = limited(
+        "adder levels, or the like, between two pipeline registers of a datapath", "levels",
+        "clock; fewer levels cost registers and cycles of latency", default=2, most=8)
+    dsp_multipliers: int = limited(
+        "multipliers of gemm that may be multiplier blocks of an FPGA; the rest are adders",
+        "multipliers", "multiplier blocks; each one fewer costs LUTs", default=1 << 16)
+    clock_mhz: int = limited(
+        "what reports convert cycles to seconds with; not part of the hash", "MHz",
+        "nothing: what a core reaches is estimated, or routed", default=100)
+    weight_bits: tuple[int, ...] = limited(
+        "bits that a weight may have in memory; load unpacks it to int8 on its way into wgt",
+        "bits", "an unpacker in load, and a wider port of wgt", default=(8,),
+        rule="a list of 8 and some of 4 and 2, each once; [8] where weights are not int8")
+    operand: str = _element("inp")
+    accumulator: str = _element("acc")
+    output: str = _element("res and out")
+    weight: str = _element("wgt")
+    records: tuple[str, ...] = limited(
+        "records beside param as which instructions read an element of par", "",
+        "what the declared instructions take", default=(),
+        rule="[] in a file: they follow from the declared instructions")
+    memory: Dram = limited(
+        "the memory behind the core in simulations that name no other; not part of the hash", "",
+        "nothing in hardware: cycles of simulations", default=DRAM,
+        rule="a table of the fields below")
 
     def __post_init__(self):
         for field in fields(self):
@@ -148,17 +184,11 @@ class AccelConfig:
         self._require("records", isinstance(self.records, list | tuple) and all(
             isinstance(name, str) for name in self.records), "a list of names")
         object.__setattr__(self, "records", tuple(self.records))
-        for name in ("batch", "block_in", "block_out", "bus_bytes", "queue_depth", "vector_beats",
-                     *(f"{b}_bytes" for b in BUFFERS)):
-            self._require(name, _is_power_of_two(getattr(self, name)), "a power of two")
-        self._require("batch", self.batch <= 16, "at most 16")
-        self._require("block_in", 2 <= self.block_in <= 64, "from 2 to 64")
-        self._require("block_out", 2 <= self.block_out <= 64, "from 2 to 64")
-        self._require("bus_bytes", 4 <= self.bus_bytes <= 64, "from 4 to 64")
+        for field in fields(self):
+            if field.type is int and (rule := limits_of(field).broken(getattr(self, field.name))):
+                self._require(field.name, False, rule)
         self._require("vector_beats", self.vector_beats <= self.lanes,
                       f"at most the {self.lanes} lanes of an entry")
-        self._require("stage_depth", self.stage_depth <= 8, "at most 8")
-        self._require("queue_depth", self.queue_depth <= 64, "at most 64")
         for field, types in ELEMENTS.items():
             self._require(field, getattr(self, field) in types, one_of(types))
         self._require("output", (self.output == "bfloat16") == (self.accumulator == "float32"),
@@ -313,16 +343,6 @@ def _unused_bits(dtype: str) -> int:
 
 def _bits(dtype: str) -> int:
     return int(dtype.lstrip(ascii_lowercase))
-
-
-def one_of(types: Sequence[str]) -> str:
-    """Some names as a sentence has them: ``int8, uint8 or int16``."""
-    *some, last = types
-    return f"{', '.join(some)} or {last}" if some else last
-
-
-def _is_power_of_two(value: int) -> bool:
-    return value & (value - 1) == 0
 
 
 def preset_names() -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from accel.machine.limits import limited, limits_of
 from compiler.errors import Error
 
 __all__ = ["ALIGNMENT", "DRAM", "RATE_ONE", "Dram", "DramError"]
@@ -19,12 +20,6 @@ RATE_ONE = 1 << 16
 """Fractions of a byte a cycle that rates are rounded to."""
 
 _CYCLES = 1 << 20
-_LARGEST = {"latency": _CYCLES, "outstanding": 1 << 20, "stall_seed": (1 << 64) - 1,
-            "row_bytes": 1 << 30, "row_miss": _CYCLES, "banks": 1 << 16,
-            "origin": (1 << 32) - ALIGNMENT, "row_closed": _CYCLES, "beat_cycles": _CYCLES,
-            "refresh_interval": 1 << 30, "refresh_cycles": _CYCLES}
-_SMALLEST = {"outstanding": 1, "row_bytes": 64, "banks": 1, "beat_cycles": 1,
-             "refresh_interval": 1}
 
 
 class DramError(Error, ValueError):
@@ -33,41 +28,54 @@ class DramError(Error, ValueError):
 
 @dataclass(frozen=True)
 class Dram:
-    """How the memory behaves. Raises DramError for what cannot be.
+    """The behaviour of a memory in time. Raises DramError for a memory that cannot be.
 
-    Parameters
-    ----------
-    latency : cycles, beyond the one that every answer takes.
-    outstanding : bursts in flight; in order, requests that are not performed yet.
-    stall_seed : of random stalls; 0: none.
-    bytes_per_cycle : average rate of the bus, at most its width; None: its width.
-    row_bytes : bytes of a row, a power of two; None: there are no rows.
-    row_miss : cycles for which a request keeps its bank busy if its row is not the open one.
-    banks : banks, each with one open row; rows are in turn in each of them.
-    origin : address of its first byte, a multiple of 64; base registers count from here, modulo
-        2^32.
-    row_closed : cycles for which it does if its bank has no open row; None: `row_miss`.
-    in_order : requests are performed one after another, reads and writes in the order of
-        acceptance.
-    beat_cycles : in order, least cycles from a beat to the next, unless both are of one read.
-    refresh_interval : cycles from one refresh to the next, which closes all rows; None: there is
-        none.
-    refresh_cycles : cycles of a refresh, in which no beat begins; fewer than the interval.
+    Fields say themselves what they mean and may be (`accel.machine.limits`).
     """
 
-    latency: int = 64
-    outstanding: int = 64
-    stall_seed: int = 0
-    bytes_per_cycle: float | None = None
-    row_bytes: int | None = None
-    row_miss: int = 20
-    banks: int = 8
-    origin: int = 0
-    row_closed: int | None = None
-    in_order: bool = False
-    beat_cycles: int = 1
-    refresh_interval: int | None = None
-    refresh_cycles: int = 0
+    latency: int = limited(
+        "cycles of an answer, beyond the one that every answer takes", "cycles",
+        "time of loads that nothing hides", default=64, least=0, most=_CYCLES)
+    outstanding: int = limited(
+        "bursts in flight; in order, requests that are not performed yet", "bursts",
+        "fewer hide less latency", default=64, most=1 << 20)
+    stall_seed: int = limited(
+        "seed of random stalls; 0: none", "", "the cycles of the stalls", default=0, least=0,
+        most=(1 << 64) - 1)
+    bytes_per_cycle: float | None = limited(
+        "average rate of the bus; none: its width", "bytes a cycle",
+        "less makes every transfer longer", default=None,
+        rule=f"a number from 1/{RATE_ONE} to bus_bytes")
+    row_bytes: int | None = limited(
+        "bytes of a row; none: there are no rows", "bytes", "smaller rows are opened more often",
+        default=None, least=64, most=1 << 30, is_power_of_two=True)
+    row_miss: int = limited(
+        "how long a request keeps its bank busy if its row is not the open one", "cycles",
+        "these cycles for each such request", default=20, least=0, most=_CYCLES)
+    banks: int = limited(
+        "banks, each with one open row; rows are in turn in each of them", "banks",
+        "fewer open rows more often", default=8, most=1 << 16)
+    origin: int = limited(
+        "address of the first byte; base registers count from here, modulo 2^32", "bytes",
+        "nothing", default=0, least=0, most=(1 << 32) - ALIGNMENT,
+        rule=f"a multiple of {ALIGNMENT}")
+    row_closed: int | None = limited(
+        "how long a request keeps its bank busy if that has no open row; none: row_miss",
+        "cycles", "these cycles for each such request", default=None, least=0, most=_CYCLES)
+    in_order: bool = limited(
+        "requests are performed one after another, reads and writes in the order of acceptance",
+        "", "no request hides the latency of another", default=False)
+    beat_cycles: int = limited(
+        "in order, least cycles from a beat to the next, unless both are of one read", "cycles",
+        "writes, and reads of one beat, take as long", default=1, most=_CYCLES,
+        rule="1 where requests are not performed in order")
+    refresh_interval: int | None = limited(
+        "cycles from one refresh to the next, which closes all rows; none: there is none",
+        "cycles", "shorter intervals lose more cycles", default=None, most=1 << 30)
+    refresh_cycles: int = limited(
+        "cycles of a refresh, in which no beat begins", "cycles",
+        "these cycles in every interval", default=0, least=0, most=_CYCLES,
+        rule="fewer than the interval")
 
     def __post_init__(self):
         for field in fields(self):
@@ -81,11 +89,12 @@ class Dram:
             if field.type is bool:
                 self._require(field.name, isinstance(value, bool), "true or false")
                 continue
-            low, high = _SMALLEST.get(field.name, 0), _LARGEST[field.name]
-            holds = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
-            self._require(field.name, holds, f"an integer from {low} to {high}")
-        self._require("row_bytes", self.row_bytes is None
-                      or self.row_bytes & (self.row_bytes - 1) == 0, "a power of two")
+            limits = limits_of(field)
+            holds = (isinstance(value, int) and not isinstance(value, bool)
+                     and limits.least <= value <= (limits.most or 0))
+            self._require(field.name, holds, f"an integer from {limits.least} to {limits.most}")
+            if rule := limits.broken(value):
+                self._require(field.name, False, rule)
         self._require("origin", self.origin % ALIGNMENT == 0, f"a multiple of {ALIGNMENT}")
         self._require("beat_cycles", self.in_order or self.beat_cycles == 1,
                       "1 where requests are not performed in order")

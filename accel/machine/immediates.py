@@ -1,4 +1,4 @@
-"""Where immediates of one's own lie in instruction words.
+"""The places of a user's own immediates in instruction words.
 
 The word of gemm has bits to spare. That of vector has few, and fields of immediates that most
 bodies do not take. So an immediate of one's own lies in spare bits, or on those of immediates that
@@ -86,7 +86,7 @@ def _bits(field: data.Field) -> range:
 
 
 def _runs(bits: set[int]) -> Iterator[tuple[int, int]]:
-    """Where neighbouring bits begin, and how many they are, in order."""
+    """First bit and length of each run of neighbouring bits, in order."""
     start = None
     for bit in range(WORD_BITS + 1):
         if bit in bits:

@@ -32,7 +32,7 @@ GROUP, VARIABLE = "lockstep.machines", "machine"
 
 
 def _is_code(name: str | Path) -> bool:
-    """Whether the name is that of a file or a folder of Python code."""
+    """True if the name is that of a file or a folder of Python code."""
     return str(name).endswith(".py") or os.path.isfile(os.path.join(name, "__init__.py"))
 
 
@@ -99,7 +99,7 @@ def _failed(told: str, file: Path, error: BaseException) -> ConfigError:
 
 
 def _text(error: BaseException) -> str:
-    """What an error says; its class may be the file's own."""
+    """The text of an error; its class may be the file's own."""
     try:
         return str(error)
     except Exception:       # noqa: BLE001 - it is their code

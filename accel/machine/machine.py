@@ -16,6 +16,7 @@ from amaranth.lib import data
 from accel.machine import immediates, isa, rules
 from accel.machine.config import LEFT_OUT, AccelConfig, ConfigError
 from accel.machine.intrinsics import SHIPPED, Declaration, kinds_of, known_immediates
+from compiler import notebook
 from compiler.lazy import cached_property
 from compiler.ops.patterns import Pattern
 from compiler.tensorize import Intrinsic
@@ -31,8 +32,9 @@ NAMED = 6
 
 @dataclass(frozen=True)
 class MachineRecord:
-    """What a machine is, in plain data: programs and files carry it beside the hash, so that two
-    machines can be compared field by field. Its parts are those of `Machine.text`.
+    """A machine in plain data, with the parts of `Machine.text`.
+
+    Programs and files carry it beside the hash, so that machines can be compared field by field.
 
     instructions : opcode and hash of the forms of each instruction, by name.
     layouts : hash of each word layout, by unit, and by instruction where it has another.
@@ -107,6 +109,26 @@ class Machine:
         rules.require(self.config, self.declarations, self.forms)
         rules.require_room(lambda: self.immediates)
 
+    def __repr__(self) -> str:
+        config = self.config
+        return (f"<Machine {config.name} {self.hash[:12]}: {config.batch}x{config.block_in}x"
+                f"{config.block_out} products a cycle, {len(self.declarations)} instructions"
+                + "".join(f", {name} of its own" for name in sorted(self.own)) + ">")
+
+    def _repr_html_(self) -> str:
+        """The geometry, the buffers and the instructions, as tables."""
+        values = self.config.values()
+        memory = values.pop("memory")
+        fields = [*values.items(), *((f"memory.{name}", value) for name, value in memory.items())]
+        buffers = [(one.name, one.entry_bytes, one.depth, one.size_bytes)
+                   for one in self.config.buffers.values()]
+        return (notebook.table(f"Machine {self.config.name} {self.hash[:12]}", ["field", "value"],
+                               [(name, str(value)) for name, value in fields])
+                + notebook.table("Buffers", ["buffer", "bytes of an entry", "entries", "bytes"],
+                                 buffers)
+                + notebook.table("Instructions", ["opcode", "instruction", "unit"], [
+                    (opcode, name, self.units[opcode]) for name, opcode in self.opcodes.items()]))
+
     @cached_property
     def forms(self) -> dict[str, tuple[Intrinsic, ...]]:
         """Every instruction's intrinsics, by name, in order of opcodes."""
@@ -139,7 +161,7 @@ class Machine:
 
     @cached_property
     def pads_high(self) -> bool:
-        """Whether load has a byte for padding at odd addresses."""
+        """True if load has a byte for padding at odd addresses."""
         return "pad_high" in dict(self.formats["load"])
 
     def intrinsic(self, name: str) -> Intrinsic:
@@ -173,7 +195,7 @@ class Machine:
 
     @cached_property
     def patterns(self) -> tuple[Pattern, ...]:
-        """What instructions match in float networks, in order of opcodes."""
+        """The patterns that instructions match in float networks, in order of opcodes."""
         return tuple(d.pattern for d in self.declarations if d.pattern is not None)
 
     @cached_property

@@ -173,7 +173,7 @@ class AccelProgram:
         return len(self.words)
 
     def origin(self, index: int) -> Origin:
-        """Where an instruction comes from."""
+        """The origin of an instruction: layer, statement and loops."""
         return self.provenance.origin(index)
 
     @cached_property
@@ -188,7 +188,7 @@ class AccelProgram:
 
     @cached_property
     def bases(self) -> dict[str, int]:
-        """Where each segment starts in a memory image that holds this program alone."""
+        """The start of each segment in a memory image that holds this program alone."""
         addresses, top = {}, 0
         for name in isa.BASES:
             addresses[name] = top

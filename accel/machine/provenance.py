@@ -1,5 +1,5 @@
-"""Where instructions come from: a statement of a layer's schedule, and the values of the loops
-that were unrolled around it.
+"""The origin of instructions: a statement of a layer's schedule, and the values of the loops that
+were unrolled around it.
 
 A schedule has few statements and a program many instructions: what the instructions of a statement
 have in common is a `Site`, kept once; an instruction is a row of small numbers.
@@ -44,7 +44,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where one instruction comes from: its site, and the value of each of the site's loops.
+    """The origin of one instruction: its site, and the value of each of the site's loops.
 
     As text it is the layer and the loops, ``conv1 y_o=3 x_o=1``.
     """

@@ -1,4 +1,4 @@
-"""What a declaration may say: everything that hardware and simulators compute as it is declared.
+"""The rules of declarations: hardware and simulators compute all that they allow as it is declared.
 
 Each rule is a function that says, in a sentence for each place, what is wrong with an instruction:
 the operand or field, the rule, the reason. `RULES` is all of them; to lift a rule is to take it
@@ -224,7 +224,7 @@ def _immediates_are_fields(config, declaration, forms) -> Iterator[str]:
 
 
 def _not_a_field(imm: Immediate, described: str) -> Iterator[str]:
-    """What keeps an immediate of one's own from being a field of its word."""
+    """The reason why an immediate of one's own cannot be a field of its word."""
     if not isinstance(imm.name, str) or not imm.name.isidentifier():
         yield f"{described} must have an identifier for a name"
     elif imm.name in RESERVED_FIELDS:
@@ -429,8 +429,8 @@ def _bools_are_not_numbers(config, declaration, forms) -> Iterator[str]:
 
 
 def _matches_are_found(config, declaration, forms) -> Iterator[str]:
-    """What a pattern becomes must be one instruction: the compiler finds the numbers of immediates
-    in the expression, where each stands by itself."""
+    """Refuses a pattern that does not become one instruction: the compiler finds the numbers of
+    immediates in the expression, where each stands by itself."""
     pattern, stored = declaration.pattern, config.elements["res"]
     if pattern is None:
         return

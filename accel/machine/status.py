@@ -42,7 +42,7 @@ COUNTERS = (*(f"count_{unit}_{activity}" for unit in UNITS for activity in ACTIV
 
 
 class Status(IntEnum):
-    """How a run ended."""
+    """The end of a run."""
 
     RUNNING = 0
     DONE = 1
@@ -78,7 +78,7 @@ class Counters:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What every unit did in each cycle.
+    """The activity of every unit in each cycle.
 
     `spans` maps a unit to rows of int64, (n, 3): the first cycle, the activity (its position in
     `ACTIVITIES`), and the position in the stream of the instruction that the unit executes or

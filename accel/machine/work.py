@@ -9,7 +9,7 @@ __all__ = ["Bound", "Work"]
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a layer takes at least, over all tilings that its template offers.
+    """The least that a layer takes, over all tilings that its template offers.
 
     Parameters
     ----------

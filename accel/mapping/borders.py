@@ -44,7 +44,7 @@ def _order(forms: Forms, value: str) -> Order | None:
 
 
 def is_converted(slot: TensorSlot) -> bool:
-    """Whether the elements of a tensor change their order when it is copied."""
+    """True if the elements of a tensor change their order when it is copied."""
     if slot.layout in (PLAIN_ROWS, BLOCKED_ROWS):
         return False
     pixels, images = prod(slot.shape[1:3]), slot.logical[0]

@@ -1,6 +1,7 @@
-"""How the layers of a segment are computed: their tiles and virtual threads, and which two at the
-same time. A plan says so, else the closed formula of `accel.mapping.schedules.ranking` does;
-`search.py` asks the simulator.
+"""Chooses tiles and virtual threads of a segment's layers, and which two run at the same time.
+
+A plan says so, else the closed formula of `accel.mapping.schedules.ranking` does; `search.py` asks
+the simulator.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -29,7 +30,7 @@ Chosen = TypeVar("Chosen")
 
 @dataclass(frozen=True)
 class LayerPart:
-    """How a layer is computed, and the `room` in the buffers that it may use."""
+    """A layer's tiles and virtual threads, and the `room` in the buffers that it may use."""
 
     layer: MappedLayer
     room: Room = field(hash=False)
@@ -140,7 +141,7 @@ class Choices:
                                             *["par"] * bool(operator.parameters)])
 
     def are_bound(self, layers: Sequence[MappedLayer]) -> bool:
-        """Whether a plan binds a layer, or two in a row."""
+        """True if a plan binds a layer, or two in a row."""
         if self.plans is OWN:
             return False
         of_machine, operators = self.machine.hash, [layer.operator for layer in layers]
@@ -203,7 +204,7 @@ def groups_text(groups: Sequence[Group]) -> str:
 
 
 def _once(key: Hashable, choose: Callable[[], Chosen]) -> Chosen:
-    """What `choose` gave for this key before; the refusals too."""
+    """Calls `choose` once for a key, and keeps its result or its refusal."""
     if key not in _chosen:
         try:
             _chosen[key] = choose()

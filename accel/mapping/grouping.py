@@ -61,7 +61,7 @@ def grouped(weights: np.ndarray, group: int, blocks: Blocks) -> Grouped:
 
 
 def _is_whole(merged: int, group: int, outputs: int, inputs: int, blocks: Blocks) -> bool:
-    """Whether so many groups are whole blocks, and all of them all blocks in memory."""
+    """True if so many groups are whole blocks, and all of them all blocks in memory."""
     count = -(-group // merged)
     return all(merged * each % size == 0 and count * merged * each == blocks.padded(group * each)
                for each, size in ((outputs, blocks.block_out), (inputs, blocks.block_in)))

@@ -12,7 +12,7 @@ from accel.mapping.builders.layer import Builder, MappedLayer, leading_refusal
 from accel.mapping.layout import blocks_of, least_bits
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.memory.deciding import decided
-from accel.mapping.memory.forms import Forms, Part
+from accel.mapping.memory.forms import Forms, PartForm
 from accel.mapping.memory.misfits import idle_copy, misfit
 from accel.mapping.memory.nodes import is_view
 from accel.mapping.operators.blocked import Blocks
@@ -253,7 +253,7 @@ def _in_few_bits(layer: MappedLayer, allowed: Sequence[int]) -> MappedLayer:
     return replace(layer, operator=replace(layer.operator, weight_bits=bits), note=note)
 
 
-def _among(layer: MappedLayer, part: Part, own: int) -> MappedLayer:
+def _among(layer: MappedLayer, part: PartForm, own: int) -> MappedLayer:
     """Let a layer write its pixels, of `own` channels, among wider ones."""
     output, wide = layer.operator.output, part.strides[-1]
     pitches = tuple(pitch if axis in "gco" else pitch // own * wide

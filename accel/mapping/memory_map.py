@@ -1,4 +1,4 @@
-"""Where the tensors of a segment lie in the device's memory."""
+"""The places of a segment's tensors in the device's memory."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,8 +23,8 @@ ALIGNMENT = 64
 
 @dataclass
 class TakenMemory:
-    """What the maps of a segment and of its shorter forms take together: constants, in their order,
-    and bytes of activations.
+    """The memory that a segment and its shorter forms take together: constants, in their order, and
+    bytes of activations.
     """
 
     constants: list[np.ndarray] = field(default_factory=list)
@@ -79,7 +79,7 @@ class MemoryMap:
 
     @property
     def places(self) -> Mapping[str, TensorPlacement]:
-        """Where each value lies that has memory of its own."""
+        """The places of the values that have memory of their own."""
         return self._places
 
     def placement(self, layer: MappedLayer) -> dict[str, TensorPlacement]:
@@ -95,7 +95,7 @@ class MemoryMap:
         return places | {layer.operator.output.name: result}
 
     def _seen(self, layer: MappedLayer, role: str, value: str) -> TensorPlacement:
-        """Where an operand lies, which may be a view or a part of another value."""
+        """The place of an operand, which may be a view or a part of another value."""
         place, part = self._places[self.storage[value]], self.forms.part(value)
         if part is not None:
             place = replace(place, offset=place.offset + part.offset * self.item)
@@ -130,7 +130,7 @@ class MemoryMap:
                     self._places[owner] = place(stored_bytes(to_memory(array, layout)), owner)
 
     def _known(self, layer: MappedLayer, role: str) -> TensorPlacement | None:
-        """Where the whole has a constant."""
+        """The place that the whole segment has for a constant."""
         theirs = self.whole.layers.get(layer.name) if self.whole else None
         if self.whole is None or theirs is None or role not in theirs.constants:
             return None
@@ -183,7 +183,7 @@ class MemoryMap:
         return begin + total
 
     def _fits(self, stored: str, whole: "MemoryMap") -> bool:
-        """Whether a value may lie where that of the whole lies."""
+        """True if a value may lie where the whole segment has its own."""
         if stored not in whole.lives or self.sizes[stored] > whole.sizes[stored]:
             return False
         (begin, end), (first, last) = self.lives[stored], whole.lives[stored]

@@ -21,8 +21,8 @@ from accel.mapping.schedules import Shape, Tiles, follows, misfit, shape_of
 from compiler.native import digest
 from compiler.plans import PlanRefused, Task
 
-__all__ = ["APART", "NEXT", "layer_task", "pair_of", "pair_task", "pair_text", "stream_task",
-           "tiles_from", "tiles_text"]
+__all__ = ["APART", "NEXT", "described", "layer_task", "pair_of", "pair_task", "pair_text",
+           "stream_task", "tiles_from", "tiles_text"]
 
 APART = "apart"
 NEXT = ";"
@@ -50,7 +50,7 @@ def stream_task(machine: Machine, layers: Sequence[MappedLayer], threads: int) -
 
 
 def described(operator: BlockedOperator) -> str:
-    """What tiles of a layer depend on, as text."""
+    """Text of all that the tiles of a layer depend on."""
     shape = shape_of(operator)
     gathered = f", {shape.gathered} blocks of channels in each" if shape.gathered else ""
     packed = f", weights of {operator.weight_bits} bits" if operator.weight_bits < 8 else ""

@@ -47,7 +47,7 @@ class PrefixStream:
     puts: tuple[PlacePut, ...]
 
     def count(self, whole: AccelProgram) -> int:
-        """How many instructions the stream has."""
+        """The number of instructions in the stream."""
         return sum(end - begin for _, begin, end in self._spans(whole)) + len(_rest(whole))
 
     def program(self, whole: AccelProgram) -> AccelProgram:
@@ -73,8 +73,10 @@ class PrefixStream:
 def prefix_of_program(places: int, program: AccelProgram, work: LayerWork,
                       puts: Sequence[PlacePut], whole: AccelProgram, shared: Sequence[int]
                       ) -> PrefixStream:
-    """What a program has of its own; `shared` says, for each of its layers, which one of the whole
-    it may be, `OWN_LAYER` if none. It is that one if all words are the same, tokens included.
+    """The part of a program that differs from the whole stream.
+
+    `shared` has, for each of its layers, the layer of the whole that it may be, or `OWN_LAYER`. It
+    is that layer if all words are the same, tokens included.
     """
     theirs, top = _spans_of(whole.layers), 0
     order, own, layers, mine = list[int](), list[np.ndarray](), list[tuple[str, int]](), []

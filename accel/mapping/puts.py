@@ -33,7 +33,7 @@ class PlacePut:
     stores: tuple[int, ...]
 
     def after(self, count: int) -> "PlacePut":
-        """The same behind so many instructions."""
+        """The put in a stream that has `count` more instructions before it."""
         return replace(self, stores=tuple(index + count for index in self.stores))
 
 

@@ -1,4 +1,4 @@
-"""What a machine says about how a network is quantized for it."""
+"""The terms on which a network is quantized for a machine."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -61,7 +61,7 @@ def sparsity_of(machine: Machine) -> tuple[Sparsity | None, list[Sparsity]]:
 
 
 def _pattern(slots: Slots) -> Sparsity | None:
-    """How many of how many neighbouring inputs a product has terms for; None where for all."""
+    """M and N where a product has terms for M of N neighbouring inputs; None where for all."""
     reached = slots.codes >= 0
     size = int(reached[0, 0].sum())
     if not size or reached.shape[2] % size:

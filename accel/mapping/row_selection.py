@@ -46,7 +46,7 @@ class RowStage:
 
 @dataclass(frozen=True)
 class RowSelection:
-    """How a function of rows is computed: its stages in order, the result last.
+    """The selected stages of a function of rows, in order, the result last.
 
     pad : what elements of the last block that are beyond the row are loaded as; totals of sums are
         corrected for them.
@@ -112,7 +112,7 @@ class _Selecting:
         return RowStage(name, covered(self.machine, value, COMPUTED, total), total)
 
     def _of_padding(self, value: Expr) -> int:
-        """What the expression of an element is for padding."""
+        """The value of an element's expression for padding."""
         def put(node: Expr) -> Expr | None:
             if isinstance(node, Read) and node.buffer.name == ROW:
                 return Const(self.pad, node.dtype)

@@ -38,9 +38,10 @@ measured. There are fewer where the search is to end.
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How many ways of each layer are tried, and how many of all layers (None: any number). A layer
-    that could gain less than one part in `worth` of all cycles is left alone. All is done `times`
-    times, since what is best depends on the layers around.
+    """The number of ways that are tried of each layer, and of all layers (None: any number).
+
+    A layer that could gain less than one part in `worth` of all cycles is left alone. All is done
+    `times` times, since what is best depends on the layers around.
     """
 
     breadth: int
@@ -204,7 +205,7 @@ class Search:
         return self.choices.pairs(first[0].layer, second[0].layer, self.effort.breadth)
 
     def _key(self, *groups: Sequence[Group]) -> str:
-        """What the result follows from: the machine, its memory, all the layers, the effort."""
+        """The key of a result: the machine, its memory, all the layers, the effort."""
         machine, effort = self.choices.machine, self.effort
         tasks = ("; ".join(described(part.layer.operator) for group in some for part in group)
                  for some in groups)

@@ -35,7 +35,7 @@ _STORED = ("uint8", "int8", "uint16", "int16", "int32")
 
 @dataclass(frozen=True)
 class Selection:
-    """How an operator is computed.
+    """The instructions that compute an operator, and their operands.
 
     steps : the instructions, in order; the last one writes the result.
     inputs : for each leaf that is an activation, or a constant of the result's shape, its name in
@@ -51,7 +51,7 @@ class Selection:
 
 
 def is_elementwise(node: Node) -> bool:
-    """Whether the operator computes each int8 element from those at its own place."""
+    """True if the operator computes each int8 element from those at its own place."""
     record = find(node.op)
     return record.kind is Kind.ELEMENTWISE and record.numbers is Numbers.INTEGER
 
@@ -176,9 +176,7 @@ def _element(graph: Graph, node: Node) -> tuple[Expr, dict[str, str], dict[str, 
 
 
 def _is_tensor(array: np.ndarray, result: Tensor) -> bool:
-    """Whether a constant has an element of its own for each of the result's, and is read as an
-    activation is.
-    """
+    """True if a constant has an element for each of the result's, as activations have."""
     return (array.dtype.name == result.dtype and array.shape == result.shape
             and sum(extent > 1 for extent in result.shape) > 1)
 
@@ -193,7 +191,7 @@ def _inlined(tensor: Tensor, indices: Sequence[Expr]) -> Expr:
 
 
 def _computed(node: Expr) -> Expr | None:
-    """What a read of a computed tensor reads in the end."""
+    """The tensor that a read of a computed tensor reads in the end."""
     if not isinstance(node, Read) or node.buffer.definition is None:
         return None
     definition = node.buffer.definition
@@ -227,7 +225,7 @@ def _require_places(read: Read, result: Tensor, places: Sequence[int]) -> None:
 
 
 def _is_computed(read: Read) -> bool:
-    """Whether values say which element is read."""
+    """True if values decide which element is read."""
     return any(isinstance(node, Read) for index in read.indices for node in walk(index))
 
 

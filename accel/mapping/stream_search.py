@@ -1,5 +1,7 @@
-"""A search whose finds are kept and whose ways are measured elsewhere; and streams that were read
-there from the body of their task, as a target compiles them.
+"""The search for the plans of a stream, and streams that a process which measures reads from text.
+
+The search keeps what it finds. Its candidates may be measured by other processes: each reads the
+stream from the body of its task, and compiles it as the target does.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -65,7 +67,10 @@ class ReadStream:
         return program
 
     def _parts(self, plan: str) -> tuple[list[Group], Callable[[Sequence[Group]], AccelProgram]]:
-        """Those of the last plan are kept: ways of many layers come with one plan of the whole."""
+        """The groups of a plan, and the function that assembles them.
+
+        Those of the last plan are kept: ways of many layers come with one plan of the whole.
+        """
         if self._last is None or self._last[0] != plan:
             self._last = plan, self.target.parts(self.graph, plan)
         return self._last[1]
@@ -78,8 +83,9 @@ def read_stream(target: CompilesStreams, body: str, digest: str) -> ReadStream:
 
 def improved(search: Search, groups: Sequence[Group], task: Task, graph: Graph,
              target: CompilesStreams, plans: Learns) -> list[Group]:
-    """What a search makes of the groups. The plans are told what it finds, and measure ways if they
-    can: then the ways and the result are the same.
+    """The groups after a search.
+
+    Plans record what it finds, and measure ways if they can: ways and result are the same then.
     """
     names = [part.layer.name for group in groups for part in group]
     whole, task = groups_text(groups), _with_body(task, graph, target)

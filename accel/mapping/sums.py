@@ -1,4 +1,4 @@
-"""Whether acc holds the sums of an operator.
+"""Proves that acc holds the sums of an operator.
 
 An operator says in which type it sums, in int32 or in int64, and wraps there. Acc wraps at its own
 width. The two agree where the widths do, and where no input makes a sum that either cannot hold.

@@ -40,6 +40,7 @@ from accel.mapping.plans import stream_task
 from accel.mapping.search import EFFORTS, Effort, Search, Simulate
 from accel.mapping.segment import AccelSegment
 from accel.mapping.stream_search import improved, read_stream
+from accel.mapping.texts import Way, listing, stages_of
 from accel.mapping.work import work_of
 from accel.proof.legal import IllegalProgram, ordered, prove
 from compiler.defects import blame, blaming, is_defect, told
@@ -54,12 +55,15 @@ from compiler.te import Buffer, is_float, numpy_dtype
 
 __all__ = ["AccelTarget", "CompiledSegment", "assemble"]
 
+EMITTED = ("loops", "program")
+"""Stages that are written instead of a module, if asked for."""
+
 
 @dataclass(frozen=True)
 class CompiledSegment:
     """A program and the useful work of its layers, for reports: an entry for each of
-    `AccelProgram.layers`, so layers computed at the same time share one. `groups` has the layers
-    themselves; it is empty in a loaded segment. `puts` are stores whose place a run decides, and
+    `AccelProgram.layers`, so layers computed at the same time share one. `way` says how the graph
+    became the program; a loaded segment has none. `puts` are stores whose place a run decides, and
     `prefixes` streams for positions below some count of places, the shortest first. `dropped` has
     the counts for which there is none though the graph has a shorter form, and why; it is empty in
     a loaded segment.
@@ -67,11 +71,16 @@ class CompiledSegment:
 
     program: AccelProgram
     work: tuple[tuple[Work, ...], ...]
-    groups: tuple[tuple[MappedLayer, ...], ...] = ()
+    way: Way | None = None
     puts: tuple[PlacePut, ...] = ()
     prefixes: tuple[PrefixStream, ...] = ()
     dropped: tuple[tuple[int, str], ...] = ()
     kind: ClassVar[str | None] = "program"
+
+    @property
+    def groups(self) -> tuple[tuple[MappedLayer, ...], ...]:
+        """The layers, those that are computed at the same time together; none if loaded."""
+        return self.way.layers if self.way else ()
 
     @property
     def layers(self) -> tuple[MappedLayer, ...]:
@@ -83,9 +92,18 @@ class CompiledSegment:
 
     @property
     def stages(self) -> dict[str, object]:
-        if not (self.prefixes or self.dropped):
-            return {}
-        return {"prefixes": prefixes_text(self.program, self.prefixes, self.dropped)}
+        shown: dict[str, object] = {**stages_of(self.way, self.program)} if self.way else {}
+        if self.prefixes or self.dropped:
+            shown["prefixes"] = prefixes_text(self.program, self.prefixes, self.dropped)
+        return shown
+
+    def emitted(self, kind: str, comment: str, arch: str) -> str | None:
+        if self.way is None or kind not in EMITTED:
+            return None
+        return stages_of(self.way, self.program)[kind].body
+
+    def listing(self) -> Iterator[str]:
+        return listing(self.program)
 
     def on(self, device: Device | None) -> AccelSegment:
         """Place the segment on a device. Raises ProgramError for a device with another machine."""
@@ -167,8 +185,8 @@ class AccelTarget:
         return self.compile_prefixes(graph, {})
 
     def compile_prefixes(self, graph: Graph, masks: Mapping[str, Tail]) -> CompiledSegment:
-        """The same, with streams for positions below some count of places, as far as `masks` let
-        the graph have shorter forms (`compiler.graph.prefixes`). Each is proved.
+        """Compiles with streams for positions below some count of places, as far as `masks` let the
+        graph have shorter forms (`compiler.graph.prefixes`). Each is proved.
         """
         segment = self.compile_core(core(graph), masks)
         return replace(segment, program=with_borders(segment.program, graph))
@@ -191,7 +209,7 @@ class AccelTarget:
         program, puts = self._program(groups, memory)
         with _blaming_layers(memory):
             prove(self.machine, program)
-        return self._compiled(program, puts, groups)
+        return self._compiled(program, puts, groups, memory)
 
     def _groups(self, graph: Graph, forms: Forms) -> list[Group]:
         """The layers in the ways that are planned, and with an effort in those that a search finds.
@@ -227,7 +245,7 @@ class AccelTarget:
         """The whole, and what its shorter forms have of their own."""
         lowered = [*self._lowered(groups, memory)]
         program, puts = self._assembled(lowered, memory)
-        whole = self._compiled(program, puts, groups)
+        whole = self._compiled(program, puts, groups, memory)
         prefixes, dropped = list[PrefixStream](), list[tuple[int, str]]()
         for places, graph in shorter.items():
             try:
@@ -289,8 +307,8 @@ class AccelTarget:
 
     def _assembler(self, graph: Graph, forms: Forms, groups: Sequence[Group]
                    ) -> Callable[[Sequence[Group]], AccelProgram]:
-        """What makes a program of some layers, which lie in memory as among these groups; of all
-        layers the one that is compiled.
+        """A function that makes a program of some layers, which lie in memory as among these
+        groups; of all layers it makes the program that is compiled.
         """
         memory, count = MemoryMap(graph, groups, forms), sum(map(len, groups))
 
@@ -351,11 +369,13 @@ class AccelTarget:
                        from_above, lambda name: named.renamed(name, prefix))
         return padding_once(self.machine, stream) if operator.row else stream
 
-    def _compiled(self, program: AccelProgram, puts: Sequence[PlacePut], groups: Sequence[Group]
-                  ) -> CompiledSegment:
-        layers = tuple(tuple(part.layer for part in group) for group in groups)
+    def _compiled(self, program: AccelProgram, puts: Sequence[PlacePut], groups: Sequence[Group],
+                  memory: MemoryMap) -> CompiledSegment:
+        way = Way(self.machine, self.threads, memory.forms, tuple(groups),
+                  {name: memory.placement(layer) for name, layer in memory.layers.items()},
+                  memory.places)
         return CompiledSegment(narrowed(self.machine, program, puts) if puts else program,
-                               tuple(tuple(map(self._work, group)) for group in layers), layers,
+                               tuple(tuple(map(self._work, group)) for group in way.layers), way,
                                tuple(puts))
 
     def _work(self, layer: MappedLayer) -> Work:

@@ -1,4 +1,4 @@
-"""How declared products of gemm take constant weights, found in their bodies.
+"""Packs constant weights as declared products of gemm take them, found in their bodies.
 
 A body that sums products of an element of inp and an element of wgt has *slots*: slot j of output o
 multiplies the weight at a fixed place of the entry with one input, which is fixed as well, or which
@@ -43,7 +43,7 @@ class Slots:
 
     @property
     def dense(self) -> bool:
-        """Whether the entry is a matrix [outputs, inputs], as the shipped product takes it."""
+        """True if the entry is a matrix [outputs, inputs], as the shipped product takes it."""
         outputs, terms, inputs = self.codes.shape
         return (self.entry == (outputs, inputs) and terms == inputs
                 and np.array_equal(self.values.reshape(-1), np.arange(outputs * inputs))
@@ -184,7 +184,7 @@ def _slots(x: Read, w: Read, chooser: Read | None, lanes: dict[Expr, np.ndarray]
 
 
 def _places(read: Read, lanes: dict[Expr, np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
-    """Where a slot reads, counted in elements of the operand."""
+    """The places that a slot reads, counted in elements of the operand."""
     at = [np.broadcast_to(apply_expr(index, lanes), (*shape, 1))[..., 0]
           for index in read.indices]
     return np.ravel_multi_index(at, read.buffer.shape)
@@ -199,7 +199,7 @@ def _deciding(index: np.ndarray) -> np.ndarray:
 
 
 def _apart(values: np.ndarray, chooses: np.ndarray, mask: np.ndarray) -> bool:
-    """Whether no two slots share a weight, nor bits."""
+    """True if no two slots share a weight, nor bits."""
     bits = (chooses[..., None] * 8 + np.arange(8))[(mask[..., None] >> np.arange(8) & 1) == 1]
     return (len(np.unique(values)) == values.size and len(np.unique(bits)) == bits.size
             and not np.isin(bits // 8, values).any())

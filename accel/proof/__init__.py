@@ -1,1 +1,1 @@
-"""Whether a program is legal: what each instruction touches, and what a refusal says."""
+"""The proof that a program is legal: accesses of each instruction, and texts of refusals."""

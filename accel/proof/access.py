@@ -1,4 +1,4 @@
-"""What an instruction touches: operands and exact address sets.
+"""Accesses of an instruction: operands and exact address sets.
 
 `touches` binds the operands of one instruction to memories and to the affine walks of its loops;
 it is what the functional simulator executes, and what whole streams follow (`batches.py`). A
@@ -110,7 +110,7 @@ class Walk:
 
     @property
     def unique(self) -> bool:
-        """Whether no address repeats. May be False where a sure answer would take long."""
+        """True if no address repeats; may be False where a sure answer would take long."""
         if self.wraps:
             return np.unique(self.addresses()).size == self.count
         reach = 1
@@ -137,7 +137,7 @@ def _disjoint(starts: np.ndarray, length: int) -> tuple[np.ndarray, int]:
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """What one operand of an instruction reads or writes.
+    """The addresses that one operand of an instruction reads or writes.
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ def compute_loops(instruction: Instruction) -> list[Mapping[str, int]]:
 
 
 def operand_scope(instruction: Instruction, intrinsic: Intrinsic, name: str) -> str:
-    """Where an operand of a gemm or vector instruction lives, allowed or not."""
+    """The memory of an operand of a gemm or vector instruction, allowed or not."""
     fields = instruction.fields
     if instruction.unit == "vector" and name == "dst":
         return isa.DESTINATIONS[fields.get("destination", 0)]
@@ -322,7 +322,7 @@ def event(machine: Machine, instruction: Instruction,
 
 
 def accumulates(machine: Machine, instruction: Instruction) -> bool:
-    """Whether the instruction uses the earlier contents of its destination.
+    """True if the instruction uses the earlier contents of its destination.
 
     With `reset` it does not: the first iteration that touches an entry has index 0 in every loop
     of destination stride 0, since the one that differs only there comes earlier.

@@ -1,4 +1,4 @@
-"""What the instructions of a whole stream touch: `touches` of every word, by native code, in
+"""Accesses of the instructions of a whole stream: `touches` of every word, by native code, in
 batches for `compiler.latency_hiding`.
 
 `touches` decides what memories the operands of an instruction lie in. That follows from opcode and
@@ -189,7 +189,7 @@ class _Found(ctypes.Structure):
 
 
 class _Tables:
-    """What `touches` says of a machine's instructions, for each opcode and its selectors."""
+    """Tables of `touches` for each opcode of a machine and its selectors."""
 
     def __init__(self, machine: Machine):
         self.machine = machine

@@ -147,7 +147,7 @@ class Findings:
             and low < slot.offset + slot.size_bytes)
 
     def _written(self, violation: Violation) -> str:
-        """When the region will be written."""
+        """The later write of the region, in words."""
         addresses = {address for low, high in violation.ranges for address in range(low, high)}
         for index in range(violation.later.index, len(self.stream)):
             for access in self.stream.event(index).writes():

@@ -135,7 +135,7 @@ def check(machine: Machine, count: int = COUNT, seed: int = 0,
 
 
 def ran(reports: Sequence[Report]) -> str:
-    """How often each instruction ran in legal programs, in a line: ``add ran 60 times, ...``."""
+    """Counts of each instruction in legal programs, in a line: ``add ran 60 times, ...``."""
     counts: Counter[str] = Counter()
     for report in reports:
         counts.update(report.coverage.ran)
@@ -218,7 +218,7 @@ def _timing(machine: Machine, case: Case, names: list[str], runs: list[Run]) -> 
 
 
 def _inconsistent(case: Case, run: Run) -> str:
-    """How a finished run contradicts itself, whatever its timing; empty if it does not."""
+    """The contradictions within a finished run, whatever its timing; empty if none."""
     if not run.ok:
         return ""
     for unit, activity in run.counters.activity.items():

@@ -111,7 +111,7 @@ class Coverage:
 
     @property
     def _meets_itself(self) -> bool:
-        """Whether an operation of vector can read what an earlier iteration wrote."""
+        """True if an operation of vector can read what an earlier iteration wrote."""
         return any(form.unit == "vector" and form.target == "acc" and "acc" in form.scopes.values()
                    for form in forms(self.machine))
 
@@ -216,7 +216,7 @@ def _distances(places: np.ndarray) -> Iterator[int]:
 
 
 def _meets(dst: Touch, source: Touch) -> bool:
-    """Whether an iteration reads what an earlier one wrote."""
+    """True if an iteration reads what an earlier one wrote."""
     written: set[int] = set()
     pairs = zip(dst.walk.addresses().reshape(-1).tolist(),
                 source.walk.addresses().reshape(-1).tolist())

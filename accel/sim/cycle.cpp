@@ -59,7 +59,7 @@ public:
                 if (handed) hand(*queues[unit], unit);
             }
         } else {
-            blocked = now >= board_.p.begin && index_ == count();
+            blocked = now >= timing::begin_cycles && index_ == count();
         }
         if (wanted) {
             requests_.push(now, {base_ + requested_ * word::BYTES, beats_of_word() - 1, requested_});
@@ -70,7 +70,7 @@ public:
                        || (wants(full && !handed) && requests_.size() < 2);
         if (goes_on) board_.go_on(unit::fetch);
         uint64_t next = whole();
-        if (now < board_.p.begin) next = board_.p.begin;
+        if (now < timing::begin_cycles) next = timing::begin_cycles;
         board_.set_timer(unit::fetch, next > now ? next : NEVER);
     }
 
@@ -85,15 +85,15 @@ private:
 
     // Whether another word is to be requested, with the one at hand `full` or not.
     bool wants(bool full) const {
-        return board_.now >= board_.p.begin && !board_.halt && requested_ != count()
-               && requested_ - index_ - full != board_.p.prefetch;
+        return board_.now >= timing::begin_cycles && !board_.halt && requested_ != count()
+               && requested_ - index_ - full != timing::prefetch;
     }
 
     // From when on the oldest word is whole. A beat passes the queue and moves into the word; the
     // first one in the cycle after the word before is handed on, or later.
     uint64_t whole() const {
         if (words_.empty()) return NEVER;
-        return std::max(words_.front().arrived + 3, handed_ + beats_of_word() + 1);
+        return std::max(words_.front().arrived + timing::queue_cycles + 1, handed_ + beats_of_word() + 1);
     }
 
     void hand(Commands &queue, uint32_t unit) {
@@ -148,7 +148,7 @@ public:
 
     void step(Fetch &fetch, Load &load, Store &store) {
         uint64_t now = board_.now;
-        bool full = open() == board_.p.bursts, data = store.has_beat() & (due_ != 0);
+        bool full = open() == timing::bursts, data = store.has_beat() & (due_ != 0);
         if (data) load.interrupt();
         if (streamed_ < stream_end_ && (data || now >= stream_end_)) follow(now);
         DramOffer offer = dram_.offer(now, data);
@@ -237,7 +237,7 @@ private:
         uint64_t now = board_.now, next = dram_.next_offer(now, request_there_);
         next = std::min({next, store.next_offer(), owners_.next(now), after(now, stream_end_)});
         // How many are open matters when it is none, or when there may be no room for more.
-        if (!open_ || open_ + 2 * CLOSING >= board_.p.bursts)
+        if (!open_ || open_ + 2 * CLOSING >= timing::bursts)
             for (const Closed &one : closed_)
                 if (one.bursts) next = std::min(next, after(now, one.cycle + 2));
         board_.set_timer(MEMORY, next);
@@ -245,7 +245,7 @@ private:
 
     void moved(unsigned client, uint32_t beats, uint64_t latest) {
         uint64_t counted = board_.max_cycles + 1;           // cycles, and the counters' delay
-        uint64_t late = latest + board_.p.counting + 1;
+        uint64_t late = latest + timing::counter_cycles + 1;
         beats_[client] += beats - std::min<uint64_t>(beats, late - std::min(late, counted));
     }
 
@@ -392,7 +392,7 @@ private:
     // When a run may end that is about to.
     uint64_t next_end() const {
         if (board_.halt) return board_.now + 1;
-        uint64_t next = stuck_ ? stuck_since_ + board_.p.patience - 1 + SEEN : NEVER;
+        uint64_t next = stuck_ ? stuck_since_ + timing::patience_cycles - 1 + SEEN : NEVER;
         return std::min(next, ending_at_);
     }
 
@@ -415,7 +415,7 @@ private:
             stuck_ = false;
             return;                     // nothing ends
         }
-        if (ending_at_ == NEVER && fetch_.retires) ending_at_ = now + board_.p.status - 1;
+        if (ending_at_ == NEVER && fetch_.retires) ending_at_ = now + timing::status_cycles - 1;
         bool settled = !port_.open(), stuck = fetch_.blocked;
         for (unsigned unit = 0; settled && unit < UNITS; unit++) {
             settled = seen_[unit]->idle || seen_[unit]->blocked;
@@ -425,13 +425,13 @@ private:
         if (!settled) settled_since_ = NEVER;
         else if (settled_since_ == NEVER) settled_since_ = now;
         if (board_.halt) {
-            bool counts = now >= ended_at_ + 1 + board_.p.settling;
+            bool counts = now >= ended_at_ + 1 + timing::settling_cycles;
             done_ = counts && settled_since_ != NEVER && settled_since_ + SEEN <= now;
             return;
         }
         if (!stuck || !stuck_) stuck_since_ = now;
         stuck_ = stuck;
-        bool deadlock = stuck && now - stuck_since_ == board_.p.patience - 1 + SEEN;
+        bool deadlock = stuck && now - stuck_since_ == timing::patience_cycles - 1 + SEEN;
         if (now == ending_at_) end({true, status::done, unit::fetch, fetch_.index()});
         else if (deadlock) end(blame());
     }
@@ -461,8 +461,8 @@ private:
 
     void finish(CycleResult &result) {
         port_.follow(board_.now + 1);
-        bool done = done_ && board_.now + board_.p.over <= config_.max_cycles;
-        result.cycles = done ? board_.now + board_.p.over : config_.max_cycles;
+        bool done = done_ && board_.now + timing::over_cycles <= config_.max_cycles;
+        result.cycles = done ? board_.now + timing::over_cycles : config_.max_cycles;
         result.status = done ? how_.status : status::watchdog;
         result.unit = done ? how_.unit : 0;
         result.index = done ? how_.index : 0;
@@ -482,7 +482,7 @@ private:
     // run is on, they show the cycles before it, and the run's last ones, as `command`.
     void account(unsigned unit, uint64_t cycles) {
         Activity &own = board_.activities[unit];
-        uint64_t begin = board_.p.begin, late = board_.p.counting - 1;
+        uint64_t begin = timing::begin_cycles, late = timing::counter_cycles - 1;
         if (cycles <= begin + late) {
             own.cycles[activity::command] = cycles < begin ? 0 : begin + late;
             return;

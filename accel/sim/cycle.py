@@ -6,8 +6,9 @@ retirement of every instruction. How long instructions take does not depend on v
 computed in it: memory is what `accel.sim.values` makes of the program. It skips the cycles
 in which nothing can change.
 
-What the hardware is built with (depths of queues, latencies of pipelines) is taken from where the
-hardware has it; the object is the same for all machines.
+Latencies and depths are those of `accel.machine.timing`, which the hardware reads, too, and those
+of the machine's datapaths (`accel.datapath.plan`); the object is the same for all machines. The
+parts themselves are written a second time, in C++: that both take the same cycles is tested.
 """
 
 import ctypes
@@ -20,17 +21,7 @@ from typing import Any
 import numpy as np
 from amaranth.utils import exact_log2
 
-from accel.datapath.plan import IN_FLIGHT, plan
-from accel.hw.arbiter import BURSTS
-from accel.hw.beats import BEATS
-from accel.hw.control import BEGIN_CYCLES, OVER_CYCLES, PATIENCE, SETTLING, STATUS_CYCLES
-from accel.hw.counters import COUNTER_CYCLES
-from accel.hw.fetch import PREFETCH
-from accel.hw.interface import READ_LATENCY
-from accel.hw.load import BLOCK_BITS, LOADED
-from accel.hw.loops import AHEAD, NEST_CYCLES
-from accel.hw.store import writer_depth
-from accel.hw.tokens import TOKEN_BITS
+from accel.datapath.plan import plan
 from accel.machine import isa
 from accel.machine.config import BUFFERS, UNITS
 from accel.machine.dram import Dram
@@ -40,6 +31,8 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import (ACCESSES, ACTIVITIES, CLIENTS, REPORTERS, Counters, Run, Status,
                                   Timeline)
+from accel.machine.timing import TIMING
+from accel.proof.access import DMA_BUFFERS
 from compiler.native import build_once, compile_shared, compiler, digest, processor
 from compiler.tensorize import Intrinsic
 
@@ -58,11 +51,9 @@ _SOURCES = ("cycle.cpp", "cycle_program.h", "cycle_board.h", "cycle_compute.h", 
 _FLAGS = ("-O3", "-march=native", "-fno-semantic-interposition", "-Wall", "-Wextra",
           "-Wno-parentheses", "-Wno-sign-compare")
 
-_SCALARS = ("bus_bits", "queue_depth", "token_max", "patience", "prefetch", "bursts",
-            "block_bits", "in_flight", "load_buffers", "store_buffers", "store_depth",
-            "store_stages", "gemm_depth", "gemm_write", "gemm_hazard", "vector_depth",
-            "vector_write", "vector_fold", "vector_beats", "bank_depth", "nest", "ahead", "begin",
-            "status", "settling", "over", "counting", "weight_codes", "kept_beats", "beat_room")
+_SCALARS = ("bus_bits", "queue_depth", "store_depth", "gemm_depth", "gemm_write", "gemm_hazard",
+            "vector_depth", "vector_write", "vector_fold", "vector_beats", "bank_depth",
+            "weight_codes", "kept_beats")
 """Parameters of a machine that are one number."""
 
 
@@ -180,21 +171,15 @@ def _run(result: _Result, image: np.ndarray, times: np.ndarray, accesses: np.nda
 
 @cache
 def _parameters(machine: Machine) -> _Parameters:
-    """The parameters of a machine, read from where the hardware defines them."""
+    """The numbers that differ between machines."""
     config, gemm, vector = machine.config, plan(machine, "gemm"), plan(machine, "vector")
     result = _Parameters(
         bus_bits=exact_log2(config.bus_bytes), queue_depth=config.queue_depth,
-        token_max=(1 << TOKEN_BITS) - 1, patience=PATIENCE, prefetch=PREFETCH, bursts=BURSTS,
-        block_bits=BLOCK_BITS, in_flight=IN_FLIGHT, load_buffers=_mask(BUFFERS, LOADED),
-        store_buffers=_mask(BUFFERS, ("out",)), store_depth=writer_depth(config),
-        store_stages=READ_LATENCY + 1, gemm_depth=gemm.retire_depth,
+        store_depth=TIMING.write_room(config.bus_bytes), gemm_depth=gemm.retire_depth,
         gemm_write=gemm.write_cycles, gemm_hazard=gemm.hazard_cycles,
-        vector_depth=vector.retire_depth,
-        vector_write=vector.write_cycles, vector_fold=vector.fold_cycles,
-        vector_beats=vector.interval, bank_depth=config.bank_depth, nest=NEST_CYCLES, ahead=AHEAD,
-        begin=BEGIN_CYCLES, status=STATUS_CYCLES, settling=SETTLING, over=OVER_CYCLES,
-        counting=COUNTER_CYCLES, weight_codes=weight_codes(config),
-        kept_beats=config.kept_beats, beat_room=BEATS - config.kept_beats)
+        vector_depth=vector.retire_depth, vector_write=vector.write_cycles,
+        vector_fold=vector.fold_cycles, vector_beats=vector.interval, bank_depth=config.bank_depth,
+        weight_codes=weight_codes(config), kept_beats=config.kept_beats)
     for number, buffer in enumerate(config.buffers.values()):
         result.size[number], result.depth[number] = buffer.size_bytes, buffer.depth
     return result
@@ -206,7 +191,7 @@ def _mask(names, chosen) -> int:
 
 @cache
 def _opcodes(machine: Machine) -> ctypes.Array:
-    """What `Vector._decode` knows of the bodies."""
+    """Facts about the bodies, as `Vector._decode` has them."""
     table = (_Opcode * 256)(*(_Opcode(unit=NO_UNIT) for _ in range(256)))
     for opcode, unit in machine.units.items():
         table[opcode].unit = REPORTERS.index(unit)
@@ -257,7 +242,7 @@ def _library() -> ctypes.CDLL:
 
 
 def _names_header() -> str:
-    """The header of codes and structures that Python and C++ share."""
+    """The header of codes, numbers and structures that Python and C++ share."""
     names = {"unit": REPORTERS, "activity": ACTIVITIES, "access": ACCESSES, "buffer": BUFFERS,
              "source_a": isa.SOURCES_A, "source_b": isa.SOURCES_B,
              "destination": isa.DESTINATIONS,
@@ -268,7 +253,12 @@ def _names_header() -> str:
         count = len(UNITS) if kind == "unit" else len(members)
         lines.append(f"namespace {kind} {{ constexpr uint32_t {codes}, count = {count}; }}")
     tokens = ", ".join(str(ACTIVITIES.index(unit)) for unit in UNITS)
-    lines += ["namespace activity {", f"constexpr uint32_t tokens[] = {{{tokens}}};",
+    masks = ", ".join(f"{name} = {_mask(BUFFERS, DMA_BUFFERS[unit])}"
+                      for name, unit in (("loaded", "load"), ("stored", "store")))
+    times = ", ".join(f"{name} = {number}" for name, number, _ in TIMING.rows())
+    lines += [f"namespace buffer {{ constexpr uint32_t {masks}; }}",
+              f"namespace timing {{ constexpr uint32_t {times}; }}",
+              "namespace activity {", f"constexpr uint32_t tokens[] = {{{tokens}}};",
               "// For the first unit in a mask of those whose tokens are missing.",
               "inline uint32_t token_of(uint32_t units) { return tokens[__builtin_ctz(units)]; }",
               "}", _struct("Parameters", _Parameters), _struct("Opcode", _Opcode), "}"]

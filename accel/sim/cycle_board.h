@@ -125,7 +125,7 @@ public:
                 count += uint32_t(change_[from][to]);
                 change_[from][to] = 0;
                 there_[to] |= uint32_t(count != 0) << from;
-                full_[from] |= uint32_t(count == p.token_max) << to;
+                full_[from] |= uint32_t(count == (1u << timing::token_bits) - 1) << to;
             }
     }
 
@@ -149,7 +149,7 @@ public:
     void does(unsigned unit, uint32_t what, int64_t index) {
         Activity &own = activities[unit];
         if (own.what == what && (own.index == index || !timeline_)) return;
-        if (now + p.counting > max_cycles) return;      // later than what counters show in the end
+        if (now + timing::counter_cycles > max_cycles) return;  // after what counters show last
         close(own, now);
         own.what = what;
         own.index = index;
@@ -173,9 +173,9 @@ private:
 };
 
 // A queue that offers its items from a register; accel/hw/queue.py. What is pushed in cycle t is
-// offered in t + STORED + 1, or PAUSE + 1 cycles after the item before it has left: STORED is 1 for
-// a `Queue`, 0 for a `Relay`. Items may be pushed before their time.
-template <typename T, uint64_t STORED = 1, uint64_t PAUSE = 0> class Registered {
+// offered in t + LATENCY, or PAUSE + 1 cycles after the item before it has left; a `Relay` has
+// latency 1. Items may be pushed before their time.
+template <typename T, uint64_t LATENCY = timing::queue_cycles, uint64_t PAUSE = 0> class Registered {
 public:
     bool empty() const { return items_.empty(); }
     uint32_t size() const { return items_.size(); }
@@ -188,7 +188,7 @@ public:
     // When the first item is offered, if that is to come.
     uint64_t next(uint64_t now) const { return after(now, offered_); }
     void push(uint64_t cycle, const T &item) {
-        if (items_.empty()) offered_ = cycle + STORED + 1;
+        if (items_.empty()) offered_ = cycle + LATENCY;
         items_.push({item, cycle});
         pushed_ = cycle;
     }
@@ -196,7 +196,7 @@ public:
         items_.pop();
         popped_ = now;
         offered_ = items_.empty() ? NEVER
-                                  : std::max(items_.front().pushed + STORED, now + PAUSE) + 1;
+                                  : std::max(items_.front().pushed + LATENCY, now + PAUSE + 1);
     }
 
 private:
@@ -208,13 +208,13 @@ private:
     uint64_t pushed_ = NEVER, popped_ = NEVER, offered_ = NEVER;
 };
 
-template <typename T> class Relay : public Registered<T, 0> {
+template <typename T> class Relay : public Registered<T, 1> {
 public:
     bool ready(uint64_t now) const { return this->level(now) < 2; }
 };
 
 // The commands that wait for a unit.
-using Commands = Registered<uint32_t, 1, 1>;
+using Commands = Registered<uint32_t, timing::queue_cycles, 1>;
 
 // What control and fetch see of a unit in this cycle.
 struct Seen {

@@ -190,7 +190,7 @@ private:
         uint64_t first = board_.now + 1;
         working_ = true;
         last_ = first + one.count() - 1;
-        issue.done_at(last_ + board_.p.nest + board_.p.gemm_write, one.banks);
+        issue.done_at(last_ + timing::nest_cycles + board_.p.gemm_write, one.banks);
         board_.count(issue.index(), access::iterations, one.count());
         board_.count(issue.index(), access::folds, one.folding());
         if (has_error(one, board_.p.bank_depth, board_.max_cycles))
@@ -241,7 +241,7 @@ public:
         bool complete = final && slot_.beat + 1 == pace_.beats;
         bool free = !full || (go && complete), working = left_ || !made_.empty() || full;
         if (full && pace_.unit == unit::vector) look_up(folding(now));
-        bool makes = left_ && made_.level(now) != board_.p.ahead;
+        bool makes = left_ && made_.level(now) != timing::ahead;
         issue.look();
         if (pace_.unit == unit::vector) board_.wake_now(unit::gemm);    // it looks at requests
         const Instruction *taken = issue.grant(held, !left_ || (makes && left_ == 1));
@@ -300,7 +300,7 @@ private:
 
     // An iteration leaves the loops; it is there `nest` cycles later.
     void make(uint64_t now) {
-        made_.push(now, now + board_.p.nest);
+        made_.push(now, now + timing::nest_cycles);
         left_--;
     }
 

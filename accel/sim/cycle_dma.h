@@ -69,7 +69,7 @@ private:
         uint32_t head = valid ? queue.front() : 0;
         uint32_t waits = valid ? board_.program[head].waits : 0;
         uint32_t missing = board_.missing(unit_, waits);
-        bool arming = valid && !armed_ && !missing && held_.size() != board_.p.in_flight
+        bool arming = valid && !armed_ && !missing && held_.size() != timing::in_flight
                       && !board_.halt;
         bool take = armed_ && !(setup_ || left_) && made_ <= now;
         bool there = complete_.valid(now), signalled = granted_, waiting = refused_;
@@ -135,9 +135,9 @@ private:
     // Iterations that are made from the next cycle on, as far as there is room for them; one a
     // cycle.
     void make() {
-        for (; left_ && level_ != board_.p.ahead; level_++) {
+        for (; left_ && level_ != timing::ahead; level_++) {
             made_ = std::max(made_, board_.now) + 1;
-            uint64_t checked = made_ + board_.p.nest + 1;
+            uint64_t checked = made_ + timing::nest_cycles + 1;
             DmaRun run = {dram_[LEVELS_ - 1], address_[LEVELS_ - 1], loops_->run, loops_index_,
                           pads(), left_ == 1};
             if (outside(run)) board_.fail(status::address, unit_, loops_index_);
@@ -187,7 +187,8 @@ private:
     Registered<DmaRun> ahead_;                  // of these, those that are handed on
     uint32_t at_[LEVELS_] = {}, dram_[LEVELS_] = {}, address_[LEVELS_] = {};
     Fifo<uint32_t> held_;           // instructions that are started and not retired
-    Registered<uint8_t, 1, 1> complete_;        // of those, from the oldest on: is it an error
+    // Of those, from the oldest on: is it an error?
+    Registered<uint8_t, timing::queue_cycles, 1> complete_;
 };
 
 // `Stepper`: a run as steps that take a beat and write a chunk.
@@ -286,7 +287,7 @@ public:
         requests_.pop(board_.now);
         if (busy_) board_.go_on(unit::load);
     }
-    bool takes_beat() const { return beats_.level(board_.now) != board_.p.beat_room; }
+    bool takes_beat() const { return beats_.level(board_.now) != beat_room(); }
     void beat(bool error) {
         beats_.push(board_.now, error);
         errors_ += error;
@@ -297,7 +298,7 @@ public:
         uint64_t now = board_.now;
         bool streams = now < stream_end_;
         if (!streams && streamed_ < stream_end_) follow();
-        bool room = runs_.size() != board_.p.bursts, relays = requests_.ready(now);
+        bool room = runs_.size() != timing::bursts, relays = requests_.ready(now);
         bool may_hand = busy_ & (!fresh_ | room), requested = may_hand & relays & !quiet_;
         bool handed = may_hand & fresh_ & (quiet_ | relays);
         bool done = (quiet_ & handed) | (requested & (end_ < block_beats()));
@@ -320,7 +321,7 @@ public:
         front.step(relayed, fire, moved, drained);
 
         bool cuts = busy_ & (quiet_ | (requests_.size() < 2))
-                    & (!fresh_ | (runs_.size() != board_.p.bursts));
+                    & (!fresh_ | (runs_.size() != timing::bursts));
         bool moves = stepper_.busy & (!stepper_.takes() | !beats_.empty());
         uint64_t next = cuts | (!streams & (fire | moves)) ? now + 1 : front.next_event();
         next = std::min({next, runs_.next(now), after(now, drained_at_), after(now, stream_end_)});
@@ -333,7 +334,7 @@ public:
 
     // How many, after this cycle, if beats come.
     uint32_t streaming() const {
-        bool steady = beats_.size() && beats_.size() < board_.p.beat_room && !errors_
+        bool steady = beats_.size() && beats_.size() < beat_room() && !errors_
                       && board_.now >= stream_end_;
         return steady ? stepper_.taking() : 0;
     }
@@ -353,7 +354,8 @@ private:
     // From a step to when nothing of it is left in the data path.
     static constexpr uint64_t PATH_ = 3;
 
-    uint32_t block_beats() const { return 1u << board_.p.block_bits - board_.p.bus_bits; }
+    uint32_t block_beats() const { return timing::burst_bytes >> board_.p.bus_bits; }
+    uint32_t beat_room() const { return timing::beats - board_.p.kept_beats; }
 
     // What the stream has done.
     void follow() {
@@ -421,7 +423,7 @@ private:
     Relay<DmaRun> incoming_;
     Registered<DmaRun> runs_;                       // requested, of which data is to come
     Relay<Request> requests_;
-    Registered<uint8_t, 0> beats_;                  // is it an error
+    Registered<uint8_t, 1> beats_;                  // is it an error
     uint32_t errors_ = 0;                           // of these
     Stepper stepper_;
     uint64_t drained_at_ = 0;                       // after the latest step
@@ -502,8 +504,8 @@ private:
 
     // A step's beat, which comes some cycles later, and `BurstWriter`.
     void form() {
-        uint64_t comes = board_.now + board_.p.store_stages;
-        uint32_t bits = board_.p.bus_bits, in_block = (1u << board_.p.block_bits - bits) - 1;
+        uint64_t comes = board_.now + timing::read_cycles + 1;
+        uint32_t bits = board_.p.bus_bits, in_block = (timing::burst_bytes >> bits) - 1;
         uint32_t chunk = stepper_.chunk;
         beats_.push(comes, stepper_.index);
         used_++;

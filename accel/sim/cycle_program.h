@@ -96,7 +96,7 @@ private:
         result.base[1] = get(word, format::address);
         result.run = get(word, format::run) - 1;
         uint32_t named = get(word, format::buffer);
-        uint32_t mask = result.unit == unit::load ? p_.load_buffers : p_.store_buffers;
+        uint32_t mask = result.unit == unit::load ? buffer::loaded : buffer::stored;
         uint32_t code = result.unit == unit::load && p_.weight_codes ? get(word, format::bits) : 0;
         bool packs = !code || (named == buffer::wgt && p_.weight_codes >> code & 1);
         if (mask >> named & 1 && packs) result.size = p_.size[named] >> code;

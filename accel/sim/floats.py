@@ -1,5 +1,5 @@
-"""What operators of bodies mean on NumPy arrays: those of `compiler.ir.arithmetic`, of which a
-machine says more where floats leave something open (`accel.datapath.floats` states the rules)."""
+"""The operators of bodies on NumPy arrays: those of `compiler.ir.arithmetic`, of which a machine
+says more where floats leave something open (`accel.datapath.floats` states the rules)."""
 
 import numpy as np
 

@@ -120,7 +120,7 @@ class _Execution:
         self._deadlock()
 
     def _fetch(self, position: int) -> bool:
-        """Whether the instruction goes to its queue. An illegal one stays."""
+        """Hands the instruction to its queue and returns True; an illegal one stays."""
         instruction = self.stream[position]
         if instruction.unit == "fetch" and all(state.idle for state in self.units.values()):
             self._finish(position)

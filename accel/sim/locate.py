@@ -26,7 +26,7 @@ _LINEAR = 64            # instructions up to which every cut is tried
 
 
 def differ(a: Run, b: Run) -> str:
-    """How two runs of one program differ; empty if they do not."""
+    """The difference between two runs of one program; empty if there is none."""
     if (a.status, a.unit, a.index, a.waiting) != (b.status, b.unit, b.index, b.waiting):
         return f"{a.describe()}; {b.describe()}"
     if a.ok and not np.array_equal(a.memory, b.memory):

@@ -132,7 +132,7 @@ def _clocked(module: str) -> str:
 
 
 def _read(following: str, register: str, body: str) -> _Clocked:
-    """What a block says, said of the register."""
+    """The process that a block states, written about the register itself."""
     reset = _RESET.search(body)
     lines = body[:reset.start() if reset else None].splitlines(keepends=True)
     if re.fullmatch(rf"    {re.escape(following)} +=  ?{re.escape(register)} ?;\n", lines[0]):

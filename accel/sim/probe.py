@@ -74,7 +74,7 @@ class Probe:
 
     @property
     def counters(self) -> Counters:
-        """The counters, up to `accel.hw.counters.COUNTER_CYCLES` before this cycle."""
+        """The counters, up to `counter_cycles` before this cycle."""
         values = {}
         for number, name in enumerate(COUNTERS):
             self.io.counter = number
@@ -83,7 +83,7 @@ class Probe:
 
     @property
     def done(self) -> bool:
-        """Whether the program has ended."""
+        """True once the program has ended."""
         return bool(self.cycle and self.io.done)
 
     def run_until(self, cycle: int) -> int:

@@ -50,9 +50,11 @@ class BodyStep:
 
 @dataclass(frozen=True, slots=True)
 class BodySource:
-    """Where lanes of an operand come from: `lanes` has, for each lane of the destination, the
-    position of its element in the tile of the operand (a tuple of arrays, one a dimension); of a
-    table, which LOOKUP reads at a computed place, nothing."""
+    """The source of an operand's lanes.
+
+    `lanes` has, for each lane of the destination, the position of its element in the tile of the
+    operand (a tuple of arrays, one a dimension); of a table, which LOOKUP reads at a computed
+    place, nothing."""
 
     operand: str
     lanes: tuple[tuple[int, ...], ...]

@@ -1,4 +1,4 @@
-"""How two runs with time differ: the first event in another cycle, then totals and counters."""
+"""The differences between two runs with time: the first event in another cycle, then the totals."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -40,7 +40,7 @@ _ENABLES = ("read__en", "write__en")
 
 @dataclass(frozen=True)
 class Toggles:
-    """What a run did, by module of the core (``core.gemm.datapath``) and interval of the run.
+    """The toggles of a run, by module of the core (``core.gemm.datapath``) and interval of the run.
 
     Parameters
     ----------

@@ -141,7 +141,7 @@ def _load_runs(raw: np.ndarray, memory: np.ndarray, outside: Walk, valid, pads: 
 
 
 def _spread(walk: Walk, run: int) -> bool:
-    """Whether the runs of a walk are disjoint, and reachable by plain strides."""
+    """True if the runs of a walk are disjoint, and reachable by plain strides."""
     reach = run
     for stride, extent in sorted((abs(s), e) for s, e in zip(walk.strides, walk.extents) if e > 1):
         if stride < reach:
@@ -203,7 +203,7 @@ class _Compute:
                     tuple(walk.strides[i] for i in self.spread), walk.modulus).unique
 
     def _apart(self, sources: Sequence[Touch]) -> bool:
-        """Whether no iteration reads what an earlier one wrote."""
+        """True if no iteration reads what an earlier one wrote."""
         low, high = self.dst.walk.bounds
         return all(s.walk.bounds[1] < low or s.walk.bounds[0] > high for s in sources)
 

@@ -1,4 +1,4 @@
-"""Single operators at the shapes of known networks, for ``python -m bench.cpu --operators``.
+"""Single operators at the shapes of known networks, for ``cpu.speed --only operators``.
 
 Convolutions of ResNets, MobileNets, SqueezeNet and U-Net, dense layers and products of
 transformers, softmax, layer norm, pools: ONNX models of one operator with seeded weights.

@@ -1,4 +1,4 @@
-"""Networks of one operator between quantizations, over shapes: what `bench.limits` asks about."""
+"""Networks of one operator between quantizations, over shapes, for `accelerator.limits`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -167,7 +167,7 @@ def _files() -> dict[str, Path]:
     return {"ast.py": library / "ast.py", "object.h": include / "object.h",
             "program": Path(sys.executable).resolve(), **{name: ROOT / name for name in (
                 "pyproject.toml", "README.md", "Makefile", "docs/latency_hiding.svg",
-                "docs/quantize.md", "bench/shares.py", "lockstep/report/page.js",
+                "docs/quantize.md", "bench/frame.py", "lockstep/report/page.js",
                 "lockstep/report/page.css", "accel/machine/machine.py")}}
 
 
@@ -176,7 +176,7 @@ FILE_KINDS = {
     "README.md": "markdown", "rows.csv": "csv", "program": "elf", "rows.html": "html",
     "pyproject.toml": "toml", "sound.wav": "wav", "lockstep/report/page.js": "javascript",
     "rows.zip": "zip", "docs/latency_hiding.svg": "svg", "photograph.jpeg": "jpeg",
-    "bench/shares.py": "python", "rows.xml": "xml", "Makefile": "makefile", "rows.ini": "ini",
+    "bench/frame.py": "python", "rows.xml": "xml", "Makefile": "makefile", "rows.ini": "ini",
     "docs/quantize.md": "markdown", "rows.npy": "npy", "lockstep/report/page.css": "css",
     "script.shell": "shell", "accel/machine/machine.py": "python", "rows.gzip": "gzip"}
 """Kinds of the files that `file_bytes` knows, as magika calls them."""

@@ -1,4 +1,4 @@
-"""The kinds of input that `bench.fuzz` spoils: each kind makes a case from sound files.
+"""The kinds of input that `robustness.fuzz` spoils: each kind makes a case from sound files.
 
 A kind is a function of a random generator, an empty folder and the sound files. It fills the folder
 and returns the command line to run there, with its expected outputs.

@@ -1,7 +1,7 @@
 """Estimates of area and clock beside what yosys and nextpnr made of the same machines."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -12,11 +12,11 @@ from accel.estimates.estimate import Estimate
 from accel.estimates.runs import Routing, Synthesis, routings, syntheses
 from fpga import flow
 
-__all__ = ["PAGE", "judge", "lines", "taken", "written"]
+__all__ = ["PAGE", "figures", "judge", "taken", "written"]
 
 PAGE = Path(__file__).parents[2] / "docs" / "estimates.md"
 
-BEGIN, END = "<!-- python -m bench.estimates judge --write -->\n", "<!-- end -->\n"
+BEGIN, END = "<!-- python -m bench accelerator.estimates --write -->\n", "<!-- end -->\n"
 
 Row = dict[str, Any]
 
@@ -73,11 +73,13 @@ def _summary(figures: Sequence[Row]) -> Row:
             "within": sum(figure["within"] for figure in figures)}
 
 
-def lines(found: Row) -> list[str]:
-    """``name value`` lines of a summary."""
-    return [line for figure, row in found["summary"].items() if row["count"] for line in (
-        f"{figure}_mean_error {row['mean']:.4f}", f"{figure}_worst_error {row['worst']:.4f}",
-        f"{figure}_within {_within(row)}")]
+def figures(found: Row) -> Iterator[tuple[str, Any, str]]:
+    """Figures of a summary: names, values, and how they are printed."""
+    for figure, row in found["summary"].items():
+        if row["count"]:
+            yield f"{figure}_mean_error", row["mean"], ".4f"
+            yield f"{figure}_worst_error", row["worst"], ".4f"
+            yield f"{figure}_within", _within(row), ""
 
 
 def written(found: Row, page: str) -> str:

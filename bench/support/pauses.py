@@ -1,4 +1,4 @@
-"""A target for `bench.pool`: a plan is how long its measurement takes, in seconds."""
+"""A target for `searches.pools`: a plan is how long its measurement takes, in seconds."""
 
 import time
 from typing import Any

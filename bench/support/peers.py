@@ -9,6 +9,7 @@ import numpy as np
 from google.protobuf.message import Message
 
 from bench.support.isolated import Limits, isolated
+from bench.support.onnx_runtime import Peer as OnnxRuntime
 
 __all__ = ["compared", "difference", "save_arrays"]
 
@@ -74,15 +75,8 @@ def _asked(peer: Peer, model: str, inputs: str) -> Callable[[], int]:
 
 
 def _onnx_runtime(model: str, inputs: Arrays) -> tuple[Sequence[str], Sequence]:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    names = [one.name for one in session.get_outputs()]
-    return names, session.run(names, dict(inputs))
+    made = OnnxRuntime(model, plain=True)(inputs)
+    return [*made], [*made.values()]
 
 
 def _reference(model: str, inputs: Arrays) -> tuple[Sequence[str], Sequence]:

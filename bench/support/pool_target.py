@@ -1,4 +1,4 @@
-"""Registers the target of `bench.pool`; processes of trials import this."""
+"""Registers the target of `searches.pools`; processes of trials import this."""
 
 from bench.support.pauses import KIND, pause_target
 from runtime.targets import register

@@ -7,18 +7,19 @@ import pickle
 import resource
 import signal
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from bench.values.draw import Trial
 from bench.values.judge import Finding, Verdict, judged
 from bench.values.ways import WAYS
 
-__all__ = ["Child"]
+__all__ = ["Child", "judged_by"]
 
-SECONDS = 60.0              # for one way; a network takes less than one
+SECONDS = 300.0             # for one way; a network takes a few on a loaded computer
 MEMORY_BYTES = 8 << 30
 MOST_TRIALS = 150           # of one child: code that was made stays in its memory
 
@@ -35,35 +36,52 @@ class Child:
         self.judged = 0
 
     def judge(self, trial: Trial, ways: Sequence[str]) -> Verdict:
-        left, verdict = list(ways), Verdict(trial.number)
-        while left:
-            found, (way, how) = self._ask(trial, left)
-            if found is not None:
-                return _joined(verdict, found)
-            verdict.findings.append(Finding(way, how, how, f"{way}: the process ended ({how})"))
-            left = [name for name in left if name != way] if way in left else []
+        self.begin(trial, ways)
+        while (verdict := self.heard()) is None:
+            pass
         return verdict
 
-    def _ask(self, trial: Trial, ways: Sequence[str]) -> tuple[Verdict | None, tuple[str, str]]:
-        """The verdict; or the way at which the child ended, and how."""
+    def begin(self, trial: Trial, ways: Sequence[str]) -> None:
+        """Hands out a trial; `heard` is to be asked until it gives the verdict."""
+        self.trial, self.left, self.verdict = trial, list(ways), Verdict(trial.number)
+        self._ask()
+
+    def _ask(self) -> None:
         pipe = self._started()
-        pipe.send_bytes(pickle.dumps((trial.number, trial.model.SerializeToString(), trial.inputs,
-                                      list(ways))))
-        at = "bounds"
-        while True:
-            if not pipe.poll(self.seconds):
-                self.close()
-                return None, (at, "hang")
-            try:
-                said = pickle.loads(pipe.recv_bytes())
-            except (EOFError, ConnectionError):
-                self.process.join()
-                status = self.process.exitcode
-                self.close()
-                return None, (at, "crash" if status is None else _named(status))
-            if isinstance(said, Verdict):
-                return said, ("", "")
-            at = said
+        pipe.send_bytes(pickle.dumps((self.trial.number, self.trial.model.SerializeToString(),
+                                      self.trial.inputs, self.left)))
+        self._at("bounds")
+
+    def _at(self, way: str) -> None:
+        self.way, self.end = way, time.monotonic() + self.seconds
+
+    def heard(self) -> Verdict | None:
+        """Waits for what the child says next: the verdict, or nothing yet."""
+        assert self.pipe is not None
+        if not self.pipe.poll(max(0.0, self.end - time.monotonic())):
+            self.close()
+            return self._ended("hang")
+        try:
+            said = pickle.loads(self.pipe.recv_bytes())
+        except (EOFError, ConnectionError):
+            self.process.join()
+            status = self.process.exitcode
+            self.close()
+            return self._ended("crash" if status is None else _named(status))
+        if isinstance(said, Verdict):
+            return _joined(self.verdict, said)
+        self._at(said)
+        return None
+
+    def _ended(self, how: str) -> Verdict | None:
+        """Goes on without the way at which the child ended, if another is left."""
+        way = self.way
+        self.verdict.findings.append(Finding(way, how, how, f"{way}: the process ended ({how})"))
+        self.left = [name for name in self.left if name != way] if way in self.left else []
+        if not self.left:
+            return self.verdict
+        self._ask()
+        return None
 
     def _started(self) -> Connection:
         if self.pipe is not None and self.judged < MOST_TRIALS:
@@ -86,6 +104,36 @@ class Child:
         if self.pipe is not None:
             self.pipe.close()
         self.process = self.pipe = None
+
+
+Judged = tuple[Trial, Verdict, Child]
+
+
+def judged_by(children: Sequence[Child], trials: Iterator[tuple[Trial, Sequence[str]]]
+              ) -> Iterator[Judged]:
+    """Trials, of these ways, with their verdicts as they come, each of the child that is free."""
+    busy: list[Child] = []
+    free, left = list(children), True
+    while left or busy:
+        while free and left:
+            trial, ways = next(trials, (None, ()))
+            if left := trial is not None:
+                busy.append(free.pop())
+                busy[-1].begin(trial, ways)
+        for child in _heard_from(busy):
+            if (verdict := child.heard()) is not None:
+                busy.remove(child)
+                free.append(child)
+                yield child.trial, verdict, child
+
+
+def _heard_from(busy: Sequence[Child]) -> list[Child]:
+    """Children that have something to say, or have had their time."""
+    if not busy:
+        return []
+    seconds = min(child.end for child in busy) - time.monotonic()
+    ready = wait([child.pipe for child in busy if child.pipe], max(0.0, seconds))
+    return [child for child in busy if child.pipe in ready or time.monotonic() >= child.end]
 
 
 def _named(status: int) -> str:

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,9 @@ __all__ = ["Array", "Drawer", "Trial", "Unfit", "Value"]
 Array = np.ndarray
 MOST_ELEMENTS = 2048
 LARGEST = 1e6               # beyond it float32 says little about quantized networks
+
+
+name_of = lru_cache(None)(attrgetter("name"))     # NumPy makes the name anew each time
 
 
 class Unfit(Exception):
@@ -34,7 +39,7 @@ class Value:
 
     @property
     def dtype(self) -> str:
-        return self.array.dtype.name
+        return name_of(self.array.dtype)
 
     @property
     def shape(self) -> tuple[int, ...]:

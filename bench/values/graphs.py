@@ -1,91 +1,131 @@
-"""Random typed graphs: chains of a source, movers and a reader, several in one graph.
+"""Random typed graphs: values that are moved, each with several readers, several in one graph.
 
-Each chain is drawn for a pair: a kind of reader, a mover, and the type of what it moves. Pairs that
-were seldom drawn come first, so that all of them come.
+Each value is drawn for a pair: a kind of reader, a mover, and the type of what it moves. Pairs that
+were seldom drawn come first, so that all of them come; other readers of the value follow, the
+rarest first.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import count
+from typing import TypeVar
 
 import numpy as np
 import onnx
 
 from bench.values.draw import Drawer, Trial, Unfit, Value
-from bench.values.rules import QUANTIZED, RULES, TYPES, Rule
+from bench.values.rules import QUANTIZED, RULES, TYPES, Rule, readers
+from bench.values.rules.registry import gives
 from bench.values.rules.steps import dequantized, quantized
 from bench.values.sources import TRIES, source
 
-__all__ = ["MADE", "Pair", "Steering", "legal_pairs", "trials"]
+__all__ = ["MADE", "Pair", "Seen", "Steering", "drawn", "legal_pairs", "trials"]
 
 Pair = tuple[str, str, str]
+Thing = TypeVar("Thing", bound=tuple[str, ...])
 MADE = ("input", "QuantizeLinear")
 """What makes a value that is read without a mover."""
 
-_MOVERS = {rule.op for rule in RULES.values() if rule.moves}
+_MOVERS = tuple(dict.fromkeys(rule.op for rule in RULES.values() if rule.moves))
+_MOVING = tuple(rule for rule in RULES.values() if rule.moves)
 _KINDS = {(rule.op, rule.operand): rule.kind for name, rule in RULES.items() if ":" not in name}
 
-HOPELESS = 40               # tries of a pair before others come first
+HOPELESS = 10               # tries of a pair before others come first
+MOST_READERS = 9            # of a moved value
+FOLLOWERS = ("Relu", "Clip", "LeakyRelu", "PRelu", "Max:slope", "Mul:gate", "Add", "Softmax")
+"""Rules that networks have behind layers."""
+
+_LAYERS = tuple(name for name, rule in RULES.items()
+                if rule.reads("float32") and gives(rule.op, "float32") and not rule.moves)
+MOST_LAYERS = 2
+MOST_TRIED = 5              # layers for one value
+MOST_NODES = 60             # of a graph to which another value is added
 
 
+@lru_cache(None)
 def legal_pairs() -> dict[Pair, None]:
-    """All kinds of reader x mover x type that ONNX allows, in a fixed order. Movers that read are
-    of one kind.
+    """All kinds of reader x mover x type that types and ranks allow, in a fixed order. Movers that
+    read are of one kind.
     """
-    movers = [*MADE, *dict.fromkeys(rule.op for rule in RULES.values() if rule.moves)]
-    return {(reader.kind, mover, dtype): None
-            for dtype in TYPES for mover in movers for reader in RULES.values()
-            if reader.reads(dtype) and _makes(mover, dtype)}
+    return {(reader.kind, mover, dtype): None for dtype in TYPES for mover in (*MADE, *_MOVERS)
+            for reader in readers(dtype) if _meet(mover, dtype, reader)}
 
 
-def _makes(mover: str, dtype: str) -> bool:
+def _meet(mover: str, dtype: str, reader: Rule) -> bool:
+    """Whether what the mover gives can have the type and a rank that the reader reads."""
     if mover in MADE:
         return mover == "input" or dtype in QUANTIZED
-    return any(rule.reads(dtype) or rule.reads("float32") for rule in RULES.values()
-               if rule.op == mover and rule.moves)
+    return any((rule.reads(dtype) or rule.reads("float32")) and {*rule.gives} & {*reader.ranks}
+               for rule in _moving(mover))
+
+
+@lru_cache(None)
+def _moving(op: str) -> tuple[Rule, ...]:
+    return tuple(rule for rule in RULES.values() if rule.op == op and rule.moves)
+
+
+@lru_cache(None)
+def _reading(kind: str, dtype: str) -> tuple[Rule, ...]:
+    return tuple(rule for rule in readers(dtype) if rule.kind == kind)
+
+
+@dataclass(slots=True)
+class Seen:
+    """How often each of some things was drawn, and how often it was tried."""
+
+    drawn: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    tried: Counter[tuple[str, ...]] = field(default_factory=Counter)
+
+    def rarest(self, things: Sequence[Thing], rng: np.random.Generator) -> list[Thing]:
+        """The rarest first, with some chance in it, so that equally rare ones come in any order."""
+        seen = [self.drawn[thing] + self.tried[thing] / HOPELESS for thing in things]
+        return [things[place] for place in np.argsort(seen + 3 * rng.random(len(things)))]
 
 
 @dataclass(slots=True)
 class Steering:
-    """How often each pair was drawn, and how often it was tried."""
+    """What was drawn: pairs, and layers, which are rules between a dequantization and a
+    quantization, by type.
+    """
 
     legal: tuple[Pair, ...]
-    drawn: Counter[Pair] = field(default_factory=Counter)
-    tried: Counter[Pair] = field(default_factory=Counter)
+    pairs: Seen = field(default_factory=Seen)
+    layers: Seen = field(default_factory=Seen)
 
     def next(self, rng: np.random.Generator) -> Pair:
         """One of the rarest pairs."""
-        some = rng.choice(len(self.legal), min(24, len(self.legal)), replace=False)
-        pair = min((self.legal[place] for place in some),
-                   key=lambda pair: self.drawn[pair] + self.tried[pair] // HOPELESS)
-        self.tried[pair] += 1
+        pair = self.pairs.rarest(self.legal, rng)[0]
+        self.pairs.tried[pair] += 1
         return pair
+
+    def others(self, pair: Pair, rng: np.random.Generator) -> list[Pair]:
+        """Pairs of the same mover and type, the rarest first."""
+        return self.pairs.rarest([other for other in self.legal if other[1:] == pair[1:]], rng)
 
 
 def trials(seed: int, types: Sequence[str] = QUANTIZED) -> Iterator[Trial]:
     """Trial after trial, with quantized tensors of these types; the seed decides all of them."""
     legal = tuple(pair for pair in legal_pairs() if pair[2] in (*types, "float32"))
-    steering, number = Steering(legal), 0
-    while True:
-        drawer = Drawer(np.random.default_rng([seed, number]), tuple(types))
-        trial = _trial(drawer, number, steering)
-        number += 1
-        if trial is not None:
-            yield trial
+    steering = Steering(legal)
+    made = (drawn(seed, number, steering, types) for number in count())
+    return (trial for trial in made if trial is not None)
 
 
-def _trial(d: Drawer, number: int, steering: Steering) -> Trial | None:
-    outputs, pairs = [], []
+def drawn(seed: int, number: int, steering: Steering, types: Sequence[str] = QUANTIZED
+          ) -> Trial | None:
+    """A graph, of what was seldom drawn; None where nothing fits."""
+    d = Drawer(np.random.default_rng([seed, number]), tuple(types))
+    pairs: dict[Pair, None] = {}
     for _ in range(d.below(6, 1)):
-        pair = steering.next(d.rng)
-        found = _chain(d, pair)
-        if found is not None:
-            pairs.append(pair)
-            outputs.append(_followed(d, found))
-    if not outputs:
+        if len(d.nodes) > MOST_NODES:
+            break
+        pairs.update(_moved_and_read(d, steering))
+    if not pairs:
         return None
-    pairs += [pair for pair in _pairs(d) if pair not in pairs]
-    steering.drawn.update(pairs)
+    pairs.update(dict.fromkeys(_pairs(d)))
+    steering.pairs.drawn.update(pairs.keys())
     made = {name for node in d.nodes for name in node.output}
     ends = [value for value in d.values if value.name in made and value.name not in d.read]
     inner = [value for value in d.values if value.name in made and value.name in d.read
@@ -122,48 +162,108 @@ def _mover(maker: onnx.NodeProto, makers: Mapping[str, onnx.NodeProto]) -> str:
     return inner.op_type if dequantized_there else "QuantizeLinear"
 
 
-def _chain(d: Drawer, pair: Pair) -> Value | None:
+def _moved_and_read(d: Drawer, steering: Steering) -> dict[Pair, None]:
+    """A moved value and its readers: the pairs that were drawn."""
+    pair = steering.next(d.rng)
+    moved = _first_reader(d, pair)
+    if moved is None:
+        return {}
+    pairs, most = {pair: None}, d.choice((1, 2, MOST_READERS, MOST_READERS))
+    for other in steering.others(pair, d.rng):
+        if len(pairs) >= most:
+            break
+        if _read(d, moved, d.choice(_reading(other[0], other[2]))) is not None:
+            pairs[other] = None
+    if moved.scale is not None:
+        _layers(d, moved, steering.layers)
+    return pairs
+
+
+def _layers(d: Drawer, x: Value, seen: Seen) -> None:
+    """The rarest layers that read a quantized value, perhaps one behind the other."""
+    left = MOST_LAYERS
+    for layer in seen.rarest([(name, x.dtype) for name in _LAYERS], d.rng)[:MOST_TRIED]:
+        if not left:
+            break
+        seen.tried[layer] += 1
+        if (made := _layer(d, x, RULES[layer[0]])) is not None:
+            seen.drawn[layer] += 1
+            left -= 1
+            x = made if d.chance(0.3) else x
+
+
+def _layer(d: Drawer, x: Value, rule: Rule) -> Value | None:
+    mark = d.mark()
+    try:
+        made = rule.drawn(d, dequantized(d, x))
+        if d.chance(0.3):
+            made = RULES[d.choice(FOLLOWERS)].drawn(d, made)
+        return quantized(d, made, x.dtype if d.chance(0.8) else "")
+    except Unfit:
+        d.back_to(mark)
+        return None
+
+
+def _first_reader(d: Drawer, pair: Pair) -> Value | None:
+    """A value that the pair's reader reads, which is drawn as well."""
     kind, mover, dtype = pair
-    readers = [rule for rule in RULES.values() if rule.kind == kind and rule.reads(dtype)]
-    movers = [rule for rule in RULES.values() if rule.op == mover and rule.moves]
     for _ in range(TRIES):
-        mark, reader = d.mark(), d.choice(readers)
+        mark, reader = d.mark(), d.choice(_reading(kind, dtype))
         try:
-            x = source(d, dtype, reader, mover)
-            for _ in range(d.choice((0, 0, 0, 1, 1, 2)) if movers else 0):
-                x = _moved(d, x, d.choice([rule for rule in RULES.values()
-                                                     if rule.moves]))
-            moved = _moved(d, x, d.choice(movers)) if movers else x
-            found = reader.draw(d, moved, reader.op)
-            if d.chance(0.15):          # a second reader of the same value
-                other = d.choice([rule for rule in RULES.values() if rule.reads(dtype)])
-                other.draw(d, moved, other.op)
-            return found
+            moved = _made(d, mover, dtype, reader)
         except Unfit:
             d.back_to(mark)
+            continue
+        if _read(d, moved, reader) is not None:
+            return moved
+        d.back_to(mark)
     return None
+
+
+def _made(d: Drawer, mover: str, dtype: str, reader: Rule) -> Value:
+    """A value of the type that the mover gives, for the reader."""
+    if mover in MADE:
+        return source(d, dtype, reader.ranks, mover)
+    rule = d.choice(_moving(mover))
+    keeps = rule.gives == rule.ranks
+    ranks = [rank for rank in reader.ranks if rank in rule.ranks] if keeps else rule.ranks
+    x = source(d, dtype, ranks or rule.ranks)
+    for _ in range(d.choice((0, 0, 0, 1, 1, 2))):
+        x = _moved(d, x, d.choice(_MOVING))
+    return _moved(d, x, rule)
+
+
+def _read(d: Drawer, x: Value, reader: Rule) -> Value | None:
+    """What the reader makes, and what is made of that; None where it cannot read the value."""
+    mark = d.mark()
+    try:
+        return _followed(d, reader.drawn(d, x))
+    except Unfit:
+        d.back_to(mark)
+        return None
 
 
 def _moved(d: Drawer, x: Value, mover: Rule) -> Value:
     """The mover on the value as it stands, or between dequantization and quantization."""
     if x.scale is None or (mover.reads(x.dtype) and d.chance(0.6)):
-        return mover.draw(d, x, mover.op)
-    moved = mover.draw(d, dequantized(d, x), mover.op)
+        return mover.drawn(d, x)
+    moved = mover.drawn(d, dequantized(d, x))
     return quantized(d, moved, like=x) if d.chance(0.6) else quantized(d, moved, x.dtype)
 
 
 def _followed(d: Drawer, x: Value) -> Value:
     """What is made of a reader's result: activations, a quantization, other readers."""
-    for _ in range(d.below(3)):
-        fit = [rule for rule in RULES.values() if rule.reads(x.dtype)]
+    dequantizes = bool(d.nodes) and d.nodes[-1].op_type == "DequantizeLinear"
+    for _ in range(d.choice((1, 1, 2) if dequantizes else (0, 0, 0, 0, 1, 2))):
+        fit, mark = readers(x.dtype), d.mark()
         if not fit:
             break
-        rule, mark = d.choice(fit), d.mark()
+        name = d.choice(FOLLOWERS)
         try:
-            x = rule.draw(d, x, rule.op)
+            x = (RULES[name] if d.chance(0.5) else d.choice(fit)).drawn(d, x)
         except Unfit:
             d.back_to(mark)
     if x.dtype == "float32" and d.chance(0.65):
         x = quantized(d, x)
-        return dequantized(d, x) if d.chance(0.4) else x
+        return dequantized(d, x) if d.chance(0.2) else x
     return x

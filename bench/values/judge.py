@@ -77,8 +77,9 @@ def judged(number: int, model: onnx.ModelProto, inputs: Mapping[str, Array], way
     names = [output.name for output in model.graph.output]
     verdict.outputs = verdict.weak = len(names)
     try:
-        allowed = bounds_of(model, inputs)
-        verdict.weak = sum(not telling(allowed[True][name]) for name in names)
+        allowed = {integers: bounded(model, inputs, STEPS if integers else 0)
+                   for integers in {way.integers for way in ways}}
+        verdict.weak = sum(not telling(allowed[max(allowed)][name]) for name in names)
     except Exception as error:          # noqa: BLE001 - ways are compared all the same
         allowed = None
         verdict.findings.append(Finding("bounds", "judge", _frame(error),
@@ -106,12 +107,6 @@ def _wrong(way: Way, outputs: Mapping[str, Array], allowed: Mapping[str, Interva
     """The first output that is beyond its bounds."""
     said = ((name, beyond(outputs.get(name), allowed[name])) for name in names if allowed)
     return [Finding(way.name, "wrong", name, text) for name, text in said if text][:1]
-
-
-def bounds_of(model: onnx.ModelProto, inputs: Mapping[str, Array]
-              ) -> dict[bool, dict[str, Interval]]:
-    return {integers: bounded(model, inputs, STEPS if integers else 0)
-            for integers in (True, False)}
 
 
 def _run(way: Way, model: onnx.ModelProto, inputs: Mapping[str, Array], verdict: Verdict

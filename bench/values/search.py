@@ -1,15 +1,17 @@
 """Searches for wrong values: draws, judges, makes small what is found, keeps it, and counts."""
 
 import argparse
+import os
 import re
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import dropwhile
 from pathlib import Path
 
-from bench.values.children import Child
+from bench.values.children import Child, judged_by
 from bench.values.corpus import kept, read
 from bench.values.draw import Trial
 from bench.values.graphs import legal_pairs, trials
@@ -70,24 +72,32 @@ def _reason(text: str) -> str:
 
 def search(seed: int, names: Sequence[str], goes_on: Callable[[int], bool], folder: Path,
            shrink_seconds: float = 30.0, begin: int = 0,
-           types: Sequence[str] = QUANTIZED) -> Report:
-    """Judges trials of the seed while `goes_on(number of trials)`; prints and keeps findings."""
-    report, child, start = Report(), Child(), time.monotonic()
+           types: Sequence[str] = QUANTIZED, jobs: int = 1) -> Report:
+    """Judges trials of the seed, in so many children, while `goes_on(number of trials)`; prints and
+    keeps findings.
+    """
+    report, start = Report(), time.monotonic()
+    children = [Child() for _ in range(jobs)]
+    drawn = dropwhile(lambda trial: trial.number < begin, trials(seed, types))
     try:
-        for trial in trials(seed, types):
-            if trial.number < begin:
-                continue
-            if not goes_on(report.graphs):
-                break
-            ways = [way.name for way in chosen(names, trial.number)]
-            verdict = child.judge(trial, ways)
+        for trial, verdict, child in judged_by(children, _handed(drawn, names, goes_on)):
             report.add(trial, verdict)
             for finding in _first_of_each(verdict.findings):
                 _found(report, child, trial, finding, folder / f"{seed}-{trial.number}",
                        time.monotonic() - start, shrink_seconds)
     finally:
-        child.close()
+        for child in children:
+            child.close()
     return report
+
+
+def _handed(drawn: Iterator[Trial], names: Sequence[str], goes_on: Callable[[int], bool]
+            ) -> Iterator[tuple[Trial, Sequence[str]]]:
+    """Trials with their ways, while it goes on."""
+    for count, trial in enumerate(drawn):
+        if not goes_on(count):
+            return
+        yield trial, [way.name for way in chosen(names, trial.number)]
 
 
 def _first_of_each(findings: Sequence[Finding]) -> Iterator[Finding]:
@@ -191,7 +201,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     print(f"seed {args.seed}", flush=True)
     report = search(args.seed, names, goes_on, args.findings, args.shrink, args.begin,
-                    args.types.split(","))
+                    args.types.split(","), args.jobs)
     show(report, time.monotonic() - begin)
     return int(report.alike.total() > 0)
 
@@ -228,6 +238,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--minutes", type=float, default=10, help="how long (default 10)")
     add("--graphs", type=int, help="how many graphs, however long they take")
     add("--seed", type=int, default=1, help="default 1")
+    add("--jobs", type=int, default=len(os.sched_getaffinity(0)), metavar="N",
+        help="children that judge at once (default: one for each core)")
     add("--begin", type=int, default=0, metavar="N", help="number of the first trial")
     add("--targets", metavar="LIST", help=f"ways, by commas, of {', '.join(DEFAULT)}")
     add("--types", metavar="LIST", default=",".join(QUANTIZED),

@@ -1,9 +1,11 @@
 """What chains of a graph begin with: inputs, layers, and layers side by side."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from bench.values.draw import Array, Drawer, Unfit, Value
-from bench.values.rules import RULES, Rule
+from bench.values.rules import RULES, readers
 from bench.values.rules.steps import dequantized, quantized, real
 
 __all__ = ["TRIES", "source"]
@@ -14,24 +16,30 @@ LAYERS = ("Conv", "Gemm", "MatMul", "Add", "AveragePool", "ReduceMean", "Concat"
 """Operators that are drawn more often, as networks have them."""
 _SHAPED = ((), (1,), (5,), (3, 4), (2, 7), (1, 6), (2, 3, 4), (1, 4, 6), (3, 1, 5), (1, 3, 4, 4),
            (2, 4, 5, 5), (1, 8, 3, 3), (1, 5, 6, 4), (3, 2, 3, 5), (2, 16, 3, 2), (1, 17, 2, 3),
-           (1, 4, 1, 1), (1, 2, 3, 4, 3), (1, 1, 4, 4), (1, 32, 4, 3), (2, 1, 3, 1))
-IMAGES = ((1, 3, 4, 4), (2, 4, 5, 5), (1, 8, 3, 3), (1, 5, 6, 4), (1, 17, 2, 3), (2, 16, 3, 2))
+           (1, 4, 1, 1), (1, 2, 3, 4, 3), (1, 1, 4, 4), (1, 32, 4, 3), (2, 1, 3, 1), (1, 6, 4, 1))
+IMAGES = ((1, 6, 4, 1), (1, 3, 4, 4), (2, 4, 5, 5), (1, 8, 3, 3), (1, 5, 6, 4), (1, 17, 2, 3),
+          (2, 16, 3, 2))
 
 
-def source(d: Drawer, dtype: str, reader: Rule, mover: str) -> Value:
-    if mover == "input":
-        return _input(d, dtype, _shape(d, reader))
-    if mover != "QuantizeLinear":
-        kept = [one for one in d.values if one.dtype == dtype]
+def source(d: Drawer, dtype: str, ranks: Sequence[int], made: str = "") -> Value:
+    """A value of the type, perhaps of one of these ranks; an input, or quantized, where `made` is
+    the name of that.
+    """
+    if made == "input":
+        return _input(d, dtype, ranks)
+    if not made:
+        kept = [one for one in d.values if one.dtype == dtype and one.rank in ranks]
         if kept and d.chance(0.35):
             return d.choice(kept)
         if d.chance(0.15):
-            return _input(d, dtype, _shape(d, reader))
-    x = _input(d, "float32", _shape(d, reader)) if d.chance(0.6) else _float(d, reader)
+            return _input(d, dtype, ranks)
+    x = _input(d, "float32", ranks) if d.chance(0.6) else _float(d, ranks)
     match d.below(8):
         case 0 | 1 | 2 | 3: x = _layer(d, x)
-        case 4: return _branches(d, _input(d, "float32", d.choice(IMAGES)), dtype)
-    return x if dtype == "float32" else quantized(d, x, dtype)
+        case 4 if 3 in ranks: return _branches(d, d.input(_numbers(d, d.choice(IMAGES))), dtype)
+    if dtype != "float32":
+        return quantized(d, x, dtype)
+    return dequantized(d, quantized(d, x)) if d.chance(0.5) else x
 
 
 def _branches(d: Drawer, x: Value, dtype: str) -> Value:
@@ -58,22 +66,23 @@ def _branches(d: Drawer, x: Value, dtype: str) -> Value:
     return dequantized(d, joined) if dtype == "float32" else joined
 
 
-def _float(d: Drawer, reader: Rule) -> Value:
+def _float(d: Drawer, ranks: Sequence[int]) -> Value:
     """A float value of the graph, perhaps a dequantized one."""
-    kept = [one for one in d.values if one.dtype == "float32" or one.scale is not None]
-    return real(d, d.choice(kept)) if kept else _input(d, "float32", _shape(d, reader))
+    kept = [one for one in d.values if one.rank in ranks
+            and (one.dtype == "float32" or one.scale is not None)]
+    return real(d, d.choice(kept)) if kept else _input(d, "float32", ranks)
 
 
 def _layer(d: Drawer, x: Value) -> Value:
     """An operator of floats, perhaps of what was quantized and dequantized."""
     if d.chance(0.7):
         x = dequantized(d, quantized(d, x))
-    fit = [rule for rule in RULES.values() if rule.reads("float32")]
+    fit = readers("float32")
     layers = [rule for rule in fit if rule.op in LAYERS]
     for _ in range(TRIES):
         rule, mark = d.choice(layers if d.chance(0.5) else fit), d.mark()
         try:
-            made = rule.draw(d, x, rule.op)
+            made = rule.drawn(d, x)
             if made.dtype == "float32":
                 return made
             raise Unfit("it gives no floats")
@@ -82,25 +91,25 @@ def _layer(d: Drawer, x: Value) -> Value:
     return x
 
 
-def _shape(d: Drawer, reader: Rule) -> tuple[int, ...]:
-    ranks = reader.ranks if reader.ranks and d.chance(0.8) else range(6)
+def _shape(d: Drawer, ranks: Sequence[int]) -> tuple[int, ...]:
     rank = d.choice(ranks)
-    shapes = [shape for shape in _SHAPED if len(shape) == rank] or _SHAPED
-    if d.chance(0.25):
-        return tuple(d.below(7, 1) for _ in range(rank))
+    shapes = [shape for shape in _SHAPED if len(shape) == rank]
+    if not shapes or d.chance(0.25):
+        return tuple(d.below(7 if rank < 6 else 3, 1) for _ in range(rank))
     return d.choice(shapes)
 
 
-def _input(d: Drawer, dtype: str, shape: tuple[int, ...]) -> Value:
-    kept = [one for one in d.inputs.values() if one.dtype == dtype]
+def _input(d: Drawer, dtype: str, ranks: Sequence[int]) -> Value:
+    kept = [one for one in d.inputs.values() if one.dtype == dtype and one.rank in ranks]
     if kept and d.chance(0.4):
         return d.choice(kept)
-    if dtype != "float32":
-        info = np.iinfo(dtype)
-        array = d.rng.integers(info.min, info.max + 1, shape).astype(dtype)
-        return d.input(array, d.number(0.01, 0.1) * 256 / (info.max - info.min + 1),
-                       int(d.rng.integers(info.min, info.max)))
-    return d.input(_numbers(d, shape))
+    shape = _shape(d, ranks)
+    if dtype == "float32":
+        return d.input(_numbers(d, shape))
+    info = np.iinfo(dtype)
+    low, high = (max(info.min, -99), 100) if d.chance(0.3) else (info.min, info.max)
+    return d.input(d.rng.integers(low, high, shape, endpoint=True).astype(dtype),
+                   d.number(2, 20) / (high - low), int(d.rng.integers(low, high)))
 
 
 def _numbers(d: Drawer, shape: tuple[int, ...]) -> Array:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 
 from compiler.errors import ArgumentError
+from compiler.graph import Graph
 
 __all__ = ["DEFAULT", "GRAPH", "WAYS", "Way", "chosen", "optimized", "require"]
 
@@ -41,32 +41,49 @@ def _in_numpy(integerize: bool) -> Callable[[onnx.ModelProto, Mapping[str, Array
     return run
 
 
-@lru_cache(2)
-def optimized(model: bytes, integerize: bool) -> Any:
-    """The graph of a model after the passes."""
+@lru_cache(1)
+def imported(model: bytes) -> Graph:
+    """The graph of a model, which all ways share."""
     from compiler.frontend.onnx_import import convert
+
+    return convert(onnx.ModelProto.FromString(model))
+
+
+@lru_cache(2)
+def optimized(model: bytes, integerize: bool) -> Graph:
+    """The graph of a model after the passes."""
     from compiler.graph import optimize
     from compiler.graph.pipeline import standard_passes
 
-    return optimize(convert(onnx.ModelProto.FromString(model)), standard_passes(integerize))
+    return optimize(imported(model), standard_passes(integerize))
 
 
-def _compiled(target: str, **options: Any) -> Callable[..., Arrays]:
+def _compiled(target: str, **options: object) -> Callable[..., Arrays]:
     def run(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> Arrays:
         import lockstep
 
-        strict = {"strict": True} if target.startswith("accel") else {}
-        return lockstep.compile(model, target, cache=False, **strict, **options)(dict(inputs))
+        graph = imported(model.SerializeToString())
+        return lockstep.compile(graph, target, cache=False, **options)(dict(inputs))
+    return run
+
+
+def _accelerated(machine: str | Path, **options: object) -> Callable[..., Arrays]:
+    """On an accelerator, and what it does not take in NumPy."""
+    def run(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> Arrays:
+        from bench.values import numpy_target
+
+        return _compiled(f"accel:{machine},{numpy_target.NAME}", strict=True, **options)(
+            model, inputs)
     return run
 
 
 def _exported(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> Arrays:
     """As a shared library for C, which is loaded and called."""
     import lockstep
-    from bench.export import pointers
+    from bench.exports.programs import pointers
     from compiler.cpu_gpu_backends.cpu.arrays import aligned
 
-    module = lockstep.compile(model, "cpu", cache=False)
+    module = lockstep.compile(imported(model.SerializeToString()), "cpu", cache=False)
     with tempfile.TemporaryDirectory(prefix="lockstep-values-") as folder:
         made = module.export(folder, "net", kind="shared")
         interface, library = made.exported.interface, ctypes.CDLL(f"{folder}/libnet.so")
@@ -93,19 +110,19 @@ def _exported(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> Arrays:
 GRAPH = Way("graph", _in_numpy(True))
 WAYS: dict[str, Way] = {way.name: way for way in (
     GRAPH,
-    Way("graph-float", _in_numpy(False), integers=False),
-    Way("cpu", _compiled("cpu"), every=6),
-    Way("cpu-float", _compiled("cpu", integerize=False), integers=False, every=24),
-    Way("accel:tiny-1x4x4", _compiled("accel:tiny-1x4x4"), every=4),
-    Way("accel:pynq-1x16x16", _compiled("accel:pynq-1x16x16"), every=4),
-    Way("accel:tiny-1x4x4-cycle", _compiled("accel:tiny-1x4x4", sim="cycle"), every=16),
-    Way("accel:pynq-1x16x16-cycle", _compiled("accel:pynq-1x16x16", sim="cycle"), every=16),
-    Way("accel:int16", _compiled("accel", machine=MACHINES / "int16.py"), every=8),
-    Way("accel:int16_deep", _compiled("accel", machine=MACHINES / "int16_deep.py"), exact=False,
-        every=12),
-    Way("accel:normalize", _compiled("accel", machine=MACHINES / "normalize.py"), every=12),
-    Way("opencl", _compiled("opencl"), every=80),
-    Way("c", _exported, every=30),
+    Way("graph-float", _in_numpy(False), integers=False, every=3),
+    Way("cpu", _compiled("cpu"), every=16),
+    Way("cpu-float", _compiled("cpu", integerize=False), integers=False, every=48),
+    Way("accel:tiny-1x4x4", _accelerated("tiny-1x4x4"), every=6),
+    Way("accel:pynq-1x16x16", _accelerated("pynq-1x16x16"), every=6),
+    Way("accel:tiny-1x4x4-cycle", _accelerated("tiny-1x4x4", sim="cycle"), every=24),
+    Way("accel:pynq-1x16x16-cycle", _accelerated("pynq-1x16x16", sim="cycle"), every=24),
+    Way("accel:int16", _accelerated(MACHINES / "int16.py"), every=12),
+    Way("accel:int16_deep", _accelerated(MACHINES / "int16_deep.py"), exact=False, every=16),
+    Way("accel:normalize", _accelerated(MACHINES / "normalize.py"), every=16),
+    Way("accel:tiny-1x4x4-cpu", _compiled("accel:tiny-1x4x4", strict=True), every=60),
+    Way("opencl", _compiled("opencl"), every=100),
+    Way("c", _exported, every=48),
 )}
 """By name; in the order in which a trial takes them."""
 

@@ -27,7 +27,8 @@ from compiler.graph.passes.transpose_weights import TransposeWeights
 from compiler.graph.verify import verify
 from compiler.ops.integer_forms import ACCUMULATOR_BITS
 
-__all__ = ["AfterStage", "Pass", "PipelineStage", "dump_into", "optimize", "run", "standard_passes"]
+__all__ = ["AfterStage", "Pass", "PipelineStage", "dump_into", "lower", "optimize", "run",
+           "standard_passes"]
 
 AfterStage = Callable[[int, str, Any], None]
 
@@ -76,8 +77,9 @@ def standard_passes(integerize: bool = True, accumulator_bits: int = ACCUMULATOR
 
 
 def run(stages: Sequence[PipelineStage], graph: Graph, after: AfterStage | None = None) -> Any:
-    """What the stages make of the graph, one of what the other made; each graph that a stage has
-    changed is verified.
+    """Runs the stages one after the other, each on the result of the one before.
+
+    Each graph that a stage has changed is verified.
 
     `after(index, name, result)` is called for the imported graph, with index 0 and name `import`,
     and then for all that each stage has to show: its graph, or the `results` of what it made.
@@ -99,6 +101,16 @@ def optimize(graph: Graph, passes: Sequence[Pass] | None = None,
              after: AfterStage | None = None) -> Graph:
     """The graph after these passes, `standard_passes()` unless told: see `run`."""
     return run(standard_passes() if passes is None else passes, graph, after)
+
+
+def lower(graph: Graph, passes: Sequence[Pass]) -> tuple[Graph, dict[str, Graph]]:
+    """The graph after the passes of a target, and what each has made, by name, in order."""
+    made: dict[str, Graph] = {}
+
+    def note(index: int, name: str, result: Graph) -> None:
+        if index:
+            made[name] = result
+    return run(passes, graph, note), made
 
 
 def dump_into(folder: Path) -> AfterStage:

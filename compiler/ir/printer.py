@@ -10,10 +10,11 @@
       acc[out_h, out_w] += int32(pad[kh, out_w + kw]) begin(kh, kw)
 
 An ``alloc`` lives to the end of the block that it stands in. A `Tensorized` statement is one line
-that names the intrinsic and the tiles; ``bodies=True`` shows its nest below it.
+that names the intrinsic and the tiles; ``bodies=True`` shows its nest below it. `nest_lines` is for
+programs of many such statements: loops that only hold a loop share a line with it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Extent, Field, Read, Reduce,
                          Select, Var, is_float)
@@ -22,7 +23,8 @@ from .affine import is_index
 from .nodes import (Alloc, Barrier, Combine, For, If, Program, Seq, Stmt, Store, Tensorized,
                     Update)
 
-__all__ = ["expr_text", "extent_text", "program_text", "shape_text", "stmt_text"]
+__all__ = ["declared_text", "expr_text", "extent_text", "nest_lines", "program_text",
+           "shape_text", "stmt_text"]
 
 _SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%",
             "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>",
@@ -75,7 +77,8 @@ def _access(buffer: Buffer, indices: tuple[Expr, ...]) -> str:
     return f"{buffer.name}[{_list(indices)}]"
 
 
-def _declared(buffer: Buffer) -> str:
+def declared_text(buffer: Buffer) -> str:
+    """A buffer with its scope, type and shape: ``inp.pad: int8[1, 3, 10]``."""
     scope = "" if buffer.scope == "global" else f"{buffer.scope}."
     strides = "" if buffer.strides is None else f" strides {list(buffer.strides)}"
     swizzled = " swizzled" if buffer.swizzled else ""
@@ -92,8 +95,8 @@ def extent_text(extent: Extent) -> str:
 
 def program_text(program: Program, mark: Stmt | None = None, bodies: bool = False) -> str:
     """The whole program; the statement that is `mark` (the very object) is pointed at."""
-    inputs = ", ".join(map(_declared, program.inputs))
-    outputs = ", ".join(map(_declared, program.outputs))
+    inputs = ", ".join(map(declared_text, program.inputs))
+    outputs = ", ".join(map(declared_text, program.outputs))
     symbols = ", ".join(symbol.name for symbol in program.parameters)
     return (f"program {program.name}{f'<{symbols}>' if symbols else ''}({inputs}) -> {outputs}\n"
             + stmt_text(program.body, mark, bodies))
@@ -108,7 +111,8 @@ Lines = Iterator[tuple[int, str]]
 
 def _lines(stmt: Stmt, depth: int, mark: Stmt | None, bodies: bool) -> Lines:
     if isinstance(stmt, Seq):
-        for line, (level, text) in enumerate(_seq(stmt, depth, mark, bodies)):
+        inner = _seq(stmt, depth, lambda one, level: _lines(one, level, mark, bodies))
+        for line, (level, text) in enumerate(inner):
             yield level, text + (_MARK if stmt is mark and line == 0 else "")
         return
     yield depth, _head(stmt) + (_MARK if stmt is mark else "")
@@ -121,25 +125,51 @@ def _lines(stmt: Stmt, depth: int, mark: Stmt | None, bodies: bool) -> Lines:
             yield from _lines(stmt.body, depth + 1, mark, bodies)
 
 
-def _seq(seq: Seq, depth: int, mark: Stmt | None, bodies: bool) -> Lines:
+def _seq(seq: Seq, depth: int, lines: Callable[[Stmt, int], Lines]) -> Lines:
     if not seq.stmts:
         yield depth, "pass"
     for position, stmt in enumerate(seq.stmts):
         nested = isinstance(stmt, Alloc) and position < len(seq.stmts) - 1
         if nested:                          # its life ends before the block does
             yield depth, "block:"
-        yield from _lines(stmt, depth + nested, mark, bodies)
+        yield from lines(stmt, depth + nested)
+
+
+def nest_lines(stmt: Stmt, note: Callable[[Tensorized], str]) -> Lines:
+    """Lines with their depths: a nest of loops on one, a tensorized statement on one with its
+    `note`, and below it one for each tile and immediate.
+    """
+    def nested(stmt: Stmt, depth: int) -> Lines:
+        match stmt:
+            case Seq():
+                yield from _seq(stmt, depth, nested)
+            case For():
+                nest = [stmt]
+                while isinstance(nest[-1].body, For):
+                    nest.append(nest[-1].body)
+                yield depth, f"for {', '.join(map(_loop, nest))}:"
+                yield from nested(nest[-1].body, depth + 1)
+            case Tensorized(intrinsic, binding, _):
+                yield depth, (f"{intrinsic.name}{_begin(binding.begin, binding.begins)}"
+                              f"{note(stmt)}")
+                for name, value in (*binding.tiles, *binding.immediates):
+                    yield depth + 1, f"{name} = {expr_text(value)}"
+            case _:
+                yield depth, _head(stmt)
+                if isinstance(stmt, If | Alloc):
+                    yield from nested(stmt.body, depth + isinstance(stmt, If))
+
+    return nested(stmt, 0)
 
 
 def _head(stmt: Stmt) -> str:
     match stmt:
-        case For(var, extent):
-            end = _expr(extent, 99) if isinstance(extent, Expr) else extent
-            return f"for {var.name} in 0..{end}{_how(stmt)}:"
+        case For():
+            return f"for {_loop(stmt)}:"
         case If(condition, _):
             return f"if {expr_text(condition)}:"
         case Alloc(buffer, _):
-            return f"alloc {_declared(buffer)}"
+            return f"alloc {declared_text(buffer)}"
         case Store(buffer, indices, value):
             return f"{_access(buffer, indices)} = {expr_text(value)}"
         case Update(buffer, indices, op, value, axes, begins):
@@ -156,6 +186,11 @@ def _head(stmt: Stmt) -> str:
             return f"{intrinsic.name}({args}){_begin(binding.begin, binding.begins)}"
         case _:
             raise TypeError(f"Statement must be of a known kind, not {stmt!r}")
+
+
+def _loop(loop: For) -> str:
+    end = _expr(loop.extent, 99) if isinstance(loop.extent, Expr) else loop.extent
+    return f"{loop.var.name} in 0..{end}{_how(loop)}"
 
 
 def _how(loop: For) -> str:

@@ -4,8 +4,9 @@ What a `Tensorized` carries twice, in its binding and in its body, is always tre
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from operator import is_
+from typing import Any
 
 from compiler import te
 from compiler.te import Buffer, Expr, Read, Var
@@ -14,8 +15,8 @@ from .nodes import (Alloc, Binding, Combine, For, If, Program, Seq, Stmt, Store,
                     Write)
 
 __all__ = ["block", "buffers_of", "expressions", "loops", "map_binding", "map_buffers", "map_exprs",
-           "path_to", "reads", "rebuilt", "replace_axes", "replace_stmt", "rewrite_stmts",
-           "stmt_children", "substitute_stmt", "unblock", "walk_stmts", "writes"]
+           "path_to", "reads", "rebuilt", "renamed", "replace_axes", "replace_stmt",
+           "rewrite_stmts", "stmt_children", "substitute_stmt", "unblock", "walk_stmts", "writes"]
 
 
 def stmt_children(stmt: Stmt) -> tuple[Stmt, ...]:
@@ -160,6 +161,22 @@ def map_buffers(stmt: Stmt, new: dict[Buffer, Buffer]) -> Stmt:
                 return None
 
     return rewrite_stmts(map_exprs(stmt, lambda expr: te.rewrite(expr, read)), rule)
+
+
+def renamed(node: Any, name: Callable[[str], str]) -> Any:
+    """Gives the variables and buffers of a program, statement, tensor or expression other names;
+    what declared instructions call theirs stays.
+    """
+    if isinstance(node, Var | Buffer):
+        return replace(node, name=name(node.name))
+    if isinstance(node, tuple):
+        return tuple(renamed(part, name) for part in node)
+    if isinstance(node, Tensorized):
+        return Tensorized(node.intrinsic, renamed(node.binding, name), renamed(node.body, name))
+    if not is_dataclass(node) or isinstance(node, type | te.Reducer):
+        return node
+    return replace(node, **{part.name: renamed(getattr(node, part.name), name)
+                            for part in fields(node)})
 
 
 def writes(stmt: Stmt) -> Iterator[Write]:

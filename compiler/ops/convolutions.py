@@ -15,7 +15,8 @@ from compiler.ops.broadcasting import along
 from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, Stored, clamp_to,
                                         weighted)
 from compiler.ops.node import Node, TensorType
-from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator, Shapes
+from compiler.ops.operator import (Array, Attributes, Convolved, Inputs, Kind, Numbers, Operator,
+                                   Shapes)
 from compiler.ops.requantization import (arrays_of_channels, check_padded, multipliers, of_channels,
                                          sums_of, wrapped)
 from compiler.ops.rules import Types, need, need_arity, need_dtype, need_factors, need_rank
@@ -26,8 +27,8 @@ from compiler.ops.windows import (check_dilations, check_numbers, check_steps, c
                                   reach_of, views_of, windowed)
 from compiler.te import Expr, Tensor
 
-__all__ = ["OPERATORS", "biased_sums", "convolved_sums", "integer_convolution", "is_pointwise",
-           "pixel_convolution", "requantized_sums"]
+__all__ = ["OPERATORS", "biased_sums", "convolved_sums", "image_convolution",
+           "integer_convolution", "is_pointwise", "pixel_convolution", "requantized_sums"]
 
 CHUNK_ELEMENTS = 1 << 24
 
@@ -415,8 +416,14 @@ def pixel_convolution(name: str, inputs: Sequence[str], outputs: Sequence[str],
                       group: int = 1) -> Node:
     """A convolution of each pixel by itself: of data, a weight [Co,Ci/group,1,1] and a bias."""
     groups = {"group": group} if group > 1 else {}
-    return Node("conv2d", name, tuple(inputs), tuple(outputs),
-                {"strides": (1, 1), "pads": (0, 0, 0, 0), **groups})
+    return image_convolution(name, inputs, outputs,
+                             {"strides": (1, 1), "pads": (0, 0, 0, 0), **groups})
+
+
+def image_convolution(name: str, inputs: Sequence[str], outputs: Sequence[str],
+                      attrs: Attributes) -> Node:
+    """A convolution of images of float32: of data, a weight [Co,Ci/group,kh,kw] and a bias."""
+    return Node("conv2d", name, tuple(inputs), tuple(outputs), attrs)
 
 
 def is_pointwise(attrs: Attributes, shapes: Shapes) -> bool:
@@ -434,7 +441,8 @@ OPERATORS = (
         inputs="x, w [Co,Ci/group,kh,kw], bias [Co]?", attributes=_WINDOW,
         define=_conv2d, meaning=_conv2d_meaning, type=_conv2d_type, numbers=Numbers.FLOAT,
         kind=Kind.COMPLEX, pixelwise=is_pointwise, contracts=True, halves=True,
-        integer=_conv2d_integer, weights=CONVOLVED),
+        integer=_conv2d_integer, weights=CONVOLVED,
+        convolved=Convolved("conv2d_last", "depthwise_last", "conv2d_direct")),
     Operator(
         name="convtranspose2d", summary="transposed convolution of images",
         inputs="x, w [Ci,Co/group,kh,kw], bias [Co]?",
@@ -449,7 +457,8 @@ OPERATORS = (
         attributes="as conv2d, pad_value, zp, lo, hi, sums (int32)", below=True,
         define=_qconv2d, meaning=_qconv2d_meaning, type=_qconv2d_type, numbers=Numbers.INTEGER,
         kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers, pixelwise=is_pointwise,
-        scales=True, pads=lambda attrs: attrs["pad_value"]),
+        scales=True, pads=lambda attrs: attrs["pad_value"],
+        convolved=Convolved("qconv2d_last", "qdepthwise_last", "qconv2d_direct")),
     Operator(
         name="qconvtranspose2d", summary="transposed convolution of int8 images",
         inputs="x, w [Co,Ci/group,kh,kw], bias, mult, shift, mult_below?, shift_below? [Co]; or "

@@ -20,8 +20,8 @@ from compiler.ops.rules import TypeRule, Types
 from compiler.ops.weights import Weights
 from compiler.te import Tensor
 
-__all__ = ["Algebra", "Array", "Attributes", "Define", "Inputs", "Kind", "Meaning", "Numbers",
-           "Operator", "Range", "Shapes"]
+__all__ = ["Algebra", "Array", "Attributes", "Convolved", "Define", "Inputs", "Kind", "Meaning",
+           "Numbers", "Operator", "Range", "Shapes"]
 
 Array = np.ndarray
 Attributes = Mapping
@@ -60,6 +60,20 @@ class Numbers(Enum):
     FLOAT = "ONNX's meaning, on logical NCHW shapes"
     INTEGER = "int8 in stored form (uint8 is stored as x - 128), as docs/machine.md has it"
     CONVERSION = "between float or uint8 and int8 in stored form"
+
+
+@dataclass(frozen=True, slots=True)
+class Convolved:
+    """Names of operators that convolve images with channels last.
+
+    every : sums over all channels.
+    apart : each channel by itself.
+    direct : sums over all channels, of images that are read where they lie.
+    """
+
+    every: str
+    apart: str
+    direct: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,9 +144,10 @@ class Operator:
     halves : its first two inputs are factors, which may be float16 or bfloat16 instead of float32:
         products are summed in float32 all the same.
     scales : its last inputs are a bias, a multiplier and a shift of each channel, or a bias and an
-        integer: `compiler.graph.integer_scales`.
+        integer: `compiler.graph.lowering.scales_as_integers`.
     weights : how its second input is read where that is a constant: a factor for each channel goes
         into it.
+    convolved : where it convolves images: the operators that do so with channels last.
 
     What quantization asks:
 
@@ -179,6 +194,7 @@ class Operator:
     halves: bool = False
     scales: bool = False
     weights: Weights | None = None
+    convolved: "Convolved | None" = None
 
     integer: IntegerForm | None = None
     hindrance: Callable[[Attributes, Sequence[tuple[int, ...]]], str | None] | None = None

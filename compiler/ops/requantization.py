@@ -11,7 +11,7 @@ What LiteRT computes to the bit takes other numbers, which no machine has: with 
 with ``scale`` a whole tensor has this scale in float32, and products have a scale of each channel
 in float32, in the place of a multiplier and a shift, as in `arithmetic.scaled`. Processors without
 float64 take an integer of 31 bits there, and one shift for all channels, the attribute ``shift``
-(`compiler.graph.integer_scales`).
+(`compiler.graph.lowering.scales_as_integers`).
 """
 
 from collections.abc import Sequence

@@ -15,7 +15,7 @@ import numpy as np
 from compiler.graph.graph import Graph, Node
 from compiler.quantize.affine import with_bias
 from compiler.quantize.calibration import Samples, program
-from compiler.quantize.network import Layer, Network
+from compiler.quantize.network import Layer, LayeredNetwork
 from compiler.quantize.noise import Scales, Tick, part, results_of
 from compiler.quantize.plan import Plan
 from compiler.quantize.weights import WEIGHTED, result_axis, vector
@@ -25,8 +25,8 @@ __all__ = ["correct_biases"]
 Array = np.ndarray
 
 
-def correct_biases(network: Network, graph: Graph, plan: Plan, scales: Scales, samples: Samples,
-                   tick: Tick = lambda count: None) -> dict[str, float]:
+def correct_biases(network: LayeredNetwork, graph: Graph, plan: Plan, scales: Scales,
+                   samples: Samples, tick: Tick = lambda count: None) -> dict[str, float]:
     """Replaces the biases of the network's quantized layers. Returns each layer's largest change,
     by its name.
     """
@@ -55,15 +55,15 @@ def correct_biases(network: Network, graph: Graph, plan: Plan, scales: Scales, s
     return changed
 
 
-def _is_correctable(layer: Layer, network: Network, plan: Plan) -> bool:
+def _is_correctable(layer: Layer, network: LayeredNetwork, plan: Plan) -> bool:
     """Whether the layer is quantized and has constant weights."""
     node = layer.node
     return (layer.value in plan.quantized and node.op in WEIGHTED
             and node.inputs[1] in network.tensors)
 
 
-def _before_activation(network: Network, graph: Graph, plan: Plan, scales: Scales, layer: Layer
-                       ) -> Callable[[Mapping[str, Array]], Array]:
+def _before_activation(network: LayeredNetwork, graph: Graph, plan: Plan, scales: Scales,
+                       layer: Layer) -> Callable[[Mapping[str, Array]], Array]:
     """Computes the layer's sums from quantized inputs and weights; the sums have no scale."""
     single = replace(plan, quantized=frozenset([layer.inner]))
     others = {value: scale for value, scale in scales.items() if value != layer.inner}
@@ -76,7 +76,7 @@ def _channel_sums(node: Node, array: Array) -> Array:
     return array.sum(axis=tuple(i for i in range(array.ndim) if i != kept), dtype=np.float64)
 
 
-def _with_bias(network: Network, layer: Layer, shift: Array, rank: int) -> Layer:
+def _with_bias(network: LayeredNetwork, layer: Layer, shift: Array, rank: int) -> Layer:
     """The layer with another bias, which no other layer reads."""
     bias = network.names.fresh(f"{layer.name}.bias")
     network.tensors[bias] = vector(layer.node, network.tensors) + shift

@@ -15,7 +15,7 @@ import numpy as np
 
 from compiler.graph.graph import Node
 from compiler.ops.registry import OPERATORS
-from compiler.quantize.network import SLOPES, Layer, Network, bounds
+from compiler.quantize.network import SLOPES, Layer, LayeredNetwork, bounds
 from compiler.quantize.weights import (WEIGHTED, canonical, has_constants, outputs, scaled,
                                        vector)
 
@@ -39,7 +39,7 @@ class Pair:
     repeat: int
 
 
-def equalize(network: Network) -> int:
+def equalize(network: LayeredNetwork) -> int:
     """Replaces weights and biases; the network's float function changes by rounding alone. Returns
     the number of pairs.
     """
@@ -53,7 +53,7 @@ def equalize(network: Network) -> int:
     return len(chain)
 
 
-def pairs(network: Network) -> Iterator[Pair]:
+def pairs(network: LayeredNetwork) -> Iterator[Pair]:
     """Finds pairs of layers with weights where the second is the first's only reader, possibly
     through layers that pass factors.
     """
@@ -79,7 +79,7 @@ def pairs(network: Network) -> Iterator[Pair]:
             value = layer.value
 
 
-def _has_weights(layer: Layer, network: Network) -> bool:
+def _has_weights(layer: Layer, network: LayeredNetwork) -> bool:
     node, tensors = layer.node, network.tensors
     if node.op not in WEIGHTED or node.inputs[1] not in tensors:
         return False
@@ -87,7 +87,7 @@ def _has_weights(layer: Layer, network: Network) -> bool:
         has_constants(node, tensors))
 
 
-def _width(layer: Layer, network: Network) -> int:
+def _width(layer: Layer, network: LayeredNetwork) -> int:
     """The number of input channels."""
     view = canonical(layer.node, network.tensors[layer.node.inputs[1]])
     return view.shape[0] * view.shape[2]
@@ -97,7 +97,7 @@ def _lets_pass(layer: Layer) -> bool:
     return layer.clamp is None or bounds(layer.clamp) == (0.0, inf)
 
 
-def _passes(layer: Layer, network: Network, passing: Collection[str]) -> bool:
+def _passes(layer: Layer, network: LayeredNetwork, passing: Collection[str]) -> bool:
     """Whether the layer's node passes a factor of each channel; a reshape does where it flattens
     images.
     """
@@ -109,7 +109,7 @@ def _passes(layer: Layer, network: Network, passing: Collection[str]) -> bool:
                                     and before[0] == after[0])
 
 
-def _own_weights(network: Network, place: int) -> None:
+def _own_weights(network: LayeredNetwork, place: int) -> None:
     """Gives the layer constants that no other layer reads, and a bias in vector form."""
     layer = network.layers[place]
     inputs = list(layer.node.inputs)
@@ -121,7 +121,7 @@ def _own_weights(network: Network, place: int) -> None:
     network.layers[place] = replace(layer, node=replace(layer.node, inputs=tuple(inputs)))
 
 
-def _balance(network: Network, pair: Pair) -> float:
+def _balance(network: LayeredNetwork, pair: Pair) -> float:
     """Equalizes one pair; returns the largest distance of a factor from 1."""
     tensors = network.tensors
     first, second = (network.layers[place].node for place in (pair.first, pair.second))

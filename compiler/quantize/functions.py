@@ -10,12 +10,12 @@ from compiler.graph.row_functions import Values, recognized
 from compiler.ops.operator import Kind
 from compiler.ops.registry import find
 from compiler.quantize.affine import read_affine
-from compiler.quantize.network import INTEGER_FORMS, PICKS, Layer, Network, is_operand
+from compiler.quantize.network import INTEGER_FORMS, PICKS, Layer, LayeredNetwork, is_operand
 
 __all__ = ["with_functions"]
 
 
-def with_functions(network: Network) -> list[Layer]:
+def with_functions(network: LayeredNetwork) -> list[Layer]:
     """The network's layers. Those that compute elementwise from one value, or in arithmetic from
     two, are joined as far as nothing else reads what lies between; where integer operators of their
     own compute them all, they stay as they are. So are those of softmax and layer normalization
@@ -25,7 +25,7 @@ def with_functions(network: Network) -> list[Layer]:
     return _Grouping(network).run()
 
 
-def _with_row_functions(network: Network) -> list[Layer]:
+def _with_row_functions(network: LayeredNetwork) -> list[Layer]:
     """The layers, with one for all that compute a function of rows."""
     nodes = {node.outputs[0]: node for layer in network.layers for node in layer.nodes()}
     values = Values(nodes.get, network.tensors.get, lambda value: network.graph.values[value].shape)
@@ -49,7 +49,7 @@ def _with_row_functions(network: Network) -> list[Layer]:
 
 @dataclass(slots=True)
 class _Grouping:
-    network: Network
+    network: LayeredNetwork
     readers: Mapping[str, list[Layer]] = field(init=False)
     source: dict[str, str] = field(default_factory=dict)
     """The only value that an elementwise value depends on."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.ops.integer_forms import StaysFloat, Stored
 from compiler.quantize.matching import Match
-from compiler.quantize.network import Network
+from compiler.quantize.network import LayeredNetwork
 from compiler.quantize.plan import Plan
 from compiler.quantize.scales import Scale
 
@@ -25,7 +25,8 @@ def steps_off(match: Match, value: str, scales: Scales) -> int:
     return match.pattern.steps_off(meaning(match, value, scales), *_stored(match, value, scales))
 
 
-def usable(network: Network, plan: Plan, scales: Scales) -> tuple[dict[str, Match], dict[str, str]]:
+def usable(network: LayeredNetwork, plan: Plan, scales: Scales
+           ) -> tuple[dict[str, Match], dict[str, str]]:
     """The matches of the network that have a meaning with these scales, and why others have none,
     by the value that they make. Those of layers in float are left as they are.
     """

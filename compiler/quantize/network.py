@@ -13,8 +13,8 @@ from compiler.quantize.matching import Match
 from compiler.quantize.names import Names
 from compiler.quantize.weights import WEIGHTED
 
-__all__ = ["FILLS", "FUNCTION", "INTEGER_FORMS", "PICKS", "SLOPES", "Layer", "Network", "bounds",
-           "built", "is_operand", "layers_after"]
+__all__ = ["FILLS", "FUNCTION", "INTEGER_FORMS", "PICKS", "SLOPES", "Layer", "LayeredNetwork",
+           "bounds", "built", "is_operand", "layers_after"]
 
 FUNCTION = "function"
 """The operator of a layer that is several elementwise operators."""
@@ -93,7 +93,7 @@ class Layer:
 
 
 @dataclass(slots=True)
-class Network:
+class LayeredNetwork:
     """Layers in topological order and constants by name. `graph` gives inputs and outputs. The
     layers' weights and biases may be replaced in place; `place` begins the messages of refusals.
     `weight_bits` are those of the weights of layers that have fewer than 8, by `Layer.inner`;
@@ -128,7 +128,7 @@ class Network:
                 readers.setdefault(value, []).append(layer)
         return readers
 
-    def adopt(self, other: "Network") -> None:
+    def adopt(self, other: "LayeredNetwork") -> None:
         """Takes over the weights and biases of the same network with other extents."""
         self.weight_bits, self.activation_bits = other.weight_bits, other.activation_bits
         self.accumulator_bits = other.accumulator_bits
@@ -181,7 +181,7 @@ def is_operand(constant: Array | None) -> bool:
             and bool(np.isfinite(constant).all()) and sum(n > 1 for n in constant.shape) > 1)
 
 
-def layers_after(network: Network, value: str) -> Iterator[Layer]:
+def layers_after(network: LayeredNetwork, value: str) -> Iterator[Layer]:
     """All layers that depend on the value, in order."""
     reached = {value}
     for layer in network.layers:

@@ -13,7 +13,7 @@ import numpy as np
 
 from compiler.graph.graph import Graph
 from compiler.quantize.calibration import Samples, program
-from compiler.quantize.network import Layer, Network, layers_after
+from compiler.quantize.network import Layer, LayeredNetwork, layers_after
 from compiler.quantize.plan import Plan
 from compiler.quantize.scales import Scale
 from compiler.quantize.writer import write, write_part
@@ -90,7 +90,7 @@ def results_of(graph: Graph) -> list[str]:
     return [value for node in graph.nodes for value in node.outputs]
 
 
-def measure(network: Network, graph: Graph, plan: Plan, scales: Scales, samples: Samples,
+def measure(network: LayeredNetwork, graph: Graph, plan: Plan, scales: Scales, samples: Samples,
             tick: Tick = lambda count: None) -> Measured:
     """Runs the quantized network on all samples and measures the noise of every layer's result and
     output.
@@ -110,7 +110,7 @@ def measure(network: Network, graph: Graph, plan: Plan, scales: Scales, samples:
     return measured
 
 
-def alone(network: Network, graph: Graph, plan: Plan, scales: Scales, samples: Samples,
+def alone(network: LayeredNetwork, graph: Graph, plan: Plan, scales: Scales, samples: Samples,
           tick: Tick = lambda count: None) -> dict[str, Noise]:
     """The noise of each quantized layer by itself, by the name of its value: it reads the float
     network's values, and quantizes them, its weights and its result.
@@ -128,7 +128,7 @@ def alone(network: Network, graph: Graph, plan: Plan, scales: Scales, samples: S
     return noises
 
 
-def part(network: Network, graph: Graph, plan: Plan, scales: Scales, layers: Sequence[Layer],
+def part(network: LayeredNetwork, graph: Graph, plan: Plan, scales: Scales, layers: Sequence[Layer],
          output: str) -> Callable[[Mapping[str, Array]], Array]:
     """Builds a function that computes a value by some layers in QDQ form from the float network's
     values.
@@ -139,7 +139,7 @@ def part(network: Network, graph: Graph, plan: Plan, scales: Scales, layers: Seq
     return lambda real: run({value: real[value] for value in part.inputs})[name]
 
 
-def effects(network: Network, graph: Graph, plan: Plan, scales: Scales, samples: Samples,
+def effects(network: LayeredNetwork, graph: Graph, plan: Plan, scales: Scales, samples: Samples,
             limit: int, tick: Tick = lambda count: None) -> dict[str, Noise]:
     """The noise at the network's outputs when only this layer is quantized, by the name of its
     value: of quantized layers that compute, over at most `limit` samples, or one batch.
@@ -156,7 +156,7 @@ def effects(network: Network, graph: Graph, plan: Plan, scales: Scales, samples:
     return noises
 
 
-def _downstream(network: Network, graph: Graph, plan: Plan, scales: Scales, layer: Layer
+def _downstream(network: LayeredNetwork, graph: Graph, plan: Plan, scales: Scales, layer: Layer
                 ) -> Iterator[tuple[str, Callable[[Mapping], Array]]]:
     """Each float output that depends on the layer, with the layers that compute it."""
     layers = [layer, *layers_after(network, layer.value)]

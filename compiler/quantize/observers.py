@@ -7,6 +7,7 @@ of them from minus to plus the largest magnitude, so a range is right to two bin
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from math import ceil, floor
 from typing import Protocol
 
@@ -140,18 +141,18 @@ def _candidates(extreme: float) -> list[float]:
     return [extreme * step / STEPS for step in range(STEPS, 0, -1)] if extreme else [extreme]
 
 
-OBSERVERS: dict[str, Callable[..., Observer]] = {
-    "minmax": MinMax, "percentile": Percentile, "mse": MeanSquare}
+OBSERVERS: dict[str, Callable[[float, int], Observer]] = {
+    "minmax": lambda percent, bits: MinMax(),
+    "percentile": lambda percent, bits: Percentile(percent),
+    "mse": lambda percent, bits: MeanSquare(bits=bits)}
+"""What makes each of them, of the percentile that was asked for and the bits of activations."""
 
 
 def observer(name: str, percent: float = 99.99, bits: int = 8) -> Callable[[], Observer]:
     """Makes observers of one of `OBSERVERS`, for activations of so many bits. Raises
-    QuantizeRefused for another name."""
+    QuantizeRefused for another name, and for options that it cannot have.
+    """
     if name not in OBSERVERS:
         raise QuantizeRefused(f"observer must be one of {', '.join(OBSERVERS)}, not {name!r}")
-    if name == "percentile":
-        Percentile(percent)
-        return lambda: Percentile(percent)
-    if name == "mse":
-        return lambda: MeanSquare(bits=bits)
-    return OBSERVERS[name]
+    OBSERVERS[name](percent, bits)
+    return partial(OBSERVERS[name], percent, bits)

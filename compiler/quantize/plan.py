@@ -22,7 +22,7 @@ from compiler.graph.passes.maps import compares
 from compiler.ops.operator import Kind
 from compiler.ops.registry import find
 from compiler.ops.weights import of_channels
-from compiler.quantize.network import (FILLS, FUNCTION, INTEGER_FORMS, PICKS, Layer, Network,
+from compiler.quantize.network import (FILLS, FUNCTION, INTEGER_FORMS, PICKS, Layer, LayeredNetwork,
                                        is_operand)
 from compiler.quantize.scales import Scale
 from compiler.quantize.weights import MATRICES, WEIGHTED, outputs
@@ -61,7 +61,7 @@ class Plan:
             value = self.moved[value]
         return value
 
-    def within(self, network: Network, scales: Mapping[str, Scale]) -> "Plan":
+    def within(self, network: LayeredNetwork, scales: Mapping[str, Scale]) -> "Plan":
         """The plan restricted to the network with other extents, whose operators may differ."""
         known = {layer.value for layer in network.layers
                  if all(value in scales or value in network.tensors for value in layer.node.inputs)}
@@ -91,7 +91,7 @@ def hindrance(node: Node, rank: int) -> str:
     return f"{node.op} has no integer form"
 
 
-def make_plan(network: Network, kept: Mapping[str, str] | None = None,
+def make_plan(network: LayeredNetwork, kept: Mapping[str, str] | None = None,
               unbounded: Collection[str] = ()) -> Plan:
     """The plan for a network. Layers whose name is in `kept` stay in float, for the reason given
     there, and so do those that read or make one of the `unbounded` values, which have no range.
@@ -105,7 +105,7 @@ def make_plan(network: Network, kept: Mapping[str, str] | None = None,
         reasons |= dict.fromkeys(useless, "no quantized layer computes from its result")
 
 
-def disproportionate(network: Network, plan: Plan, ranges: Ranges) -> dict[str, str]:
+def disproportionate(network: LayeredNetwork, plan: Plan, ranges: Ranges) -> dict[str, str]:
     """Why layers with a constant of a scale of its own stay in float, by name: of what else the
     layer reads few steps would be left, as behind a mask of -10000.
     """
@@ -129,7 +129,7 @@ def _width(span: tuple[float, float] | None) -> float:
     return max(span[1], 0.0) - min(span[0], 0.0) if span else 0.0
 
 
-def _useless(network: Network, plan: Plan) -> list[str]:
+def _useless(network: LayeredNetwork, plan: Plan) -> list[str]:
     """The quantized functions from which no quantized layer computes, other functions aside."""
     useful: set[str] = set()        # values that quantized layers compute from
     useless: list[str] = []
@@ -147,7 +147,7 @@ def _useless(network: Network, plan: Plan) -> list[str]:
 
 @dataclass(slots=True)
 class _Planning:
-    network: Network
+    network: LayeredNetwork
     kept: dict[str, str]
     unbounded: Collection[str]
     types: dict[str, TensorType] = field(default_factory=dict)

@@ -20,7 +20,8 @@ from compiler.quantize.affine import Affine, as_convolution, fold, read_affine
 from compiler.quantize.functions import with_functions
 from compiler.quantize.matching import matches_of
 from compiler.quantize.names import Names
-from compiler.quantize.network import FUNCTION, INTEGER_FORMS, PICKS, SLOPES, Layer, Network, bounds
+from compiler.quantize.network import (FUNCTION, INTEGER_FORMS, PICKS, SLOPES, Layer,
+                                       LayeredNetwork, bounds)
 from compiler.quantize.refusal import QuantizeRefused
 
 __all__ = ["prepare"]
@@ -29,7 +30,7 @@ CLAMPED = {name for name in INTEGER_FORMS if OPERATORS[name].integer} - SLOPES
 QUANTIZED = ("quantizelinear", "dequantizelinear", "quantize", "dequantize")
 
 
-def prepare(graph: Graph, place: str = "model", patterns: Sequence[Pattern] = ()) -> Network:
+def prepare(graph: Graph, place: str = "model", patterns: Sequence[Pattern] = ()) -> LayeredNetwork:
     """The network of a float graph; what patterns match are layers. Raises QuantizeRefused, with
     `place` before the reason.
     """
@@ -41,7 +42,7 @@ def prepare(graph: Graph, place: str = "model", patterns: Sequence[Pattern] = ()
                    CleanUp(),
                    ReductionsAsPools(before_products=True)):
         graph = change(graph)
-    network = Network(graph, [], dict(graph.constants), Names(graph.values), place,
+    network = LayeredNetwork(graph, [], dict(graph.constants), Names(graph.values), place,
                       matched=matches_of(graph, patterns))
     _Preparation(network).run()
     return network
@@ -54,7 +55,7 @@ class _Preparation:
     sum that still stands alone becomes a convolution, which takes those that follow.
     """
 
-    network: Network
+    network: LayeredNetwork
     readers: Counter = field(default_factory=Counter)
     layers: dict[str, Layer] = field(default_factory=dict)     # by the value that they make
     own: dict[str, str] = field(default_factory=dict)          # original name of a layer's result

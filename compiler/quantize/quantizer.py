@@ -24,7 +24,7 @@ from compiler.quantize.budget import Budget
 from compiler.quantize.calibration import Samples, program
 from compiler.quantize.equalization import equalize
 from compiler.quantize.meanings import steps_off, usable
-from compiler.quantize.network import Layer, Network
+from compiler.quantize.network import Layer, LayeredNetwork
 from compiler.quantize.noise import (
     Measured,
     Noise,
@@ -250,7 +250,7 @@ class _Options:
 class _Attempt:
     """A choice of layers in float, and its results."""
 
-    network: Network
+    network: LayeredNetwork
     plan: Plan
     scales: Mapping[str, Scale]
     measured: Measured
@@ -454,7 +454,7 @@ def _bits(layer: Layer, attempt: _Attempt) -> int | None:
     return attempt.network.weight_bits.get(layer.inner, 8) if weighted else None
 
 
-def _named(network: Network, names: Sequence[str]) -> dict[str, str]:
+def _named(network: LayeredNetwork, names: Sequence[str]) -> dict[str, str]:
     """Maps the layers that these nodes became to the reason."""
     kept = {name: parts(network, name) for name in names}
     for name, layers in kept.items():

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from onnx import ModelProto, NodeProto, helper
 
-from compiler.quantize.network import FUNCTION, Network
+from compiler.quantize.network import FUNCTION, LayeredNetwork
 
 __all__ = ["Recurrent"]
 
@@ -44,7 +44,7 @@ class Recurrent:
         return cls(frozenset(arranged), {name: node.op_type for name, node in named.items()
                                          if name not in arranged})
 
-    def reasons(self, network: Network) -> dict[str, str]:
+    def reasons(self, network: LayeredNetwork) -> dict[str, str]:
         """Why layers of the network that belong to recurrent nodes stay in float, by the layer's
         name.
         """
@@ -59,7 +59,7 @@ class Recurrent:
                         for layer in parts(network, name)}
 
 
-def parts(network: Network, name: str) -> list:
+def parts(network: LayeredNetwork, name: str) -> list:
     """The layers that a node of a model became: those that have its name, or one that begins with
     it and a dot.
     """

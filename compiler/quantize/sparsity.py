@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from compiler.quantize.network import Network
+from compiler.quantize.network import LayeredNetwork
 from compiler.quantize.refusal import QuantizeRefused
 from compiler.quantize.weight_bits import is_weighted
 from compiler.quantize.weights import canonical, restored
@@ -34,7 +34,7 @@ def pattern_of(given: object) -> Sparsity | None:
     return int(parts[0]), int(parts[1])
 
 
-def prune(network: Network, kept: Mapping[str, str], pattern: Sparsity) -> list[str]:
+def prune(network: LayeredNetwork, kept: Mapping[str, str], pattern: Sparsity) -> list[str]:
     """Replaces the weights of the layers between the first and the last of those with constant
     weights that are not in `kept`, which are in float. Returns the layers' names."""
     places = [place for place, layer in enumerate(network.layers)

@@ -5,7 +5,7 @@ Weights of the first and the last layer decide most: they keep 8 bits unless the
 
 from collections.abc import Iterable, Mapping
 
-from compiler.quantize.network import Layer, Network
+from compiler.quantize.network import Layer, LayeredNetwork
 from compiler.quantize.plan import Plan
 from compiler.quantize.recurrent import parts
 from compiler.quantize.refusal import QuantizeRefused
@@ -49,7 +49,7 @@ def _pair(item: object) -> tuple[str, object]:
     return name if equals else ALL, int(bits) if bits.isdecimal() and len(bits) < 9 else bits
 
 
-def chosen_bits(network: Network, kept: Mapping[str, str],
+def chosen_bits(network: LayeredNetwork, kept: Mapping[str, str],
                 wanted: Mapping[str, int]) -> dict[str, int]:
     """The bits of layers that have fewer than 8, by `Layer.inner`; those in `kept` are in float.
     Raises QuantizeRefused for a name that no layer with constant weights has.
@@ -64,7 +64,7 @@ def chosen_bits(network: Network, kept: Mapping[str, str],
     return {inner: bits for inner, bits in chosen.items() if bits < 8}
 
 
-def _named(network: Network, weighted: list[Layer], name: str) -> list[Layer]:
+def _named(network: LayeredNetwork, weighted: list[Layer], name: str) -> list[Layer]:
     layers = [layer for layer in parts(network, name) if layer in weighted]
     if not layers:
         raise QuantizeRefused(f"{network.place}: --weight-bits must name a layer with constant "
@@ -73,7 +73,7 @@ def _named(network: Network, weighted: list[Layer], name: str) -> list[Layer]:
     return layers
 
 
-def require_bits(network: Network, plan: Plan, wanted: Mapping[str, int]) -> None:
+def require_bits(network: LayeredNetwork, plan: Plan, wanted: Mapping[str, int]) -> None:
     """Raise QuantizeRefused for a layer that is named and stays in float."""
     for name in wanted:
         for layer in parts(network, name):
@@ -83,6 +83,6 @@ def require_bits(network: Network, plan: Plan, wanted: Mapping[str, int]) -> Non
                     f"stays in float: {plan.reasons[layer.name]}")
 
 
-def is_weighted(layer: Layer, network: Network) -> bool:
+def is_weighted(layer: Layer, network: LayeredNetwork) -> bool:
     """Whether a layer multiplies by constant weights."""
     return layer.node.op in WEIGHTED and layer.node.inputs[1] in network.tensors

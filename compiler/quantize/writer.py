@@ -17,7 +17,7 @@ from compiler.graph.graph import Graph, Node, TensorType
 from compiler.quantize.matching import Match
 from compiler.quantize.meanings import meaning
 from compiler.quantize.names import Names
-from compiler.quantize.network import Layer, Network, bounds, built
+from compiler.quantize.network import Layer, LayeredNetwork, bounds, built
 from compiler.quantize.plan import Plan
 from compiler.quantize.scales import Scale, quantized_bias, quantized_weight
 from compiler.quantize.weights import WEIGHTED, channel_axis, vector
@@ -35,13 +35,13 @@ class Written:
     names: Mapping[str, str]
 
 
-def write(network: Network, plan: Plan, scales: Mapping[str, Scale]) -> Written:
+def write(network: LayeredNetwork, plan: Plan, scales: Mapping[str, Scale]) -> Written:
     """The QDQ form of a network."""
     writer = _Writer(network, network.layers, plan, scales, network.outputs)
     return writer.written(network.inputs, network.outputs)
 
 
-def write_part(network: Network, graph: Graph, plan: Plan, scales: Mapping[str, Scale],
+def write_part(network: LayeredNetwork, graph: Graph, plan: Plan, scales: Mapping[str, Scale],
                layers: Sequence[Layer], outputs: Iterable[str] = ()) -> Written:
     """The QDQ form of some layers. Values that they read from others become inputs, with the types
     that the float network `graph` has; `outputs` are the values of the network that it returns.
@@ -59,7 +59,7 @@ class _Writer:
     their names.
     """
 
-    network: Network
+    network: LayeredNetwork
     layers: Sequence[Layer]
     plan: Plan
     scales: Mapping[str, Scale]

@@ -20,7 +20,7 @@ INSIDE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ExportedBoard:
-    """What was written, in order, and what the header says."""
+    """The files that were written, in order, and the text of the header."""
 
     files: tuple[Path, ...]
     interface: CInterface

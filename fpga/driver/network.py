@@ -8,7 +8,6 @@ from hashlib import sha256
 
 from accel.machine.dram import ALIGNMENT
 from accel.mapping.allocate import allocate
-from accel.mapping.segment import AccelSegment
 from fpga.driver.tables import (BoardMemory, aligned, byte_rows, store_rows, tensor_table,
                                 word_rows)
 from fpga.registers import MACHINE_WORDS, VERSION, WORD_BITS
@@ -33,8 +32,8 @@ class BoardNetwork:
         self.module, self.name, self.graph = module, name, module.graph
         self.parts, self.apart = parts, apart
         self.segments = [step.segment for step in module.steps]
-        self.programs = {place: step.execute for place, step in enumerate(module.steps)
-                         if isinstance(step.execute, AccelSegment)}
+        self.programs = dict(zip((place for place in range(len(self.segments))
+                                  if place not in parts), module.accelerated, strict=True))
         self.machine = next(iter(self.programs.values())).device.machine
         self.memory = BoardMemory(tuple(one.program for one in self.programs.values()))
         self.image = self.memory.image.tobytes()

@@ -36,7 +36,7 @@ class BoardMemory:
 
     @property
     def image(self) -> np.ndarray:
-        """What the memory begins with, before the first run (uint8)."""
+        """The contents of the memory before the first run (uint8)."""
         parts = [array for program in self.programs
                  for array in (program.words.reshape(-1), program.weights)]
         padded = [np.pad(part, (0, aligned(part.size) - part.size)) for part in parts]
@@ -47,14 +47,14 @@ class BoardMemory:
         return self._shared + sum(map(aligned, self._written))
 
     def bases(self, number: int) -> tuple[int, ...]:
-        """Where the segments of a program begin, in the order of `accel.machine.isa.BASES`."""
+        """The start of each segment of a program, in the order of `accel.machine.isa.BASES`."""
         words = sum(aligned(program.words.size) + aligned(program.weights.size)
                     for program in self.programs[:number])
         return (words, words + aligned(self.programs[number].words.size),
                 self._shared, self._shared + aligned(self._written[0]))
 
     def place(self, number: int, slot: TensorSlot) -> int:
-        """Where a tensor of a program begins."""
+        """The start of a tensor of a program."""
         return self.bases(number)[BASES.index(slot.base)] + slot.offset
 
     @property

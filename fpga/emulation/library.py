@@ -10,7 +10,7 @@ from compiler.native import build_once, call, compile_shared, compiler, digest, 
 
 __all__ = ["build_library"]
 
-OPTIMIZATION = ("-O1", "-march=native")
+OPTIMIZATION = ("-Og", "-march=native")
 """Compiler flags. Most models run for seconds, so more optimization would cost more than it saves.
 """
 

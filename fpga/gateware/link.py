@@ -19,7 +19,7 @@ from fpga.gateware.registers import READ_CYCLES
 from fpga.link import frames
 from fpga.registers import WORDS
 
-__all__ = ["WAITING", "Framer", "Link", "Unframer"]
+__all__ = ["WAITING", "Framer", "LinkServer", "Unframer"]
 
 WAITING = 64
 
@@ -128,7 +128,7 @@ class Framer(wiring.Component):
         return m
 
 
-class Link(wiring.Component):
+class LinkServer(wiring.Component):
     """Performs requests.
 
     Memory is refused while a run is on (`busy`): the core has its port to itself.
@@ -244,7 +244,7 @@ class Link(wiring.Component):
         return known
 
     def _judge(self, m: Module, requests: dict[str, tuple[int, Value, Value]]) -> None:
-        """Whether a frame is a request that can be performed."""
+        """Decides if a frame is a request that can be performed."""
         m.d.sync += [self._count.eq(0), self._refused.eq(1)]
         m.next = "ANSWER"
         with m.Switch(self._kind):

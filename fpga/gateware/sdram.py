@@ -20,9 +20,10 @@ from amaranth.lib.wiring import In, Out, Signature
 from amaranth.utils import exact_log2
 
 from accel.hw.interface import memory_port
-from accel.hw.queue import QUEUE_CYCLES, Queue
+from accel.hw.queue import Queue
 from accel.machine.config import AccelConfig
 from accel.machine.dram import Dram
+from accel.machine.timing import TIMING
 from fpga.sdram import Command, Sdram, SdramTiming
 
 __all__ = ["READ_DELAY", "SdramController", "sdram_memory", "sdram_pins"]
@@ -52,7 +53,8 @@ def sdram_memory(config: AccelConfig, chip: Sdram, clock_hz: float) -> Dram:
     timing, burst = chip.at(clock_hz), chip.burst(config.bus_bytes)
     opened = max(timing.rcd, LOOK_CYCLES)
     return Dram(
-        latency=LOOK_CYCLES + _age(timing, burst) + QUEUE_CYCLES, outstanding=1, in_order=True,
+        latency=LOOK_CYCLES + _age(timing, burst) + TIMING.queue_cycles, outstanding=1,
+        in_order=True,
         bytes_per_cycle=CHIP_BYTES, beat_cycles=NEXT_CYCLES, banks=4,
         row_bytes=CHIP_BYTES << chip.column_bits, row_closed=opened,
         row_miss=max(timing.rp, LOOK_CYCLES) + opened,

@@ -11,7 +11,7 @@ from accel.hw.interface import memory_port
 from accel.hw.queue import Relay
 from accel.machine.dram import Dram
 from accel.machine.machine import Machine
-from fpga.gateware.link import Link
+from fpga.gateware.link import LinkServer
 from fpga.gateware.registers import Registers
 from fpga.gateware.uart import Uart, divisor
 
@@ -60,7 +60,7 @@ class Accelerator(wiring.Component):
         m.submodules.core = core = self._core
         m.submodules.registers = registers = self._registers
         m.submodules.uart = uart = self._uart
-        m.submodules.link = link = Link(self.machine.config)
+        m.submodules.link = link = LinkServer(self.machine.config)
         m.d.comb += [uart.rx.eq(self.rx), self.tx.eq(uart.tx)]
         wiring.connect(m, uart.received, link.received)
         wiring.connect(m, link.sent, uart.sent)

@@ -20,7 +20,7 @@ from compiler.errors import Error
 from fpga.link.frames import (ANSWER, GRAIN, LARGEST, OVERHEAD, READ, READ_REGISTERS, REFUSED,
                               WRITE, WRITE_REGISTER, Frame, Unframe, framed)
 
-__all__ = ["Line", "Link", "LinkError"]
+__all__ = ["HostLink", "Line", "LinkError"]
 
 WINDOW = {READ: 4, WRITE: 8, READ_REGISTERS: 4, WRITE_REGISTER: 1}
 """The most requests in flight. Short requests with long answers are few: on the board, which has
@@ -108,7 +108,7 @@ class _Request:
         return len(self.frame.body) + self.task.answer_bytes + 2 * (OVERHEAD + 2)
 
 
-class Link:
+class HostLink:
     """Memory and registers behind a line.
 
     Every request is repeated until it is answered. Requests of one call may overtake each other, so
@@ -140,7 +140,7 @@ class Link:
 
     @property
     def faults(self) -> str:
-        """What is wrong with the line, and what helps; "" where nothing was lost."""
+        """The faults of the line, and what helps; "" where nothing was lost."""
         if not self._lost:
             return ""
         total = self._answered + self._lost
@@ -202,8 +202,8 @@ class Link:
                             f"and the bitstream, and whether its baud rate is {self.line.baud}")
 
     def _turn_seconds(self) -> float:
-        """How long an answer may take: all requests in flight share the line; escapes may double
-        their bytes.
+        """The time that an answer may take: all requests in flight share the line; escapes may
+        double their bytes.
         """
         under_way = sum(request.line_bytes for request in self._open.values())
         return PATIENCE + 2 * under_way * 10 / self.line.baud
@@ -251,7 +251,7 @@ class Link:
         return self._open.pop(frame.sequence)
 
     def _note_losses(self, order: int) -> None:
-        """What was sent earlier than what is answered now is lost, or its answer is."""
+        """Counts what was sent earlier than what is answered now as lost, or its answer."""
         for request in self._open.values():
             if request.order < order:
                 request.lost, request.due = request.lost + 1, self._clock()

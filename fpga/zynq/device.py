@@ -33,7 +33,7 @@ def open_board(machine: Machine, bitstream: Path) -> BoardDevice:
 
 
 class PynqLink:
-    """Memory and registers as a `fpga.device.BoardAccess`, like `fpga.link.host.Link`.
+    """Memory and registers as a `fpga.device.BoardAccess`, like `fpga.link.host.HostLink`.
 
     Memory is a buffer somewhere in the processor's memory; addresses count from its start, which is
     added to the registers that hold addresses.

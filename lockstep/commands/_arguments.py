@@ -11,13 +11,15 @@ from accel.machine.dram import DRAM
 from compiler.target_names import ACCEL, HOST
 from lockstep.paths import MachineName, input_file, machine_name, output_file
 
-__all__ = ["CACHED_PLANS", "CALIBRATION", "DEFAULT_THREADS", "OWN_PLANS", "QUANTIZER", "add_bind",
-           "add_compilation", "add_json", "add_kinds", "add_machine", "add_memory",
+__all__ = ["CACHED_PLANS", "CALIBRATION", "DEFAULT_THREADS", "NETWORK", "OWN_PLANS", "QUANTIZER",
+           "add_bind", "add_compilation", "add_json", "add_kinds", "add_machine", "add_memory",
            "add_quantizer", "add_tls", "add_verbose", "at_least", "link", "memory", "minutes",
            "pin", "quantizer_options", "rate", "refresh", "row_buffer", "seconds", "shape"]
 
 AddKind = Callable[[Any], argparse.ArgumentParser]
 
+NETWORK = ("a network: a file (ONNX, .pt2 of torch.export.save, or another of docs/frontends.md), "
+           "or a name such as digits, resnet18 or resnet18@64 (docs/commands.md)")
 DEFAULT_THREADS = 2
 LONGEST = 1e6           # that a time may be, in its unit
 CACHED_PLANS, OWN_PLANS = "db", "own"

@@ -69,7 +69,7 @@ def imported(args: argparse.Namespace, arrays: Mapping[str, Any] | None = None) 
 
 
 def plans_of(args: argparse.Namespace) -> Plans:
-    """Where targets take their plans from: what was asked for first, then what is packaged."""
+    """The sources of targets' plans: what was asked for first, then what is packaged."""
     if args.plans == OWN_PLANS:
         return OWN
     from compiler.tune.best import in_turn, packaged

@@ -112,7 +112,7 @@ def _strategy(args: argparse.Namespace, space: MachineSpace) -> tuple[str, int |
 
 
 def _runner(args: argparse.Namespace, stack: ExitStack) -> RunPoints:
-    """What measures points: processes here, the workers of a pool, or this process."""
+    """The runner of measurements: processes here, the workers of a pool, or this process."""
     if args.pool:
         from runtime.tuning.pool import WorkerPool
 

@@ -123,7 +123,7 @@ def _opened(path: Path | None) -> Records:
 
 
 def _filter(args: argparse.Namespace):
-    """Whether a record is of the tasks and the target that the options name."""
+    """The test for a record of the tasks and the target that the options name."""
     text, target = args.task or "", args.target or ""
     if target and not re.fullmatch("[0-9a-f]{4,64}", target):
         target = _placed(target).target.fingerprint

@@ -130,7 +130,7 @@ def _searched(names: tuple[str, ...], targets: Targets) -> dict[str, Searched]:
 
 
 def _runner(args: argparse.Namespace, names: Sequence[str], stack: ExitStack) -> Run:
-    """What runs the trials: workers of this computer, a process without Dask, or the workers of a
+    """The runner of trials: workers of this computer, a process without Dask, or the workers of a
     pool elsewhere.
     """
     if run := _pool_runner(args, names, stack):

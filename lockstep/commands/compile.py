@@ -6,7 +6,7 @@ from pathlib import Path
 from compiler.errors import RequestError
 from compiler.files import is_stream, whole_file, write_bytes, write_text
 from compiler.target_names import ACCEL, HOST
-from lockstep.commands._arguments import DEFAULT_THREADS, add_compilation
+from lockstep.commands._arguments import DEFAULT_THREADS, NETWORK, add_compilation
 from lockstep.lines import say
 from lockstep.paths import MachineName, OutputFolder, model_file, output_file
 
@@ -21,22 +21,25 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "holds machine code: trust it like a program, and a .pt2 file too, parts "
                     "of which torch evaluates. Exit status: 0 done, 2 the request was wrong.")
     parser.add_argument("model", metavar="MODEL", type=model_file,
-                        help="network: ONNX, .pt2 of torch.export.save, or another of "
-                             "docs/frontends.md")
+                        help=NETWORK)
     parser.add_argument("-o", "--output", type=output_file, metavar="FILE",
                         help="the file to write, say resnet18.lockstep; with --emit the text's, "
                              "by default standard output")
     add_compilation(parser)
-    parser.add_argument("--emit", choices=("cuda", "opencl", "metal", "ptx", "llvm", "asm", "c"),
+    parser.add_argument("--emit", choices=("cuda", "opencl", "metal", "ptx", "llvm", "asm", "c",
+                                            "loops", "program"),
                         help="write, instead of a module, the text of its kernels, and what the "
                              "host does with them: buffers, launches with grid, block and "
-                             "arguments (ptx: of the first --arch, by default sm_80); c: the "
-                             "whole network in C99, to FILE.c with FILE.h beside it")
+                             "arguments (ptx: of the first --arch, by default sm_80); loops: the "
+                             "accelerator's scheduled loop programs; program: its words with "
+                             "assembly and origin; c: the whole network in C99, to FILE.c with "
+                             "FILE.h beside it")
     parser.add_argument("--weights", choices=("inside", "apart"),
                         help="with --emit c: constants in FILE.c, or in FILE.bin beside it "
                              "(default: apart above 16 MiB)")
     parser.add_argument("--dump", type=OutputFolder, metavar="DIR",
-                        help="write the network as text after every pass of the compiler")
+                        help="write the text of every stage of the compiler, of which lockstep "
+                             "show prints one")
     return parser
 
 

@@ -2,13 +2,13 @@
 
 import argparse
 
-from lockstep.commands._arguments import add_json, at_least
+from lockstep.commands._arguments import NETWORK, add_json, at_least
+from lockstep.network_files import SIZE
 from lockstep.paths import machine_name, output_file
 
 __all__ = ["add_parser", "run"]
 
 MACHINES = "a preset, FILE.toml, or FILE.py, which is run: trust it like a program"
-SIZE = 32
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
@@ -22,10 +22,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("base", metavar="A", type=machine_name, help=f"a machine: {MACHINES}")
     add("other", metavar="B", type=machine_name, help="the one to compare it with")
     add("--network", action="append", default=[], metavar="N", dest="networks",
-        help="compile and simulate it for both: an ONNX file, digits, or a name of "
-             "lockstep.testing (repeatable)")
+        help=f"compile and simulate it for both: {NETWORK} (repeatable)")
     add("--size", type=at_least(1), default=SIZE, metavar="N",
-        help=f"pixels, frames or tokens of networks of the zoo (default {SIZE})")
+        help=f"pixels, frames or tokens of named networks (default {SIZE})")
     add_json(parser, "write the comparison as JSON")
     add("--html", type=output_file, metavar="FILE.html", help="write one page with pictures")
     parser.set_defaults(machine=None)

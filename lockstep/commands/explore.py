@@ -3,7 +3,8 @@
 import argparse
 
 from accel.machine.config import MACHINE
-from lockstep.commands._arguments import add_json, add_tls, at_least, seconds
+from lockstep.commands._arguments import NETWORK, add_json, add_tls, at_least, seconds
+from lockstep.network_files import SIZE
 from lockstep.paths import energy_name, input_file, machine_name, output_file
 
 __all__ = ["add_parser", "run"]
@@ -23,7 +24,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "request was wrong, 130 stopped by Ctrl-C, which keeps everything.")
     add = parser.add_argument
     add("networks", metavar="NETWORK", nargs="+",
-        help="ONNX files, digits, or names of lockstep.testing")
+        help=NETWORK)
     add("--base", type=machine_name, metavar="M", default=MACHINE,
         help=f"the machine that is changed: a preset, FILE.toml or FILE.py, which is run: trust it "
              f"like a program (default {MACHINE})")
@@ -47,8 +48,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help="machines that are measured, the base and each field alone among them (default: "
              "all of a grid, else 200)")
     add("--seed", type=at_least(0), default=0, metavar="N", help="of the strategy (default 0)")
-    add("--size", type=at_least(1), default=32, metavar="N",
-        help="pixels, frames or tokens of networks of the zoo (default 32)")
+    add("--size", type=at_least(1), default=SIZE, metavar="N",
+        help=f"pixels, frames or tokens of named networks (default {SIZE})")
     add("--effort", type=int, choices=range(3), default=0,
         help="search mappings for machines on the front, too, by simulating some ways, or a few "
              "dozen, of every layer that loses cycles, until the front has no other machines "

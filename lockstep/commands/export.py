@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import RequestError
-from lockstep.commands._arguments import add_compilation
+from lockstep.commands._arguments import NETWORK, add_compilation
 from lockstep.commands._saved import saved_module
 from lockstep.lines import say
 from lockstep.paths import model_file
@@ -25,7 +25,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "any. Exit status: 0 done, 2 the request was wrong.")
     add = parser.add_argument
     add("model", metavar="MODEL", type=model_file,
-        help="a network, as lockstep compile takes it, or one that it has compiled")
+        help=f"{NETWORK}; or what lockstep compile has made of one")
     add("-o", "--output", type=Path, required=True, metavar="DIR",
         help="the folder to write to; it is made where it is missing")
     add("--name", metavar="NAME",

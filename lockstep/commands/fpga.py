@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import RequestError
-from lockstep.commands._arguments import add_compilation, add_kinds, add_machine, at_least
+from lockstep.commands._arguments import (NETWORK, add_compilation, add_kinds, add_machine,
+                                         at_least)
 from lockstep.lines import say
 from lockstep.paths import input_file, model_file, output_file, require_files
 
@@ -70,8 +71,7 @@ def _add_run(kinds) -> argparse.ArgumentParser:
                     "`lockstep compile` has written, load it once and run all inputs.")
     add = parser.add_argument
     add("model", metavar="NETWORK", type=model_file,
-        help="network (ONNX, .pt2 of torch.export.save, or another of docs/frontends.md), or "
-             "compiled module")
+        help=f"{NETWORK}; or what lockstep compile has made of one")
     _add_board(parser)
     add_compilation(parser)
     add("--input", type=input_file, metavar="X.npz",
@@ -236,7 +236,7 @@ def _run(args: argparse.Namespace) -> int:
         except DeviceError as error:
             print(f"lockstep: {error}", file=sys.stderr)
             return 1
-    figures |= {"model": str(args.model), "target": args.target,
+    figures |= {"model": args.model.title, "target": args.target,
                 "simulator": "emulated board" if args.emulated else args.port,
                 "seed": args.seed if given is None else None}
     if labels is not None:

@@ -3,15 +3,15 @@
 import argparse
 
 from accel.machine.config import MACHINE
-from lockstep.commands._arguments import add_kinds, add_machine, add_memory, at_least
+from lockstep.commands._arguments import (NETWORK, add_kinds, add_machine, add_memory,
+                                         at_least)
+from lockstep.network_files import SIZE
 from lockstep.paths import machine_name, output_file
 
 __all__ = ["add_parser", "run"]
 
 GEOMETRY = "tiny-1x4x4"
-SIZE = 32
 MACHINES = "a preset, FILE.toml, or FILE.py, which is run: trust it like a program"
-NETWORKS = "digits, names of lockstep.testing, or ONNX files"
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
@@ -80,7 +80,7 @@ def _add_diff(kinds) -> argparse.ArgumentParser:
     add("other", metavar="OTHER", type=machine_name, nargs="?", help="the one to compare it with")
     add("--machine", "--config", type=machine_name, metavar="M", help="OTHER, as an option")
     add("--networks", type=_names, default=(), metavar="LIST",
-        help=f"compile and run these for both, in the cycle simulator: {NETWORKS}, with commas")
+        help=f"compile and run these for both, in the cycle simulator, with commas: {NETWORK}")
     _add_size(parser)
     add("--json", type=output_file, metavar="R.json", help="write the comparison as JSON")
     add("--html", type=output_file, metavar="FILE.html", help="write one page with pictures")
@@ -100,7 +100,7 @@ def _add_bench(kinds) -> argparse.ArgumentParser:
                     "tell cycles, share of the array's peak, and how often each instruction was "
                     "executed; with --base, beside another machine.")
     add = parser.add_argument
-    add("networks", metavar="NETWORK", nargs="*", help=f"{NETWORKS} (default digits keywords)")
+    add("networks", metavar="NETWORK", nargs="*", help=f"{NETWORK} (default digits keywords)")
     add_machine(parser, f"(default {MACHINE})", MACHINE)
     add("--base", type=machine_name, metavar="M", help="the machine to compare with")
     add_memory(parser)
@@ -117,7 +117,7 @@ def _bench(args: argparse.Namespace) -> int:
 
 def _add_size(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", type=at_least(1), default=SIZE, metavar="N",
-                        help=f"pixels, frames or tokens of networks of the zoo (default {SIZE})")
+                        help=f"pixels, frames or tokens of named networks (default {SIZE})")
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -10,11 +10,11 @@ from dataclasses import asdict
 from typing import Any
 
 from compiler.files import whole_file
-from lockstep.commands._arguments import (CALIBRATION, add_bind, add_machine, add_quantizer,
-                                          add_verbose, quantizer_options)
+from lockstep.commands._arguments import (CALIBRATION, NETWORK, add_bind, add_machine,
+                                          add_quantizer, add_verbose, quantizer_options)
 from lockstep.lines import counted, say
 from lockstep.commands._table import show_table
-from lockstep.paths import input_file, model_file, output_file
+from lockstep.paths import float_model_file, input_file, output_file
 
 __all__ = ["add_parser", "run", "watching"]
 
@@ -29,10 +29,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "itself; accumulated, in the quantized network. Nothing is random. Exit "
                     "status: 0 done, 2 the request was wrong.")
     add = parser.add_argument
-    add("model", metavar="MODEL", type=model_file,
-        help="network: ONNX, another of docs/frontends.md, or .pt2 of torch.export.save, parts of "
-             "which torch evaluates: "
-             "trust it like a program")
+    add("model", metavar="MODEL", type=float_model_file,
+        help=f"{NETWORK}. Parts of a .pt2 are evaluated by torch: trust it like a program")
     add("--calibration", type=input_file, nargs="+", required=True, metavar="FILE",
         help=CALIBRATION)
     add_machine(parser, "that the network is quantized for: bits of activations, sparse weights, "

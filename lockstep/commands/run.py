@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import RequestError
-from lockstep.commands._arguments import (add_compilation, add_json, add_tls, at_least, rate,
-                                         refresh, row_buffer)
+from lockstep.commands._arguments import (NETWORK, add_compilation, add_json, add_tls, at_least,
+                                         rate, refresh, row_buffer)
 from lockstep.commands._inputs import arrays, set_inputs, write_outputs
 from lockstep.commands._saved import saved_module
 from lockstep.paths import energy_name, input_file, model_file, output_file
@@ -33,8 +33,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "status: 0 done, 1 the run failed, 2 the request was wrong.")
     add = parser.add_argument
     add("model", metavar="MODEL", type=model_file,
-        help="network (ONNX, .pt2 of torch.export.save, or another of docs/frontends.md), or "
-             "compiled module")
+        help=f"{NETWORK}; or what lockstep compile has made of one")
     add_compilation(parser)
     add("--sim", default=DEFAULT_SIMULATOR, choices=("functional", "cycle", "verilator"),
         help="values only; cycles, fast; the RTL, which takes long "
@@ -178,7 +177,7 @@ def _run(args: argparse.Namespace, saved, trace) -> int:
         print(f"lockstep: {error}", file=sys.stderr)
         return 1
     figures = report(module, runs, machine, time.perf_counter() - begin)
-    figures |= {"model": str(args.model), "target": args.target, "simulator": args.sim,
+    figures |= {"model": args.model.title, "target": args.target, "simulator": args.sim,
                 "seed": seed}
     if args.precision:
         figures["precision"] = {"kind": args.precision, "errors": _errors(module, graph, inputs)}
@@ -233,7 +232,7 @@ def _run_there(args: argparse.Namespace, saved) -> int:
             print(f"lockstep: {error}", file=sys.stderr)
             return 1
     figures = report(module, runs, machine, time.perf_counter() - begin)
-    figures |= {"model": str(args.model), "target": args.target, "on": args.on, "device": name,
+    figures |= {"model": args.model.title, "target": args.target, "on": args.on, "device": name,
                 "simulator": f"{name} of {args.on}",
                 "seed": args.seed if given is None else None}
     _write(args, module, figures)
@@ -275,8 +274,8 @@ def _imported(args: argparse.Namespace, given):
 
 
 def _errors(module, graph, inputs) -> dict[str, float]:
-    """How far outputs of floats are from those of the same network on the host, in float32: the
-    greatest difference, over the greatest element.
+    """The error of float outputs against the same network on the host, in float32: the greatest
+    difference, over the greatest element.
     """
     import numpy as np
 

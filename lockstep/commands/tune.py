@@ -2,8 +2,8 @@
 
 import argparse
 
-from lockstep.commands._arguments import (add_bind, add_json, add_machine, add_tls, add_verbose,
-                                         at_least, minutes, seconds, shape)
+from lockstep.commands._arguments import (NETWORK, add_bind, add_json, add_machine, add_tls,
+                                         add_verbose, at_least, minutes, seconds, shape)
 from lockstep.paths import MachineName, model_file, output_file
 
 __all__ = ["add_parser", "run"]
@@ -21,7 +21,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "wrong, 130 stopped by Ctrl-C, which keeps everything.")
     add = parser.add_argument
     add("model", metavar="MODEL", type=model_file,
-        help="network: ONNX, .pt2 of torch.export.save, or another of docs/frontends.md")
+        help=NETWORK)
     add("--target", type=MachineName, metavar="T", default="cpu",
         help="cpu, cpu:THREADS, cuda, opencl, accel:MACHINE, or a list of them (default cpu)")
     add_machine(parser, "that a target means by accel alone", None)

@@ -1,4 +1,4 @@
-"""What differs between two machines, from their declarations and the plans of their datapaths."""
+"""Differences between two machines, from their declarations and the plans of their datapaths."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -77,7 +77,7 @@ def _time(machine: Machine, unit: str) -> UnitTiming:
 
 
 def _changes(machine: Machine, here: Declaration, there: Declaration) -> Iterator[str]:
-    """What differs between two declarations of one name, both in the first machine's geometry."""
+    """Differences between two declarations of one name, both in the first machine's geometry."""
     if here.unit != there.unit:
         yield f"unit {here.unit} -> {there.unit}"
         return

@@ -18,17 +18,13 @@ from accel.machine.status import Run
 from accel.machine.words import decode_words
 from compiler.errors import RequestError
 from compiler.frontend.kinds import names_model
-from compiler.native import build_once, digest
 from compiler.te import numpy_dtype
-from compiler.tune.record import versions
-from lockstep.testing.models import DIGITS
-from lockstep.testing.zoo import NETWORKS, build
+from lockstep.network_files import SIZE, network_file
 from runtime.module import Module
 
-__all__ = ["DEFAULT", "DIGITS", "SMALLEST", "NetworkCycles", "measure", "networks"]
+__all__ = ["DEFAULT", "NetworkCycles", "measure", "networks"]
 
 DEFAULT = ("digits", "keywords")
-SMALLEST = 32               # pixels, frames or tokens of networks of the zoo
 
 
 @dataclass(frozen=True)
@@ -59,36 +55,19 @@ class NetworkCycles:
     joules: Mapping[str, float]
 
 
-def networks(names: Sequence[str], size: int = SMALLEST) -> dict[str, Path]:
-    """The files of networks, by name: ``digits``, a network of the zoo, which is built in int8 for
-    `size` and kept in the cache, or a file of one's own. Raises RequestError for what is none.
+def networks(names: Sequence[str], size: int = SIZE) -> dict[str, Path]:
+    """The files of networks, by name: files of one's own, or what `network_file` makes of names.
+    Raises RequestError for what is neither.
     """
     return {name: _file(name, size) for name in dict.fromkeys(names)}
 
 
 def _file(name: str, size: int) -> Path:
-    if names_model(name):
-        if not Path(name).exists():
-            raise RequestError(f"{name!r} must be a file that exists")
-        return Path(name)
-    if name == "digits":
-        return DIGITS
-    if name not in NETWORKS:
-        raise RequestError(f"NETWORK {name!r}: must be digits, an ONNX file or one of the zoo: "
-                           f"invalid choice: {name!r} (choose from {', '.join(NETWORKS)})")
-    sources = versions(("compiler", "lockstep/testing"), ("numpy", "onnx"))
-    file = f"{name}.onnx"
-    return build_once("zoo", digest([name, str(size), sources]), None,
-                      lambda folder: _build(name, size, folder / file)) / file
-
-
-def _build(name: str, size: int, path: Path) -> None:
-    """Writes a network of the zoo."""
-    try:
-        model = build(name, size, int8=True)
-    except RequestError as error:
-        raise RequestError(f"NETWORK {name!r}: {error}") from None
-    path.write_bytes(model.SerializeToString(deterministic=True))
+    if not names_model(name):
+        return network_file(name, size)
+    if not Path(name).exists():
+        raise RequestError(f"{name!r} must be a file that exists")
+    return Path(name)
 
 
 def measure(machine: Machine, path: Path) -> NetworkCycles:

@@ -1,4 +1,4 @@
-"""What a machine's instructions are, in words: facts from the declarations, and pages of them."""
+"""The instructions of a machine in words: facts from the declarations, and pages of them."""
 
 from .instructions import Facts, FormFacts, facts, facts_of
 from .timing import UnitTiming

@@ -70,7 +70,7 @@ def _computed(machine: Machine, form: Intrinsic) -> dict[str, Any]:
 
 
 def _scopes(form: Intrinsic) -> dict[str, str]:
-    """Where the operands are: the destination beyond acc if it can, sources apart if they can."""
+    """The places of operands: the destination beyond acc if it can, sources apart if they can."""
     chosen = {"dst": form.dst.scopes[-1]}
     for operand in form.operands:
         free = [scope for scope in operand.scopes if scope not in chosen.values()]

@@ -18,7 +18,7 @@ from .words import fields_of, meaning_of
 
 __all__ = ["WORDS", "manual"]
 
-WIDTH = 139
+WIDTH = 120
 
 HEAD = (
     "The instructions of the machine {name}, written from their declarations, word layouts and "
@@ -41,12 +41,17 @@ def manual(machine: Machine) -> str:
     lines, inside = [], False
     for line in _lines(machine):
         inside ^= line.startswith("```")
-        lines.append(line if inside or line.startswith(("|", "#", "- ")) else _wrapped(line))
+        lines.append(line if line.startswith(("|", "#")) else _wrapped(
+            line, "    " if inside else "  " if line.startswith("- ") else ""))
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _wrapped(line: str) -> str:
-    return "\n".join(wrap(line, WIDTH, break_long_words=False, break_on_hyphens=False))
+def _wrapped(line: str, indent: str) -> str:
+    """The line, in several ones if it is longer; those after the first are indented."""
+    if len(line) <= WIDTH:
+        return line
+    return "\n".join(wrap(line, WIDTH, subsequent_indent=indent, break_long_words=False,
+                          break_on_hyphens=False))
 
 
 def _lines(machine: Machine) -> Iterator[str]:

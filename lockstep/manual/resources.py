@@ -1,4 +1,4 @@
-"""What a datapath is made of, counted in its plan: before synthesis, without control logic."""
+"""The parts of a datapath, counted in its plan: before synthesis, without control logic."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -39,12 +39,12 @@ class UnitResources:
     operators: Mapping[str, Mapping[str, int]]
 
     def count(self, kind: str) -> int:
-        """How many operators of a class there are."""
+        """The number of operators of a class."""
         return sum(self.operators.get(kind, {}).values())
 
 
 def resources(machine: Machine) -> dict[str, UnitResources]:
-    """Those of gemm and vector, by unit. Raises PlanError."""
+    """The parts of gemm's and vector's datapaths, by unit. Raises PlanError."""
     return {unit: resources_of(plan(machine, unit)) for unit in ("gemm", "vector")}
 
 

@@ -79,7 +79,7 @@ def loops_text(facts: Facts) -> str:
 
 
 def update_text(facts: Facts) -> str:
-    """How the value meets the destination."""
+    """The update of the destination by the value, in words."""
     if facts.update == "assign":
         return "assigns"
     how = {"sum": "adds", "max": "keeps the greater", "min": "keeps the smaller"}[facts.update]

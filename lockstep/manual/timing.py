@@ -1,25 +1,22 @@
-"""How long instructions take: from the plans of the datapaths and the constants of the hardware."""
+"""The time of instructions: from the plans of the datapaths and the latencies of the hardware."""
 
 from dataclasses import dataclass
 
 from accel.datapath.plan import OPERAND_CYCLES, plan
-from accel.hw.gemm import ADDRESS_CYCLES
-from accel.hw.load import REQUEST_CYCLES
-from accel.hw.store import CHUNK_CYCLES
-from accel.hw.vector import ISSUE_CYCLES
 from accel.machine.machine import Machine
+from accel.machine.timing import TIMING
 from compiler.tensorize import Intrinsic
 
 __all__ = ["UnitTiming", "timing_of"]
 
-ISSUE = {"gemm": ADDRESS_CYCLES, "vector": ISSUE_CYCLES}
+ISSUE = {"gemm": TIMING.address_cycles, "vector": TIMING.issue_cycles}
 """Cycles from taking an instruction to the issue of its first iteration."""
 
 MOVES = {
-    "load": (REQUEST_CYCLES, "its first request to the memory", "requests, bursts and data of the "
-             "memory, and an earlier load whose data come first"),
-    "store": (CHUNK_CYCLES, "the address of its first chunk", "room for requests, and the memory's "
-              "acknowledgements before it retires")}
+    "load": (TIMING.load_cycles, "its first request to the memory", "requests, "
+             "bursts and data of the memory, and an earlier load whose data come first"),
+    "store": (TIMING.store_cycles, "the address of its first chunk", "room for "
+              "requests, and the memory's acknowledgements before it retires")}
 
 
 @dataclass(frozen=True)

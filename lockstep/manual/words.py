@@ -17,7 +17,7 @@ UNUSED = ("flags", "reserved", "rest")
 
 MEANINGS: Mapping[str, str] = {
     "opcode": "which instruction it is",
-    "waits": f"units from which it takes a token before it starts; bit i is unit i of "
+    "waits": f"units from which it takes a token before it starts; bit i: unit i of "
              f"{', '.join(UNITS)}",
     "signals": "units that get a token when it retires; bits as in waits",
     "banks": "banks of acc that it touches and holds; bit i is bank i",
@@ -83,12 +83,12 @@ class WordField:
 
     @property
     def is_flag(self) -> bool:
-        """Whether it is one bit that a unit reads."""
+        """True if it is one bit that a unit reads."""
         return self.width == 1 and not self.codes and self.path not in UNUSED
 
     @property
     def stored(self) -> str:
-        """How the number is stored, where it is not as an unsigned number."""
+        """The number's form in the word, where it is not an unsigned number."""
         return "minus one" if self.minus_one else "signed" if self.signed else ""
 
 

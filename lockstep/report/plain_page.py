@@ -42,7 +42,7 @@ def picture(traces: Sequence[Any], place: str, first: bool = True, **layout: Any
 
 
 def _shown(value: Any) -> Any:
-    """The same with each text so that Plotly, which takes some elements of HTML, shows it."""
+    """The figure with each text so that Plotly, which takes some elements of HTML, shows it."""
     if isinstance(value, str):
         return escape(value, quote=False)
     if isinstance(value, Mapping):

@@ -7,11 +7,12 @@ import onnx
 
 from .zoo import build
 
-__all__ = ["DIGITS", "bert_small", "digits", "gpt_small", "gpt_small_step", "keywords",
-           "llama_small", "llama_small_step", "lstm", "mobilenet_v1", "mobilenet_v2", "resnet18",
-           "resnet34", "resnet50", "squeezenet", "unet", "vgg11", "vit_small"]
+__all__ = ["DIGITS", "DIGITS_FLOAT", "bert_small", "digits", "gpt_small", "gpt_small_step",
+           "keywords", "llama_small", "llama_small_step", "lstm", "mobilenet_v1", "mobilenet_v2",
+           "resnet18", "resnet34", "resnet50", "squeezenet", "unet", "vgg11", "vit_small"]
 
 DIGITS = Path(__file__).with_name("digits-int8.onnx")
+DIGITS_FLOAT = DIGITS.with_name("digits-float.onnx")
 
 
 class Model(Protocol):
@@ -42,4 +43,4 @@ def digits(int8: bool = True) -> onnx.ModelProto:
     """A residual network that reads digits of 8x8 pixels, trained; `image` [1,1,8,8] in 0..1 to
     `logits` [1,10]. In int8, or in float32.
     """
-    return onnx.load(DIGITS if int8 else DIGITS.with_name("digits-float.onnx"))
+    return onnx.load(DIGITS if int8 else DIGITS_FLOAT)

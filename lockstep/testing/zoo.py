@@ -95,9 +95,9 @@ def network(name: str, size: int | None = None) -> ZooNetwork:
     size = SIZES.get(name, 224) if size is None else size
     multiple = MULTIPLES.get(name, 1)
     if not SMALLEST <= size <= LARGEST:
-        raise RequestError(f"--size must be {SMALLEST} to {LARGEST}, not {size}")
+        raise RequestError(f"size must be {SMALLEST} to {LARGEST}, not {size}")
     if size % multiple:
-        raise RequestError(f"--size must be a multiple of {multiple} for {name}, not {size}")
+        raise RequestError(f"size must be a multiple of {multiple} for {name}, not {size}")
     net = ZooNetwork(name, size)
     NETWORKS[name](net)
     return net.finish()
@@ -131,7 +131,7 @@ def build(name: str, size: int | None = None, batch: int = 1, seed: int = 0, int
     if batch > 1 and not net.batched:
         raise RequestError(f"--batch must be 1 for {name}, which takes one sequence, not {batch}")
     if 4 * net.count() > MOST_BYTES:
-        raise RequestError(f"--size {net.size} would give {name} {4 * net.count() / 1e9:.2f} GB of "
+        raise RequestError(f"size {net.size} would give {name} {4 * net.count() / 1e9:.2f} GB of "
                            "weights, and an ONNX file holds 2; give a smaller size")
     filled = fill(net, seed, done)
     model = float_model(net, filled, batch)

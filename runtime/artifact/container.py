@@ -97,7 +97,7 @@ class Container:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether the file exists, is readable and begins like a zip archive."""
+    """True if the file exists, is readable and begins like a zip archive."""
     try:
         with open(path, "rb") as file:
             return file.read(len(MAGIC)) == MAGIC

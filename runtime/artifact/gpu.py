@@ -5,11 +5,13 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from compiler.cpu_gpu_backends.gpu.lowering import passes
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, GpuStep, ValueForms
-from compiler.cpu_gpu_backends.gpu.target import PRECISIONS, lowered
+from compiler.cpu_gpu_backends.gpu.target import PRECISIONS
 from compiler.cpu_gpu_backends.simt.code import Code, Launch, TensorMap
 from compiler.graph.fusion import Group
 from compiler.graph.graph import Graph
+from compiler.graph.pipeline import optimize
 from compiler.te import Buffer
 
 from .container import Container, Members
@@ -47,7 +49,7 @@ def gpu_of(entry: Mapping[str, Any], graph: Graph, container: Container) -> GpuS
     if forms.halves not in PRECISIONS.values():
         raise ValueError(f"factors must be stored as a type that products have, not "
                          f"{forms.halves!r}")
-    graph = lowered(graph, forms)
+    graph = optimize(graph, passes(forms))
     text = container.data(entry["text"]).decode()
     images = {arch: container.data(member) for arch, member in entry["images"].items()}
     codes = [_code_of(code, entry["dialect"], text, images) for code in entry["codes"]]

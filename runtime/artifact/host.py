@@ -14,7 +14,7 @@ from compiler.cpu_gpu_backends.llvm.elf import ObjectError, require_object
 from compiler.cpu_gpu_backends.llvm.machine import Processor as Processor
 from compiler.graph.fusion import Group
 from compiler.graph.graph import Graph
-from compiler.graph.winograd import Convolution, Sizes
+from compiler.graph.lowering.winograd import Convolution, Sizes
 from compiler.ir import Program, Seq
 from compiler.te import Buffer
 

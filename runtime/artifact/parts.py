@@ -7,7 +7,7 @@ from typing import Any
 from accel.machine.machine import Machine
 from accel.mapping.prefixes import with_room
 from accel.mapping.target import CompiledSegment
-from compiler.cpu_gpu_backends.cpu.target import CpuTarget, HostSegment, lowered
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget, HostSegment
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment
 from compiler.cpu_gpu_backends.llvm import Kernel
 from compiler.graph.graph import Graph
@@ -84,7 +84,7 @@ def _host_of(entry: Mapping[str, Any], segment: Segment, stock: Stock) -> HostSe
     part = subgraph(stock.graph, segment)
     if stock.kernels is None:
         return CpuTarget().compile(part, sizes_of(entry))
-    return host_of(entry, lowered(part, sizes_of(entry)), stock.kernels)
+    return host_of(entry, CpuTarget().lowered(part, sizes_of(entry)), stock.kernels)
 
 
 def _gpu_json(segment: GpuSegment, number: int, shelf: Shelf) -> dict[str, Any]:

@@ -21,7 +21,7 @@ class Optional(str):
 
 
 def is_attribute(value: Any) -> bool:
-    """Whether the value is an attribute of a node."""
+    """True if the value is an attribute of a node."""
     match value:
         case list(): return all(map(is_attribute, value))
         case {"float": str()}: return len(value) == 1
@@ -143,7 +143,7 @@ def _require_type(value: Any, kind: type, name: str, where: str) -> None:
 
 
 def _is_plain(value: Any, kind: type | None) -> bool:
-    """Whether a plain value is of this kind; a bool is no number."""
+    """True if a plain value is of this kind; a bool is no number."""
     if kind is None or value is None:
         return value is kind
     return isinstance(value, bool) == (kind is bool) and isinstance(

@@ -102,7 +102,7 @@ def _built(core: BuiltCore | None, values: Mapping[str, list[Any]]) -> dict[str,
 
 
 def label_of(changes: Mapping[str, list[Any]]) -> str:
-    """What a point has other than the base, in a line."""
+    """The fields in which a point differs from the base, in a line."""
     return ", ".join(_change(name, *pair) for name, pair in changes.items()) or "base"
 
 
@@ -113,8 +113,7 @@ def _change(name: str, here: Any, there: Any) -> str:
 
 
 def bounds_of(figures: MeasuredPoint) -> dict[str, float]:
-    """What bounds the layers of all networks: the share of cycles of each bound, the greatest
-    first.
+    """The bounds of the layers of all networks, each with its share of cycles, the greatest first.
     """
     cycles = Counter[str]()
     for one in figures.figures.values():

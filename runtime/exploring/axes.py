@@ -1,4 +1,4 @@
-"""What is varied: fields of a machine, each with the values that it may take.
+"""Axes of an exploration: fields of a machine, each with the values that it may take.
 
 ``block_out=8,16,32``
     a field of the machine's TOML file, with numbers; ``32k`` is 32 KiB, ``8+4`` a list,

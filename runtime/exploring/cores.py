@@ -1,4 +1,4 @@
-"""What tools made of the cores of machines, beside what was estimated."""
+"""Figures of the cores of machines as tools built them, beside the estimates."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ __all__ = ["BuiltCore"]
 
 @dataclass(frozen=True, slots=True)
 class BuiltCore:
-    """What tools made of a machine's bare core.
+    """The figures of a machine's bare core as tools built it.
 
     Parameters
     ----------
@@ -33,12 +33,12 @@ class BuiltCore:
 
     @classmethod
     def of(cls, result: Result) -> "BuiltCore":
-        """What a trial came to; one that was lost has an error alone."""
+        """Reads the result of a trial; one that was lost has an error alone."""
         if not result.details:
             return cls({}, (), error=result.error)
         fields = json.loads(result.details)
         return cls(**fields | {"tools": tuple(fields["tools"])})
 
     def error_of(self, name: str, estimate: float) -> float:
-        """How far off an estimate is, relative to the figure."""
+        """The error of an estimate, relative to the figure."""
         return estimate / max(self.figures[name], 1) - 1

@@ -237,7 +237,7 @@ class Exploration:
                           point.machine.hash, values, self.table, point.effort)
 
     def known(self, network: ExploredNetwork, point: ExploredPoint) -> Result:
-        """What came of a network on a point that was measured."""
+        """The result of a network on a point that was measured."""
         return self._known[self._key(network, point, False)]
 
     def _keep(self, network: ExploredNetwork, point: ExploredPoint, values: bool, result: Result

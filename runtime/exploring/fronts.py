@@ -49,8 +49,10 @@ def _volume(front: np.ndarray, limits: np.ndarray) -> float:
 
 
 def gains(front: np.ndarray, candidates: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """How many of the samples, points of the objectives' space, each candidate dominates that no
-    row of the front does: an estimate of the hypervolume that it would add.
+    """The gain of each candidate: an estimate of the hypervolume that it would add.
+
+    It is the number of samples, points of the objectives' space, that the candidate dominates and
+    no row of the front does.
     """
     free = samples
     for row in front:

@@ -1,4 +1,4 @@
-"""What may be made least or greatest: each objective is a figure of a measured point.
+"""Objectives to make least or greatest: each is a figure of a measured point.
 
 This is the one place that names objectives. Those of the machine alone cost no simulation.
 """

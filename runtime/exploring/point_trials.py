@@ -45,7 +45,7 @@ SEED = 0                # of the inputs with which values are compared
 
 @dataclass(frozen=True, slots=True)
 class PointFigures:
-    """What a network takes on a machine.
+    """The figures of a network on a machine.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class PointTrial:
 
     @property
     def file(self) -> Path:
-        """What a worker elsewhere needs."""
+        """The file that a worker elsewhere needs."""
         return Path(self.network)
 
     def at(self, path: str) -> "PointTrial":
@@ -135,13 +135,14 @@ class PointTrial:
 
 
 def is_point(text: str) -> bool:
-    """Whether a trial, as text, is one of a point."""
+    """True if a trial, as text, is one of a point."""
     return text.startswith(BEGIN)
 
 
 def is_lasting(result: Result) -> bool:
-    """Whether a result says what the machine does, also where it says that it cannot. Others say
-    that a process was lost, or took too long: another time there may be a result.
+    """True if a result tells about the machine, also where it says that the machine cannot.
+
+    Others say that a process was lost, or took too long: another time there may be a result.
     """
     return result.unit == CYCLES
 

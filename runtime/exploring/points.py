@@ -68,7 +68,7 @@ class ExploredPoint:
 
     @cached_property
     def identity(self) -> str:
-        """The same for points that are one machine, at one clock, with one memory, one effort."""
+        """The key that equal points have: one machine, clock, memory and effort."""
         effort = [f"effort {self.effort}"] if self.effort else []
         return digest([self.toml, *self.sources, *effort])      # cheaper than the machine's hash
 
@@ -126,8 +126,8 @@ class MachineSpace:
         return Candidate(decisions, found.identity, self.coordinates(found))
 
     def coordinates(self, point: ExploredPoint) -> tuple[float, ...]:
-        """Where a point lies: logarithms of its fields and its effort, 0 or 1 for instructions and
-        machines.
+        """The coordinates of a point: logarithms of its fields and its effort, 0 or 1 for
+        instructions and machines.
         """
         found: list[float] = []
         for axis in self.axes:

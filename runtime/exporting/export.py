@@ -36,7 +36,7 @@ SEED = 0            # of the stored inputs
 
 @dataclass(frozen=True, slots=True)
 class ExportedFiles:
-    """What was written, in order, and what the code says of itself."""
+    """The files that were written, in order, and the code's description of itself."""
 
     files: tuple[Path, ...]
     exported: Exported

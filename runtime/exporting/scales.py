@@ -1,4 +1,4 @@
-"""What elements of quantized inputs and outputs mean: scale and zero point, where a graph says so.
+"""Scales and zero points of quantized inputs and outputs, where a graph says them.
 """
 
 from collections.abc import Mapping
@@ -18,8 +18,10 @@ Scales = Mapping[str, tuple[float, int]]
 
 
 def scales_of(graph: Graph) -> Scales:
-    """Those of inputs that nothing but dequantizations read, all by one scale, and of outputs that
-    a quantization gives. The graph is one as it was imported: passes that compute in integers take
+    """The scales of a graph's inputs and outputs.
+
+    An input has one where nothing but dequantizations read it, all by that scale; an output where a
+    quantization gives it. The graph is one as it was imported: passes that compute in integers take
     scales for their own.
     """
     producers, consumers = graph.producers(), graph.consumers()

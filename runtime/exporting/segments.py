@@ -32,7 +32,7 @@ class SegmentCode:
 
 
 def is_of_the_processor(step: Any) -> bool:
-    """Whether the processor computes a `runtime.module.Step`."""
+    """True if the processor computes a `runtime.module.Step`."""
     return step.segment.target == HOST
 
 

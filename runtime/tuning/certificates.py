@@ -54,7 +54,7 @@ class Certificates:
         return self
 
     def security(self) -> Any:
-        """The same for dask.distributed, in every role; both ends must show a certificate."""
+        """The certificates for dask.distributed, in every role; both ends must show one."""
         from distributed.security import Security
 
         own = {f"tls_{role}_{part}": str(path) for role in NAMES

@@ -108,7 +108,7 @@ class Child:
         self._tool = self._errors = None
 
     def _answer(self, line: str | None, seconds: float) -> dict[str, Any]:
-        """What comes back for a line; without one, what the process says when it has begun."""
+        """The child's answer to a line; without a line, its first message."""
         tool = self._tool
         assert tool is not None and tool.stdin is not None and tool.stdout is not None
         late = threading.Event()

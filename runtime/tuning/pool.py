@@ -137,7 +137,7 @@ class WorkerPool:
 
     @property
     def workers(self) -> dict[str, list[str]]:
-        """What devices each worker has, by its address; those that build have none."""
+        """The devices of each worker, by its address; workers that build have none."""
         info = self._client.scheduler_info(n_workers=-1)["workers"]
         return {address: [name for name in worker["resources"] if name != BUILD]
                 for address, worker in info.items()}
@@ -149,7 +149,7 @@ class WorkerPool:
 
     @property
     def devices(self) -> list[str]:
-        """What devices the workers have."""
+        """The devices of all workers."""
         return sorted({device for devices in self.workers.values() for device in devices})
 
     def require_device(self, device: str, patience_seconds: float = 10.0) -> None:
@@ -349,7 +349,7 @@ def _parts(address: str) -> tuple[str, str | None]:
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether the name means this computer alone; so it does where nobody knows it."""
+    """True if the name means this computer alone; so it does where nobody knows it."""
     try:
         found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
     except OSError:

@@ -63,7 +63,7 @@ class Remote:
 
     @property
     def devices(self) -> list[str]:
-        """What devices there are."""
+        """The devices that there are."""
         return self.pool.devices
 
     def device(self, name: str) -> "RemoteDevice":

@@ -34,8 +34,10 @@ def pool_folder() -> Iterator[Path]:
 
 
 def _is_left(folder: Path) -> bool:
-    """Whether nobody holds the folder's lock. One without a lock is just being made. Those of
-    other users are theirs, whatever they have put there.
+    """True if nobody holds the folder's lock.
+
+    A folder without a lock is just being made. Those of other users are theirs, whatever they have
+    put there.
     """
     with suppress(OSError):
         if folder.lstat().st_uid != os.geteuid():

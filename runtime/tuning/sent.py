@@ -45,7 +45,7 @@ def packed(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def unpacked(data: bytes) -> dict[str, np.ndarray]:
-    """What `packed` made into bytes."""
+    """The inverse of `packed`."""
     begin = HEADER_BYTES + int.from_bytes(data[:HEADER_BYTES], "little")
     arrays = {}
     for name, kind, shape in json.loads(data[HEADER_BYTES:begin]):

@@ -68,8 +68,9 @@ class StreamPlans:
 
 
 class PooledStreamPlans(StreamPlans):
-    """The same, with ways of layers measured by trials, several at a time. See
-    `compiler.plans.MeasuresPlans`: what is found is the same.
+    """Plans of streams with ways of layers measured by trials, several at a time.
+
+    See `compiler.plans.MeasuresPlans`: what is found is the same.
 
     Parameters
     ----------

@@ -37,8 +37,8 @@ Compile = Callable[[Plans], object]
 """Compiles the network, its plans from these."""
 
 Run = Callable[[Iterator[Trial]], Iterable[tuple[Trial, Result]]]
-"""Runs trials, of which it asks for the next one when it can begin it: there may be one then though
-there was none before. Gives results as they come."""
+"""Runs trials and gives results as they come. It takes a trial when it can begin one, since results
+decide what comes next: an iterator that had no trial may have one later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class TaskSearch:
     under_way: dict[str, Candidate] = field(default_factory=dict)
 
     def value(self, plan: str) -> float | None:
-        """What a plan takes: the median of its measurements."""
+        """The time of a plan: the median of its measurements."""
         values = [one.value for one in self.results.get(plan, ()) if one.value is not None]
         return median_low(values) if values else None
 
@@ -103,8 +103,9 @@ class TaskSearch:
 
     @property
     def expected(self) -> float:
-        """What the next trial may gain: the share of time, less the longer nothing was found. A
-        task without a trial comes first; one of which all failed, last.
+        """The gain that the next trial may bring: a share of time, less the longer none was found.
+
+        A task without a trial comes first; one of which all failed, last.
         """
         if self.least == inf:
             return 0.0 if self.trials else inf
@@ -128,7 +129,7 @@ class TaskSearch:
         return [plan for plan in (self.best, self.own) if self.number(plan) < CONFIRMED]
 
     def number(self, plan: str) -> int:
-        """How often a plan was measured."""
+        """The number of times that a plan was measured."""
         return len(self.results.get(plan, ()))
 
 

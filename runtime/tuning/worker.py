@@ -1,4 +1,4 @@
-"""What workers of a pool do. Whatever they are given and give back is text, or bytes of arrays.
+"""The work of a pool's workers. All that they are given and give back is text, or bytes of arrays.
 
 A worker is a process of dask.distributed with one thread. It has a `runtime.tuning.child.Child`,
 in which trials run, so that the worker itself survives them.

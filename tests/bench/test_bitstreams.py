@@ -2,7 +2,7 @@
 
 import json
 
-from bench import bitstreams
+from bench.fpga import cores
 
 
 def record(board: str, mhz: float, **changed) -> dict:
@@ -12,35 +12,34 @@ def record(board: str, mhz: float, **changed) -> dict:
             "available": {name: 10 * count for name, count in used.items()}, **changed}
 
 
-def run(monkeypatch, *arguments: str) -> int:
-    monkeypatch.setattr("sys.argv", ["bitstreams", *arguments])
-    return bitstreams.main()
+def run(*arguments: str) -> int:
+    return cores.BENCH.main(["--only", "bitstreams", *arguments])
 
 
 def test_the_fastest_of_each_board_and_machine(monkeypatch, tmp_path, capsys):
     for number, one in enumerate((record("b", 81.5), record("b", 84.25), record("a", 90.0))):
         (tmp_path / f"{number}.json").write_text(json.dumps(one))
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{bitstreams.BEGIN}old\n{bitstreams.END}after\n")
-    monkeypatch.setattr(bitstreams, "PAGE", page)
-    assert run(monkeypatch, "--write", *map(str, sorted(tmp_path.glob("*.json")))) == 0
+    page.write_text(f"before\n{cores.BEGIN}old\n{cores.END}after\n")
+    monkeypatch.setattr(cores, "PAGE", page)
+    assert run("--write", "--records", *map(str, sorted(tmp_path.glob("*.json")))) == 0
     text = capsys.readouterr().out
     _, _, first, second = text.splitlines()
     assert first == ("| a | tiny-1x4x4 | 1,200 (10%) | 900 (10%) | 7 (10%) | 14 (10%) | 80 (90) "
                      "| 2.56 | 1 |")
     assert "80 (84.25)" in second
-    assert page.read_text() == f"before\n{bitstreams.BEGIN}{text}{bitstreams.END}after\n"
+    assert page.read_text() == f"before\n{cores.BEGIN}{text}{cores.END}after\n"
 
 
 def test_nothing_to_tell(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))
-    assert run(monkeypatch) == 2
+    assert run() == 2
     assert "no bitstream was built here" in capsys.readouterr().err
     (tmp_path / "x.json").write_text("{}")
-    assert run(monkeypatch, str(tmp_path / "x.json")) == 2
+    assert run("--records", str(tmp_path / "x.json")) == 2
     assert "not the record of a build" in capsys.readouterr().err
 
 
 def test_the_page_has_a_place_for_the_table():
-    text = bitstreams.PAGE.read_text()
-    assert text.count(bitstreams.BEGIN) == text.count(bitstreams.END) == 1
+    text = cores.PAGE.read_text()
+    assert text.count(cores.BEGIN) == text.count(cores.END) == 1

@@ -4,21 +4,17 @@ import pytest
 
 from accel.machine.config import preset
 from accel.machine.machine import Machine
-from bench import board_networks as bench
+from bench.fpga import boards as bench
 
 TINY = Machine(preset("tiny-1x4x4"))
 
 
 @pytest.mark.parametrize("arguments, text", [
-    (["--machine", "nope"], "bench.board_networks: Machine must be one of "),
-    (["lenet"], "NETWORK must be one of digits, resnet18_block, not 'lenet'"),
+    (["--machine", "nope"], "bench fpga.boards: Machine must be one of "),
+    (["--only", "lenet"], "--only must be of axi4, digits, keywords, "),
     (["--spoil", "0.5"], "--spoil must be 0 to 0.05, not 0.5")])
-def test_wrong_requests(monkeypatch, capsys, arguments, text):
-    monkeypatch.setattr("sys.argv", ["board_networks", *arguments])
-    try:
-        assert bench.main() == 2
-    except SystemExit as error:
-        assert error.code == 2
+def test_wrong_requests(capsys, arguments, text):
+    assert bench.BENCH.main(arguments) == 2
     assert text in capsys.readouterr().err
 
 

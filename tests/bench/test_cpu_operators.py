@@ -1,4 +1,4 @@
-"""The operators that `bench.cpu` measures are those that their names say."""
+"""The operators that `cpu.speed` measures are those that their names say."""
 
 import onnx
 import pytest

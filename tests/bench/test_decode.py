@@ -2,12 +2,13 @@
 
 import pytest
 
-from bench.decode import main, sizes_of
+from bench.accelerator.transformers import BENCH, sizes_of
 
 
 @pytest.mark.slow
 def test_small_decoder_is_equal_and_measured(capsys) -> None:
-    assert main(["llama", "--layers", "1", "--width", "64", "--places", "8", "--tokens", "2"]) == 0
+    assert BENCH.main(["--only", "llama", "--layers", "1", "--width", "64", "--places", "8",
+                       "--tokens", "2"]) == 0
     *_, equal, tokens, cycles, bus = capsys.readouterr().out.splitlines()
     assert (equal, tokens) == ("tokens_equal 2", "tokens 2")
     assert int(cycles.split()[1]) > 0 and 0 < float(bus.split()[1]) < 100

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.explore import FromGrid, main, volume_share
-from bench.support.explore_killed import explorations, killed
+from bench.robustness.killed import exploring, killed
+from bench.searches.explore import BENCH, FromGrid, volume_share
 from compiler.tune.records import Records
 from tests.support.exploring import NETWORK, MadeUp, exploration
 
@@ -27,16 +27,17 @@ def test_a_search_is_judged_by_the_grid(tmp_path: Path) -> None:
     assert [*run(iter([trial]))] == [(trial, seen[trial.id])] and run.count == 1
 
 
-def test_a_kind_must_be_named(capsys) -> None:
-    with pytest.raises(SystemExit):
-        main([])
-    assert "kind" in capsys.readouterr().err
+def test_what_a_part_needs_must_be_given(capsys) -> None:
+    for part, option in (("front", "--db"), ("new", "--model")):
+        assert BENCH.main(["--only", part]) == 2
+        assert f"bench searches.explore: {option} must be given" in capsys.readouterr().err
 
 
 @pytest.mark.slow
 def test_killed_explorations_find_the_same() -> None:
-    figures = killed(explorations(("block_out=4,8", "bus_bytes=4,8"), trials=4), 3, 0)
-    assert {name: figures[f"explore_{name}"] for name in (
+    record, seconds = killed(exploring(("block_out=4,8", "bus_bytes=4,8"), trials=4), 3, 0)
+    assert seconds.keys() == {"grid", "search"}
+    assert {name: record.counts[name] for name in (
         "killed_wrong", "killed_leftovers", "killed_grid", "killed_search", "later_runs_grid",
         "later_runs_search")} == {"killed_wrong": 0, "killed_leftovers": 0, "killed_grid": 3,
                                   "killed_search": 3, "later_runs_grid": 1, "later_runs_search": 1}

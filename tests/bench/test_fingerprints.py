@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.fingerprints import TARGETS, fixed_prices, made_up_seconds, main
+from bench.fingerprints import SIZE, TARGETS, fixed_prices, made_up_seconds, main, seeded
+from lockstep.testing import zoo
 from runtime import costs
 
 OPTIONS = ["--networks", "keywords", "--targets", "cpu", "accel:2x8x8"]
@@ -32,6 +33,7 @@ def test_all_that_matters_is_recorded(stored: Path) -> None:
     found = json.loads(stored.read_text())
     assert list(found) == ["keywords int8 cpu", "keywords float32 cpu", KEY]
     assert not found["keywords int8 cpu"]["programs"]
+    assert list(found["keywords int8 cpu"]["texts"]) == ["c"]
     one = found[KEY]
     assert [len(one[what]) for what in ("model", "programs", "cycles", "outputs", "segments",
                                         "copies")] == [1, 1, 1, 1, 3, 2]
@@ -119,3 +121,10 @@ def test_wrong_requests_are_refused(capsys, arguments: list[str], message: str) 
         main(arguments)
     assert error.value.code == 2
     assert capsys.readouterr().err.splitlines()[-1] == f"fingerprints: error: {message}"
+
+
+@pytest.mark.parametrize("name", ["gpt_small", "gpt_small_step"])
+def test_decoders_have_all_their_inputs(name: str) -> None:
+    net = zoo.network(name, SIZE)
+    shapes = {value: array.shape for value, array in seeded(net).items()}
+    assert shapes == {value: net.shapes[value] for value in (net.source, *net.inputs)}

@@ -6,7 +6,7 @@ from amaranth.back import rtlil
 from accel.hw.parts import ECP5
 from accel.machine.config import preset
 from accel.machine.machine import Machine
-from bench import fmax
+from bench.fpga.cores import BENCH
 from fpga.bare_core import Harness
 
 MACHINE = Machine(preset("tiny-1x4x4"))
@@ -23,18 +23,16 @@ def test_harness_leaves_nothing_open_and_takes_primitives():
 
 
 @pytest.mark.parametrize("arguments, message", [
-    (["--machine", "nope"], "bench.fmax: Machine must be one of "),
-    ([], "bench.fmax: yosys must be there for synthesis: pip install -e '.[fpga]' -c ")])
+    (["--machine", "nope"], "bench fpga.cores: Machine must be one of "),
+    ([], "bench fpga.cores: yosys must be there for synthesis: pip install -e '.[fpga]' -c ")])
 def test_wrong_requests(monkeypatch, capsys, tmp_path, arguments, message):
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
-    monkeypatch.setattr("sys.argv", ["fmax", *arguments])
     monkeypatch.setenv("PATH", "")
-    assert fmax.main() == 2
+    assert BENCH.main(arguments) == 2
     assert capsys.readouterr().err.startswith(message)
 
 
-def test_seeds_are_limited(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["fmax", "--seeds", "6"])
+def test_seeds_are_limited(capsys):
     with pytest.raises(SystemExit, match="^2$"):
-        fmax.main()
+        BENCH.main(["--seeds", "6"])
     assert "invalid choice: 6" in capsys.readouterr().err

@@ -9,9 +9,9 @@ import numpy as np
 import onnx
 import pytest
 
-from bench import fuzz
+from bench.robustness import fuzz
 from bench.spoiled import onnx_bombs, onnx_mutations
-from bench.fuzz import FINDS, Verdict, judge, main, replay
+from bench.robustness.fuzz import BENCH, FINDS, Verdict, judge, replay
 from bench.spoiled.kinds import ANY, KINDS, PEER, SAME, Case, _inputs
 from bench.support.isolated import Limits, isolated
 from bench.spoiled.onnx_mutations import MODELS, MUTATIONS, write
@@ -47,6 +47,7 @@ def test_bombs_are_small(name: str) -> None:
         assert len(onnx_bombs.BOMBS[name](np.random.default_rng(seed))) < 1 << 19
 
 
+@pytest.mark.slow
 def test_the_models_themselves_run(tmp_path: Path) -> None:
     """So it is the mutation that is refused."""
     pytest.importorskip("onnxruntime")
@@ -189,7 +190,8 @@ def test_a_peer_that_warns_answers(tmp_path: Path) -> None:
                     {"y": np.array(np.nan, np.float32)}, 0.0) == ("equal", "reference")
 
 
-@pytest.mark.parametrize("off, outcome", [(0.0, "equal"), (1e-3, "wrong")])
+@pytest.mark.parametrize("off, outcome", [
+    pytest.param(0.0, "equal", marks=pytest.mark.slow), (1e-3, "wrong")])
 def test_float64_decides_where_float32_loses_digits(off: float, outcome: str, tmp_path: Path
                                                     ) -> None:
     """ONNX Runtime's mean of 0.9 is off by 5.4e-4; ONNX's reference implementation does not pad by
@@ -235,13 +237,13 @@ def test_a_find_is_kept_and_replayed(tmp_path: Path, monkeypatch, capsys) -> Non
     monkeypatch.setattr(fuzz, "sound_files", lambda folder, run: None)
     monkeypatch.setattr(fuzz, "_command", lambda arguments: [][0])
     finds = tmp_path / "finds"
-    assert main(["--kinds", "bomb", "--cases", "2", "--seed", "3", "--finds", str(finds)]) == 1
+    assert BENCH.main(["--only", "bomb", "--cases", "2", "--seed", "3", "--finds", str(finds)]) == 1
     said = capsys.readouterr().out
     assert "fuzz_finds 2" in said and "traceback: bomb-3-0: " in said
     assert sorted(path.name for path in finds.iterdir()) == ["bomb-3-0", "bomb-3-1"]
     assert replay(finds / "bomb-3-1").outcome == "traceback"
     monkeypatch.setattr(fuzz, "_command", lambda arguments: refuse("lockstep: error: no"))
-    assert main(["--replay", str(finds / "bomb-3-1")]) == 0
+    assert BENCH.main(["--replay", str(finds / "bomb-3-1")]) == 0
 
 
 def test_a_find_with_arguments_in_no_character_set_is_told(tmp_path: Path, monkeypatch,
@@ -252,8 +254,8 @@ def test_a_find_with_arguments_in_no_character_set_is_told(tmp_path: Path, monke
     monkeypatch.setattr(fuzz, "sound_files", lambda folder, run: None)
     monkeypatch.setattr(fuzz, "_command", lambda arguments: [][0])
     monkeypatch.setitem(KINDS, "arguments", odd)
-    assert main(["--kinds", "arguments", "--cases", "1", "--finds", str(tmp_path)]) == 1
-    assert main(["--replay", str(tmp_path / "arguments-1-0")]) == 1
+    assert BENCH.main(["--only", "arguments", "--cases", "1", "--finds", str(tmp_path)]) == 1
+    assert BENCH.main(["--replay", str(tmp_path / "arguments-1-0")]) == 1
     assert capsys.readouterr().out.count("run \\udcff") == 2
 
 
@@ -271,15 +273,15 @@ def test_what_takes_too_long_is_judged_again(outcomes: list[str], found: int, tm
 
     monkeypatch.setattr(fuzz, "sound_files", lambda folder, run: None)
     monkeypatch.setattr(fuzz, "judge", judged)
-    assert main(["--kinds", "bomb", "--cases", "1", "--finds", str(tmp_path)]) == found
+    assert BENCH.main(["--only", "bomb", "--cases", "1", "--finds", str(tmp_path)]) == found
     assert not list(left) and len(list(tmp_path.iterdir())) == found
 
 
 @pytest.mark.slow
 def test_nothing_is_found(tmp_path: Path, capsys) -> None:
-    """Every kind with a fixed seed; `python -m bench.fuzz` goes on for longer."""
+    """Every kind with a fixed seed; `python -m bench robustness.fuzz` goes on for longer."""
     pytest.importorskip("onnxruntime")
-    assert main(["--cases", "140", "--seed", "7", "--finds", str(tmp_path)]) == 0, (
+    assert BENCH.main(["--cases", "140", "--seed", "7", "--finds", str(tmp_path)]) == 0, (
         capsys.readouterr().out)
     counted = Counter(line.split()[0] for line in capsys.readouterr().out.splitlines())
     assert not counted.keys() & set(FINDS)

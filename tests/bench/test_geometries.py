@@ -1,12 +1,12 @@
-"""`bench.geometries`: the list, and what is told of a geometry."""
+"""`simulators.exact --only geometries`: the list, and what is told of a geometry."""
 
 import json
 
 import pytest
 
 from accel.machine.config import ConfigError, preset
-from bench import geometries
-from bench.geometries import GEOMETRIES, configured, judge, main
+from bench.simulators import exact
+from bench.simulators.exact import BENCH, GEOMETRIES, configured, judge, title
 
 
 def test_all_but_the_last_can_be_built_and_differ() -> None:
@@ -24,16 +24,16 @@ def test_a_refusal_names_the_field() -> None:
         "ok": True, "refused": "vector_beats must be at most the 4 lanes of an entry, not 8"}
 
 
-def test_what_is_done_is_kept(tmp_path, monkeypatch, capsys) -> None:
+def test_what_was_judged_is_kept(tmp_path, monkeypatch) -> None:
     asked = []
 
     def judged(changes, count):
         asked.append(changes)
         return {"ok": len(asked) < 3, "refused": "told"}
 
-    monkeypatch.setattr(geometries, "judge", judged)
-    path = str(tmp_path / "g.json")
-    assert main(["-o", path, "--only", "2"]) == 0
-    assert main(["-o", path, "--only", "1"]) == 1
+    monkeypatch.setattr(exact, "judge", judged)
+    file, first = tmp_path / "g.json", [*map(title, GEOMETRIES[:3])]
+    assert BENCH.main(["--only", "geometries", *first[:2], "--json", str(file)]) == 0
+    assert BENCH.main(["--only", "geometries", first[2]]) == 1
     assert asked == list(GEOMETRIES[:3])
-    assert "2 of 3 geometries work or are rightly refused, of 24" in capsys.readouterr().out
+    assert [row["name"] for row in json.loads(file.read_text())["rows"]] == first[:2]

@@ -1,16 +1,16 @@
-"""`bench.gpu` without a GPU: it says what is wrong, and times nothing."""
+"""`gpu.kernels` without a GPU: it says what is wrong, and times nothing."""
 
 import json
 
 import numpy as np
 import pytest
 
-from bench import gpu
+from bench.gpu import kernels as gpu
 from runtime.emulated import EmulatedDevice
 
 
 def run(*arguments: str) -> int:
-    return gpu.main([*arguments, "--device", "emulated"])
+    return gpu.BENCH.main(["--only", *arguments, "--device", "emulated"])
 
 
 def test_what_is_right_is_said_and_not_timed(tmp_path, capsys) -> None:
@@ -45,7 +45,7 @@ def test_times_are_medians_of_turns(monkeypatch) -> None:
         class cuda:
             synchronize = staticmethod(lambda: None)
 
-    bench = gpu.Bench(EmulatedDevice(), "cuda", Torch, 3, copy_rate=1e9)
+    bench = gpu.Stage(EmulatedDevice(), "cuda", Torch, 3, copy_rate=1e9)
     one = bench.timed("rows", "case", 0.0, "float32", lasting("ours", 0.01),
                       lasting("peer", 0.02), operations=1e10, moved=5e6)
     assert (one.ours_us, one.peer_us, one.ratio) == pytest.approx((1e4, 2e4, 0.5))
@@ -61,6 +61,5 @@ def test_not_a_number_is_wrong() -> None:
 
 
 def test_an_unknown_part_wrong(capsys) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        gpu.main(["sums"])
-    assert "PART must be one of products, rows" in capsys.readouterr().err
+    assert run("sums") == 2
+    assert "--only must be of attention, bf16, " in capsys.readouterr().err

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from bench import killed
-from bench.killed import JOBS, MARK, Place, main
+from bench.robustness import killed
+from bench.robustness.killed import BENCH, JOBS, MARK, Place
 
 
 def test_leftovers_are_seen(tmp_path, monkeypatch):
@@ -26,7 +26,7 @@ def test_leftovers_are_seen(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_kernels(capsys):
-    assert main(["--jobs", "kernels", "--kills", "3", "--ends", "1"]) == 0
+    assert BENCH.main(["--only", "kernels", "--kills", "3", "--ends", "1"]) == 0
     said = capsys.readouterr().out.splitlines()
     assert {"killed_wrong 0", "killed_leftovers 0", "ended_wrong 0", "killed_kernels 3",
             "ended_kernels 1", "later_runs_kernels 1"} <= set(said)

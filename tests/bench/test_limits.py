@@ -1,10 +1,10 @@
-"""`bench.limits`: what it lists, and that little is left to list."""
+"""`accelerator.limits`: what it lists, and that little is left to list."""
 
 import onnx
 import pytest
 
 from bench.inputs.limit_cases import FAMILIES, QdqModel
-from bench.limits import main, taken
+from bench.accelerator.limits import BENCH, taken
 from compiler.frontend import convert
 from compiler.graph import optimize
 from tests.support.machines import TINY
@@ -20,7 +20,7 @@ def test_cases_have_names_of_their_own(family: str) -> None:
 @pytest.mark.parametrize("family", ["conv", "grouped", "transposed", "dense", "product", "pool"])
 def test_whatever_the_buffers_products_and_pools_are_taken(family: str, capsys) -> None:
     """But for means and maxima along channels, or within rows."""
-    assert main([family]) == 0
+    assert BENCH.main(["--only", family]) == 0
     *lines, = capsys.readouterr().out.splitlines()
     named = [line for line in lines if not line.startswith(" ") and ": " in line]
     assert all(line.startswith("Reduce") for line in named), named
@@ -30,7 +30,7 @@ def test_what_is_refused_has_its_reason(capsys, monkeypatch) -> None:
     cases = FAMILIES["movement"]
     monkeypatch.setitem(FAMILIES, "movement", lambda: (
         case for case in cases() if case.name.startswith("Slice")))
-    assert main(["movement", "--machine", "tiny-1x4x4"]) == 0
+    assert BENCH.main(["--only", "movement", "--machine", "tiny-1x4x4"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "Slice 1x64x28x28 axis 1 0:64:2: 2 layers of integers",
         "  all machines: slice_4 (slice): it takes one of 2 channels; the accelerator takes "
@@ -49,7 +49,8 @@ def test_what_computes_in_float_is_told_apart(tmp_path, capsys) -> None:
         ("tanh", "a QuantizeLinear and a DequantizeLinear are missing between conv (conv2d) and "
                  "it"), ("quantize", "")]
     onnx.save(model, tmp_path / "net.onnx")
-    assert main(["--zoo", str(tmp_path / "net.onnx"), "--machine", "tiny-1x4x4"]) == 0
+    assert BENCH.main(["--only", "networks", str(tmp_path / "net.onnx"),
+                       "--machine", "tiny-1x4x4"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "net: 1 layers of integers, 4 nodes in float"
     assert lines[-2:] == ["tiny-1x4x4_layers 1", "tiny-1x4x4_refused 0"]

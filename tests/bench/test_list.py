@@ -1,14 +1,42 @@
-"""``python -m bench``."""
+"""``python -m bench``: the list of benchmarks, and what runs one."""
 
-from bench.__main__ import AREAS, benchmarks, main, question
+import importlib
+
+import pytest
+
+from bench.__main__ import ALONE, AREAS, benchmarks, main, question
+from bench.frame import HERE, Bench
+
+EVERY = [name for area in AREAS for name in benchmarks(area)]
+NO_BENCHMARKS = {"inputs", "spoiled", "support", "values", "__pycache__"}
 
 
-def test_each_benchmark_is_in_one_area():
-    assert sorted(name for names in AREAS.values() for name in names) == [*benchmarks()]
+def test_every_folder_is_an_area_or_has_no_benchmarks():
+    folders = {path.name for path in HERE.iterdir() if path.is_dir()}
+    assert folders - NO_BENCHMARKS == set(AREAS)
+    assert len(EVERY) + len(ALONE) <= 40
+    assert all(len([*folder.glob("*.py")]) <= 20 for folder in HERE.rglob("*") if folder.is_dir())
 
 
 def test_the_list(capsys):
-    main()
+    assert main([]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    for name in benchmarks():
-        assert question(name) and f"bench.{name} {question(name)}" in said
+    for name in EVERY:
+        assert question(name) and f"{name} {question(name)}" in said
+    assert all(f"bench.{name} {question(name)}" in said for name in ALONE)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_each_has_parts_that_options_fit(name, capsys):
+    bench = importlib.import_module(f"bench.{name}").BENCH
+    assert isinstance(bench, Bench) and bench.name == name
+    assert any(not part.extra for part in bench.parts)
+    assert all(part.has(case) for part in bench.parts for case in part.default)
+    with pytest.raises(SystemExit, match="0"):
+        bench.main(["--help"])
+    assert f"usage: python -m bench {name} " in capsys.readouterr().out
+
+
+def test_an_unknown_benchmark_is_refused(capsys):
+    assert main(["speed"]) == 2
+    assert capsys.readouterr().err.startswith("bench: NAME must be one of accelerator.energy, ")

@@ -2,12 +2,13 @@
 
 import pytest
 
-from bench.packed_weights import main, saved
+from bench.accelerator.weights import BENCH, saved
 
 
 @pytest.mark.slow
 def test_a_small_network(capsys):
-    assert main(["--size", "32", "--machine", "tiny-1x4x4", "keywords"]) == 0
+    assert BENCH.main(["--only", "packed", "keywords", "--size", "32",
+                       "--machine", "tiny-1x4x4"]) == 0
     lines = dict(line.split() for line in capsys.readouterr().out.splitlines())
     assert list(lines) == [f"keywords_{name}" for name in (
         "weights_saved", "bytes_saved", "cycles_saved_full", "cycles_saved_half",

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench import pool as bench
-from bench.pool import main, recorded
+from bench.searches import pools as bench
+from bench.searches.pools import BENCH, recorded
 
 pytest.importorskip("distributed", reason="the extra pool")
 
@@ -21,34 +21,31 @@ def test_a_record_counts_when_its_line_is_whole(tmp_path) -> None:
 
 def test_lost_records_and_those_there_twice_are_found(monkeypatch, capsys) -> None:
     """A search that records the first of its trials twice and leaves out the last."""
-    def searched(args, records, *_) -> bool:
-        ids = [trial.id for trial in bench.trials(args.trials, args.milliseconds)]
-        with records.open("a") as file:
-            file.write("".join(f'{{"id": "{one}"}}\n' for one in [ids[0], *ids[:-1], "other"]))
-        return True
-
-    monkeypatch.setattr(bench, "_searched", searched)
-    assert main(["kills", "--trials", "3"]) == 1
+    ids = [trial.id for trial in bench.trials(3, 20.0)]
+    monkeypatch.setattr(bench.Searches, "run", lambda *_: None)
+    monkeypatch.setattr(bench, "recorded", lambda records: [ids[0], *ids[:-1], "other"])
+    assert BENCH.main(["--only", "kills", "--trials", "3"]) == 1
     found = figures(capsys.readouterr().out)
     assert (found["lost"], found["twice"], found["foreign"]) == ("1", "1", "1")
 
 
 @pytest.mark.slow
 def test_kills(capsys) -> None:
-    assert main(["kills", "--trials", "300", "--every", "6"]) == 0
+    assert BENCH.main(["--only", "kills", "--trials", "300", "--every", "6"]) == 0
     found = figures(capsys.readouterr().out)
     assert (found["lost"], found["twice"], found["killed_searches"]) == ("0", "0", "2")
 
 
 @pytest.mark.slow
 def test_busy(capsys) -> None:
-    assert main(["busy", "--workers", "8", "--trials", "80", "--milliseconds", "300"]) == 0
+    assert BENCH.main(["--only", "busy", "--workers", "8", "--trials", "80",
+                       "--milliseconds", "300"]) == 0
     assert figures(capsys.readouterr().out)["measurements"] == "80"
 
 
 @pytest.mark.slow
 def test_tls(capsys) -> None:
-    assert main(["tls", "--trials", "20"]) == 0
+    assert BENCH.main(["--only", "tls", "--trials", "20"]) == 0
     found = figures(capsys.readouterr().out)
     assert found["trials"] == "20"
     assert "cannot be reached" in found["without_certificate"]

@@ -1,14 +1,12 @@
 """The figures of the proof, of a small network in ResNet-50's place; and that network's shape."""
 
-import sys
-
 import pytest
 
 from accel.machine.config import preset
 from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
 from accel.proof.legal import IllegalProgram, prove
-from bench import proof
+from bench.simulators import proof
 from bench.inputs.networks import convolution_graph, resnet50_graph
 from compiler.graph import verify
 
@@ -28,15 +26,15 @@ def test_a_lost_token_is_both_its_ends():
 
 def test_the_command_prints_its_figures(monkeypatch, capsys):
     monkeypatch.setattr(proof, "resnet50_graph", small)
-    monkeypatch.setattr(sys, "argv", ["proof", "--config", "tiny-1x4x4", "--size", "9"])
-    assert proof.main() == 0
+    wanted = ["--only", "time", "--machine", "tiny-1x4x4", "--size", "9"]
+    assert proof.BENCH.main(wanted) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[:3]] == [
         "proof_instructions", "proof_seconds", "proof_refusal_seconds"]
     assert lines[3].startswith("Program must be legal under every timing, but has ")
 
     monkeypatch.setattr(proof, "lose_token", lambda machine, program: program)
-    assert proof.main() == 1
+    assert proof.BENCH.main(wanted) == 1
 
 
 def test_resnet50_has_its_shape():

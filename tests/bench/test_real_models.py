@@ -9,11 +9,11 @@ import numpy as np
 import onnx
 import pytest
 
-from bench import real_models
+from bench.networks import real_models
 from bench.spoiled.onnx_mutations import DIGITS
-from bench.real_models import Figures, decibels, difference, main, measure, tables
+from bench.networks.real_models import BENCH, Figures, decibels, difference, measure, tables
 from bench.inputs.real_networks import BY_NAME, Network, Sample, overlap, same_boxes, same_text
-from bench.support.real_peer import Peer, in_float, is_int8, quantized_by_onnx_runtime
+from bench.support.onnx_runtime import Peer, in_float, is_int8, quantized_by_onnx_runtime
 from compiler.cpu_gpu_backends.llvm import host
 from compiler.quantize import quantize
 
@@ -63,12 +63,13 @@ def test_tables_fit_eighty_columns(figures: Figures, capsys) -> None:
     assert max(map(len, lines)) <= 80
     assert any(line.startswith("silero_16k_sequence") and "50.0 %" in line for line in lines)
     assert any(line.startswith("silero_16k_sequence") and "not judged" in line for line in lines)
-    assert lines[-4:] == ["real_float 2", "real_float_judged 2", "real_int8 3", "real_refused 0"]
+    assert real_models.counts([figures, longest, as_it_came]) == {
+        "real_float": 2, "real_float_judged": 2, "real_int8": 3, "real_refused": 0}
     assert not as_it_came.fails and replace(as_it_came, is_int8=False).fails
     assert len(list(tables([figures]))) == 3
 
 
-def test_a_stage_that_fails_is_told_and_the_others_go_on(monkeypatch) -> None:
+def test_a_stage_that_fails_is_told_and_the_others_go_on(monkeypatch, capsys) -> None:
     pytest.importorskip("onnxruntime")
 
     def refuse(*given, **options):
@@ -78,9 +79,9 @@ def test_a_stage_that_fails_is_told_and_the_others_go_on(monkeypatch) -> None:
     found = measure(SMALL, "accel:tiny-1x4x4")
     assert found.failed == {"quantize": "ValueError: no such operator"}
     assert found.fails and found.refused and found.float_is_right and found.their_decibels
-    assert list(real_models.lines([found])) == [
-        "digits: quantize: ValueError: no such operator",
-        "real_float 1", "real_float_judged 1", "real_int8 0", "real_refused 1"]
+    real_models.report([found], every_answer=False)
+    assert capsys.readouterr().out.endswith("digits: quantize: ValueError: no such operator\n")
+    assert [*real_models.counts([found]).values()] == [1, 1, 0, 1]
 
 
 def test_noise_and_differences() -> None:
@@ -105,17 +106,15 @@ def test_answers_are_compared() -> None:
 
 
 def test_an_unknown_name_is_refused(capsys) -> None:
-    with pytest.raises(SystemExit):
-        main(["vgg"])
-    assert f"NAME must be one of {', '.join(BY_NAME)}, not 'vgg'" in capsys.readouterr().err
+    assert BENCH.main(["--only", "vgg"]) == 2
+    said = capsys.readouterr().err
+    assert "--only must be of " in said and all(name in said for name in BY_NAME)
 
 
 def test_missing_packages_are_told(monkeypatch, capsys) -> None:
-    monkeypatch.setattr(real_models, "NETWORKS", (SMALL,))
-    with pytest.raises(SystemExit) as refused:
-        main([])
-    assert refused.value.code == 2
-    assert ("package no_such_package must be installed: pip install -e '.[real]' "
+    monkeypatch.setattr(real_models, "BY_NAME", dict.fromkeys(BY_NAME, SMALL))
+    assert BENCH.main([]) == 2
+    assert ("Package no_such_package must be installed: pip install -e '.[real]' "
             "-c constraints.txt") in capsys.readouterr().err
 
 
@@ -126,8 +125,9 @@ def test_a_network_of_the_wheels(name: str, tmp_path, capsys) -> None:
     network = BY_NAME[name]
     if network.path is None:
         pytest.skip(f"needs {network.package}, of the extra `real`")
-    assert main([name, "--json", str(tmp_path / "r.json")]) == 0, capsys.readouterr().out
-    (found,) = json.loads((tmp_path / "r.json").read_text())
+    file = tmp_path / "r.json"
+    assert BENCH.main(["--only", name, "--json", str(file)]) == 0, capsys.readouterr().out
+    (found,) = json.loads(file.read_text())["rows"]
     assert found["segments"] > 0 and found["decibels"] > 10
     assert found["failed"] == {} and found["their_decibels"]
 

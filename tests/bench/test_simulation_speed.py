@@ -6,7 +6,7 @@ from accel.mapping.target import AccelTarget
 from accel.proof.legal import prove
 from accel.sim import functional
 from bench.inputs.networks import convolution_graph
-from bench.simulation_speed import random_image, repeated, same
+from bench.simulators.exact import random_image, repeated, same
 from tests.support.machines import TINY
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from bench.sparse_weights import main
+from bench.accelerator.weights import BENCH
 
 
 @pytest.mark.slow
 def test_the_digits(capsys):
-    assert main(["--geometry", "pynq-1x16x16", "digits"]) == 0
+    assert BENCH.main(["--only", "sparse", "digits"]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     found = {(weights, machine): tuple(map(int, numbers)) for _, weights, machine, *numbers in rows}
     assert found["dense", "gemm"] == found["dense", "sparse"] == found["2:4", "gemm"]

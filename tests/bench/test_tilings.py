@@ -1,7 +1,7 @@
-"""Which tilings of a layer `bench.tilings` measures."""
+"""Which tilings of a layer `accelerator.tilings` measures."""
 
 from accel.mapping.schedules import Tiles
-from bench.tilings import some
+from bench.accelerator.tilings import some
 
 
 def test_few_tilings_are_all_measured() -> None:

@@ -10,12 +10,13 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, finish
 from accel.mapping.target import AccelTarget
 from accel.proof.legal import with_tokens
-from bench import token_faults
 from bench.support.happens_before import Judge
-from bench.token_faults import FAULTS, Subject, convolution, examine
+from bench.simulators import proof
+from bench.simulators.proof import BENCH, FAULTS, Subject, convolution, examine
 from compiler.latency_hiding import arrays, legality
 from tests.support.integer_graphs import Net
 from tests.support.machines import MACHINES
+from tests.support.slow_cases import some_fast
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 
@@ -46,6 +47,7 @@ def without_orders(monkeypatch) -> None:
     break_proof(monkeypatch, "if (late.empty()) return;", "return;")
 
 
+@pytest.mark.slow           # the command, below, finds the same
 def test_a_proof_without_orders_misses_faults(subject, monkeypatch):
     without_orders(monkeypatch)
     assert any(fault.missed for fault in examine(subject, 21, Random(1)))
@@ -64,22 +66,21 @@ def test_a_proof_that_is_too_strict_raises_false_alarms(subject, monkeypatch):
 
 
 def test_the_command_prints_its_figures(subject, monkeypatch, capsys):
-    monkeypatch.setattr(token_faults, "subjects", lambda: iter([subject]))
-    monkeypatch.setattr("sys.argv", ["token_faults", "--faults", "7", "--seed", "3"])
-    assert token_faults.main() == 0
+    monkeypatch.setattr(proof, "subjects", lambda: iter([subject]))
+    wanted = ["--only", "faults", "--faults", "7", "--seed", "3"]
+    assert BENCH.main(wanted) == 0
     first = capsys.readouterr().out
     assert first.startswith("seed 3\n") and "\ntoken_faults 7\n" in first
     assert "token_faults_missed 0\ntoken_faults_false_alarms 0\n" in first
-    token_faults.main()
+    BENCH.main(wanted)
     assert capsys.readouterr().out == first
 
     without_orders(monkeypatch)
-    monkeypatch.setattr("sys.argv", ["token_faults", "--faults", "21"])
-    assert token_faults.main() == 1
+    assert BENCH.main(["--only", "faults", "--faults", "21"]) == 1
     assert "MISSED: 8 channels, 9x9, 2 threads on ecp5-1x8x8: " in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@some_fast(2, "name", [(name,) for name in MACHINES])
 def test_networks_that_are_proved_are_judged_legal(name):
     """Every kind of layer, on buffers large and small."""
     net = Net(3)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import compiler.frontend.aten         # noqa: F401 - fills the table
-from bench.torch_export import Figures, measure
+from bench.networks.torch import Exported, measure
 from compiler.frontend.aten.registry import OPERATORS
 from lockstep.testing import zoo
 
@@ -42,7 +42,7 @@ def test_an_epsilon_that_is_ten_times_as_large_is_found(monkeypatch):
 
 
 def test_figures_tell_what_differs():
-    assert not Figures("n", 64, 1, 1, 1, 2e-5, 1e-5, 1.0).holds
+    assert not Exported("n", 64, 1, 1, 1, 2e-5, 1e-5, 1.0).holds
 
 
 @pytest.mark.slow

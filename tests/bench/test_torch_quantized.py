@@ -2,7 +2,8 @@
 
 import pytest
 
-from bench.torch_quantized import NETWORKS, OF_TRANSFORMERS, main, measure
+from bench.inputs.torch_networks import NETWORKS, OF_TRANSFORMERS
+from bench.networks.torch import BENCH, measure_quantized as measure
 
 LEAST_DB = {"gpt2": 25, "llama": 25, "bert": 25, "yolo": 30, "efficientnet_b0": 0,
             "mobilenet_v3_small": 0}
@@ -25,8 +26,6 @@ def test_it_runs_on_the_accelerator(name) -> None:
 def test_missing_packages_are_told(monkeypatch, capsys, names, lacking: str, told: str) -> None:
     monkeypatch.setattr("importlib.util.find_spec",
                         lambda name: None if name.startswith(lacking) else name)
-    with pytest.raises(SystemExit) as refused:
-        main(names)
-    assert refused.value.code == 2
-    assert (f"package {told} must be installed: pip install -e '.[dev]' -c constraints.txt"
+    assert BENCH.main(["--only", "quantized", *names]) == 2
+    assert (f"Package {told} must be installed: pip install -e '.[dev]' -c constraints.txt"
             ) in capsys.readouterr().err

@@ -1,20 +1,20 @@
-"""`bench.tuning`: what it prints, of few plans."""
+"""`searches.tuning`: what it prints, of few plans."""
 
 import json
 import re
 from pathlib import Path
 
-from bench import tuning
+from bench.searches import tuning
 
 
 def test_a_shape_is_measured(tmp_path: Path, capsys) -> None:
     path = tmp_path / "t.json"
-    assert tuning.main(["shapes", "--shapes", "matmul_1_512_1000", "--most", "4",
-                        "--measurements", "3", "--json", str(path)]) == 0
+    assert tuning.BENCH.main(["--only", "shapes", "matmul_1_512_1000", "--most", "4",
+                              "--measurements", "3", "--json", str(path)]) == 0
     out = capsys.readouterr().out
     assert re.search(r"^matmul_1_512_1000: \d plans, own \d\.\d{3}, after 3 \d\.\d{3} of", out)
     assert re.search(r"^tuning_own_worst \d\.\d{3}\ntuning_searched_worst \d\.\d{3}$", out, re.M)
-    row, = json.loads(path.read_text())
+    row, = json.loads(path.read_text())["rows"]
     assert 3 <= row["plans"] <= 9 and min(row["own"], row["searched"], row["best"]) == 1.0
 
 

@@ -15,13 +15,14 @@ import compiler.frontend.onnx_ops       # noqa: F401 - registers what the front 
 from bench.values import children, corpus, search
 from bench.values.bounds import bounded
 from bench.values.draw import Trial
-from bench.values.graphs import legal_pairs, trials
+from bench.values.graphs import Seen, Steering, drawn, legal_pairs, trials
 from bench.values.intervals import Interval
 from bench.values.judge import beyond, judged, telling
 from bench.values.reference import computed, evaluated
 from bench.values.rules import NOT_DRAWN, RULES
 from bench.values.shrink import Case, shrunk
 from bench.values.ways import GRAPH, WAYS, Way
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.frontend.registry import OPERATORS
 
 CORPUS = Path(__file__).parents[1] / "golden" / "values"
@@ -47,6 +48,30 @@ def test_graphs_are_valid_and_of_all_types():
         assert set(trial.pairs) <= legal_pairs().keys()
     assert {dtype for trial in drawn for _, _, dtype in trial.pairs} == {
         "int8", "uint8", "int16", "uint16", "float32"}
+
+
+def test_pairs_are_legal_where_types_and_ranks_meet():
+    legal = legal_pairs()
+    assert ("conv", "Transpose", "float32") in legal and ("conv", "Flatten", "float32") not in legal
+    assert ("one_hot", "Slice", "uint8") in legal and ("one_hot", "Slice", "float32") not in legal
+    assert ("eye_like", "DepthToSpace", "int8") not in legal
+
+
+def test_what_was_seldom_drawn_comes_first():
+    """Three are one apart by chance; what is tried in vain falls behind, too."""
+    seen, rng = Seen(), np.random.default_rng(1)
+    things = [("a",), ("b",), ("c",)]
+    seen.drawn.update({("a",): 9, ("b",): 3})
+    assert seen.rarest(things, rng) == [("c",), ("b",), ("a",)]
+    seen.tried.update({("c",): 200})
+    assert seen.rarest(things, rng) == [("b",), ("a",), ("c",)]
+
+
+def test_quantized_values_are_read_by_layers():
+    seen = Steering(tuple(legal_pairs()))
+    made = [drawn(5, number, seen) for number in range(12)]
+    assert seen.layers.drawn.total() > len(made)
+    assert {dtype for _, dtype in seen.layers.drawn} == {"int8", "uint8", "int16", "uint16"}
 
 
 TEXT = """<ir_version: 11, opset_import: ["": 26]>
@@ -171,11 +196,27 @@ def test_what_was_found_stays_right(path):
 
 
 def test_a_slice_of_the_search_finds_nothing(tmp_path):
-    """16 graphs in NumPy, every fourth on an accelerator."""
+    """10 graphs in NumPy, every fourth on an accelerator."""
     report = search.search(1, ("graph", "graph-float", "accel:tiny-1x4x4"),
-                           lambda count: count < 16, tmp_path, shrink_seconds=0)
-    assert (report.alike, report.graphs) == ({}, 16), [*tmp_path.iterdir()]
+                           lambda count: count < 10, tmp_path, shrink_seconds=0)
+    assert (report.alike, report.graphs) == ({}, 10), [*tmp_path.iterdir()]
     assert report.weak < report.outputs / 5 and report.exact > 5
+
+
+def test_several_children_see_what_one_sees(tmp_path):
+    one, two = (search.search(2, ("graph",), lambda count: count < 4, tmp_path, jobs=jobs)
+                for jobs in (1, 2))
+    assert (one.pairs, one.operators, one.values) == (two.pairs, two.operators, two.values)
+    assert (two.graphs, two.alike) == (4, {})
+
+
+def test_beside_an_accelerator_the_rest_is_evaluated_in_numpy(monkeypatch):
+    """Nothing is compiled for the processor, and the values are right."""
+    monkeypatch.setattr(CpuTarget, "compile", None)
+    case = graph()
+    made = WAYS["accel:tiny-1x4x4"].run(case.model, case.inputs)
+    for name, array in made.items():
+        np.testing.assert_array_equal(array, evaluated(case.model, case.inputs)[name])
 
 
 def test_a_network_of_ones_own_is_tried(tmp_path, capsys, monkeypatch):

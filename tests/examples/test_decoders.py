@@ -60,6 +60,7 @@ def test_all_layers_are_integer_operators(kind: str, step: bool) -> None:
     assert {node.op for node in graph.nodes if node.op[0] != "q" or node.op in ends} <= ends
 
 
+@pytest.mark.parametrize("kind", ["llama", pytest.param("gpt", marks=pytest.mark.slow)])
 def test_samples_quantize_a_step(kind: str) -> None:
     """Without ranges of the whole network: caches have the scales of the rows that they take."""
     step, rng = made(kind, True, SIZES[kind]), np.random.default_rng(3)

@@ -8,11 +8,12 @@ import pytest
 from compiler.cpu_gpu_backends.simt.generate import generate, generate_all
 from compiler.cpu_gpu_backends.simt.kernels import SimtError
 from compiler.cpu_gpu_backends.simt.lowering import lower
-from compiler.cpu_gpu_backends.simt.races import find_races
+from tests.support.races import find_races
 from compiler.ir import Program
 from examples.schedules.__main__ import EXAMPLES
 from runtime.emulated import EmulatedDevice
-from runtime.kernels import compute
+from tests.support.slow_cases import some_fast
+from tests.support.kernels import compute
 
 TILINGS = ("depthwise_channels", "depthwise_squares")
 
@@ -33,7 +34,7 @@ def test_the_text_of_every_step(golden, name: str) -> None:
     golden(f"simt/{name}.cu", "\n".join(parts))
 
 
-@pytest.mark.parametrize("name", TILINGS)
+@some_fast(2, "name", [(name,) for name in TILINGS])
 def test_every_step_that_is_for_a_gpu_is_right(name: str) -> None:
     """The steps before everything has a place on the GPU are refused, the rest run."""
     example, chosen = EXAMPLES[name], []

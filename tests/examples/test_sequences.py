@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from accel.mapping.target import AccelTarget
-from bench.shares import share_of
+from bench.accelerator.limits import share_of
 from compiler.frontend import convert
 from compiler.graph import evaluate, optimize, subgraph
 from compiler.graph.graph import Graph

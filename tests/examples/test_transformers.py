@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from accel.mapping.target import AccelTarget
-from bench.shares import share_of
+from bench.accelerator.limits import share_of
 from compiler.frontend.onnx_import import convert
 from compiler.graph import evaluate, optimize, subgraph
 from compiler.graph.graph import Graph
@@ -35,7 +35,8 @@ class Made:
     graph: Graph
 
 
-@pytest.fixture(scope="module", params=["vit_small", "bert_small"])
+@pytest.fixture(scope="module", params=[
+    "vit_small", pytest.param("bert_small", marks=pytest.mark.slow)])
 def made(request) -> Made:
     net = one_layer(request.param)
     filled = zoo.fill(net)

@@ -21,6 +21,7 @@ from compiler.ops.operator import Numbers
 from compiler.ops.registry import find
 from compiler.quantize import quantize, quantize_ranges
 from examples import zoo
+from lockstep.testing.networks.convolutional import unet
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = [name for name in zoo.NETWORKS
@@ -71,8 +72,19 @@ def made(request) -> Made:
     return make(request.param, SIZE)
 
 
+def layers(name: str, size: int) -> zoo.ZooNetwork:
+    """The network; of a small U-Net an eighth of the channels, since it has as many numbers to
+    learn as a large one.
+    """
+    if name != "unet" or size > SIZE:
+        return zoo.network(name, size)
+    net = zoo.ZooNetwork(name, size)
+    unet(net, 8)
+    return net.finish()
+
+
 def make(name: str, size: int) -> Made:
-    net = zoo.network(name, size)
+    net = layers(name, size)
     filled = zoo.fill(net)
     real = zoo.float_model(net, filled, BATCH)
     return Made(name, net, filled, real, quantize_ranges(real, filled.ranges))
@@ -233,7 +245,7 @@ def test_same_arguments_same_bytes():
 
 
 def test_seeds_and_channels_differ():
-    one, other = (zoo.fill(zoo.network("mobilenet_v2", SIZE), seed).parameters for seed in (0, 1))
+    one, other = (zoo.fill(zoo.network("squeezenet", SIZE), seed).parameters for seed in (0, 1))
     for name, array in one.items():
         if name.endswith(".weight"):
             assert not np.array_equal(array, other[name])
@@ -257,10 +269,10 @@ def test_command_writes_a_file(tmp_path):
     (["resnet19", "-o", "{}/x"], r"argument NAME: invalid choice: 'resnet19' \(choose from .*"
                                  r"resnet18.*unet.*\) \(see zoo --help\)"),
     (["unet", "--size", "40", "-o", "{}/x"],
-     "--size must be a multiple of 16 for unet, not 40"),
-    (["resnet18", "--size", "31", "-o", "{}/x"], "--size must be 32 to 1024, not 31"),
+     "size must be a multiple of 16 for unet, not 40"),
+    (["resnet18", "--size", "31", "-o", "{}/x"], "size must be 32 to 1024, not 31"),
     (["vgg11", "--size", "1024", "-o", "{}/x"],
-     "--size 1024 would give vgg11 8.71 GB of weights, .*; give a smaller size"),
+     "size 1024 would give vgg11 8.71 GB of weights, .*; give a smaller size"),
     (["vgg11", "--batch", "0", "-o", "{}/x"], "--batch must be 1 to 1024, not 0"),
     (["vgg11", "--seed", "-1", "-o", "{}/x"], "--seed must be 0 to 9223372036854775807, not -1"),
     (["vgg11", "--size", "big", "-o", "{}/x"],

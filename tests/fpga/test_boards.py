@@ -52,6 +52,12 @@ def test_a_board_without_a_memory_chip():
     assert "sdram" not in pins and 'SITE "R26"' in pins
 
 
+def test_every_board_is_on_the_page():
+    page = (Path(__file__).parents[2] / "docs" / "fpga.md").read_text()
+    rows = page.partition("## The boards\n")[2].partition("\n\nA board")[0]
+    assert [name for name in BOARDS if f"`{name}`" not in rows] == []
+
+
 @pytest.mark.parametrize("name", BOARDS)
 def test_every_board_has_clock_and_baud_rate(name):
     one = board(name)

@@ -23,7 +23,7 @@ from fpga.boards import board
 from fpga.build import Bitstream, BitstreamError, build
 from fpga.device import BoardDevice, BoardRefused
 from fpga.identity import decoded, encoded, named
-from fpga.link.host import Link
+from fpga.link.host import HostLink
 from fpga.opening import _held
 from fpga.record import READ, TOLD
 from fpga.registers import RECORD_BYTES
@@ -224,8 +224,8 @@ def test_members_for_people_may_be_missing(tools, tmp_path):
             Bitstream.read(bits)
 
 
-def model(one: Machine) -> Link:
-    return Link(BoardModel(one, 4096))
+def model(one: Machine) -> HostLink:
+    return HostLink(BoardModel(one, 4096))
 
 
 @pytest.mark.parametrize("one, fields", [

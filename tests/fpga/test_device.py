@@ -10,7 +10,7 @@ from accel.machine.program import AccelProgram, Instruction, ProgramError, finis
 from accel.machine.status import Status
 from accel.sim import cycle
 from fpga.device import BoardDevice, BoardRefused, held_machine
-from fpga.link.host import Link, LinkError
+from fpga.link.host import HostLink, LinkError
 from fpga.registers import ADDRESSES, VERSION
 from runtime import SimulatedDevice, compile_for
 from tests.support.board_model import BoardModel, faulty
@@ -20,7 +20,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
 
 
 def opened(board: BoardModel, **options) -> BoardDevice:
-    return BoardDevice(board.machine, Link(board, clock=board.clock), **options)
+    return BoardDevice(board.machine, HostLink(board, clock=board.clock), **options)
 
 
 def loaded() -> tuple[BoardModel, BoardDevice, AccelProgram]:
@@ -96,10 +96,10 @@ def test_a_board_that_is_something_else(register, value, text):
 
 def test_a_board_without_a_record():
     board = BoardModel(TINY, 4096)
-    assert held_machine(Link(board)) == TINY.record
+    assert held_machine(HostLink(board)) == TINY.record
     board.set("record", 1 << 255)
     with pytest.raises(BoardRefused, match=f"holds machine {TINY.hash[:12]} and no record of it"):
-        held_machine(Link(board))
+        held_machine(HostLink(board))
 
 
 def test_a_program_of_another_machine():

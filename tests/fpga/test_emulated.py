@@ -15,7 +15,7 @@ from fpga.device import BoardDevice, BoardRefused
 from fpga.emulation import emulated
 from fpga.emulation.emulated import EmulatedBoard
 from fpga.link.frames import READ, Frame, framed
-from fpga.link.host import Link, LinkError
+from fpga.link.host import HostLink, LinkError
 from fpga.link.serial_port import SerialLine
 from fpga.sdram import ULX3S
 from runtime import SimulatedDevice, compile_for
@@ -25,7 +25,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
 
 
 def opened(board: EmulatedBoard, one=TINY) -> BoardDevice:
-    return BoardDevice(one, Link(SerialLine(board.port, board.baud)))
+    return BoardDevice(one, HostLink(SerialLine(board.port, board.baud)))
 
 
 @pytest.mark.slow

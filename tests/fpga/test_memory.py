@@ -13,7 +13,7 @@ from fpga.boards import BOARDS, BlockRam, BoardError, board
 from fpga.device import BoardDevice
 from fpga.emulation.emulated import EmulatedBoard
 from fpga.gateware.memory import dram_of
-from fpga.link.host import Link
+from fpga.link.host import HostLink
 from fpga.link.serial_port import SerialLine
 from fpga.memory import on_board
 from fpga.sdram import ULX3S
@@ -30,7 +30,7 @@ def test_a_network_takes_the_cycles_of_the_board(name, mhz):
     """The emulated board is the gateware; what the simulator leaves out is less than `MOST`."""
     one = on_board(TINY, name, mhz)
     with EmulatedBoard(one, board(name).memory, clock_hz=mhz * 1_000_000) as emulated:
-        device = BoardDevice(one, Link(SerialLine(emulated.port, emulated.baud)))
+        device = BoardDevice(one, HostLink(SerialLine(emulated.port, emulated.baud)))
         module, runs = compile_for(DIGITS, device), []
         wait, device.wait = device.wait, lambda: runs.append(wait()) or runs[-1]
         module({"image": held_out()[0][:1]})

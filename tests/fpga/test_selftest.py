@@ -9,7 +9,7 @@ import pytest
 from fpga import selftest as testing
 from fpga.device import BoardDevice, BoardRefused
 from fpga.link.frames import READ, WRITE, Frame
-from fpga.link.host import Link, LinkError
+from fpga.link.host import HostLink, LinkError
 from fpga.registers import ADDRESSES
 from fpga.selftest import selftest
 from tests.support.board_model import BoardModel, faulty
@@ -24,7 +24,7 @@ def short(monkeypatch):
 
 
 def checked(board: BoardModel, count: int = 3, **options):
-    return selftest(BoardDevice(TINY, Link(board, clock=board.clock)), count, **options)
+    return selftest(BoardDevice(TINY, HostLink(board, clock=board.clock)), count, **options)
 
 
 def test_a_board_that_works():

@@ -11,7 +11,7 @@ import lockstep
 from accel.machine.config import preset
 from accel.machine.machine import Machine
 from fpga.device import BoardDevice
-from fpga.link.host import Link
+from fpga.link.host import HostLink
 from runtime.targets import TargetError, register, request
 from runtime.tuning.pool import device_of
 from runtime.tuning.trials import one_target
@@ -32,7 +32,7 @@ def ports(monkeypatch) -> list[str | None]:
     @contextmanager
     def opened(port: str | None, machine: Machine | None) -> Iterator[BoardDevice]:
         ports.append(port)
-        yield BoardDevice(TINY, Link(BoardModel(TINY, 1 << 20)))
+        yield BoardDevice(TINY, HostLink(BoardModel(TINY, 1 << 20)))
 
     monkeypatch.setattr(target, "opened", opened)
     one_target.cache_clear()

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from accel.mapping.texts import STAGES
 from lockstep.cli import main
 from lockstep.commands._arguments import QUANTIZER
 from runtime import compilation
@@ -104,7 +105,13 @@ def test_dump(tmp_path, capsys) -> None:
     kinds = [name[3:-4] for name in names]
     assert kinds[kinds.index("partition") + 1] == "layout"
     assert "integerize" in " ".join(names)
-    assert "fuse" in names[-2] and "plan-memory" in names[-1]
+    own = kinds[kinds.index("layout") + 1:]
+    assert len(own) == len({*own}) and own[-len(STAGES) - 3:] == ["fuse", "plan-memory", "kernels",
+                                                                     *STAGES]
+    places = {line for path in (tmp_path / "texts").iterdir()
+              for line in path.read_text().splitlines() if line.startswith("segment ")
+              and " on " in line}
+    assert places == {"segment 0 on host", "segment 1 on accel", "segment 2 on host"}
 
 
 def test_without_the_cache(tmp_path, monkeypatch) -> None:

@@ -20,7 +20,7 @@ from fpga import loader
 from fpga.build import Bitstream
 from fpga.device import BoardDevice
 from fpga.emulation.emulated import EmulatedBoard
-from fpga.link.host import Link
+from fpga.link.host import HostLink
 from lockstep.cli import main
 from tests.support.board_model import BoardModel, faulty
 from tests.support.machines import GEOMETRIES, TINY
@@ -66,7 +66,7 @@ def test_a_network_on_the_emulated_board(capsys, tmp_path):
 def test_what_the_line_spoils_is_told(capsys, monkeypatch):
     board = BoardModel(TINY, 1 << 20, faulty(2, 5e-3))
     monkeypatch.setattr("fpga.opening.opened", lambda *_, **__: nullcontext(
-        BoardDevice(TINY, Link(board, clock=board.clock))))
+        BoardDevice(TINY, HostLink(board, clock=board.clock))))
     assert main(["fpga", "run", DIGITS, "--port", "somewhere"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     told, = re.findall(r"a model: the line spoils about one byte in (\d+): take a short,", said)
@@ -153,7 +153,8 @@ def test_wrong_requests(capsys, arguments, message):
 
 @pytest.mark.parametrize("arguments, what", [
     (["build", "--board", "ulx3s-85f"], "Build of wide on ulx3s-85f is not possible"),
-    (["selftest", "--emulated"], "Board with wide cannot be emulated")])
+    pytest.param(["selftest", "--emulated"], "Board with wide cannot be emulated",
+                 marks=pytest.mark.slow)])
 def test_a_bus_that_the_memory_does_not_have(capsys, tmp_path, arguments, what):
     Fragment.get(Module(), None)        # from then on Amaranth warns of gateware that is not used
     config = tmp_path / "wide.toml"

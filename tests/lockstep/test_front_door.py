@@ -24,7 +24,7 @@ from runtime.targets import TargetError
 from runtime.tuning.pool import PoolError
 from runtime.tuning.remote import remote
 from runtime.device import DeviceError
-from runtime.module import InputError
+from runtime.module import InputError, Module
 
 
 def test_names() -> None:
@@ -34,7 +34,7 @@ def test_names() -> None:
                      "ConfigError": ConfigError, "DeviceError": DeviceError, "Error": Error,
                      "ExportError": ExportError, "FileError": FileError,
                      "ImportRefused": ImportRefused, "InputError": InputError,
-                     "Machine": Machine, "PoolError": PoolError,
+                     "Machine": Machine, "Module": Module, "PoolError": PoolError,
                      "QuantizeRefused": QuantizeRefused,
                      "TargetError": TargetError, "assemble": assemble, "compile": compile,
                      "decoder": decoder, "load": load, "preset": preset,

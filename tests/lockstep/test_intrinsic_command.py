@@ -331,9 +331,9 @@ def test_a_network_of_the_zoo(capsys) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["nope"], "NETWORK 'nope': must be digits, an ONNX file or one of the zoo: invalid choice: "),
+    (["nope"], "'nope' must be a file that exists, or a network of lockstep.testing: digits, "),
     (["nope.onnx"], "'nope.onnx' must be a file that exists"),
-    (["resnet18", "--size", "5"], "NETWORK 'resnet18': --size must be 32 to 1024, not 5"),
+    (["resnet18", "--size", "5"], "'resnet18': size must be 32 to 1024, not 5"),
     (["digits", "--machine", "nope"], "Machine must be one of "),
 ])
 def test_networks_that_are_none(capsys, arguments: list[str], message: str) -> None:

@@ -91,7 +91,8 @@ def hash_of(figures: dict) -> str:
     return figures["outputs"][0]["sha256"]
 
 
-@pytest.mark.parametrize("stored", ["int8", "int16"])
+@pytest.mark.parametrize("stored", [
+    pytest.param("int8", marks=pytest.mark.slow), "int16"])
 def test_a_network_uses_it_on_every_device(stored: str, capsys) -> None:
     Path("mine.py").write_text(OWN.replace('"int8"\nLEAST', f'"{stored}"\nLEAST'))
     figures = quantized("--machine", "mine.py")

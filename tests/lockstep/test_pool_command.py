@@ -243,8 +243,8 @@ def impatient(monkeypatch) -> None:
      "Core must be one of those that this process may use, not 9999"),
     (["worker", "tcp://127.0.0.1:1", "--device", "cpu,cpu"],
      "Device cpu,cpu is not here: Target must name each of its targets once, not 'cpu,cpu'"),
-    (["worker", "tcp://127.0.0.1:1", "--device", "board:/dev/no-board"],
-     "Device board:/dev/no-board is not here: "),
+    pytest.param(["worker", "tcp://127.0.0.1:1", "--device", "board:/dev/no-board"],
+                 "Device board:/dev/no-board is not here: ", marks=pytest.mark.slow),
     (["worker", "tcp://127.0.0.1:1", "--device", "cpu"],
      "Scheduler at tcp://127.0.0.1:1 cannot be reached: "),
 ])

@@ -15,7 +15,7 @@ DIGITS = HOUSE / "examples" / "digits" / "digits-int8.onnx"
 
 
 @pytest.mark.parametrize(("group", "number", "status"), [
-    (False, *SIGNALS[0]), (True, *SIGNALS[1]),
+    (False, *SIGNALS[0]), pytest.param(True, *SIGNALS[1], marks=pytest.mark.slow),
     pytest.param(True, *SIGNALS[0], marks=pytest.mark.slow),
     pytest.param(False, *SIGNALS[1], marks=pytest.mark.slow)])
 def test_a_command_that_waits_for_the_compiler(tmp_path, number, status, group):

@@ -45,7 +45,7 @@ def test_a_model_is_compiled_as_it_is() -> None:
 
 
 def test_a_size_that_is_none_is_refused() -> None:
-    with pytest.raises(RequestError, match="^--size must be 32 to 1024, not 8$"):
+    with pytest.raises(RequestError, match="^size must be 32 to 1024, not 8$"):
         testing.resnet18(8)
 
 

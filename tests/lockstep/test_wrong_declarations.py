@@ -244,7 +244,9 @@ def test_what_is_right_passes(capsys) -> None:
         assert main(["isa", "--machine", name]) == 0
 
 
-@pytest.mark.parametrize("case", ["an int64 value", "a division", "code that raises"])
+@pytest.mark.parametrize("case", [
+    "code that raises", *(pytest.param(case, marks=pytest.mark.slow)
+                          for case in ("an int64 value", "a division"))])
 def test_as_processes(case: str) -> None:
     text, words = CODE[case]
     Path("mine.py").write_text(HEAD + text)

@@ -4,8 +4,9 @@
 
 It needs TensorFlow. Each network is small, and has what exporters write in their own way: dilated
 and transposed convolutions, upsampling, squeeze and excitation, attention, recurrent layers
-unrolled. With --large MobileNets are made in FOLDER, for `bench/front_ends.py`, and each network as
-.keras and SavedModel, too, with inputs and what TensorFlow makes of them in an .npz file.
+unrolled. With --large MobileNets are made in FOLDER, for `bench/networks/front_ends.py`, and each
+network as .keras and SavedModel, too, with inputs and what TensorFlow makes of them in an .npz
+file.
 """
 
 import argparse

@@ -18,7 +18,7 @@ import lockstep
 from accel.machine.intrinsics import SHIPPED, vector_op
 from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
-from bench.long_chains import chain
+from bench.cpu.calls import chain
 from compiler import te
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.llvm import WITHOUT, Kernel, host

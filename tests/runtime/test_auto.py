@@ -13,7 +13,7 @@ import lockstep
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle
 from bench.inputs.networks import detours_graph
-from bench.partition import cheapest
+from bench.accelerator.partition import cheapest
 from compiler.graph import Graph, evaluate
 from compiler.graph.partition import ACCEL, HOST, Target
 from compiler.graph.placement import PinRefused, moves

@@ -14,7 +14,7 @@ import pytest
 import lockstep
 from accel.machine import isa
 from accel.mapping.segment import AccelSegment
-from bench.long_chains import chain
+from bench.cpu.calls import chain
 from compiler.errors import ArgumentError
 from compiler.frontend.onnx_import import convert
 from compiler.graph import evaluate, optimize

@@ -10,9 +10,10 @@ import pytest
 
 import lockstep
 from compiler.errors import ArgumentError
-from lockstep.cli import main
+from lockstep.cli import main, make_parser
 from runtime.device import DeviceMissing
-from runtime.emitted import KINDS, emitted
+from runtime.emitted import KINDS, NETWORKS, emitted
+from tests.support.integer_graphs import Net
 
 INT8 = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
 TARGETS = {"cuda": "cuda:emulated", "ptx": "cuda:emulated", "opencl": "opencl", "metal": "metal",
@@ -28,7 +29,7 @@ def module():
             for target in ("cuda:emulated", "opencl", "metal", "cpu")}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TARGETS)
 def test_kernels_buffers_and_launches(kind: str, module) -> None:
     """Every value that a call names is a buffer; those of one block that a kernel of a GPU uses do
     not overlap.
@@ -49,6 +50,34 @@ def test_kernels_buffers_and_launches(kind: str, module) -> None:
         assert kind in ("llvm", "asm") or all(
             not set(one) & set(other) for place, one in enumerate(lying)
             for other in lying[:place])
+
+
+def test_every_kind_is_tried_and_offered() -> None:
+    assert {*TARGETS, "loops", "program"} == KINDS.keys()
+    offered = make_parser().parse_args
+    for kind in (*KINDS, *NETWORKS):
+        assert offered(["compile", str(INT8), "--emit", kind]).emit == kind
+
+
+def test_words_of_an_accelerator_have_their_assembly_and_origin() -> None:
+    """Between comments stand all words of the program; loops name the words that perform them."""
+    net = Net(3)
+    graph = net.graph(net.conv(net.input(1, 4, 2, 2), 4, (1, 1)))
+    module = lockstep.compile(graph, "accel:tiny-1x4x4", cache=False)
+    (program,) = (segment.program for segment in module.accelerated)
+    text = emitted(module, "program")
+    heading = text.splitlines()[:3]
+    assert heading == ["# Segment 0 on accel", "#",
+                       f"# {program.count} words of 64 bytes for machine {program.machine}"]
+    numbers = list(map(int, re.findall(r"^ {4,}(\d+) [a-z]", text, re.MULTILINE)))
+    assert numbers == list(range(program.count))
+    loops = emitted(module, "loops")
+    performed = re.findall(r"(\w+)(?: begin\(.*\))?  # words? ([\d., ]+)$", loops, re.MULTILINE)
+    assert [name for name, _ in performed] == ["load", "load", "gemm", "load", "requantize",
+                                               "store"]
+    named = [number for _, runs in performed for run in runs.split(", ")
+             for number in range(int(run.split("..")[0]), int(run.split("..")[-1]) + 1)]
+    assert sorted(named) == list(range(program.count - 1))
 
 
 def test_launches_are_those_of_the_device(module) -> None:
@@ -95,6 +124,8 @@ def test_ptx_of_an_architecture(module) -> None:
 @pytest.mark.parametrize(("options", "message"), [
     (["--target", "cpu", "--emit", "cuda"], "emit cuda must come with a target whose segments have "
      "such text; those of this network are on host"),
+    (["--target", "cpu", "--emit", "program"], "emit program must come with a target whose "
+     "segments have such text; those of this network are on host"),
     (["--target", "opencl", "--emit", "c"], "emit c must come with target cpu, which computes the "
      "whole network; segments of this one are on opencl"),
     (["--emit", "c", "-o", "net.txt"], "-o FILE must end in .c with --emit c, which writes a "

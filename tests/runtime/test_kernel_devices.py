@@ -13,7 +13,7 @@ from compiler.te import Buffer
 from runtime.cuda import CudaDevice
 from runtime.device import DeviceMissing
 from runtime.emulated import EmulatedDevice
-from runtime.kernels import compute
+from tests.support.kernels import compute
 from runtime.opencl import OpenClDevice
 
 X, T = (Buffer(name, (256,), "float32") for name in "xt")

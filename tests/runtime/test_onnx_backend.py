@@ -8,12 +8,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from bench import onnx_nodes
+from bench.networks import onnx_nodes
 from bench.scoreboard import read_table
 from compiler.frontend import ImportRefused
 from runtime import onnx_backend
 
-COUNT = 100
+COUNT = 40
 
 
 def model(nodes, inputs, outputs, opset: int = 21, constants=()) -> onnx.ModelProto:
@@ -45,7 +45,7 @@ def test_all_node_tests() -> None:
         floor = floors[name]
         assert floor is not None and sum(one.passed for one in each) >= floor
     assert onnx_nodes.PAGE.read_text() == onnx_nodes.page(outcomes, alone), (
-        "docs/onnx.md must be made again: python -m bench.onnx_nodes --write")
+        "docs/onnx.md must be made again: python -m bench networks.onnx_nodes --only write")
 
 
 def test_code_is_made_once_for_types() -> None:
@@ -139,7 +139,8 @@ def test_refusals() -> None:
     assert not onnx_backend.supports_device("TPU:0")
 
 
-@pytest.mark.parametrize("device", ["CPU", "OPENCL", "CUDA:EMULATED"])
+@pytest.mark.parametrize("device", [
+    "CPU", "OPENCL", pytest.param("CUDA:EMULATED", marks=pytest.mark.slow)])
 def test_devices(device: str) -> None:
     """`LogSoftmax` in float32, and what OpenCL leaves to the processor, a sum of float16."""
     assert onnx_backend.supports_device(device)

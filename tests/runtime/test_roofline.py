@@ -69,7 +69,8 @@ def test_int8_is_the_business_of_tensor_cores_and_depthwise_is_not() -> None:
     assert apart - LAUNCH_SECONDS == pytest.approx(49 * pixels / 5.3e12, rel=0.1)
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", [
+    "float", *(pytest.param(name, marks=pytest.mark.slow) for name in ("int8", "keywords"))])
 def test_auto_is_never_slower_than_one_target(network: str) -> None:
     """By the prices that it saw; over an accelerator, a card and the processor."""
     module = lockstep.compile(NETWORKS[network](), "auto:accel:tiny-1x4x4,cuda:a100,cpu")

@@ -7,7 +7,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from compiler import te
-from compiler.cpu_gpu_backends.gpu.schedules import (LARGE, MatmulTiles, argmax, convolution,
+from tests.support.gpu_schedules import (LARGE, MatmulTiles, argmax, convolution,
                                                      depthwise, matmul, matmul_bytes,
                                                      matmul_tensor_cores, reduce_rows,
                                                      schedule_argmax, schedule_bytes,

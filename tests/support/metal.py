@@ -8,7 +8,7 @@ import numpy as np
 
 from compiler.cpu_gpu_backends.simt.code import Code
 from runtime.emulated import EmulatedDevice
-from runtime.kernels import compute
+from tests.support.kernels import compute
 
 __all__ = ["computed_as_cxx"]
 

@@ -114,7 +114,7 @@ class Decode(wiring.Component):
         return m
 
     def _takes(self, select: list[Value], field: str, *names: str) -> Value:
-        """Whether the body has an operand of one of these names, which `field` addresses."""
+        """True if the body has an operand of one of these names, which `field` addresses."""
         return Cat(test for test, fields in zip(select, self._fields, strict=True)
                    if any(fields.get(name) == field for name in names)).any()
 

@@ -14,7 +14,7 @@ SOURCES = data.StructLayout({"a_acc": 1, "b_acc": 1, "a": COMPUTE_OPERANDS["a"],
 
 
 class Hazards(wiring.Component):
-    """Whether the iteration in the issue slot must wait for a write to acc.
+    """Flags that hold the iteration in the issue slot back while a write to acc is pending.
 
     An entry that is written by an iteration of cycle t (`writes`) is pending up to
     ``t + write_cycles``. There is a flag for each place that a destination can be in between issue
@@ -62,7 +62,7 @@ class Hazards(wiring.Component):
         return m
 
     def _meets(self, acc: Value, entry: Value) -> Value:
-        """Whether a source of the incoming iteration is this destination."""
+        """High if a source of the incoming iteration is this destination."""
         width = Shape.cast(range(self.depth)).width
         incoming = self.incoming
         return acc & Cat(in_acc & (address[:width] == entry[:width]) for in_acc, address in

@@ -21,7 +21,7 @@ from .decode import operation_layout, parameters_of
 __all__ = ["Operands", "fetch_layout", "parameter_layout"]
 
 def fetch_layout(plan: DatapathPlan, operation: data.StructLayout) -> data.StructLayout:
-    """What is read in a cycle: source a, source b (or both), of which instruction; in which table
+    """A read of one cycle: of source a, source b or both, the instruction, and the table in which
     it looks values up."""
     return data.StructLayout({"a": 1, "b": 1, "table": plan.table_bits, "operation": operation})
 

@@ -9,9 +9,8 @@ from accel.datapath.plan import plan
 from accel.hw.datapath import Datapath
 from accel.hw.interface import INDEX_BITS, acc_port, entry_read, table_read, unit_signature
 from accel.hw.issue import Issue, outside, pass_through, report, wrong_bank
-from accel.hw.loops import COMPUTE_OPERANDS, NEST_CYCLES, Ahead, LoopNest
+from accel.hw.loops import COMPUTE_OPERANDS, Ahead, LoopNest
 from accel.hw.parts import delayed, registered
-from accel.hw.queue import QUEUE_CYCLES
 from accel.hw.update import Update, updates_of
 from accel.machine.config import AccelConfig
 from accel.machine.isa import DESTINATIONS
@@ -22,12 +21,9 @@ from .decode import Decode, operation_layout
 from .hazards import Hazards
 from .operands import Operands
 
-__all__ = ["ISSUE_CYCLES", "Vector", "out_port"]
+__all__ = ["Vector", "out_port"]
 
 TAG = data.StructLayout({"out": 1, "last": 1, "banks": 2})
-
-ISSUE_CYCLES = 1 + NEST_CYCLES + QUEUE_CYCLES + 1
-"""Cycles from taking an instruction to the issue of its first iteration."""
 
 
 def out_port(config: AccelConfig) -> Signature:
@@ -44,8 +40,8 @@ class Vector(wiring.Component):
     `AccelConfig.vector_beats` so many times that, as the parts of an entry are then taken one after
     the other, each as an iteration of its own.
     Latency: the first iteration of an instruction is issued, that is, presents its addresses,
-    `ISSUE_CYCLES` after the instruction is taken, at the earliest, and is written
-    ``plan.write_cycles`` later. The loops run up to `accel.hw.loops.AHEAD` iterations ahead of the
+    `issue_cycles` after the instruction is taken, at the earliest, and is written
+    ``plan.write_cycles`` later. The loops run up to `ahead` iterations ahead of the
     issue. An instruction retires two cycles after its last write, if its signals are granted at
     once. No cycle is lost between instructions of three iterations or more.
 
@@ -128,7 +124,7 @@ class Vector(wiring.Component):
         return m
 
     def _outside(self, nest: LoopNest, operation) -> Value:
-        """Whether an iteration has an address that its buffer, or its banks, do not have."""
+        """High if an iteration has an address that its buffer, or its banks, do not have."""
         buffers = self.machine.config.buffers
         tests = []
         third = ((operation.c, operation.entry),) if self.plan.third else ()
@@ -188,7 +184,7 @@ class Vector(wiring.Component):
         ]
 
     def _is_third(self, operation, buffer: str) -> Value:
-        """Whether the instruction reads `buffer` at c."""
+        """High if the instruction reads `buffer` at c."""
         return operation.c[buffer] if buffer in self.plan.third else Const(0)
 
     def _entry(self, iteration, buffer: str) -> Value:

@@ -1,4 +1,4 @@
-"""How an instruction is declared.
+"""Functions with which an instruction is declared.
 
 A `Declaration` builds, for one geometry, the `Intrinsic` that says what the instruction means;
 some instructions have several **forms** (a copy with and without padding) under one opcode. To add
@@ -136,10 +136,10 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         parameters say what it takes: the operands ``a`` and ``b`` (of acc's type; read from acc,
         or from res with sign extension; ``b`` also from the per-channel parameters or the
         immediate, of which a narrower acc keeps the low bits); the per-channel parameters
-        ``bias``, ``mult`` and ``shift``; ``table``, of which ``table[index]`` is an int8 value as
-        one of acc's type, for any index that lies in 0 ... 255 whatever the operands are; and the
-        immediates of `IMMEDIATES` and `fields`. Of ``b``, parameters and ``table`` two may stand
-        beside each other: the later has an address that no loop moves. Beside parameters ``b`` is
+        ``bias``, ``mult`` and ``shift``; ``table``, whose entries ``table[index]`` are int8 values,
+        converted to acc's type; and the immediates of `IMMEDIATES` and `fields`. For every value of
+        the operands the index of a table must lie in 0 ... 255. A body may have two of ``b``,
+        parameters and ``table``: no loop moves the address of the second. With parameters, ``b`` is
         not in par.
     update : how the result meets the destination. Other than ``assign``, it accumulates in acc;
         then the sources must not be in acc, whose read port the accumulation uses.

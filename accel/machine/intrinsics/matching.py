@@ -1,4 +1,4 @@
-"""What a declaration says that it matches: the pattern that the quantizer looks for."""
+"""The pattern of a declaration that the quantizer looks for in float networks."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence

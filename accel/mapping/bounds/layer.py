@@ -120,7 +120,7 @@ class _Times:
         return [*computed, self._results(), *self._moves(after_loads), self._fetch()]
 
     def _gemm(self) -> tuple[list[np.ndarray], np.ndarray]:
-        """Those of gemm, vector behind it, and both in turns; and what follows the last load."""
+        """Bounds by gemm, vector behind it, and both in turns; the time after the last load."""
         facts, shape, tiles, traffic = self.facts, self.shape, self.tiles, self.traffic
         products, rate, single = facts.products, facts.rate, traffic.single
         head = self.begin + self.load + np.where(single, traffic.first, 0)
@@ -145,7 +145,7 @@ class _Times:
                 ], NEXT + last + self.after_gemm
 
     def _vector(self) -> tuple[list[np.ndarray], np.ndarray]:
-        """The same where vector alone computes."""
+        """Bounds as `_gemm` has them, where vector alone computes."""
         facts, traffic = self.facts, self.traffic
         folded = sum(facts.folded.values()) * self.beats or facts.lanes
         height, width = traffic.last_piece
@@ -170,7 +170,7 @@ class _Times:
         return self.begin + self.load + self._in_turns(chain, 0) - NEXT + END
 
     def _moves(self, after_loads: Number) -> list[np.ndarray]:
-        """Those of the bus, and of load: before its last step come all but the last instructions
+        """Bounds by the bus, and by load: before its last step come all but the last instructions
         and results.
         """
         facts, tiles, traffic, threads = self.facts, self.tiles, self.traffic, self.threads

@@ -42,7 +42,7 @@ def every_tiling(shape: Shape) -> Many:
 
 
 def chosen(tiles: Many, holds: np.ndarray) -> Many:
-    """Those of many tilings for which something holds."""
+    """The chosen ones of many tilings."""
     return _made(*(getattr(tiles, name)[holds] for name in FIELDS))
 
 

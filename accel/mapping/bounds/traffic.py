@@ -1,4 +1,4 @@
-"""What the tilings of a layer move and compute, each exactly or less: arrays, an element a tiling.
+"""Bytes and work of the tilings of a layer, each exactly or less: arrays, an element a tiling.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from accel.datapath.plan import plan
 from accel.machine.dram import Dram
 from accel.machine.isa import WORD_BYTES
 from accel.machine.machine import Machine
+from accel.machine.timing import TIMING
 from accel.mapping.bounds.tilings import Many
 from accel.mapping.bounds.windows import (LoadedSource, Packed, WindowLine,
                                           computed_weights, packed_source,
@@ -24,14 +25,12 @@ __all__ = ["LayerFacts", "Traffic"]
 GEMM_LOOPS = 6
 """Loops of an instruction of gemm."""
 
-BURSTS, BURST = 64, 4
-"""How many bursts the arbiter has open at most; and of one beat, the cycles from a burst to that
-which takes its place, but for the memory's latency.
-"""
+BURST_CYCLES = 4
+"""Cycles from a burst of one beat to the burst that takes its place, the memory's latency apart."""
 
 
 class LayerFacts:
-    """What all tilings of a layer on a machine have in common.
+    """The facts that all tilings of a layer on a machine have in common.
 
     Attributes
     ----------
@@ -41,7 +40,7 @@ class LayerFacts:
     lanes : cycles of vector.
     stored : bytes of the result in memory; `partial` where blocks of it are cut.
     weights : bytes of the weights that one image reads; `weight_steps` of load for these.
-    waits : cycles that load stands, in each `BURSTS` of these steps, until bursts are over.
+    waits : cycles that load stands, in each `bursts` of these steps, until bursts are over.
     sources : what is loaded into inp or res, as far as it is known.
     latency, answer : cycles of the memory from a request to data, and from a write to its answer.
     rate : bytes of the bus in a cycle.
@@ -69,7 +68,7 @@ class LayerFacts:
         self.weight_steps = self.weights / (step or config.bus_bytes)
         # Elements of which no two lie in one beat are bursts of their own.
         alone = step and apart >= config.bus_bytes
-        self.waits = max(self.latency + BURST - BURSTS, 0) if alone else 0
+        self.waits = max(self.latency + BURST_CYCLES - TIMING.bursts, 0) if alone else 0
         self.sources = self._sources()
         self.answer = 0 if memory.in_order else memory.latency
         rate = memory.bytes_per_cycle
@@ -103,7 +102,7 @@ class LayerFacts:
     def weight_cycles(self, bytes_: np.ndarray, loads: np.ndarray | int) -> np.ndarray:
         """Cycles that load works for so many bytes of weights, in so many loads or fewer."""
         steps = bytes_ * (self.weight_steps / max(self.weights, 1))
-        return steps + self.waits * np.maximum(steps / BURSTS - loads, 0)
+        return steps + self.waits * np.maximum(steps / TIMING.bursts - loads, 0)
 
     def _sources(self) -> list[LoadedSource | Packed | None]:
         operator, shape = self.operator, self.shape
@@ -115,7 +114,7 @@ class LayerFacts:
 
 
 class Traffic:
-    """What each of many tilings moves.
+    """The bytes that each of many tilings moves.
 
     Attributes
     ----------
@@ -285,7 +284,7 @@ class Traffic:
 
     @property
     def single(self) -> np.ndarray:
-        """Whether one instruction of gemm computes a step: whether its word has loops enough."""
+        """True where one instruction of gemm computes a step: its word has loops enough."""
         tiles, shape = self.tiles, self.facts.shape
         extents = (tiles.rows, tiles.columns, tiles.channels, tiles.depth, *self.piece)
         tile = self.facts.operator.extents("quantized")
@@ -295,7 +294,7 @@ class Traffic:
 
 def _each(sizes: np.ndarray, taps: np.ndarray, of: Callable[[int, int], tuple[int, ...]]
           ) -> tuple[np.ndarray, ...]:
-    """What `of` gives for each size with its number of taps, computed once for equal ones."""
+    """Calls `of` for each size with its number of taps, once for equal ones."""
     pairs, place = np.unique(sizes << 32 | taps, return_inverse=True)
     found = np.array([of(pair >> 32, pair & (1 << 32) - 1) for pair in pairs.tolist()])
     return tuple(column[place] for column in found.T)

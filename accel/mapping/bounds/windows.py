@@ -1,4 +1,4 @@
-"""What the windows of a layer's tiles hold of a tensor in memory, by the sizes of tiles.
+"""The elements of a tensor in memory that the windows of tiles hold, by the sizes of tiles.
 
 A tile loads the pixels that its windows see. Those outside of the tensor are padding, which moves
 no byte. Rows and columns are cut apart, so the pixels of all tiles are the product of two sums.
@@ -115,9 +115,10 @@ def _size(interval: Interval) -> int:
 
 @dataclass(frozen=True)
 class _There:
-    """Where a stage that copies reads memory: a box of its axes. Two axes that are one index, as
-    blocks and lanes are, may end within a block: `ends` has how many of these there are. `steps`
-    says how many elements further an axis reads.
+    """The box of axes in which a stage that copies reads memory.
+
+    Two axes that are one index, as blocks and lanes are, may end within a block: `ends` has how
+    many of these there are. `steps` says how many elements further an axis reads.
     """
 
     box: dict[Var, Interval]
@@ -161,7 +162,7 @@ def _steps(read: Read) -> Mapping[Var, int]:
 
 
 def _apart(steps: Mapping[Var, int], box: Mapping[Var, Interval], again: Sequence[Var]) -> bool:
-    """Whether all places in a box read elements of their own, but for axes that may read the same
+    """True if all places in a box read different elements, but for axes that may read the same
     `again`.
     """
     reach = 1

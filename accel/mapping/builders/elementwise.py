@@ -1,5 +1,5 @@
-"""What declared instructions of vector compute: elementwise operators, functions of rows, and
-places.
+"""Builders of layers that declared instructions of vector compute: elementwise operators, functions
+of rows, and places.
 """
 
 from dataclasses import replace

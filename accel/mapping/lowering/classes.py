@@ -69,8 +69,8 @@ def _keys(part: Expr, columns: Columns, count: int,
 
 def _key(form: AffineAddress, columns: Columns, count: int,
          box: Mapping[Var, Interval]) -> np.ndarray:
-    """What the loops outside add to an affine form; one number where it holds, and one where it
-    fails, whatever the loops inside are.
+    """The part of an affine form that the loops outside add; one number where it holds, and one
+    where it fails, whatever the loops inside are.
     """
     total, low, high = np.full(count, form.offset, np.int64), 0, 0
     for var, factor in form.coefficients.items():

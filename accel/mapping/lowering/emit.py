@@ -23,8 +23,8 @@ from accel.machine.provenance import Loop, Provenance, Site
 from accel.mapping.lowering.classes import Classes, Columns, classes_of, row_of
 from accel.mapping.lowering.memory import Room, Scratchpads, TensorPlacement
 from accel.mapping.lowering.nest import AffineAddress, LoweringError, NotAffine, solve
-from accel.mapping.lowering.tile import (Fixed, Made, Move, Tile, TileNest, TilePlaces, cut,
-                                         ends_of, guards_of, moves_of, nest_of, whole)
+from accel.mapping.lowering.tile import (Fixed, Made, Move, TensorizedTile, TileNest, TilePlaces,
+                                         cut, ends_of, guards_of, moves_of, nest_of, whole)
 from accel.mapping.lowering.words import WordBits, put
 from compiler.ir import Alloc, For, If, Program, Seq, Stmt, expr_text, loops
 from compiler.te import Buffer, Const, Expr, Var, numpy_dtype
@@ -105,8 +105,9 @@ class _Rows:
 
 @dataclass(frozen=True)
 class _Sites:
-    """Where templates come from: their sites, and in which place of a row a loop's value goes, of
-    which templates; the value is that of a column, or the template's own.
+    """The sites of templates, and the places of a row into which the values of loops go.
+
+    A place says of which templates; the value is that of a column, or the template's own.
     """
 
     numbers: np.ndarray
@@ -220,7 +221,7 @@ class _Lowering:
     def _performed(self, nest: TileNest, fixed: Fixed) -> list[Made]:
         """One instruction if the nest fits, else a loop is unrolled."""
         try:
-            return list(Tile(self.places, nest, fixed).instructions())
+            return list(TensorizedTile(self.places, nest, fixed).instructions())
         except NotAffine as error:
             if not nest.loops:
                 raise self._refuse(error) from None

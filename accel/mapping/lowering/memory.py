@@ -1,4 +1,4 @@
-"""Where buffers live: on-chip addresses of a layer's tiles, and tensors in DRAM segments."""
+"""Addresses of buffers: of a layer's tiles on chip, and of tensors in DRAM segments."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

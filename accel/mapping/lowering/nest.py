@@ -109,7 +109,7 @@ def conjuncts(condition: Expr) -> Iterable[Expr]:
 
 
 def solve(condition: Expr, fixed: Mapping[Var, int], within: Box) -> dict[Var, Interval] | None:
-    """Where in the box `within` the `condition` holds, as a box; None when nowhere.
+    """The box, within `within`, in which the `condition` holds; None if it is empty.
 
     Raises NotAffine, or NotABox where only the loops together decide.
     """

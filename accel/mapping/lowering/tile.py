@@ -21,8 +21,8 @@ from accel.mapping.lowering.nest import (AffineAddress, Box, Interval, LoweringE
 from compiler.ir import For, If, Stmt, Tensorized, normalize, offset
 from compiler.te import Const, Expr, Field, Read, Var, bits, is_float, numpy_dtype
 
-__all__ = ["Fixed", "Made", "Move", "TileNest", "TilePlaces", "Tile", "cut", "ends_of", "guards_of",
-           "moves_of", "nest_of", "whole"]
+__all__ = ["Fixed", "Made", "Move", "TensorizedTile", "TileNest", "TilePlaces", "cut", "ends_of",
+           "guards_of", "moves_of", "nest_of", "whole"]
 
 Fixed = dict[Var, int]
 
@@ -70,7 +70,7 @@ def cut(nest: TileNest, error: NotAffine) -> tuple[int, list[Interval]]:
 
 
 class TilePlaces:
-    """Where the tensors of a layer lie in memory, and the tiles of them in elements."""
+    """Places of a layer's tensors in memory, and of their tiles in elements."""
 
     def __init__(self, machine: Machine, placement: Mapping[str, TensorPlacement]):
         self.machine, self.placement = machine, placement
@@ -78,7 +78,7 @@ class TilePlaces:
         self._elements: dict[int, Expr | AffineAddress] = {}
 
     def form(self, read: Read) -> Expr | AffineAddress:
-        """Where a tile lies in its buffer, counted in elements; found once a tile."""
+        """The place of a tile in its buffer, counted in elements; computed once a tile."""
         if id(read) not in self._elements:
             pitches = (self.placement[read.buffer.name].pitches
                        if read.buffer.scope == "global" else ())
@@ -90,7 +90,7 @@ class TilePlaces:
         return self._elements[id(read)]
 
     def elements(self, read: Read, fixed: Fixed) -> AffineAddress:
-        """The same in one iteration of the loops outside."""
+        """The place of a tile, in elements, in one iteration of the loops outside."""
         form = self.form(read)
         return form.at(fixed) if isinstance(form, AffineAddress) else affine(form, fixed)
 
@@ -164,7 +164,7 @@ def guards_of(places: TilePlaces, nest: TileNest) -> Iterator[Expr]:
             yield read.indices[block] * size + read.indices[lane] < limit
 
 
-class Tile:
+class TensorizedTile:
     """One tensorized tile with the loops around it, in one environment. Raises NotAffine where one
     instruction cannot follow.
     """
@@ -254,8 +254,8 @@ class Tile:
             yield self._made(fields | copy.fields(), {})
 
     def _validity(self) -> tuple[Box | None, int]:
-        """Where the source of a copy exists, in iterations from the first (None: nowhere), and the
-        value of padding.
+        """The range in which the source of a copy exists, in iterations from the first (None:
+        nowhere), and the value of padding.
         """
         assert self.box is not None
         valid, value = self.box, 0
@@ -313,7 +313,7 @@ class Tile:
             "loops": [{}] * (self.intrinsic.loops - len(words)) + words}, spans)
 
     def _begin(self, destination: AffineAddress) -> bool:
-        """Whether this instruction begins its reduction; the hardware's rule must say the same."""
+        """True if this instruction begins its reduction; the hardware's rule must say the same."""
         if not self.intrinsic.reads_destination:
             return False
         begin = set(self.binding.begin)
@@ -359,7 +359,7 @@ def _bits_of(value: Const) -> int:
 
 
 def _spread(form: AffineAddress, extents: Mapping[Var, int], size: int) -> bool:
-    """Whether elements of `size` bytes at these addresses are disjoint: any order writes the same.
+    """True if elements of `size` bytes at these addresses are disjoint: any order writes the same.
     """
     reach = size
     for stride, extent in sorted((abs(form.over(var)), extent) for var, extent in extents.items()):

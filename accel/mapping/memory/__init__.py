@@ -1,1 +1,1 @@
-"""How the values of a graph, and constants, lie in memory."""
+"""The forms of values and constants in memory."""

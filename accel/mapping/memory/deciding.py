@@ -16,8 +16,8 @@ STEPS: tuple[Callable[[Forms], Forms], ...] = (wished, placed, joined, cut)
 
 
 def decided(graph: Graph, blocks: Blocks, operators: Iterable[str]) -> Forms:
-    """How the values of a graph lie in memory where the accelerator makes the results of these
-    `operators`.
+    """Decides how the values of a graph lie in memory where the accelerator makes the results of
+    these `operators`.
     """
     forms = Forms(graph, blocks, frozenset(operators), graph.consumers(), graph.producers())
     for step in STEPS:

@@ -1,4 +1,4 @@
-"""How the values of a graph lie in memory: the record, which `accel.mapping.memory.deciding` fills.
+"""The record of how values lie in memory, which `accel.mapping.memory.deciding` fills.
 
 Reshapes and transposes move nothing where strides can express them and all readers take strides:
 products of computed matrices, and further views. A concatenation that changes no scale moves
@@ -15,11 +15,11 @@ from accel.mapping.operators.blocked import Activation, Blocks
 from accel.mapping.views import Stored, View, images, rows, view_of
 from compiler.graph.graph import Graph, Node
 
-__all__ = ["Forms", "Part", "ValueForm", "Wishes"]
+__all__ = ["Forms", "PartForm", "ValueForm", "Wishes"]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartForm:
     """Images that lie among those of another value: their first element, and the distance in
     elements of images, rows, columns and batch lanes; () for rows that lie one after the other as
     their own would. `writable` channels are its own, padding included; 0 where it is only read.
@@ -32,8 +32,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the readers of a value agree to: `rows` of matrices are what all want that may be of the
-    accelerator; any `strides` are what all take. `against` is the first that wants no rows.
+    """The wishes of a value's readers: `rows` if all want rows of matrices that may be of the
+    accelerator; `strides` if all take any strides. `against` is the first that wants no rows.
     """
 
     rows: bool
@@ -43,7 +43,7 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True)
 class ValueForm:
-    """How a value lies in memory.
+    """The way in which a value lies in memory.
 
     shape : its extents in the graph.
     owner : the value whose memory holds it: itself, or another for views and parts.
@@ -58,7 +58,7 @@ class ValueForm:
     shape: tuple[int, ...]
     owner: str
     stored: Stored | None = None
-    part: Part | None = None
+    part: PartForm | None = None
     copy: tuple[View, View] | None = None
     holds: tuple[str, ...] = ()
     refused: str = ""
@@ -120,8 +120,8 @@ class Forms:
         """The form of a value; None for what the accelerator does not read."""
         return self.values[value].stored if value in self.values else None
 
-    def part(self, value: str) -> Part | None:
-        """Where a value lies among the images of another."""
+    def part(self, value: str) -> PartForm | None:
+        """The place of a value among the images of another."""
         return self.values[value].part if value in self.values else None
 
     def view(self, value: str) -> View | None:
@@ -130,7 +130,7 @@ class Forms:
         return view_of(x, self.shape(value), self.blocks) if isinstance(x, Activation) else x
 
     def size(self, value: str) -> int:
-        """How many elements the memory of a value has, padding included."""
+        """The elements of a value in memory, padding included."""
         x = self.values[value].stored
         assert x is not None
         return x.size if isinstance(x, View) else math.prod(x.stored_shape(self.blocks))
@@ -139,7 +139,7 @@ class Forms:
         return self.graph.values[value].shape
 
     def room(self, value: str) -> int:
-        """How many channels of its own a value has in memory, padding included."""
+        """The channels of its own that a value has in memory, padding included."""
         part = self.part(value)
         return part.writable if part else self.blocks.padded(self[value].c)
 

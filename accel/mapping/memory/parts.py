@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from accel.mapping.memory.forms import Forms, Part, ValueForm
+from accel.mapping.memory.forms import Forms, PartForm, ValueForm
 from accel.mapping.memory.nodes import is_of_rows, is_view, keeps_scale
 from accel.mapping.operators.blocked import Activation
 from compiler.graph.graph import Node
@@ -53,11 +53,11 @@ def _joined(forms: Forms, node: Node) -> dict[str, ValueForm]:
     return parts | {result: replace(whole, holds=tuple(parts))}
 
 
-def _whole(forms: Forms, value: str) -> Part:
+def _whole(forms: Forms, value: str) -> PartForm:
     """Images with memory of their own, as a part that is the whole."""
     x, batch = forms[value], forms.blocks.batch
     column = batch * forms.blocks.padded(x.c)
-    return Part(0, (x.h * x.w * column, x.w * column, column, column // batch))
+    return PartForm(0, (x.h * x.w * column, x.w * column, column, column // batch))
 
 
 def _can_be_part(forms: Forms, node: Node, value: str) -> bool:
@@ -103,6 +103,6 @@ def _cut(forms: Forms, node: Node) -> dict[str, ValueForm]:
     around = forms.part(source) or _whole(forms, source)
     image, row, column, lane = around.strides
     first = begin[0] * image + begin[1] + begin[2] * row + begin[3] * column
-    part = Part(around.offset + first, (step[0] * image, step[2] * row, step[3] * column, lane))
+    part = PartForm(around.offset + first, (step[0] * image, step[2] * row, step[3] * column, lane))
     return {value: replace(forms.values[value], owner=forms.values[source].owner, part=part,
                            why=f"cut out of {source}, where it lies")}

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from accel.mapping.memory.forms import Forms, Part, ValueForm
+from accel.mapping.memory.forms import Forms, PartForm, ValueForm
 from accel.mapping.operators.blocked import Activation
 from accel.mapping.views import Stored, View, activation_of, images, rows, view_of
 from compiler.graph.graph import Node
@@ -19,7 +19,7 @@ def given(forms: Forms, value: str) -> ValueForm:
     wishes = forms.wishes[value]
     why = ("all readers want rows" if wishes.rows else f"{wishes.against} wants no rows"
            if wishes.against else "no layer reads it")
-    return ValueForm(shape, value, _wished(forms, value), why=f"given; {why}")
+    return ValueForm(shape, value, _wished(forms, value), why=f"given, and {why}")
 
 
 def _wished(forms: Forms, value: str) -> Activation:
@@ -81,7 +81,7 @@ def _lying(forms: Forms, value: str, source: str, seen: Stored, offset: int = 0)
     form = ValueForm(forms.shape(value), around.owner, seen, why=f"view of {source}")
     if isinstance(seen, View):
         return replace(form, stored=replace(seen, offset=seen.offset + offset))
-    return replace(form, part=Part(offset, ())) if offset else form
+    return replace(form, part=PartForm(offset, ())) if offset else form
 
 
 def _together(forms: Forms, cut: View, padded: bool) -> Activation | None:

@@ -26,7 +26,7 @@ At = Mapping[str, Expr]
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionForm:
-    """How blocks of channels and phases meet; `groups` divide the blocks of both sides."""
+    """The form of a convolution in blocks and phases; `groups` divide the blocks of both sides."""
 
     groups: int = 1
     diagonal: bool = False

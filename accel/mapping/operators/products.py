@@ -29,7 +29,7 @@ __all__ = ["Planes", "matrix_product", "moved"]
 
 @dataclass(frozen=True, slots=True)
 class Planes:
-    """How the depth of a product is repeated for the zero points of its operands."""
+    """The repetitions of a product's depth for the zero points of its operands."""
 
     depth: int
     a_zp: int = 0
@@ -52,7 +52,7 @@ class Planes:
 
 
 def _constants(zero: int) -> tuple[int, int]:
-    """How many times to add which int8 constant to give -zero."""
+    """A count and an int8 constant whose product is -zero."""
     if zero == -128:
         return 2, 64
     return (1, -zero) if zero else (0, 0)

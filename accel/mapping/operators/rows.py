@@ -137,7 +137,7 @@ class _Building:
 
     def _value(self, step: CoverStep, place: tuple[Expr, ...], computed: Mapping[Expr, Tensor],
                row: Tensor | None = None) -> Expr:
-        """What a step computes at a place, of the elements of `row`; for numbers the block of
+        """The value of a step at a place, of the elements of `row`; for numbers the block of
         channels does not count.
         """
         n, y, x, c, b, o = place

@@ -1,8 +1,9 @@
-"""How the accelerator's layers are computed."""
+"""Schedules of the accelerator's layers."""
 
 from .cost import Cost
-from .demands import cost_of, cost_together
+from .demands import cost_of, cost_together, needs_of
 from .layers import schedule, tiles_of
-from .ranking import choose_together, fits, follows, misfit, ranked, ranked_together
+from .ranking import (all_that_fit, choose_together, fits, follows, misfit, near, ranked,
+                      ranked_together)
 from .shared import NamedProgram, prefix_of, require_instructions, scheduled
-from .tiles import Shape, Tiles, shape_of
+from .tiles import Shape, Tiles, next_larger, shape_of

@@ -1,4 +1,4 @@
-"""What a tiling costs: approximate cycles of a layer, from what a tile takes of each unit."""
+"""The cost of a tiling: approximate cycles of a layer, from the work of each unit in a tile."""
 
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -85,7 +85,7 @@ class Cost:
 
     @property
     def single(self) -> "Cost":
-        """The same in floats instead of arrays without axes."""
+        """The cost of one tiling, in floats instead of arrays without axes."""
         return Cost(*(float(getattr(self, part.name)) for part in fields(self)))
 
     def beside(self, second: "Cost", sums: bool, blocks: Number, threads: int) -> "Cost":

@@ -1,4 +1,4 @@
-"""What a tile takes: entries of the buffers, and time of the units.
+"""The demands of a tile: entries of the buffers, and time of the units.
 
 With two virtual threads every buffer is used in halves, and a layer costs the longer of its
 products and its traffic instead of their sum. All is computed of one tile, or of many at once:
@@ -10,15 +10,12 @@ from dataclasses import replace
 import numpy as np
 
 from accel.machine.config import AccelConfig, element_bytes
+from accel.machine.timing import TIMING
 from accel.mapping.lowering import Room, room_of
 from accel.mapping.schedules.cost import FAR, Cost, Number
 from accel.mapping.schedules.tiles import Shape, Tiles
 
 __all__ = ["cost_of", "cost_together", "costs_of", "fits_in", "needs_of", "piece_of"]
-
-IN_FLIGHT, BURST = 64, 64
-"""The most open requests, and the most bytes of one. Short runs are short requests, which do not
-fill the bus of a memory that is `FAR`."""
 
 HIDDEN = 1000
 """Cycles of its first weights' load that the layer before overlaps."""
@@ -113,7 +110,7 @@ def _rows(config: AccelConfig, shape: Shape, tiles: Tiles, pixel: int) -> tuple[
 
 
 def _overlaps(config: AccelConfig, shape: Shape) -> bool:
-    """Whether load reads what neighbouring rows of windows share once."""
+    """True if load reads the elements that neighbouring rows of windows share once."""
     beats = _up(element_bytes(config.operand) * shape.row - 1, config.bus_bytes) + 1
     return 0 < shape.step < shape.row and beats <= config.kept_beats
 
@@ -127,14 +124,15 @@ def _runs(config: AccelConfig, shape: Shape, tiles: Tiles) -> tuple[Number, Numb
     together = np.where(loaded == blocks, columns, 1)
     written = np.where(tiles.channels == shape.channels, tiles.columns, 1)
     item = element_bytes(config.output)         # that of what gemm takes, too
-    row = BURST if _overlaps(config, shape) else shape.row      # they are as good as one
+    row = TIMING.burst_bytes if _overlaps(config, shape) else shape.row  # as good as one
     return (item * (row or together * loaded * size),
             item * written * tiles.channels * config.block_out)
 
 
 def _slowed(config: AccelConfig, size: Number, run: Number) -> Number:
     """The bytes that the bus could move while it moves `size` bytes in runs of `run`."""
-    beats = IN_FLIGHT * _up(np.minimum(run, BURST), config.bus_bytes)
+    # Short runs are short bursts, which do not fill the bus of a memory that is `FAR`.
+    beats = TIMING.bursts * _up(np.minimum(run, TIMING.burst_bytes), config.bus_bytes)
     return np.ceil(size * np.maximum(1, FAR / beats)).astype(np.int64)
 
 
@@ -168,7 +166,7 @@ def needs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
 
 
 def fits_in(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int, room: Room) -> Number:
-    """Whether a tile fits the buffers or, where they say so, its rooms in them."""
+    """True if a tile fits the buffers or, where they say so, its rooms in them."""
     held = True
     for _, need, have in needs_of(config, shape, tiles, threads, room):
         held = held & (need <= have)
@@ -212,7 +210,7 @@ def _loaded(shape: Shape, tiles: Tiles) -> Number:
 
 
 def _keeps_rows(shape: Shape, tiles: Tiles) -> Number:
-    """Whether whole rows stay on chip for the parts of their results."""
+    """True if whole rows stay on chip for the parts of their results."""
     return (tiles.stationary == "input") & (bool(shape.numbers) and shape.inputs == 1)
 
 

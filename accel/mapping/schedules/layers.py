@@ -320,7 +320,7 @@ class LayerSteps:
         self.steps[place].tensorize(None, form)
 
     def _said(self, place: str) -> str:
-        """What is computed at a place, in words."""
+        """The computation at a place, in words."""
         role = next((role for role, stage in self.stages.items()
                      if place in (stage, f"{stage}_b")), "")
         if role == "quantized":

@@ -13,8 +13,8 @@ from accel.mapping.schedules.cost import Number
 from accel.mapping.schedules.demands import cost_of, costs_of, fits_in, needs_of
 from accel.mapping.schedules.tiles import Shape, Tiles, smallest, tiles_in_pieces, whole_tiles
 
-__all__ = ["all_that_fit", "choose", "choose_together", "fits", "follows", "misfit", "ranked",
-           "ranked_together"]
+__all__ = ["all_that_fit", "choose", "choose_together", "fits", "follows", "misfit", "near",
+           "ranked", "ranked_together"]
 
 TRIED = 256
 """Tiles of a layer that are tried together with the next layer's, the cheapest first."""
@@ -53,11 +53,20 @@ def _least_traffic(config: AccelConfig, shape: Shape, candidates: list[tuple[Ran
     a memory may be slower than the bus. Weights are packed to save traffic, so it counts for more
     there.
     """
+    return min((cost_of(config, shape, tiles, threads).traffic, rank, tiles)
+               for rank, tiles in _near(shape, candidates))[2]
+
+
+def near(config: AccelConfig, shape: Shape, threads: int) -> list[Tiles]:
+    """The tiles that fit and take about as long as the cheapest, windows in pieces left out."""
+    candidates = _fitting(config, shape, threads, {})
+    return [tiles for _, tiles in _near(shape, candidates)] if candidates else []
+
+
+def _near(shape: Shape, candidates: list[tuple[Rank, Tiles]]) -> list[tuple[Rank, Tiles]]:
     least, _ = min(candidates)
     most = least[0] + least[0] // (SLACK if shape.weight_bits == 8 else PACKED_SLACK)
-    near = [(cost_of(config, shape, tiles, threads).traffic, rank, tiles)
-            for rank, tiles in candidates if rank[0] <= most]
-    return min(near)[2]
+    return [(rank, tiles) for rank, tiles in candidates if rank[0] <= most]
 
 
 def ranked(config: AccelConfig, shape: Shape, threads: int, most: int) -> list[Tiles]:
@@ -136,12 +145,12 @@ def _pairs(config: AccelConfig, first: Shape, second: Shape, threads: int,
 
 
 def fits(config: AccelConfig, shape: Shape) -> bool:
-    """Whether any tile of a layer fits, be it in pieces."""
+    """True if any tile of a layer fits, be it in pieces."""
     return fits_in(config, shape, smallest(shape), 1, {})
 
 
 def follows(shapes: tuple[Shape, Shape], first: Tiles, second: Tiles) -> bool:
-    """Whether tiles of a second layer are parts of those of the first, in the same order."""
+    """True if tiles of a second layer are parts of those of the first, in the same order."""
     rows, columns, channels = _within(shapes[1], first)
     return second.rows == rows and second.columns <= columns and second.channels <= channels
 

@@ -89,7 +89,7 @@ def _lacks(machine: Machine, operator: BlockedOperator, tiles: Tiles, threads: i
 
 
 def prefix_of(operator: BlockedOperator) -> str:
-    """What the names of its stages begin with."""
+    """The text that the names of its stages begin with."""
     return operator.output.name.removesuffix("output")
 
 

@@ -8,14 +8,14 @@ function of rows has more of than fits.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import ceil, isqrt, prod
 
 from accel.mapping.operators.blocked import AROUND, BlockedOperator
 
-__all__ = ["Shape", "Tiles", "depths_of", "piece_counts", "pieces_of", "shape_of", "smallest",
-           "tiles_in_pieces", "whole_tiles"]
+__all__ = ["Shape", "Tiles", "depths_of", "next_larger", "piece_counts", "pieces_of", "shape_of",
+           "smallest", "tiles_in_pieces", "whole_tiles"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -35,11 +35,13 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a layer requires of a tile. `kernel`, `strides`, `dilations` describe its window. A
-    layer without products has `weighted` false, and its input blocks are its output blocks; they
-    also are in a layer with products that is `diagonal`. Each position is `phases` output pixels.
-    All is computed `times` times, for groups of images and of channels, or leading dimensions. A
-    function of rows whose totals have `inputs` of their own loads rows in parts, for each of them.
+    """The requirements of a layer on its tiles.
+
+    `kernel`, `strides`, `dilations` describe its window. A layer without products has `weighted`
+    false, and its input blocks are its output blocks; they also are in a layer with products that
+    is `diagonal`. Each position is `phases` output pixels. All is computed `times` times, for
+    groups of images and of channels, or leading dimensions. A function of rows whose totals have
+    `inputs` of their own loads rows in parts, for each of them.
     """
 
     rows: int
@@ -139,6 +141,21 @@ def tiles_in_pieces(shape: Shape) -> Iterable[Tiles]:
         for (rows, columns), channels, depth, count in product(
                 pixels, pieces_of(shape.channels), depths, piece_counts(shape)):
             yield Tiles(rows, columns, channels, depth, pieces=count)
+
+
+def next_larger(shape: Shape, tiles: Tiles) -> dict[str, Tiles]:
+    """For each extent the next larger tile that the layer could have, the rest as it is; what is
+    stationary may change with it.
+    """
+    known = {*whole_tiles(shape), *tiles_in_pieces(shape)}
+    larger: dict[str, Tiles] = {}
+    for name in ("rows", "columns", "channels", "depth"):
+        sizes = sorted({getattr(one, name) for one in known})
+        for size, stationary in product(sizes, (tiles.stationary, "")):
+            other = replace(tiles, **{name: size, "stationary": stationary})
+            if size > getattr(tiles, name) and other in known:
+                larger.setdefault(name, other)
+    return larger
 
 
 def depths_of(shape: Shape) -> list[int]:

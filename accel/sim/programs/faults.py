@@ -51,7 +51,7 @@ def plant(machine: Machine, seed: int) -> Case:
 
 def _harm(machine: Machine, case: Case, change: Change, unit: str,
           random: Random) -> tuple[str, Stream]:
-    """What a change did, and the stream with it; nothing said if that is not an error."""
+    """The effect of a change, with the stream; nothing if it is not an error."""
     stream = case.program.instructions(machine)
     harm = change(machine, unit, stream, random)
     faulty = _with_words(machine, case, stream)

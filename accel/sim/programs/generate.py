@@ -194,7 +194,7 @@ class _Generator:
             self._show_result("acc", start, count, 8 * byte)
 
     def _show_result(self, scope: str, start: int, count: int, imm: int = 0) -> None:
-        """What is in `scope` from `start` on, by an operation into out; then a store. Other
+        """Copies what is in `scope` from `start` on into out by an operation, then stores it. Other
         operands stand still."""
         form = next((form for form in self._showing if any(
             place == scope and key != "c" for key, place in operands(form).items())), None)

@@ -80,7 +80,7 @@ class _Order:
 
 
 def _conflict(a: Touching, b: Touching) -> bool:
-    """Whether two instructions of different units touch one address, and one writes it."""
+    """True if two instructions of different units touch one address, and one writes it."""
     if a.unit == b.unit:
         return False
     return any(a.writes.get(memory, 0) & (b.reads.get(memory, 0) | b.writes.get(memory, 0))

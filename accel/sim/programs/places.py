@@ -1,4 +1,4 @@
-"""Where the operands of a random instruction may lie.
+"""Places of a random instruction's operands.
 
 Every address is enumerated one by one into bit sets, and so is what a program has written so far.
 The address sets of compiled programs share nothing with these.

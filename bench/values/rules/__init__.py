@@ -3,8 +3,8 @@
 from bench.values.rules import (elementwise, integers, movement, others, products,
                                 reductions)
 from bench.values.rules.others import NOT_DRAWN
-from bench.values.rules.registry import QUANTIZED, RULES, TYPES, Rule, allows
+from bench.values.rules.registry import QUANTIZED, RULES, TYPES, Rule, allows, readers
 
 __all__ = ["NOT_DRAWN", "QUANTIZED", "RULES", "TYPES", "Rule", "allows", "elementwise", "integers",
-           "movement", "others", "products", "reductions"]
+           "movement", "others", "products", "readers", "reductions"]
 

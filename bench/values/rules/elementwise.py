@@ -100,21 +100,17 @@ def prelu(d: Drawer, x: Value, op: str) -> Value:
     return d.emit(op, x, weight(d, slopes) if d.chance(0.4) else d.constant(slopes))
 
 
-@rule("Max:slope")
+@rule("Max:slope", types=("float32",))
 def greater_of_two(d: Drawer, x: Value, op: str) -> Value:
     """A slope below zero as other tools write it."""
-    if x.dtype != "float32":
-        raise Unfit("floats alone")
     shape = [x.shape[1], *(1,) * (x.rank - 2)] if x.rank > 1 and d.chance(0.5) else []
     part = d.emit("Mul", x, d.constant(d.rng.uniform(0, 0.9, shape).astype(np.float32)))
     return d.emit(op, x, part)
 
 
-@rule("Mul:gate")
+@rule("Mul:gate", types=("float32",))
 def gate(d: Drawer, x: Value, op: str) -> Value:
     """x times a function of x."""
-    if x.dtype != "float32":
-        raise Unfit("floats alone")
     other = d.emit(d.choice(("Sigmoid", "HardSigmoid", "Tanh", "Relu")), x)
     return d.emit(op, x, other)
 

@@ -4,7 +4,7 @@ import numpy as np
 from onnx import TensorProto
 
 from bench.values.draw import Drawer, Unfit, Value
-from bench.values.rules.registry import QUANTIZED, rule
+from bench.values.rules.registry import QUANTIZED, ROWS, rule
 from bench.values.rules.steps import dequantized, quantized, scale_of
 
 __all__: list[str] = []
@@ -29,10 +29,8 @@ def dequantize(d: Drawer, x: Value, op: str) -> Value:
     return dequantized(d, x)
 
 
-@rule("DequantizeLinear:channels", types=QUANTIZED)
+@rule("DequantizeLinear:channels", types=QUANTIZED, ranks=ROWS)
 def dequantize_channels(d: Drawer, x: Value, op: str) -> Value:
-    if not x.rank:
-        raise Unfit("a scalar has no channels")
     axis = d.below(x.rank)
     scales = d.rng.uniform(0.01, 0.1, x.shape[axis]).astype(np.float32)
     zeros = d.rng.choice(x.array.reshape(-1), x.shape[axis])
@@ -47,18 +45,15 @@ def quantize(d: Drawer, x: Value, op: str) -> Value:
 @rule("Gather:index", types=QUANTIZED)
 def index(d: Drawer, x: Value, op: str) -> Value:
     """Its elements, cast, as places of a table."""
-    if x.dtype not in QUANTIZED or x.dtype == "uint16" and x.array.max() > 600 or (
-            np.abs(x.array.astype(int)).max() > 600):
-        raise Unfit("places of a table of bytes alone")
+    if np.abs(x.array.astype(int)).max() > 600:
+        raise Unfit("places of a small table alone")
     places = d.emit("Cast", x, to=d.choice((TensorProto.INT64, TensorProto.INT32)))
     extent = int(np.abs(places.array).max()) + 2
     return d.emit(op, d.constant(d.normal(extent)), places)
 
 
-@rule("OneHot")
+@rule("OneHot", types=QUANTIZED)
 def one_hot(d: Drawer, x: Value, op: str) -> Value:
-    if x.dtype == "float32":
-        raise Unfit("places are integers")
     depth = d.constant(d.below(9, 2), "int64")
     return d.emit(op, x, depth, d.constant([0.5, 2], "float32"))
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from bench.values.draw import Drawer, Unfit, Value
-from bench.values.rules.registry import rule
+from bench.values.rules.registry import ALL_RANKS, MATRICES, ROWS, rule
 
 __all__: list[str] = []
 
@@ -41,7 +41,7 @@ def transpose(d: Drawer, x: Value, op: str) -> Value:
     return d.emit(op, x, perm=perm, steps=_kept(x))
 
 
-@rule("Reshape", moves=True)
+@rule("Reshape", moves=True, gives=ALL_RANKS)
 def reshape(d: Drawer, x: Value, op: str) -> Value:
     shape = list(x.shape)
     match d.below(4):
@@ -63,12 +63,12 @@ def reshape(d: Drawer, x: Value, op: str) -> Value:
     return d.emit(op, x, d.constant(shape, "int64"), steps=_kept(x))
 
 
-@rule("Flatten", moves=True)
+@rule("Flatten", moves=True, gives=(2,))
 def flatten(d: Drawer, x: Value, op: str) -> Value:
     return d.emit(op, x, axis=d.below(x.rank + 1), steps=_kept(x))
 
 
-@rule("Squeeze", moves=True)
+@rule("Squeeze", moves=True, ranks=ROWS, gives=ALL_RANKS)
 def squeeze(d: Drawer, x: Value, op: str) -> Value:
     ones = [axis for axis, extent in enumerate(x.shape) if extent == 1]
     if not ones:
@@ -77,17 +77,15 @@ def squeeze(d: Drawer, x: Value, op: str) -> Value:
     return d.emit(op, x, d.constant(axes, "int64"), steps=_kept(x))
 
 
-@rule("Unsqueeze", moves=True)
+@rule("Unsqueeze", moves=True, ranks=(0, 1, 2, 3, 4, 5), gives=ROWS)
 def unsqueeze(d: Drawer, x: Value, op: str) -> Value:
     count = 1 if d.chance(0.7) else 2
     axes = [int(axis) for axis in d.rng.choice(x.rank + count, count, replace=False)]
     return d.emit(op, x, d.constant(axes, "int64"), steps=_kept(x))
 
 
-@rule("Slice", moves=True)
+@rule("Slice", moves=True, ranks=ROWS)
 def slice_(d: Drawer, x: Value, op: str) -> Value:
-    if not x.rank:
-        raise Unfit("a scalar has no slices")
     axes = [axis for axis in range(x.rank) if d.chance(0.5)] or [d.below(x.rank)]
     begins, ends, steps = [], [], []
     for axis in axes:
@@ -104,7 +102,7 @@ def slice_(d: Drawer, x: Value, op: str) -> Value:
                   steps=_kept(x))
 
 
-@rule("Split", moves=True)
+@rule("Split", moves=True, ranks=ROWS)
 def split(d: Drawer, x: Value, op: str) -> Value:
     axis = _axis(d, x, 2)
     first = d.below(x.shape[axis], 1)
@@ -113,7 +111,7 @@ def split(d: Drawer, x: Value, op: str) -> Value:
                                steps=_kept(x)))
 
 
-@rule("Concat", moves=True)
+@rule("Concat", moves=True, ranks=ROWS)
 def concat(d: Drawer, x: Value, op: str) -> Value:
     axis = _axis(d, x)
     parts: list[Value | str] = [x]
@@ -136,7 +134,7 @@ def tile(d: Drawer, x: Value, op: str) -> Value:
     return d.emit(op, x, d.constant(repeats, "int64"), steps=_kept(x))
 
 
-@rule("Expand", moves=True)
+@rule("Expand", moves=True, gives=ALL_RANKS)
 def expand(d: Drawer, x: Value, op: str) -> Value:
     shape = [d.below(4, 1) if extent == 1 else extent for extent in x.shape]
     if d.chance(0.3) and x.rank < 5:
@@ -144,7 +142,7 @@ def expand(d: Drawer, x: Value, op: str) -> Value:
     return d.emit(op, x, d.constant(shape, "int64"), steps=_kept(x))
 
 
-@rule("Gather", moves=True)
+@rule("Gather", moves=True, ranks=ROWS, gives=ALL_RANKS)
 def gather(d: Drawer, x: Value, op: str) -> Value:
     axis = _axis(d, x)
     extent = x.shape[axis]
@@ -154,7 +152,14 @@ def gather(d: Drawer, x: Value, op: str) -> Value:
                   steps=_kept(x))
 
 
-@rule("GatherElements", moves=True)
+@rule("Gather:end", moves=True, ranks=ROWS, gives=ALL_RANKS)
+def gather_end(d: Drawer, x: Value, op: str) -> Value:
+    """The first or last of an axis, which is dropped."""
+    places = d.constant(d.choice((-1, -1, 0)), "int64")
+    return d.emit(op, x, places, axis=d.below(x.rank, -x.rank), steps=_kept(x))
+
+
+@rule("GatherElements", moves=True, ranks=ROWS)
 def gather_elements(d: Drawer, x: Value, op: str) -> Value:
     axis = _axis(d, x)
     shape = [d.below(4, 1) if place == axis else extent for place, extent in enumerate(x.shape)]
@@ -162,20 +167,16 @@ def gather_elements(d: Drawer, x: Value, op: str) -> Value:
     return d.emit(op, x, d.constant(places, "int64"), axis=axis, steps=_kept(x))
 
 
-@rule("GatherND", moves=True)
+@rule("GatherND", moves=True, ranks=ROWS, gives=ALL_RANKS)
 def gather_nd(d: Drawer, x: Value, op: str) -> Value:
-    if not x.rank:
-        raise Unfit("a scalar has no slices")
     depth = d.below(x.rank + 1, 1)
     shape = [d.below(4, 1) for _ in range(d.below(3, 1))]
     places = np.stack([d.rng.integers(0, x.shape[axis], shape) for axis in range(depth)], -1)
     return d.emit(op, x, d.constant(places, "int64"), steps=_kept(x))
 
 
-@rule("Pad", moves=True)
+@rule("Pad", moves=True, ranks=ROWS)
 def pad(d: Drawer, x: Value, op: str) -> Value:
-    if not x.rank:
-        raise Unfit("a scalar has no sides")
     mode = d.choice(("constant", "constant", "constant", "edge", "reflect", "wrap"))
     most = [2 if mode in ("constant", "edge") else extent - 1 for extent in x.shape]
     sides = [d.below(min(end, 2) + 1) if d.chance(0.5) else 0 for end in (*most, *most)]
@@ -186,25 +187,23 @@ def pad(d: Drawer, x: Value, op: str) -> Value:
     return d.emit(op, x, d.constant(sides, "int64"), *number, mode=mode, steps=_kept(x))
 
 
-@rule("Resize:nearest", moves=True)
+@rule("Resize:nearest", moves=True, ranks=(4,))
 def resize(d: Drawer, x: Value, op: str) -> Value:
-    if x.rank != 4:
-        raise Unfit("images alone")
     factors = [1, 1, d.below(3, 1), d.below(3, 1)]
     return d.emit(op, x, None, d.constant(factors, "float32"), mode="nearest", steps=_kept(x),
                   coordinate_transformation_mode="asymmetric", nearest_mode="floor")
 
 
-@rule("DepthToSpace", moves=True)
+@rule("DepthToSpace", moves=True, ranks=(4,))
 def depth_to_space(d: Drawer, x: Value, op: str) -> Value:
-    if x.rank != 4 or x.shape[1] % 4:
+    if x.shape[1] % 4:
         raise Unfit("images with channels for 2 x 2 pixels alone")
     return d.emit(op, x, blocksize=2, mode=d.choice(("DCR", "CRD")), steps=_kept(x))
 
 
-@rule("SpaceToDepth", moves=True)
+@rule("SpaceToDepth", moves=True, ranks=(4,))
 def space_to_depth(d: Drawer, x: Value, op: str) -> Value:
-    if x.rank != 4 or x.shape[2] % 2 or x.shape[3] % 2:
+    if x.shape[2] % 2 or x.shape[3] % 2:
         raise Unfit("images of even sides alone")
     return d.emit(op, x, blocksize=2, steps=_kept(x))
 
@@ -214,27 +213,21 @@ def identity(d: Drawer, x: Value, op: str) -> Value:
     return d.emit(op, x, steps=_kept(x))
 
 
-@rule("Trilu", moves=True)
+@rule("Trilu", moves=True, ranks=MATRICES)
 def trilu(d: Drawer, x: Value, op: str) -> Value:
-    if x.rank < 2:
-        raise Unfit("matrices alone")
     return d.emit(op, x, d.constant(d.below(3, -1), "int64"), upper=d.below(2), steps=_kept(x))
 
 
-@rule("ReverseSequence", moves=True)
+@rule("ReverseSequence", moves=True, ranks=MATRICES)
 def reverse_sequence(d: Drawer, x: Value, op: str) -> Value:
-    if x.rank < 2:
-        raise Unfit("sequences alone")
     batch = d.below(2)
     lengths = d.rng.integers(1, x.shape[1 - batch] + 1, x.shape[batch])
     return d.emit(op, x, d.constant(lengths, "int64"), batch_axis=batch, time_axis=1 - batch,
                   steps=_kept(x))
 
 
-@rule("MaxPool", moves=True)
+@rule("MaxPool", moves=True, ranks=(4, 4, 4, 3, 5))
 def max_pool(d: Drawer, x: Value, op: str) -> Value:
-    if not 3 <= x.rank <= 5 or (x.rank != 4 and d.chance(0.5)):
-        raise Unfit("tensors with spatial axes alone")
     spatial = x.shape[2:]
     kernel = [d.below(min(extent, 3) + 1, 1) for extent in spatial]
     pads = [d.below(size) if d.chance(0.3) else 0 for size in (*kernel, *kernel)]
@@ -242,7 +235,7 @@ def max_pool(d: Drawer, x: Value, op: str) -> Value:
                   steps=_kept(x))
 
 
-@rule("TopK", moves=True)
+@rule("TopK", moves=True, ranks=ROWS)
 def top_k(d: Drawer, x: Value, op: str) -> Value:
     axis = _axis(d, x)
     count = d.constant([d.below(x.shape[axis] + 1, 1)], "int64")
@@ -250,7 +243,7 @@ def top_k(d: Drawer, x: Value, op: str) -> Value:
                       steps=_kept(x))[0]
 
 
-@rule("ScatterElements", "ScatterND", "TensorScatter", moves=True)
+@rule("ScatterElements", "ScatterND", moves=True, ranks=ROWS)
 def scatter(d: Drawer, x: Value, op: str) -> Value:
     axis = _axis(d, x)
     if op == "ScatterND":
@@ -258,12 +251,6 @@ def scatter(d: Drawer, x: Value, op: str) -> Value:
         places = np.array([[d.below(x.shape[place]) for place in range(depth)]])
         parts = d.rng.choice(x.array.reshape(-1), (1, *x.shape[depth:]))
         return d.emit(op, x, d.constant(places, "int64"), d.constant(parts), steps=_kept(x))
-    if op == "TensorScatter":
-        if x.rank < 3 or x.shape[-2] < 2:
-            raise Unfit("caches alone")
-        row = d.rng.choice(x.array.reshape(-1), (*x.shape[:-2], 1, x.shape[-1]))
-        places = d.constant([d.below(x.shape[-2]) for _ in range(x.shape[0])], "int64")
-        return d.emit(op, x, d.constant(row), places, steps=_kept(x))
     count = d.below(x.shape[axis] + 1, 1)
     shape = [count if place == axis else extent for place, extent in enumerate(x.shape)]
     order = d.rng.permutation(x.shape[axis])[:count]
@@ -271,3 +258,12 @@ def scatter(d: Drawer, x: Value, op: str) -> Value:
                                             for place in range(x.rank)]), shape)
     return d.emit(op, x, d.constant(places, "int64"),
                   d.constant(d.rng.choice(x.array.reshape(-1), shape)), axis=axis, steps=_kept(x))
+
+
+@rule("TensorScatter", moves=True, ranks=(3, 4))
+def cache(d: Drawer, x: Value, op: str) -> Value:
+    if x.shape[-2] < 2:
+        raise Unfit("caches alone")
+    row = d.rng.choice(x.array.reshape(-1), (*x.shape[:-2], 1, x.shape[-1]))
+    places = d.constant([d.below(x.shape[-2]) for _ in range(x.shape[0])], "int64")
+    return d.emit(op, x, d.constant(row), places, steps=_kept(x))

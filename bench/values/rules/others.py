@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from bench.values.draw import Drawer, Unfit, Value
-from bench.values.rules.registry import rule
+from bench.values.rules.registry import MATRICES, rule
 
 __all__ = ["NOT_DRAWN"]
 
@@ -29,7 +29,7 @@ NOT_DRAWN: dict[str, str] = {
     **dict.fromkeys(("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
                     _RANDOM),
     **dict.fromkeys(("Scatter", "Upsample"), _OLD),
-    **dict.fromkeys(("BitCast", "DeformConv", "Det", "RoiAlign"),
+    **dict.fromkeys(("BitCast", "Col2Im", "DeformConv", "Det", "RoiAlign"),
                     "the front end computes it of constants alone"),
     "SimplifiedLayerNormalization": "ONNX has no schema of it; it is an RMSNormalization",
     "MaxUnpool": "its indices are those of a MaxPool; elements that two of them name are undefined",
@@ -40,7 +40,7 @@ NOT_DRAWN: dict[str, str] = {
 
 @rule("RNN", "GRU", "LSTM", types=("float32",), ranks=(3,))
 def recurrent(d: Drawer, x: Value, op: str) -> Value:
-    if x.rank != 3 or x.shape[0] > 8:
+    if x.shape[0] > 8:
         raise Unfit("short sequences alone")
     gates, size = {"RNN": 1, "GRU": 3, "LSTM": 4}[op], d.below(4, 1)
     shrink = np.float32(1 / np.sqrt(x.shape[2] + size))
@@ -53,37 +53,25 @@ def recurrent(d: Drawer, x: Value, op: str) -> Value:
 
 @rule("GridSample", types=("float32",), ranks=(4,))
 def grid_sample(d: Drawer, x: Value, op: str) -> Value:
-    if x.rank != 4:
-        raise Unfit("images alone")
     grid = d.rng.uniform(-1.1, 1.1, (x.shape[0], d.below(4, 1), d.below(4, 1), 2))
     return d.emit(op, x, d.constant(grid, "float32"), align_corners=d.below(2),
                   mode=d.choice(("linear", "nearest")), padding_mode=d.choice(("zeros", "border")))
 
 
-@rule("Col2Im", types=("float32",), ranks=(3,))
-def col2im(d: Drawer, x: Value, op: str) -> Value:
-    """Columns of 2 x 2 pixels of a picture with one row more than there are columns."""
-    if x.rank != 3 or x.shape[1] % 4:
-        raise Unfit("columns of 2 x 2 pixels alone")
-    return d.emit(op, x, d.constant([x.shape[2] + 1, 2], "int64"), d.constant([2, 2], "int64"))
-
-
-@rule("EyeLike")
+@rule("EyeLike", ranks=(2,))
 def eye_like(d: Drawer, x: Value, op: str) -> Value:
-    if x.rank != 2:
-        raise Unfit("matrices alone")
     return d.emit(op, x, k=d.below(3, -1))
 
 
-@rule("DFT", types=("float32",), ranks=(3,))
+@rule("DFT", types=("float32",), ranks=MATRICES)
 def transform(d: Drawer, x: Value, op: str) -> Value:
-    if x.rank < 2 or x.shape[-1] > 2:
+    if x.shape[-1] > 2:
         raise Unfit("signals of real or complex numbers alone")
     return d.emit(op, x, None, d.constant(d.below(x.rank - 1), "int64"))
 
 
 @rule("STFT", types=("float32",), ranks=(3,))
 def short_transform(d: Drawer, x: Value, op: str) -> Value:
-    if x.rank != 3 or x.shape[2] != 1 or x.shape[1] < 4:
+    if x.shape[2] != 1 or x.shape[1] < 4:
         raise Unfit("long signals alone")
     return d.emit(op, x, d.constant(2, "int64"), d.constant(d.normal(4)), d.constant(4, "int64"))

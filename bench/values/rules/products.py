@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.values.draw import Drawer, Unfit, Value
+from bench.values.draw import Drawer, Value
 from bench.values.rules.registry import rule
 from bench.values.rules.steps import weight
 
@@ -30,8 +30,6 @@ def _groups(d: Drawer, channels: int) -> int:
 
 @rule("Conv", types=("float32",), ranks=(4, 4, 4, 4, 3, 5))
 def conv(d: Drawer, x: Value, op: str) -> Value:
-    if not 3 <= x.rank <= 5:
-        raise Unfit("images alone")
     group, given = _groups(d, x.shape[1]), _window(d, x)
     outputs = group * (1 if group > 1 and d.chance(0.6) else d.below(6, 1))
     shape = outputs, x.shape[1] // group, *given["kernel_shape"]
@@ -43,8 +41,6 @@ def conv(d: Drawer, x: Value, op: str) -> Value:
 @rule("Conv:pixels", types=("float32",), ranks=(4,))
 def conv_of_pixels(d: Drawer, x: Value, op: str) -> Value:
     """A convolution that leaves the size of an image."""
-    if x.rank != 4:
-        raise Unfit("images alone")
     size, outputs = d.choice((1, 1, 3)), d.below(6, 1)
     kernel = d.normal(outputs, x.shape[1], size, size) / np.float32(size * np.sqrt(x.shape[1]))
     return d.emit(op, x, weight(d, kernel, 0), pads=[size // 2] * 4)
@@ -52,8 +48,6 @@ def conv_of_pixels(d: Drawer, x: Value, op: str) -> Value:
 
 @rule("ConvTranspose", types=("float32",), ranks=(4,))
 def conv_transpose(d: Drawer, x: Value, op: str) -> Value:
-    if x.rank != 4:
-        raise Unfit("images alone")
     group = _groups(d, x.shape[1])
     each = d.below(4, 1)
     kernel, strides = [d.below(4, 1), d.below(4, 1)], [d.below(3, 1), d.below(3, 1)]
@@ -65,8 +59,6 @@ def conv_transpose(d: Drawer, x: Value, op: str) -> Value:
 
 @rule("Gemm", types=("float32",), ranks=(2,))
 def gemm(d: Drawer, x: Value, op: str) -> Value:
-    if x.rank != 2:
-        raise Unfit("matrices alone")
     columns, turned = d.below(7, 1), d.below(2)
     depth = x.shape[1]
     array = d.normal(depth, columns) / np.float32(np.sqrt(depth))
@@ -77,13 +69,9 @@ def gemm(d: Drawer, x: Value, op: str) -> Value:
                   transB=turned, **given)
 
 
-@rule("MatMul", ranks=(2, 3, 4))
+@rule("MatMul", types=("float32",), ranks=(2, 3, 4, 2, 3, 4, 1, 5))
 def matmul(d: Drawer, x: Value, op: str) -> Value:
     """With a constant, perhaps plus a bias, which may have more dimensions than the product."""
-    if x.dtype != "float32":
-        raise Unfit("floats alone")
-    if not x.rank:
-        raise Unfit("a scalar is no matrix")
     columns, depth = d.below(7, 1), x.shape[-1]
     lead = x.shape[:-2] if x.rank > 2 and d.chance(0.15) else ()
     array = d.normal(*lead, depth, columns) / np.float32(np.sqrt(depth))
@@ -99,20 +87,24 @@ def matmul(d: Drawer, x: Value, op: str) -> Value:
 @rule("MatMul:computed", types=("float32",), ranks=(2, 3, 4))
 def matmul_of_two(d: Drawer, x: Value, op: str) -> Value:
     """With another computed value: x by x turned, or what fits."""
-    if x.rank < 2:
-        raise Unfit("matrices alone")
     fitting = [one for one in d.values if one.dtype == "float32" and one.rank >= 2
                and one.shape[-2] == x.shape[-1] and one.shape[:-2] in (x.shape[:-2], ())]
     if fitting and d.chance(0.5):
         return d.emit(op, x, d.choice(fitting))
+    if d.chance(0.4):
+        return _batched(d, x, op)
     perm = [*range(x.rank - 2), x.rank - 1, x.rank - 2]
     return d.emit(op, x, d.emit("Transpose", x, perm=perm))
 
 
+def _batched(d: Drawer, x: Value, op: str) -> Value:
+    """A product with an input for each matrix of the batch, perhaps plus another input."""
+    made = d.emit(op, x, d.input(d.normal(*x.shape[:-2], x.shape[-1], d.below(5, 1))))
+    return d.emit("Add", made, d.input(d.normal(*made.shape))) if d.chance(0.5) else made
+
+
 @rule("Einsum", types=("float32",), ranks=(2, 3, 4))
 def einsum(d: Drawer, x: Value, op: str) -> Value:
-    if not 2 <= x.rank <= 4:
-        raise Unfit("matrices alone")
     letters = "abcd"[:x.rank]
     equation = f"{letters},{letters[-1]}z->{letters[:-1]}z"
     return d.emit(op, x, d.constant(d.normal(x.shape[-1], d.below(5, 1))), equation=equation)
@@ -126,8 +118,6 @@ def _zero(d: Drawer, dtype: str, count: int = 0) -> str:
 
 @rule("ConvInteger", types=("int8", "uint8"), ranks=(4,))
 def conv_integer(d: Drawer, x: Value, op: str) -> Value:
-    if x.rank != 4:
-        raise Unfit("images alone")
     given, outputs = _window(d, x), d.below(5, 1)
     dtype = d.choice(("int8", "uint8"))
     kernel = d.constant(d.rng.integers(*_ends(dtype), (outputs, x.shape[1], *given["kernel_shape"])
@@ -137,10 +127,8 @@ def conv_integer(d: Drawer, x: Value, op: str) -> Value:
                   **given)
 
 
-@rule("MatMulInteger", types=("int8", "uint8"), ranks=(2, 3))
+@rule("MatMulInteger", types=("int8", "uint8"), ranks=(2, 3, 4))
 def matmul_integer(d: Drawer, x: Value, op: str) -> Value:
-    if x.rank < 2:
-        raise Unfit("matrices alone")
     dtype = d.choice(("int8", "uint8"))
     other = d.constant(d.rng.integers(*_ends(dtype), (x.shape[-1], d.below(5, 1))), dtype)
     zeros = [_zero(d, x.dtype)] if d.chance(0.7) else []
@@ -160,8 +148,6 @@ def _requantization(d: Drawer, sums: float, factors: float, dtype: str
 
 @rule("QLinearConv", types=("int8", "uint8"), ranks=(4,))
 def qlinear_conv(d: Drawer, x: Value, op: str) -> Value:
-    if x.rank != 4:
-        raise Unfit("images alone")
     given, outputs = _window(d, x), d.below(5, 1)
     dtype = d.choice(("int8", "int8", "uint8"))
     shape = outputs, x.shape[1], *given["kernel_shape"]
@@ -180,8 +166,6 @@ def qlinear_conv(d: Drawer, x: Value, op: str) -> Value:
 
 @rule("QLinearMatMul", types=("int8", "uint8"), ranks=(2, 3, 4))
 def qlinear_matmul(d: Drawer, x: Value, op: str) -> Value:
-    if x.rank < 2:
-        raise Unfit("matrices alone")
     dtype = d.choice(("int8", "uint8"))
     other = d.constant(d.rng.integers(*_ends(dtype), (x.shape[-1], d.below(5, 1))), dtype)
     scale = x.scale or 0.05

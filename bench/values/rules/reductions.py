@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from bench.values.draw import Drawer, Unfit, Value
-from bench.values.rules.registry import rule
+from bench.values.rules.registry import ROWS, RULES, rule
+from bench.values.rules.steps import dequantized, quantized
 
 __all__: list[str] = []
 
@@ -20,41 +21,49 @@ def reduction(d: Drawer, x: Value, op: str) -> Value:
     return d.emit(op, x, *given, keepdims=d.below(2))
 
 
-@rule("ArgMax", "ArgMin")
+@rule("ArgMax", "ArgMin", ranks=ROWS)
 def place(d: Drawer, x: Value, op: str) -> Value:
-    if not x.rank:
-        raise Unfit("a scalar has no axis")
     return d.emit(op, x, axis=d.below(x.rank, -x.rank), keepdims=d.below(2),
                   select_last_index=int(d.chance(0.2)))
 
 
-@rule("CumSum", "CumProd")
+@rule("CumSum", "CumProd", ranks=ROWS)
 def running(d: Drawer, x: Value, op: str) -> Value:
-    if not x.rank:
-        raise Unfit("a scalar has no axis")
     return d.emit(op, x, d.constant(d.below(x.rank), "int64"), exclusive=d.below(2),
                   reverse=d.below(2))
 
 
-@rule("Softmax", "LogSoftmax", "Hardmax")
+@rule("Softmax", "LogSoftmax", "Hardmax", ranks=ROWS)
 def softmax(d: Drawer, x: Value, op: str) -> Value:
-    if not x.rank:
-        raise Unfit("a scalar has no axis")
     return d.emit(op, x, axis=-1 if d.chance(0.6) else d.below(x.rank))
 
 
-@rule("Add:masked", types=("float32",))
+@rule("Add:masked", types=("float32",), ranks=ROWS)
 def masked_softmax(d: Drawer, x: Value, op: str) -> Value:
     """Scores plus a mask, a constant, of a finite number or none; rows may be masked whole."""
-    if x.rank < 1 or x.shape[-1] < 2:
+    if x.shape[-1] < 2:
         raise Unfit("rows alone")
     low = np.float32(d.choice((-1e4, -3.4e38, -np.inf, -1e9)))
     shape = [extent if d.chance(0.5) else 1 for extent in x.shape[:-1]] + [x.shape[-1]]
     hidden = d.rng.random(shape) < 0.4
+    if d.chance(0.4):
+        hidden.reshape(-1, x.shape[-1])[0] = True       # a row is masked whole
     if not np.isfinite(low):
         hidden[..., 0] = False
     mask = d.constant(np.where(hidden, low, np.float32(0)).astype(np.float32))
     return d.emit("Softmax", _summed(d, x, mask), axis=-1)
+
+
+@rule("Softmax:channels", types=("float32",), ranks=(4,))
+def channel_softmax(d: Drawer, x: Value, op: str) -> Value:
+    """Softmax of the channels of each pixel, as exporters of other layouts write it, perhaps before
+    a convolution.
+    """
+    last = d.emit("Transpose", x, perm=[0, 2, 3, 1])
+    made = d.emit("Transpose", d.emit(op, last, axis=-1), perm=[0, 3, 1, 2])
+    if d.chance(0.4):
+        return made
+    return RULES["Conv:pixels"].drawn(d, dequantized(d, quantized(d, made)))
 
 
 def _summed(d: Drawer, x: Value, mask: str) -> Value:
@@ -68,19 +77,19 @@ def _summed(d: Drawer, x: Value, mask: str) -> Value:
         draw.LARGEST = largest
 
 
-@rule("LayerNormalization", "RMSNormalization", types=("float32",))
+@rule("LayerNormalization", "RMSNormalization", types=("float32",), ranks=ROWS)
 def normalization(d: Drawer, x: Value, op: str) -> Value:
-    if not x.rank or x.shape[-1] < 2:
+    if x.shape[-1] < 2:
         raise Unfit("rows alone")
     weight = d.constant(d.rng.uniform(0.5, 1.5, x.shape[-1]).astype(np.float32))
     bias = [d.constant(d.normal(x.shape[-1]))] if op[0] == "L" and d.chance(0.6) else []
     return d.emit(op, x, weight, *bias, axis=-1, epsilon=d.choice((1e-5, 1e-3)))
 
 
-@rule("ReduceMean:norm", types=("float32",))
+@rule("ReduceMean:norm", types=("float32",), ranks=ROWS)
 def written_normalization(d: Drawer, x: Value, op: str) -> Value:
     """A layer normalization as exporters write it, with a weight that may have more axes."""
-    if not x.rank or x.shape[-1] < 2:
+    if x.shape[-1] < 2:
         raise Unfit("rows alone")
     axes = d.constant([-1], "int64")
     centred = d.emit("Sub", x, d.emit(op, x, axes, keepdims=1))
@@ -94,9 +103,9 @@ def written_normalization(d: Drawer, x: Value, op: str) -> Value:
 
 
 @rule("InstanceNormalization", "GroupNormalization", "BatchNormalization", types=("float32",),
-      ranks=(4, 3))
+      ranks=(4, 3, 2))
 def channel_normalization(d: Drawer, x: Value, op: str) -> Value:
-    if x.rank < 3 and not (op[0] == "B" and x.rank == 2):
+    if x.rank < 3 and op[0] != "B":
         raise Unfit("channels alone")
     channels = x.shape[1]
     weights = [d.constant(d.rng.uniform(0.5, 1.5, channels).astype(np.float32)),
@@ -113,8 +122,6 @@ def channel_normalization(d: Drawer, x: Value, op: str) -> Value:
 
 @rule("LpNormalization", "MeanVarianceNormalization", "LRN", types=("float32",), ranks=(4,))
 def other_normalization(d: Drawer, x: Value, op: str) -> Value:
-    if x.rank != 4:
-        raise Unfit("images alone")
     match op:
         case "LpNormalization": given = {"axis": d.below(4), "p": d.choice((1, 2))}
         case "LRN": given = {"size": d.choice((1, 3)), "alpha": 0.01}
@@ -122,10 +129,8 @@ def other_normalization(d: Drawer, x: Value, op: str) -> Value:
     return d.emit(op, x, **given)
 
 
-@rule("AveragePool", "LpPool", types=("float32",), ranks=(4, 4, 3))
+@rule("AveragePool", "LpPool", types=("float32",), ranks=(4, 4, 3, 5))
 def pool(d: Drawer, x: Value, op: str) -> Value:
-    if not 3 <= x.rank <= 5:
-        raise Unfit("images alone")
     kernel = [d.below(min(extent, 3) + 1, 1) for extent in x.shape[2:]]
     pads = [d.below(size) if d.chance(0.3) else 0 for size in kernel]
     given: dict[str, Any] = {"count_include_pad": d.below(2)} if op[0] == "A" else {
@@ -134,17 +139,14 @@ def pool(d: Drawer, x: Value, op: str) -> Value:
                   pads=[*pads, *pads], **given)
 
 
-@rule("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool", types=("float32",), ranks=(4,))
+@rule("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool", types=("float32",),
+      ranks=(4, 3, 5))
 def global_pool(d: Drawer, x: Value, op: str) -> Value:
-    if x.rank < 3:
-        raise Unfit("images alone")
     return d.emit(op, x)
 
 
 @rule("Resize:linear", types=("float32", "int8", "uint8"), ranks=(4,))
 def resampling(d: Drawer, x: Value, op: str) -> Value:
-    if x.rank != 4:
-        raise Unfit("images alone")
     factors = [1, 1, d.choice((1, 2, 1.5, 0.5)), d.choice((1, 2, 1.5, 0.5))]
     return d.emit(op, x, None, d.constant(factors, "float32"),
                   mode=d.choice(("linear", "cubic") if x.dtype == "float32" else ("linear",)),

@@ -82,6 +82,8 @@ def operand(d: Drawer, x: Value) -> "Value | str":
         return d.choice(fitting)
     if d.chance(0.08):
         return x
+    if x.dtype == "float32" and d.chance(0.2):
+        return dequantized(d, quantized(d, d.input(d.normal(*x.shape))))
     shape = [extent if d.chance(0.6) else 1 for extent in x.shape]
     begin = d.below(len(shape) + 1) if d.chance(0.5) else 0
     shape = shape[begin:]

@@ -21,6 +21,7 @@ from compiler.cpu_gpu_backends.simt.names import spelled
 from compiler.cpu_gpu_backends.simt.serial import WIDTH
 from compiler.graph.fusion import Group, fuse
 from compiler.graph.graph import Graph
+from compiler.graph.pipeline import optimize
 from compiler.graph.room import bytes_of
 from compiler.exports import CInterface, header
 from compiler.exports.names import is_identifier
@@ -29,7 +30,7 @@ from compiler.ir import Program
 from .constants import array_lines
 from .helpers import BEGIN, STORED, helper_texts
 from .kernels import CError, CFunction, comment_lines, function, is_word, note
-from .lowering import lowered
+from .lowering import PASSES
 from .schedule import scheduled
 
 __all__ = ["CFiles", "CNetwork", "CStep", "kernel_program", "network_files"]
@@ -90,7 +91,7 @@ class CNetwork:
     """
 
     def __init__(self, graph: Graph, name: str, header_name: str, apart: bool | None):
-        graph = lowered(graph)
+        graph = optimize(graph, PASSES)
         self.graph, self.name = graph, name
         self.groups = fuse(graph, is_one_kernel).groups
         self.root = storage(self.groups)

@@ -22,7 +22,9 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from compiler.cpu_gpu_backends.cpu.schedule import schedule
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors, axes_of, sum_apart
+from compiler.cpu_gpu_backends.cpu.tiles import axes_of, sum_apart
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.llvm.instruction_sets import InstructionSet
 from compiler.ir import (Alloc, Program, Stmt, Store, Update, Write, free_variables, map_exprs,
                          reads, rewrite_stmts, walk_stmts)
 from compiler.schedule import Schedule, ScheduleError
@@ -30,7 +32,7 @@ from compiler.te import Binary, Buffer, Cast, Expr, Read, Var, rewrite
 
 __all__ = ["scheduled"]
 
-VECTORS = Vectors(8, 10)
+VECTORS = Vectors(InstructionSet("vectors that compilers of C make", lanes=8, registers=10))
 PIXELS = (4, 5, 3, 2)           # of a tile, the best first
 LANES = (32, 16, 24, 8, 12, 4)  # channels side by side, the best first
 

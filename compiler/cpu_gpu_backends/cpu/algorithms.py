@@ -14,8 +14,9 @@ from numpy.random import Generator
 
 from compiler.graph.graph import Graph, TensorType
 from compiler.graph.rewrite import Builder
-from compiler.graph.winograd import Convolution
+from compiler.graph.lowering.winograd import Convolution
 from compiler.native import digest
+from compiler.ops.convolutions import image_convolution
 from compiler.ops.node import Attrs
 from compiler.plans import PlanRefused, Task
 from compiler.tune.chooser import PointChooser
@@ -76,7 +77,7 @@ def graph_of(convolution: Convolution, seed: int) -> Graph:
     net.add_input("x", TensorType((batch, inputs, height, width), "float32"))
     rng = np.random.default_rng(seed)
     weight = net.add_constant("w", rng.standard_normal(convolution.weight).astype(np.float32))
-    return net.finish([net.emit("conv2d", "y", ["x", weight], "y", **attrs)])
+    return net.finish([net.add(image_convolution("y", ("x", weight), ("y",), attrs))])
 
 
 @dataclass(frozen=True, slots=True)

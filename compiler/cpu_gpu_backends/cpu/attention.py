@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from compiler.cpu_gpu_backends.cpu.product_tiles import (ResultTiles, packed_weight_of,
                                                          tile_of_rows)
 from compiler.cpu_gpu_backends.cpu.row_stages import along_rows
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors, axes_of, extents_of
+from compiler.cpu_gpu_backends.cpu.tiles import axes_of, extents_of
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
 from compiler.graph.fusion import Group
 from compiler.graph.graph import Graph
 from compiler.ir import Program, Store, Update, Write, reads, walk_stmts

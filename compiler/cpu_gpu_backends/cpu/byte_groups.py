@@ -10,24 +10,39 @@ lie side by side (`compiler.ops.quantized_blocks`).
 The image is read as a copy whose channels lie side by side (`compiler.ops.windows.pixel_rows`).
 """
 
+from functools import cache
+
 from compiler.cpu_gpu_backends.intrinsics.cpu import dot, dot_by_steps, dot_of_words
+from compiler.cpu_gpu_backends.llvm.instruction_sets import INSTRUCTION_SETS, InstructionSet
 from compiler.ir import Store, Update, linear, loops, reads, walk_stmts
 from compiler.ops.blocks import LANES
 from compiler.schedule import Schedule, tensorize
 from compiler.te import INDEX, Binary, Cast, Const, Read, Var, walk
 from compiler.tensorize import Intrinsic
 
-__all__ = ["DOTS", "DOT_BY_STEPS", "DOT_OF_WASM", "add_groups", "copy_pixels", "is_grouped",
-           "order_groups", "sums_bytes"]
+__all__ = ["DOTS", "add_groups", "copy_pixels", "dot_of", "is_grouped", "order_groups",
+           "sums_bytes"]
 
 GROUP = 4
 NEAR = 1 << 14          # bytes of pixels that stay in the nearest cache
-DOTS: dict[tuple[int, bool], Intrinsic] = {
-    **{(lanes, True): dot(1, LANES, GROUP, "uint8", lanes) for lanes in (16, 8, 4)},
-    **{(lanes, False): dot_of_words(1, LANES, GROUP, lanes) for lanes in (16, 8, 4)}}
-"""By float32 lanes of a vector, and whether there is an instruction for just this."""
-DOT_OF_WASM = dot_of_words(1, LANES, GROUP, 4, wasm=True)
-DOT_BY_STEPS = dot_by_steps(1, LANES, GROUP)
+
+
+@cache
+def dot_of(vectors: InstructionSet, by_dot: bool) -> Intrinsic:
+    """The intrinsic that adds products of bytes, with an instruction for just this or without;
+    vectors that do it alike share one.
+    """
+    made = (dot(1, LANES, GROUP, "uint8", vectors.lanes) if by_dot
+            else dot_of_words(1, LANES, GROUP, vectors) if vectors.words
+            else dot_by_steps(1, LANES, GROUP))
+    return DOTS.setdefault(made.name, made)
+
+
+DOTS: dict[str, Intrinsic] = {}
+"""All of them, by name."""
+for _vectors in INSTRUCTION_SETS:
+    for _by_dot in {bool(_vectors.dots), False}:
+        dot_of(_vectors, _by_dot)
 
 
 def sums_bytes(update: Update) -> bool:

@@ -21,8 +21,9 @@ from math import prod
 from compiler.cpu_gpu_backends.cpu.block_tiles import BlockTile
 from compiler.cpu_gpu_backends.cpu.byte_groups import GROUP, copy_pixels, is_grouped, sums_bytes
 from compiler.cpu_gpu_backends.cpu.product_tiles import ResultTiles, packed_weight_of
-from compiler.cpu_gpu_backends.cpu.tiles import (Vectors, axes_of, copy_by_vectors, extents_of,
-                                                 sum_apart, the_sum)
+from compiler.cpu_gpu_backends.cpu.tiles import (axes_of, copy_by_vectors, extents_of, sum_apart,
+                                                 the_sum)
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
 from compiler.cpu_gpu_backends.intrinsics.cpu import ByteRows, ByteWindows, step_of
 from compiler.ir import Program, Update, free_variables, linear, loops, reads
 from compiler.ops.blocks import LANES, blocks_of
@@ -48,7 +49,7 @@ class _Tile:
     rows: int
 
     def cycles(self, steps: int, step: int) -> int:
-        """Cycles of one tile, whose terms are so many steps of so many bytes."""
+        """Cycles of one tile with so many steps; each step sums the products of so many bytes."""
         pixels = self.high * self.wide // self.rows
         registers = self.blocks * pixels
         loads = (pixels * self.rows + self.blocks * step // GROUP) // 2

@@ -14,7 +14,8 @@ No copy of an operand is made: pads, and what a window sees of an image, are cho
 read. Conditions on the loops outside of the last one are tested there.
 """
 
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors, axes_of, sum_apart, the_sum
+from compiler.cpu_gpu_backends.cpu.tiles import axes_of, sum_apart, the_sum
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
 from compiler.ir import Alloc, Program, Store, walk_stmts
 from compiler.schedule import Schedule
 from compiler.te import Binary, Cast, Const, Expr, Read, Select, Var

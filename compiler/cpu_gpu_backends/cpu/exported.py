@@ -35,7 +35,6 @@ from compiler.graph.room import bytes_of
 
 __all__ = ["Exported", "exported"]
 
-SMALL_ALIGNMENT, WIDE_ALIGNMENT = 16, 64
 WEIGHTS = "lockstep.weights"
 STATUS = {end: number for number, (end, _) in enumerate(STATUSES)}
 
@@ -67,7 +66,7 @@ def exported(segment: HostSegment, name: str, machine: Processor, apart: bool | 
     if any(step.kernel and step.kernel.function is None for step in segment.steps):
         raise ExportError(f"{segment.graph.name} must be compiled from a model to be exported: a "
                           f"compiled file has machine code of its own processor alone")
-    graph, alignment = segment.graph, _alignment(machine)
+    graph, alignment = segment.graph, machine.instructions.alignment
     layout = _Layout(segment, alignment, inside)
     apart = len(layout.weights) > INSIDE if apart is None else apart
     hashed = network_hash(graph, layout.weights)
@@ -88,10 +87,6 @@ def _needs(code: bytes, machine: Processor) -> tuple[str, ...]:
         return ()
     called = ", ".join(missing_symbols(code)) or "nothing"
     return tuple(wrap(f"The code calls {called} of other libraries.", 88))
-
-
-def _alignment(machine: Processor) -> int:
-    return WIDE_ALIGNMENT if machine.has("avx2") or machine.has("avx512f") else SMALL_ALIGNMENT
 
 
 class _Layout:

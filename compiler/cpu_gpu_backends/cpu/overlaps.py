@@ -107,7 +107,7 @@ def _end(step: Stmt, result: Buffer, variables: Mapping[Var, Interval]) -> np.nd
 
 
 def _inside(step: Stmt, variables: Mapping[Var, Interval]) -> dict[Var, Interval]:
-    """The variables, and those of the loops of a step, whose iterations are all at once."""
+    """The intervals of the variables, and of the loops inside a step: all their iterations."""
     loops = {loop.var: (0, loop.extent - 1) for loop in walk_stmts(step)
              if isinstance(loop, For) and isinstance(loop.extent, int)}
     return {**variables, **loops}

@@ -21,8 +21,9 @@ from dataclasses import dataclass
 
 from compiler.cpu_gpu_backends.cpu.block_tiles import BlockTile, best_tile
 from compiler.cpu_gpu_backends.cpu.byte_groups import add_groups, order_groups, sums_bytes
-from compiler.cpu_gpu_backends.cpu.tiles import (Vectors, axes_of, copy_by_vectors, extents_of,
+from compiler.cpu_gpu_backends.cpu.tiles import (axes_of, copy_by_vectors, extents_of,
                                                  keep_in_registers, sum_apart, the_sum)
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
 from compiler.ir import Program, Update, reads
 from compiler.ops.blocks import LANES, blocks_of
 from compiler.schedule import Schedule

@@ -12,7 +12,8 @@
 `cpu.sums` makes lanes of the reductions.
 """
 
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors, axes_of
+from compiler.cpu_gpu_backends.cpu.tiles import axes_of
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
 from compiler.ir import Alloc, For, Program, Store, Update, Write, path_to, walk_stmts
 from compiler.schedule import Schedule, peel, split, vectorize
 from compiler.tune.chooser import OWN, Chooser

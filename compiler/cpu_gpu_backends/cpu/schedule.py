@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from compiler.cpu_gpu_backends.cpu.attention import tile_attention
 from compiler.cpu_gpu_backends.cpu.block_tiles import tile_blocks
-from compiler.cpu_gpu_backends.cpu.byte_groups import DOT_BY_STEPS, DOT_OF_WASM, DOTS
+from compiler.cpu_gpu_backends.cpu.byte_groups import DOTS
 from compiler.cpu_gpu_backends.cpu.byte_tiles import tile_bytes
 from compiler.cpu_gpu_backends.cpu.direct_sums import tile_direct
 from compiler.cpu_gpu_backends.cpu.product_tiles import tile_products
@@ -14,7 +14,8 @@ from compiler.cpu_gpu_backends.cpu.row_stages import along_rows, stages_by_rows
 from compiler.cpu_gpu_backends.cpu.streams import read_ahead
 from compiler.cpu_gpu_backends.cpu.sums import ordered_sums
 from compiler.cpu_gpu_backends.cpu.threads import share_out
-from compiler.cpu_gpu_backends.cpu.tiles import SHORTEST_ROW, Vectors, tile_sums
+from compiler.cpu_gpu_backends.cpu.tiles import SHORTEST_ROW, tile_sums
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
 from compiler.cpu_gpu_backends.cpu.winograd import tile_winograd
 from compiler.cpu_gpu_backends.intrinsics.cpu import TRANSPOSES, byte_tiles_named
 from compiler.ir import For, Program, Store, Update, Write, path_to, reads, walk_stmts
@@ -25,7 +26,7 @@ from compiler.tune.generic import generic_schedule
 
 __all__ = ["own_schedule", "schedule", "walk_rows"]
 
-INTRINSICS = (*DOTS.values(), DOT_BY_STEPS, DOT_OF_WASM, *TRANSPOSES.values())
+INTRINSICS = (*DOTS.values(), *TRANSPOSES.values())
 GENERIC = "generic"
 LONGEST_PIECE = 16
 SQUARES = (32, 16, 64, 128)     # rows and columns of what is transposed at a time, ours first
@@ -85,7 +86,7 @@ def map_by_vectors(program: Program, vectors: Vectors, chooser: Chooser = OWN) -
 
 
 def _without_quotients(s: Schedule, stage: Buffer) -> Store:
-    """Splits loops whose numbers are divided into places in what is read, so that nothing divides.
+    """Splits the loops whose variables are divided in indices of reads, until none is divided.
 
     ::
 

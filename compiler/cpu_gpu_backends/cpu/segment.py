@@ -16,14 +16,17 @@ from compiler.cpu_gpu_backends.cpu.entry import Entry
 from compiler.cpu_gpu_backends.cpu.steps import GroupCode
 from compiler.cpu_gpu_backends.listing import listing
 from compiler.cpu_gpu_backends.llvm.jit import assembly
+from compiler.cpu_gpu_backends.llvm.kernel import Kernel
 from compiler.cpu_gpu_backends.memory import plan_groups
-from compiler.graph.fusion import Groups
+from compiler.graph.fusion import Group, Groups
 from compiler.graph.graph import Graph
 from compiler.graph.memory import MemoryPlan
 from compiler.graph.reference import check_inputs, evaluate_node
+from compiler.ir import program_text
 from compiler.lazy import cached_property
 from compiler.target import Outcome, Row, Values
 from compiler.te import numpy_dtype
+from compiler.texts import Part, PartedText
 
 __all__ = ["Arenas", "HostExecutable", "HostSegment", "GroupCode", "dense"]
 
@@ -53,6 +56,13 @@ class Arenas:
             self._free.append(block)
 
 
+def _kernel_lines(group: Group, kernel: Kernel) -> Iterator[str]:
+    """The scheduled loop program of a group, then what LLVM gets of it."""
+    yield str(group)
+    yield from program_text(kernel.program).splitlines()
+    yield from kernel.text.splitlines()
+
+
 @dataclass(frozen=True, eq=False)
 class HostSegment:
     """A graph as native code. May be called from several threads: a call owns what it computes.
@@ -60,7 +70,8 @@ class HostSegment:
     Called with an array for every input of the graph, of its declared type, it returns the
     graph's outputs, arrays of the caller's. Anything else is refused with ValueError. What is
     computed on the way lies in a block of `arenas`, where the `plan` says. The graph is lowered,
-    its convolutions by Winograd's products of these `sizes`, by their texts.
+    its convolutions by Winograd's products of these `sizes`, by their texts; `lowering` has the
+    graph after each pass that did so, none where it was read from a file.
     """
 
     graph: Graph
@@ -68,6 +79,7 @@ class HostSegment:
     constants: Mapping[str, Array]
     arenas: Arenas = field(default_factory=Arenas)
     sizes: Mapping[str, int] = field(default_factory=dict)
+    lowering: Mapping[str, Graph] = field(default_factory=dict)
     kind: ClassVar[str | None] = "kernels"
 
     @property
@@ -90,7 +102,11 @@ class HostSegment:
 
     @property
     def stages(self) -> dict[str, object]:
-        return {"fuse": self.groups, "plan-memory": self.plan}
+        return {**self.lowering, "fuse": self.groups, "plan-memory": self.plan,
+                "kernels": PartedText([
+                    Part(tuple(node.name for node in step.group.nodes),
+                         lambda step=step, kernel=step.kernel: _kernel_lines(step.group, kernel))
+                    for step in self.steps if step.kernel])}
 
     def on(self, device: object = None) -> "HostExecutable":
         """The processor needs no device."""

@@ -6,7 +6,7 @@ from numpy.random import Generator
 
 from compiler.cpu_gpu_backends.cpu.groups import to_schedule
 from compiler.cpu_gpu_backends.cpu.schedule import own_schedule
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
 from compiler.cpu_gpu_backends.groups import Recipe
 from compiler.plans import Task
 from compiler.tune.chooser import PointChooser

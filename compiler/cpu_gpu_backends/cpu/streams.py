@@ -7,7 +7,7 @@ memory, the tile waits for each.
 
 from dataclasses import replace
 
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
 from compiler.cpu_gpu_backends.llvm.prefetch import NOTE
 from compiler.ir import (For, Program, Stmt, Update, linear, offset, reads, rewrite_stmts,
                          walk_stmts)

@@ -13,24 +13,18 @@ from compiler.cpu_gpu_backends.cpu.algorithms import (AlgorithmSpace, algorithm_
 from compiler.cpu_gpu_backends.cpu.arrays import far_copies, on_cache_lines
 from compiler.cpu_gpu_backends.cpu.attention import is_one_kernel
 from compiler.cpu_gpu_backends.cpu.groups import group_program, own_plan
+from compiler.cpu_gpu_backends.cpu.lowering import passes
 from compiler.cpu_gpu_backends.cpu.segment import Arenas, GroupCode, HostSegment
 from compiler.cpu_gpu_backends.cpu.space import GroupSpace
-from compiler.cpu_gpu_backends.cpu.tiles import TileCosts, Vectors
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors, vectors_of
 from compiler.cpu_gpu_backends.groups import Recipe, recipe_from, recipe_of, sample
 from compiler.cpu_gpu_backends.llvm import Kernel, build, host
-from compiler.cpu_gpu_backends.llvm.amx import grants_tiles
 from compiler.cpu_gpu_backends.llvm.machine import Processor
-from compiler.graph.channel_blocks import with_channel_blocks
 from compiler.graph.fusion import Group, Groups, fuse, separate
-from compiler.graph.global_averages import with_means
 from compiler.graph.graph import Graph, Node
-from compiler.graph.last_convolutions import with_channels_last
-from compiler.graph.packed_products import with_packed_products
-from compiler.graph.products_apart import with_products_apart
+from compiler.graph.lowering.winograd import Convolution, Sizes, best_size
+from compiler.graph.pipeline import Pass, lower, optimize
 from compiler.graph.room import require_bytes
-from compiler.graph.shared_constants import with_shared_constants
-from compiler.graph.integer_scales import with_integer_scales
-from compiler.graph.winograd import Convolution, Sizes, best_size
 from compiler.ir import Program
 from compiler.native import digest, processor
 from compiler.ops.registry import OPERATORS, find
@@ -38,13 +32,9 @@ from compiler.plans import OWN, Plans, Task, replayed
 from compiler.target import HOST
 from compiler.te import numpy_dtype
 
-__all__ = ["CpuTarget", "HostSegment", "GroupCode", "kernel_program", "lowered",
-           "on_cache_lines"]
+__all__ = ["CpuTarget", "HostSegment", "GroupCode", "kernel_program", "on_cache_lines"]
 
 KERNELS = 1024              # how many compiled kernels are kept
-TWO_PRODUCTS = ("skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids",
-                "emeraldrapids", "graniterapids", "graniterapids-d", "znver5")
-"""Processors, in LLVM's words, that begin two products of 512 bits a cycle, as many as loads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +68,7 @@ class CpuTarget:
 
     @property
     def vectors(self) -> Vectors:
-        return _vectors(self.threads, self.machine or host())
+        return vectors_of(self.machine or host(), self.threads)
 
     def refusal(self, graph: Graph, node: Node) -> str | None:
         """None when the CPU takes the node, else the reason why not."""
@@ -98,15 +88,22 @@ class CpuTarget:
             if reason := self.refusal(graph, node):
                 raise ValueError(f"{node.name}: {reason}")
         noted = NotedSizes(sizes or self._size)
-        graph = (lowered_directly(graph, self.vectors.registers) if self.vectors.scalar
-                 else lowered(graph, noted))
-        if not self.vectors.doubles:
-            graph = with_integer_scales(graph)
+        graph, lowering = lower(graph, self.passes(noted))
         steps = tuple(self._step(graph, group) for group in self.groups(graph).groups)
         host = HostSegment(graph, steps, on_cache_lines(graph.constants), self.arenas,
-                           noted.chosen)
+                           noted.chosen, lowering)
         require_bytes(host.plan.size, f"{graph.name}: what the host computes in between")
         return host
+
+    def passes(self, sizes: Sizes = best_size) -> tuple[Pass, ...]:
+        """What makes a segment's graph one that is fused; convolutions by Winograd's products of
+        these sizes.
+        """
+        return passes(self.vectors, sizes)
+
+    def lowered(self, graph: Graph, sizes: Sizes = best_size) -> Graph:
+        """The graph after these passes."""
+        return optimize(graph, self.passes(sizes))
 
     def groups(self, graph: Graph) -> Groups:
         """The groups of nodes that are computed together, in order."""
@@ -201,22 +198,6 @@ def _in_turns(calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
     return lambda: next(turns)()
 
 
-def lowered(graph: Graph, sizes: Sizes = best_size) -> Graph:
-    """The graph as it is computed: its images in blocks of channels, constants packed, equal ones
-    once; convolutions by Winograd's products of these sizes.
-    """
-    graph = with_shared_constants(with_products_apart(graph))
-    return with_packed_products(with_channel_blocks(graph, sizes))
-
-
-def lowered_directly(graph: Graph, lanes: int) -> Graph:
-    """The graph as processors without vectors compute it, so many sums at a time: images with
-    their channels last, equal constants once.
-    """
-    graph = with_shared_constants(with_means(with_products_apart(graph)))
-    return with_channels_last(graph, ("float32", "int8"), pieces=False, lanes=lanes)
-
-
 def kernel_program(graph: Graph, group: Group) -> Program | None:
     """The scheduled program of a group for this processor; None for a view."""
     return None if group.is_view else _program(recipe_of(graph, group), None, 1, None)
@@ -224,7 +205,7 @@ def kernel_program(graph: Graph, group: Group) -> Program | None:
 
 @lru_cache(KERNELS)
 def _program(recipe: Recipe, plan: str | None, threads: int, machine: Processor | None) -> Program:
-    return group_program(recipe, _vectors(threads, machine or host()), plan)
+    return group_program(recipe, vectors_of(machine or host(), threads), plan)
 
 
 @lru_cache(KERNELS)
@@ -235,22 +216,3 @@ def _kernel(recipe: Recipe, plan: str | None, threads: int, machine: Processor |
                  in_place=tuple(f"x{place}" for place in sorted({*recipe.overwritable, *movable})),
                  link=machine is None)
 
-
-def _vectors(threads: int, machine: Processor) -> Vectors:
-    """The vectors of a processor: AVX-512, AVX2, NEON, else what all have but those without any;
-    and tiles.
-    """
-    if machine.has("avx512f"):
-        # A product for every load leaves no time for the lines that come into the nearest cache.
-        costs = TileCosts(3, 1.2, 32, 2048) if machine.cpu in TWO_PRODUCTS else TileCosts()
-        tiles = machine.has("avx512vnni", "amx-int8", "amx-tile") and grants_tiles()
-        return Vectors(16, 16, machine.has("avx512vnni"), threads, costs, tiles)
-    if machine.has("avx2"):
-        return Vectors(8, 14, machine.has("avxvnni"), threads)
-    if machine.has("neon") and machine.architecture == "aarch64":
-        return Vectors(4, 16, machine.has("dotprod"), threads, neon=True)
-    if machine.is_small:
-        return Vectors(4, 4, threads=threads, singles="float32" in machine.floats, doubles=False,
-                       stacked=256, scalar=True)
-    return Vectors(4, 8, threads=threads, wasm=machine.has("simd128"),
-                   scalar=machine.architecture.startswith("riscv"))

@@ -20,94 +20,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from compiler.cpu_gpu_backends.cpu.byte_groups import DOT_BY_STEPS, DOT_OF_WASM, DOTS
-from compiler.cpu_gpu_backends.intrinsics.cpu import TRANSPOSES
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
 from compiler.ir import For, Program, Store, Update, free_variables, linear, reads, walk_stmts
-from compiler.ops.blocks import LANES
 from compiler.schedule import Schedule
 from compiler.te import Expr, Read, Var
-from compiler.tensorize import Intrinsic
-from compiler.tune.accesses import VectorCore
 from compiler.tune.chooser import OWN, Chooser
 
-__all__ = ["TileCosts", "Vectors", "axes_of", "copy_by_vectors", "extents_of",
+__all__ = ["axes_of", "copy_by_vectors", "extents_of",
            "keep_in_registers", "sum_apart", "the_sum", "tile_sums"]
 
 SHORTEST_ROW = 4
 REUSE = 16              # times that an element is read which pay for copying it
-
-
-@dataclass(frozen=True, slots=True)
-class TileCosts:
-    """What a step of a tile of float32 sums waits for, in products of vectors: a vector of weights
-    from an outer cache, and a pixel from the nearest one. `registers` hold a tile and what it reads
-    where these are not those of all results. Weights are fetched so many bytes `ahead`.
-    """
-
-    weight: float = 4
-    pixel: float = 0.5
-    registers: int = 0
-    ahead: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Vectors:
-    """Float32 lanes of a vector register, how many registers hold a tile of a result, whether there
-    is an instruction for sums of products of bytes, the threads that share a kernel, what tiles in
-    blocks of channels cost, whether there are registers for tiles of bytes, and instructions for
-    float32 and float64, the bytes of a local buffer that a kernel still has on its stack, whether
-    they are WebAssembly's, or AArch64's, and whether there are no vectors at all: a register holds
-    one number.
-    """
-
-    lanes: int
-    registers: int
-    sums_bytes: bool = False
-    threads: int = 1
-    costs: TileCosts = TileCosts()
-    tiles: bool = False
-    singles: bool = True
-    doubles: bool = True
-    stacked: int = 1 << 12
-    wasm: bool = False
-    neon: bool = False
-    scalar: bool = False
-
-    @property
-    def core(self) -> VectorCore:
-        """The same for templates and models that know no intrinsic."""
-        return VectorCore(self.lanes, 32 if self.lanes == 16 else 16, threads=self.threads)
-
-    @property
-    def dot(self) -> Intrinsic:
-        """What adds products of bytes."""
-        if self.neon and not self.sums_bytes:
-            return DOT_BY_STEPS
-        return DOT_OF_WASM if self.wasm else DOTS[self.lanes, self.sums_bytes]
-
-    @property
-    def most_sums_of_bytes(self) -> int:
-        """The registers that hold sums of products of bytes, beside what these are read into."""
-        if self.sums_bytes:
-            return 2 * self.registers - 8
-        return self.registers - (4 if self.neon else 6)         # words of bytes are in others
-
-    def squares(self, dtype: str, extent: int) -> int:
-        """The size of squares that are transposed in registers; 0 where there are none."""
-        most = min(extent, LANES if dtype in ("int8", "uint8") else self.lanes)
-        return max((size for of, size in TRANSPOSES if of == dtype and size <= most), default=0)
-
-    def columns(self, extent: int, chooser: Chooser = OWN) -> int:
-        """The columns of a tile: two vectors, one, a half or a quarter, whichever wastes least."""
-        time = {2 * self.lanes: 2.0, self.lanes: 1.1, self.lanes // 2: 1.1, self.lanes // 4: 1.1}
-        return chooser.one_of("columns", [size for size in time if 2 <= size <= max(extent, 2)],
-                              lambda size: -(-extent // size) * time[size])
-
-    def rows(self, extent: int, columns: int, chooser: Chooser = OWN) -> int:
-        """The rows of a tile: the most that divide the extent and fit the registers as vectors."""
-        most = max(1, self.registers // -(-columns // self.lanes))
-        return chooser.one_of("rows", [rows for rows in range(min(most, extent), 0, -1)
-                                       if extent % rows == 0])
 
 
 @dataclass(frozen=True, slots=True)

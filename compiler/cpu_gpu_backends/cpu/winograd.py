@@ -10,7 +10,8 @@
         for b (unroll), lane (vectorize): v[n, a, b, c, h, w, lane] = 4 * rows[a, 0, lane] ...
 """
 
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors, axes_of, copy_by_vectors
+from compiler.cpu_gpu_backends.cpu.tiles import axes_of, copy_by_vectors
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
 from compiler.ir import Alloc, Program, walk_stmts
 from compiler.ops.winograd import ROWS
 from compiler.schedule import Schedule

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from weakref import finalize
 
@@ -21,6 +21,7 @@ from compiler.lazy import cached_property
 from compiler.processes import OwnLock
 from compiler.target import Outcome, Row, Values
 from compiler.te import numpy_dtype
+from compiler.texts import Part, PartedText
 
 __all__ = ["ALIGNMENT", "GpuExecutable", "GpuSegment", "GpuStep", "ValueForms"]
 
@@ -65,13 +66,16 @@ class GpuStep:
 
 @dataclass(frozen=True, eq=False)
 class GpuSegment:
-    """A graph as kernels in one text. On a device it is called as `HostSegment` is."""
+    """A graph as kernels in one text. On a device it is called as `HostSegment` is. `lowering` has
+    the graph after each pass of the target, none where it was read from a file.
+    """
 
     graph: Graph
     steps: tuple[GpuStep, ...]
     constants: Mapping[str, Array]
     dialect: str
     forms: ValueForms = ValueForms()
+    lowering: Mapping[str, Graph] = field(default_factory=dict)
     kind: ClassVar[str | None] = "gpu"
 
     @property
@@ -83,8 +87,11 @@ class GpuSegment:
 
     @property
     def stages(self) -> dict[str, object]:
-        return {"fuse": Groups(self.graph, tuple(step.group for step in self.steps)),
-                "plan-memory": self.plan}
+        return {**self.lowering,
+                "fuse": Groups(self.graph, tuple(step.group for step in self.steps)),
+                "plan-memory": self.plan,
+                "kernels": PartedText([Part((), lambda: iter(self._kernels.splitlines()))],
+                                      self.listing)}
 
     @cached_property
     def plan(self) -> MemoryPlan:
@@ -113,8 +120,11 @@ class GpuSegment:
     def emitted(self, kind: str, comment: str, arch: str) -> str | None:
         if self.dialect != ("cuda" if kind == "ptx" else kind):
             return None
-        text = "".join(dict.fromkeys(step.code.text for step in self.steps if step.code))
-        return compile_cuda(text, arch).ptx if kind == "ptx" else text
+        return compile_cuda(self._kernels, arch).ptx if kind == "ptx" else self._kernels
+
+    @property
+    def _kernels(self) -> str:
+        return "".join(dict.fromkeys(step.code.text for step in self.steps if step.code))
 
     def listing(self) -> Iterator[str]:
         return listing(self.graph, self.plan, self.steps)

@@ -10,6 +10,7 @@ import numpy as np
 
 from compiler.cpu_gpu_backends.gpu.attention import attention_of
 from compiler.cpu_gpu_backends.gpu.flat_inputs import with_flat_inputs
+from compiler.cpu_gpu_backends.gpu.lowering import passes
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda, nvrtc_version
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, GpuStep, ValueForms
@@ -27,11 +28,7 @@ from compiler.cpu_gpu_backends.simt.kernels import SimtError
 from compiler.graph.cheapest_orders import Order
 from compiler.graph.fusion import Group, Groups, fuse, separate
 from compiler.graph.graph import Graph, Node
-from compiler.graph.halves import with_halves
-from compiler.graph.last_convolutions import with_channels_last
-from compiler.graph.products_apart import with_products_apart
-from compiler.graph.shared_constants import with_shared_constants
-from compiler.graph.weight_rows import with_weights_in_rows
+from compiler.graph.pipeline import lower
 from compiler.ir import Program, Update
 from compiler.native import digest
 from compiler.ops.registry import OPERATORS
@@ -39,7 +36,7 @@ from compiler.plans import OWN, PlanRefused, Plans, Task, replayed
 from compiler.schedule import Schedule
 from compiler.target import CannotCompile, plain
 
-__all__ = ["PRECISIONS", "GpuTarget", "lowered"]
+__all__ = ["PRECISIONS", "GpuTarget"]
 
 KERNELS = 1024              # how many scheduled programs are kept
 MOST = 1 << 31              # elements of an array: indices have 32 bits
@@ -107,6 +104,14 @@ class GpuTarget:
             return ()
         return ("s8", self.precision) if self.precision else ("s8",)
 
+    @property
+    def forms(self) -> ValueForms:
+        """How values are stored."""
+        last = tuple(dtype for kind, dtype in (("s8", "int8"), (self.precision, "float32"))
+                     if kind in self.kinds)
+        return ValueForms(last, PRECISIONS[self.precision] if self.precision else None,
+                          "float32" in last)
+
     def refusal(self, graph: Graph, node: Node) -> str | None:
         """None when kernels can compute the node, else the reason why not."""
         if node.op not in OPERATORS:
@@ -131,17 +136,13 @@ class GpuTarget:
         for node in graph.nodes:
             if reason := self.refusal(graph, node):
                 raise ValueError(f"{node.name}: {reason}")
-        last = tuple(dtype for kind, dtype in (("s8", "int8"), (self.precision, "float32"))
-                     if kind in self.kinds)
-        forms = ValueForms(last, PRECISIONS[self.precision] if self.precision else None,
-                           "float32" in last)
-        graph = lowered(graph, forms)
+        graph, lowering = lower(graph, passes(self.forms))
         groups = [_without_offset(graph, group) for group in self.groups(graph).groups]
         recipes = {group: recipe_of(graph, group) for group in groups if not group.is_view}
         codes = self._codes(list(dict.fromkeys(recipes.values())))
         return GpuSegment(graph, tuple(GpuStep(group, codes[recipes[group]] if group in recipes
                                                else None) for group in groups), graph.constants,
-                          self.dialect, forms)
+                          self.dialect, self.forms, lowering)
 
     def groups(self, graph: Graph) -> Groups:
         """The groups of nodes that are computed together, in order."""
@@ -206,15 +207,6 @@ class GpuTarget:
 
 def _is_old(arch: str) -> bool:
     return int(arch[3:].rstrip("af")) < FIRST_ARCH
-
-
-def lowered(graph: Graph, forms: ValueForms) -> Graph:
-    """The graph as it is computed: images with their channels last where tensor cores convolve
-    them, factors as halves, weights in rows, equal constants once.
-    """
-    graph = with_channels_last(with_products_apart(graph), forms.last)
-    graph = with_halves(graph, forms.halves) if forms.halves else graph
-    return with_shared_constants(with_weights_in_rows(graph) if forms.rows else graph)
 
 
 def _without_offset(graph: Graph, group: Group) -> Group:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 
 from compiler.cpu_gpu_backends.polynomials import ERF, ERFC, EXP, LOG, TANH
 
+from .instruction_sets import INSTRUCTION_SETS
 from .writer import LlvmModule, LlvmType, Writer
 
 __all__ = ["FUNCTIONS", "LIBRARY", "function"]
@@ -27,7 +28,8 @@ FUNCTIONS = ("exp", "log", "tanh", "erf", *LIBRARY)
 # log 2 in two parts: the first has so few digits that its product with an exponent is exact.
 _LN2_HIGH, _LN2_LOW = 355 / 512, math.log(2) - 355 / 512
 _SHIFTER = 1.5 * 2 ** 23        # adding it rounds a number to an integer, in the low bits
-_SCALED = 16                    # lanes of a vector that an instruction multiplies by powers of two
+_SCALING = {one.lanes: one for one in INSTRUCTION_SETS if one.scales}
+"""Instruction sets that multiply by powers of two, by the lanes of a vector."""
 _SHIFTER_BITS = int.from_bytes(struct.pack(">f", _SHIFTER), "big")
 
 
@@ -100,10 +102,13 @@ class _Floats:
         return self.w.call(f"llvm.{name}.{self.kind.suffix}", self.kind,
                            *((self.kind, arg) for arg in args))
 
-    def scaled(self, a: str, n: str) -> str:
-        """``a * 2^n``, rounded once, by an instruction of AVX-512."""
-        return self.w.call("llvm.x86.avx512.mask.scalef.ps.512", self.kind, (self.kind, a),
-                           (self.kind, n), (self.kind, self.const(0)), ("i16", "-1"), ("i32", "4"))
+    def scaled(self, a: str, n: str) -> str | None:
+        """``a * 2^n``, rounded once, by an instruction; None where there is none."""
+        found = _SCALING.get(self.kind.lanes)
+        if found is None or not set(found.needs) <= set(self.w.module.features):
+            return None
+        return self.w.call(found.scales, self.kind, (self.kind, a), (self.kind, n),
+                           (self.kind, self.const(0)), ("i16", "-1"), ("i32", "4"))
 
     def compare(self, how: str, a: str, b: str) -> str:
         return self.w.op(f"fcmp {how} {self.kind} {a}, {b}")
@@ -128,8 +133,8 @@ def _exp(f: _Floats, x: str) -> str:
     inside = f.select(f.compare("ogt", x, high), high, x)
     inside = f.select(f.compare("olt", inside, low), low, inside)
     power, n, shifted = _reduced_exp(f, inside)
-    if f.kind.lanes == _SCALED and "avx512f" in f.w.module.features:
-        return f.scaled(power, n)
+    if (scaled := f.scaled(power, n)) is not None:
+        return scaled
     exponent = _whole(f, shifted)
     half = f.integers("ashr", exponent, 1)
     for part in (half, f.integers("sub", exponent, half)):

@@ -7,6 +7,8 @@ from functools import cache
 
 import llvmlite.binding as llvm
 
+from compiler.cpu_gpu_backends.llvm.instruction_sets import (INSTRUCTION_SETS,
+                                                              InstructionSet)
 from compiler.errors import Error
 
 __all__ = ["MACHINES", "WITHOUT", "Processor", "MachineError", "host", "linker",
@@ -70,6 +72,14 @@ class Processor:
         float64.
         """
         return "-none-" in self.triple
+
+    @property
+    def instructions(self) -> InstructionSet:
+        """The vector instructions that kernels use: the first of the table that it has."""
+        return next(one for one in INSTRUCTION_SETS if self.has(*one.needs)
+                    and self.architecture.startswith(one.architecture)
+                    and (not one.models or self.cpu in one.models)
+                    and (not one.small or self.is_small))
 
     @property
     def floats(self) -> tuple[str, ...]:

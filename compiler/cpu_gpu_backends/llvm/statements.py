@@ -25,7 +25,7 @@ from .lanes import Lanes, has_lanes, piece, pieces
 from .machine import Processor
 from .prefetch import NOTE, fetched
 from .reductions import first_iteration, outer_axes, update_begun_by
-from .tiles import IntrinsicCall, Tile
+from .tiles import LlvmCall, LlvmTile
 from .writer import LlvmModule, LlvmType, LlvmValue, Writer
 
 __all__ = ["FunctionContext", "Statements"]
@@ -360,15 +360,15 @@ class Statements:
         return (intrinsic is not None and intrinsic.lower is not None
                 and self.function.machine.has(*intrinsic.needs))
 
-    def _call(self, binding: Binding, intrinsic: Intrinsic) -> IntrinsicCall:
+    def _call(self, binding: Binding, intrinsic: Intrinsic) -> LlvmCall:
         tiles = {}
         for name, tile in binding.tiles:
             if isinstance(tile, Read):
                 rank = len(intrinsic.operand(name).shape)
-                tiles[name] = Tile(self.exprs.address(tile.buffer, tile.indices),
+                tiles[name] = LlvmTile(self.exprs.address(tile.buffer, tile.indices),
                                    tile.buffer.pitches[len(tile.indices) - rank:],
                                    tile.buffer.dtype)
-        return IntrinsicCall(self.w, self.function.machine, self.function.contract, tiles,
+        return LlvmCall(self.w, self.function.machine, self.function.contract, tiles,
                              self._begins(binding), self.frame.prepare)
 
     def _begins(self, binding: Binding) -> str:

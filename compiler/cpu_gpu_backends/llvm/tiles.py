@@ -1,6 +1,6 @@
 """The argument of a declared intrinsic's rule: it writes the intrinsic's instructions.
 
-A rule ``lower(call) -> bool`` writes LLVM IR through `IntrinsicCall.w` and returns whether it
+A rule ``lower(call) -> bool`` writes LLVM IR through `LlvmCall.w` and returns whether it
 could. Where it returns False, or the machine lacks a feature that the intrinsic needs, the loop
 nest itself is written.
 """
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from .machine import Processor
 from .writer import LlvmType, Writer, memory_type
 
-__all__ = ["IntrinsicCall", "Tile"]
+__all__ = ["LlvmCall", "LlvmTile"]
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class LlvmTile:
     """An operand's tile in memory: its first element, and the distance of neighbours in each of
     its dimensions, in elements.
     """
@@ -26,7 +26,7 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
-class IntrinsicCall:
+class LlvmCall:
     """One use of an intrinsic.
 
     Parameters
@@ -43,7 +43,7 @@ class IntrinsicCall:
     w: Writer
     machine: Processor
     contract: bool
-    tiles: Mapping[str, Tile]
+    tiles: Mapping[str, LlvmTile]
     begins: str
     prepare: Callable[[str, object], bool]
 

@@ -20,7 +20,7 @@ from .kernels import (BLOCKS, FRAGMENT, FRAGMENTS, THREADS, WORDS, Counter, Simt
                       is_of_groups, is_of_tma, tile_of)
 from .names import is_taken, spelled
 from .serial import WIDTH, SerialPrinter
-from .tiles import IntrinsicCall, Tile
+from .tiles import SimtCall, SimtTile
 from .units import (BeginUnits, Expect, ProductsBegin, ProductsEnd, RegisterShare, TokenSignal,
                     TokenWait, map_of)
 from .vectors import VectorLoop, vector, vectors, without_guard
@@ -298,25 +298,25 @@ class Printer(SerialPrinter):
         if is_of_tma(stmt):
             first = binding.tile("src")
             assert isinstance(first, Read)
-            tiles["src"] = Tile(self._map_name(map_of(stmt)), (),
+            tiles["src"] = SimtTile(self._map_name(map_of(stmt)), (),
                                 tuple(map(self.exprs.value, first.indices)))
-        for line in intrinsic.lower(IntrinsicCall(tiles, begins, self.exprs.use, self._signal)):
+        for line in intrinsic.lower(SimtCall(tiles, begins, self.exprs.use, self._signal)):
             self._line(line)
 
-    def _tile(self, first: Read, rank: int) -> Tile:
+    def _tile(self, first: Read, rank: int) -> SimtTile:
         buffer, indices = first.buffer, first.indices
         if buffer.scope in FRAGMENTS:
             places = [normalize(index // side)
                       for index, side in zip(indices[-2:], tile_of(buffer))]
             if buffer.scope in WORDS:       # tiles that lie below each other are neighbours
                 places.reverse()
-            return Tile(self.exprs.tile(buffer, (*indices[:-2], *places)), ())
+            return SimtTile(self.exprs.tile(buffer, (*indices[:-2], *places)), ())
         pitches = buffer.pitches[-rank:] if rank else ()
         if not buffer.swizzled:
-            return Tile(self.exprs.element(buffer, indices), pitches)
+            return SimtTile(self.exprs.element(buffer, indices), pitches)
         origin = self.exprs.element(replace(buffer, swizzled=False), (*indices[:-2], ZERO, ZERO))
         row, column = map(self.exprs.value, indices[-2:])
-        return Tile(origin, pitches, (row, column), buffer.swizzle)
+        return SimtTile(origin, pitches, (row, column), buffer.swizzle)
 
     # Vectors
 

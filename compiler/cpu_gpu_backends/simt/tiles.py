@@ -9,11 +9,11 @@ every thread has the same number of elements.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["IntrinsicCall", "Tile"]
+__all__ = ["SimtCall", "SimtTile"]
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class SimtTile:
     """An operand's tile: its first element as an lvalue, and the distance of neighbours in each
     of its dimensions, in elements. Of a fragment, `element` is the array of the thread's elements.
     Of a swizzled buffer (`Buffer.swizzle`), it is the first of all rows, and `place` the row and
@@ -32,7 +32,7 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
-class IntrinsicCall:
+class SimtCall:
     """One use of an intrinsic.
 
     Parameters
@@ -43,7 +43,7 @@ class IntrinsicCall:
     signal : of a copy by the TMA, the address of the barrier at which its bytes arrive.
     """
 
-    tiles: Mapping[str, Tile]
+    tiles: Mapping[str, SimtTile]
     begins: str
     needs: Callable[[str], None]
     signal: str = ""

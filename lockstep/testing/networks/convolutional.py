@@ -115,12 +115,12 @@ def vgg11(net: ZooNetwork) -> None:
     net.dense("classifier.6", x, CLASSES)
 
 
-def unet(net: ZooNetwork) -> None:
+def unet(net: ZooNetwork, width: int = 64) -> None:
     """Ronneberger, Fischer, Brox: U-Net, 2015."""
-    x, skips = net.double("down0", "image", 64), []
+    x, skips = net.double("down0", "image", width), []
     for i in range(1, 5):
         skips.append(x)
-        x = net.double(f"down{i}", net.maxpool(f"down{i}.pool", x, 2, 2), 64 << i)
+        x = net.double(f"down{i}", net.maxpool(f"down{i}.pool", x, 2, 2), width << i)
     for i, skip in enumerate(reversed(skips), 1):
         x = net.up(f"up{i}.up", x, net.shapes[skip][0])
         x = net.double(f"up{i}", net.join(f"up{i}.concat", skip, x), net.shapes[skip][0])

@@ -136,7 +136,7 @@ def states(net: "ZooNetwork") -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Begin:
-    """What all layers share: the sizes, and the mask or, of a step, which places are seen."""
+    """The start that all layers share: sizes, and the mask or, of a step, which places are seen."""
 
     sizes: DecoderSizes
     step: bool

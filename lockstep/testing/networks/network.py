@@ -132,7 +132,7 @@ class ZooNetwork:
         return [layer.macs(self.shapes.get(layer.inputs[0], ())) for layer in self.layers]
 
     def count(self, *roles: str) -> int:
-        """How many numbers the parameters of these roles have, of all roles unless told."""
+        """The number of parameters of these roles, of all roles unless told."""
         return sum(prod(shape) for layer in self.layers
                    for role, shape in layer.parameters.items() if not roles or role in roles)
 

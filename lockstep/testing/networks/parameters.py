@@ -87,7 +87,7 @@ def _run(net: ZooNetwork, sample: Array, filled: Filled, rng: np.random.Generato
 
 
 def _of_steps(net: ZooNetwork, filled: Filled) -> Filled:
-    """What a network of single steps has of the whole one."""
+    """The parameters of a network of single steps, from those of the whole one."""
     ranges = {value: filled.ranges[value] for value in net.shapes if value in filled.ranges}
     for value, other in net.alike.items():
         ranges[value] = (_range(filled.parameters[other]) if other in filled.parameters
@@ -96,7 +96,7 @@ def _of_steps(net: ZooNetwork, filled: Filled) -> Filled:
 
 
 def _of_short(net: ZooNetwork, filled: Filled, seed: int) -> Filled:
-    """What a long network has of the short one; parameters for each token are drawn anew."""
+    """Parameters of a long network from the short one's; those for each token are drawn anew."""
     rng = np.random.default_rng([seed, 2])
     parameters = dict(filled.parameters)
     for layer in net.layers:

@@ -1,7 +1,8 @@
 """Float operations of the datapath against NumPy and ml_dtypes, and the rules where these are open.
 
 The graph of an operation is evaluated on arrays of bits; `tests/accel/hw/test_float_datapath.py`
-has the hardware, and `bench/floats.py` all products of two numbers of 16 bits.
+has the hardware, and `python -m bench simulators.exact --only floats` all products of two numbers
+of 16 bits.
 """
 
 import warnings

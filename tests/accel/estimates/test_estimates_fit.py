@@ -12,7 +12,7 @@ from accel.estimates.fitting import DIGITS, fitted, quantile, rounded
 from accel.estimates.gates import nand2
 from accel.estimates.runs import DATA, MachineSpec, Synthesis, append, syntheses
 from accel.machine.config import preset
-from bench import estimates
+from bench.accelerator import estimates
 from bench.inputs.drawn import drawn, specs
 from fpga import bare_core
 
@@ -114,8 +114,8 @@ def test_cells_count_for_the_parts_that_they_are_named_after(tmp_path):
         "core": {"TRELLIS_FF": 1, "LUT4": 1}}
 
 
-def test_wrong_requests(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["estimates", "gates", "--machine", "pynq-1x16x16"])
-    assert estimates.main() == 2
-    assert capsys.readouterr().err == (f"bench.estimates: Machine pynq-1x16x16 must be one of the "
-                                       f"runs in {DATA / 'area.jsonl'}\n")
+def test_wrong_requests(capsys):
+    assert estimates.BENCH.main(["--only", "gates", "--machine", "pynq-1x16x16"]) == 2
+    assert capsys.readouterr().err == (
+        "bench accelerator.estimates: Machine pynq-1x16x16 must be one of the runs in "
+        f"{DATA / 'area.jsonl'}\n")

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from accel.hw.acc import Acc
-from accel.hw.interface import READ_LATENCY
+from accel.machine.timing import TIMING
 from tests.support.amaranth_sim import simulate
 from tests.support.unit_bench import MACHINES
 
@@ -51,7 +51,7 @@ def test_each_unit_in_its_bank(machine):
             await ctx.tick()
 
     simulate(dut, bench)
-    assert READ_LATENCY == 2            # the two places of `awaited`
+    assert TIMING.read_cycles == 2            # the two places of `awaited`
 
 
 def test_grants():

@@ -2,8 +2,9 @@ import random
 
 import pytest
 
-from accel.hw.arbiter import BURSTS, Arbiter
+from accel.hw.arbiter import Arbiter
 from accel.machine.config import preset
+from accel.machine.timing import TIMING
 from tests.support.amaranth_sim import put, simulate, stalls
 from tests.support.memory_model import Memory
 
@@ -115,7 +116,7 @@ def test_as_many_bursts_as_may_be_open():
         ctx.set(dut.mem.request.ready, 1)
         ctx.set(dut.load.rdata.ready, 1)
         ctx.set(dut.load.request.valid, 1)
-        for _ in range(BURSTS):
+        for _ in range(TIMING.bursts):
             assert ctx.get(dut.load.request.ready)              # one a cycle
             await ctx.tick()
         for _ in range(3):
@@ -126,7 +127,7 @@ def test_as_many_bursts_as_may_be_open():
         ctx.set(dut.mem.rdata.valid, 0)
         assert not ctx.get(dut.load.request.ready)              # closed a cycle later
         await ctx.tick()
-        assert ctx.get(dut.load.request.ready) and ctx.get(dut.open) == BURSTS - 1
+        assert ctx.get(dut.load.request.ready) and ctx.get(dut.open) == TIMING.bursts - 1
     simulate(dut, testbench)
 
 

@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 from amaranth.lib import data
 
-from accel.hw.beats import BEATS, Beats, Overlap
+from accel.hw.beats import Beats, Overlap
 from accel.hw.parts import ECP5
 from accel.machine.config import preset
+from accel.machine.timing import TIMING
 from tests.support.amaranth_sim import collect, feed, put, simulate, stalls
+from tests.support.slow_cases import each_once
 
 TINY = preset("tiny-1x4x4")
 WIDTHS = pytest.mark.parametrize("bus_bytes", [4, 8, 64])
@@ -27,14 +29,14 @@ def beats_of(config) -> data.StructLayout:
     return data.StructLayout({"data": config.bus_bytes * 8, "error": 1})
 
 
-@WIDTHS
-@pytest.mark.parametrize("make", [Beats, Ecp5Beats])
-@pytest.mark.parametrize("p_in, p_out", [(0, 0), (0.6, 0.2), (0.2, 0.6)])
-def test_the_latest_beats_can_be_seen(bus_bytes, make, p_in, p_out):
+@each_once("bus_bytes, make, stalled", [4, 8, 64], [Ecp5Beats, Beats],
+           [(0.6, 0.2), (0, 0), (0.2, 0.6)])
+def test_the_latest_beats_can_be_seen(bus_bytes, make, stalled):
     """A reader takes one after the other, and looks at any of those that are kept."""
+    p_in, p_out = stalled
     config = replace(TINY, bus_bytes=bus_bytes)
     rng, dut = random.Random(bus_bytes), make(config, beats_of(config))
-    count = 4 * BEATS
+    count = 4 * TIMING.beats
     beats = [{"data": rng.randbytes(bus_bytes), "error": rng.randrange(2)} for _ in range(count)]
     sent = [{**beat, "data": int.from_bytes(beat["data"], "little")} for beat in beats]
 
@@ -49,7 +51,7 @@ def test_the_latest_beats_can_be_seen(bus_bytes, make, p_in, p_out):
             oldest = max(taken - config.kept_beats, 0)
             number = taken if take else rng.randrange(oldest, max(taken, 1))
             late = rng.getrandbits(bus_bytes) if number > oldest else 0
-            ctx.set(dut.at, number % BEATS)
+            ctx.set(dut.at, number % TIMING.beats)
             ctx.set(dut.late, late)
             ctx.set(dut.take, take)
             if take or taken:
@@ -67,7 +69,7 @@ def test_room_for_beats_that_are_not_taken(bus_bytes):
     dut = Beats(config, beats_of(config))
 
     async def testbench(ctx):
-        for number in range(BEATS - config.kept_beats):
+        for number in range(TIMING.beats - config.kept_beats):
             assert ctx.get(dut.i.ready)
             await put(ctx, dut.i, {"data": number, "error": 0})
             assert ctx.get(dut.valid) and ctx.get(dut.data) == 0        # a cycle later

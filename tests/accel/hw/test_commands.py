@@ -1,17 +1,19 @@
 # amaranth: UnusedElaboratable=no
 import random
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from accel.hw import parts
 from accel.hw.commands import CommandQueue
 from accel.hw.parts import ECP5
-from accel.hw.queue import QUEUE_CYCLES
 from accel.machine.config import preset
+from accel.machine.timing import TIMING
 from tests.accel.hw.test_parts import Platformed, Scarce, dp16kd
 from tests.support.amaranth_sim import ready, stalls
 from tests.support.effort import tries
+from tests.support.slow_cases import some_fast
 
 CONFIGS = {n: replace(preset("tiny-1x4x4"), bus_bytes=n) for n in (4, 16, 64)}
 
@@ -48,10 +50,8 @@ def play(config, platform, *testbenches):
     simulation.run(*(bench(dut.part) for bench in testbenches), max_cycles=9000)
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
-@pytest.mark.parametrize("bus_bytes", CONFIGS)
-@pytest.mark.parametrize("depth", [1, pytest.param(2, marks=pytest.mark.slow), 8])
-@pytest.mark.parametrize("slow", [0.0, 0.98])
+@some_fast(5, "platform, bus_bytes, depth, slow", [
+    *product(PLATFORMS, CONFIGS, (1, 2, 8), (0.0, 0.98))])
 def test_keeps_its_own_in_order(platform, bus_bytes, depth, slow):
     config, rng = replace(CONFIGS[bus_bytes], queue_depth=depth), random.Random(depth)
     words = [rng.getrandbits(512) for _ in range(tries(60))]
@@ -100,7 +100,7 @@ def test_latency_room_and_pause(platform):
                 await ctx.tick()
                 ctx.set(dut.i.push, 0)
                 if index == 0:
-                    for _ in range(QUEUE_CYCLES - 1):
+                    for _ in range(TIMING.queue_cycles - 1):
                         assert ctx.get(dut.some) and not ctx.get(dut.o.valid)
                         await ctx.tick()
                     assert ctx.get(dut.o.valid) and ctx.get(dut.o.p.word) == 1000

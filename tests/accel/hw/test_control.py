@@ -1,9 +1,9 @@
 import pytest
 
-from accel.hw.control import (BEGIN_CYCLES, END_CYCLES, OVER_CYCLES, PATIENCE, SETTLING,
-                              STATUS_CYCLES, Control)
+from accel.hw.control import Control
 from accel.machine.config import UNITS
 from accel.machine.status import REPORTERS, Status
+from accel.machine.timing import TIMING
 from tests.support.amaranth_sim import simulate
 
 
@@ -19,7 +19,7 @@ async def begin(ctx, dut):
     await ctx.tick()
     ctx.set(dut.start, 0)
     assert ctx.get(dut.clear)
-    await pass_by(ctx, BEGIN_CYCLES - 1)
+    await pass_by(ctx, TIMING.begin_cycles - 1)
     assert ctx.get(dut.running) and not ctx.get(dut.halt) and not ctx.get(dut.done)
 
 
@@ -50,7 +50,7 @@ def test_of_all_errors_that_of_the_lowest_instruction_is_reported_in_the_end(end
         await ctx.tick()
         for code in (0, 2, 4):
             ctx.set(dut.errors[code].error, 0)
-        await pass_by(ctx, STATUS_CYCLES - 1)
+        await pass_by(ctx, TIMING.status_cycles - 1)
         assert not ctx.get(dut.halt) and result(ctx, dut) == (Status.ILLEGAL, "vector", 7)
         for index in (12, 6, 7):                        # later, and one of them lower
             ctx.set(dut.errors[1].error, 1)
@@ -58,10 +58,10 @@ def test_of_all_errors_that_of_the_lowest_instruction_is_reported_in_the_end(end
             ctx.set(dut.errors[1].index, index)
             await ctx.tick()
         ctx.set(dut.errors[1].error, 0)
-        await pass_by(ctx, 3 * PATIENCE)
+        await pass_by(ctx, 3 * TIMING.patience_cycles)
         assert not ctx.get(dut.halt)
         end(ctx, dut)
-        await pass_by(ctx, PATIENCE + SETTLING + OVER_CYCLES + 3)
+        await pass_by(ctx, TIMING.patience_cycles + TIMING.settling_cycles + TIMING.over_cycles + 3)
         assert ctx.get(dut.done) and result(ctx, dut) == (Status.ADDRESS, "gemm", 6)
     simulate(dut, testbench)
 
@@ -77,13 +77,13 @@ def test_done_waits_for_units_and_memory():
         ctx.set(dut.units[1].idle, 0)
         await ctx.tick()
         ctx.set(dut.finished, 0)
-        await pass_by(ctx, STATUS_CYCLES - 1)
+        await pass_by(ctx, TIMING.status_cycles - 1)
         for member, value in ((dut.memory_open, 0), (dut.units[1].blocked, 1)):
-            for _ in range(SETTLING + 4):
+            for _ in range(TIMING.settling_cycles + 4):
                 assert ctx.get(dut.halt) and not ctx.get(dut.done)
                 await ctx.tick()
             ctx.set(member, value)
-        await pass_by(ctx, OVER_CYCLES + 2)
+        await pass_by(ctx, TIMING.over_cycles + 2)
         assert ctx.get(dut.done) and not ctx.get(dut.running)
         assert result(ctx, dut) == (Status.DONE, "fetch", 3)
     simulate(dut, testbench)
@@ -100,12 +100,12 @@ def test_a_deadlock_takes_patience_and_names_the_first_that_waits():
             ctx.set(dut.units[unit].queued, 1)
             ctx.set(dut.units[unit].blocked_index, index)
         ctx.set(dut.fetch_blocked, 1)
-        for _ in range(PATIENCE - 1):
+        for _ in range(TIMING.patience_cycles - 1):
             await ctx.tick()
         ctx.set(dut.memory_open, 1)                     # something moves after all
         await ctx.tick()
         ctx.set(dut.memory_open, 0)
-        for _ in range(PATIENCE + 2):
+        for _ in range(TIMING.patience_cycles + 2):
             assert not ctx.get(dut.halt)
             await ctx.tick()
         assert result(ctx, dut) == (Status.DEADLOCK, "store", 5)
@@ -123,7 +123,7 @@ def test_no_deadlock_while_anything_can_go_on():
         for member, busy, quiet in ((dut.units[0].idle, 0, 1), (dut.units[0].queued, 1, 0),
                                     (dut.fetch_blocked, 0, 1), (dut.memory_open, 1, 0)):
             ctx.set(member, busy)
-            for _ in range(3 * PATIENCE):
+            for _ in range(3 * TIMING.patience_cycles):
                 await ctx.tick()
                 assert not ctx.get(dut.halt)
             ctx.set(member, quiet)
@@ -142,7 +142,7 @@ def test_start_counts_only_between_runs():
         ctx.set(dut.finished, 1)
         await ctx.tick()
         ctx.set(dut.finished, 0)
-        await pass_by(ctx, END_CYCLES - 2)
+        await pass_by(ctx, TIMING.end_cycles - 2)
         assert not ctx.get(dut.done)
         await ctx.tick()
         assert ctx.get(dut.done)

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from amaranth.back import verilog
 
-from accel.hw.control import END_CYCLES
-from accel.hw.core import REQUEST_CYCLE, Core
+from accel.hw.core import Core
 from accel.machine.config import preset
 from accel.machine.isa import unit_mask
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, finish
 from accel.machine.status import Status
+from accel.machine.timing import TIMING
 from accel.sim import functional
 from tests.support.amaranth_sim import stalls
 from tests.support.core_bench import run_program, word
@@ -105,15 +105,15 @@ def test_events(results):
 def test_done_rises_after_finish(results):
     for name in ("finish alone", "loads", "ping pong"):
         run, observed, _ = results[name]
-        assert run.cycles == observed.retired[run.index] + END_CYCLES
+        assert run.cycles == observed.retired[run.index] + TIMING.end_cycles
 
 
 def test_first_cycles():
     """The request is offered; 16 beats follow; fetch has the word three cycles later."""
     (run, observed, _), = run_program(TINY, [program([finish()])], latency=7)
-    begin = REQUEST_CYCLE + 1 + 7 + 15 + 3
+    begin = TIMING.request_cycle + 1 + 7 + 15 + 3
     assert observed.started == {0: begin} and observed.retired == {0: begin + 1}
-    assert run.cycles == begin + 1 + END_CYCLES
+    assert run.cycles == begin + 1 + TIMING.end_cycles
 
 
 def test_bytes_are_counted(results):
@@ -167,7 +167,8 @@ def two_layers(machine: Machine, rows: int, blocks: int) -> AccelProgram:
 
 
 @pytest.mark.parametrize("p_stall", [pytest.param(0, marks=pytest.mark.slow), 0.4])
-@pytest.mark.parametrize("machine", [TINY, WIDE], ids=lambda m: m.config.name)
+@pytest.mark.parametrize("machine", [
+    pytest.param(TINY, marks=pytest.mark.slow), WIDE], ids=lambda m: m.config.name)
 def test_whole_programs_match_the_functional_simulator(machine, p_stall):
     whole = two_layers(machine, 4, 3)
     meaning = functional.simulate(machine, whole)

@@ -3,18 +3,18 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from accel.datapath.dataflow import Interval
-from accel.datapath.placement import LOOKUP_CYCLES
 from accel.datapath.plan import plan
 from accel.hw.datapath import Datapath
 from accel.machine.config import preset
 from accel.machine.intrinsics import SHIPPED, vector_op
 from accel.machine.machine import Machine
+from accel.machine.timing import TIMING
 from compiler import te
 from tests.support.amaranth_sim import simulate
 from tests.support.machines import SPARSE
+from tests.support.slow_cases import each_once
 
 TINY = preset("tiny-1x4x4")
 SMALL = {"tiny": replace(TINY, block_out=2, block_in=4),
@@ -68,7 +68,7 @@ def run(made, elements, tab=None):
     """Values, one row an element, of elements that follow each other; None is a gap."""
     dut, values = Datapath(made), []
     lookups = made.count("lookup")
-    looked_up = [[0] * lookups] * LOOKUP_CYCLES
+    looked_up = [[0] * lookups] * TIMING.read_cycles
 
     async def bench(ctx):
         for cycle in range(-1, len(elements) + made.latency):
@@ -99,8 +99,7 @@ def run(made, elements, tab=None):
     return values
 
 
-@pytest.mark.parametrize("config", SMALL.values(), ids=SMALL)
-@pytest.mark.parametrize("unit", ["gemm", "vector"])
+@each_once("unit, config", ["gemm", "vector"], [*SMALL.values()])
 def test_matches_plan_one_a_cycle_at_the_plans_latency(rng, unit, config):
     declared = SPARSE.declarations if config.block_in >= 4 else SHIPPED     # one of four
     machine = Machine(config, declared + OPERATIONS)

@@ -7,14 +7,16 @@ from amaranth.hdl import Elaboratable, Module
 from amaranth.lib import wiring
 
 from accel.hw.arbiter import Arbiter
-from accel.hw.fetch import PREFETCH, Fetch
+from accel.hw.fetch import Fetch
 from accel.hw.parts import ECP5
 from accel.machine.config import UNITS, preset
 from accel.machine.machine import FINISH, Machine
 from accel.machine.status import Status
+from accel.machine.timing import TIMING
 from tests.accel.hw.test_parts import Platformed
 from tests.support.amaranth_sim import ready, stalls
 from tests.support.memory_model import Memory
+from tests.support.slow_cases import each_once
 
 MACHINES = {n: Machine(replace(preset("tiny-1x4x4"), bus_bytes=n)) for n in (4, 16, 64)}
 BASE = 128
@@ -89,10 +91,8 @@ def run(machine, program, latency=3, stall=0.0, quiet_after=0, tokens_empty=1, d
     return got, events, memory
 
 
-@pytest.mark.parametrize("platform", [None, ECP5()], ids=["generic", "ecp5"])
-@pytest.mark.parametrize("stall", [0, 0.5])
-@pytest.mark.parametrize("bus_bytes", MACHINES)
-def test_hands_the_program_on_in_order(bus_bytes, stall, platform):
+@each_once("platform, stall, bus_bytes", (None, ECP5()), (0.5, 0), (4, 16, 64))
+def test_hands_the_program_on_in_order(platform, stall, bus_bytes):
     machine = MACHINES[bus_bytes]
     program = words(machine, 30)
     got, events, memory = run(machine, program, 3, stall, platform=platform)
@@ -117,8 +117,9 @@ def test_rate_and_latency(bus_bytes):
 def test_prefetches():
     machine = MACHINES[4]
     _, _, memory = run(machine, words(machine, 20), latency=100)
-    assert [cycle for cycle, *_ in memory.log[:PREFETCH]] == list(range(2, PREFETCH + 2))
-    assert memory.log[PREFETCH][0] > memory.moved[0][0]
+    first = [cycle for cycle, *_ in memory.log[:TIMING.prefetch]]
+    assert first == list(range(2, TIMING.prefetch + 2))
+    assert memory.log[TIMING.prefetch][0] > memory.moved[0][0]
 
 
 @pytest.mark.parametrize("bus_bytes", MACHINES)
@@ -128,7 +129,7 @@ def test_has_room_for_all_that_it_requests(bus_bytes):
     got, _, memory = run(machine, program, full_until=300)
     assert [word for *_, word in got] == program[:-1]
     before = [cycle for cycle, *_ in memory.moved if cycle < 300]
-    assert len(before) == (PREFETCH + 1) * 64 // bus_bytes          # and the word at hand
+    assert len(before) == (TIMING.prefetch + 1) * 64 // bus_bytes          # and the word at hand
 
 
 def test_finish_waits_until_all_is_quiet():

@@ -3,16 +3,18 @@ from dataclasses import replace
 
 import pytest
 
-from accel.hw.load import LOADED, REQUEST_CYCLES, Load
+from accel.hw.load import LOADED, Load
 from accel.hw.unpack import unpacked
 from accel.machine.config import BUFFERS, WEIGHT_BITS, preset
 from accel.machine.isa import DMA, encode
 from accel.machine.status import ACTIVITIES, Status
+from accel.machine.timing import TIMING
 from tests.support.amaranth_sim import put, ready, stalls
 from tests.support.dma_bench import (BASE, Bench, Events, feed_commands, grant, instruction,
                                      iterations, random_instruction, watch)
 from tests.support.effort import Effort, tries
 from tests.support.memory_model import Memory
+from tests.support.slow_cases import each_once
 
 TINY = preset("tiny-1x4x4")
 NARROW = replace(TINY, bus_bytes=4)         # an entry of wgt is wider
@@ -81,8 +83,11 @@ def run(config, programs, latency=4, memory_stall=0.0, token_stall=0.0, cycles=3
 
 @pytest.mark.parametrize("memory_stall, token_stall", [
     pytest.param(0, 0, marks=pytest.mark.slow), (0.4, 0.5)])
-@pytest.mark.parametrize("config", [NARROW, WIDE, PACKED, FEW, LONG_INPUTS],
-                         ids=["narrow", "wide", "packed", "packed, wide", "packed, int16"])
+@pytest.mark.parametrize("config", [
+    pytest.param(NARROW, id="narrow"), pytest.param(FEW, id="packed, wide"),
+    pytest.param(LONG_INPUTS, id="packed, int16"),
+    pytest.param(WIDE, id="wide", marks=pytest.mark.slow),
+    pytest.param(PACKED, id="packed", marks=pytest.mark.slow)])
 def test_matches_its_meaning(config, memory_stall, token_stall):
     rng = random.Random(config.bus_bytes)
     buffers = LOADED if config.weight_bits == (8,) else ("wgt", "wgt", "inp")
@@ -130,7 +135,7 @@ def test_latency(config):
     memory, buffers, events = run(config, [instruction(config, "inp", run=4)], latency)
     taken = events.started[0][0] - 1
     accepted = memory.log[0][0]
-    assert accepted == taken + REQUEST_CYCLES + 1       # offered to the arbiter one before
+    assert accepted == taken + TIMING.load_cycles + 1       # offered to the arbiter one before
     assert memory.moved == [(accepted + 1 + latency, False)]
     step = memory.moved[0][0]
     assert [cycle for cycle, *_ in buffers.writes] == [step + 3]
@@ -150,10 +155,8 @@ ROWS = [
 and of a block of 64 bytes, with padding before, behind and between."""
 
 
-@pytest.mark.parametrize("part", range(3))
-@pytest.mark.parametrize("config", [NARROW, WIDE, WIDEST],
-                         ids=["narrow", "wide", "widest"])
-def test_rows_that_overlap_read_what_they_share_once(config, part):
+@each_once("part, config", range(3), (NARROW, WIDE, WIDEST))
+def test_rows_that_overlap_read_what_they_share_once(part, config):
     rows = ROWS[part::12 if Effort.quick else 3]
     programs = [instruction(config, "inp", **row) for row in rows]
     for stall in (0.4,) if Effort.quick else (0, 0.4):

@@ -5,8 +5,9 @@ from itertools import product
 
 import pytest
 
-from accel.hw.loops import COMPUTE_OPERANDS, NEST_CYCLES, LoopNest
+from accel.hw.loops import COMPUTE_OPERANDS, LoopNest
 from accel.machine.isa import GEMM, VECTOR
+from accel.machine.timing import TIMING
 from tests.support.amaranth_sim import simulate
 
 LAYOUTS = {"gemm": (GEMM, 6), "vector": (VECTOR, 5)}
@@ -63,7 +64,7 @@ def run(layout, nests, p_stall, seed=0):
     return seen, sum(empty)
 
 
-@pytest.mark.parametrize("p_stall", [0.0, 0.4])
+@pytest.mark.parametrize("p_stall", [pytest.param(0.0, marks=pytest.mark.slow), 0.4])
 @pytest.mark.parametrize("unit", LAYOUTS)
 def test_matches_nested_loops(unit, p_stall):
     layout, levels = LAYOUTS[unit]
@@ -77,7 +78,7 @@ def test_no_cycle_between_instructions():
     rng = random.Random(2)
     nests = [random_nest(rng, 6) for _ in range(12)]
     _, empty = run(GEMM, nests, 0.0)
-    assert empty == 1 + NEST_CYCLES     # the cycle of the first load, and the way to the outputs
+    assert empty == 1 + TIMING.nest_cycles     # the first load's cycle, and the way out
 
 
 def test_longest_extent():

@@ -5,8 +5,9 @@ import random
 import numpy as np
 import pytest
 
-from accel.datapath.plan import ACC_CYCLES, plan
+from accel.datapath.plan import plan
 from accel.hw.meeting import Meeting
+from accel.machine.timing import TIMING
 from tests.support.amaranth_sim import simulate
 from tests.support.unit_bench import FLOATS
 
@@ -30,12 +31,13 @@ def run(elements):
 
     async def bench(ctx):
         first = second = 0
-        for cycle in range(len(elements) + ACC_CYCLES + MADE.meeting.latency + 1):
+        for cycle in range(len(elements) + TIMING.read_cycles + MADE.meeting.latency + 1):
             element = elements[cycle] if cycle < len(elements) else None
             acc, addr, assign, _ = element or (0, 3, 0, None)
             ctx.set(dut.element, {"valid": element is not None, "acc": acc, "addr": addr,
                                   "assign": assign, "update": 1, "tag": cycle % 16})
-            late = elements[cycle - ACC_CYCLES] if 0 <= cycle - ACC_CYCLES < len(elements) else None
+            issued = cycle - TIMING.read_cycles
+            late = elements[issued] if 0 <= issued < len(elements) else None
             ctx.set(dut.value, packed(late[3] if late else [9, 9]))
             ctx.set(dut.r_data, second)
             second = first
@@ -44,7 +46,7 @@ def run(elements):
             if ctx.get(dut.w_en):
                 writes.append(cycle)
                 memory[ctx.get(dut.w_addr)] = unpacked(ctx.get(dut.w_data))
-                assert ctx.get(dut.tag) == (cycle - ACC_CYCLES - MADE.meeting.latency) % 16
+                assert ctx.get(dut.tag) == (cycle - TIMING.read_cycles - MADE.meeting.latency) % 16
             await ctx.tick()
 
     simulate(dut, bench)
@@ -72,7 +74,7 @@ def test_matches_one_after_the_other(rng, distance):
 
 
 def test_latency():
-    assert run([(True, 2, False, [1, 2])])[1] == [ACC_CYCLES + MADE.meeting.latency]
+    assert run([(True, 2, False, [1, 2])])[1] == [TIMING.read_cycles + MADE.meeting.latency]
 
 
 def test_one_cycle_less_is_too_near():

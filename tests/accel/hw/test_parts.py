@@ -134,7 +134,8 @@ def compare(make, drive, output, known, platform=None):
       for width, rows in [(40, 512), (8, 600), (64, 2048), (8, 16384)]),
     *(pytest.param(width, rows, granularity, marks=pytest.mark.slow) for granularity in (None, 8)
       for width, rows in [(64, 16), (72, 1024), (16, 4096), (8, 8192)]),
-    (512, 16, 32), (512, 8, 512), (64, 1024, 32), (26, 16, None)])
+    pytest.param(512, 16, 32, marks=pytest.mark.slow), (512, 8, 512), (64, 1024, 32),
+    (26, 16, None)])
 def test_ram(width, rows, granularity, platform):
     rng = random.Random(width + rows)
     written, reads, moves = set(), [], []

@@ -5,7 +5,8 @@ import pytest
 from amaranth.lib import data
 
 from accel.hw.parts import ECP5
-from accel.hw.queue import QUEUE_CYCLES, Queue, Relay
+from accel.hw.queue import Queue, Relay
+from accel.machine.timing import TIMING
 from tests.support.amaranth_sim import collect, feed, get, put, simulate, stalls
 
 ITEM = data.StructLayout({"a": 7, "b": 3})
@@ -48,15 +49,16 @@ def test_latency_of_a_register():
 
     async def testbench(ctx):
         await put(ctx, dut.i, 5)
-        for _ in range(QUEUE_CYCLES - 1):
+        for _ in range(TIMING.queue_cycles - 1):
             assert ctx.get(dut.some) and not ctx.get(dut.o.valid)
             await ctx.tick()
         assert ctx.get(dut.o.valid) and ctx.get(dut.o.payload) == 5
     simulate(dut, testbench)
 
 
-@pytest.mark.parametrize("make, cycles", [(lambda: Queue(8, 4, registered=True), QUEUE_CYCLES),
-                                          (lambda: Relay(8), 1)], ids=["registered", "relay"])
+@pytest.mark.parametrize("make, cycles", [
+    (lambda: Queue(8, 4, registered=True), TIMING.queue_cycles), (lambda: Relay(8), 1)],
+                         ids=["registered", "relay"])
 def test_one_item_a_cycle_through_registers(make, cycles):
     dut = make()
 

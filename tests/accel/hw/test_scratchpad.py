@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from accel.hw.interface import READ_LATENCY
 from accel.hw.scratchpad import InputScratchpad, OutputScratchpad, TableScratchpad
 from accel.machine.config import AccelConfig, preset
+from accel.machine.timing import TIMING
 from tests.support.amaranth_sim import simulate
+from tests.support.slow_cases import each_once
 
 TINY = preset("tiny-1x4x4")
 
@@ -23,7 +24,7 @@ def words(memory: bytearray, index: int, size: int) -> int:
 def run(dut, write, read, w_size: int, r_size: int, size: int, drive, steps: int = 300):
     """Random writes and reads in every cycle, reads never at what is being written.
 
-    Every read is checked `READ_LATENCY` cycles later against a plain array of bytes.
+    Every read is checked `read_cycles` cycles later against a plain array of bytes.
     """
     rng, memory, pending = random.Random(size + w_size), bytearray(size), []
 
@@ -39,7 +40,7 @@ def run(dut, write, read, w_size: int, r_size: int, size: int, drive, steps: int
             ctx.set(read.addr, target)
             ctx.set(read.en, reads)
             if reads:
-                pending.append((cycle + READ_LATENCY, words(memory, target, r_size)))
+                pending.append((cycle + TIMING.read_cycles, words(memory, target, r_size)))
             old = memory[address * w_size:(address + 1) * w_size]
             memory[address * w_size:(address + 1) * w_size] = drive(ctx, rng, address, False, old)
             if pending and pending[0][0] == cycle:
@@ -48,10 +49,10 @@ def run(dut, write, read, w_size: int, r_size: int, size: int, drive, steps: int
     simulate(dut, testbench)
 
 
-@pytest.mark.parametrize("bus_bytes", [4, 8, 32])
-@pytest.mark.parametrize("buffer, beats", [("inp", 1), ("wgt", 1), ("par", 1), ("par", 2),
-                                           ("res", 4)])
-def test_input_matches_an_array_of_bytes(buffer, beats, bus_bytes):
+@each_once("part, bus_bytes", [("inp", 1), ("wgt", 1), ("par", 1), ("par", 2), ("res", 4)],
+           [4, 8, 32])
+def test_input_matches_an_array_of_bytes(part, bus_bytes):
+    buffer, beats = part
     config = with_bus(bus_bytes, beats)
     geometry = (config.buffers | config.parts)[buffer]
     dut = InputScratchpad(config, geometry)
@@ -73,7 +74,7 @@ def test_tables_match_an_array_of_bytes(ports, bus_bytes):
     """Every port reads a byte of its own in every cycle, while chunks are written elsewhere."""
     config = replace(TINY, bus_bytes=bus_bytes, tab_bytes=1024, inp_bytes=2048)
     dut, rng, memory = TableScratchpad(config, ports), random.Random(ports), bytearray(1024)
-    chunks, wanted = 1024 // bus_bytes, [[None] * ports] * READ_LATENCY
+    chunks, wanted = 1024 // bus_bytes, [[None] * ports] * TIMING.read_cycles
 
     async def testbench(ctx):
         for cycle in range(chunks + 300):
@@ -100,9 +101,9 @@ def test_tables_match_an_array_of_bytes(ports, bus_bytes):
     simulate(dut, testbench)
 
 
-@pytest.mark.parametrize("bus_bytes", [4, 16])
-@pytest.mark.parametrize("batch, beats", [(1, 1), (4, 1), (4, 2), (1, 4)])
-def test_output_matches_an_array_of_bytes(batch, beats, bus_bytes):
+@each_once("rows, bus_bytes", [(1, 1), (4, 1), (4, 2), (1, 4)], [4, 16])
+def test_output_matches_an_array_of_bytes(rows, bus_bytes):
+    batch, beats = rows
     config = replace(TINY, bus_bytes=bus_bytes, batch=batch, vector_beats=beats)
     geometry = config.parts["out"]
     dut = OutputScratchpad(config, geometry)

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from accel.datapath.plan import UPDATE_CYCLES
 from accel.hw.update import Update
+from accel.machine.timing import TIMING
 from tests.support.amaranth_sim import simulate
 
 LANES, DEPTH = 2, 8
@@ -38,8 +38,8 @@ def run(updates, elements, bits=32):
                                       "update": 1 << updates.index(kind) if kind else 0})
             else:
                 ctx.set(dut.element, {"addr": 3})
-            late = (elements[cycle - UPDATE_CYCLES]
-                    if UPDATE_CYCLES <= cycle < len(elements) + UPDATE_CYCLES else None)
+            late = (elements[cycle - TIMING.old_cycles]
+                    if TIMING.old_cycles <= cycle < len(elements) + TIMING.old_cycles else None)
             ctx.set(dut.value, packed(late[4] if late else [5] * LANES))
             ctx.set(dut.r_data, output)
             output = first
@@ -47,7 +47,7 @@ def run(updates, elements, bits=32):
                      else random.getrandbits(LANES * bits))
             if ctx.get(dut.w_en):
                 memory[ctx.get(dut.w_addr)] = unpacked(ctx.get(dut.w_data))
-                assert ctx.get(dut.tag) == (cycle - UPDATE_CYCLES - 1) % 16
+                assert ctx.get(dut.tag) == (cycle - TIMING.old_cycles - 1) % 16
             await ctx.tick()
 
     simulate(dut, bench)

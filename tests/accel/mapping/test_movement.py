@@ -78,7 +78,7 @@ ROWS: list[tuple[tuple[int, ...], list[tuple[int, int, int]]]] = [
     ((6, 12), [(1, 6, 3), (0, 12, 5)]), ((2, 2, 3, 4, 5), [(0, 2, 1), (1, 2, 1)])]
 
 
-@some_fast(23, "machine, shape, sides, before, after", [
+@some_fast(47, "machine, shape, sides, before, after", [
     (machine, *case, before, after) for machine in ("tiny-1x4x4", "2x8x8", "1x32x16")
     for case in ROWS for before in ("input", "rescale", "product")
     for after in ("product", "matrices", "reshape", "output", "slice")])

@@ -167,10 +167,10 @@ def test_streams_are_told_as_text() -> None:
     """As `--dump` writes it."""
     found, (short, long) = compiled(), compiled().prefixes
     assert found.dropped == ()
-    assert found.stages == {"prefixes": (
+    assert found.stages["prefixes"] == (
         f"16 places: {short.count(found.program)} instructions, {len(short.own)} of their own\n"
         f"32 places: {long.count(found.program)} instructions, {len(long.own)} of their own\n"
-        f"all places: {found.program.count} instructions")}
+        f"all places: {found.program.count} instructions")
 
 
 def test_a_form_that_cannot_be_lowered_is_told_and_the_next_one_serves_its_positions(

@@ -8,12 +8,12 @@ from random import Random
 import numpy as np
 import pytest
 
-from accel.hw.control import BEGIN_CYCLES
 from accel.machine import isa
 from accel.machine.config import UNITS, preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, ProgramError, TensorSlot, finish
 from accel.machine.status import ACTIVITIES, Run, Status
+from accel.machine.timing import TIMING
 from accel.mapping.target import AccelTarget
 from accel.proof.legal import with_tokens
 from accel.sim import cycle, functional, verilated
@@ -25,6 +25,7 @@ from accel.sim.timing import TimingDifference, differ_in_time
 from compiler.frontend.onnx_import import load
 from compiler.graph.pipeline import optimize
 from runtime import SimulatedDevice, compile_graph, simulator
+from tests.support.effort import tries
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits-int8.onnx"
@@ -88,7 +89,7 @@ def test_a_network_takes_the_cycles_of_the_rtl(digits, memory):
 
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_random_programs_take_the_cycles_of_the_rtl(memory):
-    for seed in range(12):
+    for seed in range(tries(20)):
         case = generate(MACHINE, seed)
         run, rtl = both(case.program, case.memory, MEMORIES[memory])
         assert run.ok, case.name
@@ -246,7 +247,7 @@ def test_fetch_reads_beyond_the_memory_as_the_rtl_does():
         require_equal(run, rtl)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(tries(150)))
 def test_broken_programs_take_the_cycles_of_the_rtl(seed):
     """Words with a few bits turned over: every kind of end, in every state of the machine."""
     random = Random(seed)
@@ -267,7 +268,7 @@ def test_the_watchdog_ends_a_run_as_that_of_the_rtl():
         run, rtl = both(case.program, case.memory, max_cycles=limit)
         assert (run.status, run.cycles) == (Status.WATCHDOG, limit)
         assert differ_in_time(run, rtl) is None
-        if limit > BEGIN_CYCLES + 1:        # before that nothing is counted
+        if limit > TIMING.begin_cycles + 1:        # before that nothing is counted
             require_equal(run, rtl)
 
 

@@ -263,7 +263,9 @@ except TraceError as error:
 """
 
 
-@pytest.mark.parametrize("suffix", trace.SUFFIXES)
+@pytest.mark.parametrize("suffix", [
+    suffix if suffix == ".json.gz" else pytest.param(suffix, marks=pytest.mark.slow)
+    for suffix in trace.SUFFIXES])
 def test_a_disk_that_gets_full_leaves_what_was_there(tmp_path, suffix) -> None:
     path = tmp_path / f"t{suffix}"
     path.write_text("before")

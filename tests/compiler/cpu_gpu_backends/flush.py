@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from compiler import te
-from compiler.cpu_gpu_backends.cpu.product_templates import TEMPLATES, product
+from tests.support.product_templates import TEMPLATES, product
 from compiler.cpu_gpu_backends.llvm import host, jit, statements
 from compiler.cpu_gpu_backends.llvm.expressions import Expressions
 from compiler.cpu_gpu_backends.llvm.kernel import Kernel

@@ -1,5 +1,7 @@
 """Every operator on every type, native against the reference arithmetic, bit for bit."""
 
+from itertools import product
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from compiler.cpu_gpu_backends.llvm import Processor, build
 from compiler.ir import interpret, lower
 from compiler.te import ARITHMETIC, BITWISE, COMPARISONS, Binary, Call
 from tests.compiler.cpu_gpu_backends.checks import FLOATS, INTEGERS, edges, marked, pairs
+from tests.support.slow_cases import some_fast
 
 DIVISIONS = ("div", "floordiv", "mod")
 EXACT = ("abs", "sqrt", "floor", "ceil", "rint")
@@ -40,9 +43,8 @@ def binary(op: str, dtype: str, a: np.ndarray, b: np.ndarray) -> None:
     assert_same(te.compute(a.shape, lambda i: Binary(op, x[i], y[i]), "y"), {"a": a, "b": b})
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
-@pytest.mark.parametrize("op", sorted((ARITHMETIC | BITWISE | COMPARISONS)
-                                      - {"div", "rshift_rne"}))
+@some_fast(3, "op, dtype", [*product(sorted((ARITHMETIC | BITWISE | COMPARISONS)
+                                            - {"div", "rshift_rne"}), INTEGERS)])
 def test_integers(op, dtype):
     a, b = pairs(dtype)
     if op in DIVISIONS:
@@ -68,9 +70,8 @@ def test_division_by_zero_does_not_trap(op, dtype):
     kernel.compute({"a": np.arange(4).astype(dtype), "b": np.zeros(4, dtype)})
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
-@pytest.mark.parametrize("divisor", [1, 2, 3, 8, 100, -1, -2, -5])
-@pytest.mark.parametrize("op", ["floordiv", "mod"])
+@some_fast(3, "op, divisor, dtype", [*product(
+    ["floordiv", "mod"], [1, 2, 3, 8, 100, -1, -2, -5], INTEGERS)])
 def test_constant_divisors(op, divisor, dtype):
     if divisor < 0 and dtype.startswith("u"):
         return
@@ -88,9 +89,8 @@ def test_rounding_shift(dtype):
     binary("rshift_rne", dtype, values, amounts)
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
-@pytest.mark.parametrize("amount", [0, 1, 7, 8, 16, 31, 32, 64, 100])
-@pytest.mark.parametrize("op", ["shl", "shr"])
+@some_fast(3, "op, amount, dtype", [*product(
+    ["shl", "shr"], [0, 1, 7, 8, 16, 31, 32, 64, 100], INTEGERS)])
 def test_constant_shifts(op, amount, dtype):
     a, _ = pairs(dtype)
     x = te.placeholder(a.shape, dtype, "a")
@@ -133,8 +133,7 @@ def test_extrema_of_floats_by_their_bits(op, dtype, monkeypatch):
     assert np.signbit(zeros).tolist() == [op == "min"] * 2
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("function", (*EXACT, *FUNCTIONS))
+@some_fast(3, "function, dtype", [*product((*EXACT, *FUNCTIONS), FLOATS)])
 def test_functions(function, dtype):
     values = edges(dtype)
     x = te.placeholder(values.shape, dtype, "a")
@@ -166,8 +165,7 @@ def test_absolute_values_of_integers(dtype):
     assert_same(te.compute(values.shape, lambda i: te.abs(x[i]), "y"), {"a": values})
 
 
-@pytest.mark.parametrize("target", (*INTEGERS, *FLOATS, "bool"))
-@pytest.mark.parametrize("source", (*INTEGERS, *FLOATS, "bool"))
+@some_fast(3, "source, target", [*product((*INTEGERS, *FLOATS, "bool"), repeat=2)])
 def test_casts(source, target):
     values = edges(source)
     if source in FLOATS and target in INTEGERS:     # NumPy leaves the rest to the processor

@@ -7,19 +7,20 @@ import numpy as np
 import pytest
 
 from compiler import te
-from compiler.cpu_gpu_backends.gpu.schedules import argmax
+from tests.support.gpu_schedules import argmax
 from compiler.cpu_gpu_backends.llvm import build
 from compiler.cpu_gpu_backends.simt.generate import generate_all
 from compiler.cpu_gpu_backends.simt.lowering import lower
-from compiler.cpu_gpu_backends.simt.races import find_races, run_kernels
+from tests.support.races import find_races, run_kernels
 from compiler.ir import Program, interpret
 from compiler.schedule import Schedule, bind, rfactor
 from compiler.te import Tensor, numpy_dtype
 from runtime.device import DeviceMissing
 from runtime.emulated import EmulatedDevice
-from runtime.kernels import compute
+from tests.support.kernels import compute
 from runtime.opencl import OpenClDevice
-from tests.support.slow_cases import some_of_each
+from tests.support.effort import Effort
+from tests.support.slow_cases import some_fast, some_of_each
 
 ROWS, COLUMNS, DEPTH, STEPS = 5, 6, 10, 7
 Arrays = dict[str, np.ndarray]
@@ -180,7 +181,7 @@ def assert_equal(found: Arrays, expected: Arrays) -> None:
         np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
 
 
-@pytest.mark.parametrize("name", (*PRODUCTS, *FIRSTS))
+@some_fast(3, "name", [(name,) for name in (*PRODUCTS, *FIRSTS)])
 def test_on_processors(rng, name: str) -> None:
     inputs, expected = case(name, rng)
     assert_equal(interpret(program(name), inputs), expected)
@@ -203,6 +204,7 @@ def test_on_devices(rng, dialect: str) -> None:
         device = EmulatedDevice() if dialect == "cuda" else OpenClDevice()
     except DeviceMissing as error:
         pytest.skip(str(error))
-    for code in generate_all([program(name) for name in (*PRODUCTS, *FIRSTS)], dialect):
+    names = (*PRODUCTS, *FIRSTS)[::3 if Effort.quick else 1]
+    for code in generate_all([program(name) for name in names], dialect):
         inputs, expected = case(code.name, rng)
         assert_equal(compute(device, code, inputs), expected)

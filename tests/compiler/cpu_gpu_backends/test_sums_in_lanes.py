@@ -10,13 +10,13 @@ from compiler.cpu_gpu_backends.llvm import MACHINES, build, host, optimized
 from compiler.cpu_gpu_backends.llvm.emit import emit
 from compiler.cpu_gpu_backends.simt.generate import generate_all
 from compiler.cpu_gpu_backends.simt.lowering import lower as kernels_of
-from compiler.cpu_gpu_backends.simt.races import find_races, run_kernels
+from tests.support.races import find_races, run_kernels
 from compiler.ir import Program, interpret
 from compiler.schedule import Schedule, peel
 from compiler.te import Tensor
 from runtime.device import DeviceMissing
 from runtime.emulated import EmulatedDevice
-from runtime.kernels import compute
+from tests.support.kernels import compute
 from runtime.opencl import OpenClDevice
 from tests.support.summation import in_lanes
 

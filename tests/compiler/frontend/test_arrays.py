@@ -120,7 +120,7 @@ def test_a_header_that_promises_too_much(shape: str, size: str, tmp_path: Path) 
         "its shapes smaller or set LOCKSTEP_MEMORY, in GiB")
 
 
-@pytest.mark.parametrize("mebibytes", [1500, 6000])
+@pytest.mark.parametrize("mebibytes", [1500, pytest.param(6000, marks=pytest.mark.slow)])
 def test_a_bomb_takes_nothing(mebibytes: int, tmp_path: Path) -> None:
     """Zeros without end behind a header that is true, or is for twelve numbers."""
     code = ("import sys; from compiler.frontend.arrays import read_arrays\n"

@@ -11,7 +11,7 @@ pytest.importorskip("ai_edge_litert")
 from ai_edge_litert.interpreter import OpResolverType
 
 import lockstep
-from bench.front_ends import measure, steps_of_operators
+from bench.networks.front_ends import measure, steps_of_operators
 from compiler.frontend.models import graph_of
 from compiler.graph.pipeline import optimize, standard_passes
 from compiler.graph.reference import evaluate

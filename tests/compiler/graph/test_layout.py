@@ -14,6 +14,7 @@ from compiler.graph.layout import RELAYOUT, Borders, Layout, lay_out, plain
 from compiler.graph.partition import ACCEL, HOST, Partition, Segment
 from compiler.graph.verify import verify
 from tests.support.border_graphs import random_images, samples
+from tests.support.effort import tries
 from tests.support.integer_graphs import Net
 
 LAYERS = ("qconv2d", "qadd", "qrescale")
@@ -76,7 +77,7 @@ def chain_of(parts: Partition) -> list[tuple[str, list[str]]]:
     return [(one.target, [node.name for node in one.nodes]) for one in parts.segments]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(tries(100)))
 def test_random_networks(seed: int) -> None:
     """No choice of orders converts fewer bytes; each gives a graph of the same values."""
     graph, borders = random_images(seed), random_borders(seed)
@@ -112,7 +113,7 @@ def on_three(graph: Graph, seed: int) -> Partition:
                           else HOST if takes(node) else ACCEL for node in graph.nodes}, {})
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(tries(100)))
 def test_random_networks_on_three_targets(seed: int) -> None:
     """The third has NCHW at its borders. The fewest bytes are converted, and values stay."""
     graph, of_layers = random_images(seed), random_borders(seed)

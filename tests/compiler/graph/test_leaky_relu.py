@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import lockstep
 from compiler.frontend import convert
 from compiler.graph import evaluate, optimize, standard_passes, verify
-from compiler.graph.products_apart import with_products_apart
+from compiler.graph.lowering import SplitProducts
 from tests.support.effort import tries
 
 
@@ -153,7 +153,7 @@ def test_processors_compute_both_products(qdq, name: str) -> None:
     x = one.requantized(one.input("x", 2, 4, 8, 7), 0.03, 7)
     y = one.add("LeakyRelu", PRODUCTS[name](one, x), alpha=0.2)
     graph = optimize(convert(one.model(one.requantized(y, 0.02, 90))))
-    apart = verify(with_products_apart(graph))
+    apart = verify(SplitProducts()(graph))
     product, = (node.op for node in graph.nodes if node.name == "product")
     assert [node.op for node in apart.nodes].count(product) == 2
     assert all(len(node.inputs) <= 5 for node in apart.nodes)
@@ -166,4 +166,4 @@ def test_processors_compute_both_products(qdq, name: str) -> None:
     module.run()
     for value, array in wanted.items():
         np.testing.assert_array_equal(module.get_output(value), array)
-    assert with_products_apart(apart) is apart
+    assert SplitProducts()(apart) is apart

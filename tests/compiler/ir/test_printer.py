@@ -5,6 +5,7 @@ import pytest
 from compiler import te
 from compiler.ir import (Alloc, Barrier, Binding, Combine, For, If, Program, Seq, Store, Tensorized,
                          Update, expr_text, program_text, stmt_text)
+from compiler.ir.printer import nest_lines
 from compiler.ops.arithmetic import PARAM
 from compiler.te import Binary, Buffer, Const, Expr, Var
 from compiler.tensorize import Intrinsic, Operand
@@ -83,13 +84,28 @@ def test_updates(op, text):
     assert stmt_text(Update(c, (I,), op, X, ())) == f"c[i] {text} a[i, j]\n"
 
 
-def test_intrinsic_is_one_line():
+def moved() -> Tensorized:
     one = te.placeholder((), "int32", "src")
     move = Intrinsic("move", "load", Operand("dst", (), "int32", (("global", "int32"),)),
                      (Operand("src", (), "int32", (("global", "int32"),)),), (), one[()])
     c = Buffer("c", (4,), "int32")
-    stmt = Tensorized(move, Binding((("dst", c[I]), ("src", X)), (("pad", Const(3, "int8")),),
+    return Tensorized(move, Binding((("dst", c[I]), ("src", X)), (("pad", Const(3, "int8")),),
                                     (J,)), Store(c, (I,), X))
+
+
+def test_nests_share_a_line_and_each_tile_has_one():
+    b = Buffer("b", (4,), "int32", "near")
+    nest = For(I, 4, For(J, 2, Seq((Alloc(b, moved()), If(I < 3, moved()))), "virtual_thread"))
+    lines = nest_lines(nest, lambda stmt: f"  # {stmt.intrinsic.unit}")
+    tiles = ["dst = c[i]", "src = a[i, j]", "pad = 3"]
+    assert list(lines) == [
+        (0, "for i in 0..4, j in 0..2 (virtual_thread):"), (1, "block:"),
+        (2, "alloc near.b: int32[4]"), (2, "move begin(j)  # load"), *((3, tile) for tile in tiles),
+        (1, "if i < 3:"), (2, "move begin(j)  # load"), *((3, tile) for tile in tiles)]
+
+
+def test_intrinsic_is_one_line():
+    stmt = moved()
     assert stmt_text(stmt) == "move(dst=c[i], src=a[i, j], pad=3) begin(j)\n"
     assert stmt_text(stmt, bodies=True).splitlines()[1] == "  c[i] = a[i, j]"
 

@@ -5,6 +5,7 @@ import pytest
 from compiler.ir import (Alloc, Binding, Combine, For, If, Seq, Store, Tensorized, Update, block,
                          loops, lower, map_buffers, path_to, reads, rebuilt, replace_axes,
                          replace_stmt, rewrite_stmts, substitute_stmt, unblock, walk_stmts, writes)
+from compiler.ir.visit import renamed
 from compiler.te import Buffer, Const, Var
 from tests.compiler.ir.samples import scaled
 from tests.compiler.te.samples import argmax
@@ -85,3 +86,17 @@ def test_combine_is_walked_like_an_update():
     assert map_buffers(both, {C: new, A: B}) == rebuilt(both, buffers=(new, where),
                                                         values=(B[J], J))
     assert replace_axes(both, {J: (J, K)}) == Combine((C, where), (I,), argmax(), (A[J], J), (J, K))
+
+
+def test_names_of_variables_and_buffers_change_and_nothing_else():
+    def name(old: str) -> str:
+        return f"new_{old}"
+
+    i, j, (a, b, c) = Var("new_i"), Var("new_j"), (Buffer(f"new_{n}", (4,), "int32") for n in "abc")
+    last = Update(c, (i,), "sum", b[j], (j,))
+    assert renamed(NEST, name) == For(i, 4, Alloc(b, Seq((Store(b, (i,), a[i]),
+                                                         If(i < 3, For(j, 4, last))))))
+    combine = Combine((C, Buffer("w", (4,), "int64")), (I,), argmax(), (A[J], J), (J,))
+    assert renamed(combine, name).reducer == argmax()
+    program = lower([scaled(4)], "main")
+    assert renamed(renamed(program, name), lambda new: new.removeprefix("new_")) == program

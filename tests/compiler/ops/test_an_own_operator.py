@@ -18,7 +18,7 @@ from compiler.graph.fusion import fuse
 from compiler.ops import activations, registry
 from compiler.ops.elementwise import unary
 from compiler.ops.operator import Algebra, Kind, Operator
-from compiler.ops.table import page
+from tests.support.operators_page import page
 
 SQUAREPLUS = Operator(
     name="squareplus", summary="(x + sqrt(x * x + b)) / 2", inputs="x", attributes="b: above 0",

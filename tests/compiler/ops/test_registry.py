@@ -3,7 +3,7 @@
 import ast
 import importlib
 import pkgutil
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +15,7 @@ from compiler.ops.node import Node, TensorType
 from compiler.ops.operator import Kind, Operator
 from compiler.ops.registry import FAMILIES, OPERATORS, collected, find, infer
 from compiler.ops.rules import TypeRefused, Types, need
-from compiler.ops.table import page
+from tests.support.operators_page import page
 
 ROOT = Path(__file__).parents[3]
 
@@ -36,7 +36,8 @@ def test_one_name_is_one_operator() -> None:
 def test_records_agree_with_themselves(operator: Operator) -> None:
     """What one field says of other operators, they say too; parameters follow data."""
     for other in (operator.stored, operator.algebra.inverse, operator.algebra.absorbs,
-                  operator.channels_last.pixels if operator.channels_last else ""):
+                  operator.channels_last.pixels if operator.channels_last else "",
+                  *(astuple(operator.convolved) if operator.convolved else ())):
         assert not other or other in OPERATORS
     if operator.algebra.inverse:
         assert find(operator.algebra.inverse).algebra.inverse == operator.name

@@ -1,11 +1,14 @@
 """Ranges of values, against their definitions in NumPy over all values at once."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from compiler.quantize import QuantizeRefused
 from compiler.quantize.observers import (
     BINS,
+    OBSERVERS,
     STEPS,
     Histogram,
     MeanSquare,
@@ -97,6 +100,24 @@ def test_growing_keeps_counts(rng) -> None:
     one.update(np.array([1000], np.float32))
     assert one.limit == 1024 and one.counts.sum() == 1001
     assert one.counts[:BINS // 2].sum() == (whole < 0).sum()
+
+
+@pytest.mark.parametrize("name", OBSERVERS)
+def test_every_observer_stays_within_what_it_has_seen(name: str, batches) -> None:
+    one, other = observer(name)(), observer(name)()
+    for batch in batches:
+        one.update(batch)
+    low, high = one.range()
+    assert min(batches[-1].min(), 0) <= low < high <= max(batches[-1].max(), 0)
+    other.update(np.ones(3, np.float32))        # each has a state of its own
+    assert one.range() == (low, high) != other.range()
+
+
+def test_every_observer_is_on_the_page() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "quantize.md").read_text()
+    assert f"[--observer {'|'.join(OBSERVERS)}]" in page
+    about = page.partition("## Observers\n")[2].partition("\n## ")[0]
+    assert [name for name in OBSERVERS if f"`{name}`" not in about] == []
 
 
 @pytest.mark.parametrize(("name", "percent", "message"), [

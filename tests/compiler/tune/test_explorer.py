@@ -12,6 +12,7 @@ from compiler.tune.explorer import (STRATEGIES, Explorer, Guided, Limits, Strate
                                     at_random, descent, grid)
 from compiler.tune.model import CostModel, Scores
 from compiler.tune.space import Candidate, Point, PointRefused, Result
+from tests.support.effort import Effort
 
 DIMENSIONS, EXTENT, TRIALS = 6, 8, 240
 BEST = (5, 2, 7, 0, 3, 6) * 2
@@ -80,7 +81,7 @@ def test_chance_goes_on_until_nothing_new_comes_for_long() -> None:
     assert 7 ** 3 - 7 >= len({candidate.plan for candidate in found}) == len(found) > 300
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(1 if Effort.quick else 3))
 def test_the_model_saves_trials(seed: int) -> None:
     """The estimate says nothing about the best of these numbers; what was measured does."""
     best = []

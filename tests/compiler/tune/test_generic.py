@@ -16,6 +16,7 @@ from compiler.tune.accesses import VectorCore
 from compiler.tune.chooser import OWN
 from compiler.tune.generic import GenericSpace, generic_schedule
 from compiler.tune.space import PointRefused, neighbours
+from tests.support.effort import Effort
 
 CORE = VectorCore(8, 16, (1 << 15, 1 << 20))
 SHARED = VectorCore(8, 16, (1 << 15, 1 << 20), 2)
@@ -135,7 +136,7 @@ def test_random_schedules_compute_the_same_bits(name: str, core: VectorCore) -> 
     space = space_of(name, core)
     inputs, out = inputs_of(space.program), space.program.outputs[0].name
     expected = interpret(space.program, inputs)[out]
-    for number, plan in enumerate(drawn(space, 5)):
+    for number, plan in enumerate(drawn(space, 3 if Effort.quick else 5)):
         program = Schedule.replay(space.program, plan).program
         assert interpret(program, inputs)[out].tobytes() == expected.tobytes(), plan
         if number in (0, 4):

@@ -1,6 +1,8 @@
 # amaranth: UnusedElaboratable=no
 """Block RAM behind the memory port, in both forms of its parts."""
 
+from itertools import product
+
 import pytest
 from amaranth.back import rtlil
 
@@ -9,14 +11,13 @@ from fpga.gateware import block_memory
 from fpga.gateware.block_memory import BlockMemory
 from tests.support.machines import TINY, machine
 from tests.support.memory_port import agree, requests_of, transfer
+from tests.support.slow_cases import some_fast
 
 SPACE = 4 << 12
 
 
-@pytest.mark.parametrize("config", [TINY.config, machine("2x8x8").config], ids=lambda c: c.name)
-@pytest.mark.parametrize("eager, banks", [
-    (1.0, 1), (0.4, 4), *(pytest.param(*one, marks=pytest.mark.slow)
-                          for one in ((1.0, 4), (0.4, 1)))])
+@some_fast(5, "config, eager, banks", [*product(
+    (TINY.config, machine("2x8x8").config), (1.0, 0.4), (1, 4))])
 def test_random_requests(config, eager, banks, monkeypatch):
     monkeypatch.setattr(block_memory, "BANK_ROWS", SPACE // config.bus_bytes // banks)
     requests, expected = requests_of(config, 150, seed=2, space=SPACE)

@@ -11,7 +11,7 @@ def test_digits(tmp_path):
     find_libpython = pytest.importorskip("find_libpython")
     if find_libpython.find_libpython() is None:
         pytest.skip("this Python has no shared library, which cocotb embeds")
-    from bench.axi4 import network
+    from bench.fpga.boards import network
 
     found = network(TINY, "digits", 1, 2, tmp_path)
     assert found["axi4_digits_runs"] == 1

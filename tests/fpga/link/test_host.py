@@ -6,16 +6,16 @@ import pytest
 
 from fpga.link import host
 from fpga.link.frames import GRAIN, LARGEST, READ, WRITE, Frame, Unframe, framed
-from fpga.link.host import Link, LinkError
+from fpga.link.host import HostLink, LinkError
 from tests.support.board_model import BoardModel, faulty
 from tests.support.machines import TINY
 
 SIZE = 1 << 16
 
 
-def linked(spoil=lambda data: data, **options) -> tuple[Link, BoardModel]:
+def linked(spoil=lambda data: data, **options) -> tuple[HostLink, BoardModel]:
     board = BoardModel(TINY, SIZE, spoil)
-    return Link(board, clock=board.clock, **options), board
+    return HostLink(board, clock=board.clock, **options), board
 
 
 def data(size: int = SIZE) -> bytes:
@@ -102,7 +102,7 @@ def test_one_that_is_lost_is_repeated_at_once() -> None:
     """Hundreds are answered while it waits, more than there are sequence numbers."""
     board = Loses(TINY, 1 << 18)
     sent = data(1 << 18)
-    link = Link(board, clock=board.clock)
+    link = HostLink(board, clock=board.clock)
     link.write(0, sent)
     assert board.lost and link.repeated == 1 and board.memory.tobytes() == sent
     assert board.now < 1.2 * 10 * (1 << 18) / board.baud

@@ -6,7 +6,7 @@ import tty
 import pytest
 
 from fpga.link import serial_port
-from fpga.link.host import Link, LinkError
+from fpga.link.host import HostLink, LinkError
 from fpga.link.serial_port import SerialLine
 
 
@@ -34,7 +34,7 @@ def test_a_port_that_takes_no_data_is_given_up(port):
 def test_a_link_on_a_port_that_takes_no_data(port):
     line = SerialLine(port, 10_000_000)
     with pytest.raises(LinkError, match="takes no data|does not answer"):
-        Link(line).write(0, bytes(1 << 20))
+        HostLink(line).write(0, bytes(1 << 20))
     line.close()
 
 

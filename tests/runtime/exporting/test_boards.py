@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 import lockstep
-from bench.export_boards import BOARDS, measured, run_on
+from bench.exports.boards import measured
+from bench.support.boards import BOARDS, run_on
 from runtime.exporting.export import export
 from tests.support.float_graphs import FloatNet
 

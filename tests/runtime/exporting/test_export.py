@@ -15,8 +15,8 @@ import pytest
 
 import lockstep
 from bench.support.cortex_m import CC, EMULATOR
-from bench.export import RUNNERS
-from bench.export_cortex_m import digits_samples, measured
+from bench.exports.programs import RUNNERS
+from bench.exports.boards import digits_samples, measured_cortex_m as measured
 from compiler.cpu_gpu_backends.cpu import calls
 from compiler.cpu_gpu_backends.cpu.arrays import aligned
 from compiler.cpu_gpu_backends.exports import side_by_side
@@ -392,9 +392,10 @@ def test_constants_lie_side_by_side_at_their_alignment() -> None:
 
 
 @pytest.mark.parametrize(("machine", "instruction"), [
-    ("aarch64", "llvm.aarch64.neon.sdot"), ("wasm32", "llvm.wasm.dot"),
-    ("x86-64", "llvm.x86.sse2.pmadd.wd"), ("x86-64-v3", "llvm.x86.avx2.pmadd.wd"),
-    ("x86-64-v4", "llvm.x86.avx512.pmaddw")])
+    ("aarch64", "llvm.aarch64.neon.sdot"), ("x86-64-v3", "llvm.x86.avx2.pmadd.wd"),
+    *(pytest.param(*one, marks=pytest.mark.slow) for one in (
+        ("wasm32", "llvm.wasm.dot"), ("x86-64", "llvm.x86.sse2.pmadd.wd"),
+        ("x86-64-v4", "llvm.x86.avx512.pmaddw")))])
 def test_sums_of_bytes_take_the_processors_instruction(digits, machine: str, instruction: str
                                                        ) -> None:
     assert f"@{instruction}" in exported_code(digits, machine=machine).text

@@ -65,8 +65,9 @@ def outcome(graph: Graph, target: str, path: Path, records: list[tuple[Task, str
     return "right"
 
 
-@pytest.mark.parametrize(("make", "target"), [(floats, "cpu"), (integers, "cpu"),
-                                              (integers, "accel:tiny-1x4x4")])
+@pytest.mark.parametrize(("make", "target"), [
+    (floats, "cpu"), pytest.param(integers, "cpu", marks=pytest.mark.slow),
+    (integers, "accel:tiny-1x4x4")])
 def test_plans_of_other_tasks_are_refused_or_right(tmp_path: Path, make, target: str) -> None:
     graph = make()
     plans = recorded(graph, target)

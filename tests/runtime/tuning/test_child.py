@@ -53,10 +53,10 @@ def test_what_cannot_be_measured_is_a_result(child, plan: str, error: str) -> No
 
 @pytest.mark.parametrize(("plan", "error"), [
     ("hang", "took longer than 0.5 s"),
-    ("spin", "took longer than 0.5 s"),
-    ("crash", "its process crashed by signal 6"),
-    ("exit 3", "its process ended with status 3"),
     ("raise", "its process ended with status 1: it gave up"),
+    *(pytest.param(*one, marks=pytest.mark.slow) for one in (
+        ("spin", "took longer than 0.5 s"), ("crash", "its process crashed by signal 6"),
+        ("exit 3", "its process ended with status 3"))),
 ])
 def test_a_trial_that_loses_its_process_is_a_result(child, plan: str, error: str) -> None:
     assert result(child, "sleep 0").error == ""

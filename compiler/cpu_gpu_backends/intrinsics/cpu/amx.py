@@ -11,7 +11,8 @@ the product runs along its depth, 64 bytes a step::
 from collections.abc import Callable
 
 from compiler.cpu_gpu_backends.llvm.amx import WHOLE
-from compiler.cpu_gpu_backends.llvm.tiles import IntrinsicCall
+from compiler.cpu_gpu_backends.llvm.instruction_sets import AMX_BFLOAT16, AMX_BYTES
+from compiler.cpu_gpu_backends.llvm.tiles import LlvmCall
 from compiler.cpu_gpu_backends.llvm.writer import LlvmType
 from compiler.te import bits, is_signed
 from compiler.tensorize import Intrinsic
@@ -38,7 +39,7 @@ def amx(rows: int, columns: int, depth: int, a_dtype: str = "int8",
     return Intrinsic(f"amx_{a_dtype}_{b_dtype}_{rows}x{columns}x{depth}", "tiles",
                      operand("dst", (rows, columns), "int32"),
                      *grouped_product(rows, columns, depth, a_dtype, b_dtype, "int32"), "sum",
-                     needs=("amx-int8", "amx-tile"),
+                     needs=AMX_BYTES,
                      lower=_rule(rows, columns, depth // _STEP, f"llvm.x86.tdpb{signs}d"))
 
 
@@ -54,7 +55,7 @@ def amx_bf16(rows: int, columns: int, depth: int) -> Intrinsic:
     return Intrinsic(f"amx_bf16_{rows}x{columns}x{depth}", "tiles",
                      operand("dst", (rows, columns), "float32"),
                      *grouped_product(rows, columns, depth, "bfloat16", "bfloat16", "float32"),
-                     "sum", needs=("amx-bf16", "amx-tile"),
+                     "sum", needs=AMX_BFLOAT16,
                      lower=_rule(rows, columns, depth // (_STEP // 2), "llvm.x86.tdpbf16ps"))
 
 
@@ -67,14 +68,14 @@ def _check(rows: int, columns: int, depth: int, step: int) -> None:
         raise ValueError(f"Depth must be a multiple of {step}, not {depth}")
 
 
-def _rule(rows: int, columns: int, steps: int, product: str) -> Callable[[IntrinsicCall], bool]:
+def _rule(rows: int, columns: int, steps: int, product: str) -> Callable[[LlvmCall], bool]:
     """`steps` of 64 bytes each."""
     high, wide = rows // _SIDE, columns // _SIDE
     blocks = [(i, j) for i in range(high) for j in range(wide)]
     number = {block: register for register, block in enumerate(blocks)}
     first_a, first_b = len(blocks), len(blocks) + high
 
-    def lower(call: IntrinsicCall) -> bool:
+    def lower(call: LlvmCall) -> bool:
         size = bits(call.tiles["a"].dtype) // 8
         if (call.tiles["dst"].pitches[1] != 1 or call.tiles["a"].pitches[1] != 1
                 or call.tiles["b"].pitches[1:] != (4 // size, 1)
@@ -105,7 +106,7 @@ def _rule(rows: int, columns: int, steps: int, product: str) -> Callable[[Intrin
     return lower
 
 
-def _begin(call: IntrinsicCall, number: dict[tuple[int, int], int]) -> None:
+def _begin(call: LlvmCall, number: dict[tuple[int, int], int]) -> None:
     """Tiles of the destination: zero where the reduction begins, else what is in memory."""
     def zero() -> None:
         for register in number.values():
@@ -118,7 +119,7 @@ def _begin(call: IntrinsicCall, number: dict[tuple[int, int], int]) -> None:
     call.either(zero, load)
 
 
-def _expect_stores(call: IntrinsicCall, k: str, steps: int, high: int, wide: int) -> None:
+def _expect_stores(call: LlvmCall, k: str, steps: int, high: int, wide: int) -> None:
     """Fetch some rows of the destination each step, so that its tiles are stored without a wait.
 
     Rows of a large destination lie in pages of their own: measured, waiting for them costs as much
@@ -134,7 +135,7 @@ def _expect_stores(call: IntrinsicCall, k: str, steps: int, high: int, wide: int
                              ("i32", "1"), ("i32", "3"), ("i32", "1"))
 
 
-def _move(call: IntrinsicCall, how: str, register: int, name: str, *indices: int | str) -> None:
+def _move(call: LlvmCall, how: str, register: int, name: str, *indices: int | str) -> None:
     tile = call.tiles[name]
     stride = tile.pitches[0] * bits(tile.dtype) // 8
     call.w.call_void(f"llvm.x86.{how}", ("i8", str(register)), ("ptr", call.at(name, *indices)),

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 from compiler import te
 from compiler.cpu_gpu_backends.llvm.amx import TileShapes
-from compiler.cpu_gpu_backends.llvm.tiles import IntrinsicCall
+from compiler.cpu_gpu_backends.llvm.instruction_sets import AMX_BYTES
+from compiler.cpu_gpu_backends.llvm.tiles import LlvmCall
 from compiler.cpu_gpu_backends.llvm.writer import LlvmType
 from compiler.te import Axis, Var
 from compiler.tensorize import Intrinsic
@@ -30,7 +31,6 @@ __all__ = ["MOST_BYTES", "ByteRows", "ByteWindows", "byte_tiles_named", "step_of
 
 MOST_BYTES = 64
 _LANES, _GROUP, _ROWS, _SUMS, _EACH = 16, 4, 16, 4, 2
-_NEEDS = "amx-int8", "amx-tile"
 _FIRST_A, _FIRST_B = _SUMS, _SUMS + _EACH
 
 
@@ -96,7 +96,7 @@ class ByteWindows:
         return Intrinsic(self.name, "tiles",
                          operand("dst", (self.blocks, self.high, self.wide, _LANES), "int32"),
                          (operand("a", reach, "uint8"), operand("b", b.shape, "int8")),
-                         (block, i, j, lane), value, "sum", needs=_NEEDS, lower=rule)
+                         (block, i, j, lane), value, "sum", needs=AMX_BYTES, lower=rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class ByteRows:
         return Intrinsic(self.name, "tiles",
                          operand("dst", (self.blocks, self.high, _LANES), "int32"),
                          (operand("a", a.shape, "uint8"), operand("b", b.shape, "int8")),
-                         (block, i, lane), value, "sum", needs=_NEEDS, lower=rule)
+                         (block, i, lane), value, "sum", needs=AMX_BYTES, lower=rule)
 
 
 def byte_tiles_named(name: str) -> Intrinsic | None:
@@ -170,7 +170,7 @@ Loop = tuple[int, tuple[int, ...], tuple[int, ...]]
 
 def _rule(rows: int, step: int, loops: Sequence[Loop],
           pixels: Sequence[tuple[tuple[int, ...], tuple[int, ...]]], blocks: int,
-          stride: Callable[[Sequence[int]], int]) -> Callable[[IntrinsicCall], bool]:
+          stride: Callable[[Sequence[int]], int]) -> Callable[[LlvmCall], bool]:
     """`pixels` are the places in the destination, and in a, of each register of a; `stride` is the
     distance of its rows.
     """
@@ -179,7 +179,7 @@ def _rule(rows: int, step: int, loops: Sequence[Loop],
     number = {(block, place): block * len(pixels) + place
               for block in range(blocks) for place in range(len(pixels))}
 
-    def lower(call: IntrinsicCall) -> bool:
+    def lower(call: LlvmCall) -> bool:
         a, b, dst = (call.tiles[name].pitches for name in ("a", "b", "dst"))
         if (a[-1] != 1 or b[-2:] != (_GROUP, 1) or dst[-1] != 1
                 or not call.prepare("amx", shapes)):
@@ -230,7 +230,7 @@ def _rule(rows: int, step: int, loops: Sequence[Loop],
 _INDEX = LlvmType("int64")
 
 
-def _begin(call: IntrinsicCall, totals: Sequence[tuple[int, str]], between: str) -> None:
+def _begin(call: LlvmCall, totals: Sequence[tuple[int, str]], between: str) -> None:
     """Registers of the destination: zero where the sum begins, else what is in memory."""
     def zero() -> None:
         for register, _ in totals:
@@ -243,12 +243,12 @@ def _begin(call: IntrinsicCall, totals: Sequence[tuple[int, str]], between: str)
     call.either(zero, load)
 
 
-def _load(call: IntrinsicCall, register: int, pointer: str, stride: str) -> None:
+def _load(call: LlvmCall, register: int, pointer: str, stride: str) -> None:
     call.w.call_void("llvm.x86.tileloadd64", ("i8", str(register)), ("ptr", pointer),
                      ("i64", stride))
 
 
-def _sum(call: IntrinsicCall, place: str, index: str, size: int) -> str:
+def _sum(call: LlvmCall, place: str, index: str, size: int) -> str:
     """The place, `index` times as many bytes further."""
     if index == "0" or not size:
         return place
@@ -256,6 +256,6 @@ def _sum(call: IntrinsicCall, place: str, index: str, size: int) -> str:
     return moved if place == "0" else call.w.op(f"add nsw i64 {place}, {moved}")
 
 
-def _moved(call: IntrinsicCall, pointer: str, place: str) -> str:
+def _moved(call: LlvmCall, pointer: str, place: str) -> str:
     return pointer if place == "0" else call.w.op(f"getelementptr inbounds i8, ptr {pointer}, "
                                                   f"i64 {place}")

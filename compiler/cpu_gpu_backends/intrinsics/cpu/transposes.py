@@ -14,7 +14,8 @@ Pieces of 128 bits are the last to change places, since that takes longest.
 from collections.abc import Callable, Sequence
 
 from compiler import te
-from compiler.cpu_gpu_backends.llvm.tiles import IntrinsicCall
+from compiler.cpu_gpu_backends.llvm.instruction_sets import INSTRUCTION_SETS
+from compiler.cpu_gpu_backends.llvm.tiles import LlvmCall
 from compiler.cpu_gpu_backends.llvm.writer import LlvmType, Writer
 from compiler.te import Axis, Var, bits
 from compiler.tensorize import Intrinsic
@@ -23,8 +24,9 @@ from .vectors import operand
 
 __all__ = ["TRANSPOSES", "transpose"]
 
-_NEEDS = {**{(dtype, lanes): needs for dtype in ("float32", "int32", "uint32")
-             for lanes, needs in ((16, ("avx512f",)), (8, ("avx2",)), (4, ()))},
+_EVERYWHERE = 4         # lanes that all processors have
+_NEEDS = {**{(dtype, one.lanes): one.needs if one.lanes > _EVERYWHERE else ()
+             for dtype in ("float32", "int32", "uint32") for one in INSTRUCTION_SETS},
           ("int8", 16): (), ("uint8", 16): ()}
 PIECE = 128             # bits that instructions move elements within
 
@@ -44,10 +46,10 @@ def transpose(dtype: str, lanes: int) -> Intrinsic:
                      lower=_rule(lanes, LlvmType(f"int{bits(dtype)}", lanes)))
 
 
-def _rule(lanes: int, kind: LlvmType) -> Callable[[IntrinsicCall], bool]:
+def _rule(lanes: int, kind: LlvmType) -> Callable[[LlvmCall], bool]:
     size = bits(kind.dtype) // 8
 
-    def lower(call: IntrinsicCall) -> bool:
+    def lower(call: LlvmCall) -> bool:
         if any(call.tiles[name].pitches[-1] != 1 for name in ("dst", "src")):
             return False
         w = call.w

@@ -11,22 +11,18 @@ row of b and spreads one element of a column of a over a register::
 from collections.abc import Callable
 
 from compiler import te
-from compiler.cpu_gpu_backends.llvm.tiles import IntrinsicCall
+from compiler.cpu_gpu_backends.llvm.instruction_sets import (INSTRUCTION_SETS, NEON,
+                                                              InstructionSet)
+from compiler.cpu_gpu_backends.llvm.tiles import LlvmCall
 from compiler.cpu_gpu_backends.llvm.writer import LlvmType, Writer, type_name
 from compiler.te import Axis, Var, bits
 from compiler.tensorize import Intrinsic, Operand
 
 __all__ = ["dot", "dot_by_steps", "dot_of_words", "fp32", "grouped_product", "operand"]
 
-_FP32 = {16: ("avx512f",), 8: ("avx2", "fma")}
-_DOT = {("uint8", 16): (("avx512vnni",), "llvm.x86.avx512.vpdpbusd.512"),
-        ("uint8", 8): (("avxvnni",), "llvm.x86.avx512.vpdpbusd.256"),
-        ("int8", 4): (("dotprod", "neon"), "llvm.aarch64.neon.sdot.v4i32.v16i8"),
-        ("uint8", 4): (("dotprod", "neon"), "llvm.aarch64.neon.usdot.v4i32.v16i8")}
-_WORDS = {16: ("avx512bw", "llvm.x86.avx512.pmaddw.d.512"),
-          8: ("avx2", "llvm.x86.avx2.pmadd.wd"), 4: ("sse2", "llvm.x86.sse2.pmadd.wd")}
+_FP32 = {one.lanes: one.fused for one in INSTRUCTION_SETS if one.fused}
+_DOT = {(one.a, vectors.lanes): one for vectors in INSTRUCTION_SETS for one in vectors.dots}
 _COLUMNS = 16
-_WORDS_OF_WASM = "simd128", "llvm.wasm.dot"
 
 
 def operand(name: str, shape: tuple[int, ...], dtype: str) -> Operand:
@@ -65,40 +61,37 @@ def dot(rows: int, columns: int, depth: int, dtype: str = "uint8", lanes: int = 
     """
     _check("dtype and lanes", (dtype, lanes), _DOT)
     _check_columns(columns, lanes)
-    needs, instruction = _DOT[dtype, lanes]
-    neon = lanes == 4
+    made = _DOT[dtype, lanes]
 
     def multiply_add(w: Writer, kind: LlvmType, flag: str, total: str, x: str, y: str) -> str:
-        if neon:
-            bytes_ = f"<{4 * lanes} x i8>"
-            x, y = (w.op(f"bitcast {kind} {operand} to {bytes_}") for operand in (x, y))
-            if dtype == "int8" or "i8mm" in w.module.features:
-                return w.call(instruction, kind, (kind, total), (bytes_, x), (bytes_, y))
-            signed = _DOT["int8", lanes][1]
-            x = w.op(f"xor {bytes_} {x}, splat (i8 -128)")
-            less = w.call(signed, kind, (kind, kind.const(0)), (bytes_, "splat (i8 -128)"),
-                          (bytes_, y))
-            total = w.op(f"sub {kind} {total}, {less}")
-            return w.call(signed, kind, (kind, total), (bytes_, x), (bytes_, y))
-        return w.call(instruction, kind, *((kind, argument) for argument in (total, x, y)))
+        if not made.by_bytes:
+            return w.call(made.instruction, kind, *((kind, value) for value in (total, x, y)))
+        bytes_ = f"<{4 * lanes} x i8>"
+        x, y = (w.op(f"bitcast {kind} {operand} to {bytes_}") for operand in (x, y))
+        if not made.unless or made.unless in w.module.features:
+            return w.call(made.instruction, kind, (kind, total), (bytes_, x), (bytes_, y))
+        x = w.op(f"xor {bytes_} {x}, splat (i8 -128)")
+        less = w.call(made.signed, kind, (kind, kind.const(0)), (bytes_, "splat (i8 -128)"),
+                      (bytes_, y))
+        total = w.op(f"sub {kind} {total}, {less}")
+        return w.call(made.signed, kind, (kind, total), (bytes_, x), (bytes_, y))
 
     return Intrinsic(f"dot_{dtype}_{rows}x{columns}x{depth}_{lanes}", "vectors",
                      operand("dst", (rows, columns), "int32"),
                      *grouped_product(rows, columns, depth, dtype, "int8", "int32"), "sum",
-                     needs=needs,
+                     needs=made.needs,
                      lower=_rule(rows, columns, depth // 4, LlvmType("int32", lanes), 4,
                                  multiply_add))
 
 
-def dot_of_words(rows: int, columns: int, depth: int, lanes: int, wasm: bool = False) -> Intrinsic:
+def dot_of_words(rows: int, columns: int, depth: int, vectors: InstructionSet) -> Intrinsic:
     """As `dot` with uint8, for processors without it: bytes are widened to words, of which an
     instruction adds two products, those of even and of odd steps apart.
-
-    `lanes` is 16 (AVX-512BW), 8 (AVX2) or 4 (SSE2, or WebAssembly's 128 bits with `wasm`).
     """
-    _check("lanes", lanes, _WORDS)
+    lanes, made = vectors.lanes, vectors.words
+    if made is None:
+        raise ValueError(f"Vectors must be some that add products of words, not {vectors.name}")
     _check_columns(columns, lanes)
-    feature, instruction = _WORDS_OF_WASM if wasm else _WORDS[lanes]
 
     def multiply_add(w: Writer, kind: LlvmType, flag: str, total: str, x: str, y: str) -> str:
         words = LlvmType("int16", 2 * lanes)
@@ -108,15 +101,14 @@ def dot_of_words(rows: int, columns: int, depth: int, lanes: int, wasm: bool = F
                 w.op(f"ashr {words} {w.op(f'shl {words} {y}, {eight}')}, {eight}"))
         odd = w.op(f"lshr {words} {x}, {eight}"), w.op(f"ashr {words} {y}, {eight}")
         for left, right in (even, odd):
-            products = w.call(instruction, kind, (words, left), (words, right))
+            products = w.call(made.instruction, kind, (words, left), (words, right))
             total = w.op(f"add {kind} {total}, {products}")
         return total
 
-    name = f"dot_of_words_{rows}x{columns}x{depth}_{lanes}" + "_wasm" * wasm
-    return Intrinsic(name, "vectors",
+    return Intrinsic(f"dot_of_words_{rows}x{columns}x{depth}_{lanes}{vectors.suffix}", "vectors",
                      operand("dst", (rows, columns), "int32"),
                      *grouped_product(rows, columns, depth, "uint8", "int8", "int32"), "sum",
-                     needs=(feature,),
+                     needs=(made.needs,),
                      lower=_rule(rows, columns, depth // 4, LlvmType("int32", lanes), 4,
                                  multiply_add))
 
@@ -146,7 +138,7 @@ def dot_by_steps(rows: int, columns: int, depth: int) -> Intrinsic:
     return Intrinsic(f"dot_by_steps_{rows}x{columns}x{depth}", "vectors",
                      operand("dst", (rows, columns), "int32"),
                      *grouped_product(rows, columns, depth, "uint8", "int8", "int32"), "sum",
-                     needs=("neon",),
+                     needs=NEON.needs,
                      lower=_rule(rows, columns, depth // 4, LlvmType("int32", _COLUMNS), 4,
                                  multiply_add))
 
@@ -179,12 +171,12 @@ def _check_columns(columns: int, lanes: int) -> None:
 
 
 def _rule(rows: int, columns: int, steps: int, kind: LlvmType, bytes_: int,
-          multiply_add: Callable[..., str]) -> Callable[[IntrinsicCall], bool]:
+          multiply_add: Callable[..., str]) -> Callable[[LlvmCall], bool]:
     """`bytes_` elements of a, as many as a lane of `kind` holds, belong to one step."""
     vectors = range(0, columns, kind.lanes)
     element, zero = LlvmType(kind.dtype), kind.const(-0.0 if kind.dtype == "float32" else 0)
 
-    def lower(call: IntrinsicCall) -> bool:
+    def lower(call: LlvmCall) -> bool:
         dense = (1,) if bytes_ == 1 else (bytes_, 1)
         if (call.tiles["dst"].pitches[-1:] != (1,) or call.tiles["b"].pitches[1:] != dense
                 or bytes_ > 1 and call.tiles["a"].pitches[-1] != 1):

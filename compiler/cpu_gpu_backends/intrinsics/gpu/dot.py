@@ -1,7 +1,7 @@
 """``dp4a``: a dot product of four bytes, exact in 32 bits."""
 
 from compiler import te
-from compiler.cpu_gpu_backends.simt.tiles import IntrinsicCall
+from compiler.cpu_gpu_backends.simt.tiles import SimtCall
 from compiler.tensorize import Intrinsic, Operand
 
 __all__ = ["dp4a"]
@@ -20,7 +20,7 @@ def dp4a() -> Intrinsic:
                      lower=_lower)
 
 
-def _lower(call: IntrinsicCall) -> list[str]:
+def _lower(call: SimtCall) -> list[str]:
     dst = call.tiles["dst"].element
     a, b = (f"*reinterpret_cast<const int*>({call.tiles[name].address})" for name in "ab")
     before = {"true": "0", "false": dst}.get(call.begins, f"{call.begins} ? 0 : {dst}")

@@ -10,7 +10,7 @@ exact.
 from dataclasses import dataclass
 
 from compiler import te
-from compiler.cpu_gpu_backends.simt.tiles import IntrinsicCall
+from compiler.cpu_gpu_backends.simt.tiles import SimtCall
 from compiler.te import Axis, Expr, Var, numpy_dtype
 from compiler.tensorize import Intrinsic, Operand
 
@@ -63,7 +63,7 @@ def _sums(dtype: str) -> Operand:
     return Operand("d", (ROWS, COLUMNS), dtype, (("fragment", dtype),), window=True)
 
 
-def _multiply(call: IntrinsicCall, name: str) -> list[str]:
+def _multiply(call: SimtCall, name: str) -> list[str]:
     call.needs(name)
     d, a, b = (call.tiles[tile].element for tile in "dab")
     product = f"{name}({d}, {a}, {b});"
@@ -91,7 +91,7 @@ def load_fragment(kind: str, operand: str, transposed: bool = False) -> Intrinsi
     i, k = Axis(Var("i"), ROWS), Axis(Var("k"), mma.depth)
     across = "true" if (operand == "b") != transposed else "false"
 
-    def lower(call: IntrinsicCall) -> list[str]:
+    def lower(call: SimtCall) -> list[str]:
         call.needs("load_fragment")
         tile, d = call.tiles["src"], call.tiles["dst"].element
         _, rows, chunks = tile.swizzle
@@ -117,7 +117,7 @@ def mma_fill(dtype: str = "float32") -> Intrinsic:
     """``d[i, j] = 0``."""
     i, j = Axis(Var("i"), ROWS), Axis(Var("j"), COLUMNS)
 
-    def lower(call: IntrinsicCall) -> list[str]:
+    def lower(call: SimtCall) -> list[str]:
         call.needs("mma_fill")
         return [f"mma_fill({call.tiles['d'].element});"]
 
@@ -130,7 +130,7 @@ def turn_bytes() -> Intrinsic:
     src = te.placeholder((4, 4), "int8", name="src")
     i, k = Axis(Var("i"), 4), Axis(Var("k"), 4)
 
-    def lower(call: IntrinsicCall) -> list[str]:
+    def lower(call: SimtCall) -> list[str]:
         call.needs("turn_bytes")
         dst, (_, rows, chunks) = call.tiles["dst"], call.tiles["dst"].swizzle
         return [f"turn_bytes<{dst.pitches[0]}, {rows}, {chunks}>({dst.address}, "

@@ -14,7 +14,7 @@ array is zeros.
 
 from compiler import te
 from compiler.cpu_gpu_backends.simt.hopper import COLUMNS_OF_GROUPS, GROUP_PRODUCTS
-from compiler.cpu_gpu_backends.simt.tiles import IntrinsicCall, Tile
+from compiler.cpu_gpu_backends.simt.tiles import SimtCall, SimtTile
 from compiler.te import Axis, Var, numpy_dtype
 from compiler.tensorize import Immediate, Intrinsic, Operand
 
@@ -44,7 +44,7 @@ def wgmma(kind: str, columns: int) -> Intrinsic:
     i, j, k = Axis(Var("i"), ROWS), Axis(Var("j"), columns), te.reduce_axis(one.depth, name="k")
     name = f"wgmma_m64n{columns}k{one.depth}_{kind}"
 
-    def lower(call: IntrinsicCall) -> list[str]:
+    def lower(call: SimtCall) -> list[str]:
         call.needs(name)
         places = (_place(call.tiles[tile]) for tile in "ab")
         return [f"{name}({call.tiles['d'].element}, {', '.join(places)});"]
@@ -58,7 +58,7 @@ def wgmma(kind: str, columns: int) -> Intrinsic:
                      "sum", needs=("sm_90a",), lower=lower)
 
 
-def _place(tile: Tile) -> str:
+def _place(tile: SimtTile) -> str:
     """The address of a tile, but for the chunks that change places: its rows begin at one that all
     have in their own.
     """
@@ -81,7 +81,7 @@ def tile_copy(dtype: str, rows: int, padded: bool = False) -> Intrinsic:
     valid = Immediate("valid", "bool")
     value = te.select(valid.var, src[i, k], te.const(0, dtype)) if padded else src[i, k]
 
-    def lower(call: IntrinsicCall) -> list[str]:
+    def lower(call: SimtCall) -> list[str]:
         call.needs("units")
         place, tile = call.tiles["src"].place, call.tiles["dst"]
         return [f"tile_copy<{len(place)}>({tile.address}, &{call.tiles['src'].element}, "

@@ -38,7 +38,7 @@ PRODUCTS = {
 }
 
 
-@some_fast(7, "name, machine, plain", [
+@some_fast(11, "name, machine, plain", [
     (name, machine, plain) for name in PRODUCTS for machine in MACHINES for plain in (False, True)])
 def test_products_with_a_slope(name: str, machine: str, plain: bool) -> None:
     """Two requantizations of the sums in acc, and their maximum."""

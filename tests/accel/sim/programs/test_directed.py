@@ -22,7 +22,7 @@ LEAST = Machine(AccelConfig("least", 1, 16, 4, inp_bytes=64, wgt_bytes=256, res_
 
 
 @pytest.mark.parametrize("machine", [
-    pytest.param(MACHINE, id="tiny"), pytest.param(LEAST, id="least"),
+    pytest.param(LEAST, id="least"), pytest.param(MACHINE, id="tiny", marks=pytest.mark.slow),
     pytest.param(WIDE, id="wide", marks=pytest.mark.slow),
     pytest.param(SMALL, id="small", marks=pytest.mark.slow)])
 def test_directed_programs_are_legal(machine):

@@ -6,15 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accel.datapath.plan import IN_FLIGHT, open_instructions
+from accel.datapath.plan import open_instructions
 from accel.machine.config import preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.status import Status
+from accel.machine.timing import TIMING
 from accel.proof.legal import IllegalProgram, prove
 from accel.sim import cycle, functional, verilated
 from accel.sim.locate import differ
 from accel.sim.programs.faults import FAULTS, plant
+from tests.support.effort import tries
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 SEEDS = range(4 * len(FAULTS))
@@ -41,7 +43,7 @@ TIMINGS = [{"latency": 0}, {"latency": 200, "outstanding": 1},
 
 
 def test_two_faults_end_alike_under_every_timing():
-    cases = [planted(seed) for seed in range(90) if seed // len(FAULTS) % 2]
+    cases = [planted(seed) for seed in range(tries(225)) if seed // len(FAULTS) % 2]
     assert all(", " in case.fault.split(":")[0] for case in cases)
     for case in cases:
         expected = functional.simulate(MACHINE, case.program, case.memory)
@@ -74,8 +76,8 @@ REFUSED = 255                   # the first signal that finds its counter full
     ("gemm", {"banks": 2}, 0, Status.ADDRESS, REFUSED + 1),
     ("gemm", {"banks": 2}, open_instructions(MACHINE, "gemm") - 2, Status.ADDRESS, None),
     ("gemm", {"banks": 2}, open_instructions(MACHINE, "gemm") - 1, Status.DEADLOCK, REFUSED),
-    ("store", {"buffer": 0}, IN_FLIGHT - 2, Status.ILLEGAL, None),
-    ("store", {"buffer": 0}, IN_FLIGHT - 1, Status.DEADLOCK, REFUSED),
+    ("store", {"buffer": 0}, TIMING.in_flight - 2, Status.ILLEGAL, None),
+    ("store", {"buffer": 0}, TIMING.in_flight - 1, Status.DEADLOCK, REFUSED),
     ("store", {"dram": 1 << 30}, 0, Status.DEADLOCK, REFUSED),      # never the oldest
 ])
 def test_an_error_behind_a_signal_that_is_refused(unit, wrong, behind, status, index):

@@ -8,7 +8,8 @@ import pytest
 
 from compiler import te
 from compiler.cpu_gpu_backends.cpu.schedule import schedule
-from compiler.cpu_gpu_backends.cpu.tiles import TileCosts, Vectors
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.llvm import instruction_sets as sets
 from compiler.cpu_gpu_backends.llvm import MACHINES, Kernel, assembly, build, emit, host
 from compiler.cpu_gpu_backends.llvm.jit import _object_code
 from compiler.graph.reference import evaluate_node
@@ -17,8 +18,9 @@ from compiler.ops.node import Node
 from compiler.ops.registry import expression
 from tests.support.float_graphs import assert_near
 
-AVX512, AVX2, SSE = Vectors(16, 16), Vectors(8, 8), Vectors(4, 8)
-TWO_PRODUCTS = Vectors(16, 16, costs=TileCosts(3, 1.2, 32))
+AVX512, AVX2, SSE = (Vectors(sets.AVX512), Vectors(replace(sets.AVX2, registers=8)),
+                     Vectors(sets.ANY))
+TWO_PRODUCTS = Vectors(replace(sets.AVX512, costs=sets.TileCosts(3, 1.2, 32)))
 PLAIN = {"strides": (1, 1), "pads": (0, 0, 0, 0)}
 SAME = {"strides": (1, 1), "pads": (1, 1, 1, 1)}
 
@@ -144,8 +146,8 @@ BYTE_CASES = [
 
 
 @pytest.mark.parametrize("case", BYTE_CASES, ids=lambda case: case[0])
-@pytest.mark.parametrize("vectors", [AVX512, AVX2, SSE, Vectors(16, 16, True),
-                                     Vectors(8, 8, True)], ids=str)
+@pytest.mark.parametrize("vectors", [AVX512, AVX2, SSE, Vectors(sets.AVX512, True),
+                                     Vectors(replace(sets.AVX2, registers=8), True)], ids=str)
 def test_bytes_are_added_four_at_a_time(case, vectors: Vectors) -> None:
     if vectors.sums_bytes and not host().has(*vectors.dot.needs):
         pytest.skip(f"needs a processor with {', '.join(vectors.dot.needs)}")
@@ -189,7 +191,8 @@ def spelled() -> str:
 def test_the_instruction_for_bytes_on_any_processor() -> None:
     """The kernel as it is for AVX-512 VNNI, with that instruction spelled out."""
     op, attrs, x, w = "qconv2d_blocks", BYTE_CASES[0][1], (1, 2, 2, 5, 16), (1, 3, 1, 24, 16, 4)
-    made = program(op, attrs, x, w, (1, 16), (1, 16), vectors=Vectors(16, 16, True), dtypes=BYTES)
+    made = program(op, attrs, x, w, (1, 16), (1, 16), vectors=Vectors(sets.AVX512, True),
+                   dtypes=BYTES)
     with_vnni = replace(host(), features=(*host().features, "avx512vnni"))
     text = emit(made, with_vnni, False, ())
     name = "@llvm.x86.avx512.vpdpbusd.512"

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from compiler import te
-from compiler.cpu_gpu_backends.cpu import target
+from compiler.cpu_gpu_backends.cpu import target, vectors
 from compiler.cpu_gpu_backends.cpu.schedule import own_schedule, schedule
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.llvm.instruction_sets import ANY, AVX2, AVX512, NEON, SCALAR, SMALL
 from compiler.cpu_gpu_backends.intrinsics.cpu import (ByteRows, ByteWindows, byte_tiles_named,
                                                       step_of)
 from compiler.cpu_gpu_backends.llvm import MACHINES, build, host
@@ -19,7 +20,7 @@ from compiler.ops.registry import expression
 from compiler.schedule import Schedule
 from tests.compiler.cpu_gpu_backends.cpu.test_block_tiles import BYTES, QUANTIZED, byte_arrays
 
-TILES = Vectors(16, 16, True, tiles=True)
+TILES = Vectors(AVX512, True, tiles=True)
 SAME = {"strides": (1, 1), "pads": (1, 1, 1, 1)}
 PLAIN = {"strides": (1, 1), "pads": (0, 0, 0, 0)}
 
@@ -167,11 +168,11 @@ def test_steps_divide_the_depth() -> None:
 
 
 @pytest.mark.parametrize(("machine", "wanted"), [
-    ("aarch64", Vectors(4, 16, True, neon=True)), ("armv8-a", Vectors(4, 16, neon=True)),
-    ("x86-64", Vectors(4, 8)), ("x86-64-v3", Vectors(8, 14)), ("armv7", Vectors(4, 8)),
-    ("riscv64", Vectors(4, 8, scalar=True)),
-    ("cortex-m7", Vectors(4, 4, doubles=False, stacked=256, scalar=True)),
-    ("riscv32", Vectors(4, 4, singles=False, doubles=False, stacked=256, scalar=True))])
+    ("aarch64", Vectors(NEON, True)), ("armv8-a", Vectors(NEON)),
+    ("x86-64", Vectors(ANY)), ("x86-64-v3", Vectors(AVX2)), ("armv7", Vectors(ANY)),
+    ("riscv64", Vectors(SCALAR)),
+    ("cortex-m7", Vectors(SMALL, doubles=False, stacked=256)),
+    ("riscv32", Vectors(SMALL, singles=False, doubles=False, stacked=256))])
 def test_vectors_of_other_processors(machine: str, wanted: Vectors) -> None:
     assert target.CpuTarget(machine=MACHINES[machine]).vectors == wanted
 
@@ -180,5 +181,5 @@ def test_vectors_of_other_processors(machine: str, wanted: Vectors) -> None:
 def test_tiles_need_the_permission_of_the_system(granted: bool, monkeypatch) -> None:
     if not host().has("avx512vnni", "amx-int8", "amx-tile"):
         pytest.skip("needs a processor with amx-int8")
-    monkeypatch.setattr(target, "grants_tiles", lambda: granted)
+    monkeypatch.setattr(vectors, "grants_tiles", lambda: granted)
     assert target.CpuTarget().vectors.tiles == granted

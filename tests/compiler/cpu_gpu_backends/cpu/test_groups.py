@@ -1,12 +1,15 @@
 """Fused kernels: random networks fused, unfused and by NumPy; what is one kernel, and how."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from compiler.cpu_gpu_backends.cpu.groups import group_program
 from compiler.cpu_gpu_backends.groups import flat_pixels, recipe_of
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.llvm.instruction_sets import ANY, AVX2, AVX512
 from compiler.cpu_gpu_backends.llvm import build
 from compiler.graph import Builder, Graph, TensorType, evaluate
 from compiler.graph.fusion import fuse, overwritable
@@ -14,7 +17,7 @@ from compiler.ir import Alloc, For, Program, walk_stmts
 from tests.support.effort import tries
 from tests.support.float_graphs import assert_near, inputs_of, random_graph
 
-VECTORS = Vectors(16, 16)
+VECTORS = Vectors(AVX512)
 
 
 @pytest.mark.parametrize("seed", range(tries(16)))
@@ -166,7 +169,8 @@ def test_groups_with_one_recipe_share_a_kernel() -> None:
     assert one is other
 
 
-@pytest.mark.parametrize("vectors", [Vectors(4, 8), Vectors(8, 8), Vectors(16, 16)], ids=str)
+@pytest.mark.parametrize("vectors", [
+    Vectors(ANY), Vectors(replace(AVX2, registers=8)), VECTORS], ids=str)
 @pytest.mark.parametrize(("extent", "columns"), [(7, 8), (14, 16), (28, 32), (49, 64), (5, 16)])
 def test_tiles_divide_what_they_can(vectors: Vectors, extent: int, columns: int) -> None:
     size = vectors.columns(extent)

@@ -8,9 +8,10 @@ import pytest
 
 from compiler import te
 from compiler.cpu_gpu_backends.cpu.arrays import aligned
-from compiler.cpu_gpu_backends.cpu.product_templates import TEMPLATES, in_panels, product
+from tests.support.product_templates import TEMPLATES, in_panels, product
 from compiler.cpu_gpu_backends.cpu.schedule import schedule
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.llvm.instruction_sets import ANY, AVX2, AVX512, NEON
 from compiler.cpu_gpu_backends.intrinsics.cpu import (amx, amx_bf16, dot, dot_by_steps,
                                                       dot_of_words, fp32)
 from compiler.cpu_gpu_backends.llvm import (MACHINES, MachineError, build, compile_object, emit,
@@ -177,10 +178,10 @@ TILES = [
       for rows, columns, depth in ((1, 16, 4), (5, 48, 12), (8, 32, 20))),
     *((dot(rows, columns, depth, "uint8", 8), ("avxvnni",))
       for rows, columns, depth in ((1, 8, 4), (6, 16, 12))),
-    *((dot_of_words(rows, columns, depth, lanes), (feature,))
-      for rows, columns, depth, lanes, feature in (
-          (1, 16, 4, 16, "avx512bw"), (1, 16, 4, 8, "avx2"), (5, 24, 12, 8, "avx2"),
-          (3, 16, 20, 4, "sse2"))),
+    *((dot_of_words(rows, columns, depth, vectors), (feature,))
+      for rows, columns, depth, vectors, feature in (
+          (1, 16, 4, AVX512, "avx512bw"), (1, 16, 4, AVX2, "avx2"), (5, 24, 12, AVX2, "avx2"),
+          (3, 16, 20, ANY, "sse2"))),
     *((replace(dot_by_steps(rows, columns, depth), needs=()), ())       # any processor runs it
       for rows, columns, depth in ((1, 16, 4), (5, 48, 12))),
     *((amx(rows, columns, depth, a, b), ("amx-int8", "amx-tile"))
@@ -302,7 +303,7 @@ def test_convolutions_of_bytes_by_neon_in_emulation(features, mark, cpu, tmp_pat
     inputs = [te.placeholder(array.shape, array.dtype.name, f"x{place}")
               for place, array in enumerate(given)]
     program = schedule(lower([expression("qconv2d_blocks", attrs, inputs, "y")], "conv"),
-                       Vectors(4, 16, "dotprod" in features, neon=True))
+                       Vectors(NEON, "dotprod" in features))
     machine = replace(MACHINES["aarch64"], features=features)
     assert mark in emit(program, machine)
     (tmp_path / "kernels.o").write_bytes(compile_object({"conv": program}, machine))

@@ -8,22 +8,24 @@ import numpy as np
 import pytest
 
 from compiler.cpu_gpu_backends.cpu.groups import group_program
+from compiler.cpu_gpu_backends.cpu.lowering import passes
 from compiler.cpu_gpu_backends.cpu.overlaps import lead
-from compiler.cpu_gpu_backends.cpu.target import lowered_directly
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.llvm import instruction_sets as sets
 from compiler.cpu_gpu_backends.groups import recipe_of
 from compiler.cpu_gpu_backends.llvm import build
 from compiler.graph import Builder, Graph, TensorType, evaluate
 from compiler.graph.fusion import fuse
+from compiler.graph.pipeline import optimize
 from compiler.ir import Alloc, walk_stmts
 from tests.support.integer_graphs import Net
 
-SCALAR = Vectors(4, 4, doubles=False, stacked=256, scalar=True)
+SCALAR = Vectors(sets.SMALL, doubles=False, stacked=256)
 
 
 def kernel_of(graph: Graph, op: str):
     """The kernel of the group that has the operator, the graph that it is of, and the group."""
-    graph = lowered_directly(graph, SCALAR.registers)
+    graph = optimize(graph, passes(SCALAR))
     group = next(group for group in fuse(graph).groups
                  if any(node.op == op for node in group.nodes))
     program = group_program(recipe_of(graph, group), SCALAR)
@@ -106,7 +108,7 @@ def test_a_network_without_vectors_means_the_same() -> None:
     x = net.conv(net.input(1, 3, 13, 11), 10, (3, 3), (2, 1), (1, 1, 0, 1), pad_value=3)
     y = net.conv(x, 10, (3, 3), (1, 1), (1, 1, 1, 1), pad_value=4, group=10)
     graph = net.graph(net.conv(y, 6, (1, 1)))
-    lowered = lowered_directly(graph, 4)
+    lowered = optimize(graph, passes(SCALAR))
     assert [node.op for node in lowered.nodes] == [
         "relayout", "qconv2d_direct", "qdepthwise_last", "qconv2d_direct", "relayout"]
     given = {value: np.random.default_rng(1).integers(

@@ -6,7 +6,8 @@ import pytest
 from compiler.cpu_gpu_backends.cpu.groups import group_program
 from compiler.cpu_gpu_backends.groups import recipe_of
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.llvm.instruction_sets import AVX2
 from compiler.graph import Builder, Graph, TensorType, evaluate
 from compiler.graph.fusion import LONGEST_ROW, fuse
 from compiler.ir import Alloc, For, verify, walk_stmts
@@ -64,7 +65,7 @@ def test_a_softmax_is_one_kernel_that_keeps_a_row(shape) -> None:
     graph = net.finish([net.softmax("x")])
     assert names(graph) == ["abcde"]
     group, = fuse(graph).groups
-    made = verify(group_program(recipe_of(graph, group), Vectors(8, 14)))
+    made = verify(group_program(recipe_of(graph, group), Vectors(AVX2)))
     assert [buffer.name for buffer in made.outputs] == ["y"]
     rows = {s.buffer.shape[-1] for s in walk_stmts(made.body) if isinstance(s, Alloc)
             and not s.buffer.name.endswith("_lanes")}

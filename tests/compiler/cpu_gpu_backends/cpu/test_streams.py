@@ -7,14 +7,15 @@ import pytest
 
 from compiler import te
 from compiler.cpu_gpu_backends.cpu.schedule import own_schedule, schedule
-from compiler.cpu_gpu_backends.cpu.tiles import TileCosts, Vectors
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.llvm.instruction_sets import AVX512, TileCosts
 from compiler.cpu_gpu_backends.llvm import build
 from compiler.ir import For, Program, lower, walk_stmts
 from compiler.ops.registry import expression
 from tests.compiler.cpu_gpu_backends.flush import placed
 
-NONE = Vectors(16, 16, costs=TileCosts(3, 1.2, 32))
-AHEAD = replace(NONE, costs=replace(NONE.costs, ahead=2048))
+NONE = Vectors(replace(AVX512, costs=TileCosts(3, 1.2, 32)))
+AHEAD = Vectors(replace(AVX512, costs=TileCosts(3, 1.2, 32, ahead=2048)))
 PLAIN = {"strides": (1, 1), "pads": (0, 0, 0, 0)}
 CASES = [
     ("conv2d_blocks", PLAIN, [(1, 4, 2, 30, 16), (4, 4, 1, 1, 16, 16)], [(32, 4)]),

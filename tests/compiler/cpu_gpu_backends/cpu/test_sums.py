@@ -2,6 +2,7 @@
 
 import math
 import os
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -12,7 +13,8 @@ from compiler import te
 from compiler.cpu_gpu_backends.cpu.schedule import schedule
 from compiler.cpu_gpu_backends.cpu.sums import MOST, most_roundings
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.llvm import instruction_sets as sets
 from compiler.cpu_gpu_backends.llvm import build, set_threads
 from compiler.frontend.onnx_import import convert
 from compiler.graph import Builder, Graph, TensorType, evaluate, optimize
@@ -21,7 +23,7 @@ from compiler.ops.registry import expression
 
 Array = np.ndarray
 ROUNDING = 2.0**-24
-AVX2 = Vectors(8, 8)
+AVX2 = Vectors(replace(sets.AVX2, registers=8))
 
 
 def graph(op: str, *shapes: tuple[int, ...], dtype: str = "float32", **attrs) -> Graph:
@@ -165,7 +167,7 @@ def test_every_processor_adds_in_the_same_order() -> None:
     arrays = {"x0": x.astype(np.float32), "x1": w.astype(np.float32)}
     found = {build(program("matmul", {}, (3, 1000), (1000, 16), vectors=vectors)
                    ).compute(arrays)["y"].tobytes()
-             for vectors in (Vectors(4, 8), AVX2, Vectors(16, 16))}
+             for vectors in (Vectors(sets.ANY), AVX2, Vectors(sets.AVX512))}
     assert len(found) == 1
 
 

@@ -1,5 +1,7 @@
 """Threads share what takes long enough, and change no bit."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,11 +9,15 @@ from compiler import te
 from compiler.cpu_gpu_backends.cpu.schedule import own_schedule, schedule
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.cpu.threads import LEAST
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.llvm.instruction_sets import AVX2
 from compiler.graph import Builder, Graph, TensorType
 from compiler.ir import For, Program, lower, walk_stmts
 from compiler.schedule import Schedule
 from tests.support.float_graphs import inputs_of
+
+ONE_THREAD = Vectors(replace(AVX2, registers=8))
+TWO_THREADS = replace(ONE_THREAD, threads=2)
 
 
 def shared(program: Program) -> list[tuple[int, int]]:
@@ -32,7 +38,7 @@ def network() -> Graph:
     return net.finish([net.emit("mean", "mean", [x], "y", axes=(2,), keepdims=0)])
 
 
-@pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.parametrize("threads", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_results_are_the_same_to_the_bit(threads: int) -> None:
     graph, inputs = network(), inputs_of(network())
     alone, together = CpuTarget().compile(graph), CpuTarget(threads=threads).compile(graph)
@@ -50,7 +56,7 @@ def test_only_long_loops_are_shared_and_only_what_is_independent() -> None:
         (1 << 15,), lambda i: s[t - 1, i] * 0.5 + x[t, i], "next"), "scanned")
     assert x.shape[0] < LEAST
     for result in (short, scanned):
-        assert shared(own_schedule(lower([result], "f"), Vectors(8, 8, threads=2)).program) == []
+        assert shared(own_schedule(lower([result], "f"), TWO_THREADS).program) == []
 
 
 def test_every_thread_has_its_own_copies() -> None:
@@ -71,6 +77,6 @@ def test_every_thread_has_its_own_copies() -> None:
 def test_a_plan_says_what_is_shared() -> None:
     x = te.placeholder((64, 1 << 15), "float32", "x")
     program = lower([te.compute(x.shape, lambda i, j: x[i, j] * 2.0, "y")], "f")
-    text = own_schedule(program, Vectors(8, 8, threads=2)).text()
+    text = own_schedule(program, TWO_THREADS).text()
     assert shared(Schedule.replay(program, text).program) == [(64, 2)]
-    assert shared(schedule(program, Vectors(8, 8), text)) == [(64, 2)]
+    assert shared(schedule(program, ONE_THREAD, text)) == [(64, 2)]

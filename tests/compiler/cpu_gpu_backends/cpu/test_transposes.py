@@ -7,7 +7,9 @@ import pytest
 
 from compiler import te
 from compiler.cpu_gpu_backends.cpu.schedule import map_by_vectors, schedule
-from compiler.cpu_gpu_backends.cpu.tiles import Vectors, axes_of
+from compiler.cpu_gpu_backends.cpu.tiles import axes_of
+from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.llvm.instruction_sets import ANY, AVX2, AVX512
 from compiler.cpu_gpu_backends.intrinsics.cpu import transpose
 from compiler.cpu_gpu_backends.llvm import build, emit
 from compiler.ir import Program, Tensorized, lower, program_text, verify, walk_stmts
@@ -15,6 +17,8 @@ from compiler.schedule import Schedule, tensorize
 
 SQUARES = [("float32", 4), ("float32", 8), ("float32", 16), ("int32", 8), ("int8", 16),
            ("uint8", 16)]
+LONG = {vectors.lanes: Vectors(replace(vectors, registers=16)) for vectors in (AVX512, AVX2, ANY)}
+"""Vectors with enough registers, by their lanes."""
 
 
 def numbers(shape: tuple[int, ...], dtype: str) -> np.ndarray:
@@ -48,13 +52,13 @@ def test_a_square(dtype: str, lanes: int) -> None:
 def test_copies_of_any_size(shape: tuple[int, ...], dtype: str, lanes: int) -> None:
     x = te.placeholder(shape, dtype, "x")
     y = te.compute((shape[0], shape[2], shape[1]), lambda n, c, p: x[n, p, c], "y")
-    s = map_by_vectors(lower([y], "f"), Vectors(lanes, 16))
+    s = map_by_vectors(lower([y], "f"), LONG[lanes])
     used = any(isinstance(stmt, Tensorized) for stmt in walk_stmts(s.program.body))
     least = {"float32": 4, "int8": 16, "float64": 1000}[dtype]
     assert used == (min(shape[1:]) >= least)
     array = np.arange(np.prod(shape)).astype(dtype).reshape(shape)
     assert_copies(s.program, array, array.transpose(0, 2, 1))
-    assert schedule(lower([y], "f"), Vectors(lanes, 16), s.text()) == s.program
+    assert schedule(lower([y], "f"), LONG[lanes], s.text()) == s.program
 
 
 def test_axes_in_between() -> None:
@@ -63,7 +67,7 @@ def test_axes_in_between() -> None:
     array = np.arange(2400, dtype=np.float32).reshape(x.shape)
     more = te.compute(y.shape, lambda n, c, h, w: x[n, h, w, c] + 1.0, "y")
     for made, added in ((y, 0), (more, 1)):
-        s = map_by_vectors(lower([made], "f"), Vectors(8, 14))
+        s = map_by_vectors(lower([made], "f"), Vectors(AVX2))
         found = build(verify(s.program)).compute({"x": array})["y"]
         np.testing.assert_array_equal(found, array.transpose(0, 3, 1, 2) + added)
 
@@ -73,7 +77,7 @@ def test_quotients_become_loops() -> None:
     x = te.placeholder((2, 2, 5, 7, 16), "float32", "x")
     y = te.compute((16, 140), lambda c, p: x[p // 14 % 2, p % 14 % 2, p // 14 // 2, p % 14 // 2, c],
                    "y")
-    made = map_by_vectors(lower([y], "f"), Vectors(16, 16)).program
+    made = map_by_vectors(lower([y], "f"), Vectors(AVX512)).program
     assert "//" not in program_text(made)
     assert "%" not in program_text(made)
     array = np.arange(2240, dtype=np.float32).reshape(x.shape)
@@ -83,7 +87,7 @@ def test_quotients_become_loops() -> None:
 def test_quotients_that_split_no_loop_stay() -> None:
     x = te.placeholder((4, 7), "float32", "x")
     y = te.compute((25,), lambda p: x[p // 7, p % 7], "y")
-    made = map_by_vectors(lower([y], "f"), Vectors(16, 16)).program
+    made = map_by_vectors(lower([y], "f"), Vectors(AVX512)).program
     assert "//" in program_text(made)
     array = np.arange(28, dtype=np.float32).reshape(x.shape)
     assert_copies(made, array, array.reshape(-1)[:25])

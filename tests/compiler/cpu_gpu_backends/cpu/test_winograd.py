@@ -1,5 +1,7 @@
 """Convolutions by Winograd's products: where they are taken, what they compute, and how exactly."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -7,10 +9,11 @@ import lockstep
 from compiler.cpu_gpu_backends.cpu.segment import HostExecutable
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.graph import Builder, Graph, TensorType, evaluate
-from compiler.graph.winograd import Convolution, best_size
+from compiler.graph.lowering.winograd import Convolution, best_size
 from compiler.ops.convolutions import convolved_sums
 from compiler.plans import PlanRefused, Recorder, Table, Task
 from tests.support.float_graphs import assert_near, inputs_of
+from tests.support.slow_cases import some_fast
 
 MOST = {2: 8, 4: 64}
 """The bounds of docs/cpu.md, in roundings of the largest sum of sizes of products."""
@@ -33,12 +36,10 @@ def ops(segment) -> list[str]:
     return [node.op for node in segment.graph.nodes if "winograd" in node.op]
 
 
-@pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize(("shape", "outputs", "pads"), [
+@some_fast(3, "shape, outputs, pads, size", [(*image, size) for image in (
     ((2, 5, 7, 13), 33, (0, 2, 1, 0)), ((1, 33, 9, 4), 5, (2, 0, 0, 1)),
-    *(pytest.param(*one, marks=pytest.mark.slow) for one in (
-        ((1, 16, 8, 8), 16, (1, 1, 1, 1)), ((3, 20, 3, 3), 20, (1, 1, 1, 1))))])
-def test_images_of_any_size(size: int, shape, outputs: int, pads) -> None:
+    ((1, 16, 8, 8), 16, (1, 1, 1, 1)), ((3, 20, 3, 3), 20, (1, 1, 1, 1))) for size in (2, 4)])
+def test_images_of_any_size(shape, outputs: int, pads, size: int) -> None:
     graph = convolution(shape, outputs, pads)
     segment, inputs = CpuTarget().compile(graph, lambda _: size), inputs_of(graph)
     assert ops(segment) == ["winograd_tiles", "winograd_image"]
@@ -48,9 +49,7 @@ def test_images_of_any_size(size: int, shape, outputs: int, pads) -> None:
     assert threads(inputs)["y"].tobytes() == found.tobytes()
 
 
-@pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize("channels", [16, 64, 256])
-@pytest.mark.parametrize("sign", [0, 1])
+@some_fast(5, "size, channels, sign", [*product((2, 4), (16, 64, 256), (0, 1))])
 def test_errors_are_within_the_bound(size: int, channels: int, sign: int) -> None:
     """The bound holds for numbers of both signs and for positive ones, and is at most 100 times
     the error."""

@@ -48,7 +48,8 @@ def one_by_one(stride: int = 1) -> Graph:
 
 
 @pytest.mark.parametrize(("archs", "word"), [
-    ((), "const half* __restrict__ x0"), (("sm_90a",), "TensorMap x0_map0")])
+    (("sm_90a",), "TensorMap x0_map0"),
+    pytest.param((), "const half* __restrict__ x0", marks=pytest.mark.slow)])
 def test_convolutions_of_single_pixels_are_products_of_matrices(archs, word: str) -> None:
     graph = one_by_one()
     require_nvrtc()

@@ -14,7 +14,7 @@ from compiler.cpu_gpu_backends.gpu.group_tiles import (OFFERED_GROUPS, GroupTile
                                                         copied_by_tma, tile_groups)
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
-from compiler.cpu_gpu_backends.gpu.schedules import matmul_tensor_cores
+from tests.support.gpu_schedules import matmul_tensor_cores
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment
 from compiler.cpu_gpu_backends.gpu.target import GpuTarget
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import tensor_product_of
@@ -23,7 +23,7 @@ from compiler.cpu_gpu_backends.intrinsics.gpu import (MMA, TENSOR_CORES, WARP_GR
 from compiler.cpu_gpu_backends.simt.generate import generate
 from compiler.cpu_gpu_backends.simt.kernels import SimtError, SimtProgram
 from compiler.cpu_gpu_backends.simt.lowering import lower
-from compiler.cpu_gpu_backends.simt.races import find_races, run_kernels
+from tests.support.races import find_races, run_kernels
 from compiler.cpu_gpu_backends.simt.units import BeginUnits, TokenSignal, TokenWait
 from compiler.graph import Graph
 from compiler.graph.reference import evaluate
@@ -33,7 +33,8 @@ from compiler.plans import Recorder, Table
 from compiler.schedule import Schedule
 from compiler.te import numpy_dtype
 from runtime.emulated import EmulatedDevice
-from runtime.kernels import compute
+from tests.support.effort import Effort
+from tests.support.kernels import compute
 from tests.support.float_graphs import FloatNet, inputs_of
 from tests.support.gpu_cases import random_inputs
 from tests.support.nvrtc import require_nvrtc
@@ -90,7 +91,7 @@ def wanted(inputs: dict[str, np.ndarray]) -> np.ndarray:
 
 def test_a_product_with_nothing_behind_it(rng) -> None:
     """By the schedule that is chosen."""
-    for shape in ((70, 600, 264), (256, 196, 256)):
+    for shape in ((70, 600, 264), (256, 196, 256))[:1 if Effort.quick else 2]:
         program = lower_te([matmul_tensor_cores(*shape, "f16")], "p")
         chosen = own_schedule(program, ("f16",), groups=True)
         assert "wgmma" in chosen.text() and "mma_m16" not in chosen.text()
@@ -99,7 +100,9 @@ def test_a_product_with_nothing_behind_it(rng) -> None:
         np.testing.assert_array_equal(found, inputs["a"].astype(float) @ inputs["b"].T)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [
+    name if name in ("ragged", "s8, one group", "in turns, one group")
+    else pytest.param(name, marks=pytest.mark.slow) for name in CASES])
 def test_products_are_exact(name: str, rng) -> None:
     program = case(name).program
     inputs = random_inputs(program, rng)
@@ -279,11 +282,12 @@ def test_types_of_a_kind_are_those_of_mma() -> None:
 
 @pytest.mark.parametrize(("line", "reason"), [
     ("barrier_wait(&free", "a barrier must not have more signals than it waits for"),
-    ("barrier_wait(&full", "a barrier must not have more signals than it waits for"),
     ("products_end();", None),
     ("barrier_arrive(", "of 256 threads wait at a barrier that the others do not reach"),
-    ("barrier_expect(", "threads wait at a barrier that the others do not reach"),
-    ("barrier_begin(&free", "a barrier must be set up before it is used")])
+    *(pytest.param(*one, marks=pytest.mark.slow) for one in (
+        ("barrier_wait(&full", "a barrier must not have more signals than it waits for"),
+        ("barrier_expect(", "threads wait at a barrier that the others do not reach"),
+        ("barrier_begin(&free", "a barrier must be set up before it is used")))])
 def test_a_kernel_without_one_of_its_lines(line: str, reason: str | None, rng) -> None:
     """It would hang, or computes something else."""
     program = scheduled(product(128, 8, 64 * 12), SMALL).program
@@ -315,6 +319,7 @@ def compiled(graph: Graph, *archs: str) -> GpuSegment:
     return GpuTarget("cuda", "cuda", precision="f16", archs=archs).compile(graph)
 
 
+@pytest.mark.slow           # test_flat_inputs.py has layers on one
 def test_layers_of_networks_on_one_architecture() -> None:
     graph = network()
     inputs = inputs_of(graph)

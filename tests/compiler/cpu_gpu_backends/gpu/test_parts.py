@@ -1,5 +1,7 @@
 """Long sums of few results in parts: what they compute, and when they are divided."""
 
+from compiler.cpu_gpu_backends.gpu.lowering import passes
+from compiler.graph.pipeline import optimize
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 from compiler.cpu_gpu_backends.gpu.parts import WHOLE, Parts, TiledWork, divisions
 from compiler.cpu_gpu_backends.gpu.schedule import add_parts, own_schedule
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, ValueForms
-from compiler.cpu_gpu_backends.gpu.target import GpuTarget, lowered
+from compiler.cpu_gpu_backends.gpu.target import GpuTarget
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import (flatten_rows, tensor_product_of,
                                                         tile_tensors)
 from compiler.cpu_gpu_backends.gpu.tiles import product_of, tile_product
@@ -16,7 +18,7 @@ from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
 from compiler.cpu_gpu_backends.simt.code import Code
 from compiler.cpu_gpu_backends.simt.generate import generate
 from compiler.cpu_gpu_backends.simt.lowering import lower
-from compiler.cpu_gpu_backends.simt.races import find_races
+from tests.support.races import find_races
 from compiler.graph import Graph, evaluate
 from compiler.graph.fusion import fuse
 from compiler.ir import If, Update, interpret, path_to
@@ -24,7 +26,7 @@ from compiler.plans import Recorder, Table
 from compiler.schedule import Schedule
 from compiler.te import Select, numpy_dtype
 from runtime.emulated import EmulatedDevice
-from runtime.kernels import compute
+from tests.support.kernels import compute
 from runtime.opencl import OpenClDevice
 from tests.compiler.cpu_gpu_backends.gpu.test_target import product
 from tests.support.integer_graphs import Net
@@ -88,7 +90,8 @@ def integers(kind: str) -> Graph:
                                 net.input(2, 3001, 72, name="b")))
 
 
-@pytest.mark.parametrize("kind", ["window", "one tap", "few channels", "dense", "matmul"])
+@pytest.mark.parametrize("kind", ["few channels", "matmul", *(
+    pytest.param(kind, marks=pytest.mark.slow) for kind in ("window", "one tap", "dense"))])
 def test_integers_in_parts_are_equal_to_the_bit(kind: str, rng) -> None:
     graph = integers(kind)
     inputs = {value: rng.integers(-128, 128, graph.values[value].shape).astype(np.int8)
@@ -101,7 +104,8 @@ def test_integers_in_parts_are_equal_to_the_bit(kind: str, rng) -> None:
         np.testing.assert_array_equal(found[value], wanted)
 
 
-@pytest.mark.parametrize("precision, bound", [("tf32", 2**-10), ("f16", 2**-10)])
+@pytest.mark.parametrize("precision, bound", [
+    ("f16", 2**-10), pytest.param("tf32", 2**-10, marks=pytest.mark.slow)])
 def test_products_in_less_precision_in_parts(precision: str, bound: float, rng) -> None:
     graph = product("product", 2, 35, 2001, 70)
     inputs = {value: rng.standard_normal(graph.values[value].shape).astype(np.float32)
@@ -114,13 +118,16 @@ def test_products_in_less_precision_in_parts(precision: str, bound: float, rng) 
     assert (np.abs(found - exact) <= bound * sizes).all() and found.any()
 
 
-@pytest.mark.parametrize("kind, parts", [("window", Parts(3)), ("window", Parts(1, 1)), (
-    "window", Parts(2, 1)), ("few terms", Parts(3))], ids=str)
+@pytest.mark.parametrize("kind, parts", [
+    ("window", Parts(2, 1)), pytest.param("few terms", Parts(3), marks=pytest.mark.slow), *(
+        pytest.param("window", parts, marks=pytest.mark.slow)
+        for parts in (Parts(3), Parts(1, 1)))], ids=str)
 def test_tiles_of_partial_sums_have_no_race(kind: str, parts: Parts, rng) -> None:
     if kind == "window":
         net = Net()
-        graph = lowered(net.graph(net.conv(net.input(1, 144, 4, 5), 9, (3, 1), (1, 1),
-                                           (1, 0, 1, 0), pad_value=-7)), ValueForms(("int8",)))
+        graph = optimize(net.graph(net.conv(net.input(1, 144, 4, 5), 9, (3, 1), (1, 1),
+                                            (1, 0, 1, 0), pad_value=-7)),
+                         passes(ValueForms(("int8",))))
     else:
         graph = integers(kind)
     group, = (group for group in fuse(graph).groups if group.name != "relayout")

@@ -4,11 +4,11 @@ import shutil
 
 import pytest
 
-from bench import gpu_sass
-from compiler.cpu_gpu_backends.gpu import sass
+from bench.gpu import resources as gpu_sass
+from tests.support import sass
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
-from compiler.cpu_gpu_backends.gpu.sass import disassembled, main_loop
-from compiler.cpu_gpu_backends.gpu.schedules import matmul_tensor_cores, schedule_tensor_cores
+from tests.support.sass import disassembled, main_loop
+from tests.support.gpu_schedules import matmul_tensor_cores, schedule_tensor_cores
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import OFFERED
 from compiler.cpu_gpu_backends.simt.generate import generate
 from compiler.native import BuildError
@@ -65,9 +65,9 @@ RECORDS = [{"kernel": "product", "arch": arch, "tensor": 32, "products": 32, "sh
 
 
 def test_a_row_for_each_kernel(monkeypatch, capsys) -> None:
-    monkeypatch.setattr(gpu_sass, "figures", lambda: iter(RECORDS))
+    monkeypatch.setattr(gpu_sass, "loops", lambda: iter(RECORDS))
     monkeypatch.setattr(gpu_sass, "nvrtc_version", lambda: "13.0")
-    assert gpu_sass.main([]) == 0
+    assert gpu_sass.BENCH.main(["--only", "sass"]) == 0
     assert capsys.readouterr().out.splitlines()[2:] == [
         "| product | yes | 0.5 | 0.5 | 1.0 | 1.0 | 100 | 104 | 1024 | 0 | 0 |", "", "NVRTC 13.0."]
 

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Mapping
+from compiler.cpu_gpu_backends.gpu.lowering import passes
+from compiler.graph.pipeline import optimize
 from dataclasses import replace
 
 import numpy as np
@@ -9,11 +11,11 @@ import pytest
 
 from compiler.cpu_gpu_backends.gpu.schedule import own_schedule
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, ValueForms
-from compiler.cpu_gpu_backends.gpu.target import GpuTarget, lowered
+from compiler.cpu_gpu_backends.gpu.target import GpuTarget
 from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
 from compiler.cpu_gpu_backends.simt.generate import generate_all
 from compiler.cpu_gpu_backends.simt.lowering import lower
-from compiler.cpu_gpu_backends.simt.races import find_races
+from tests.support.races import find_races
 from compiler.graph import Builder, Graph, TensorType, evaluate
 from compiler.graph.fusion import Group, fuse
 from compiler.ir import For, If, Program, Update, interpret, path_to
@@ -22,7 +24,7 @@ from compiler.target import Values
 from compiler.te import Select
 from runtime.device import KernelDevice
 from runtime.emulated import EmulatedDevice
-from runtime.kernels import compute
+from tests.support.kernels import compute
 from runtime.opencl import OpenClDevice
 from tests.compiler.cpu_gpu_backends.cpu.test_target import graph_of
 from tests.support.float_graphs import FloatNet, assert_near, inputs_of, random_graph
@@ -122,15 +124,20 @@ def halves() -> Graph:
     return net.finish(["y", "f"])
 
 
-@dialects
-@pytest.mark.parametrize("graph", [softmax(), softmax((1, 300)), softmax((2, 1)), block(),
-                                   halves()], ids=["rows", "long", "short", "block", "views"])
-def test_a_network_equals_the_reference(dialect: str, graph: Graph) -> None:
+NETWORKS = {"rows": softmax(), "long": softmax((1, 300)), "short": softmax((2, 1)),
+            "block": block(), "views": halves()}
+
+
+@pytest.mark.parametrize(("name", "dialect"), [
+    pytest.param(name, dialect, marks=pytest.mark.slow if (place + turn) % 2 else ())
+    for place, name in enumerate(NETWORKS) for turn, dialect in enumerate(DEVICES)])
+def test_a_network_equals_the_reference(name: str, dialect: str) -> None:
+    graph = NETWORKS[name]
     inputs = inputs_of(graph)
     wanted, found = evaluate(graph, inputs), computed(dialect, graph, inputs)
     assert list(found) == list(graph.outputs)
-    for name, array in wanted.items():
-        assert_near(found[name], array)
+    for output, array in wanted.items():
+        assert_near(found[output], array)
 
 
 def product(kind: str, *sizes: int) -> Graph:
@@ -160,8 +167,8 @@ PRODUCTS = {
 
 
 @pytest.mark.parametrize("name", [
-    "ragged", "short", "stem", *(pytest.param(name, marks=pytest.mark.slow) for name in (
-        "whole", "padded", "few threads in rows"))])
+    "ragged", *(pytest.param(name, marks=pytest.mark.slow) for name in PRODUCTS
+                if name != "ragged")])
 def test_products_are_computed_in_tiles(name: str, rng) -> None:
     """Products of any size equal the reference, without races: in whole chunks of terms and others,
     padded in shared memory, with blocks of few threads.
@@ -247,7 +254,8 @@ INTEGERS = {"conv": integers("conv", 2, 24, 70, 12), "dense": integers("dense", 
             "matmul": integers("matmul", 3, 65, 40, 72)}
 
 
-@pytest.mark.parametrize("name", INTEGERS)
+@pytest.mark.parametrize("name", [
+    "dense", *(pytest.param(name, marks=pytest.mark.slow) for name in ("conv", "matmul"))])
 def test_products_of_int8_on_tensor_cores_are_equal_to_the_bit(name: str, rng) -> None:
     graph = INTEGERS[name]
     inputs = {value: rng.integers(-128, 128, graph.values[value].shape).astype(np.int8)
@@ -270,8 +278,9 @@ CONVOLUTIONS = {
 
 
 @pytest.mark.parametrize("name", [
-    "padded", "windows of padding alone", "three channels",
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("few channels", "one tap"))])
+    "windows of padding alone", *(
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in ("three channels", "padded", "few channels", "one tap"))])
 def test_convolutions_of_int8_on_tensor_cores_are_equal_to_the_bit(name: str, rng) -> None:
     shape, channels, *window, pad_value = CONVOLUTIONS[name]
     net = Net()
@@ -289,8 +298,8 @@ def test_convolutions_of_int8_on_tensor_cores_are_equal_to_the_bit(name: str, rn
 @pytest.mark.slow
 def test_tiles_of_windows_are_formed_without_a_race(rng) -> None:
     net = Net()
-    graph = lowered(net.graph(net.conv(net.input(1, 32, 9, 10), 65, (3, 3), (1, 1), (1, 0, 1, 1),
-                                       pad_value=-7)), ValueForms(("int8",)))
+    graph = optimize(net.graph(net.conv(net.input(1, 32, 9, 10), 65, (3, 3), (1, 1), (1, 0, 1, 1),
+                                        pad_value=-7)), passes(ValueForms(("int8",))))
     group, = (group for group in fuse(graph).groups if group.name != "relayout")
     program = own_schedule(unscheduled(recipe_of(graph, group)), ("s8",)).program
     given = {**graph.constants, group.inputs[0]: rng.integers(-128, 128, (1, 9, 10, 32)).astype(
@@ -302,6 +311,7 @@ def test_tiles_of_windows_are_formed_without_a_race(rng) -> None:
     assert text.count("async_copy<16") > 8 and "0xf9f9f9f9u" in text
 
 
+@pytest.mark.slow           # layers and stems, below, are computed in it too
 def test_networks_in_less_precision() -> None:
     net, rng = Builder("net"), np.random.default_rng(0)
     net.add_input("x", TensorType((2, 16, 9, 9), "float32"))

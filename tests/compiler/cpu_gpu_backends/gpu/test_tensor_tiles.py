@@ -3,7 +3,7 @@
 import pytest
 
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
-from compiler.cpu_gpu_backends.gpu.schedules import matmul_tensor_cores, schedule_tensor_cores
+from tests.support.gpu_schedules import matmul_tensor_cores, schedule_tensor_cores
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import OFFERED
 from compiler.cpu_gpu_backends.simt.generate import generate
 from tests.support.nvrtc import require_nvrtc

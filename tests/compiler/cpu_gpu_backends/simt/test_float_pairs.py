@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compiler import te
-from compiler.cpu_gpu_backends.gpu.schedules import schedule_elementwise
+from tests.support.gpu_schedules import schedule_elementwise
 from compiler.cpu_gpu_backends.gpu.target import GpuTarget
 from compiler.cpu_gpu_backends.simt.generate import generate, generate_all
 from compiler.cpu_gpu_backends.simt.kernels import SimtError

@@ -9,11 +9,11 @@ from compiler import te
 from compiler.cpu_gpu_backends.simt.generate import generate
 from compiler.cpu_gpu_backends.simt.kernels import SimtError
 from compiler.cpu_gpu_backends.simt.lowering import lower
-from compiler.cpu_gpu_backends.simt.races import find_races, run_kernels
+from tests.support.races import find_races, run_kernels
 from compiler.ir import interpret, program_text
 from compiler.schedule import Schedule
 from runtime.emulated import EmulatedDevice
-from runtime.kernels import compute
+from tests.support.kernels import compute
 from runtime.opencl import OpenClDevice
 
 DEVICES = {"cuda": EmulatedDevice, "opencl": OpenClDevice}
@@ -56,7 +56,8 @@ def by_numpy(inputs: dict[str, np.ndarray]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dialect", DEVICES)
-@pytest.mark.parametrize(("times", "size", "batch"), [(2, 5, 1), (7, 70, 3)])
+@pytest.mark.parametrize(("times", "size", "batch"), [
+    pytest.param(2, 5, 1, marks=pytest.mark.slow), (7, 70, 3)])
 def test_a_recurrence_equals_numpy(dialect: str, times: int, size: int, batch: int, rng) -> None:
     """One kernel for the beginning, then two for each time, in order."""
     schedule, inputs = recurrence(times, size, batch), inputs_of(times, size, batch, rng)

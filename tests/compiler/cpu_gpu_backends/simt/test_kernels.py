@@ -1,26 +1,26 @@
 """Shipped schedules on devices: PoCL, the emulation of CUDA, NVRTC for what it takes."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from bench import gpu_resources
+from bench.gpu import resources as gpu_resources
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda, nvrtc_version
 from compiler.cpu_gpu_backends.simt.code import Code
 from compiler.cpu_gpu_backends.simt.generate import generate, generate_all
 from compiler.native import BuildError
 from runtime.device import DeviceMissing
 from runtime.emulated import EmulatedDevice
-from runtime.kernels import compute
+from tests.support.kernels import compute
 from runtime.opencl import OpenClDevice
 from tests.support.effort import Effort
 from tests.support.gpu_cases import CASES, CUDA_CASES, DTYPES, GpuCase, random_inputs
 from tests.support.metal import computed_as_cxx
-from tests.support.slow_cases import some_of_each
+from tests.support.slow_cases import some_fast
 
 
 def test_there_are_enough_combinations() -> None:
@@ -34,9 +34,27 @@ def codes(dialect: str, cases: tuple[GpuCase, ...]) -> dict[str, Code]:
     return dict(zip(map(str, cases), generate_all([case.program for case in cases], dialect)))
 
 
+def some_of_each_kind(cases: tuple[GpuCase, ...]) -> Iterator[GpuCase]:
+    """Of each kind the last, whose sizes are odd, and each seventh before it."""
+    kinds: dict[str, list[GpuCase]] = {}
+    for case in reversed(cases):
+        kinds.setdefault(str(case).split("_")[0], []).append(case)
+    for of_kind in kinds.values():
+        yield from of_kind[::7]
+
+
+QUICK = {str(case) for case in some_of_each_kind(CASES + CUDA_CASES)}
+
+
 def compiled(cases: tuple[GpuCase, ...]) -> tuple[GpuCase, ...]:
     """Those that run: compiling the others' kernels takes as long as theirs."""
-    return cases[::3] if Effort.quick else cases
+    return tuple(case for case in cases if not Effort.quick or str(case) in QUICK)
+
+
+def each(cases: Sequence[GpuCase]) -> Any:
+    return pytest.mark.parametrize("case", [
+        pytest.param(case, marks=() if str(case) in QUICK else pytest.mark.slow)
+        for case in cases], ids=str)
 
 
 @pytest.fixture(scope="module")
@@ -53,21 +71,21 @@ def cuda():
     return EmulatedDevice(), codes("cuda", compiled(CASES + CUDA_CASES))
 
 
-@some_of_each(3, "case", CASES, kind=lambda case: "any")
+@each(CASES)
 def test_opencl(opencl, rng: np.random.Generator, case: GpuCase) -> None:
     device, codes = opencl
     inputs = random_inputs(case.program, rng)
     case.check(inputs, compute(device, codes[str(case)], inputs))
 
 
-@some_of_each(3, "case", CASES + CUDA_CASES, kind=lambda case: "any")
+@each(CASES + CUDA_CASES)
 def test_cuda_without_a_gpu(cuda, rng: np.random.Generator, case: GpuCase) -> None:
     device, codes = cuda
     inputs = random_inputs(case.program, rng)
     case.check(inputs, compute(device, codes[str(case)], inputs))
 
 
-@pytest.mark.parametrize("case", CASES[::17], ids=str)
+@some_fast(3, "case", [(case,) for case in CASES[::-17]])
 def test_metal_as_cxx(rng: np.random.Generator, case: GpuCase) -> None:
     inputs = random_inputs(case.program, rng)
     case.check(inputs, computed_as_cxx(generate(case.program, "metal"), inputs))
@@ -126,4 +144,4 @@ def test_what_kernels_take_is_on_the_page() -> None:
     version = nvrtc_version()
     if f"NVRTC {version};" not in PAGE:
         pytest.skip(f"docs/gpu.md is of another NVRTC than {version}, which may take more or less")
-    assert gpu_resources.table(taken, version) in PAGE, "as python -m bench.gpu_resources prints it"
+    assert gpu_resources.table(taken, version) in PAGE, "as python -m bench gpu.resources prints it"

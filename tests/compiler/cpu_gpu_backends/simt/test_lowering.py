@@ -9,7 +9,7 @@ import pytest
 
 from compiler import te
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
-from compiler.cpu_gpu_backends.gpu.schedules import (MatmulTiles, matmul, matmul_bytes,
+from tests.support.gpu_schedules import (MatmulTiles, matmul, matmul_bytes,
                                                      matmul_tensor_cores, reduce_rows,
                                                      schedule_bytes, schedule_elementwise,
                                                      schedule_matmul, schedule_reduce_rows,
@@ -25,7 +25,7 @@ from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Store, Update, rewr
 from compiler.schedule import Schedule
 from compiler.te import INDEX, Buffer, Const, Read, Var
 from runtime.emulated import EmulatedDevice
-from runtime.kernels import compute
+from tests.support.kernels import compute
 from runtime.opencl import OpenClDevice
 
 SHOWN = {

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from compiler import te
-from compiler.cpu_gpu_backends.gpu.schedules import matmul_tensor_cores, schedule_tensor_cores
+from tests.support.gpu_schedules import matmul_tensor_cores, schedule_tensor_cores
 from compiler.cpu_gpu_backends.simt.generate import generate
 from compiler.cpu_gpu_backends.simt.kernels import SimtError
 from compiler.cpu_gpu_backends.simt.lowering import lower
-from compiler.cpu_gpu_backends.simt.races import find_races, run_kernels
+from tests.support.races import find_races, run_kernels
 from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Store, Update, interpret,
                          rewrite_stmts, walk_stmts)
 from compiler.schedule import Schedule

@@ -7,7 +7,7 @@ import pytest
 
 from compiler.cpu_gpu_backends.simt.kernels import SimtProgram
 from compiler.cpu_gpu_backends.simt.lowering import lower
-from compiler.cpu_gpu_backends.simt.races import find_races, run_kernels
+from tests.support.races import find_races, run_kernels
 from compiler.ir import Barrier, Seq, replace_stmt, walk_stmts
 from tests.support.effort import Effort
 from tests.support.gpu_cases import CASES, CUDA_CASES, random_inputs

@@ -8,19 +8,19 @@ import pytest
 
 from compiler import te
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
-from compiler.cpu_gpu_backends.gpu.schedules import MatmulTiles, matmul, schedule_matmul
+from tests.support.gpu_schedules import MatmulTiles, matmul, schedule_matmul
 from compiler.cpu_gpu_backends.simt.code import MOST
 from compiler.cpu_gpu_backends.simt.generate import generate, generate_all
 from compiler.cpu_gpu_backends.simt.kernels import SimtError
 from compiler.cpu_gpu_backends.simt.lowering import lower
-from compiler.cpu_gpu_backends.simt.races import find_races, run_kernels
+from tests.support.races import find_races, run_kernels
 from compiler.ir import Alloc, For, Program, Seq, Stmt, Store
 from compiler.native import BuildError
 from compiler.schedule import Schedule, bind
 from compiler.te import INDEX, Buffer, Const, Var
 from runtime.device import DeviceMissing
 from runtime.emulated import EmulatedDevice
-from runtime.kernels import compute
+from tests.support.kernels import compute
 from runtime.opencl import OpenClDevice
 from tests.support.metal import computed_as_cxx
 

@@ -1,0 +1,62 @@
+"""A target that evaluates its part of a network in NumPy. Beside an accelerator it computes what
+that does not take: to generate code for this takes several times as long as to map the layers, and
+`cpu` is a way of its own.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from compiler.graph import Graph, evaluate
+from compiler.graph.graph import Node
+from compiler.target import Outcome, Row, Values
+from runtime.targets import Placed, register
+
+__all__ = ["NAME", "InNumpy"]
+
+NAME = "numpy"
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a network, compiled and executable at once."""
+
+    graph: Graph
+    kind: ClassVar[None] = None
+    device: ClassVar[None] = None
+    program: ClassVar[None] = None
+    work: ClassVar[Sequence[Any]] = ()
+    text: ClassVar[Sequence[str]] = ()
+    stages: ClassVar[Mapping[str, Any]] = {}
+
+    def on(self, device: Any) -> "_Part":
+        return self
+
+    def __call__(self, values: Values) -> Outcome:
+        return Outcome(evaluate(self.graph, values))
+
+    def rows(self, run: Any) -> list[Row]:
+        return []
+
+    def profile(self, values: Values) -> tuple[Outcome, list[Row]]:
+        return self(values), []
+
+
+@dataclass(frozen=True, slots=True)
+class InNumpy:
+    """Takes every operator, and arrays in the order that the layout pass finds."""
+
+    name: str = NAME
+    fingerprint: str = NAME
+
+    def refusal(self, graph: Graph, node: Node) -> str | None:
+        return None
+
+    def borders(self, graph: Graph) -> None:
+        return None
+
+    def compile(self, graph: Graph) -> _Part:
+        return _Part(graph)
+
+
+register(NAME, lambda where: Placed(InNumpy()))

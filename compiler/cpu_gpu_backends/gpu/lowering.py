@@ -1,0 +1,17 @@
+"""The passes of a GPU over the graph of a segment, before operators are fused."""
+
+from compiler.cpu_gpu_backends.gpu.segment import ValueForms
+from compiler.graph.lowering import (PutChannelsLast, ShareConstants, SplitProducts, StoreHalves,
+                                     WeightsInRows)
+from compiler.graph.pipeline import Pass
+
+__all__ = ["passes"]
+
+
+def passes(forms: ValueForms) -> tuple[Pass, ...]:
+    """The list for values in these forms, in order: images have their channels last where tensor
+    cores convolve them, factors are halves, weights lie in rows.
+    """
+    halves: tuple[Pass, ...] = (StoreHalves(forms.halves),) if forms.halves else ()
+    rows: tuple[Pass, ...] = (WeightsInRows(),) if forms.rows else ()
+    return (SplitProducts(), PutChannelsLast(forms.last), *halves, *rows, ShareConstants())

@@ -1,0 +1,419 @@
+"""Images of float32 and of int8 in blocks of channels (`compiler.ops.channel_blocks`), where they
+are convolved.
+
+A convolution with constant weights computes on blocks, its weights packed, and so does a transposed
+one whose windows lie apart, as a convolution for each place of its kernel. What reads the result
+goes on in blocks as far as it can say the same there: elementwise operators, pools, global
+averages, concatenations of whole blocks. Everything else gets the image back as it was.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import ClassVar
+
+import numpy as np
+
+from compiler.graph.graph import Graph, Node
+from compiler.graph.lowering.winograd import Convolution, Sizes, best_size
+from compiler.graph.reference import evaluate_node
+from compiler.graph.rewrite import Builder, eliminate_dead_code
+from compiler.ops import channel_blocks as blocks
+from compiler.ops.blocks import LANES, blocks_of
+from compiler.ops.operator import Kind
+from compiler.ops.quantized_blocks import for_bytes, grouped_inputs, grouped_stem
+from compiler.ops.registry import find
+from compiler.ops.winograd import KERNEL, winograd_weight
+
+__all__ = ["BlockChannels"]
+
+FEW = 4                 # channels of an image that are convolved as they lie, and of joined groups
+STORED = ("float32", "int8")
+
+
+@dataclass(frozen=True, slots=True)
+class BlockChannels:
+    """conv2d(image [N,C,H,W]) -> conv2d_blocks(image [N,C/16,H,W,16]), and what reads it.
+
+    Before: any graph. After: the same values of inputs and outputs; convolutions of images of these
+    types, of float32 and int8, compute on blocks, of float32 by Winograd's products where `sizes`
+    says so. The graph itself where there are none.
+    """
+
+    sizes: Sizes = best_size
+    dtypes: Collection[str] = STORED
+    name: ClassVar[str] = "block-channels"
+
+    def __call__(self, graph: Graph) -> Graph:
+        if not any(_is_convolution(graph, node, self.dtypes)
+                   or _is_spread(graph, node, self.dtypes) for node in graph.nodes):
+            return graph
+        return _Blocking(graph, self.sizes, self.dtypes).run()
+
+
+def _is_convolution(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
+    """Whether it computes on blocks: groups are of whole blocks, of one channel each, or so many
+    make up a block.
+    """
+    if not find(node.op).convolved or not _is_packable(graph, node, dtypes):
+        return False
+    outputs, depth, *_ = graph.values[node.inputs[1]].shape
+    group = node.attrs.get("group", 1)
+    if group == 1 or group == outputs and depth == 1:
+        return True
+    count = max(LANES // depth, 1)
+    return (depth * count % LANES == 0 and outputs // group * count % LANES == 0
+            and group % count == 0 and depth >= FEW)
+
+
+def _is_packable(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
+    """Whether weights and parameters are constants, and products float32 or of bytes in int32, of
+    one of these types.
+    """
+    x, weight = (graph.values[value].dtype for value in node.inputs[:2])
+    return (all(value in graph.constants for value in node.inputs[1:]) and x == weight
+            and x in dtypes and node.attrs.get("sums", "int32") == "int32")
+
+
+def _is_spread(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
+    """Whether it is a transposed convolution that computes each pixel from one of its input."""
+    if node.op not in ("convtranspose2d", "qconvtranspose2d") or not _is_packable(graph, node,
+                                                                                  dtypes):
+        return False
+    kernel, strides = graph.values[node.inputs[1]].shape[2:], tuple(node.attrs["strides"])
+    plain = {"pads": (0,) * 4, "dilations": (1, 1), "output_padding": (0, 0), "group": 1}
+    return strides == kernel and all(
+        node.attrs.get(name, usual) in (usual, list(usual) if name != "group" else usual)
+        for name, usual in plain.items())
+
+
+@dataclass(slots=True)
+class _Blocking:
+    graph: Graph
+    sizes: Sizes
+    dtypes: Collection[str]
+    builder: Builder = field(init=False)
+    blocked: dict[str, str] = field(default_factory=dict)
+    """The value in blocks, of each that has such a form."""
+    rest: dict[str, float] = field(default_factory=dict)
+    """What lanes that are no channel hold, of values in blocks that have such lanes."""
+    plain: set[str] = field(default_factory=set)
+    """Values that are there as they were."""
+
+    def __post_init__(self):
+        self.builder = Builder.like(self.graph)
+        self.plain.update(self.graph.inputs, self.graph.constants)
+
+    def run(self) -> Graph:
+        for node in self.graph.nodes:
+            if not (_is_convolution(self.graph, node, self.dtypes) and self._convolution(node)
+                    or _is_spread(self.graph, node, self.dtypes) and self._spread(node)
+                    or any(value in self.blocked for value in node.inputs)
+                    and (self._elementwise(node) or self._formed(node))):
+                for value in node.inputs:
+                    self._as_it_was(value)
+                self.builder.add(node)
+                self.plain.update(node.outputs)
+        for value in self.graph.outputs:
+            self._as_it_was(value)
+        return eliminate_dead_code(self.builder.finish(self.graph.outputs))
+
+    # Operators
+
+    def _convolution(self, node: Node) -> bool:
+        weight, *vectors = (self.graph.constants[value] for value in node.inputs[1:])
+        vectors = _for_channels(weight, vectors)
+        if vectors is None:
+            return False
+        x, group, attrs = node.inputs[0], node.attrs.get("group", 1), _window(node.attrs)
+        if group > 1 and FEW <= weight.shape[1] < LANES:
+            weight, group = _joined(weight, group)
+            attrs["group"] = group
+        size = weight.dtype == np.float32 and self.sizes(Convolution.of(
+            attrs, weight.shape, self.graph.values[node.outputs[0]].shape))
+        if size:
+            self._by_tiles(node, size, weight, vectors)
+            return True
+        packing = _PACKINGS[weight.dtype.name]
+        apart = group > 1 or attrs.get("dilations", (1, 1))[1] > 1
+        if group == len(weight) and weight.shape[1] == 1 and group > 1:
+            op, packed, source = packing.depthwise, blocks.packed_depthwise(weight), self._in(x)
+            del attrs["group"]
+        elif weight.shape[1] <= FEW and x not in self.blocked:
+            op, packed, source = packing.stem, packing.few(weight, apart), x
+        else:
+            op, packed, source = packing.plain, packing.many(weight, apart), self._in(x)
+            if weight.dtype == np.float32 and _skips(attrs, weight.shape):
+                source = self._kept(source, attrs)
+                attrs["strides"] = (1, 1)
+        constants = [self._constant(value, array) for value, array in zip(
+            node.inputs[1:], [packed, *map(_vector, vectors)], strict=False)]
+        self._define(node, op, [source, *constants], attrs, _outside(attrs))
+        return True
+
+    def _kept(self, source: str, attrs: Mapping) -> str:
+        """The pixels of an image in blocks that a convolution sees, side by side."""
+        shape = self.builder.values[source].shape
+        return self._emit("slice", source, [source], begin=(0,) * 5, end=shape,
+                          step=(1, 1, *attrs["strides"], 1))
+
+    def _by_tiles(self, node: Node, size: int, weight: np.ndarray,
+                  bias: Sequence[np.ndarray]) -> None:
+        """A convolution by Winograd's products: a group for each element of a tile."""
+        value, x, pads = node.outputs[0], self._in(node.inputs[0]), node.attrs["pads"]
+        outputs, inputs, *_ = weight.shape
+        n, _, height, width = self.graph.values[value].shape
+        count, depth, square = blocks_of(outputs), blocks_of(inputs), (size + KERNEL - 1) ** 2
+        wide = np.zeros((count * LANES, *weight.shape[1:]), np.float32)
+        wide[:outputs] = weight
+        packed = self._constant(node.inputs[1], blocks.packed_weight(winograd_weight(wide, size)))
+        tiles = self._emit("winograd_tiles", value, [x], size=size, pads=pads)
+        rows, columns = -(-height // size), -(-width // size)
+        grouped = self._emit("reshape", value, [tiles],
+                             shape=(n, square * depth, rows, columns, LANES))
+        sums = self.builder.add(Node(
+            "conv2d_blocks", node.name, (grouped, packed), (self.builder.fresh(f"{value}.sums"),),
+            {"strides": (1, 1), "pads": (0, 0, 0, 0), "group": square}))
+        apart = self._emit("reshape", value, [sums], shape=(
+            n, size + KERNEL - 1, size + KERNEL - 1, count, rows, columns, LANES))
+        self.blocked[value] = self._emit(
+            "winograd_image", value, [apart, *(self._constant(name, _vector(array)) for name, array
+                                               in zip(node.inputs[2:], bias, strict=True))],
+            size=size, shape=(height, width))
+        if outputs % LANES:
+            self.rest[value] = 0.0
+
+    def _spread(self, node: Node) -> bool:
+        """A convolution of each pixel into all of its kernel's places, which then come to lie
+        between each other.
+        """
+        weight, *vectors = (self.graph.constants[value] for value in node.inputs[1:])
+        if node.op == "convtranspose2d":
+            weight = weight.transpose(1, 0, 2, 3)
+        attrs, packing = _window(node.attrs), _PACKINGS[weight.dtype.name]
+        outputs, inputs, kh, kw = weight.shape
+        count, value = blocks_of(outputs), node.outputs[0]
+        wide = np.zeros((kh, kw, count * LANES, inputs), weight.dtype)
+        wide[:, :, :outputs] = weight.transpose(2, 3, 0, 1)
+        vectors = [np.tile(_vector(array), (kh * kw, 1)).reshape(-1) for array in vectors]
+        if attrs.get("pad_value"):          # which stands at all other places of a window
+            sums = wide.astype(np.int64).sum(axis=3)
+            others = attrs["pad_value"] * (sums.sum(axis=(0, 1)) - sums)
+            vectors[0] = vectors[0] + others.reshape(-1)
+        packed = wide.reshape(-1, inputs, 1, 1)
+        vectors = _for_channels(packed, vectors)
+        if vectors is None:
+            return False
+        constants = [self._constant(name, array) for name, array in zip(
+            node.inputs[1:], [packing.many(packed, False), *map(_vector, vectors)], strict=False)]
+        n, _, h, w = self.graph.values[node.inputs[0]].shape
+        attrs = {**{name: number for name, number in attrs.items()
+                    if name not in ("output_padding", "dilations", "group")},
+                 "strides": (1, 1), "pads": (0, 0, 0, 0)}
+        places = self.builder.add(Node(
+            packing.plain, node.name, (self._in(node.inputs[0]), *constants),
+            (self.builder.fresh(f"{value}.places"),), attrs))
+        apart = self._emit("reshape", value, [places], shape=(n, kh, kw, count, h, w, LANES))
+        between = self._emit("transpose", value, [apart], perm=(0, 3, 4, 1, 5, 2, 6))
+        self.blocked[value] = self._emit("reshape", value, [between],
+                                         shape=(n, count, h * kh, w * kw, LANES))
+        if outputs % LANES:
+            self.rest[value] = _outside(attrs)
+        return True
+
+    def _elementwise(self, node: Node) -> bool:
+        """An operator on elements, whose inputs are images in blocks, constants and single numbers.
+        """
+        values, operator = self.graph.values, find(node.op)
+        shape = values[node.outputs[0]].shape
+        if operator.kind is not Kind.ELEMENTWISE or operator.data_inputs is not None or any(
+                values[value].dtype not in STORED for value in (*node.inputs, *node.outputs)):
+            return False
+        if len(shape) != 4 or any(
+                value not in self.graph.constants and prod(values[value].shape) > 1
+                and (len(values[value].shape) != 4 or values[value].shape[1] != shape[1])
+                for value in node.inputs):
+            return False
+        filled = self._filled(node, shape[1])
+        if filled is None:
+            return False
+        inputs, rest = filled
+        self._define(node, node.op, inputs, dict(node.attrs), rest)
+        return True
+
+    def _filled(self, node: Node, channels: int) -> tuple[list[str], float] | None:
+        """The inputs in blocks, and what the result has in lanes that are no channel, a finite
+        number; None where there is none.
+        """
+        constants = {value: self.graph.constants[value] for value in node.inputs
+                     if value in self.graph.constants}
+        whole = channels % LANES == 0
+        if any(array.ndim > 4 or _channels(array) not in (1, channels)
+               or not whole and array.size > 1 and _channels(array) == 1
+               for array in constants.values()):
+            return None         # with a number for each pixel those lanes would differ
+        for neutral in (0.0, 1.0):
+            numbers = [self.rest.get(value, 0.0) if value not in constants else
+                       neutral if _channels(constants[value]) > 1 else
+                       constants[value].reshape(-1)[0] for value in node.inputs]
+            rest = float(evaluate_node(node, [
+                np.array(number, self.graph.values[value].dtype)
+                for value, number in zip(node.inputs, numbers, strict=True)]))
+            if whole or np.isfinite(rest):
+                return [self._operand(value, neutral) for value in node.inputs], rest
+        return None
+
+    def _operand(self, value: str, neutral: float) -> str:
+        array = self.graph.constants.get(value)
+        if array is not None:
+            return self._constant(value, array.reshape(1, 1, 1, 1, 1) if array.size == 1
+                                  else _image(array, neutral))
+        single = prod(self.graph.values[value].shape) == 1 and value not in self.blocked
+        return self._as_it_was(value) if single else self._in(value)
+
+    def _formed(self, node: Node) -> bool:
+        """An operator whose record has a form on blocks."""
+        operator, values = find(node.op), self.graph.values
+        form, data = operator.blocks, node.inputs[:operator.data_inputs]
+        attrs = form and form.attrs(node.attrs)
+        if form is None or attrs is None or any(
+                len(values[value].shape) != 4 or values[value].dtype not in STORED
+                or form.whole and values[value].shape[1] % LANES for value in data):
+            return False
+        rest = max(self.rest.get(value, 0.0) for value in data)
+        parameters = [self._as_it_was(value) for value in node.inputs[len(data):]]
+        if form.vectors:
+            rest = _outside(attrs)
+            parameters = [self._constant(value, _vector(self.graph.constants[value]))
+                          for value in parameters]
+        self._define(node, form.op, [*map(self._in, data), *parameters], dict(attrs), rest)
+        return True
+
+    # Values
+
+    def _define(self, node: Node, op: str, inputs: Sequence[str], attrs: dict,
+                rest: float) -> None:
+        value = node.outputs[0]
+        self.blocked[value] = self.builder.add(Node(
+            op, node.name, tuple(inputs), (self.builder.fresh(f"{value}.blocks"),), attrs))
+        if self.graph.values[value].shape[1] % LANES:
+            self.rest[value] = rest
+
+    def _constant(self, stem: str, array: np.ndarray) -> str:
+        return self.builder.add_constant(self.builder.fresh(f"{stem}.blocks"), array)
+
+    def _in(self, value: str) -> str:
+        """The image in blocks."""
+        if value not in self.blocked:
+            n, c, h, w = self.graph.values[value].shape
+            source, lanes = value, blocks_of(c) * LANES
+            if lanes > c:
+                zero = self._constant(value, np.zeros((), self.graph.values[value].dtype))
+                source = self._emit("pad", value, [value, zero], mode="constant",
+                                    before=(0, 0, 0, 0), after=(0, lanes - c, 0, 0))
+                self.rest[value] = 0.0
+            cut = self._emit("reshape", value, [source], shape=(n, lanes // LANES, LANES, h * w))
+            pixels = self._emit("transpose", value, [cut], perm=(0, 1, 3, 2))
+            self.blocked[value] = self._emit("reshape", value, [pixels],
+                                             shape=(n, lanes // LANES, h, w, LANES))
+        return self.blocked[value]
+
+    def _as_it_was(self, value: str) -> str:
+        if value not in self.plain:
+            n, c, h, w = self.graph.values[value].shape
+            lanes = blocks_of(c) * LANES
+            last = value if lanes == c else self.builder.fresh(f"{value}.lanes")
+            pixels = self._emit("reshape", value, [self.blocked[value]],
+                                shape=(n, lanes // LANES, h * w, LANES))
+            cut = self._emit("transpose", value, [pixels], perm=(0, 1, 3, 2))
+            self.builder.emit("reshape", self.builder.fresh_node(f"{value}.image"), [cut], last,
+                              shape=(n, lanes, h, w))
+            if lanes > c:
+                self.builder.emit("slice", self.builder.fresh_node(f"{value}.channels"), [last],
+                                  value, begin=(0, 0, 0, 0), end=(n, c, h, w), step=(1, 1, 1, 1))
+            self.plain.add(value)
+        return value
+
+    def _emit(self, op: str, stem: str, inputs: Sequence[str], **attrs: object) -> str:
+        return self.builder.emit(op, self.builder.fresh_node(f"{stem}.{op}"), inputs,
+                                 self.builder.fresh(f"{stem}.{op}"), **attrs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Packing:
+    """The operators of a type, and the layouts of their weights, for windows whose neighbouring
+    pixels lie side by side in the image, all channels of each, or apart.
+    """
+
+    plain: str
+    many: Callable[[np.ndarray, bool], np.ndarray]
+    stem: str
+    few: Callable[[np.ndarray, bool], np.ndarray]
+    depthwise: str
+
+
+_PACKINGS = {
+    "float32": _Packing("conv2d_blocks", lambda weight, _: blocks.packed_weight(weight),
+                        "conv2d_into_blocks", lambda weight, _: blocks.packed_stem(weight),
+                        "depthwise_blocks"),
+    "int8": _Packing("qconv2d_blocks", grouped_inputs, "qconv2d_into_blocks", grouped_stem,
+                     "qdepthwise_blocks")}
+
+
+def _for_channels(weight: np.ndarray, vectors: Sequence[np.ndarray]) -> Sequence[np.ndarray] | None:
+    """A number of each output: a bias, or for bytes a bias and a scale; None where sums of bytes
+    may not fit.
+    """
+    return vectors if weight.dtype != np.int8 else for_bytes(weight, *vectors)
+
+
+def _joined(weight: np.ndarray, group: int) -> tuple[np.ndarray, int]:
+    """The weight [Co,Ci/group,kh,kw] with as many groups as make up a block in one, and zeros where
+    an output does not see an input; and how many groups that are.
+    """
+    outputs, depth, *kernel = weight.shape
+    count, each = LANES // depth, outputs // group
+    wide = np.zeros((group // count, count, each, count, depth, *kernel), weight.dtype)
+    cut = weight.reshape(group // count, count, each, depth, *kernel)
+    for place in range(count):
+        wide[:, place, :, place] = cut[:, place]
+    return wide.reshape(outputs, count * depth, *kernel), group // count
+
+
+def _skips(attrs: Mapping, weight: Sequence[int]) -> bool:
+    """Whether there are pixels that a convolution does not see: those that it sees are few, and
+    side by side they are one row.
+    """
+    return (tuple(weight[2:]) == (1, 1) and tuple(attrs["strides"]) != (1, 1)
+            and not any(attrs["pads"]))
+
+
+def _window(attrs: Mapping) -> dict:
+    """The attributes of the convolution, without the type of its sums."""
+    return {name: number for name, number in attrs.items() if name != "sums"}
+
+
+def _outside(attrs: Mapping) -> float:
+    """What is left in lanes that are no channel where weights, or multipliers, are zero."""
+    return float(min(max(attrs["zp"], attrs["lo"]), attrs["hi"])) if "zp" in attrs else 0.0
+
+
+def _channels(array: np.ndarray) -> int:
+    return 1 if array.ndim < 3 else array.shape[-3]
+
+
+def _vector(array: np.ndarray) -> np.ndarray:
+    wide = np.zeros(blocks_of(len(array)) * LANES, array.dtype)
+    wide[:len(array)] = array
+    return wide.reshape(-1, LANES)
+
+
+def _image(array: np.ndarray, neutral: float) -> np.ndarray:
+    """A constant as it meets images in blocks by broadcasting."""
+    image = array.reshape((1,) * (4 - array.ndim) + array.shape)
+    if image.shape[1] == 1:
+        return image[..., None]
+    made = blocks.in_blocks(image)
+    if image.shape[1] % LANES:
+        made[:, -1, ..., image.shape[1] % LANES:] = neutral
+    return made

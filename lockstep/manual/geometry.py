@@ -1,0 +1,120 @@
+"""The page of geometries, docs/geometry.md: every field with unit, legal values and costs."""
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, Field, fields, replace
+from typing import Any
+
+from accel.estimates.area import area
+from accel.estimates.clock import clock
+from accel.machine.config import MACHINE, AccelConfig, ConfigError, preset
+from accel.machine.dram import Dram
+from accel.machine.limits import FieldLimits, limits_of
+from accel.machine.machine import Machine
+
+__all__ = ["SECTIONS", "geometry_page"]
+
+WIDTH = 120
+
+SECTIONS = {
+    "The array": ("batch", "block_in", "block_out", "dsp_multipliers"),
+    "Buffers": ("inp_bytes", "wgt_bytes", "res_bytes", "par_bytes", "acc_bytes", "out_bytes",
+                "tab_bytes", "weight_bits"),
+    "Around the array": ("bus_bytes", "queue_depth", "vector_beats", "stage_depth"),
+    "For reports and simulations": ("name", "clock_mhz", "memory"),
+    "What follows from the instructions": ("operand", "weight", "accumulator", "output", "records"),
+}
+"""Fields of `AccelConfig` as the page has them."""
+
+HEAD = (
+    f"A machine is a file in TOML, which `lockstep configs {MACHINE} > mine.toml` begins. Every "
+    "command takes it: `--machine mine.toml`, or `--target accel:mine.toml`. A field that breaks a "
+    "rule is refused in one line, which names the field, the rule and the value. "
+    "[The machine](machine.md) says what hardware makes of the fields, [Which machine?](explore.md)"
+    " varies them for networks.",
+    "This page is written from the declarations in `accel/machine/config.py` and "
+    "`accel/machine/dram.py` (`pytest tests/lockstep/test_geometry_page.py --update-golden`).")
+MEMORY = (
+    "The table `[memory]`. What is left out has its default. Cycles are those of simulations; "
+    "[Memory port](machine.md#memory-port) says what the model does.")
+DOUBLED = (
+    f"Estimates for an ECP5 ([what they are](estimates.md)) of {MACHINE}, and of the same machine "
+    "with one field doubled. Multipliers and block RAMs are counted, the other figures come from "
+    "the model.")
+
+
+def geometry_page() -> str:
+    """Writes the whole page."""
+    return "\n".join(_lines()).rstrip("\n") + "\n"
+
+
+def _lines() -> Iterator[str]:
+    declared = {field.name: field for field in fields(AccelConfig)}
+    yield from ("# The fields of a machine", "", *_paragraphs(HEAD))
+    for title, names in SECTIONS.items():
+        yield from (f"## {title}", "", *_items(declared[name] for name in names), "")
+    yield from ("## The memory behind the core", "", *_paragraphs([MEMORY]),
+                *_items(fields(Dram)), "")
+    yield from ("## What doubling a field costs", "", *_paragraphs([DOUBLED]), *_doubled())
+
+
+def _paragraphs(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        yield from (*_wrapped(text), "")
+
+
+def _items(some: Iterable[Field[Any]]) -> Iterator[str]:
+    for field in some:
+        yield from _wrapped(_item(field, limits_of(field)), "- ")
+
+
+def _item(field: Field[Any], limits: FieldLimits) -> str:
+    unit = f" ({limits.unit})" if limits.unit else ""
+    default = "" if field.default is MISSING else f" Default: {_value(field.default)}."
+    legal = "; ".join(_rules(field, limits))
+    return (f"**`{field.name}`**{unit}: {limits.meaning}. Legal: {legal}.{default} "
+            f"Costs: {limits.costs}.")
+
+
+def _rules(field: Field[Any], limits: FieldLimits) -> Iterator[str]:
+    if field.type in (int, int | None):
+        kind = "a power of two" if limits.is_power_of_two else "an integer"
+        yield kind if limits.most is None and limits.rule else f"{kind}, {limits.range}"
+    if field.type is bool:
+        yield "true or false"
+    if limits.rule:
+        yield limits.rule
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Dram):
+        return "that of an empty table"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "none" if value is None else f"`{list(value) if isinstance(value, tuple) else value}`"
+
+
+def _doubled() -> Iterator[str]:
+    base = preset(MACHINE)
+    yield "| field | LUTs | registers | multipliers | block RAMs | MHz |"
+    yield "|---|--:|--:|--:|--:|--:|"
+    yield _row("as it is", base)
+    for field in fields(AccelConfig):
+        if field.type is int and field.name not in ("clock_mhz", "dsp_multipliers"):
+            value = 2 * getattr(base, field.name)
+            try:
+                yield _row(f"`{field.name} = {value}`", replace(base, **{field.name: value}))
+            except ConfigError:         # no machine has twice of it
+                continue
+
+
+def _row(title: str, config: AccelConfig) -> str:
+    machine = Machine(config)
+    found = area(machine)
+    figures = (found.luts, found.registers, found.multipliers, found.block_rams, clock(machine))
+    return f"| {title} | {' | '.join(f'{figure.value:,.0f}' for figure in figures)} |"
+
+
+def _wrapped(text: str, begin: str = "") -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=begin, subsequent_indent=" " * len(begin),
+                         break_long_words=False, break_on_hyphens=False)
