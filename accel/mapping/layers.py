@@ -4,6 +4,7 @@ which way takes the fewest cycles. `accel.mapping.builders` makes them.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
@@ -66,8 +67,11 @@ REFUSALS: dict[str, Callable[[Graph, Node], str | None]] = {
 """Cases of a supported operator that the accelerator refuses."""
 
 
+@lru_cache(2)
 def forms_of(graph: Graph, blocks: Blocks) -> Forms:
-    """The memory forms of the graph's values where the accelerator computes all that it can."""
+    """The memory forms of the graph's values where the accelerator computes all that it can. They
+    are kept for a graph and its last segment, about which targets ask node after node.
+    """
     return decided(graph, blocks, (*LAYERS, *(node.op for node in graph.nodes
                                               if is_elementwise(node) or is_row_function(node))))
 

@@ -6,7 +6,6 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from operator import is_
 from typing import ClassVar
 
@@ -30,7 +29,6 @@ from accel.mapping.loads import constants_first, padding_once
 from accel.mapping.lowering import LoweringError, TensorPlacement, lower
 from accel.mapping.memory.forms import Forms
 from accel.mapping.memory.misfits import idle_copy
-from accel.mapping.operators.blocked import Blocks
 from accel.mapping.memory_map import ALIGNMENT, MemoryMap
 from accel.mapping.prefixes import (OWN_LAYER, PrefixStream, prefix_of_program, prefixes_text,
                                     with_room)
@@ -154,7 +152,7 @@ class AccelTarget:
         other readers decide how values lie, and why. Copies that another segment reads stay.
         """
         blocks = blocks_of(self.machine.config)
-        there, here = _forms(whole, blocks), _forms(part, blocks)
+        there, here = forms_of(whole, blocks), forms_of(part, blocks)
         reasons = {node.name: self.refusal(part, node) for node in part.nodes
                    if not (here.is_same(there, node) or idle_copy(here, node))}
         return {name: reason for name, reason in reasons.items() if reason is not None}
@@ -164,7 +162,7 @@ class AccelTarget:
         if is_float(accumulator):
             return f"acc of the machine holds {accumulator}; layers are summed in integers"
         blocks = blocks_of(self.machine.config)
-        forms = _forms(graph, blocks)
+        forms = forms_of(graph, blocks)
         reason = refusal(graph, node, forms)
         if reason is not None:
             return reason
@@ -441,13 +439,6 @@ class _Lowered:
     group: Group
     stream: Stream
     puts: tuple[PlacePut, ...]
-
-
-@lru_cache(2)
-def _forms(graph: Graph, blocks: Blocks) -> Forms:
-    """`forms_of`, kept for a graph and its last segment: `refusal` asks about them node after node.
-    """
-    return forms_of(graph, blocks)
 
 
 def assemble(machine: Machine, loops: Program,
