@@ -7,13 +7,13 @@ import numpy as np
 
 from accel.machine.config import element_bytes
 from accel.machine.program import TensorSlot
-from accel.mapping.allocate import allocate
-from accel.mapping.borders import layout_of
 from accel.mapping.builders.layer import MappedLayer
-from accel.mapping.choices import Group
-from accel.mapping.layout import stored_bytes, to_memory
 from accel.mapping.lowering import LoweringError, TensorPlacement
+from accel.mapping.memory.allocate import allocate
+from accel.mapping.memory.borders import layout_of
 from accel.mapping.memory.forms import Forms
+from accel.mapping.memory.layout import stored_bytes, to_memory
+from accel.mapping.plans.choices import Group
 from compiler.graph.graph import Graph
 
 __all__ = ["ALIGNMENT", "MemoryMap"]

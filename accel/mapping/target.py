@@ -19,27 +19,27 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, ProgramError, Stream, TensorSlot, finish
 from accel.machine.work import Work
 from accel.mapping.bounds import bound_of
-from accel.mapping.borders import core, orders, with_borders
-from accel.mapping.choices import Choices, Group, LayerPart
-from accel.mapping.interleave import interleave
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.layers import build_layers, forms_of, refusal
-from accel.mapping.layout import blocks_of, stored_bytes
 from accel.mapping.loads import constants_first, padding_once
 from accel.mapping.lowering import LoweringError, TensorPlacement, lower
+from accel.mapping.memory.borders import core, orders, with_borders
 from accel.mapping.memory.forms import Forms
+from accel.mapping.memory.layout import blocks_of, stored_bytes
 from accel.mapping.memory.misfits import idle_copy
 from accel.mapping.memory_map import ALIGNMENT, MemoryMap
+from accel.mapping.plans.choices import Choices, Group, LayerPart
+from accel.mapping.plans.interleave import interleave
+from accel.mapping.plans.search import EFFORTS, Effort, Search, Simulate
+from accel.mapping.plans.stream_search import improved, read_stream
+from accel.mapping.plans.text import stream_task
+from accel.mapping.plans.work import work_of
 from accel.mapping.prefixes import (OWN_LAYER, PrefixStream, prefix_of_program, prefixes_text,
                                     with_room)
 from accel.mapping.puts import PlacePut, narrowed, widened
 from accel.mapping.schedules import prefix_of, require_instructions, scheduled
-from accel.mapping.plans import stream_task
-from accel.mapping.search import EFFORTS, Effort, Search, Simulate
 from accel.mapping.segment import AccelSegment
-from accel.mapping.stream_search import improved, read_stream
 from accel.mapping.texts import Way, listing, stages_of
-from accel.mapping.work import work_of
 from accel.proof.legal import IllegalProgram, ordered, prove
 from compiler.defects import blame, blaming, is_defect, told
 from compiler.graph.cheapest_orders import Order
@@ -114,8 +114,9 @@ class CompiledSegment:
 class AccelTarget:
     """Compiles for one machine. `threads` virtual threads hide memory latency (1: none do). `plans`
     gives the tiles of layers, and which two are computed at the same time; without, the closed
-    formula does. Where no plan binds, a search of this `effort` (`accel.mapping.search.EFFORTS`)
-    finds better ways with `simulate`, and tells plans that learn what it finds.
+    formula does. Where no plan binds, a search of this `effort`
+    (`accel.mapping.plans.search.EFFORTS`) finds better ways with `simulate`, and tells plans that
+    learn what it finds.
     """
 
     machine: Machine
@@ -231,8 +232,8 @@ class AccelTarget:
 
     def cycles(self, task: Task, plan: str, seed: int) -> int:
         """The exact cycles of a stream by a plan, or of some of its layers as they stand in it
-        (`accel.mapping.streams`). Raises PlanRefused for a body that makes another task here, and
-        for a plan that is not legal.
+        (`accel.mapping.plans.streams`). Raises PlanRefused for a body that makes another task here,
+        and for a plan that is not legal.
         """
         assert self.simulate is not None
         stream = read_stream(replace(self, plans=OWN), task.body, task.digest)

@@ -8,14 +8,14 @@ import numpy as np
 
 from accel.machine.machine import Machine
 from accel.mapping.builders.layer import MappedLayer, in_line, stage_of
-from accel.mapping.layout import blocks_of, pack_params
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.memory.forms import Forms, ValueForm
+from accel.mapping.memory.layout import blocks_of, pack_params
 from accel.mapping.operators import elementwise, places
 from accel.mapping.operators import rows as row_functions
 from accel.mapping.operators.blocked import Activation, Blocks
-from accel.mapping.row_selection import select_rows
-from accel.mapping.selection import Selection, note_of, select
+from accel.mapping.selecting.row_selection import select_rows
+from accel.mapping.selecting.selection import Selection, note_of, select
 from compiler.graph.graph import Graph, Node
 
 __all__ = ["elementwise_layer", "elementwise_refusal", "place_layer", "place_refusal",

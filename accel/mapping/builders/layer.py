@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from accel.mapping.layout import pack_elements, stored_bytes
 from accel.mapping.memory.forms import Forms
+from accel.mapping.memory.layout import pack_elements, stored_bytes
+from accel.mapping.memory.views import View
 from accel.mapping.operators import blocked
 from accel.mapping.operators.blocked import Activation, BlockedOperator, Blocks, Quantization
-from accel.mapping.views import View
 from compiler.graph.graph import Graph, Node
 from compiler.ops.registry import find
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from accel.mapping.builders.layer import MappedLayer, quantization_of, rows_within, stage_of
-from accel.mapping.layout import pack_params
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.memory.forms import Forms
+from accel.mapping.memory.layout import pack_params
 from accel.mapping.memory.nodes import keeps_scale
 from accel.mapping.operators import blocked, movement, products
 from accel.mapping.operators.blocked import Activation, Blocks

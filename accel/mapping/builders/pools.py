@@ -6,8 +6,8 @@ from functools import partial
 import numpy as np
 
 from accel.mapping.builders.layer import MappedLayer, quantization_of, stage_of
-from accel.mapping.layout import pack_params, pack_pixel_params
 from accel.mapping.memory.forms import Forms
+from accel.mapping.memory.layout import pack_params, pack_pixel_params
 from accel.mapping.memory.nodes import is_of_rows
 from accel.mapping.operators import pools
 from accel.mapping.operators.blocked import Activation, Blocks, Window

@@ -10,17 +10,17 @@ import numpy as np
 
 from accel.mapping.builders.layer import (MappedLayer, in_line, quantization_of, rows_within,
                                           stage_of)
-from accel.mapping.grouping import Grouped, grouped
-from accel.mapping.layout import pack_params, pack_weights, pack_windows
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.memory.forms import Forms
+from accel.mapping.memory.grouping import Grouped, grouped
+from accel.mapping.memory.layout import pack_params, pack_weights, pack_windows
+from accel.mapping.memory.views import View
+from accel.mapping.memory.weights import in_entries
 from accel.mapping.operators import blocked, convolutions, products
 from accel.mapping.operators.blocked import Activation, BlockedOperator, Blocks, Window
 from accel.mapping.operators.convolutions import ConvolutionForm
 from accel.mapping.operators.products import Planes
 from accel.mapping.operators.transposed import Phases, phases
-from accel.mapping.views import View
-from accel.mapping.weights import in_entries
 from compiler.graph.graph import Graph, Node
 from compiler.ops.arithmetic import PARAM
 from compiler.te import bits, numpy_dtype

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from accel.mapping.memory.nodes import is_view
+from accel.mapping.memory.views import Stored, View, images, rows, view_of
 from accel.mapping.operators.blocked import Activation, Blocks
-from accel.mapping.views import Stored, View, images, rows, view_of
 from compiler.graph.graph import Graph, Node
 
 __all__ = ["Forms", "PartForm", "ValueForm", "Wishes"]

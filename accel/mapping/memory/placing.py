@@ -10,10 +10,10 @@ from dataclasses import replace
 from accel.mapping.memory.forms import Forms, ValueForm
 from accel.mapping.memory.nodes import data_of, is_of_rows, is_view, keeps_scale
 from accel.mapping.memory.seeing import cuts_rows, given, mirrored, seen_slice, seen_view, through
+from accel.mapping.memory.views import Stored, activation_of, images, rows, view_of
 from accel.mapping.operators.blocked import Activation
-from accel.mapping.row_selection import is_row_function
-from accel.mapping.selection import is_elementwise
-from accel.mapping.views import Stored, activation_of, images, rows, view_of
+from accel.mapping.selecting.row_selection import is_row_function
+from accel.mapping.selecting.selection import is_elementwise
 from compiler.graph.graph import Node
 
 __all__ = ["placed"]

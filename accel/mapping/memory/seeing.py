@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from accel.mapping.memory.forms import Forms, PartForm, ValueForm
+from accel.mapping.memory.views import Stored, View, activation_of, images, rows, view_of
 from accel.mapping.operators.blocked import Activation
-from accel.mapping.views import Stored, View, activation_of, images, rows, view_of
 from compiler.graph.graph import Node
 from compiler.ops.fixed_point import STORED
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from accel.mapping.memory.forms import Forms, Wishes
 from accel.mapping.memory.nodes import data_of, is_of_rows, is_view
-from accel.mapping.row_selection import is_row_function
-from accel.mapping.selection import is_elementwise
+from accel.mapping.selecting.row_selection import is_row_function
+from accel.mapping.selecting.selection import is_elementwise
 from compiler.graph.graph import Node
 
 __all__ = ["wished"]

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from accel.mapping.lowering import TensorPlacement
 from accel.mapping.memory.forms import Forms, ValueForm
+from accel.mapping.memory.views import View
 from accel.mapping.operators.blocked import Activation, Blocks
-from accel.mapping.views import View
 from compiler.texts import Part, PartedText, wrapped
 
 __all__ = ["forms_text"]

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.mapping.builders.layer import MappedLayer
-from accel.mapping.choices import Group
 from accel.mapping.lowering import TensorPlacement
 from accel.mapping.memory.forms import Forms
+from accel.mapping.plans.choices import Group
 from accel.mapping.texts.forms import forms_text
 from accel.mapping.texts.layers import layers_text
 from accel.mapping.texts.loops import loops_text

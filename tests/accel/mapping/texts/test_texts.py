@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from accel.machine.program import disassemble
-from accel.mapping.choices import Choices
 from accel.mapping.layers import forms_of
-from accel.mapping.layout import blocks_of
-from accel.mapping.plans import tiles_from
+from accel.mapping.memory.layout import blocks_of
+from accel.mapping.plans.choices import Choices
+from accel.mapping.plans.text import tiles_from
 from accel.mapping.schedules import shape_of
 from accel.mapping.target import AccelTarget, CompiledSegment
 from accel.mapping.texts.forms import forms_text

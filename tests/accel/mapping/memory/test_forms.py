@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from accel.mapping.memory.deciding import decided
 from accel.mapping.memory.forms import Forms
+from accel.mapping.memory.views import View
 from accel.mapping.operators.blocked import Activation, Blocks
 from accel.mapping.target import AccelTarget
-from accel.mapping.views import View
 from compiler.graph import Graph
 from tests.support.divided import assert_divided_right
 from tests.support.effort import tries

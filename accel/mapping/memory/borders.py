@@ -8,9 +8,9 @@ from dataclasses import replace
 from math import prod
 
 from accel.machine.program import AccelProgram, TensorSlot
-from accel.mapping.layout import BLOCKED, BLOCKED_LAST, BLOCKED_ROWS, LAST, PLAIN, PLAIN_ROWS
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.memory.forms import Forms, ValueForm
+from accel.mapping.memory.layout import BLOCKED, BLOCKED_LAST, BLOCKED_ROWS, LAST, PLAIN, PLAIN_ROWS
 from accel.mapping.operators.blocked import Activation
 from compiler.graph.cheapest_orders import NCHW, NHWC, Order
 from compiler.graph.graph import Graph
