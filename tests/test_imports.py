@@ -48,9 +48,8 @@ LAYERS = {
     "accel": ({"machine"}, {"datapath", "proof"}, {"figures"}, {"mapping", "hw", "sim",
                                                                 "estimates"}),
     "accel.mapping": ({"lowering"}, {"selecting"}, {"operators"}, {"memory", "schedules"},
-                      {"builders"}, {"plans"}, {"bounds"}, {"texts"},
-                      {"layers", "loads", "memory_map", "prefixes", "puts", "quantizing", "segment",
-                       "target"}),
+                      {"builders"}, {"plans"}, {"bounds", "prefixes", "puts"}, {"texts"},
+                      {"layers", "loads", "memory_map", "quantizing", "segment", "target"}),
 }
 APART = (
     {"compiler.frontend", "compiler.cpu_gpu_backends"},

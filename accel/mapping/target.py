@@ -34,12 +34,11 @@ from accel.mapping.plans.search import EFFORTS, Effort, Search, Simulate
 from accel.mapping.plans.stream_search import improved, read_stream
 from accel.mapping.plans.text import stream_task
 from accel.mapping.plans.work import work_of
-from accel.mapping.prefixes import (OWN_LAYER, PrefixStream, prefix_of_program, prefixes_text,
-                                    with_room)
+from accel.mapping.prefixes import OWN_LAYER, PrefixStream, prefix_of_program, with_room
 from accel.mapping.puts import PlacePut, narrowed, widened
 from accel.mapping.schedules import prefix_of, require_instructions, scheduled
 from accel.mapping.segment import AccelSegment
-from accel.mapping.texts import Way, listing, stages_of
+from accel.mapping.texts import Way, listing, prefixes_text, stages_of
 from accel.proof.legal import IllegalProgram, ordered, prove
 from compiler.defects import blame, blaming, is_defect, told
 from compiler.graph.cheapest_orders import Order
@@ -90,9 +89,12 @@ class CompiledSegment:
 
     @property
     def stages(self) -> dict[str, object]:
-        shown: dict[str, object] = {**stages_of(self.way, self.program)} if self.way else {}
+        if self.way is None:
+            return {}
+        shown: dict[str, object] = {**stages_of(self.way, self.program)}
         if self.prefixes or self.dropped:
-            shown["prefixes"] = prefixes_text(self.program, self.prefixes, self.dropped)
+            shown["prefixes"] = prefixes_text(self.way.machine, self.way.groups, self.program,
+                                              self.prefixes, self.dropped)
         return shown
 
     def emitted(self, kind: str, comment: str, arch: str) -> str | None:

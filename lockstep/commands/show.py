@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from compiler.errors import RequestError
-from lockstep.commands._arguments import DEFAULT_THREADS, add_compilation
+from lockstep.commands._arguments import DEFAULT_THREADS, NETWORK, add_compilation
 from lockstep.paths import model_file
 
 __all__ = ["Recorder", "add_parser", "recorded", "run", "shown"]
@@ -24,7 +24,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                              "plan-memory, kernels; any other name lists those that there are. A "
                              "stage that comes more than once has its number before its name, as "
                              "in the files of --dump")
-    parser.add_argument("model", metavar="MODEL", type=model_file, help="network, as of compile")
+    parser.add_argument("model", metavar="MODEL", type=model_file, help=NETWORK)
     parser.add_argument("--layer", metavar="NAME", help="only what is said of this layer or node")
     add_compilation(parser)
     return parser
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def recorded(args: argparse.Namespace) -> Mapping[str, Any]:
-    """Compiles the network; what each stage has made, by its number and name."""
+    """Compiles the network, and keeps what each stage has made, by its number and name."""
     from lockstep.commands._compilation import compiled, machine_of, target_of
     from runtime import SimulatedDevice, simulator
 

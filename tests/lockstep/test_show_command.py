@@ -5,8 +5,8 @@ import pytest
 from compiler.errors import RequestError
 from compiler.graph import Graph
 from lockstep.cli import main
+from lockstep.commands import show
 from lockstep.commands.show import Recorder, shown
-from lockstep.testing.models import DIGITS
 from runtime.pipeline import build, pipeline
 from runtime.targets import Targets, accelerator
 from tests.support.integer_graphs import Net
@@ -75,11 +75,12 @@ def test_names_that_there_are_not(stages, stage: str, layer: str | None, message
     assert str(refused.value).startswith(message)
 
 
-def test_the_command(capsys) -> None:
-    request = ["show", "tiles", str(DIGITS), "--target", "accel:tiny-1x4x4", "--layer"]
-    assert main([*request, "conv5"]) == 0
-    assert capsys.readouterr().out.startswith("conv5 + average, at the same time: rows=2 ")
+def test_the_command(capsys, monkeypatch, stages) -> None:
+    request = ["show", "tiles", "digits", "--target", "accel:tiny-1x4x4", "--layer"]
     assert main([*request, "conv9"]) == 2
-    error = capsys.readouterr().err
-    assert error == ("lockstep: error: --layer must be one of conv1, conv2, conv3, conv4, add, "
-                     "pool, conv5, average, dense, not 'conv9'\n")
+    assert capsys.readouterr().err == (
+        "lockstep: error: --layer must be one of conv1, conv2, conv3, conv4, add, pool, conv5, "
+        "average, dense, not 'conv9'\n")
+    monkeypatch.setattr(show, "recorded", lambda args: stages)
+    assert main([*request, "qadd_3"]) == 0
+    assert capsys.readouterr().out == shown(stages, "tiles", "qadd_3")

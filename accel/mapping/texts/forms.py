@@ -1,4 +1,4 @@
-"""The forms of values in memory, as text."""
+"""The forms of values in memory as text, by the nodes that make them."""
 
 from collections.abc import Iterator, Mapping
 

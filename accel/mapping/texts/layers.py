@@ -1,4 +1,4 @@
-"""What each layer computes, as text: its tensors, and the expression of each of its stages."""
+"""Layers as text: the tensors of each, and the expressions of its stages."""
 
 from collections.abc import Iterator, Sequence
 

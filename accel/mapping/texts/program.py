@@ -12,7 +12,7 @@ from accel.mapping.schedules import prefix_of
 from accel.mapping.texts.words import by_origin, names_of, origin_text, prefixes_of, spans_of
 from compiler.texts import Part, PartedText, wrapped
 
-__all__ = ["listing", "program_text"]
+__all__ = ["listing", "program_text", "word_lines"]
 
 Places = Mapping[str, Mapping[str, TensorPlacement]]
 
@@ -28,12 +28,12 @@ def program_text(machine: Machine, groups: Sequence[Group], places: Places, prog
         for origin, run in by_origin(program, span):
             yield f"  {origin_text(origin, prefixes)}"
             for index in run:
-                yield from _word(machine, program, index)
+                yield from word_lines(machine, program, index)
 
     def end() -> Iterator[str]:
         last = program.count - 1
         yield f"end: word {last}"
-        yield from _word(machine, program, last)
+        yield from word_lines(machine, program, last)
 
     return PartedText([
         *(Part(names_of(group),
@@ -62,10 +62,11 @@ def _placed(part: LayerPart, places: Mapping[str, TensorPlacement]) -> Iterator[
     prefix, by = prefix_of(part.layer.operator), f" of {part.layer.name}"
     for name, place in places.items():
         tensor = f" ({place.tensor})" if place.tensor else ""
-        yield f"  {name.removeprefix(prefix)}{by}: {place.base}+{place.offset}{tensor}"
+        yield from wrapped(f"{name.removeprefix(prefix)}{by}: {place.base}+{place.offset}{tensor}",
+                           2)
 
 
-def _word(machine: Machine, program: AccelProgram, index: int) -> Iterator[str]:
+def word_lines(machine: Machine, program: AccelProgram, index: int) -> Iterator[str]:
     """The assembly of a word, and the word in parts of 64 bits, the lowest first; what follows the
     last that is not 0 is left out.
     """

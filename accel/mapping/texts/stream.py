@@ -50,7 +50,7 @@ def _line(machine: Machine, program: AccelProgram, index: int, prefixes: dict[st
 
 
 class _Tokens:
-    """Who waits for whom in a program; found out when it is asked for."""
+    """Pairs the tokens of a program when they are asked for: who waits for whom."""
 
     def __init__(self, machine: Machine, program: AccelProgram):
         self.machine, self.words = machine, program.words

@@ -89,7 +89,7 @@ def _bound_text(machine: Machine, threads: int, part: LayerPart) -> str:
 
 
 def _larger(machine: Machine, threads: int, part: LayerPart, shape: Shape) -> Iterator[str]:
-    """What keeps the tile from being larger, in each direction, and from more threads."""
+    """Says of a larger tile in each direction, and of more threads, why not."""
     for name, tiles in next_larger(shape, part.tiles).items():
         reason = misfit(machine.config, shape, tiles, part.threads, part.room)
         if reason is None:

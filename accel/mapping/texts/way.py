@@ -1,4 +1,4 @@
-"""How a segment of a graph became a program, and the text of each stage on that way.
+"""The way of a segment from its graph to a program, and the text of each stage on it.
 
 ::
 
@@ -35,7 +35,7 @@ __all__ = ["STAGES", "Way", "stages_of"]
 
 @dataclass(frozen=True, eq=False)
 class Way:
-    """What was decided on the way from a graph to a program, in order.
+    """The decisions on the way from a graph to a program, in order.
 
     Parameters
     ----------

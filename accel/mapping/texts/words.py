@@ -1,6 +1,6 @@
 """Which instructions of a program are whose: the words of layers, and those of statements."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from accel.machine.isa import BASES
@@ -14,13 +14,13 @@ __all__ = ["by_origin", "names_of", "numbers_text", "origin_text", "prefixes_of"
 
 
 def names_of(group: Group) -> tuple[str, ...]:
-    """What the part of a group is called by: its layers and their nodes."""
+    """The names that a group's part answers to: those of its layers and of their nodes."""
     return tuple(dict.fromkeys(name for part in group
                                for name in (part.layer.name, part.layer.node.name)))
 
 
 def prefixes_of(group: Group) -> dict[str, str]:
-    """What names in the schedule of each layer begin with, by the layer's name."""
+    """The prefix of all names in a layer's schedule, by the layer's name."""
     return {part.layer.name: prefix_of(part.layer.operator) for part in group}
 
 
@@ -45,7 +45,7 @@ def by_origin(program: AccelProgram, span: Sequence[int]) -> Iterator[tuple[Orig
         yield last, run
 
 
-def origin_text(origin: Origin, prefixes: dict[str, str]) -> str:
+def origin_text(origin: Origin, prefixes: Mapping[str, str]) -> str:
     """A layer and its unrolled loops, by their names within the layer."""
     layer = origin.site.layer
     loops = (f"{loop.name.removeprefix(prefixes[layer])}={value}"
@@ -53,7 +53,7 @@ def origin_text(origin: Origin, prefixes: dict[str, str]) -> str:
     return " ".join((layer, *loops))
 
 
-def tensor_text(site: Site, place: tuple[str, str, str], prefixes: dict[str, str]) -> str:
+def tensor_text(site: Site, place: tuple[str, str, str], prefixes: Mapping[str, str]) -> str:
     """A tensor with its memory, ``inp.input``; what the network has by the name there."""
     _, memory, tensor = place
     of_network = memory in BASES and memory != "weights"
