@@ -1,4 +1,4 @@
-"""The forms of values in memory as text, by the nodes that make them."""
+"""How the values of a graph lie in memory, as text."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from accel.mapping.borders import layout_of
 from accel.mapping.forms import Forms
 from accel.mapping.views import Stored, View
 from compiler.graph.graph import Graph, Node
-from compiler.texts import Part, PartedText, wrapped
+from compiler.texts import Part, PartedText
 
 __all__ = ["forms_text"]
 
@@ -27,7 +27,7 @@ def _node_lines(forms: Forms, node: Node) -> Iterator[str]:
     if node.name in forms.refused:
         yield f"  refused: {forms.refused[node.name]}"
     elif node.name in forms.copies:
-        yield from wrapped("copies {} to {}".format(*map(_form_text, forms.copies[node.name])), 2)
+        yield "  copies {} to {}".format(*map(_form_text, forms.copies[node.name]))
     elif forms.moves_nothing(node):
         yield "  moves nothing: its result is a view of its input"
     for value in node.outputs:
@@ -36,12 +36,12 @@ def _node_lines(forms: Forms, node: Node) -> Iterator[str]:
 
 def _value_lines(forms: Forms, value: str, indent: str = "") -> Iterator[str]:
     kind, owner, part = forms.graph.values[value], forms.owner.get(value), forms.parts.get(value)
-    yield from wrapped(f"{value}: {kind}", len(indent))
+    yield f"{indent}{value}: {kind}"
     stored = forms.stored.get(value)
     if stored is None:
         yield f"{indent}  lies nowhere in the accelerator's memory"
     elif isinstance(stored, View):
-        yield from wrapped(_form_text(stored), len(indent) + 2)
+        yield f"{indent}  {_form_text(stored)}"
     else:
         shape = list(stored.stored_shape(forms.blocks))
         yield f"{indent}  {layout_of(stored, kind.shape)} {shape}"
