@@ -74,7 +74,7 @@ def accuracy(sheet: Sheet) -> None:
             machine if bits < 8 else sheet.machine, bits), ".2f")
 
 
-@BENCH.part(("digits", *zoo.NETWORKS), ("digits", "resnet18"))
+@BENCH.part(("digits", *zoo.NETWORKS), ("digits", "resnet18"), extra=True)
 def sparse(sheet: Sheet) -> None:
     shipped = sheet.machine
     declared = {name: load_machine(EXAMPLES / "machines" / f"{name}.py").declarations
@@ -120,7 +120,7 @@ def figures_of(machine: Machine, name: str, bits: int, size: int | None) -> Figu
     return Figures(loaded_weights(machine, segment.program),
                    int(dram_bytes(machine, segment.program).sum()),
                    {rate: run.cycles for rate, run in runs.items()},
-                   {row["name"]: row["cycles"] for row in rows})
+                   {row.name: row.cycles for row in rows})
 
 
 def _compiled(machine: Machine, graph: Graph) -> Iterator[CompiledSegment]:

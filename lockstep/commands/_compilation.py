@@ -62,7 +62,7 @@ def imported(args: argparse.Namespace, arrays: Mapping[str, Any] | None = None) 
             raise RequestError(f"--{name.replace('_', '-')} must come with --calibration FILE, "
                                f"which quantizes the network")
         return graph_of(args.model, shapes, bind=bind, arrays=arrays)
-    from lockstep.commands.quantize import watching
+    from lockstep.commands._progress import watching
 
     return quantized(args.model, args.calibration, shapes, arrays, machine=machine_of(args),
                      watch=watching(args.model.name), bind=bind, **options)
