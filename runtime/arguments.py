@@ -8,7 +8,7 @@ from os import PathLike
 from types import UnionType
 from typing import Any
 
-from accel.mapping.search import EFFORTS
+from accel.mapping.plans.search import EFFORTS
 from compiler.errors import ArgumentError
 from compiler.target import ACCEL, HOST
 from runtime.link import Link

@@ -29,11 +29,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from accel.machine.config import MACHINE
 from accel.machine.device import Device
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
-from accel.machine.config import MACHINE
-from accel.mapping.search import Effort
+from accel.mapping.plans.search import Effort
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget

@@ -7,6 +7,8 @@
                   graph <- frontend | cpu_gpu_backends <- quantize
     cpu_gpu_backends:   llvm, simt <- intrinsics <- cpu | gpu;  cpu <- c
     accel:     machine <- datapath | proof <- figures <- mapping | hw | sim | estimates
+    mapping:   lowering <- selecting <- operators <- memory, schedules <- builders <- plans
+                  <- bounds <- texts
                accel/sim/verilated.py alone builds from hw; numbers are in accel/machine/timing.py
 
 ``a | b`` do not import each other. Inside a room, neither modules nor folders import in a circle.
@@ -45,6 +47,9 @@ LAYERS = {
     "compiler.cpu_gpu_backends": ({"llvm", "simt"}, {"intrinsics"}, {"cpu", "gpu"}, {"c"}),
     "accel": ({"machine"}, {"datapath", "proof"}, {"figures"}, {"mapping", "hw", "sim",
                                                                 "estimates"}),
+    "accel.mapping": ({"lowering"}, {"selecting"}, {"operators"}, {"memory", "schedules"},
+                      {"builders"}, {"plans"}, {"bounds", "prefixes", "puts"}, {"texts"},
+                      {"layers", "loads", "memory_map", "quantizing", "segment", "target"}),
 }
 APART = (
     {"compiler.frontend", "compiler.cpu_gpu_backends"},
@@ -244,6 +249,9 @@ def plant(root: Path, path: str, text: str) -> None:
      "imports accel.datapath.plan: accel.proof must not import accel.datapath"),
     ("accel/figures/a.py", "from accel.mapping import target",
      "imports accel.mapping.target: accel.figures.a must not import what lies above it"),
+    ("accel/mapping/memory/a.py", "from accel.mapping.plans import search",
+     "imports accel.mapping.plans.search: accel.mapping.memory.a must not import what lies above "
+     "it"),
     ("accel/mapping/a.py", "from accel.sim import dram",
      "imports accel.sim.dram: accel.mapping must not import accel.sim"),
     ("accel/sim/a.py", "from accel.mapping import target",

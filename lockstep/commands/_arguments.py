@@ -26,7 +26,7 @@ DEFAULT_THREADS = 2
 LONGEST = 1e6           # that a time may be, in its unit
 CACHED_PLANS, OWN_PLANS = "db", "own"
 
-EFFORT = OneOf("accel.mapping.search:EFFORTS", names=lambda efforts: range(len(efforts)),
+EFFORT = OneOf("accel.mapping.plans.search:EFFORTS", names=lambda efforts: range(len(efforts)),
                convert=int)
 """A place in the list of efforts."""
 

@@ -87,7 +87,7 @@ class PointTrial:
     sources : what declares its instructions, as in `runtime.exploring.points.ExploredPoint`.
     machine_hash : of the machine here.
     values : whether values are computed, and compared with those of the host.
-    effort : of the search for mappings (`accel.mapping.search.EFFORTS`).
+    effort : of the search for mappings (`accel.mapping.plans.search.EFFORTS`).
     table : of energies (`accel.estimates.energy`); "": none are counted.
     """
 

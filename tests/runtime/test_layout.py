@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from accel.machine.machine import Machine
-from accel.mapping.borders import core, with_borders
-from accel.mapping.layout import BLOCKED, BLOCKED_LAST, BLOCKED_ROWS, PLAIN, PLAIN_ROWS, from_memory
 from accel.mapping.lowering import LoweringError
+from accel.mapping.memory.borders import core, with_borders
+from accel.mapping.memory.layout import (BLOCKED, BLOCKED_LAST, BLOCKED_ROWS, PLAIN, PLAIN_ROWS,
+                                         from_memory)
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle
 from accel.sim.functional import simulate

@@ -40,7 +40,7 @@ channels. With phases, `p` and `q` are the rows and columns of one position.
 @dataclass(frozen=True)
 class Product:
     """A product of gemm that takes the weights of a block in a form of its own, in `passes` entries
-    (`accel.mapping.weights`)."""
+    (`accel.mapping.memory.weights`)."""
 
     body: Intrinsic
     passes: int = 1

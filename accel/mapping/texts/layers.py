@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from accel.mapping.builders.layer import MappedLayer
+from accel.mapping.plans.work import block_products
 from accel.mapping.schedules import prefix_of
-from accel.mapping.work import block_products
 from compiler.ir.printer import declared_text, expr_text
 from compiler.ir.visit import renamed
 from compiler.te import Reduction, Tensor

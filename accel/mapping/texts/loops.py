@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from accel.machine.isa import BASES
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
-from accel.mapping.choices import Group, LayerPart
 from accel.mapping.lowering.tile import whole
+from accel.mapping.plans.choices import Group, LayerPart
 from accel.mapping.schedules import prefix_of, scheduled
 from accel.mapping.texts.words import names_of, numbers_text, spans_of
 from compiler.ir import Tensorized

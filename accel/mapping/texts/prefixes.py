@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
-from accel.mapping.choices import Group
+from accel.mapping.plans.choices import Group
 from accel.mapping.prefixes import PrefixStream
 from accel.mapping.texts.program import word_lines
 from accel.mapping.texts.words import by_origin, origin_text, prefixes_of, spans_of

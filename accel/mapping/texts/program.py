@@ -6,8 +6,8 @@ import numpy as np
 
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, TensorSlot, disassemble
-from accel.mapping.choices import Group, LayerPart
 from accel.mapping.lowering import TensorPlacement
+from accel.mapping.plans.choices import Group, LayerPart
 from accel.mapping.schedules import prefix_of
 from accel.mapping.texts.words import by_origin, names_of, origin_text, prefixes_of, spans_of
 from compiler.texts import Part, PartedText, wrapped

@@ -8,8 +8,8 @@ from accel.datapath.dataflow import PlanError
 from accel.machine.dram import Dram
 from accel.machine.machine import Machine
 from accel.mapping.bounds import bound_of
-from accel.mapping.choices import Choices, Group, LayerPart
-from accel.mapping.plans import pair_text, tiles_text as plan_text
+from accel.mapping.plans.choices import Choices, Group, LayerPart
+from accel.mapping.plans.text import pair_text, tiles_text as plan_text
 from accel.mapping.schedules import (Shape, Tiles, all_that_fit, choose_together, cost_of,
                                      cost_together, misfit, near, needs_of, next_larger,
                                      ranked_together, shape_of)

@@ -6,7 +6,7 @@ from itertools import pairwise
 from accel.machine.isa import BASES
 from accel.machine.program import AccelProgram
 from accel.machine.provenance import Origin, Site
-from accel.mapping.choices import Group
+from accel.mapping.plans.choices import Group
 from accel.mapping.schedules import prefix_of
 
 __all__ = ["by_origin", "names_of", "numbers_text", "origin_text", "prefixes_of", "spans_of",

@@ -13,8 +13,8 @@ from accel.machine.intrinsics import SHIPPED
 from accel.mapping.layers import build_layers, forms_of
 from accel.mapping.lowering import LoweringError
 from accel.mapping.operators.blocked import Blocks
-from accel.mapping.row_selection import select_rows
 from accel.mapping.schedules import shape_of, tiles_of
+from accel.mapping.selecting.row_selection import select_rows
 from accel.mapping.target import AccelTarget
 from compiler.graph.graph import Graph, TensorType
 from compiler.graph.reference import evaluate

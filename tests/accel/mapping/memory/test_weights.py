@@ -8,8 +8,8 @@ import pytest
 from accel.machine.intrinsics import SHIPPED, Declaration
 from accel.machine.machine import Machine
 from accel.mapping.lowering import LoweringError
+from accel.mapping.memory.weights import products_of, slots_of
 from accel.mapping.target import AccelTarget
-from accel.mapping.weights import products_of, slots_of
 from compiler import te
 from compiler.graph import Graph
 from compiler.te import INDEX, Axis, Var

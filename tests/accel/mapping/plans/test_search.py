@@ -9,10 +9,10 @@ from accel.machine.dram import Dram
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import Run
-from accel.mapping import search
-from accel.mapping.choices import Choices, groups_text
-from accel.mapping.plans import stream_task
-from accel.mapping.search import EFFORTS, Effort
+from accel.mapping.plans import search
+from accel.mapping.plans.choices import Choices, groups_text
+from accel.mapping.plans.search import EFFORTS, Effort
+from accel.mapping.plans.text import stream_task
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle
 from compiler.graph import evaluate

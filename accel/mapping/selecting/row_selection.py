@@ -14,7 +14,7 @@ import numpy as np
 
 from accel.machine.machine import Machine
 from accel.mapping.lowering.nest import LoweringError
-from accel.mapping.selection import INPUTS, RESULTS, covered, leaf_of_constant
+from accel.mapping.selecting.selection import INPUTS, RESULTS, covered, leaf_of_constant
 from compiler import te
 from compiler.graph.graph import Graph, Node
 from compiler.ops.registry import expression, find

@@ -1,13 +1,15 @@
 """Reshapes and transposes: views where strides can say them, else copies; attention without any."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accel.mapping.forms import Forms
+from accel.mapping.memory.deciding import decided
+from accel.mapping.memory.forms import Forms
+from accel.mapping.memory.views import View
 from accel.mapping.operators.blocked import Activation, Blocks
 from accel.mapping.target import AccelTarget
-from accel.mapping.views import View
 from compiler.graph import Graph
 from tests.support.divided import assert_divided_right
 from tests.support.effort import tries
@@ -85,7 +87,7 @@ def test_random_views(machine, shape, made, data) -> None:
 def graph_of(build) -> tuple[Graph, Forms]:
     net = Net(3)
     graph = net.graph(build(net))
-    return graph, Forms(graph, Blocks(1, 4, 4), ("qrescale", "qmatmul"))
+    return graph, decided(graph, Blocks(1, 4, 4), ("qrescale", "qmatmul"))
 
 
 def test_an_input_is_rows_where_all_readers_want_rows() -> None:
@@ -97,8 +99,9 @@ def test_an_input_is_rows_where_all_readers_want_rows() -> None:
 
 def test_a_view_that_operators_cannot_read_is_a_copy() -> None:
     graph, forms = graph_of(lambda net: net.rescale(net.transpose(net.input(5, 4), 1, 0)))
-    assert forms.copies == {"transpose_0": (View((4, 5), (1, 4), 20), View((4, 5), (5, 1), 20))}
-    assert forms.owner["transpose_0.out"] == "transpose_0.out"
+    copy = forms.values["transpose_0.out"]
+    assert copy.copy == (View((4, 5), (1, 4), 20), View((4, 5), (5, 1), 20))
+    assert copy.owner == "transpose_0.out"
 
 
 def test_a_copy_that_only_leaves_is_rows() -> None:
@@ -214,3 +217,50 @@ def test_means_that_keep_dimensions(axes: tuple[int, ...], keepdims: int) -> Non
     y = net.add_node("qmean", x, axes=axes, keepdims=keepdims, bias=3, mult=40000, shift=18, zp=0,
                      lo=-128, hi=127)
     assert_divided_right(TINY, net.graph(y), net.samples())
+
+
+def test_a_slice_of_rows_of_what_could_be_joined() -> None:
+    """It sees its source where that lies, so the source stays there."""
+    net = Net(3)
+    x = net.rescale(net.input(8, 8))
+    y = together(net, net.rescale(net.input(8, 4, name="b")), x)
+    assert_right(TINY, net.graph(net.rescale(net.slice(x, (2, 6, 1))), y), net.samples())
+
+
+@pytest.mark.parametrize("put", [False, True])
+def test_a_cache_with_a_new_row_is_no_part_of_another_value(put: bool) -> None:
+    """It lies in the memory of its input."""
+    net = Net(3)
+    cache, row = net.input(8, 8), net.rescale(net.input(1, 8, name="row"))
+    if put:
+        x = net.add_node("qput", cache, row, net.input(1, name="position", dtype="int64"), axis=0)
+    else:
+        x = together(net, net.slice(cache, (0, 7, 1)), row, axis=0)
+    graph = net.graph(together(net, net.rescale(net.input(8, 4, name="b")), x))
+    assert_right(TINY, graph, net.samples() | ({"position": np.zeros(1, np.int64)} if put else {}))
+
+
+def test_a_constant_that_a_view_reads_stays_as_the_view_sees_it() -> None:
+    """As images for the sum it would be other bytes for the product: the host computes the sum."""
+    net = Net(3)
+    x = net.input(1, 4, 3, 5)
+    constant = net.constant(net.rng.integers(-128, 128, (1, 4, 3, 5)).astype(np.int8))
+    seen = net.transpose(constant, 0, 1, 3, 2)
+    y = net.matmul(net.add(x, constant), seen)
+    graph = net.graph(net.conv(x, 4), y)
+    assert [*assert_divided_right(TINY, graph, net.samples()).stay] == ["qadd_1"]
+
+
+def test_a_view_of_a_constant_that_no_layer_reads_itself() -> None:
+    net = Net(3)
+    constant = net.constant(net.rng.integers(-128, 128, (3, 4)).astype(np.int8))
+    y = net.matmul(net.input(2, 4), net.transpose(constant, 1, 0))
+    assert_right(TINY, net.graph(y), net.samples())
+
+
+def test_a_product_that_becomes_a_number() -> None:
+    net = Net(3)
+    product = net.matmul(net.input(1, 4), net.input(4, 1, name="y"))
+    graph = net.graph(net.reshape(product))
+    assert [AccelTarget(TINY).refusal(graph, node) for node in graph.nodes] == [
+        None, "the accelerator takes tensors of 2 dimensions and more"]

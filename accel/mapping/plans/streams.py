@@ -5,7 +5,8 @@ outline of each: its type, its least and greatest element, and whether most of t
 Layers depend on no more than that, but for some whose weights have a pattern. Whoever makes a body
 compares the task that follows from it; so does whoever reads it.
 
-A plan is the tiles of all layers (`accel.mapping.plans`), or of some as they stand in the whole::
+A plan is the tiles of all layers (`accel.mapping.plans.text`), or of some as they stand in the
+whole::
 
     layers from 3: rows=14 columns=14 channels=2 depth=4 stationary=w threads=2 ; rows=...
     of: rows=14 ... ; rows=...                  the tiles of all layers, which say where values lie
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from accel.mapping.plans import NEXT
+from accel.mapping.plans.text import NEXT
 from compiler.errors import Error
 from compiler.graph.as_json import graph_from, graph_json
 from compiler.graph.graph import Graph

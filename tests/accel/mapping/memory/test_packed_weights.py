@@ -13,9 +13,9 @@ from accel.figures.traffic import unit_bytes
 from accel.machine import isa
 from accel.machine.config import preset
 from accel.machine.machine import Machine
-from accel.mapping.layout import least_bits, pack_elements
 from accel.mapping.lowering import LoweringError
 from accel.mapping.lowering.dma import DmaCopy, DmaLoop
+from accel.mapping.memory.layout import least_bits, pack_elements
 from accel.mapping.schedules import cost_of, shape_of
 from accel.mapping.schedules.ranking import PACKED_SLACK, SLACK, _fitting, choose
 from accel.mapping.schedules.tiles import Shape, Tiles

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.mapping.allocate import allocate
+from accel.mapping.memory.allocate import allocate
 
 lives = st.tuples(st.integers(0, 9), st.integers(0, 4)).map(lambda p: (p[0], p[0] + p[1]))
 values = st.dictionaries(st.text("abcdefgh", min_size=1, max_size=2),

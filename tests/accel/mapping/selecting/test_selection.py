@@ -10,7 +10,7 @@ import pytest
 from accel.machine.config import preset
 from accel.machine.intrinsics import SHIPPED, vector_op
 from accel.machine.machine import Machine
-from accel.mapping.selection import select
+from accel.mapping.selecting.selection import select
 from accel.mapping.target import AccelTarget
 from compiler import te
 from compiler.graph import Graph

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 from accel.machine.machine import Machine
 from accel.mapping.builders.layer import MappedLayer
-from accel.mapping.interleave import halves
 from accel.mapping.lowering import LoweringError, Room
 from accel.mapping.operators.blocked import BlockedOperator
-from accel.mapping.plans import (NEXT, layer_task, pair_of, pair_task, pair_text, tiles_from,
-                                 tiles_text)
+from accel.mapping.plans.interleave import halves
+from accel.mapping.plans.text import (NEXT, layer_task, pair_of, pair_task, pair_text, tiles_from,
+                                      tiles_text)
 from accel.mapping.schedules import (Cost, Tiles, choose_together, cost_of, cost_together, ranked,
                                      ranked_together, shape_of, tiles_of)
 from compiler.plans import OWN, PlanRefused, Plans, replayed

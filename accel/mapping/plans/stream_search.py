@@ -11,11 +11,11 @@ from typing import Protocol
 
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
-from accel.mapping.choices import Choices, Group, groups_text
 from accel.mapping.lowering import LoweringError
-from accel.mapping.plans import stream_task
-from accel.mapping.search import Search
-from accel.mapping.streams import PartPlan, part_of, stream_body, stream_graph
+from accel.mapping.plans.choices import Choices, Group, groups_text
+from accel.mapping.plans.search import Search
+from accel.mapping.plans.streams import PartPlan, part_of, stream_body, stream_graph
+from accel.mapping.plans.text import stream_task
 from accel.proof.legal import prove
 from compiler.graph.graph import Graph
 from compiler.plans import Learns, MeasuresPlans, PlanRefused, Task

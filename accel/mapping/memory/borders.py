@@ -8,11 +8,10 @@ from dataclasses import replace
 from math import prod
 
 from accel.machine.program import AccelProgram, TensorSlot
-from accel.mapping.forms import Forms
-from accel.mapping.layout import BLOCKED, BLOCKED_LAST, BLOCKED_ROWS, LAST, PLAIN, PLAIN_ROWS
 from accel.mapping.lowering.nest import LoweringError
+from accel.mapping.memory.forms import Forms, ValueForm
+from accel.mapping.memory.layout import BLOCKED, BLOCKED_LAST, BLOCKED_ROWS, LAST, PLAIN, PLAIN_ROWS
 from accel.mapping.operators.blocked import Activation
-from accel.mapping.views import rows
 from compiler.graph.cheapest_orders import NCHW, NHWC, Order
 from compiler.graph.graph import Graph
 from compiler.graph.layout import RELAYOUT
@@ -20,22 +19,23 @@ from compiler.graph.layout import RELAYOUT
 __all__ = ["core", "is_converted", "layout_of", "orders", "with_borders"]
 
 
-def layout_of(x: Activation, shape: tuple[int, ...]) -> str:
-    """The layout of a tensor of this shape that lies in memory as `x`."""
-    image = len(shape) in (2, 4) and replace(x, plain=False) != rows(shape)
-    layouts = (PLAIN, BLOCKED) if image else (PLAIN_ROWS, BLOCKED_ROWS)
+def layout_of(form: ValueForm) -> str:
+    """The layout of a tensor that lies in memory in this form."""
+    x, by_rows = form.stored, form.as_rows or len(form.shape) not in (2, 4)
+    assert isinstance(x, Activation)
+    layouts = (PLAIN_ROWS, BLOCKED_ROWS) if by_rows else (PLAIN, BLOCKED)
     return layouts[0 if x.plain else 1]
 
 
 def orders(graph: Graph, forms: Forms) -> dict[str, Order | None]:
     """The order of each input and output of a segment, as in `compiler.graph.layout.Borders`."""
-    return {value: _order(forms, value) if value in forms.stored else NCHW
+    return {value: NCHW if forms.stored(value) is None else _order(forms, value)
             for value in (*graph.inputs, *graph.outputs)}
 
 
 def _order(forms: Forms, value: str) -> Order | None:
-    x, shape = forms[value], forms.graph.values[value].shape
-    layout = layout_of(x, shape)
+    x, shape = forms[value], forms.shape(value)
+    layout = layout_of(forms.values[value])
     if layout in (PLAIN_ROWS, BLOCKED_ROWS) or len(shape) == 2 and (x.c == 1 or x.h * x.w == 1):
         return NCHW
     lanes = forms.blocks.batch if layout == BLOCKED else 1

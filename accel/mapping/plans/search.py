@@ -16,9 +16,9 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import Run
 from accel.mapping.builders.layer import MappedLayer
-from accel.mapping.choices import Choices, Group, groups_text
-from accel.mapping.plans import described
-from accel.mapping.work import work_of
+from accel.mapping.plans.choices import Choices, Group, groups_text
+from accel.mapping.plans.text import described
+from accel.mapping.plans.work import work_of
 from compiler.native import CacheError, digest, note, noted
 from compiler.plans import PlanRefused
 

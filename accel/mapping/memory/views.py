@@ -47,7 +47,7 @@ class View:
         return replace(self, shape=(*self.shape[:axis], extent, *self.shape[axis + 1:]))
 
     def equals(self, other: "View") -> bool:
-        """Whether each element lies in the same place; strides of one element do not count."""
+        """True where each element lies in the same place; strides of one element do not count."""
         same = (self.shape, self.size, self.offset) == (other.shape, other.size, other.offset)
         return same and all(
             stride == other_stride for extent, stride, other_stride

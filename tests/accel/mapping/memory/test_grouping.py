@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from accel.mapping.grouping import grouped
+from accel.mapping.memory.grouping import grouped
 from accel.mapping.operators.blocked import Blocks
 
 B4, B48 = Blocks(1, 4, 4), Blocks(1, 8, 4)

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accel.machine.program import Stream
-from accel.mapping.choices import Choices
-from accel.mapping.interleave import interleave
+from accel.mapping.plans.choices import Choices
+from accel.mapping.plans.interleave import interleave
 from accel.mapping.target import AccelTarget
 from accel.proof.access import touches
 from accel.sim import cycle

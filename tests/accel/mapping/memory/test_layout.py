@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from accel.machine.config import preset
-from accel.mapping.layout import (blocks_of, from_blocked, pack_params, pack_weights, stored_bytes,
-                                  to_plain)
+from accel.mapping.memory.layout import (blocks_of, from_blocked, pack_params, pack_weights,
+                                         stored_bytes, to_plain)
 from accel.mapping.operators.blocked import Activation, Blocks
 from compiler.ops.arithmetic import PARAM
 from compiler.te import numpy_dtype
