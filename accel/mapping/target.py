@@ -38,7 +38,8 @@ from accel.mapping.prefixes import OWN_LAYER, PrefixStream, prefix_of_program, w
 from accel.mapping.puts import PlacePut, narrowed, widened
 from accel.mapping.schedules import prefix_of, require_instructions, scheduled
 from accel.mapping.segment import AccelSegment
-from accel.mapping.texts import Way, listing, prefixes_text, stages_of
+from accel.mapping.texts import Way, listing, stages_of
+from accel.mapping.texts.prefixes_text import prefixes_text
 from accel.proof.legal import IllegalProgram, ordered, prove
 from compiler.defects import blame, blaming, is_defect, told
 from compiler.graph.cheapest_orders import Order

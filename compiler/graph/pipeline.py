@@ -27,8 +27,8 @@ from compiler.graph.passes.transpose_weights import TransposeWeights
 from compiler.graph.verify import verify
 from compiler.ops.integer_forms import ACCUMULATOR_BITS
 
-__all__ = ["AfterStage", "Pass", "PipelineStage", "dump_into", "lower", "optimize", "run",
-           "standard_passes"]
+__all__ = ["AfterStage", "Pass", "PipelineStage", "dump_into", "keep_in", "lower", "optimize",
+           "run", "standard_passes"]
 
 AfterStage = Callable[[int, str, Any], None]
 
@@ -118,5 +118,16 @@ def dump_into(folder: Path) -> AfterStage:
     folder.mkdir(parents=True, exist_ok=True)
 
     def write(index: int, name: str, result: Any) -> None:
-        write_text(folder / f"{index:02d}-{name}.txt", str(result))
+        write_text(folder / f"{_numbered(index, name)}.txt", str(result))
     return write
+
+
+def keep_in(stages: dict[str, Any]) -> AfterStage:
+    """A hook that keeps each result by its number and name: 00-import, 01-fold-constants, ..."""
+    def keep(index: int, name: str, result: Any) -> None:
+        stages[_numbered(index, name)] = result
+    return keep
+
+
+def _numbered(index: int, name: str) -> str:
+    return f"{index:02d}-{name}"

@@ -8,8 +8,8 @@ from accel.machine.config import UNITS
 from accel.machine.machine import FINISH, Machine
 from accel.machine.program import AccelProgram
 from accel.mapping.plans.choices import Group
-from accel.mapping.texts.words import (by_origin, names_of, origin_text, prefixes_of, spans_of,
-                                       tensor_text)
+from accel.mapping.texts.layer_words import (by_origin, names_of, origin_text, prefixes_of,
+                                             spans_of, tensor_text)
 from compiler.latency_hiding import TokenPair, pair_masks
 from compiler.lazy import cached_property
 from compiler.texts import Part, PartedText, wrapped

@@ -13,7 +13,7 @@ from accel.mapping.plans.text import pair_text, tiles_text as plan_text
 from accel.mapping.schedules import (Shape, Tiles, all_that_fit, choose_together, cost_of,
                                      cost_together, misfit, near, needs_of, next_larger,
                                      ranked_together, shape_of)
-from accel.mapping.texts.words import names_of
+from accel.mapping.texts.layer_words import names_of
 from compiler.texts import Part, PartedText, wrapped
 
 __all__ = ["tiles_text"]

@@ -9,7 +9,7 @@ from accel.machine.program import AccelProgram, TensorSlot, disassemble
 from accel.mapping.lowering import TensorPlacement
 from accel.mapping.plans.choices import Group, LayerPart
 from accel.mapping.schedules import prefix_of
-from accel.mapping.texts.words import by_origin, names_of, origin_text, prefixes_of, spans_of
+from accel.mapping.texts.layer_words import by_origin, names_of, origin_text, prefixes_of, spans_of
 from compiler.texts import Part, PartedText, wrapped
 
 __all__ = ["listing", "program_text", "word_lines"]

@@ -7,8 +7,8 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.mapping.plans.choices import Group
 from accel.mapping.prefixes import PrefixStream
-from accel.mapping.texts.program import word_lines
-from accel.mapping.texts.words import by_origin, origin_text, prefixes_of, spans_of
+from accel.mapping.texts.program_text import word_lines
+from accel.mapping.texts.layer_words import by_origin, origin_text, prefixes_of, spans_of
 from compiler.texts import Part, PartedText
 
 __all__ = ["prefixes_text"]

@@ -8,7 +8,7 @@ from accel.machine.program import AccelProgram
 from accel.mapping.lowering.tile import whole
 from accel.mapping.plans.choices import Group, LayerPart
 from accel.mapping.schedules import prefix_of, scheduled
-from accel.mapping.texts.words import names_of, numbers_text, spans_of
+from accel.mapping.texts.layer_words import names_of, numbers_text, spans_of
 from compiler.ir import Tensorized
 from compiler.ir.printer import declared_text, nest_lines
 from compiler.ir.visit import renamed
