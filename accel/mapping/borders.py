@@ -1,7 +1,8 @@
 """The tensors that cross between a segment and the host: which cross, and in which order they lie.
 
 A segment has `relayout` nodes at its borders where the host has images with their channels last
-(`compiler.graph.layout`). They become no layers: the layouts of the program's tensors express them.
+(`compiler.graph.division.layout`). They become no layers: the layouts of the program's tensors
+express them.
 """
 
 from dataclasses import replace
@@ -13,9 +14,9 @@ from accel.mapping.layout import BLOCKED, BLOCKED_LAST, BLOCKED_ROWS, LAST, PLAI
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.operators.blocked import Activation
 from accel.mapping.views import rows
-from compiler.graph.cheapest_orders import NCHW, NHWC, Order
+from compiler.graph.division.cheapest_orders import NCHW, NHWC, Order
+from compiler.graph.division.layout import RELAYOUT
 from compiler.graph.graph import Graph
-from compiler.graph.layout import RELAYOUT
 
 __all__ = ["core", "is_converted", "layout_of", "orders", "with_borders"]
 
@@ -28,7 +29,8 @@ def layout_of(x: Activation, shape: tuple[int, ...]) -> str:
 
 
 def orders(graph: Graph, forms: Forms) -> dict[str, Order | None]:
-    """The order of each input and output of a segment, as in `compiler.graph.layout.Borders`."""
+    """The order of each input and output of a segment, as in
+    `compiler.graph.division.layout.Borders`."""
     return {value: _order(forms, value) if value in forms.stored else NCHW
             for value in (*graph.inputs, *graph.outputs)}
 

@@ -17,7 +17,7 @@ from accel.mapping.row_selection import is_row_function
 from accel.mapping.selection import is_elementwise
 from accel.mapping.views import Stored, View, activation_of, images, rows, view_of
 from compiler.graph.graph import Graph, Node
-from compiler.ops.fixed_point import STORED, limits_of
+from compiler.ops.integers.fixed_point import STORED, limits_of
 from compiler.ops.registry import find
 
 __all__ = ["Forms", "Part", "is_of_rows", "is_view"]

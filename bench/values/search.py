@@ -21,7 +21,7 @@ from bench.values.own import tried
 from bench.values.shrink import Case, shrunk
 from bench.values.ways import DEFAULT, GRAPH, chosen, require
 from compiler.errors import Error
-from compiler.ops import channel_blocks, last_convolutions, quantized_blocks, winograd
+from compiler.ops.packed import channel_blocks, last_convolutions, quantized_blocks, winograd
 from compiler.ops.registry import FAMILIES
 from google.protobuf.message import DecodeError
 

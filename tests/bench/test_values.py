@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import parser
 
-import compiler.frontend.onnx_ops       # noqa: F401 - registers what the front end takes
+import compiler.frontend.onnx.operators       # noqa: F401 - registers what the front end takes
 from bench.values import children, corpus, search
 from bench.values.bounds import bounded
 from bench.values.draw import Trial
@@ -23,7 +23,7 @@ from bench.values.rules import NOT_DRAWN, RULES
 from bench.values.shrink import Case, shrunk
 from bench.values.ways import GRAPH, WAYS, Way
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
-from compiler.frontend.registry import OPERATORS
+from compiler.frontend.onnx.nodes.registry import OPERATORS
 
 CORPUS = Path(__file__).parents[1] / "golden" / "values"
 
