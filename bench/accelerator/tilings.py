@@ -45,8 +45,8 @@ from bench.frame import Bench, Sheet
 from tests.support.networks import grouped_graph, product_graph
 from compiler.frontend.onnx_import import convert
 from compiler.graph import optimize, partition
+from compiler.graph.division.partition import ACCEL, subgraph
 from compiler.graph.graph import Graph
-from compiler.graph.partition import ACCEL, subgraph
 from lockstep.testing import zoo
 
 SEARCHED = (("resnet18", 64), ("mobilenet_v2", 64), ("squeezenet", 64), ("keywords", 49),

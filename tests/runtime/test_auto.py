@@ -15,8 +15,8 @@ from accel.sim import cycle
 from tests.support.networks import detours_graph
 from bench.accelerator.partition import cheapest
 from compiler.graph import Graph, evaluate
-from compiler.graph.partition import ACCEL, HOST, Target
-from compiler.graph.placement import PinRefused, moves
+from compiler.graph.division.partition import ACCEL, HOST, Target
+from compiler.graph.division.placement import PinRefused, moves
 from runtime import Module, SimulatedDevice, auto, compile_graph
 from runtime.auto import Choice, choose
 from runtime.costs import Pricing

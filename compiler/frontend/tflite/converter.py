@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from compiler.frontend.onnx_maps import OWN
-from compiler.frontend.onnx_writer import Loaded, OnnxWriter, typed
+from compiler.frontend.building.values import NodeRefused
+from compiler.frontend.onnx.nodes.maps import OWN
+from compiler.frontend.onnx.nodes.writer import Loaded, OnnxWriter, typed
 from compiler.frontend.tflite import schema
 from compiler.frontend.tflite.registry import OPERATORS
 from compiler.frontend.tflite.schema import TfliteOperation, TfliteTensor
-from compiler.frontend.values import NodeRefused
 
 __all__ = ["DividedImage", "Converter", "axis_of", "convert"]
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.ops.node import Attrs
-from compiler.ops.winograd import KERNEL, SIZES
+from compiler.ops.packed.winograd import KERNEL, SIZES
+from compiler.ops.records.node import Attrs
 
 __all__ = ["Convolution", "Sizes", "best_size"]
 
