@@ -48,7 +48,7 @@ class PartedText:
 
 @dataclass(frozen=True, eq=False)
 class SegmentTexts:
-    """What one stage has made of each of several segments, by their titles."""
+    """The results of one stage for several segments, by their titles."""
 
     results: Sequence[tuple[str, Any]]
 

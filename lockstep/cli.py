@@ -17,7 +17,8 @@ from typing import NoReturn
 
 from compiler import processes
 from compiler.defects import SAID, DefectError, first_line
-from compiler.errors import DEFECT, Error, RequestError
+from compiler.errors import DEFECT, Error
+from lockstep.choices import Parser
 from lockstep.paths import find_networks, require_files
 import lockstep.commands
 
@@ -25,13 +26,6 @@ __all__ = ["main", "make_parser"]
 
 LONGEST_WORD = 300
 OUTPUT = 1      # descriptor of standard output
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose refusals are one sentence that says where to look."""
-
-    def error(self, message: str) -> NoReturn:
-        raise RequestError(f"{message} (see {self.prog} --help)")
 
 
 class Version(argparse.Action):

@@ -7,7 +7,7 @@ from shutil import get_terminal_size
 from textwrap import wrap
 from typing import Any
 
-__all__ = ["Entry", "counted", "host_entries", "largest_stall", "say", "shortened", "width"]
+__all__ = ["Entry", "counted", "host_entries", "say", "shortened", "width"]
 
 Entry = tuple[str, str, str]
 """A layer, its operator, and the reason for its place."""
@@ -78,15 +78,3 @@ def host_entries(figures: Mapping[str, Any]) -> list[Entry]:
     operators = {name: op for segment in figures["segments"]
                  for name, op in zip(segment["nodes"], segment["operators"], strict=True)}
     return [(name, operators[name], reason) for name, reason in figures["host"].items()]
-
-
-def largest_stall(layer: Mapping[str, Any]) -> str:
-    """The longest stall of the unit that carries the layer, with its share of the cycles.
-
-    ``gemm: load 12.3%`` reads: gemm waits for load in 12.3 % of the layer's cycles.
-    """
-    causes = layer["stalls"].get(layer["carrier"], {})
-    if not any(causes.values()):
-        return "-"
-    cause = max(causes, key=causes.__getitem__)
-    return f"{layer['carrier']}: {cause} {causes[cause] / layer['cycles']:.1%}"

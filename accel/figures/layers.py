@@ -1,6 +1,7 @@
 """Rows of a report: what each layer of a program did in a run."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -13,24 +14,74 @@ from accel.machine.program import AccelProgram
 from accel.machine.status import STALLS, Run
 from accel.machine.work import Work
 
-__all__ = ["bound_of", "layer_rows"]
+__all__ = ["LayerRow", "layer_rows"]
 
 Activities = Mapping[str, Mapping[str, int]]
 """Unit to activity to cycles."""
 
 
-def bound_of(row: Mapping[str, Any]) -> str:
-    """The bound of a layer of `layer_rows` with activities.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerRow:
+    """The figures of a layer, or of layers computed at the same time, in a run.
 
-    It is the unit that carries the layer, where that is busy for longer than it waits for anything;
-    else what it waits for longest (one of `STALLS`); "" where no unit carries the layer.
+    `plain` is the row as reports have it in JSON: its keys are the fields.
+
+    Parameters
+    ----------
+    name, op : of the layer; of several those of the first node, and all operators.
+    cycles : the interval of the layer. ideal_cycles, bound_cycles : the least by work and bytes,
+        and whatever the tiling; 0 where they are not known.
+    macs : useful products; utilization : their share of what the array could do.
+    dram_bytes : that load and store move; bound_bytes : the least, whatever the tiling.
+    carrier : the unit that explains the time; "" where there is none.
+    busy, stalls : cycles of each unit, of stalls for each cause; empty without a timeline.
+    moved : bytes of each unit that moves some, where they are counted; not in `plain`.
     """
-    carrier = row["carrier"]
-    if not carrier or not row["busy"]:
-        return ""
-    waits = row["stalls"][carrier]
-    longest = max(waits, key=waits.__getitem__)
-    return longest if waits[longest] > row["busy"][carrier] else carrier
+
+    name: str
+    op: str
+    cycles: int = 0
+    ideal_cycles: int = 0
+    macs: int = 0
+    utilization: float = 0.0
+    dram_bytes: int = 0
+    bound_cycles: int = 0
+    bound_bytes: int = 0
+    carrier: str = ""
+    busy: Mapping[str, int] = field(default_factory=dict)
+    stalls: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    moved: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> "LayerRow":
+        """The row of a report's JSON; further keys do not matter."""
+        return cls(**{name: plain[name] for name in _NAMES})
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _NAMES}
+
+    @property
+    def longest_wait(self) -> tuple[str, int]:
+        """The cause that the carrier waits for longest, and its cycles; "" and 0 for none."""
+        waits = self.stalls.get(self.carrier, {})
+        cause = max(waits, key=waits.__getitem__, default="")
+        return (cause, waits[cause]) if cause and waits[cause] else ("", 0)
+
+    @property
+    def bound(self) -> str:
+        """The bound of a layer with activities.
+
+        It is the unit that carries the layer, where that is busy for longer than it waits for
+        anything; else what it waits for longest (one of `STALLS`); "" where no unit carries it.
+        """
+        if not self.carrier or not self.busy:
+            return ""
+        cause, cycles = self.longest_wait
+        return cause if cycles > self.busy[self.carrier] else self.carrier
+
+
+_NAMES = tuple(one.name for one in fields(LayerRow) if one.name != "moved")
 
 
 def _ratio(a: float, b: float) -> float:
@@ -38,7 +89,7 @@ def _ratio(a: float, b: float) -> float:
 
 
 def layer_rows(machine: Machine, program: AccelProgram, work: Sequence[Sequence[Work]],
-               run: Run) -> list[dict[str, Any]]:
+               run: Run) -> list[LayerRow]:
     """A row for each group of layers computed at the same time, and one for the rest."""
     moved = dram_bytes(machine, program)
     *intervals, rest = _intervals(program, run)
@@ -72,15 +123,14 @@ def _intervals(program: AccelProgram, run: Run) -> list[tuple[int, Activities]]:
 
 def _row(machine: Machine, name: str, op: str, cycles: int, did: Activities, *,
          ideal_cycles: int = 0, macs: int = 0, dram_bytes: int = 0, bound_cycles: int = 0,
-         bound_bytes: int = 0, carrier: str = "") -> dict[str, Any]:
-    return {
-        "name": name, "op": op, "cycles": cycles, "ideal_cycles": ideal_cycles, "macs": macs,
-        "utilization": _ratio(macs, cycles * machine.config.macs_per_cycle),
-        "dram_bytes": dram_bytes, "bound_cycles": bound_cycles, "bound_bytes": bound_bytes,
-        "carrier": carrier,
-        "busy": {unit: activity["busy"] for unit, activity in did.items()},
-        "stalls": {unit: {cause: activity[cause] for cause in STALLS}
-                   for unit, activity in did.items()}}
+         bound_bytes: int = 0, carrier: str = "") -> LayerRow:
+    return LayerRow(
+        name=name, op=op, cycles=cycles, ideal_cycles=ideal_cycles, macs=macs,
+        utilization=_ratio(macs, cycles * machine.config.macs_per_cycle), dram_bytes=dram_bytes,
+        bound_cycles=bound_cycles, bound_bytes=bound_bytes, carrier=carrier,
+        busy={unit: activity["busy"] for unit, activity in did.items()},
+        stalls={unit: {cause: activity[cause] for cause in STALLS}
+                for unit, activity in did.items()})
 
 
 def _carrier(machine: Machine, words: np.ndarray) -> str:

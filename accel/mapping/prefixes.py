@@ -15,7 +15,7 @@ from accel.machine.program import AccelProgram, Stream
 from accel.machine.work import Work
 from accel.mapping.puts import PlacePut
 
-__all__ = ["OWN_LAYER", "PrefixStream", "prefix_of_program", "prefixes_text", "with_room"]
+__all__ = ["OWN_LAYER", "PrefixStream", "prefix_of_program", "with_room"]
 
 OWN_LAYER = -1
 """Stands for the next layer of a stream's own."""
@@ -100,18 +100,6 @@ def with_room(program: AccelProgram, prefixes: Sequence[PrefixStream]) -> AccelP
     """The whole program with room for the words of each of its streams."""
     counts = [program.count, *(prefix.count(program) for prefix in prefixes)]
     return replace(program, program_bytes=max(counts) * program.words.shape[1] if prefixes else 0)
-
-
-def prefixes_text(program: AccelProgram, prefixes: Sequence[PrefixStream],
-                  dropped: Sequence[tuple[int, str]]) -> str:
-    """The streams of a program as text, a line for each count of places, and for each for which
-    there is none, with the reason.
-    """
-    lines = {prefix.places: f"{prefix.count(program)} instructions, {len(prefix.own)} of "
-                            f"their own" for prefix in prefixes}
-    lines |= {places: f"none: {reason}" for places, reason in dropped}
-    whole = f"all places: {program.count} instructions"
-    return "\n".join([*(f"{places} places: {lines[places]}" for places in sorted(lines)), whole])
 
 
 def _spans_of(layers: Sequence[tuple[str, int]], begin: int = 0) -> list[Span]:

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from accel.figures.layers import layer_rows
+from accel.figures.layers import LayerRow, layer_rows
 from accel.machine.device import Device, DeviceError
 from accel.machine.program import AccelProgram, ProgramError, TensorSlot
 from accel.machine.status import Run
 from accel.machine.work import Work
-from accel.mapping.borders import is_converted
-from accel.mapping.layout import from_memory, to_memory
+from accel.mapping.memory.borders import is_converted
+from accel.mapping.memory.layout import from_memory, to_memory
 from accel.mapping.prefixes import PrefixStream
 from accel.mapping.puts import PlacePut, moved
-from compiler.target import HOST, Outcome, Row, Values
+from compiler.graph.division.target import HOST, Outcome, Row, Values
 
 __all__ = ["AccelSegment"]
 
@@ -54,11 +54,13 @@ class AccelSegment:
             return self._run(values)
 
     def rows(self, run: Run) -> list[Row]:
+        return [row.plain for row in self._rows(run)]
+
+    def _rows(self, run: Run) -> list[LayerRow]:
         prefix = next((one for one in self.prefixes if one.places == run.places), None)
-        if prefix is None:
-            return layer_rows(self.device.machine, self.program, self.work, run)
-        return layer_rows(self.device.machine, prefix.program(self.program),
-                          prefix.all_work(self.work), run)
+        program, work = (self.program, self.work) if prefix is None else (
+            prefix.program(self.program), prefix.all_work(self.work))
+        return layer_rows(self.device.machine, program, work, run)
 
     def profile(self, values: Values) -> tuple[Outcome, list[Row]]:
         """Run once and give a row for each layer, and one for what follows the last layer.
@@ -67,8 +69,8 @@ class AccelSegment:
         whose layout changes while it is copied has a row of the host, `op` relayout.
         """
         outcome, clock = self(values), self.device.machine.config.clock_mhz * 1e6
-        layers = [{"name": row["name"], "op": row["op"], "seconds": row["cycles"] / clock,
-                   "cycles": row["cycles"]} for row in self.rows(outcome.run)]
+        layers = [{"name": row.name, "op": row.op, "seconds": row.cycles / clock,
+                   "cycles": row.cycles} for row in self._rows(outcome.run)]
         before = [_converted(slot, lambda slot=slot: to_memory(values[slot.name], slot.layout))
                   for slot in self.program.inputs if is_converted(slot)]
         after = [_converted(slot, lambda slot=slot: from_memory(

@@ -32,17 +32,17 @@ from accel.figures.layers import layer_rows
 from accel.figures.traffic import dram_bytes
 from accel.machine.machine import Machine
 from accel.machine.status import STALLS
-from accel.mapping.layout import from_blocked, to_plain
+from accel.mapping.memory.layout import from_blocked, to_plain
+from accel.mapping.plans.work import block_products
 from accel.mapping.schedules import Tiles, schedule, tiles_of
 from accel.mapping.target import AccelTarget, assemble
-from accel.mapping.work import block_products
 from accel.sim import cycle, verilated
 from accel.sim.cycle import simulate
 from bench.frame import Bench, Sheet
-from bench.inputs.networks import convolution_graph, depthwise_graph, layer_graph
+from tests.support.networks import convolution_graph, depthwise_graph, layer_graph
 from compiler.graph.graph import Graph
 from compiler.graph.reference import evaluate
-from lockstep.lines import largest_stall
+from lockstep.columns import largest_stall
 
 PRESETS = ("ecp5-1x8x8", "ecp5-1x16x16", "pynq-1x16x16")
 WORST = 3
@@ -187,6 +187,6 @@ def run(machine: Machine, graph: Graph, x: np.ndarray,
                           timeline=True)
     stored = compiled.program.extract(made.memory, compiled.program.outputs[0].name)
     first, *rows, _ = layer_rows(machine, compiled.program, compiled.work, made)
-    cycles, ideal = (sum(row[key] for row in rows) for key in ("cycles", "ideal_cycles"))
+    cycles, ideal = sum(row.cycles for row in rows), sum(row.ideal_cycles for row in rows)
     return (np.array_equal(from_blocked(stored, wanted.shape), wanted), cycles / ideal,
             f"{cycles} cycles, ideal {ideal}, {largest_stall(rows[0])}")

@@ -33,12 +33,11 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import geometric_mean
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import onnx
 
-from accel.figures.layers import layer_rows
+from accel.figures.layers import LayerRow, layer_rows
 from accel.machine.config import preset
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
@@ -46,17 +45,17 @@ from accel.machine.status import Run
 from accel.mapping.target import AccelTarget, CompiledSegment
 from accel.sim import cycle
 from bench.frame import Bench, Sheet
-from compiler.frontend.onnx_import import convert
+from compiler.frontend.onnx.importing import convert
 from compiler.graph import Graph, optimize, partition
-from compiler.graph.partition import ACCEL, subgraph
+from compiler.graph.division.partition import ACCEL, subgraph
+from compiler.graph.division.target import Executable
 from compiler.graph.reference import evaluate
-from compiler.target import Executable
 from lockstep.testing import zoo
 from runtime import SimulatedDevice, compile_for, simulator
 
 NETWORKS = ("resnet18", "resnet50", "mobilenet_v1", "squeezenet")
 LATENCIES = (0, 16, 64, 256)
-Rows = list[dict[str, Any]]
+Rows = list[LayerRow]
 PYNQ = preset("pynq-1x16x16")
 OWN = {"2x16x16": replace(PYNQ, name="own-2x16x16", batch=2),
        "1x32x32": replace(PYNQ, name="own-1x32x32", block_in=32, block_out=32, bus_bytes=16)}
@@ -73,7 +72,7 @@ BENCH.option("--rtl", action="store_true", help="of machines, the Verilated core
 @BENCH.part(zoo.NETWORKS, NETWORKS)
 def networks(sheet: Sheet) -> None:
     for name in sheet.cases:
-        segment, seconds = compiled_twice(sheet.machine, name, *sheet.machines, sheet.effort)
+        segment, seconds = compiled_twice(sheet.machine, name, [*sheet.machines][0], sheet.effort)
         rows, done = timed(sheet.machine, segment)
         summary(sheet, name, rows, done)
         for figure, value in seconds.items():
@@ -82,7 +81,7 @@ def networks(sheet: Sheet) -> None:
             residual(sheet, segment, rows)
         if name == "mobilenet_v1":
             sheet.figure(f"{name}_depthwise_cycles", sum(
-                row["cycles"] for row, group in zip(rows, segment.work, strict=False)
+                row.cycles for row, group in zip(rows, segment.work, strict=False)
                 if group[0].node.attrs.get("group", 1) > 1))
 
 
@@ -154,8 +153,8 @@ def cache_in(folder: str) -> Iterator[None]:
 
 
 def residual(sheet: Sheet, segment: Executable, rows: Rows) -> None:
-    convolutions = [row for row in rows if "qconv2d" in row["op"].split(" + ")]
-    sheet.figure("resnet18_conv_cycles", sum(row["cycles"] for row in convolutions[1:]))
+    convolutions = [row for row in rows if "qconv2d" in row.op.split(" + ")]
+    sheet.figure("resnet18_conv_cycles", sum(row.cycles for row in convolutions[1:]))
     near, far = (timed(sheet.machine, segment, latency)[1].cycles for latency in (0, 256))
     sheet.figure("resnet18_latency_cost", 100 * (far / near - 1), ".2f")
 
@@ -168,14 +167,14 @@ def timed(machine: Machine, segment: CompiledSegment | Executable,
 
 def summary(sheet: Sheet, name: str, rows: Rows, done: Run) -> None:
     for row in rows if sheet.layers else ():
-        print(f"  {row['name']:24} {row['op']:20} {row['cycles']:9} {row['ideal_cycles']:9} "
-              f"{row['cycles'] / max(1, row['ideal_cycles']):5.2f}")
+        print(f"  {row.name:24} {row.op:20} {row.cycles:9} {row.ideal_cycles:9} "
+              f"{row.cycles / max(1, row.ideal_cycles):5.2f}")
     sheet.figure(f"{name}_cycles", done.cycles)
-    macs = sum(row["macs"] for row in rows)
+    macs = sum(row.macs for row in rows)
     sheet.figure(f"{name}_utilization",
                100 * macs / (done.cycles * sheet.machine.config.macs_per_cycle), ".2f")
     sheet.figure(f"{name}_ratio", geometric_mean(
-        row["cycles"] / row["ideal_cycles"] for row in rows if row["ideal_cycles"]), ".3f")
+        row.cycles / row.ideal_cycles for row in rows if row.ideal_cycles), ".3f")
 
 
 def picture(cycles: Mapping[int, Sequence[int]]) -> str:
@@ -213,7 +212,7 @@ def measure(name: str, machine: Machine, graph: Graph, inputs, wanted, rtl: bool
     outputs, run = made.values, made.run
     running = time.perf_counter() - begin
     right = all((outputs[value] == wanted[value]).all() for value in graph.outputs)
-    macs = sum(row["macs"] for row in layer_rows(machine, compiled.program, compiled.work, run))
+    macs = sum(row.macs for row in layer_rows(machine, compiled.program, compiled.work, run))
     line = (f"{name:13} {machine.config.name:14} {run.cycles:13,} cycles  "
             f"array {macs / run.cycles / machine.config.macs_per_cycle:6.1%}  "
             f"compiled {compiling:5.1f} s  run {running:5.1f} s  "

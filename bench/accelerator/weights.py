@@ -36,9 +36,9 @@ from accel.machine.words import decode_words
 from accel.mapping.target import AccelTarget, CompiledSegment
 from accel.sim import cycle
 from bench.frame import Bench, Sheet
-from compiler.frontend.onnx_import import convert
+from compiler.frontend.onnx.importing import convert
 from compiler.graph import Graph, optimize, partition
-from compiler.graph.partition import ACCEL, subgraph
+from compiler.graph.division.partition import ACCEL, subgraph
 from compiler.quantize import quantize, quantize_ranges
 from lockstep.testing import zoo
 from lockstep.testing.networks.parameters import fill
@@ -74,7 +74,7 @@ def accuracy(sheet: Sheet) -> None:
             machine if bits < 8 else sheet.machine, bits), ".2f")
 
 
-@BENCH.part(("digits", *zoo.NETWORKS), ("digits", "resnet18"))
+@BENCH.part(("digits", *zoo.NETWORKS), ("digits", "resnet18"), extra=True)
 def sparse(sheet: Sheet) -> None:
     shipped = sheet.machine
     declared = {name: load_machine(EXAMPLES / "machines" / f"{name}.py").declarations
@@ -120,7 +120,7 @@ def figures_of(machine: Machine, name: str, bits: int, size: int | None) -> Figu
     return Figures(loaded_weights(machine, segment.program),
                    int(dram_bytes(machine, segment.program).sum()),
                    {rate: run.cycles for rate, run in runs.items()},
-                   {row["name"]: row["cycles"] for row in rows})
+                   {row.name: row.cycles for row in rows})
 
 
 def _compiled(machine: Machine, graph: Graph) -> Iterator[CompiledSegment]:

@@ -36,7 +36,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bench.frame import Bench, Sheet
-from bench.support.pauses import KIND, TASK
 from bench.support.timing import best_times
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.errors import Error
@@ -49,10 +48,11 @@ from runtime.tuning import Certificates, Trial, WorkerPool
 from runtime.tuning.certificates import make_certificates
 from runtime.tuning.servers import serve_worker
 from runtime.tuning.tuning import CONFIRMED
+from tests.support.sleeping_target import COUNTING as KIND, TASK
 
 HOUSE = Path(__file__).parents[2]
 WORKERS, KILLED_SEARCHES = 4, 2
-MODULE = "bench.support.pool_target"
+MODULE = "tests.support.sleepers"
 LIMIT_SECONDS = 10.0
 FLOOR_BUSY = 0.8
 
@@ -69,7 +69,7 @@ BENCH.option("--model", type=Path, default=DIGITS.with_name("digits-float.onnx")
 
 
 def trials(count: int, milliseconds: float) -> list[Trial]:
-    return [Trial(KIND, TASK, repr(milliseconds / 1e3), seed) for seed in range(count)]
+    return [Trial(KIND, TASK, f"sleep {milliseconds / 1e3!r}", seed) for seed in range(count)]
 
 
 # ---- searches that are killed ------------------------------------------------------------------
@@ -114,21 +114,23 @@ class Searches:
 
 
 class WorkerKiller:
-    """Kills a worker of one of the processes, in turn, every so many seconds."""
+    """Kills a worker of one of the processes, else of the search, in turn, every so many seconds
+    from when the search has workers.
+    """
 
     def __init__(self, every: float, processes: Sequence[int] = ()):
-        self.killed = 0
-        self._processes, self._every = processes, every
-        self._next = time.monotonic() + every
+        self.killed = self._search = 0
+        self._every, self._next, self._processes = every, 0.0, processes
 
     def __call__(self, search: int) -> None:
-        if time.monotonic() < self._next:
+        if search != self._search and (self._processes or workers_of(search)):
+            self._search, self._next = search, time.monotonic() + self._every
+        if search != self._search or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + self._every
         parents = self._processes or [search]
-        workers = workers_of(parents[self.killed % len(parents)])
-        for process in workers[self.killed % len(workers):][:1] if workers else ():
-            os.kill(process, signal.SIGKILL)
+        if workers := workers_of(parents[self.killed % len(parents)]):
+            os.kill(workers[self.killed % len(workers)], signal.SIGKILL)
             self.killed += 1
 
 
@@ -275,7 +277,7 @@ class PausingChild:
 
     def run(self, trial: str) -> Result:
         begin = time.perf_counter()
-        time.sleep(float(Trial.of(trial).plan))
+        time.sleep(float(Trial.of(trial).plan.split()[1]))
         SPANS.append((begin, time.perf_counter()))
         return Result(SPANS[-1][1] - begin, "s")
 

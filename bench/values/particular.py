@@ -89,9 +89,7 @@ def places_in_order(node: onnx.NodeProto, inputs: Intervals, values: Interval, m
 
 
 def _resize(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> Interval:
-    """Weights are negative where it is cubic; integers are interpolated as floats and then
-    rounded.
-    """
+    """Weights are negative where it is cubic; integers are interpolated as floats, then rounded."""
     mode = next((one.s for one in node.attribute if one.name == "mode"), b"nearest")
     x = inputs[0]
     assert x is not None

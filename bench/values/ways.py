@@ -44,7 +44,7 @@ def _in_numpy(integerize: bool) -> Callable[[onnx.ModelProto, Mapping[str, Array
 @lru_cache(1)
 def imported(model: bytes) -> Graph:
     """The graph of a model, which all ways share."""
-    from compiler.frontend.onnx_import import convert
+    from compiler.frontend.onnx.importing import convert
 
     return convert(onnx.ModelProto.FromString(model))
 
@@ -53,7 +53,7 @@ def imported(model: bytes) -> Graph:
 def optimized(model: bytes, integerize: bool) -> Graph:
     """The graph of a model after the passes."""
     from compiler.graph import optimize
-    from compiler.graph.pipeline import standard_passes
+    from compiler.graph.passes.pipeline import standard_passes
 
     return optimize(imported(model), standard_passes(integerize))
 

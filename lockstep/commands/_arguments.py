@@ -9,12 +9,14 @@ from typing import Any
 from accel.machine.config import MACHINE
 from accel.machine.dram import DRAM
 from compiler.target_names import ACCEL, HOST
+from lockstep.choices import OneOf
 from lockstep.paths import MachineName, input_file, machine_name, output_file
 
-__all__ = ["CACHED_PLANS", "CALIBRATION", "DEFAULT_THREADS", "NETWORK", "OWN_PLANS", "QUANTIZER",
-           "add_bind", "add_compilation", "add_json", "add_kinds", "add_machine", "add_memory",
-           "add_quantizer", "add_tls", "add_verbose", "at_least", "link", "memory", "minutes",
-           "pin", "quantizer_options", "rate", "refresh", "row_buffer", "seconds", "shape"]
+__all__ = ["CACHED_PLANS", "CALIBRATION", "DEFAULT_THREADS", "EFFORT", "NETWORK", "OWN_PLANS",
+           "QUANTIZER", "add_bind", "add_compilation", "add_json", "add_kinds", "add_machine",
+           "add_memory", "add_quantizer", "add_tls", "add_verbose", "at_least", "certificates_of",
+           "link", "memory", "minutes", "pin", "quantizer_options", "rate", "refresh",
+           "row_buffer", "seconds", "shape"]
 
 AddKind = Callable[[Any], argparse.ArgumentParser]
 
@@ -24,7 +26,10 @@ DEFAULT_THREADS = 2
 LONGEST = 1e6           # that a time may be, in its unit
 CACHED_PLANS, OWN_PLANS = "db", "own"
 
-OBSERVERS = ("minmax", "percentile", "mse")
+EFFORT = OneOf("accel.mapping.plans.search:EFFORTS", names=lambda efforts: range(len(efforts)),
+               convert=int)
+"""A place in the list of efforts."""
+
 CALIBRATION = ("samples: .npz with an array [N, ...] for each input, or .npy for the only input; "
                "several files are joined")
 
@@ -43,20 +48,20 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
     add("--link", type=link, default={}, metavar="BYTES[,LATENCY[,START]]",
         help="what auto assumes of the way to the accelerator: bytes a second (default 400e6), "
              "seconds of each copy (default 5e-6), seconds of each start (default 20e-6)")
-    add("--objective", choices=("latency", "throughput"),
+    add("--objective", type=OneOf("runtime.auto:OBJECTIVES"),
         help="what auto makes least: the time of one inference, or of one of many that are "
              "pipelined (default latency)")
     add("--arch", metavar="SM[,SM]", default="",
         help="with a target cuda: compile kernels for these architectures, such as sm_80,sm_90a, "
              "by NVRTC; a file then needs no compiler there")
-    add("--precision", choices=("tf32", "f16", "bf16"),
+    add("--precision", type=OneOf("compiler.cpu_gpu_backends.gpu.target:PRECISIONS"),
         help="with a target cuda: multiply float32 by tensor cores, factors rounded to 10 bits of "
              "mantissa or stored as halves, sums in float32 (default: factors in float32)")
     add("--bus-bytes", type=at_least(1), metavar="N", help="override the machine's bus width")
     add_memory(parser)
-    add("--threads", type=int, choices=(1, 2),
+    add("--threads", type=OneOf("runtime.arguments:THREADS", convert=int),
         help=f"virtual threads of the schedules (default {DEFAULT_THREADS}; 1 hides no latency)")
-    add("--effort", type=int, choices=range(3), default=0,
+    add("--effort", type=EFFORT, default=0,
         help="how the accelerator's tiles are chosen: 0, by a closed formula (default); 1 and 2, "
              "by simulating some ways, or a few dozen, of every layer that loses cycles")
     add("--plans", type=plans_file, metavar="FILE|db|own",
@@ -102,6 +107,13 @@ def add_memory(parser: argparse._ActionsContainer) -> None:
              "machine's)")
 
 
+def certificates_of(text: str | None):
+    """The certificates of ``CA,CERT,KEY``; None without the option."""
+    from runtime.tuning.certificates import Certificates
+
+    return None if text is None else Certificates.of(text)
+
+
 def add_verbose(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--verbose", action="store_true",
                         help="list every layer where reasons are counted")
@@ -115,7 +127,7 @@ QUANTIZER = ("observer", "percentile", "equalize", "bias_correction", "keep_floa
 def add_quantizer(parser: argparse._ActionsContainer) -> None:
     """Adds the options of quantization. An option that is not given is None, False or empty."""
     add = parser.add_argument
-    add("--observer", choices=OBSERVERS,
+    add("--observer", type=OneOf("compiler.quantize.ranges.observers:OBSERVERS"),
         help="how ranges are chosen: extremes, percentiles, or the least mean squared error "
              "(default minmax)")
     add("--percentile", type=float, metavar="P",

@@ -12,7 +12,7 @@ from accel.machine.machine import Machine
 from compiler.errors import RequestError
 from compiler.frontend.models import graph_of
 from compiler.graph.graph import Graph
-from compiler.graph.pipeline import AfterStage
+from compiler.graph.passes.pipeline import AfterStage
 from compiler.plans import OWN, PlanRefused, Plans
 from lockstep.commands._arguments import CACHED_PLANS, OWN_PLANS, quantizer_options
 from runtime import Device, Link, Module, compile_on, quantized, target_machine
@@ -62,7 +62,7 @@ def imported(args: argparse.Namespace, arrays: Mapping[str, Any] | None = None) 
             raise RequestError(f"--{name.replace('_', '-')} must come with --calibration FILE, "
                                f"which quantizes the network")
         return graph_of(args.model, shapes, bind=bind, arrays=arrays)
-    from lockstep.commands.quantize import watching
+    from lockstep.commands._progress import watching
 
     return quantized(args.model, args.calibration, shapes, arrays, machine=machine_of(args),
                      watch=watching(args.model.name), bind=bind, **options)

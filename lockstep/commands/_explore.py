@@ -15,7 +15,7 @@ from compiler.tune.records import Records
 from lockstep.commands._explore_cores import build_cores, require_tools, show_cores
 from lockstep.commands._progress import progress_bar
 from lockstep.commands._table import show_columns
-from lockstep.commands.pool import certificates_of
+from lockstep.commands._arguments import certificates_of
 from lockstep.compare import networks
 from lockstep.lines import say
 from lockstep.report import require_plotly

@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from accel.figures.layers import LayerRow
 from compiler.graph.notes import Note
-from lockstep.lines import counted, host_entries, largest_stall, say, shortened
+from lockstep.columns import LAYER_COLUMNS, cells
+from lockstep.lines import counted, host_entries, say, shortened
 from lockstep.commands._table import show_table
 
 __all__ = ["show"]
@@ -123,31 +125,19 @@ def _micro(seconds: float) -> str:
 
 
 def _show_layers(figures: Mapping[str, Any], timed: bool, bounds: bool) -> None:
-    if bounds:
-        headings, cells = [*_CYCLES * timed, "bytes", "least", "ratio"], _bound_cells
-    else:
-        numbers = ("cycles", "ideal", "array") if timed else ("ideal", "MACs")
-        headings, cells = [*numbers, "bytes", *(["largest stall"] if timed else [])], _cells
+    columns = ["layer", "operator", *(_bound_columns(timed) if bounds else _columns(timed))]
     show_table(f"{figures['model']} on {figures['target']} ({figures['simulator']})",
-               ["layer", "operator", *headings],
-               [[layer["name"], layer["op"], *cells(layer, timed)] for layer in figures["layers"]],
-               left=2, last_left=timed and not bounds)
+               [LAYER_COLUMNS[name].heading for name in columns],
+               [cells(columns, LayerRow.of(layer)) for layer in figures["layers"]],
+               left=2, last_left=LAYER_COLUMNS[columns[-1]].words)
 
 
-_CYCLES = ["cycles", "least", "ratio"]
+def _columns(timed: bool) -> Sequence[str]:
+    return (("cycles", "ideal", "array", "bytes", "largest stall") if timed
+            else ("ideal", "MACs", "bytes"))
 
 
-def _cells(layer: Mapping[str, Any], timed: bool) -> list[str]:
-    moved = f"{layer['dram_bytes']:,}"
-    if not timed:
-        return [f"{layer['ideal_cycles']:,}", f"{layer['macs']:,}", moved]
-    return [f"{layer['cycles']:,}", f"{layer['ideal_cycles']:,}",
-            f"{layer['utilization']:.1%}" if layer["macs"] else "-", moved, largest_stall(layer)]
-
-
-def _bound_cells(layer: Mapping[str, Any], timed: bool) -> list[str]:
+def _bound_columns(timed: bool) -> Sequence[str]:
     """Cycles, if there are any, and bytes; each with its bound and the ratio to that."""
-    pairs = [("cycles", "bound_cycles")] * timed + [("dram_bytes", "bound_bytes")]
-    return [cell for real, bound in pairs for cell in (
-        f"{layer[real]:,}", f"{layer[bound]:,}" if layer[bound] else "-",
-        f"{layer[real] / layer[bound]:.3f}" if layer[bound] else "-")]
+    return (*(("cycles", "least cycles", "ratio of cycles") if timed else ()),
+            "bytes", "least bytes", "ratio of bytes")

@@ -14,7 +14,7 @@ from accel.machine.program import AccelProgram
 from accel.machine.status import Run
 from runtime import simulator
 
-__all__ = ["Watched", "progress_bar"]
+__all__ = ["Watched", "progress_bar", "watching"]
 
 PATIENCE_SECONDS = 2.0
 INTERVAL_SECONDS = 0.2
@@ -51,6 +51,17 @@ def progress_bar(description: str, total: int, done: Callable[[], int],
     finally:
         over.set()
         thread.join()
+
+
+def watching(model: str):
+    """Progress bars for `compiler.quantize.quantize`."""
+    @contextmanager
+    def watch(stage: str, steps: int) -> Iterator[Callable[[int], None]]:
+        done: list[int] = []
+        with progress_bar(f"{model}: {stage}", steps, lambda: sum(done)):
+            yield done.append
+
+    return watch
 
 
 class Watched:

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 
 from accel.machine.machine import Machine
-from accel.mapping.search import EFFORTS
+from accel.mapping.plans.search import EFFORTS
 from accel.mapping.target import AccelTarget
 from compiler.errors import RequestError
 from compiler.files import whole_file, write_text
@@ -149,7 +149,7 @@ def _pool_runner(args: argparse.Namespace, names: Sequence[str], stack: ExitStac
     """Runs trials on the workers of a pool; None where there is to be none."""
     if args.pool == ALONE or not (args.pool or find_spec("distributed")):
         return None
-    from lockstep.commands.pool import certificates_of
+    from lockstep.commands._arguments import certificates_of
     from runtime.tuning.pool import WorkerPool, device_of
 
     devices = tuple(dict.fromkeys(device_of(name) for name in names))

@@ -8,6 +8,7 @@ from compiler.files import is_stream, whole_file, write_bytes, write_text
 from compiler.target_names import ACCEL, HOST
 from lockstep.commands._arguments import DEFAULT_THREADS, NETWORK, add_compilation
 from lockstep.lines import say
+from lockstep.choices import OneOf
 from lockstep.paths import MachineName, OutputFolder, model_file, output_file
 
 __all__ = ["add_parser", "run"]
@@ -26,8 +27,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                         help="the file to write, say resnet18.lockstep; with --emit the text's, "
                              "by default standard output")
     add_compilation(parser)
-    parser.add_argument("--emit", choices=("cuda", "opencl", "metal", "ptx", "llvm", "asm", "c",
-                                            "loops", "program"),
+    parser.add_argument("--emit", type=OneOf("runtime.emitted:KINDS", "runtime.emitted:NETWORKS"),
                         help="write, instead of a module, the text of its kernels, and what the "
                              "host does with them: buffers, launches with grid, block and "
                              "arguments (ptx: of the first --arch, by default sm_80); loops: the "
@@ -44,7 +44,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
-    from compiler.graph.pipeline import dump_into
+    from compiler.graph.passes.pipeline import dump_into
     from lockstep.commands._compilation import compiled, machine_of, target_of
     from runtime import SimulatedDevice, simulator
     from runtime.artifact import write

@@ -3,13 +3,14 @@
 import argparse
 
 from accel.machine.config import MACHINE
-from lockstep.commands._arguments import NETWORK, add_json, add_tls, at_least, seconds
+from lockstep.choices import OneOf
+from lockstep.commands._arguments import (EFFORT, NETWORK, add_json, add_tls, at_least,
+                                          seconds)
 from lockstep.network_files import SIZE
 from lockstep.paths import energy_name, input_file, machine_name, output_file
 
 __all__ = ["add_parser", "run"]
 
-STRATEGIES = ("auto", "grid", "random", "search")
 OBJECTIVES, TABLE = "ms,luts,energy", "45nm"
 
 
@@ -41,7 +42,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--budget", action="append", default=[], metavar="LIMIT",
         help='the most or the least of an objective, such as "luts<=50000" or "mhz>=80" '
              '(repeatable)')
-    add("--strategy", choices=STRATEGIES, default="auto",
+    add("--strategy", default="auto",
+        type=OneOf("runtime.exploring.exploration:STRATEGIES", first=("auto",)),
         help="grid: all; random; search: by what was measured so far, for a front soon; auto: grid "
              "for up to 256 machines, else search (default auto)")
     add("--trials", type=at_least(1), metavar="N",
@@ -50,7 +52,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--seed", type=at_least(0), default=0, metavar="N", help="of the strategy (default 0)")
     add("--size", type=at_least(1), default=SIZE, metavar="N",
         help=f"pixels, frames or tokens of named networks (default {SIZE})")
-    add("--effort", type=int, choices=range(3), default=0,
+    add("--effort", type=EFFORT, default=0,
         help="search mappings for machines on the front, too, by simulating some ways, or a few "
              "dozen, of every layer that loses cycles, until the front has no other machines "
              "(default 0: none; --vary effort=0,1 searches them for every machine)")

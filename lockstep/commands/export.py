@@ -8,6 +8,7 @@ from compiler.errors import RequestError
 from lockstep.commands._arguments import NETWORK, add_compilation
 from lockstep.commands._saved import saved_module
 from lockstep.lines import say
+from lockstep.choices import OneOf
 from lockstep.paths import model_file
 
 __all__ = ["add_parser", "run"]
@@ -30,7 +31,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help="the folder to write to; it is made where it is missing")
     add("--name", metavar="NAME",
         help="an identifier of C, with which all names begin (default: the network's)")
-    add("--kind", choices=("object", "static", "shared", "module"),
+    add("--kind", type=OneOf("runtime.exporting.export:KINDS"),
         help="NAME.o (default), libNAME.a, libNAME.so, or NAME.wasm (default of wasm32)")
     add("--weights", choices=("inside", "apart"),
         help="constants in the code, or in a file NAME.bin (default: apart above 16 MiB)")

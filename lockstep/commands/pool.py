@@ -4,7 +4,7 @@
 import argparse
 from pathlib import Path
 
-from lockstep.commands._arguments import add_kinds, add_tls, at_least
+from lockstep.commands._arguments import add_kinds, add_tls, at_least, certificates_of
 from lockstep.lines import say
 
 __all__ = ["add_parser", "run"]
@@ -66,13 +66,6 @@ def _add_certificates(kinds) -> argparse.ArgumentParser:
                     "Whoever has one may run programs on the workers.")
     parser.add_argument("folder", type=Path, metavar="DIR", help="a folder without certificates")
     return parser
-
-
-def certificates_of(text: str | None):
-    """The certificates of ``CA,CERT,KEY``; None without the option."""
-    from runtime.tuning.certificates import Certificates
-
-    return None if text is None else Certificates.of(text)
 
 
 def _scheduler(args: argparse.Namespace) -> int:

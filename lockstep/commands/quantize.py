@@ -4,8 +4,7 @@
 import argparse
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -16,7 +15,7 @@ from lockstep.lines import counted, say
 from lockstep.commands._table import show_table
 from lockstep.paths import float_model_file, input_file, output_file
 
-__all__ = ["add_parser", "run", "watching"]
+__all__ = ["add_parser", "run"]
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
@@ -52,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
         require_plotly()
     from compiler.quantize.quantizer import quantize
+    from lockstep.commands._progress import watching
 
     options = quantizer_options(args)
     if args.machine:
@@ -75,19 +75,6 @@ def run(args: argparse.Namespace) -> int:
             write_quantization_page(file, figures)
     _show(figures, args.verbose)
     return 0
-
-
-def watching(model: str):
-    """Progress bars for `compiler.quantize.quantize`."""
-    from lockstep.commands._progress import progress_bar
-
-    @contextmanager
-    def watch(stage: str, steps: int) -> Iterator[Callable[[int], None]]:
-        done: list[int] = []
-        with progress_bar(f"{model}: {stage}", steps, lambda: sum(done)):
-            yield done.append
-
-    return watch
 
 
 def _figures(args: argparse.Namespace, options: Mapping[str, Any], quantized) -> dict[str, Any]:

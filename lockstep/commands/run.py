@@ -16,6 +16,7 @@ from lockstep.commands._arguments import (NETWORK, add_compilation, add_json, ad
                                          rate, refresh, row_buffer)
 from lockstep.commands._inputs import arrays, set_inputs, write_outputs
 from lockstep.commands._saved import saved_module
+from lockstep.choices import OneOf
 from lockstep.paths import energy_name, input_file, model_file, output_file
 from compiler.files import whole_file
 
@@ -35,7 +36,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("model", metavar="MODEL", type=model_file,
         help=f"{NETWORK}; or what lockstep compile has made of one")
     add_compilation(parser)
-    add("--sim", default=DEFAULT_SIMULATOR, choices=("functional", "cycle", "verilator"),
+    add("--sim", default=DEFAULT_SIMULATOR, type=OneOf("runtime.device:SIMULATORS"),
         help="values only; cycles, fast; the RTL, which takes long "
              f"(default {DEFAULT_SIMULATOR})")
     add("--latency", "--dram-latency", type=at_least(0), metavar="N",
@@ -211,7 +212,7 @@ def _run_there(args: argparse.Namespace, saved) -> int:
     """Compiles here and runs on a worker of a pool."""
     from lockstep.commands._layers import show
     from lockstep.commands._progress import progress_bar
-    from lockstep.commands.pool import certificates_of
+    from lockstep.commands._arguments import certificates_of
     from runtime import DeviceError, report
     from runtime.ports import random_inputs
     from runtime.tuning.pool import device_of

@@ -2,13 +2,13 @@
 
 import argparse
 
+from lockstep.choices import OneOf
 from lockstep.commands._arguments import (NETWORK, add_bind, add_json, add_machine, add_tls,
-                                         add_verbose, at_least, minutes, seconds, shape)
+                                          add_verbose, at_least, minutes, seconds, shape)
 from lockstep.paths import MachineName, model_file, output_file
 
 __all__ = ["add_parser", "run"]
 
-STRATEGIES = ("guided", "descent", "random", "grid")
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
@@ -43,7 +43,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
              "measures, the others build, and all count the cycles of accelerators; needs the "
              "extra pool, else as with none)")
     add_tls(parser)
-    add("--strategy", choices=STRATEGIES, default="guided",
+    add("--strategy", type=OneOf("compiler.tune.explorer:STRATEGIES"), default="guided",
         help="guided: by estimates, then by a model that learns; descent: neighbours of the best; "
              "random; grid: all (default guided)")
     add("--seed", type=at_least(0), default=0, metavar="N", help="of the search (default 0)")

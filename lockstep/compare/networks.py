@@ -10,7 +10,7 @@ import numpy as np
 
 from accel.estimates.energy import energy
 from accel.figures.accesses import AccessProfile
-from accel.figures.layers import bound_of
+from accel.figures.layers import LayerRow
 from accel.machine.config import UNITS
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
@@ -38,7 +38,7 @@ class NetworkCycles:
     layers : on the accelerator. host : nodes that the host computes.
     executed : instructions in the stream, by name. iterations : block products, entries, runs.
     rows : of each layer the name, cycles, bytes moved, and what bounds it
-        (`accel.figures.layers.bound_of`).
+        (`accel.figures.layers.LayerRow.bound`).
     busy : cycles in which each unit was busy. joules : energy by unit
         (`accel.estimates.energy.ENERGY_UNITS`).
     """
@@ -83,8 +83,8 @@ def measure(machine: Machine, path: Path) -> NetworkCycles:
     runs = module.run()
     figures = report(module, runs, machine, 0.0)
     executed, iterations = _executed(machine, [one.program for one in module.accelerated])
-    rows = [(row["name"], row["cycles"], row["dram_bytes"], bound_of(row))
-            for row in figures["layers"]]
+    rows = [(row.name, row.cycles, row.dram_bytes, row.bound)
+            for row in map(LayerRow.of, figures["layers"])]
     busy = {unit: sum(run.counters.activity[unit]["busy"] for run in runs) for unit in UNITS}
     return NetworkCycles(
         figures["cycles"], figures["macs"], figures["utilization"],

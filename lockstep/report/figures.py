@@ -9,16 +9,18 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from accel.figures.layers import LayerRow
 from accel.figures.traffic import unit_bytes
 from accel.machine.config import UNITS
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
-from accel.machine.status import ACTIVITIES
-from lockstep.lines import counted, host_entries, largest_stall
+from accel.machine.status import ACTIVITIES, STALLS
+from lockstep.columns import largest_stall
+from lockstep.lines import counted, host_entries
 
 from .series import Grid, Recording, activity_series, occupancy_series
 
-__all__ = ["page_figures"]
+__all__ = ["page_figures", "row_of", "total_of"]
 
 MOVERS = ("load", "store", "fetch")
 """The units that move bytes over the memory port; load and fetch read, store writes."""
@@ -134,15 +136,34 @@ def _layers(rows: Sequence[Mapping[str, Any]], machine: Machine,
     layers, begin = [], 0
     for row, table in zip(rows, moved, strict=True):
         activity = {unit: {"busy": row["busy"][unit], **row["stalls"][unit]} for unit in UNITS}
-        layers.append({"begin": begin, **{key: row[key] for key in _KEPT if key in row},
-                       "bytes": table,
-                       "activity": activity, "largest_stall": largest_stall(row)})
+        shown = (*_SHOWN, *({"energy"} & row.keys()))
+        layers.append({"begin": begin, **{key: row[key] for key in shown}, "bytes": table,
+                       "activity": activity, "largest_stall": largest_stall(LayerRow.of(row))})
         begin += row["cycles"]
     return layers
 
 
-_KEPT = ("name", "op", "cycles", "ideal_cycles", "bound_cycles", "macs", "utilization", "carrier",
-         "energy")
+def row_of(layer: Mapping[str, Any]) -> LayerRow:
+    """The row of a layer of the page's figures."""
+    activity = layer["activity"]
+    return LayerRow(busy={unit: did["busy"] for unit, did in activity.items()},
+                    stalls={unit: {cause: did[cause] for cause in STALLS}
+                            for unit, did in activity.items()},
+                    moved=layer["bytes"], **{key: layer[key] for key in _SHOWN})
+
+
+def total_of(figures: Mapping[str, Any]) -> LayerRow:
+    """The row that sums up the layers of the page's figures."""
+    layers = figures["layers"]
+    return LayerRow(name="all", op="", cycles=figures["cycles"],
+                    ideal_cycles=figures["ideal"]["cycles"], macs=figures["macs"],
+                    utilization=figures["utilization"], bound_cycles=figures["bound_cycles"],
+                    moved={unit: sum(layer["bytes"][unit] for layer in layers)
+                           for unit in MOVERS})
+
+
+_SHOWN = ("name", "op", "cycles", "ideal_cycles", "bound_cycles", "macs", "utilization", "carrier")
+"""Fields of a row that the page has."""
 
 
 def _bytes(machine: Machine, program: AccelProgram) -> list[dict[str, int]]:

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from accel.figures.layers import bound_of
+from accel.figures.layers import LayerRow
 from accel.machine.config import AccelConfig
 from accel.machine.intrinsics import SHIPPED
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.sim import cycle
 from compiler.errors import ArgumentError, Error
-from compiler.frontend.external import external_files
 from compiler.frontend.models import graph_of
+from compiler.frontend.onnx.nodes.external import external_files
 from compiler.graph.graph import Graph
 from compiler.native import digest
 from compiler.te import numpy_dtype
@@ -52,7 +52,7 @@ class PointFigures:
     macs : useful multiply-accumulates. dram_bytes : over the memory port.
     host : nodes that the host computes.
     layers : a row for each: name, cycles, ideal cycles, bytes, what bounds it
-        (`accel.figures.layers.bound_of`).
+        (`accel.figures.layers.LayerRow.bound`).
     compared : elements of outputs that were compared with the reference and equal; 0: none were.
     joules : of the run, and of each layer; None without a model.
     """
@@ -87,7 +87,7 @@ class PointTrial:
     sources : what declares its instructions, as in `runtime.exploring.points.ExploredPoint`.
     machine_hash : of the machine here.
     values : whether values are computed, and compared with those of the host.
-    effort : of the search for mappings (`accel.mapping.search.EFFORTS`).
+    effort : of the search for mappings (`accel.mapping.plans.search.EFFORTS`).
     table : of energies (`accel.estimates.energy`); "": none are counted.
     """
 
@@ -188,10 +188,10 @@ def _measured(trial: PointTrial) -> Result:
     figures = report(module, runs, machine, 0.0)
     compared = _compared(trial, module, inputs) if trial.values else 0
     joules, each = _energy(trial.table, machine, module, runs)
-    rows = figures["layers"]
+    rows = [LayerRow.of(row) for row in figures["layers"]]
     result = PointFigures(
-        figures["macs"], sum(row["dram_bytes"] for row in rows), len(figures["host"]),
-        tuple((row["name"], row["cycles"], row["ideal_cycles"], row["dram_bytes"], bound_of(row))
+        figures["macs"], sum(row.dram_bytes for row in rows), len(figures["host"]),
+        tuple((row.name, row.cycles, row.ideal_cycles, row.dram_bytes, row.bound)
               for row in rows), compared, joules, each)
     return Result(float(figures["cycles"]), CYCLES, details=result.text)
 

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import parser
 
-import compiler.frontend.onnx_ops       # noqa: F401 - registers what the front end takes
+import compiler.frontend.onnx.operators       # noqa: F401 - registers what the front end takes
 from bench.values import children, corpus, search
 from bench.values.bounds import bounded
 from bench.values.draw import Trial

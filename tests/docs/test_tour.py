@@ -9,6 +9,7 @@ from typing import Any
 from accel.mapping.texts import STAGES
 from lockstep.cli import make_parser
 from lockstep.commands.show import recorded, shown
+from lockstep.paths import find_networks
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tour.md"
@@ -17,7 +18,9 @@ BLOCK = re.compile(r"(?<=```sh\n)(lockstep show .+)\n```\n\n```text\n((?:(?!```)
 
 @lru_cache
 def stages(model: str, target: str) -> Mapping[str, Any]:
-    return recorded(make_parser().parse_args(["show", "import", model, "--target", target]))
+    args = make_parser().parse_args(["show", "import", model, "--target", target])
+    find_networks(vars(args))
+    return recorded(args)
 
 
 def printed(command: str) -> str:

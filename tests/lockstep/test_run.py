@@ -217,6 +217,7 @@ from fpga.memory import on_board
 import lockstep
 from lockstep.cli import main
 cycle._library(), values._library()     # compiled before there is a limit
+sys.dont_write_bytecode = True          # Python would keep what it can write of a module
 for limit, arguments in {cases!r}:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     print("status", main(arguments), file=sys.stderr)

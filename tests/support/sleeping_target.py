@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from compiler.graph.division.target import Compiled
 from compiler.graph.graph import Graph, Node
 from compiler.plans import PlanRefused, Task
-from compiler.target import Compiled
 from compiler.tune.space import Space
 from runtime.targets import Placed, register
 
@@ -80,11 +80,13 @@ def _log(path: Path, what: str) -> None:
 
 @dataclass(frozen=True)
 class CountingTarget(SleepingTarget):
-    """Counts a cycle for each character of a plan."""
+    """Counts a cycle for each character of a plan, after a sleep where the plan is one."""
 
     name: str = COUNTING
 
     def cycles(self, task: Task, plan: str, seed: int) -> int:
+        word, _, argument = plan.partition(" ")
+        time.sleep(float(argument) if word == "sleep" else 0.0)
         return len(plan)
 
 

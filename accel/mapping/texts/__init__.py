@@ -1,4 +1,4 @@
 """The stages of a segment between its graph and its words, as texts that people read."""
 
-from .program import listing
+from .program_text import listing
 from .way import STAGES, Way, stages_of

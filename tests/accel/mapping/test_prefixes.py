@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -20,7 +21,7 @@ from accel.mapping.segment import AccelSegment
 from accel.mapping.target import AccelTarget, CompiledSegment
 from accel.proof.legal import IllegalProgram, prove
 from compiler.graph import Graph, evaluate
-from compiler.graph.partition import ACCEL
+from compiler.graph.division.partition import ACCEL
 from runtime import load
 from runtime.module import Module
 from tests.support.decoders import machine
@@ -167,10 +168,16 @@ def test_streams_are_told_as_text() -> None:
     """As `--dump` writes it."""
     found, (short, long) = compiled(), compiled().prefixes
     assert found.dropped == ()
-    assert found.stages["prefixes"] == (
+    text = str(found.stages["prefixes"])
+    assert text.startswith(
         f"16 places: {short.count(found.program)} instructions, {len(short.own)} of their own\n"
         f"32 places: {long.count(found.program)} instructions, {len(long.own)} of their own\n"
-        f"all places: {found.program.count} instructions")
+        f"all places: {found.program.count} instructions\n\n")
+    for prefix in (short, long):
+        words = [line.split()[1] for part in text.split("\n\n") for line in part.splitlines()
+                 if f", {prefix.places} places: " in part.splitlines()[0]
+                 and re.match(r" {4,}\d+ [a-z]", line)]
+        assert words == [machine().names[int(word[0])] for word in prefix.own.words]
 
 
 def test_a_form_that_cannot_be_lowered_is_told_and_the_next_one_serves_its_positions(
