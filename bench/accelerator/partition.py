@@ -30,7 +30,7 @@ from accel.machine.machine import Machine
 from accel.mapping.lowering.nest import LoweringError
 from bench.frame import Bench, Sheet
 from tests.support.networks import branches_graph, detours_graph, residual_graph, separable_graph
-from compiler.frontend.onnx_import import convert, load as load_model
+from compiler.frontend.onnx.importing import convert, load as load_model
 from compiler.graph import Copy, Graph, Partition, optimize
 from compiler.graph.division.layout import Layout, as_it_is, lay_out
 from compiler.graph.division.partition import ACCEL, HOST, Target
