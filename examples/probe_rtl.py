@@ -1,7 +1,7 @@
 """Look into the RTL while it runs: stop, read, poke, go on, with waveforms.
 
 Compiles one convolution and runs it in RTL, to know when things happen and what the result is.
-Then it runs it again under a probe (`accel.sim.probe`):
+Then it runs it again under a probe (`accel.sim.rtl.probe`):
 
 - cycle by cycle it watches the memory port, until the first beat of the input arrives, and inverts
   a bit of that beat;
@@ -26,8 +26,8 @@ from accel.machine.loading import load_machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import Status
 from accel.mapping.target import AccelTarget
-from accel.sim.probe import Probe
-from accel.sim.verilated import simulate
+from accel.sim.rtl.probe import Probe
+from accel.sim.rtl.verilated import simulate
 from bench.inputs.networks import convolution_graph
 
 BIT = 6                         # that is inverted

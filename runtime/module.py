@@ -23,7 +23,7 @@ from runtime.executor import overlaps, run_all
 from runtime.exporting.export import ExportedFiles, export
 from runtime.exporting.scales import Scales, scales_of
 from runtime.ports import NetworkPort, inputs_of, outputs_of, random_inputs
-from runtime.timing import Spread, spread
+from runtime.pricing.timing import Spread, spread
 
 __all__ = ["InputError", "Module", "Settings", "Step"]
 
@@ -60,10 +60,10 @@ class Module:
     of the accelerator in order. Segments of host and accelerator run at the same time where the
     data allow. Values are those of the network: logical shapes, the types of its own inputs and
     outputs. `auto` has the figures by which the target `auto` decided, as plain data
-    (`runtime.auto.Choice.figures`); it is None for other targets. `layout` has those of the layout
-    pass (`compiler.graph.layout.Layout.figures`), whose graph and partition these are. `scales` are
-    those that inputs and outputs had when the network was imported; by default those that the graph
-    still tells.
+    (`runtime.driver.auto.Choice.figures`); it is None for other targets. `layout` has those of the
+    layout pass (`compiler.graph.layout.Layout.figures`), whose graph and partition these are.
+    `scales` are those that inputs and outputs had when the network was imported; by default those
+    that the graph still tells.
     """
 
     def __init__(self, graph: Graph, partition: Partition, steps: tuple[Step, ...],

@@ -29,9 +29,9 @@ from compiler.frontend.values import Value, dtype_name
 from compiler.graph.graph import DTYPES, Graph, TensorType
 from compiler.graph.pipeline import optimize, standard_passes
 from compiler.target import HOST
-from runtime.compilation import compile_on
-from runtime.device import DeviceMissing
-from runtime.targets import TargetError, Targets, request
+from runtime.driver.compilation import compile_on
+from runtime.devices.device import DeviceMissing
+from runtime.driver.targets import TargetError, Targets, request
 
 __all__ = ["Prepared", "is_compatible", "prepare", "run_model", "supports_device"]
 

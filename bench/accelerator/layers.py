@@ -36,13 +36,14 @@ from accel.mapping.layout import from_blocked, to_plain
 from accel.mapping.schedules import Tiles, schedule, tiles_of
 from accel.mapping.target import AccelTarget, assemble
 from accel.mapping.work import block_products
-from accel.sim import cycle, verilated
-from accel.sim.cycle import simulate
+from accel.sim.rtl import verilated
+from accel.sim.timed import cycle
+from accel.sim.timed.cycle import simulate
 from bench.frame import Bench, Sheet
 from bench.inputs.networks import convolution_graph, depthwise_graph, layer_graph
 from compiler.graph.graph import Graph
 from compiler.graph.reference import evaluate
-from lockstep.columns import largest_stall
+from lockstep.printing.columns import largest_stall
 
 PRESETS = ("ecp5-1x8x8", "ecp5-1x16x16", "pynq-1x16x16")
 WORST = 3

@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from compiler.plans import Task
-from runtime.targets import Placed
+from runtime.driver.targets import Placed
 
 __all__ = ["KIND", "TASK", "PauseTarget", "pause_target"]
 

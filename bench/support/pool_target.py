@@ -1,6 +1,6 @@
 """Registers the target of `searches.pools`; processes of trials import this."""
 
 from bench.support.pauses import KIND, pause_target
-from runtime.targets import register
+from runtime.driver.targets import register
 
 register(KIND, pause_target)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from compiler.errors import RequestError
-from lockstep.columns import LAYER_COLUMNS, cells
+from lockstep.printing.columns import LAYER_COLUMNS, cells
 
 from .figures import row_of, total_of
 

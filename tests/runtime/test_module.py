@@ -10,14 +10,14 @@ from accel.machine.config import ConfigError
 from accel.machine.program import AccelProgram
 from accel.machine.status import Run, Status
 from accel.mapping.target import AccelTarget
-from accel.sim.functional import simulate
+from accel.sim.meaning.functional import simulate
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.frontend import ImportRefused, convert
 from compiler.graph import Graph, evaluate
 from runtime import (DeviceError, InputError, Module, SimulatedDevice, TargetError, compile,
                      compile_graph)
 from bench.inputs.limit_cases import QdqModel
-from runtime.pipeline import NEARLY
+from runtime.driver.pipeline import NEARLY
 from tests.support.integer_graphs import Net
 from tests.support.machines import SHORT, TINY
 
