@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from compiler.errors import RequestError
-from lockstep.commands._arguments import DEFAULT_THREADS, NETWORK, add_compilation
+from lockstep.options.arguments import DEFAULT_THREADS, NETWORK, add_compilation
 from lockstep.paths import model_file
 
 __all__ = ["add_parser", "recorded", "run", "shown"]
