@@ -183,6 +183,13 @@ def test_resized_integers_are_rounded():
     assert np.all((made.low <= middle) & (one_more <= made.high))
 
 
+def test_logarithms_of_sums_are_as_far_off_as_the_sums():
+    x = np.array([9, -8, 0.017], np.float32)
+    node = onnx.helper.make_node("ReduceLogSum", ["x"], ["y"], keepdims=0)
+    made, = spread(node, [Interval.exact(x)], computed(node, [x]), 26)
+    assert 1e-5 < made.high - made.low < 1e-3
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (1, 2)])
 def test_a_softmax_of_far_ends_is_anything(shape):
     """What an end leaves of the sum is no difference of sums, of which rounding makes 0."""
@@ -259,10 +266,10 @@ def test_a_slice_of_the_search_finds_nothing(tmp_path):
 
 
 def test_several_children_see_what_one_sees(tmp_path):
-    one, two = (search.search(2, ("graph",), lambda count: count < 4, tmp_path, jobs=jobs)
+    one, two = (search.search(2, ("graph",), lambda count: count < 3, tmp_path, jobs=jobs)
                 for jobs in (1, 2))
     assert (one.pairs, one.operators, one.values) == (two.pairs, two.operators, two.values)
-    assert (two.graphs, two.alike) == (4, {})
+    assert (two.graphs, two.alike) == (3, {})
 
 
 def test_beside_an_accelerator_the_rest_is_evaluated_in_numpy(monkeypatch):
