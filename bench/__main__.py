@@ -1,8 +1,8 @@
 """Runs a benchmark, or lists all: ``python -m bench [NAME [options]]``.
 
 ``python -m bench`` prints each benchmark with the question that it answers; ``NAME --help`` has its
-parts and options (`bench.frame`). `inputs` holds what several of them measure, `spoiled` what
-`robustness.fuzz` tries, `support` how they measure.
+parts and options (`bench.frame`). `inputs` holds what several of them measure, `support` how
+they measure, and `tests.support` what tests need as well.
 """
 
 import ast

@@ -54,10 +54,15 @@ class Sheet:
 
     @property
     def machine(self) -> Machine:
-        """The only machine. Raises RequestError where there are several."""
-        if len(self.machines) != 1:
-            raise RequestError(f"--machine must be given once, not {len(self.machines)} times")
-        return next(iter(self.machines.values()))
+        """The only machine of the command, else the bench's own."""
+        return self.machine_or(*self.default_machines)
+
+    def machine_or(self, *names: str) -> Machine:
+        """The only machine of the command, else this one. Raises RequestError for several."""
+        machine, *others = self.machines_or(names).values()
+        if others:
+            raise RequestError(f"--machine must be given once, not {1 + len(others)} times")
+        return machine
 
     def figure(self, name: str, value: Any, form: str = "") -> None:
         """Prints ``name value``, a line that the scoreboard reads."""
@@ -144,7 +149,7 @@ class Bench:
         options = self.parser.parse_args(argv)
         sheet = Sheet(options, [], self.machines, self.load)
         try:
-            for part, sheet.cases in self._chosen(options.only):
+            for part, sheet.cases in self.chosen(options.only):
                 part.function(sheet)
             if options.json:
                 self._write(sheet)
@@ -159,7 +164,8 @@ class Bench:
                 "rows": sheet.rows}
         write_text(sheet.options.json, json.dumps(told, indent=1, default=str) + "\n")
 
-    def _chosen(self, only: Sequence[str]) -> Iterator[tuple[Part, list[str]]]:
+    def chosen(self, only: Sequence[str]) -> Iterator[tuple[Part, list[str]]]:
+        """The parts that these names ask for, with their cases. Raises RequestError."""
         names = {part.name for part in self.parts}
         for name in only:
             if name not in names and not any(part.has(name) for part in self.parts):

@@ -93,7 +93,7 @@ class Dram:
             holds = (isinstance(value, int) and not isinstance(value, bool)
                      and limits.least <= value <= (limits.most or 0))
             self._require(field.name, holds, f"an integer from {limits.least} to {limits.most}")
-            if rule := limits.broken(value):
+            if isinstance(value, int) and (rule := limits.broken(value)):
                 self._require(field.name, False, rule)
         self._require("origin", self.origin % ALIGNMENT == 0, f"a multiple of {ALIGNMENT}")
         self._require("beat_cycles", self.in_order or self.beat_cycles == 1,

@@ -38,8 +38,8 @@ class CoreTiming:
                                   "memory and its output register")
     bursts: int = _number(64, "bursts in flight, reads and writes together")
     burst_bytes: int = _number(64, "bytes between the boundaries that no burst crosses")
-    beats: int = _number(32, "beats of loads that there is room for; one that finds no room holds "
-                             "up the memory's bus, which writes need, too")
+    beats: int = _number(32, "beats of loads that there is room for; one more holds up the "
+                             "memory's bus, which writes need, too")
     prefetch: int = _number(8, "instructions that are requested or buffered ahead of the one that "
                                "is handed on")
     ahead: int = _number(16, "iterations between the loops and where they can be held up")

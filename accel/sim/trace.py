@@ -25,9 +25,10 @@ import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
+from vcd import VCDWriter
 
 from accel.figures.attribution import layer_ends
 from accel.figures.traffic import dram_bytes
@@ -104,19 +105,21 @@ class TraceFile:
             if cycles > MAX_VCD_CYCLES:
                 raise TraceError(f"Trace {str(self.path)!r} must be of at most {MAX_VCD_CYCLES:,} "
                                  f"cycles, not {cycles:,}; write a .json")
-        chunks = (_vcd if self.suffix == ".vcd" else _chrome)(machine, recordings)
         try:
-            self._stream(chunks)
+            self._stream(machine, recordings)
             self._growing.finish()
         except OSError as error:
             raise self._refusal(error) from None
 
-    def _stream(self, chunks: Iterable[str]) -> None:
+    def _stream(self, machine: Machine, recordings: Sequence[Recording]) -> None:
         file = self._growing.file
         packed = (gzip.GzipFile("", "wb", 6, file, mtime=0) if self.suffix == ".json.gz"
                   else file)
         with io.TextIOWrapper(packed, "utf-8", newline="\n") as text:
-            text.writelines(chunks)
+            if self.suffix == ".vcd":
+                _write_vcd(machine, recordings, text)
+            else:
+                text.writelines(_chrome(machine, recordings))
 
 
 # ---- what a run says ---------------------------------------------------------------------------
@@ -268,56 +271,31 @@ def _traffic(machine: Machine, program: AccelProgram, run: Run,
 _BITS = {"activity": 4, "instruction": 32}
 
 
-def _vcd(machine: Machine, recordings: Sequence[Recording]) -> Iterator[str]:
+def _write_vcd(machine: Machine, recordings: Sequence[Recording], file: IO[str]) -> None:
+    meaning = ", ".join(f"{number} {_activity(number)}" for number in range(len(ACTIVITIES)))
+    about = (f"machine {machine.config.name} {machine.hash}; 1 ns is 1 cycle; activity: {meaning}; "
+             "instruction: all ones for none")
+    top, begin = _identifier(machine.config.name), 0
     signals = [(unit, name, bits) for unit in UNITS for name, bits in _BITS.items()]
     signals += [("tokens", f"{giver}_to_{taker}", 8) for giver in UNITS for taker in UNITS]
-    codes = {(scope, name): f"{number:x}" for number, (scope, name, _) in enumerate(signals)}
-    yield from _vcd_head(machine, signals, codes)
-    changes: list[tuple[int, str, int]] = [(0, code, 0) for code in codes.values()]
-    begin = 0
-    for program, run in recordings:
-        stream = decode_words(machine, program.words)
-        changes += [(begin + cycle, codes[signal], value)
-                    for cycle, signal, value in (*_unit_changes(run), *_token_changes(stream, run))]
-        begin += run.cycles
-    changes.sort(key=lambda change: change[0])
-    yield from _vcd_body(changes, begin)
-
-
-def _vcd_head(machine: Machine, signals: list[tuple[str, str, int]],
-              codes: dict[tuple[str, str], str]) -> Iterator[str]:
-    meaning = ", ".join(f"{number} {_activity(number)}" for number in range(len(ACTIVITIES)))
-    yield (f"$comment machine {machine.config.name} {machine.hash} $end\n"
-           f"$comment 1 ns is 1 cycle; activity: {meaning}; instruction: all ones for none $end\n"
-           f"$timescale 1 ns $end\n$scope module {_identifier(machine.config.name)} $end\n")
-    for scope in (*UNITS, "tokens"):
-        yield f"$scope module {scope} $end\n"
-        yield from (f"$var wire {bits} {codes[owner, name]} {name} $end\n"
-                    for owner, name, bits in signals if owner == scope)
-        yield "$upscope $end\n"
-    yield "$upscope $end\n$enddefinitions $end\n"
+    changes: list[tuple[int, tuple[str, str], int]] = []
+    with VCDWriter(file, "1 ns", comment=about, check_values=False) as writer:
+        variables = {(scope, name): writer.register_var(f"{top}.{scope}", name, "wire", bits, 0)
+                     for scope, name, bits in signals}
+        for program, run in recordings:
+            stream = decode_words(machine, program.words)
+            changes += [(begin + cycle, signal, value) for cycle, signal, value in (
+                *_unit_changes(run), *_token_changes(stream, run))]
+            begin += run.cycles
+        changes.sort(key=lambda change: change[0])
+        # The last value in a cycle counts.
+        for (cycle, signal), value in {change[:2]: change[2] for change in changes}.items():
+            writer.change(variables[signal], cycle, value)
+        writer.close(begin)
 
 
 def _identifier(name: str) -> str:
     return "".join(c if c.isalnum() else "_" for c in name)
-
-
-def _vcd_body(changes: Iterable[tuple[int, str, int]], cycles: int) -> Iterator[str]:
-    """Yields the changes as VCD. The last value in a cycle counts; values that change nothing are
-    left out."""
-    known: dict[str, int] = {}
-    pending: dict[str, int] = {}
-    now = 0
-    for cycle, code, value in (*changes, (cycles, "", 0)):
-        if cycle > now:
-            fresh = {code: value for code, value in pending.items() if known.get(code) != value}
-            if fresh:
-                yield f"#{now}\n"
-                yield from (f"b{value:b} {code}\n" for code, value in fresh.items())
-            known |= fresh
-            pending, now = {}, cycle
-        pending[code] = value
-    yield f"#{cycles}\n"
 
 
 def _unit_changes(run: Run) -> Iterator[tuple[int, tuple[str, str], int]]:

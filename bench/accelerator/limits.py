@@ -1,6 +1,6 @@
 """What does the accelerator not take, and why? Operators over shapes, and whole networks.
 
-`operators`: networks of one operator between quantizations (`bench.inputs.limit_cases`), over
+`operators`: networks of one operator between quantizations (`tests.support.limit_cases`), over
 shapes, as the compiler would divide them for each machine; nothing is compiled. Each refusal is
 printed with its reason and the machines that refuse; ``--all`` lists every case. Cases are
 families of operators.
@@ -27,7 +27,7 @@ from accel.machine.config import preset_names
 from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
 from bench.frame import Bench, Sheet
-from bench.inputs.limit_cases import FAMILIES
+from tests.support.limit_cases import FAMILIES
 from compiler.frontend.onnx_import import convert
 from compiler.graph import Graph, optimize
 from compiler.graph.graph import Node
@@ -71,7 +71,7 @@ def _told(sheet: Sheet, graphs: Iterable[tuple[str, Graph]], whole: bool) -> Non
 
 @BENCH.part(zoo.NETWORKS, NAMES, extra=True)
 def shares(sheet: Sheet) -> None:
-    target = AccelTarget(next(iter(sheet.machines_or(["pynq-1x16x16"]).values())))
+    target = AccelTarget(sheet.machine_or("pynq-1x16x16"))
     for name in sheet.cases:
         share = share_of(optimize(convert(zoo.build(name, sheet.size, int8=True))), target)
         sheet.figure(f"share_{name}", share.percent, ".2f")

@@ -72,7 +72,7 @@ BENCH.option("--rtl", action="store_true", help="of machines, the Verilated core
 @BENCH.part(zoo.NETWORKS, NETWORKS)
 def networks(sheet: Sheet) -> None:
     for name in sheet.cases:
-        segment, seconds = compiled_twice(sheet.machine, name, *sheet.machines, sheet.effort)
+        segment, seconds = compiled_twice(sheet.machine, name, [*sheet.machines][0], sheet.effort)
         rows, done = timed(sheet.machine, segment)
         summary(sheet, name, rows, done)
         for figure, value in seconds.items():

@@ -25,6 +25,7 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.sim.timed import cycle
 from bench.frame import Bench, Sheet
+from bench.inputs.float_networks import image
 from compiler.errors import RequestError
 from compiler.frontend.onnx_import import convert
 from compiler.graph import evaluate, optimize
@@ -94,7 +95,7 @@ def normalize(sheet: Sheet) -> None:
     machines = {"shipped": Machine(preset("pynq-1x16x16")), "normalize": sheet.machine}
     for name in sheet.cases:
         model = convert(zoo.build(name, sheet.size, int8=True), name)
-        feeds = inputs_of(model)
+        feeds = image(model)
         wanted = run(lockstep.compile(model, "cpu"), feeds)
         print(f"{name}: error {decibels(model, feeds):.1f} dB", flush=True)
         for machine, given in machines.items():
@@ -148,12 +149,6 @@ def needed_bytes(program: AccelProgram, caches: Collection[str], share: float) -
     """Weights and parameters, what comes and goes, and a share of the caches."""
     return program.weights.size + sum(slot.size_bytes * (share if slot.name in caches else 1)
                                       for slot in (*program.inputs, *program.outputs))
-
-
-def inputs_of(model: Graph) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(0)
-    return {value: rng.standard_normal(model.values[value].shape, np.float32)
-            for value in model.inputs}
 
 
 def run(module, feeds) -> np.ndarray:

@@ -74,7 +74,7 @@ def accuracy(sheet: Sheet) -> None:
             machine if bits < 8 else sheet.machine, bits), ".2f")
 
 
-@BENCH.part(("digits", *zoo.NETWORKS), ("digits", "resnet18"))
+@BENCH.part(("digits", *zoo.NETWORKS), ("digits", "resnet18"), extra=True)
 def sparse(sheet: Sheet) -> None:
     shipped = sheet.machine
     declared = {name: load_machine(EXAMPLES / "machines" / f"{name}.py").declarations

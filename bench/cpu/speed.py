@@ -46,7 +46,8 @@ import onnx
 
 import lockstep
 from bench.frame import Bench, Sheet
-from bench.inputs.cpu_operators import OPERATORS, operator_model
+from bench.inputs.cpu_operators import OPERATORS, operator_model, samples
+from bench.inputs.float_networks import image
 from bench.support.onnx_runtime import Peer
 from bench.support.timing import best_times
 from compiler import te
@@ -57,7 +58,6 @@ from compiler.native import processor
 from compiler.quantize import quantize_ranges
 from compiler.schedule import Schedule
 from lockstep.testing import zoo
-from runtime.ports import random_inputs
 from tests.support.product_templates import TEMPLATES, in_panels, product
 
 NAMES = tuple(name for name in zoo.NETWORKS if name != "resnet34")
@@ -193,11 +193,7 @@ def _network(name: str, dtype: str, threads: int, rounds: int) -> Measured:
 def _operator(name: str, dtype: str, threads: int, rounds: int) -> Measured:
     model = operator_model(name)
     if dtype == "int8":
-        rng = np.random.default_rng(1)
-        samples = [{value.name: rng.standard_normal([
-            side.dim_value for side in value.type.tensor_type.shape.dim], np.float32)
-            for value in model.graph.input} for _ in range(2)]
-        model = lockstep.quantize(model, samples).model
+        model = lockstep.quantize(model, samples(model, 1)).model
     return _measured(name, dtype, model, 0, threads, rounds)
 
 
@@ -205,7 +201,7 @@ def _measured(name: str, dtype: str, model: onnx.ModelProto, macs: int, threads:
               rounds: int) -> Measured:
     module = lockstep.compile(model, "cpu" if threads == 1 else f"cpu:{threads}")
     peers = {"onnxruntime": Peer(model, threads=threads)} | _openvino(model, threads)
-    inputs = random_inputs(module.graph, 0)
+    inputs = image(module.graph)
     ours = module(inputs)
     wanted = peers["onnxruntime"](inputs)
     agrees = all(_agree(ours[value], array, dtype) for value, array in wanted.items())
@@ -310,13 +306,10 @@ class Body:
 
     def __init__(self, name: str, dtype: str):
         model = operator_model(name)
-        rng = np.random.default_rng(0)
-        samples = [{value.name: rng.standard_normal(
-            [side.dim_value for side in value.type.tensor_type.shape.dim], np.float32)
-            for value in model.graph.input} for _ in range(2)]
+        given = samples(model, 0)
         if dtype == "int8":
-            model = lockstep.quantize(model, samples).model
-        self.module, self.sample = lockstep.compile(model, "cpu:plain"), samples[0]
+            model = lockstep.quantize(model, given).model
+        self.module, self.sample = lockstep.compile(model, "cpu:plain"), given[0]
         self.seconds = float("inf")
 
     def __call__(self) -> None:

@@ -131,7 +131,7 @@ def memory(sheet: Sheet) -> None:
 
 @BENCH.part(("transfers", "digits"), extra=True)
 def axi4(sheet: Sheet) -> None:
-    machine = next(iter(sheet.machines_or(["pynq-1x16x16"]).values()))
+    machine = sheet.machine_or("pynq-1x16x16")
     ways = {"transfers": lambda folder: transfers(machine, sheet.transfers, sheet.seed, folder),
             "digits": lambda folder: network(machine, sheet.images, sheet.seed, folder)}
     for case in sheet.cases:

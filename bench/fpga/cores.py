@@ -134,7 +134,7 @@ def _share(record: Record, name: str) -> str:
 
 @BENCH.part(extra=True)
 def post_synthesis(sheet: Sheet) -> None:
-    machine = next(iter(sheet.machines_or(["tiny-1x4x4"]).values()))
+    machine = sheet.machine_or("tiny-1x4x4")
     path = build(machine, sheet.mutants)
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("programs", total=sheet.count)

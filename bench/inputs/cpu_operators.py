@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-__all__ = ["OPERATORS", "operator_model"]
+__all__ = ["OPERATORS", "operator_model", "samples"]
 
 CONVOLUTIONS = (                # inputs, outputs, kernel, size, stride, group
     (3, 64, 7, 224, 2, 1), (3, 32, 3, 224, 2, 1), (64, 64, 3, 56, 1, 1), (64, 128, 3, 56, 2, 1),
@@ -83,6 +83,14 @@ def operator_model(name: str) -> onnx.ModelProto:
                                                       weight("bias", numbers[-1])])
         case _:
             return _model(op, {"x": tuple(numbers)}, [])
+
+
+def samples(model: onnx.ModelProto, seed: int) -> list[dict[str, np.ndarray]]:
+    """Two random inputs."""
+    rng = np.random.default_rng(seed)
+    return [{value.name: rng.standard_normal(
+        [side.dim_value for side in value.type.tensor_type.shape.dim], np.float32)
+        for value in model.graph.input} for _ in range(2)]
 
 
 def _model(op: str, inputs: dict[str, Sequence[int]], weights: list[onnx.TensorProto],

@@ -97,8 +97,7 @@ def models(sheet: Sheet) -> None:
     found, target = [], AccelTarget(sheet.machine)
     for name in sheet.cases:
         one = Figures(name)
-        with _shown(one) as stage:
-            measure(name, target, sheet.samples, sheet.float, stage, one)
+        measure(name, target, sheet.samples, sheet.float, _stages(one), one)
         found.append(one)
         sheet.row(one)
         print("\n".join(lines(one, sheet.float)), flush=True)
@@ -236,27 +235,15 @@ def lines(one: Figures, only_float: bool) -> Iterator[str]:
         f"{stage} {seconds:.1f}" for stage, seconds in one.seconds.items() if seconds >= 0.05)
 
 
-@contextmanager
-def _shown(figures: Figures) -> Iterator[Stage]:
-    """Times the stages of a model and shows the one that runs."""
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+def _stages(figures: Figures) -> Stage:
+    """Times the stages of a model."""
+    @contextmanager
+    def stage(name: str) -> Iterator[None]:
+        begin = time.process_time()
+        yield
+        figures.seconds[name] = figures.seconds.get(name, 0) + time.process_time() - begin
 
-    console = Console(stderr=True)
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True,
-                  disable=not console.is_terminal) as progress:
-        task = progress.add_task(figures.name)
-
-        @contextmanager
-        def stage(name: str) -> Iterator[None]:
-            progress.update(task, description=f"{figures.name}: {name}")
-            begin = time.process_time()
-            yield
-            spent = figures.seconds.get(name, 0) + time.process_time() - begin
-            figures.seconds[name] = spent
-
-        yield stage
+    return stage
 
 
 @dataclass

@@ -34,6 +34,7 @@ from runtime import onnx_backend
 PAGE = Path(__file__).parents[2] / "docs" / "onnx.md"
 EXPANDED = "_expanded"
 WIDTH = 120         # of the page
+BY_HAND, END = "<!-- by hand -->\n", "<!-- end -->"
 
 BENCH = Bench(__file__, __doc__)
 BENCH.option("--filter", metavar="TEXT", default="", help="the cases whose names hold this text")
@@ -60,7 +61,7 @@ def without_data(sheet: Sheet) -> None:
 def write(sheet: Sheet) -> None:
     if sheet.filter or sheet.device != "CPU":
         raise RequestError("The page must be of all cases on the CPU")
-    PAGE.write_text(page(_outcomes(sheet, False), _outcomes(sheet, True)))
+    PAGE.write_text(page(_outcomes(sheet, False), _outcomes(sheet, True), PAGE.read_text()))
 
 
 def _outcomes(sheet: Sheet, without_data: bool) -> list["Outcome"]:
@@ -228,8 +229,10 @@ def run(found: Iterable, device: str = "CPU", without_data: bool = False) -> lis
     return [judge(case, device, without_data) for case in found]
 
 
-def page(outcomes: Sequence[Outcome], alone: Sequence[Outcome]) -> str:
-    """The text of docs/onnx.md; `alone` are the outcomes without the data."""
+def page(outcomes: Sequence[Outcome], alone: Sequence[Outcome], old: str) -> str:
+    """The text of docs/onnx.md, with what the old one has by hand; `alone` are the outcomes without
+    the data.
+    """
     passed, imported = (sum(one.passed for one in each) for each in (outcomes, alone))
     names = {domain: sorted(name for other, name in registry.OPERATORS if other == domain)
              for domain in sorted({domain for domain, _ in registry.OPERATORS})}
@@ -247,12 +250,13 @@ def page(outcomes: Sequence[Outcome], alone: Sequence[Outcome]) -> str:
     for domain, known in names.items():
         lines += [f"{domain or 'Standard'}: {', '.join(known)}.", ""]
     lines += ["By the body that ONNX gives: " + ", ".join(defined) + ".", "",
-              *_DATA.splitlines(), "", "## Node tests that do not pass", ""]
+              f"{BY_HAND}{old.split(BY_HAND)[1].split(END)[0]}{END}", "",
+              "## Node tests that do not pass", ""]
     lines += [f"- `{one.name}`: {_cell(one)}" for one in outcomes if not one.passed]
     lines += ["", "## Node tests that do not pass without their data", ""]
     lines += [f"- {len(operators)}, as {why}: {', '.join(sorted(set(operators)))}"
               for why, operators in reasons(alone)]
-    return "\n".join(map(_wrapped, lines)) + "\n"
+    return "\n".join(_wrapped(line) for part in lines for line in part.split("\n")) + "\n"
 
 
 def _wrapped(line: str) -> str:
@@ -260,70 +264,6 @@ def _wrapped(line: str) -> str:
     return line if len(line) <= WIDTH else "\n".join(wrap(
         line, WIDTH, subsequent_indent="  " if line.startswith("- ") else "",
         break_long_words=False, break_on_hyphens=False))
-
-
-_DATA = """\
-Type and shape of every value must follow from the types of the inputs and from constants. Where the
-elements of an input decide (a shape, a trip count, a condition, a sequence's position), the backend
-makes code for these elements; where computed elements decide, it runs what comes before. The
-importer behind `lockstep run` has no data. There
-
-- the declared shape of a result takes the place of elements that would say it (the shape of a
-  Reshape, the k of a TopK, the axes of a reduction, ...); a note says what is taken for granted,
-  and axes between which the shape does not decide are all computed, data choose;
-- both branches of an `If` are computed, and data choose: each result must have one type;
-- a `Loop` that data may end is unrolled to its trip count, of at most 20,000, which may be the
-  minimum of a constant and something computed; without one, to where a count in its condition ends
-  it surely, after 1,000 turns at most. It can have no rows for each turn. Where no condition is
-  given, that of the body ends it all the same, as in ONNX Runtime;
-- scatters take places that are computed. A place outside goes nowhere, as a gather takes the
-  nearest; of several updates of one place without a reduction the last stays;
-- numbers of int4, int2 and their unsigned kin, of float8 (but E8M0) and float4 are computed in
-  wider types, exactly as the small type holds them; a network neither takes nor gives such types;
-- an input without elements is a constant, and the network has no such input.
-
-Refused are operators whose result has a size that data decide: Compress, NonMaxSuppression,
-NonZero, Unique and the like. Strings, sequences, optionals, tensors without elements and the types
-that processors lack exist while a network is built, but not in the network.
-
-Opsets 1 to 6 have attributes that later ones lack. `broadcast` and `axis` are followed,
-`consumed_inputs` and `output_sequence` say nothing of values, and `is_test` must not be 0.
-
-Dimensions that a model leaves open take their extents from the arrays of `lockstep run --input`, or
-from `--shape NAME=N` for all dimensions of that name, or `--shape x.2=N` for one place: input, dot,
-number of the dimension from 0, the only way for those without a name or with the name `?`.
-`--bind x=VALUE` makes an input a constant, which decides about conditions and shapes too.
-
-## Where ONNX says little
-
-**NaN.** TopK, and sorting in PyTorch and TensorFlow Lite files, take a NaN for the greatest
-element; ArgMax and ArgMin give the place of the first NaN if there is one (the last by
-`select_last_index`), and a window of MaxPool that holds a NaN gives it and its place. So do NumPy,
-PyTorch and, but for MaxPool, which skips NaN, ONNX's reference. ONNX Runtime skips NaN in ArgMax
-and ArgMin, and its order has NaN anywhere.
-
-**Resize of integers** is computed along all axes in float64, then rounded half to even and
-saturated, as in ONNX's reference, whose weights of cubic sums have 24 bits: a sum so close to a
-half may be one off. GPUs may join products and sums, which decides at a half, too. ONNX Runtime
-truncates linear sums without `antialias` and rounds half up with it; with `antialias` it gives 0
-for negative int8, and it runs no cubic Resize of integers. GridSample of integers is rounded alike.
-
-## What a file may ask for
-
-A few bytes can stand for more memory or time than there is. Refused before any of it is taken:
-networks whose inputs and outputs, whose largest node, or whose values between are more than 2 GiB
-(`LOCKSTEP_MEMORY`, in GiB, allows more or less), constants that are computed while a model is read
-and take more than an eighth of that and 16 times what its own constants take, networks of more than
-50,000 operators with loops and sequences unrolled, models that take more than 150,000 steps with
-functions put in, functions that call themselves, loops and recurrent layers of more than 20,000
-turns, and TopK, CumSum and CumProd, which look at every two elements of an axis, beyond 2^34 pairs.
-
-`python -m bench robustness.fuzz` spoils small models (bytes flipped, cut out and inserted, nodes
-dropped and rewired, cycles, contradicted shapes, huge dimensions, other types and attributes,
-misplaced external data), makes tiny ones that ask for much, and spoils what is given beside them:
-inputs, geometries, compiled modules, caches, arguments. Each case has 10 s of processor time and 1
-GiB beyond what the network may take. Every one is refused with exit status 2 and one line, or
-equals ONNX Runtime or, where that refuses it, ONNX's reference."""
 
 
 def _has_body(schema: Any) -> bool:

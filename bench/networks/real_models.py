@@ -35,7 +35,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import track
 from rich.table import Table
 
 from bench.accelerator.limits import macs
@@ -69,7 +69,7 @@ def models(sheet: Sheet) -> None:
         raise RequestError(f"Package {', '.join(absent)} must be installed: "
                            "pip install -e '.[real]' -c constraints.txt")
     found = []
-    for network in shown(chosen):
+    for network in track(chosen, "networks", console=Console(stderr=True), transient=True):
         found.append(in_its_own_process(network.name, sheet.target))
         sheet.row(found[-1])
         print(summary(found[-1]), file=sys.stderr, flush=True)
@@ -360,15 +360,3 @@ def report(found: Sequence[Figures], every_answer: bool) -> None:
     for one in found:
         for stage, reason in one.failed.items():
             print(f"{one.name}: {stage}: {reason}")
-
-
-def shown(networks: Sequence[Network]) -> Iterator[Network]:
-    """Yields each network in turn, and shows its name on the terminal while it is measured."""
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True,
-                  disable=not console.is_terminal) as progress:
-        task = progress.add_task("")
-        for place, network in enumerate(networks, 1):
-            progress.update(task, description=f"{network.name} ({place} of {len(networks)})")
-            yield network

@@ -1,12 +1,11 @@
 """Is spoiled input of every kind refused in one line, or computed right?
 
-Cases are command lines with files that are nearly right (`bench.spoiled.kinds`): ONNX models, tiny
-models that ask for much, .npz archives, geometries in TOML, compiled modules, caches, arguments.
-Each runs in a copy of this process that has everything imported, with a limit of processor time and
-of memory. These results are right:
+Cases are command lines with files that are nearly right (`tests.support.spoiled`): ONNX models,
+tiny models that ask for much, .npz archives, geometries in TOML, compiled modules, caches,
+arguments. Each runs in a copy of this process that has everything imported, with a limit of
+processor time and of memory. These results are right:
 
-- exit status 2 with one line on standard error and nothing on
-standard output, or
+- exit status 2 with one line on standard error and nothing on standard output, or
 - exit status 0, and outputs that equal those of ONNX Runtime or of ONNX's reference implementation,
   or those of the sound files where the damage must not change them.
 
@@ -35,12 +34,12 @@ from pathlib import Path
 import numpy as np
 
 from bench.frame import Bench, Sheet
-from bench.spoiled.kinds import (ANY, GEOMETRY, INPUTS, KINDS, RESULT, SAME, WANTED, Case,
-                                 sound_files)
-from bench.spoiled.onnx_mutations import MODEL
 from bench.support.isolated import Ended, Limits, isolated
 from bench.support.peers import compared, difference
 from lockstep.testing.models import DIGITS
+from tests.support.spoiled.kinds import (ANY, GEOMETRY, INPUTS, KINDS, RESULT, SAME, WANTED, Case,
+                                         sound_files)
+from tests.support.spoiled.onnx_mutations import MODEL
 
 NETWORK_BYTES = 1 << 28
 MEMORY = NETWORK_BYTES + (1 << 30)

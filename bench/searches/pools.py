@@ -36,7 +36,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bench.frame import Bench, Sheet
-from bench.support.pauses import KIND, TASK
 from bench.support.timing import best_times
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.errors import Error
@@ -49,10 +48,11 @@ from runtime.tuning import Certificates, Trial, WorkerPool
 from runtime.tuning.certificates import make_certificates
 from runtime.tuning.servers import serve_worker
 from runtime.tuning.tuning import CONFIRMED
+from tests.support.sleeping_target import COUNTING as KIND, TASK
 
 HOUSE = Path(__file__).parents[2]
 WORKERS, KILLED_SEARCHES = 4, 2
-MODULE = "bench.support.pool_target"
+MODULE = "tests.support.sleepers"
 LIMIT_SECONDS = 10.0
 FLOOR_BUSY = 0.8
 
@@ -69,7 +69,7 @@ BENCH.option("--model", type=Path, default=DIGITS.with_name("digits-float.onnx")
 
 
 def trials(count: int, milliseconds: float) -> list[Trial]:
-    return [Trial(KIND, TASK, repr(milliseconds / 1e3), seed) for seed in range(count)]
+    return [Trial(KIND, TASK, f"sleep {milliseconds / 1e3!r}", seed) for seed in range(count)]
 
 
 # ---- searches that are killed ------------------------------------------------------------------
@@ -275,7 +275,7 @@ class PausingChild:
 
     def run(self, trial: str) -> Result:
         begin = time.perf_counter()
-        time.sleep(float(Trial.of(trial).plan))
+        time.sleep(float(Trial.of(trial).plan.split()[1]))
         SPANS.append((begin, time.perf_counter()))
         return Result(SPANS[-1][1] - begin, "s")
 

@@ -65,7 +65,7 @@ MEMORIES = {
 WAITS, SIGNALS = 1, 2           # bytes of a word
 NUMBERS = 1 << 16
 
-IMAGES = 4
+IMAGES = 4              # of the digits, on each of the geometries
 GEOMETRIES: tuple[dict[str, int], ...] = (
     {}, {"block_in": 8}, {"block_out": 8}, {"block_in": 8, "block_out": 8},
     {"block_in": 16, "block_out": 4}, {"block_in": 4, "block_out": 16},
@@ -108,7 +108,7 @@ def exact(sheet: Sheet) -> None:
 
 @BENCH.part(("digits", "resnet50"), ("digits",), extra=True)
 def speed(sheet: Sheet) -> None:
-    machine = next(iter(sheet.machines_or(["pynq-1x16x16"]).values()))
+    machine = sheet.machine_or("pynq-1x16x16")
     for network in sheet.cases:
         program = (_repeated_digits(machine, sheet.cycles) if network == "digits" else
                    AccelTarget(machine).compile(resnet50_graph()).program)

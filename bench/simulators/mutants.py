@@ -2,7 +2,7 @@
 
 Yosys changes one cell of the emitted core at a time (a pin inverted, tied, or inverted where
 another one is set). The netlist is flattened and optimized first, and a change that no output
-depends on, or that another bit of the cell masks (`bench.support.liveness`), does not count. All
+depends on, or that another bit of the cell masks (`tests.support.liveness`), does not count. All
 mutants are built into one simulator, in which a number selects the active one; each runs the
 programs of ``lockstep check``, and is killed when the simulators differ. Without an active mutant
 they must agree. Prints all mutants and the lines ``mutants``, ``mutants_killed_percent``.
@@ -34,7 +34,7 @@ from accel.sim.checking.check import COUNT, MAX_CYCLES, cases, compare, default_
 from accel.sim.programs.case import Case
 from accel.sim.rtl.verilated import Port, SimulatorError
 from bench.frame import Bench, Sheet
-from bench.support.liveness import Liveness
+from tests.support.liveness import Liveness
 
 CONFIG = "tiny-1x4x4"
 BUILD = ("-O1",)

@@ -7,7 +7,7 @@ processor time of the proof, and of the proof that fails, message included.
 `faults` changes the tokens of compiled programs at random: a bit of one instruction's waits or
 signals is deleted, duplicated onto another instruction of the unit, moved there, or turned to
 another unit; or a whole token, signal and wait, is deleted, or its signal or wait moved. The proof
-must refuse the program, unless `bench.support.happens_before` finds by exhaustion that the fault is
+must refuse the program, unless `tests.support.happens_before` finds by exhaustion that the fault is
 redundant: then the program is still legal, and the proof must accept it. It must accept every
 compiled program too. Prints the missed faults, then `token_faults`, `token_faults_redundant`,
 `token_faults_missed` (accepted, and not legal), `token_faults_false_alarms` (refused, and legal).
@@ -29,7 +29,7 @@ from accel.mapping.target import AccelTarget
 from accel.proof.legal import IllegalProgram, prove
 from bench.frame import Bench, Sheet
 from bench.inputs.networks import convolution_graph, resnet50_graph
-from bench.support.happens_before import Judge, Masks
+from tests.support.happens_before import Judge, Masks
 from compiler.latency_hiding import Tokens as UnitTokens, pair_tokens
 from lockstep.testing.models import DIGITS
 from runtime import compile as compile_model

@@ -1,7 +1,6 @@
 """Runs models in ONNX Runtime or ONNX's reference implementation, to compare outputs."""
 
 import warnings
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from google.protobuf.message import Message
 
 from bench.support.isolated import Limits, isolated
 from bench.support.onnx_runtime import Peer as OnnxRuntime
+from tests.support.spoiled.arrays import save_arrays
 
 __all__ = ["compared", "difference", "save_arrays"]
 
@@ -126,11 +126,3 @@ def _widen(message: Message) -> None:
 def _arrays(path: Path) -> dict[str, np.ndarray]:
     with np.load(path, allow_pickle=False) as archive:
         return dict(archive)
-
-
-def save_arrays(path: Path, arrays: Arrays) -> None:
-    """Saves arrays as np.savez does, but with any name."""
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, array, allow_pickle=False)

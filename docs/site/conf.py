@@ -27,7 +27,7 @@ autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 
 GROUPS = {
-    "Begin": ["tutorial", "commands", "python", "trust", "README"],
+    "Begin": ["tutorial", "tour", "commands", "python", "trust", "README"],
     "The machine": ["machine", "isa", "geometry", "instruction", "argmax", "hardswish", "int16",
                     "bfloat16", "normalize", "depthwise", "sparse", "packed_weights", "rtl"],
     "Networks": ["networks", "onnx", "torch", "frontends", "quantize", "operators", "decoders",

@@ -1,10 +1,9 @@
 """The page that ``lockstep intrinsic diff --html`` writes: two machines in pictures and tables."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
 from typing import IO, Any
 
-from lockstep.report.plain_page import picture, table, write_plain_page
+from lockstep.report.plain_page import picture, write_plain_page
 
 __all__ = ["write_comparison"]
 
@@ -19,20 +18,13 @@ def write_comparison(file: IO[bytes], figures: Mapping[str, Any], hardware: Rows
     title = f"{names[0]} and {names[1]}"
     cycles = [(network, some[0]["cycles"], some[1]["cycles"])
               for network, some in figures["networks"].items()]
-    parts = [_declared(figures)]
-    if cycles:
-        parts += ["<h2>Cycles of networks</h2>", _picture(cycles, names, "cycles", "cycles"),
-                  _table("network", cycles, names)]
     counts = [row for row in hardware if not row[0].endswith(": bytes")]
-    parts += ["<h2>Hardware of the datapaths, from their plans</h2>",
-              _picture(_relative(counts), names, "hardware", "of the first machine, %",
-                       first=not cycles),
-              _table("", hardware, names)]
-    write_plain_page(file, title, parts)
-
-
-def _declared(figures: Mapping[str, Any]) -> str:
-    return f"<ul>{''.join(f'<li>{escape(text)}</li>' for text in _sentences(figures))}</ul>"
+    write_plain_page(
+        file, title, "comparison.html", sentences=_sentences(figures), names=names,
+        cycles=_told(cycles), hardware=_told(hardware),
+        cycles_picture=cycles and _picture(cycles, names, "cycles", "cycles"),
+        hardware_picture=_picture(_relative(counts), names, "hardware",
+                                  "of the first machine, %", first=not cycles))
 
 
 def _sentences(figures: Mapping[str, Any]) -> Iterator[str]:
@@ -61,6 +53,5 @@ def _picture(rows: Rows, names: Sequence[str], place: str, axis: str, first: boo
                    yaxis_title=axis, legend={"orientation": "h", "y": 1.12})
 
 
-def _table(heading: str, rows: Rows, names: Sequence[str]) -> str:
-    return table((heading, *names), [(name, f"{here:,}", f"{there:,}")
-                                     for name, here, there in rows])
+def _told(rows: Rows) -> list[tuple[str, str, str]]:
+    return [(name, f"{here:,}", f"{there:,}") for name, here, there in rows]

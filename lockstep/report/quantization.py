@@ -1,11 +1,10 @@
 """The page that ``lockstep quantize --report`` writes: noise of each layer, picture and table."""
 
-from collections.abc import Mapping
-from html import escape
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from lockstep.lines import shortened
-from lockstep.report.plain_page import picture, table, write_plain_page
+from lockstep.report.plain_page import picture, write_plain_page
 
 __all__ = ["write_quantization_page"]
 
@@ -15,13 +14,16 @@ SERIES = (("alone", "alone_db", "this layer quantized, all others in float"),
 
 _NAMES = 16         # under the picture
 
+
 def write_quantization_page(file: IO[bytes], figures: Mapping[str, Any]) -> None:
     """Writes the page of the command's figures, as UTF-8; the page works offline."""
-    title = f"Quantization of {figures['model']}"
-    write_plain_page(file, title, [
-        f"<p>{escape(_summary(figures))}</p>",
-        "<h2>Signal to quantization noise of each layer's result</h2>", _picture(figures),
-        _table(figures)])
+    series = _present(figures)
+    headings = ("layer", *(label for label, *_ in series), "numbers", "operator", "why")
+    write_plain_page(
+        file, f"Quantization of {figures['model']}", "quantization.html",
+        summary=_summary(figures), noise=_picture(figures), headings=headings,
+        words=[headings.index(word) for word in ("layer", "numbers", "operator", "why")],
+        rows=[_row(layer, series) for layer in figures["layers"]])
 
 
 def _summary(figures: Mapping[str, Any]) -> str:
@@ -69,13 +71,8 @@ def _why(layer: Mapping[str, Any]) -> str:
     return layer["reason"] or layer["declined"] or by
 
 
-def _table(figures: Mapping[str, Any]) -> str:
-    """The table of layers; its first columns fit a phone."""
-    series = _present(figures)
-    headings = ("layer", *(label for label, *_ in series), "numbers", "operator", "why")
-    words = [headings.index(word) for word in ("layer", "numbers", "operator", "why")]
-    return table(headings, [(
-        layer["name"],
-        *("-" if layer[key] is None else f"{layer[key]:.1f}" for _, key, _ in series),
-        "int8" if layer["quantized"] else "float", layer["op"], _why(layer))
-        for layer in figures["layers"]], words)
+def _row(layer: Mapping[str, Any], series: Sequence[tuple[str, str, str]]) -> list[str]:
+    """A layer's row; its first columns fit a phone."""
+    return [layer["name"],
+            *("-" if layer[key] is None else f"{layer[key]:.1f}" for _, key, _ in series),
+            "int8" if layer["quantized"] else "float", layer["op"], _why(layer)]

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from difflib import ndiff
-from html import escape
 from typing import IO, Any
 
 from lockstep.lines import shortened
-from lockstep.report.plain_page import picture, table, write_plain_page
+from lockstep.report.plain_page import picture, write_plain_page
 
 __all__ = ["write_search_page"]
 
@@ -19,19 +18,18 @@ def write_search_page(file: IO[bytes], figures: Mapping[str, Any]) -> None:
     title = f"Search for plans of {figures['model']} for {figures['target']}"
     tasks = sorted(figures["tasks"], key=_time, reverse=True)
     curves = [task for task in tasks if any(value is not None for value in task["values"])]
-    parts = [f"<p>{figures['trials']:,} trials, strategy {escape(figures['strategy'])}, seed "
-             f"{figures['seed']}</p>"]
-    if curves:
-        parts += ["<h2>Best so far, in parts of the target's own plan</h2>",
-                  _picture([(task, _best_so_far(task)) for task in curves[:MOST_CURVES]],
-                           "trials", "curves", "lines"),
-                  "<h2>Estimate against measurement</h2><p>Each trial of these tasks: how much "
-                  "longer than the best it takes, by the template's estimate and measured.</p>",
-                  _picture([(task, _estimated(task)) for task in curves[:MOST_CURVES]],
-                           "estimate", "estimates", "markers", first=False)]
-    parts += ["<h2>Tasks</h2>", _table(tasks), "<h2>What the best plans do differently</h2>",
-              *map(_difference, tasks)]
-    write_plain_page(file, title, parts)
+    write_plain_page(
+        file, title, "search.html",
+        summary=f"{figures['trials']:,} trials, strategy {figures['strategy']}, seed "
+                f"{figures['seed']}",
+        curves=curves and _picture([(task, _best_so_far(task)) for task in curves[:MOST_CURVES]],
+                                   "trials", "curves", "lines"),
+        estimates=curves and _picture([(task, _estimated(task)) for task in curves[:MOST_CURVES]],
+                                      "estimate", "estimates", "markers", first=False),
+        headings=("task", "times", "own", "best", "gain", "trials", "failed"),
+        rows=map(_row, tasks), differences=[
+            (f"{task['title']}: {_gain(task)}", _difference(task)) for task in tasks
+            if task["plan"] != task["own_plan"]])
 
 
 def _time(task: Mapping[str, Any]) -> float:
@@ -67,11 +65,10 @@ def _picture(series: Sequence[tuple[Mapping[str, Any], tuple[list[float], list[f
                    yaxis_title="measured", legend={"orientation": "h", "y": -0.25})
 
 
-def _table(tasks: Sequence[Mapping[str, Any]]) -> str:
-    return table(("task", "times", "own", "best", "gain", "trials", "failed"), [
-        (task["title"], str(task["count"]), _figure(task["own"], task["unit"]),
-         _figure(task["best"], task["unit"]), _gain(task), str(task["trials"]),
-         str(task["failed"])) for task in tasks])
+def _row(task: Mapping[str, Any]) -> list[str]:
+    return [task["title"], str(task["count"]), _figure(task["own"], task["unit"]),
+            _figure(task["best"], task["unit"]), _gain(task), str(task["trials"]),
+            str(task["failed"])]
 
 
 def _figure(value: float | None, unit: str) -> str:
@@ -86,11 +83,7 @@ def _gain(task: Mapping[str, Any]) -> str:
     return f"{100 * (1 - task['best'] / task['own']):.1f} %"
 
 
-def _difference(task: Mapping[str, Any]) -> str:
+def _difference(task: Mapping[str, Any]) -> list[str]:
     """Lines that only one of the plans has: − the target's own, + the best."""
-    if task["plan"] == task["own_plan"]:
-        return ""
-    lines = [line for line in ndiff(task["own_plan"].splitlines(), task["plan"].splitlines())
-             if line[:2] in ("- ", "+ ")]
-    return (f"<h3>{escape(task['title'])}: {_gain(task)}</h3><pre class=\"scroll\">"
-            f"{escape(chr(10).join(lines))}</pre>")
+    return [line for line in ndiff(task["own_plan"].splitlines(), task["plan"].splitlines())
+            if line[:2] in ("- ", "+ ")]

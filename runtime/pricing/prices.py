@@ -22,7 +22,7 @@ from compiler.native import digest
 from compiler.target import ACCEL, HOST, Compiled, Crossing, Measure, Priced, Target
 from runtime.pricing.link import LINK, Link
 
-__all__ = ["AccelPrices", "MeasuredPrices", "NodePrices"]
+__all__ = ["AccelPrices", "MeasuredPrices"]
 
 
 @dataclass
@@ -196,34 +196,6 @@ class MeasuredPrices:
         if key not in self._compiled:
             self._compiled[key] = self.target.compile(part)
         return self._compiled[key]
-
-
-@dataclass(frozen=True, slots=True)
-class NodePrices:
-    """Prices of a target by given times of its nodes. Nothing is copied."""
-
-    target: Target
-    seconds: Callable[[Node], float]
-    start_seconds: float = 0.0
-
-    def assumed(self) -> dict[str, dict[str, Any]]:
-        return {}
-
-    def start(self) -> float:
-        return self.start_seconds
-
-    def node(self, node: Node) -> float:
-        return self.seconds(node)
-
-    def segment(self, graph: Graph) -> Priced:
-        return Priced(self.target.compile(graph), self.least(graph))
-
-    def least(self, graph: Graph) -> float:
-        return self.start_seconds + sum(map(self.seconds, graph.nodes))
-
-    def crossing(self, value: str, kind: TensorType, outwards: bool, last: bool = False
-                 ) -> Crossing:
-        return Crossing()
 
 
 def _samples(types: Mapping[str, TensorType]) -> dict[str, np.ndarray]:

@@ -10,13 +10,13 @@ import onnx
 import pytest
 
 from bench.robustness import fuzz
-from bench.spoiled import onnx_bombs, onnx_mutations
+from tests.support.spoiled import onnx_bombs, onnx_mutations
 from bench.robustness.fuzz import BENCH, FINDS, Verdict, judge, replay
-from bench.spoiled.kinds import ANY, KINDS, PEER, SAME, Case, _inputs
+from tests.support.spoiled.kinds import ANY, KINDS, PEER, SAME, Case, _inputs
 from bench.support.isolated import Limits, isolated
-from bench.spoiled.onnx_mutations import MODELS, MUTATIONS, write
+from tests.support.spoiled.onnx_mutations import MODELS, MUTATIONS, write
 from bench.support.peers import compared, save_arrays
-from bench.spoiled.arrays import _npy_header
+from tests.support.spoiled.arrays import _npy_header
 
 SIZES = {"x": np.ones(3, np.float32)}
 

@@ -12,7 +12,7 @@ from accel.mapping.target import AccelTarget
 from bench.networks import light_models
 from bench.networks.light_models import BENCH, Figures, compare_float, compare_int8
 from bench.inputs.light_weights import NAMES, images, light_model
-from bench.spoiled.onnx_mutations import DIGITS
+from lockstep.testing.models import DIGITS
 from runtime import compile as compile_model
 
 PYNQ = "pynq-1x16x16"

@@ -3,7 +3,7 @@
 import onnx
 import pytest
 
-from bench.inputs.limit_cases import FAMILIES, QdqModel
+from tests.support.limit_cases import FAMILIES, QdqModel
 from bench.accelerator.limits import BENCH, taken
 from compiler.frontend import convert
 from compiler.graph import optimize

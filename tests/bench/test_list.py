@@ -1,14 +1,16 @@
 """``python -m bench``: the list of benchmarks, and what runs one."""
 
 import importlib
+import re
 
 import pytest
 
 from bench.__main__ import ALONE, AREAS, benchmarks, main, question
 from bench.frame import HERE, Bench
+from bench.scoreboard import read_table
 
 EVERY = [name for area in AREAS for name in benchmarks(area)]
-NO_BENCHMARKS = {"inputs", "spoiled", "support", "values", "__pycache__"}
+NO_BENCHMARKS = {"inputs", "support", "values", "__pycache__"}
 
 
 def test_every_folder_is_an_area_or_has_no_benchmarks():
@@ -35,6 +37,26 @@ def test_each_has_parts_that_options_fit(name, capsys):
     with pytest.raises(SystemExit, match="0"):
         bench.main(["--help"])
     assert f"usage: python -m bench {name} " in capsys.readouterr().out
+
+
+def commands() -> list[tuple[str, list[str]]]:
+    """Benchmarks with the options that the scoreboard and the pages give them."""
+    found = [(row.command[3], [*row.command[4:]]) for row in read_table()
+             if row.command[:3] == ("python", "-m", "bench")]
+    pages = [path.read_text() for path in (*(HERE.parent / "docs").glob("*.md"),
+                                           HERE.parent / "README.md")]
+    told = re.findall(r"python -m bench (\w+\.\w+)(?: --only ([a-z]\w*(?: [a-z]\w*)*))?",
+                      "\n".join(pages))
+    return found + [(name, ["--only", *only.split()] if only else []) for name, only in told]
+
+
+def test_commands_of_the_scoreboard_and_of_pages_fit():
+    every = commands()
+    assert len(every) > 80
+    for name, options in every:
+        assert name in EVERY, name
+        bench = importlib.import_module(f"bench.{name}").BENCH
+        assert [*bench.chosen(bench.parser.parse_args(options).only)], (name, options)
 
 
 def test_an_unknown_benchmark_is_refused(capsys):

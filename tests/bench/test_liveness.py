@@ -1,6 +1,6 @@
 """What can be seen from outside of a netlist."""
 
-from bench.support.liveness import Liveness
+from tests.support.liveness import Liveness
 
 
 def cell(kind, inputs, output, parameters=None):

@@ -10,12 +10,12 @@ import onnx
 import pytest
 
 from bench.networks import real_models
-from bench.spoiled.onnx_mutations import DIGITS
 from bench.networks.real_models import BENCH, Figures, decibels, difference, measure, tables
 from bench.inputs.real_networks import BY_NAME, Network, Sample, overlap, same_boxes, same_text
 from bench.support.onnx_runtime import Peer, in_float, is_int8, quantized_by_onnx_runtime
 from compiler.cpu_gpu_backends.llvm import host
 from compiler.quantize import quantize
+from lockstep.testing.models import DIGITS
 
 SUMS_BYTES = host().has("avx512vnni") or host().has("avxvnni") or host().has("dotprod")
 """Else ONNX Runtime adds two products of bytes in 16 bits, which saturate."""

@@ -10,7 +10,7 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, finish
 from accel.mapping.target import AccelTarget
 from accel.proof.legal import with_tokens
-from bench.support.happens_before import Judge
+from tests.support.happens_before import Judge
 from bench.simulators import proof
 from bench.simulators.proof import BENCH, FAULTS, Subject, convolution, examine
 from compiler.latency_hiding import arrays, legality

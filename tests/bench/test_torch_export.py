@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import compiler.frontend.aten         # noqa: F401 - fills the table
-from bench.networks.torch import Exported, measure
+from bench.networks.pytorch import Exported, measure
 from compiler.frontend.aten.registry import OPERATORS
 from lockstep.testing import zoo
 

@@ -3,7 +3,7 @@
 import pytest
 
 from bench.inputs.torch_networks import NETWORKS, OF_TRANSFORMERS
-from bench.networks.torch import BENCH, measure_quantized as measure
+from bench.networks.pytorch import BENCH, measure_quantized as measure
 
 LEAST_DB = {"gpt2": 25, "llama": 25, "bert": 25, "yolo": 30, "efficientnet_b0": 0,
             "mobilenet_v3_small": 0}

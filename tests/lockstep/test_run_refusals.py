@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from accel.machine.config import preset
-from bench.spoiled.arrays import zeros_archive
+from tests.support.spoiled.arrays import zeros_archive
 from compiler.cpu_gpu_backends.gpu.target import PRECISIONS
 from lockstep.cli import main
 from tests.support.operator_models import operator_model

@@ -16,7 +16,7 @@ from compiler.frontend import ImportRefused, convert
 from compiler.graph import Graph, evaluate
 from runtime import (DeviceError, InputError, Module, SimulatedDevice, TargetError, compile,
                      compile_graph)
-from bench.inputs.limit_cases import QdqModel
+from tests.support.limit_cases import QdqModel
 from runtime.driver.pipeline import NEARLY
 from tests.support.integer_graphs import Net
 from tests.support.machines import SHORT, TINY

@@ -44,7 +44,8 @@ def test_all_node_tests() -> None:
     for name, each in (("onnx_node_tests", outcomes), ("onnx_node_tests_without_data", alone)):
         floor = floors[name]
         assert floor is not None and sum(one.passed for one in each) >= floor
-    assert onnx_nodes.PAGE.read_text() == onnx_nodes.page(outcomes, alone), (
+    text = onnx_nodes.PAGE.read_text()
+    assert text == onnx_nodes.page(outcomes, alone, text), (
         "docs/onnx.md must be made again: python -m bench networks.onnx_nodes --only write")
 
 

@@ -46,7 +46,7 @@ def texts_drawn(figures: Mapping[str, Any], script: str) -> list[str]:
     assert NODE is not None
     parts = page_parts(figures, "", script)
     done = subprocess.run([NODE, "-e", _ELEMENTS], capture_output=True, text=True, check=True,
-                          input=json.dumps({"figures": figures, "script": parts["SCRIPT"]}))
+                          input=json.dumps({"figures": figures, "script": parts["script"]}))
     said = json.loads(done.stdout)
     assert said["failure"] == "" and said["drawn"]
     return [*_texts(said["drawn"])]

@@ -80,11 +80,13 @@ def _log(path: Path, what: str) -> None:
 
 @dataclass(frozen=True)
 class CountingTarget(SleepingTarget):
-    """Counts a cycle for each character of a plan."""
+    """Counts a cycle for each character of a plan, after a sleep where the plan is one."""
 
     name: str = COUNTING
 
     def cycles(self, task: Task, plan: str, seed: int) -> int:
+        word, _, argument = plan.partition(" ")
+        time.sleep(float(argument) if word == "sleep" else 0.0)
         return len(plan)
 
 

@@ -1,20 +1,18 @@
 """Checks that every offset in an object file lies within the file.
 
 LLVM checks some offsets and trusts the rest: one beyond a section crashes the process.
-ELF-64 as in the System V ABI: a header of 64 bytes, sections anywhere, a table of their headers.
 """
 
 import struct
 
 from compiler.errors import Error
+from compiler.exports.elf import Elf, Section
 
 __all__ = ["ObjectError", "require_object"]
 
-HEADER = struct.Struct("<4sBBBB8xHHIQQQIHHHHHH")
-SECTION = struct.Struct("<IIQQQQIIQQ")
-SYMBOL_BYTES, RELOCATION_BYTES = 24, 24
+HEADER_BYTES, SECTION_BYTES, SYMBOL_BYTES, RELOCATION_BYTES = 64, 64, 24, 24
 WHOLE_WORDS = (1, 257)          # R_X86_64_64, R_AARCH64_ABS64
-MAGIC, CLASS_64, LITTLE_ENDIAN, RELOCATABLE = b"\x7fELF", 2, 1, 1
+RELOCATABLE = 1
 SYMBOLS, STRINGS, RELOCATIONS, NO_BITS = 2, 3, 4, 8
 
 
@@ -26,46 +24,51 @@ def require_object(code: bytes) -> None:
     """Raise ObjectError unless `code` is a relocatable ELF-64 file, little-endian, whose sections,
     symbols, names and relocations lie within it.
     """
-    _require(len(code) >= HEADER.size, f"has {len(code)} bytes, fewer than a header")
-    (magic, bits, order, _, _, kind, _, _, _, _, table, _, _, _, _, entry, count,
-     names) = HEADER.unpack_from(code)
-    _require((magic, bits, order, kind) == (MAGIC, CLASS_64, LITTLE_ENDIAN, RELOCATABLE),
-             "is no relocatable ELF file of 64 bits")
-    _require(entry == SECTION.size and 0 < count, "has no table of sections")
-    _require(table + entry * count <= len(code), "is cut off before its table of sections ends")
-    sections = [SECTION.unpack_from(code, table + entry * index) for index in range(count)]
-    for number in range(count):
-        _require_section(code, number, sections)
-    _require(names < count and sections[names][1] == STRINGS, "has no names of sections")
-    strings = sections[names]
-    _require(all(section[0] < strings[5] for section in sections), "names sections outside it")
+    _require(len(code) >= HEADER_BYTES, f"has {len(code)} bytes, fewer than a header")
+    file = Elf(code)
+    _require(file.bits == 64 and file.kind == RELOCATABLE, "is no relocatable ELF file of 64 bits")
+    _require(file.entry == SECTION_BYTES and 0 < file.count, "has no table of sections")
+    _require(file.table + file.entry * file.count <= len(code),
+             "is cut off before its table of sections ends")
+    sections = file.sections()
+    for number, section in enumerate(sections):
+        _require_section(file, number, section, sections)
+    _require(file.names < file.count and sections[file.names].kind == STRINGS,
+             "has no names of sections")
+    _require(all(section.name < sections[file.names].size for section in sections),
+             "names sections outside it")
 
 
-def _require_section(code: bytes, number: int, sections: list[tuple[int, ...]]) -> None:
-    _, kind, _, _, offset, size, link, info, alignment, entry = sections[number]
+def _require_section(file: Elf, number: int, section: Section, sections: list[Section]) -> None:
+    kind, size, link, alignment = section.kind, section.size, section.link, section.alignment
     if kind not in (0, NO_BITS):
-        _require(offset + size <= len(code), f"is cut off before section {number} ends")
+        _require(section.offset + size <= len(file.code),
+                 f"is cut off before section {number} ends")
     _require(alignment & (alignment - 1) == 0, f"has section {number} aligned to {alignment}")
-    data = code[offset:offset + size]
+    data = file.bytes_of(section)
     if kind == STRINGS:
         _require(data.endswith(b"\0") or not size, f"has names without an end in section {number}")
     if kind == SYMBOLS:
-        _require(entry == SYMBOL_BYTES and size % entry == 0 and link < len(sections)
-                 and sections[link][1] == STRINGS and info <= size // entry,
+        _require(section.entry == SYMBOL_BYTES and size % SYMBOL_BYTES == 0
+                 and link < len(sections) and sections[link].kind == STRINGS
+                 and section.info <= size // SYMBOL_BYTES,
                  f"has symbols of another size in section {number}")
-        _require_symbols(data, sections, sections[link][5])
+        _require_symbols(file, section, sections)
     if kind == RELOCATIONS:
-        _require(entry == RELOCATION_BYTES and size % entry == 0 and link < len(sections)
-                 and info < len(sections) and sections[link][1] == SYMBOLS,
+        _require(section.entry == RELOCATION_BYTES and size % RELOCATION_BYTES == 0
+                 and link < len(sections) and section.info < len(sections)
+                 and sections[link].kind == SYMBOLS,
                  f"has relocations of another size in section {number}")
-        _require_relocations(data, sections[info][5], sections[link][5] // SYMBOL_BYTES)
+        _require_relocations(data, sections[section.info].size,
+                             sections[link].size // SYMBOL_BYTES)
 
 
-def _require_symbols(data: bytes, sections: list[tuple[int, ...]], names: int) -> None:
-    for name, _, _, place, value, size in struct.iter_unpack("<IBBHQQ", data):
-        _require(name < max(names, 1), "has a symbol whose name lies outside it")
+def _require_symbols(file: Elf, section: Section, sections: list[Section]) -> None:
+    for name, place, value, size in file.symbols(section):
+        _require(name < max(sections[section.link].size, 1),
+                 "has a symbol whose name lies outside it")
         within = not 0 < place < 0xff00 or (
-            place < len(sections) and value + size <= sections[place][5])
+            place < len(sections) and value + size <= sections[place].size)
         _require(within, "has a symbol that lies outside its section")
 
 

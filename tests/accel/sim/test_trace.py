@@ -1,6 +1,7 @@
 """Traces: what the files say of a run, and that a file is whole or not there."""
 
 import gzip
+import io
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from vcd.reader import ScopeDecl, TokenKind, VarDecl, VectorChange, tokenize
 
 from accel.machine import isa
 from accel.machine.config import UNITS, preset
@@ -176,28 +178,24 @@ def test_compressed_is_the_same(tmp_path) -> None:
     assert gzip.decompress(packed.read_bytes()) == plain.read_bytes()
 
 
-def values(text: str) -> dict[str, list[tuple[int, int]]]:
+def values(data: bytes) -> dict[str, list[tuple[int, int]]]:
     """Changes of every variable of a VCD, by dotted name."""
-    head, _, body = text.partition("$enddefinitions $end\n")
     names, scope, now = {}, [], 0
-    for line in head.splitlines():
-        match line.split():
-            case ["$scope", "module", name, _]: scope.append(name)
-            case ["$upscope", _]: scope.pop()
-            case ["$var", "wire", _, code, name, _]: names[code] = ".".join([*scope, name])
-    changes = {name: [] for name in names.values()}
-    for line in body.splitlines():
-        if line.startswith("#"):
-            now = int(line[1:])
-        else:
-            value, code = line[1:].split()
-            changes[names[code]].append((now, int(value, 2)))
+    changes: dict[str, list[tuple[int, int]]] = {}
+    for token in tokenize(io.BytesIO(data)):
+        match token.data:
+            case ScopeDecl(ident=name): scope.append(name)
+            case VarDecl(id_code=code, reference=name):
+                changes[names.setdefault(code, ".".join([*scope, name]))] = []
+            case VectorChange(id_code=code, value=value): changes[names[code]].append((now, value))
+            case int(time): now = time
+            case _ if token.kind is TokenKind.UPSCOPE: scope.pop()
     assert now == CYCLES
     return changes
 
 
 def test_vcd(tmp_path) -> None:
-    found = values(written(tmp_path / "t.vcd").read_text())
+    found = values(written(tmp_path / "t.vcd").read_bytes())
     top = "tiny_1x4x4"
     code = {name: number for number, name in enumerate(ACTIVITIES)}
     assert found[f"{top}.gemm.activity"] == [(0, code["load"]), (8, code["busy"]),

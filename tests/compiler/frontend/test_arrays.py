@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.spoiled.arrays import zeros_archive
+from tests.support.spoiled.arrays import zeros_archive
 from compiler.frontend.arrays import ArrayFile, ArraysRefused, read_arrays
 from compiler.graph.room import RoomRefused
 

@@ -17,11 +17,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from bench.spoiled import onnx_bombs, onnx_mutations
-from bench.spoiled.onnx_mutations import MODEL, MODELS, MUTATIONS
-from bench.support.peers import save_arrays
-from bench.spoiled.arrays import spoiled_archive
-from bench.spoiled.text import damage, spoiled_toml
+from tests.support.spoiled import onnx_bombs, onnx_mutations
+from tests.support.spoiled.onnx_mutations import MODEL, MODELS, MUTATIONS
+from tests.support.spoiled.arrays import save_arrays, spoiled_archive
+from tests.support.spoiled.text import damage, spoiled_toml
 
 __all__ = ["ANY", "KINDS", "PEER", "SAME", "Case", "Kind", "sound_files"]
 
@@ -58,7 +57,7 @@ Kind = Callable[[Rng, Path, Path], Case]
 
 
 def spoiled_model(rng: Rng, folder: Path, sound: Path) -> Case:
-    """Spoils a small model by one or two mutations of `bench.spoiled.onnx_mutations`."""
+    """Spoils a small model by one or two mutations of `tests.support.spoiled.onnx_mutations`."""
     model = str(rng.choice(list(MODELS)))
     onnx_mutations.write(model, folder)
     chosen = [MUTATIONS[int(place)] for place in

@@ -11,9 +11,10 @@ import numpy as np
 import onnx
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-__all__ = ["DIGITS", "MODEL", "MODELS", "MUTATIONS", "Made", "Mutation", "WEIGHTS", "write"]
+from lockstep.testing.models import DIGITS
 
-DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
+__all__ = ["MODEL", "MODELS", "MUTATIONS", "Made", "Mutation", "WEIGHTS", "write"]
+
 MODEL, WEIGHTS = "model.onnx", "weights.bin"
 OPSET = 17
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.spoiled.text import damage
+from tests.support.spoiled.text import damage
 
-__all__ = ["spoiled_archive", "zeros_archive"]
+__all__ = ["save_arrays", "spoiled_archive", "zeros_archive"]
 
 Rng = np.random.Generator
 Members = dict[str, bytes]
@@ -175,3 +175,11 @@ def _write_deflated(path: Path, name: bytes, body: bytes, size: int) -> None:
     end = b"PK\x05\x06" + struct.pack("<HHHHIIH", 0, 0, 1, 1, len(entry),
                                       len(local) + len(body), 0)
     path.write_bytes(local + body + entry + end)
+
+
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Saves arrays as np.savez does, but with any name."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)

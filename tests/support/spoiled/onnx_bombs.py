@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from onnx import AttributeProto, FunctionProto, GraphProto, TensorProto, helper
 
-from bench.spoiled.onnx_mutations import Made
+from tests.support.spoiled.onnx_mutations import Made
 
 __all__ = ["BOMBS", "Bomb"]
 
