@@ -2,8 +2,8 @@
 
 For each thing that it schedules a target asks its `Plans` for a plan. A plan is text: on the CPU
 the steps of a schedule, as `compiler.schedule.Schedule.text` gives them; on the accelerator the
-tiles of a layer (`accel.mapping.plans`). It is replayed through the same checks as the target's own
-choice, never trusted: one that is not legal is refused.
+tiles of a layer (`accel.mapping.plans.text`). It is replayed through the same checks as the
+target's own choice, never trusted: one that is not legal is refused.
 
 >>> from compiler.plans import Table, Task
 >>> table = Table({"0f": "split(y_i, 4)"})

@@ -32,15 +32,15 @@ from accel.figures.layers import layer_rows
 from accel.figures.traffic import dram_bytes
 from accel.machine.machine import Machine
 from accel.machine.status import STALLS
-from accel.mapping.layout import from_blocked, to_plain
+from accel.mapping.memory.layout import from_blocked, to_plain
+from accel.mapping.plans.work import block_products
 from accel.mapping.schedules import Tiles, schedule, tiles_of
 from accel.mapping.target import AccelTarget, assemble
-from accel.mapping.work import block_products
 from accel.sim.rtl import verilated
 from accel.sim.timed import cycle
 from accel.sim.timed.cycle import simulate
 from bench.frame import Bench, Sheet
-from bench.inputs.networks import convolution_graph, depthwise_graph, layer_graph
+from tests.support.networks import convolution_graph, depthwise_graph, layer_graph
 from compiler.graph.graph import Graph
 from compiler.graph.reference import evaluate
 from lockstep.printing.columns import largest_stall

@@ -46,9 +46,9 @@ from accel.sim.timed import cycle
 from accel.sim.checking.check import check
 from accel.sim.checking.differences import differ_in_time
 from bench.frame import Bench, Sheet
-from bench.inputs.networks import convolution_graph, resnet50_graph
-from compiler.frontend.onnx_import import load as load_model
-from compiler.graph.pipeline import optimize
+from tests.support.networks import convolution_graph, resnet50_graph
+from compiler.frontend.onnx.importing import load as load_model
+from compiler.graph.passes.pipeline import optimize
 from compiler.te import numpy_dtype
 from examples.digits.data import held_out
 from lockstep.testing.models import DIGITS

@@ -17,7 +17,7 @@ from compiler import te
 from compiler.graph.fusion import Group, overwritable
 from compiler.graph.graph import Attrs, Graph, TensorType
 from compiler.ir import Alloc, For, Program, Store, Write, lower, path_to, reads, walk_stmts
-from compiler.ops.operator import Kind
+from compiler.ops.records.operator import Kind
 from compiler.ops.registry import expression, find
 from compiler.plans import PlanRefused
 from compiler.schedule import compute_inline

@@ -1,4 +1,4 @@
-"""The contents of an object file, and the symbols that it needs."""
+"""Contents of an object file, and what it needs."""
 
 from dataclasses import dataclass
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
-from compiler.frontend.refusal import ImportRefused
+from compiler.frontend.building.refusal import ImportRefused
 
 __all__ = ["FileKind", "is_no_module", "kind_of", "names_model", "require_onnx_name"]
 

@@ -1,7 +1,7 @@
 """Fusion: which operators are computed together, by one kernel, without storing what is between.
 
 The rules are those of T. Chen et al.: TVM, OSDI 2018, section 3, over the kinds that operators
-declare (`compiler.ops.operator.Kind`)::
+declare (`compiler.ops.records.operator.Kind`)::
 
     complex -> elementwise ...              conv2d -> add -> relu       on the result
     injective -> injective ...              slice -> concat -> relu     one after the other
@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from compiler.graph.graph import Graph, Node
-from compiler.ops.operator import Kind
+from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
 from compiler.te import numpy_dtype
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from compiler import te
 from compiler.ir.arithmetic import apply_expr
-from compiler.ops.fixed_point import limits_of
-from compiler.ops.integer_forms import StaysFloat, Stored
-from compiler.ops.integer_text import computed, operands, range_of, text_of
+from compiler.ops.integers.fixed_point import limits_of
+from compiler.ops.integers.integer_text import computed, operands, range_of, text_of
+from compiler.ops.records.integer_forms import StaysFloat, Stored
 from compiler.te import Expr, Var
 from compiler.tensorize import Immediate
 from compiler.tensorize.normal import normal

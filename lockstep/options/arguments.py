@@ -26,7 +26,7 @@ DEFAULT_THREADS = 2
 LONGEST = 1e6           # that a time may be, in its unit
 CACHED_PLANS, OWN_PLANS = "db", "own"
 
-EFFORT = OneOf("accel.mapping.search:EFFORTS", names=lambda efforts: range(len(efforts)),
+EFFORT = OneOf("accel.mapping.plans.search:EFFORTS", names=lambda efforts: range(len(efforts)),
                convert=int)
 """A place in the list of efforts."""
 
@@ -127,7 +127,7 @@ QUANTIZER = ("observer", "percentile", "equalize", "bias_correction", "keep_floa
 def add_quantizer(parser: argparse._ActionsContainer) -> None:
     """Adds the options of quantization. An option that is not given is None, False or empty."""
     add = parser.add_argument
-    add("--observer", type=OneOf("compiler.quantize.observers:OBSERVERS"),
+    add("--observer", type=OneOf("compiler.quantize.ranges.observers:OBSERVERS"),
         help="how ranges are chosen: extremes, percentiles, or the least mean squared error "
              "(default minmax)")
     add("--percentile", type=float, metavar="P",

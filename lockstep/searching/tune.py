@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 
 from accel.machine.machine import Machine
-from accel.mapping.search import EFFORTS
+from accel.mapping.plans.search import EFFORTS
 from accel.mapping.target import AccelTarget
 from compiler.errors import RequestError
 from compiler.files import whole_file, write_text

@@ -29,23 +29,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from accel.machine.config import MACHINE
 from accel.machine.device import Device
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
-from accel.machine.config import MACHINE
-from accel.mapping.search import Effort
+from accel.mapping.plans.search import Effort
 from accel.mapping.target import AccelTarget
 from accel.sim.timed import cycle
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.gpu.target import PRECISIONS, GpuTarget
 from compiler.errors import ArgumentError, Error
 from compiler.graph.graph import Graph
-from compiler.graph.layout import Borders
-from compiler.graph.partition import Segment, subgraph
+from compiler.graph.division.layout import Borders
+from compiler.graph.division.partition import Segment, subgraph
 from compiler.native import digest
-from compiler.ops.integer_forms import ACCUMULATOR_BITS
+from compiler.ops.records.integer_forms import ACCUMULATOR_BITS
 from compiler.plans import OWN, Plans
-from compiler.target import ACCEL, HOST, Measure, Prices, Target
+from compiler.graph.division.target import ACCEL, HOST, Measure, Prices, Target
 from compiler.te import bits
 from runtime.devices.cuda import CudaDevice
 from runtime.devices.device import AbsentDevice, DeviceMissing

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 
 from accel.figures.attribution import layer_ends
-from accel.mapping.borders import core, with_borders
 from accel.mapping.builders.layer import MappedLayer
-from accel.mapping.layout import (BLOCKED, BLOCKED_ROWS, LAST, PLAIN, PLAIN_ROWS, blocks_of,
-                                  from_memory, to_memory)
+from accel.mapping.memory.borders import core, with_borders
+from accel.mapping.memory.layout import (BLOCKED, BLOCKED_ROWS, LAST, PLAIN, PLAIN_ROWS, blocks_of,
+                                         from_memory, to_memory)
+from accel.mapping.memory.views import images
 from accel.mapping.target import AccelTarget, CompiledSegment
-from accel.mapping.views import images
 from accel.sim.timed import cycle
-from compiler.graph.channels_last import FROM_LAST
+from compiler.graph.division.channels_last import FROM_LAST
+from compiler.graph.division.partition import Segment, subgraph
+from compiler.graph.division.target import ACCEL, HOST, Compiled, Crossing, Measure, Priced, Target
 from compiler.graph.graph import Graph, Node, TensorType
-from compiler.graph.partition import Segment, subgraph
 from compiler.native import digest
-from compiler.target import ACCEL, HOST, Compiled, Crossing, Measure, Priced, Target
 from runtime.pricing.link import LINK, Link
 
 __all__ = ["AccelPrices", "MeasuredPrices"]

@@ -9,7 +9,7 @@ import pytest
 
 import lockstep
 from accel.machine.machine import Machine
-from accel.mapping.plans import stream_task
+from accel.mapping.plans.text import stream_task
 from accel.mapping.target import AccelTarget
 from compiler.graph import Graph, evaluate, optimize
 from compiler.plans import Own, PlanRefused, Recorder, Table, Task
@@ -250,8 +250,8 @@ def test_packaged_plans_are_the_default(monkeypatch) -> None:
 def test_an_effort_is_made_where_no_plan_binds(monkeypatch) -> None:
     """It begins with a packaged plan, and makes up for a bad one."""
     task = stream_of(network())
-    monkeypatch.setattr("accel.mapping.search.noted", lambda kind, key: None)
-    monkeypatch.setattr("accel.mapping.search.note", lambda kind, key, text: None)
+    monkeypatch.setattr("accel.mapping.plans.search.noted", lambda kind, key: None)
+    monkeypatch.setattr("accel.mapping.plans.search.note", lambda kind, key, text: None)
 
     def cycles(plans, effort: int) -> int:
         return right(lockstep.compile(network(), "accel:tiny-1x4x4", plans=plans, sim="cycle",

@@ -7,7 +7,7 @@ bfloat16 is a `float` that the type holds; elements in memory are their bits.
 
 from collections.abc import Collection, Mapping
 
-from compiler.cpu_gpu_backends.llvm.float_ranges import float_range, limits
+from compiler.cpu_gpu_backends.llvm.emitting.float_ranges import float_range, limits
 from compiler.cpu_gpu_backends.simt.expressions import INT32, SYMBOLS, Expressions, sides
 from compiler.ir import is_index, offset
 from compiler.te import (Binary, Buffer, Cast, Const, Expr, Extent, Field, Read, Select, Var, bits,

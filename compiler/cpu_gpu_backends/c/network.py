@@ -11,7 +11,7 @@ from textwrap import wrap
 
 import numpy as np
 
-from compiler.cpu_gpu_backends.cpu.attention import is_one_kernel
+from compiler.cpu_gpu_backends.cpu.schedules.attention import is_one_kernel
 from compiler.cpu_gpu_backends.cpu.groups import with_workspaces
 from compiler.cpu_gpu_backends.exports import (HEADER_BYTES, INSIDE, arrays_of, direct_outputs,
                                                network_hash, side_by_side, weights_file)
@@ -21,7 +21,7 @@ from compiler.cpu_gpu_backends.simt.names import spelled
 from compiler.cpu_gpu_backends.simt.serial import WIDTH
 from compiler.graph.fusion import Group, fuse
 from compiler.graph.graph import Graph
-from compiler.graph.pipeline import optimize
+from compiler.graph.passes.pipeline import optimize
 from compiler.graph.room import bytes_of
 from compiler.exports import CInterface, header
 from compiler.exports.names import is_identifier

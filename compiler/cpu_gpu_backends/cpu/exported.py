@@ -25,7 +25,7 @@ from compiler.cpu_gpu_backends.cpu.segment import HostSegment
 from compiler.cpu_gpu_backends.exports import (HEADER_BYTES, INSIDE, arrays_of, direct_outputs,
                                                network_hash, side_by_side, weights_file)
 from compiler.cpu_gpu_backends.llvm import Processor, object_code
-from compiler.cpu_gpu_backends.llvm.emit import LlvmFunction, emit_functions
+from compiler.cpu_gpu_backends.llvm.emitting.emit import LlvmFunction, emit_functions
 from compiler.cpu_gpu_backends.memory import plan_groups, storage
 from compiler.exports import CArray, CInterface, ExportError
 from compiler.exports.interface import STATUSES

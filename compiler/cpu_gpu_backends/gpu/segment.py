@@ -12,6 +12,7 @@ from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
 from compiler.cpu_gpu_backends.listing import listing
 from compiler.cpu_gpu_backends.memory import plan_groups, storage
 from compiler.cpu_gpu_backends.simt.code import Code
+from compiler.graph.division.target import Outcome, Row, Values
 from compiler.graph.fusion import Group, Groups
 from compiler.graph.graph import Graph
 from compiler.graph.memory import MemoryPlan
@@ -19,7 +20,6 @@ from compiler.graph.reference import check_inputs
 from compiler.graph.room import bytes_of
 from compiler.lazy import cached_property
 from compiler.processes import OwnLock
-from compiler.target import Outcome, Row, Values
 from compiler.te import numpy_dtype
 from compiler.texts import Part, PartedText
 

@@ -25,16 +25,16 @@ from compiler.cpu_gpu_backends.simt.code import Code
 from compiler.cpu_gpu_backends.simt.dialects import DIALECT
 from compiler.cpu_gpu_backends.simt.generate import generate_all
 from compiler.cpu_gpu_backends.simt.kernels import SimtError
-from compiler.graph.cheapest_orders import Order
+from compiler.graph.division.cheapest_orders import Order
+from compiler.graph.division.target import CannotCompile, plain
 from compiler.graph.fusion import Group, Groups, fuse, separate
 from compiler.graph.graph import Graph, Node
-from compiler.graph.pipeline import lower
+from compiler.graph.passes.pipeline import lower
 from compiler.ir import Program, Update
 from compiler.native import digest
 from compiler.ops.registry import OPERATORS
 from compiler.plans import OWN, PlanRefused, Plans, Task, replayed
 from compiler.schedule import Schedule
-from compiler.target import CannotCompile, plain
 
 __all__ = ["PRECISIONS", "GpuTarget"]
 

@@ -1,8 +1,8 @@
 """The vector instructions of processors, a record each: all that the compiler knows of them.
 
 Which of them a processor has, `Processor.instructions` says: the first of the table that fits.
-From the record follow the schedules of kernels (`cpu.vectors`) and the intrinsics that these use
-(`intrinsics.cpu`). Features and instructions are called as LLVM calls them.
+From the record follow the schedules of kernels (`cpu.schedules.vectors`) and the intrinsics that
+these use (`intrinsics.cpu`). Features and instructions are called as LLVM calls them.
 """
 
 from dataclasses import dataclass, replace

@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from compiler.frontend.onnx_maps import OWN
-from compiler.frontend.onnx_writer import Loaded, OnnxWriter, typed
+from compiler.frontend.building.values import NodeRefused
+from compiler.frontend.onnx.nodes.maps import OWN
+from compiler.frontend.onnx.nodes.writer import Loaded, OnnxWriter, typed
 from compiler.frontend.tflite import schema
 from compiler.frontend.tflite.registry import OPERATORS
 from compiler.frontend.tflite.schema import TfliteOperation, TfliteTensor
-from compiler.frontend.values import NodeRefused
 
 __all__ = ["DividedImage", "Converter", "axis_of", "convert"]
 
@@ -118,7 +118,7 @@ class Converter:
             self._refuse(operation, error)
 
     def _kernel(self, operation: TfliteOperation) -> str:
-        """The operation's name in `compiler/graph/passes/litert.py`."""
+        """The operation's name in `compiler/graph/integerize/litert.py`."""
         real = operation.code == "QUANTIZE" and not self.is_quantized(operation.input(0))
         return "QUANTIZE_REAL" if real else operation.code
 

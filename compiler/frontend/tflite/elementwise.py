@@ -3,9 +3,9 @@
 import numpy as np
 import onnx
 
+from compiler.frontend.building.values import NodeRefused
 from compiler.frontend.tflite.registry import operator
-from compiler.frontend.values import NodeRefused
-from compiler.ops import litert
+from compiler.ops.integers import litert
 
 __all__ = ["activated"]
 

@@ -3,9 +3,9 @@
 import numpy as np
 import onnx
 
+from compiler.frontend.building.values import NodeRefused
 from compiler.frontend.tflite.converter import FIRST, DividedImage, axis_of
 from compiler.frontend.tflite.registry import operator
-from compiler.frontend.values import NodeRefused
 
 VALID = 1
 ENDS = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)

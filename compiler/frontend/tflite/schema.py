@@ -13,7 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from compiler.frontend.refusal import ImportRefused
+from compiler.frontend.building.refusal import ImportRefused
 
 __all__ = ["Subgraph", "TensorScales", "TfliteOperation", "TfliteTensor", "read"]
 

@@ -1,5 +1,5 @@
-"""Images of float32 and of int8 in blocks of channels (`compiler.ops.channel_blocks`), where they
-are convolved.
+"""Images of float32 and of int8 in blocks of channels (`compiler.ops.packed.channel_blocks`), where
+they are convolved.
 
 A convolution with constant weights computes on blocks, its weights packed, and so does a transposed
 one whose windows lie apart, as a convolution for each place of its kernel. What reads the result
@@ -18,12 +18,12 @@ from compiler.graph.graph import Graph, Node
 from compiler.graph.lowering.winograd import Convolution, Sizes, best_size
 from compiler.graph.reference import evaluate_node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
-from compiler.ops import channel_blocks as blocks
-from compiler.ops.blocks import LANES, blocks_of
-from compiler.ops.operator import Kind
-from compiler.ops.quantized_blocks import for_bytes, grouped_inputs, grouped_stem
+from compiler.ops.packed import channel_blocks as blocks
+from compiler.ops.packed.quantized_blocks import for_bytes, grouped_inputs, grouped_stem
+from compiler.ops.packed.winograd import KERNEL, winograd_weight
+from compiler.ops.records.blocks import LANES, blocks_of
+from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
-from compiler.ops.winograd import KERNEL, winograd_weight
 
 __all__ = ["BlockChannels"]
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
-from compiler.ops.blocks import LANES
-from compiler.ops.quantized_blocks import OFFSET, for_bytes, grouped_columns
+from compiler.ops.packed.quantized_blocks import OFFSET, for_bytes, grouped_columns
+from compiler.ops.records.blocks import LANES
 from compiler.ops.registry import find
 
 __all__ = ["PackProducts"]

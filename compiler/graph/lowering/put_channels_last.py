@@ -1,11 +1,11 @@
 """Images with their channels last where tensor cores convolve them, or processors without vectors
-(`compiler.ops.last_convolutions`).
+(`compiler.ops.packed.last_convolutions`).
 
 A convolution that these take reads and makes such images, and so does one of each channel by
 itself. For tensor cores an image of few channels gets some that are zero, and the rows of its
 windows are one axis; processors without vectors read any image where it lies.
-Which of the other operators go on so is decided as in the layout pass (`compiler.graph.layout`):
-these convolutions are its bound segments, all else is free.
+Which of the other operators go on so is decided as in the layout pass
+(`compiler.graph.division.layout`): these convolutions are its bound segments, all else is free.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -14,12 +14,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from compiler.graph.channels_last import FROM_LAST, TO_LAST, moves
-from compiler.graph.cheapest_orders import (NCHW, NHWC, Order, OrderedTensor,
-                                            cheapest_orders)
+from compiler.graph.division.channels_last import FROM_LAST, TO_LAST, moves
+from compiler.graph.division.cheapest_orders import (NCHW, NHWC, Order, OrderedTensor,
+                                                     cheapest_orders)
+from compiler.graph.division.layout import RELAYOUT, lay_out
+from compiler.graph.division.partition import HOST, Segment, assembled
 from compiler.graph.graph import Graph, Node, TensorType
-from compiler.graph.layout import RELAYOUT, lay_out
-from compiler.graph.partition import HOST, Segment, assembled
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.registry import find
 

@@ -15,8 +15,8 @@ from typing import ClassVar
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
+from compiler.ops.records.rules import TypeRefused
 from compiler.ops.registry import find, infer
-from compiler.ops.rules import TypeRefused
 from compiler.te import numpy_dtype
 
 __all__ = ["StoreHalves"]

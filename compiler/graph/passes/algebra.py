@@ -3,7 +3,7 @@
 A rule of `SAME` gives the value that the node's result is; one of `SHORTER` a node that makes the
 same result from a value further up. Neither looks at readers.
 
-What holds for one operator alone, its record says (`compiler.ops.operator.Algebra`).
+What holds for one operator alone, its record says (`compiler.ops.records.operator.Algebra`).
 
 Floats have fewer rules than numbers. Kept, because they change results:
 

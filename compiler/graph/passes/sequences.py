@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
-from compiler.ops.operator import Kind, Numbers
+from compiler.ops.records.operator import Kind, Numbers
 from compiler.ops.registry import find
 
 __all__ = ["SequencesAsImages"]

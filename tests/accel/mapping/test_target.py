@@ -5,7 +5,7 @@ import pytest
 
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction
-from accel.mapping.layout import pack_params
+from accel.mapping.memory.layout import pack_params
 from accel.mapping.target import AccelTarget
 from accel.sim.timed import cycle
 from accel.sim.meaning.functional import simulate

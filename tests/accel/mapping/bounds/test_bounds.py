@@ -17,8 +17,8 @@ from accel.mapping.bounds import traffic
 from accel.mapping.bounds.tilings import every_tiling, listed
 from accel.mapping.bounds.traffic import LayerFacts
 from accel.mapping.builders.layer import MappedLayer
-from accel.mapping.choices import Choices
 from accel.mapping.lowering import LoweringError
+from accel.mapping.plans.choices import Choices
 from accel.mapping.schedules import shape_of
 from accel.mapping.schedules.tiles import tiles_in_pieces, whole_tiles
 from accel.mapping.target import AccelTarget

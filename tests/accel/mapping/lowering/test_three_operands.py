@@ -10,7 +10,7 @@ from accel.sim.meaning import functional
 from accel.sim.timed import cycle
 from compiler import te
 from compiler.ir import interpret
-from compiler.ops.arithmetic import PARAM
+from compiler.ops.integers.arithmetic import PARAM
 from compiler.schedule import Schedule
 from compiler.te import INDEX
 

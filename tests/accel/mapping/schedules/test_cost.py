@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accel.mapping.choices import Choices
+from accel.mapping.plans.choices import Choices
 from accel.mapping.schedules import Cost
 from accel.mapping.schedules.cost import FAR
 from accel.mapping.target import AccelTarget
