@@ -168,6 +168,21 @@ def test_bounds_that_hide_a_wrong_order_do_not_tell(low, high, tells):
     assert telling(made) is tells
 
 
+def test_resized_integers_are_rounded():
+    """What a step more makes is as far off as the rounded numbers are."""
+    x = np.array([10, 20, 30, 41], np.uint8).reshape(1, 1, 2, 2)
+    node = onnx.helper.make_node("Resize", ["x", "", "s"], ["y"], mode="linear",
+                                 coordinate_transformation_mode="align_corners")
+    scales = np.array([1, 1, 1.5, 2], np.float32)
+    middle, = computed(node, [x, None, scales])
+    exact, = computed(node, [x.astype(np.float64), None, scales])
+    np.testing.assert_array_equal(middle, np.rint(exact))
+    made, = spread(node, [Interval(x, x, x + np.uint8(1)), None, Interval.exact(scales)],
+                   [middle], 26)
+    one_more, = computed(node, [x + np.uint8(1), None, scales])
+    assert np.all((made.low <= middle) & (one_more <= made.high))
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (1, 2)])
 def test_a_softmax_of_far_ends_is_anything(shape):
     """What an end leaves of the sum is no difference of sums, of which rounding makes 0."""
