@@ -19,7 +19,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from accel.machine.machine import Machine
-from accel.mapping.target import assemble
+from accel.mapping.assembling import assemble
 from accel.sim import cycle, functional, verilated
 from compiler import te
 from compiler.schedule import Schedule

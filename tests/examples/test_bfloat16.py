@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from accel.machine.machine import Machine
-from accel.mapping.target import assemble
+from accel.mapping.assembling import assemble
 from accel.sim import cycle, functional, verilated
 from compiler import te
 from compiler.schedule import Schedule

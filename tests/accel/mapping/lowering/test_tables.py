@@ -12,8 +12,8 @@ from accel.machine.config import load, preset
 from accel.machine.intrinsics import SHIPPED, vector_op
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
+from accel.mapping.assembling import assemble
 from accel.mapping.lowering import LoweringError
-from accel.mapping.target import assemble
 from accel.sim import cycle, functional, verilated
 from compiler import te
 from compiler.ir import Program, interpret
