@@ -28,7 +28,7 @@ from accel.machine.status import Status
 from accel.mapping.target import AccelTarget
 from accel.sim.probe import Probe
 from accel.sim.verilated import simulate
-from bench.inputs.networks import convolution_graph
+from tests.support.networks import convolution_graph
 
 BIT = 6                         # that is inverted
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from compiler.errors import ArgumentError, Error
     from compiler.exports.names import ExportError
     from compiler.files import FileError
-    from compiler.frontend.onnx_import import ImportRefused
+    from compiler.frontend.onnx.importing import ImportRefused
     from compiler.native import BuildError
-    from compiler.quantize.refusal import QuantizeRefused
+    from compiler.quantize.ranges.refusal import QuantizeRefused
     from runtime import compile, load
     from runtime.decoding import decoder
     from runtime.artifact.container import ArtifactError
@@ -47,9 +47,9 @@ _HOMES = {
     "BuildError": "compiler.native", "ConfigError": "accel.machine.config",
     "DeviceError": "runtime.device", "Error": "compiler.errors",
     "ExportError": "compiler.exports.names", "FileError": "compiler.files",
-    "ImportRefused": "compiler.frontend.onnx_import", "InputError": "runtime.module",
+    "ImportRefused": "compiler.frontend.onnx.importing", "InputError": "runtime.module",
     "Module": "runtime.module",
-    "PoolError": "runtime.tuning.pool", "QuantizeRefused": "compiler.quantize.refusal",
+    "PoolError": "runtime.tuning.pool", "QuantizeRefused": "compiler.quantize.ranges.refusal",
     "TargetError": "runtime.targets",
 }
 

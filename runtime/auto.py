@@ -1,11 +1,11 @@
 """Divides a network between targets: by order of preference, or by cost. `auto` chooses among the
-division that `compiler.graph.placement` finds by estimates, the greedy one, which gives each node
-to the first target of the list that can have it, and those that prefer one of the other targets,
-such as the host alone. Each is compiled and priced exactly, and the cheapest wins; so `auto` never
-costs more than the better of greedy and host. The price of a proposal corrects the estimates, and
-the search repeats until it proposes nothing new. Then single nodes, layers or segments of the
-cheapest division move to another target: promising moves are compiled and priced too, until none
-makes it cheaper.
+division that `compiler.graph.division.placement` finds by estimates, the greedy one, which gives
+each node to the first target of the list that can have it, and those that prefer one of the other
+targets, such as the host alone. Each is compiled and priced exactly, and the cheapest wins; so
+`auto` never costs more than the better of greedy and host. The price of a proposal corrects the
+estimates, and the search repeats until it proposes nothing new. Then single nodes, layers or
+segments of the cheapest division move to another target: promising moves are compiled and priced
+too, until none makes it cheaper.
 """
 
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from compiler.graph.division.partition import ACCEL, HOST, Partition, Takes, by_preference, subgraph
+from compiler.graph.division.placement import Pins, Placement, moves, pinned, place, prefer
+from compiler.graph.division.placement import price as estimate
+from compiler.graph.division.target import CannotCompile, RefusesInside
 from compiler.graph.graph import Graph, Node
-from compiler.graph.partition import ACCEL, HOST, Partition, Takes, by_preference, subgraph
-from compiler.graph.placement import Pins, Placement, moves, pinned, place, prefer
-from compiler.graph.placement import price as estimate
-from compiler.target import CannotCompile, RefusesInside
 from runtime.costs import CopyPrice, Price, Pricing
 from runtime.targets import Targets
 

@@ -21,16 +21,16 @@ from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
 from compiler.defects import strictly
 from compiler.errors import ArgumentError, called_by_name
-from compiler.frontend.binding import Bindings
+from compiler.frontend.building.binding import Bindings
 from compiler.frontend.models import Model, graph_of
+from compiler.graph.division.placement import Pins
 from compiler.graph.graph import Graph
-from compiler.graph.pipeline import AfterStage
-from compiler.graph.placement import Pins
+from compiler.graph.passes.pipeline import AfterStage
 from compiler.graph.room import require_room
 from compiler.plans import Plans, Recorder
 from compiler.quantize import QuantizeRefused
 from compiler.quantize.quantizer import quantize as quantize_for_any
-from compiler.quantize.sets import CalibrationSet
+from compiler.quantize.ranges.sets import CalibrationSet
 from compiler.tune.best import packaged
 from runtime.arguments import (archs_of, require_effort, require_kind, require_settings,
                                require_targets, shapes_of)

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from compiler.graph.division.layout import Layout, lay_out
+from compiler.graph.division.partition import HOST, Copy, Partition, Segment, divide, subgraph
+from compiler.graph.division.target import Compiled, Measure
 from compiler.graph.graph import Graph, Node, TensorType
-from compiler.graph.layout import Layout, lay_out
-from compiler.graph.partition import HOST, Copy, Partition, Segment, divide, subgraph
-from compiler.target import Compiled, Measure
 from runtime.targets import Targets
 from runtime.timing import measured
 
@@ -101,9 +101,9 @@ def _worker(step: Segment | Copy) -> str:
 class Pricing:
     """Prices of one optimized graph that is divided between these targets.
 
-    As `compiler.graph.placement.Costs` it estimates. `division` is exact: it compiles and prices
-    the segments as they are, each target by its own `compiler.target.Prices`. `pipelined` selects
-    the objective (`Price`); `times` are the measured seconds by key.
+    As `compiler.graph.division.placement.Costs` it estimates. `division` is exact: it compiles and
+    prices the segments as they are, each target by its own `compiler.graph.division.target.Prices`.
+    `pipelined` selects the objective (`Price`); `times` are the measured seconds by key.
     """
 
     graph: Graph

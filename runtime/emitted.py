@@ -5,7 +5,7 @@ accelerator's loop programs and words.
 from compiler.cpu_gpu_backends.c.network import CFiles, network_files
 from compiler.errors import ArgumentError
 from compiler.exports.names import identifier_from
-from compiler.target import HOST, Emits
+from compiler.graph.division.target import HOST, Emits
 from runtime.module import Module
 
 __all__ = ["KINDS", "NETWORKS", "emitted", "network_in_c"]

@@ -3,10 +3,11 @@
 ::
 
     import                           the graph as it was read
-    fold-constants, clean-up, ...    graph -> graph: `compiler.graph.pipeline.standard_passes`
-    partition                        graph -> which target computes what
-    layout                           which images are NHWC, and what is converted where
-    compile                          a `Compiled` for each segment, by stages of its target:
+    fold-constants, clean-up, ...    graph -> graph:
+    `compiler.graph.passes.pipeline.standard_passes` partition                        graph -> which
+    target computes what layout                           which images are NHWC, and what is
+    converted where compile                          a `Compiled` for each segment, by stages of its
+    target:
       forms, layers, tiles, loops,     the accelerator's (`accel.mapping.texts`)
       stream, program
       ..., fuse, plan-memory,          a processor's or GPU's passes (its list), then these
@@ -21,16 +22,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from compiler.defects import blamed, is_defect, told
+from compiler.graph.division.layout import Layout, lay_out
+from compiler.graph.division.partition import ACCEL, HOST, Partition, subgraph
+from compiler.graph.division.placement import Pins
+from compiler.graph.division.prefixes import masks_of
+from compiler.graph.division.target import CannotCompile, Compiled, CompilesPrefixes
 from compiler.graph.graph import Graph
-from compiler.graph.layout import Layout, lay_out
 from compiler.graph.notes import Note
-from compiler.graph.partition import ACCEL, HOST, Partition, subgraph
-from compiler.graph.pipeline import AfterStage, PipelineStage, run, standard_passes
-from compiler.graph.placement import Pins
-from compiler.graph.prefixes import masks_of
-from compiler.ops.operator import Numbers
+from compiler.graph.passes.pipeline import AfterStage, PipelineStage, run, standard_passes
+from compiler.ops.records.operator import Numbers
 from compiler.ops.registry import find
-from compiler.target import CannotCompile, Compiled, CompilesPrefixes
 from compiler.texts import SegmentTexts
 from runtime.auto import Choice, Refused, choose, greedy
 from runtime.costs import Pricing
@@ -126,7 +127,7 @@ class Divide:
 @dataclass(frozen=True, slots=True)
 class LayOut:
     """Before: a partition. After: the same segments of a graph that computes the same to the bit,
-    with the fewest bytes of images to convert (`compiler.graph.layout.lay_out`).
+    with the fewest bytes of images to convert (`compiler.graph.division.layout.lay_out`).
     """
 
     targets: Targets

@@ -16,11 +16,11 @@ from accel.mapping.memory.layout import (BLOCKED, BLOCKED_ROWS, LAST, PLAIN, PLA
 from accel.mapping.memory.views import images
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle
-from compiler.graph.channels_last import FROM_LAST
+from compiler.graph.division.channels_last import FROM_LAST
+from compiler.graph.division.partition import Segment, subgraph
+from compiler.graph.division.target import ACCEL, HOST, Compiled, Crossing, Measure, Priced, Target
 from compiler.graph.graph import Graph, Node, TensorType
-from compiler.graph.partition import Segment, subgraph
 from compiler.native import digest
-from compiler.target import ACCEL, HOST, Compiled, Crossing, Measure, Priced, Target
 from runtime.link import LINK, Link
 
 __all__ = ["AccelPrices", "MeasuredPrices"]

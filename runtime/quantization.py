@@ -9,7 +9,7 @@ from compiler.errors import called_by_name
 from compiler.frontend.models import Model
 from compiler.quantize import quantizer
 from compiler.quantize.quantizer import Quantized
-from compiler.quantize.sets import CalibrationSet
+from compiler.quantize.ranges.sets import CalibrationSet
 from runtime.arguments import require_kind
 
 __all__ = ["quantize"]

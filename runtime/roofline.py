@@ -11,13 +11,13 @@ from typing import Any
 from compiler.cpu_gpu_backends.gpu.target import GpuTarget
 from compiler.cpu_gpu_backends.gpu.tiles import LEAST
 from compiler.cpu_gpu_backends.groups import Recipe, recipe_of, unscheduled
+from compiler.graph.division.target import Crossing, Priced
 from compiler.graph.fusion import Group
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.graph.room import bytes_of
 from compiler.ir import For, Store, Write, path_to, walk_stmts
-from compiler.ops.operator import Kind
+from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
-from compiler.target import Crossing, Priced
 from compiler.te import bits
 
 __all__ = ["CARDS", "Card", "RooflinePrices"]

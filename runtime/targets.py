@@ -40,12 +40,12 @@ from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.gpu.target import PRECISIONS, GpuTarget
 from compiler.errors import ArgumentError, Error
 from compiler.graph.graph import Graph
-from compiler.graph.layout import Borders
-from compiler.graph.partition import Segment, subgraph
+from compiler.graph.division.layout import Borders
+from compiler.graph.division.partition import Segment, subgraph
 from compiler.native import digest
-from compiler.ops.integer_forms import ACCUMULATOR_BITS
+from compiler.ops.records.integer_forms import ACCUMULATOR_BITS
 from compiler.plans import OWN, Plans
-from compiler.target import ACCEL, HOST, Measure, Prices, Target
+from compiler.graph.division.target import ACCEL, HOST, Measure, Prices, Target
 from compiler.te import bits
 from runtime.cuda import CudaDevice
 from runtime.device import AbsentDevice, DeviceMissing

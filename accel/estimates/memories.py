@@ -12,7 +12,7 @@ from accel.hw.interface import INDEX_BITS
 from accel.machine.config import PARAM_BYTES, UNITS, BufferGeometry
 from accel.machine.isa import WORD_BITS
 from accel.machine.machine import Machine
-from compiler.ops.arithmetic import PARAM
+from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import bits, record_places
 
 __all__ = ["FULL", "blocks", "buffer_blocks", "distributed", "lookups", "queue_blocks",

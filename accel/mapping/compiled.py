@@ -11,7 +11,8 @@ from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.prefixes import PrefixStream
 from accel.mapping.puts import PlacePut
 from accel.mapping.segment import AccelSegment
-from accel.mapping.texts import Way, listing, prefixes_text, stages_of
+from accel.mapping.texts import Way, listing, stages_of
+from accel.mapping.texts.prefixes_text import prefixes_text
 
 __all__ = ["CompiledSegment"]
 

@@ -16,7 +16,7 @@ from accel.mapping.memory.borders import is_converted
 from accel.mapping.memory.layout import from_memory, to_memory
 from accel.mapping.prefixes import PrefixStream
 from accel.mapping.puts import PlacePut, moved
-from compiler.target import HOST, Outcome, Row, Values
+from compiler.graph.division.target import HOST, Outcome, Row, Values
 
 __all__ = ["AccelSegment"]
 

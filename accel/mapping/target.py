@@ -33,15 +33,16 @@ from accel.mapping.schedules import require_instructions
 from accel.mapping.texts import Way
 from accel.proof.legal import prove
 from compiler.defects import blame, blaming, is_defect, told
-from compiler.graph.cheapest_orders import Order
+from compiler.graph.division.cheapest_orders import Order
 from compiler.graph.graph import Graph, Node
-from compiler.graph.prefixes import Tail, shorter_forms
+from compiler.graph.division.prefixes import Tail, shorter_forms
 from compiler.plans import OWN, Learns, Plans, Task, replayed
 from compiler.native import digest
-from compiler.target import ACCEL
+from compiler.graph.division.target import ACCEL
 from compiler.te import is_float
 
 __all__ = ["AccelTarget"]
+
 
 @dataclass(frozen=True)
 class AccelTarget:
@@ -106,7 +107,8 @@ class AccelTarget:
         return None
 
     def borders(self, graph: Graph) -> Mapping[str, Order | None]:
-        """The orders of a segment's inputs and outputs, as in `compiler.graph.layout.Borders`."""
+        """The orders of a segment's inputs and outputs, as in
+        `compiler.graph.division.layout.Borders`."""
         with blaming(node.name for node in graph.nodes):
             return orders(graph, forms_of(graph, blocks_of(self.machine.config)))
 
@@ -118,7 +120,7 @@ class AccelTarget:
 
     def compile_prefixes(self, graph: Graph, masks: Mapping[str, Tail]) -> CompiledSegment:
         """Compiles with streams for positions below some count of places, as far as `masks` let the
-        graph have shorter forms (`compiler.graph.prefixes`). Each is proved.
+        graph have shorter forms (`compiler.graph.division.prefixes`). Each is proved.
         """
         segment = self.compile_core(core(graph), masks)
         return replace(segment, program=with_borders(segment.program, graph))

@@ -34,7 +34,7 @@ from accel.machine.program import AccelProgram
 from accel.machine.status import Run
 from accel.sim.toggles import Toggles, toggles
 from bench.frame import Bench, Sheet
-from bench.inputs.networks import chain_graph
+from tests.support.networks import chain_graph
 from examples.digits.data import held_out
 from lockstep.commands._table import show_columns
 from lockstep.testing.models import DIGITS

@@ -40,7 +40,7 @@ from accel.mapping.target import AccelTarget
 from accel.sim import cycle, verilated
 from accel.sim.cycle import simulate
 from bench.frame import Bench, Sheet
-from bench.inputs.networks import convolution_graph, depthwise_graph, layer_graph
+from tests.support.networks import convolution_graph, depthwise_graph, layer_graph
 from compiler.graph.graph import Graph
 from compiler.graph.reference import evaluate
 from lockstep.columns import largest_stall

@@ -29,12 +29,12 @@ from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.mapping.lowering.nest import LoweringError
 from bench.frame import Bench, Sheet
-from bench.inputs.networks import branches_graph, detours_graph, residual_graph, separable_graph
+from tests.support.networks import branches_graph, detours_graph, residual_graph, separable_graph
 from compiler.frontend.onnx_import import convert, load as load_model
 from compiler.graph import Copy, Graph, Partition, optimize
-from compiler.graph.layout import Layout, as_it_is, lay_out
-from compiler.graph.partition import ACCEL, HOST, Target
-from compiler.graph.placement import Pins
+from compiler.graph.division.layout import Layout, as_it_is, lay_out
+from compiler.graph.division.partition import ACCEL, HOST, Target
+from compiler.graph.division.placement import Pins
 from lockstep.testing import zoo
 from lockstep.testing.models import DIGITS
 from runtime.auto import Choice, choose, greedy

@@ -42,11 +42,11 @@ from accel.mapping.schedules.ranking import all_that_fit
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle
 from bench.frame import Bench, Sheet
-from bench.inputs.networks import grouped_graph, product_graph
+from tests.support.networks import grouped_graph, product_graph
 from compiler.frontend.onnx_import import convert
 from compiler.graph import optimize, partition
+from compiler.graph.division.partition import ACCEL, subgraph
 from compiler.graph.graph import Graph
-from compiler.graph.partition import ACCEL, subgraph
 from lockstep.testing import zoo
 
 SEARCHED = (("resnet18", 64), ("mobilenet_v2", 64), ("squeezenet", 64), ("keywords", 49),

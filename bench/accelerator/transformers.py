@@ -27,10 +27,10 @@ from accel.sim import cycle
 from bench.frame import Bench, Sheet
 from bench.inputs.float_networks import image
 from compiler.errors import RequestError
-from compiler.frontend.onnx_import import convert
+from compiler.frontend.onnx.importing import convert
 from compiler.graph import evaluate, optimize
 from compiler.graph.graph import Graph
-from compiler.graph.pipeline import standard_passes
+from compiler.graph.passes.pipeline import standard_passes
 from lockstep.testing import zoo
 from lockstep.testing.networks import decoders
 from lockstep.testing.networks.decoders import DecoderSizes

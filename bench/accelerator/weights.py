@@ -37,9 +37,9 @@ from accel.mapping.compiled import CompiledSegment
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle
 from bench.frame import Bench, Sheet
-from compiler.frontend.onnx_import import convert
+from compiler.frontend.onnx.importing import convert
 from compiler.graph import Graph, optimize, partition
-from compiler.graph.partition import ACCEL, subgraph
+from compiler.graph.division.partition import ACCEL, subgraph
 from compiler.quantize import quantize, quantize_ranges
 from lockstep.testing import zoo
 from lockstep.testing.networks.parameters import fill

@@ -114,21 +114,23 @@ class Searches:
 
 
 class WorkerKiller:
-    """Kills a worker of one of the processes, in turn, every so many seconds."""
+    """Kills a worker of one of the processes, else of the search, in turn, every so many seconds
+    from when the search has workers.
+    """
 
     def __init__(self, every: float, processes: Sequence[int] = ()):
-        self.killed = 0
-        self._processes, self._every = processes, every
-        self._next = time.monotonic() + every
+        self.killed = self._search = 0
+        self._every, self._next, self._processes = every, 0.0, processes
 
     def __call__(self, search: int) -> None:
-        if time.monotonic() < self._next:
+        if search != self._search and (self._processes or workers_of(search)):
+            self._search, self._next = search, time.monotonic() + self._every
+        if search != self._search or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + self._every
         parents = self._processes or [search]
-        workers = workers_of(parents[self.killed % len(parents)])
-        for process in workers[self.killed % len(workers):][:1] if workers else ():
-            os.kill(process, signal.SIGKILL)
+        if workers := workers_of(parents[self.killed % len(parents)]):
+            os.kill(workers[self.killed % len(workers)], signal.SIGKILL)
             self.killed += 1
 
 

@@ -45,7 +45,7 @@ from accel.sim import cycle, verilated
 from accel.sim.check import check
 from accel.sim.timing import differ_in_time
 from bench.frame import Bench, Sheet
-from bench.inputs.networks import convolution_graph, resnet50_graph
+from tests.support.networks import convolution_graph, resnet50_graph
 from compiler.frontend.onnx_import import load as load_model
 from compiler.graph.pipeline import optimize
 from compiler.te import numpy_dtype

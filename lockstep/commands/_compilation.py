@@ -12,7 +12,7 @@ from accel.machine.machine import Machine
 from compiler.errors import RequestError
 from compiler.frontend.models import graph_of
 from compiler.graph.graph import Graph
-from compiler.graph.pipeline import AfterStage
+from compiler.graph.passes.pipeline import AfterStage
 from compiler.plans import OWN, PlanRefused, Plans
 from lockstep.commands._arguments import CACHED_PLANS, OWN_PLANS, quantizer_options
 from runtime import Device, Link, Module, compile_on, quantized, target_machine

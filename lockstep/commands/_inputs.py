@@ -12,7 +12,7 @@ __all__ = ["arrays", "set_inputs", "write_outputs"]
 
 def arrays(path: Path) -> Mapping[str, Any]:
     """The arrays of an .npz file, by name; each is read on access."""
-    from compiler.frontend.arrays import ArrayFile, read_arrays
+    from compiler.frontend.building.arrays import ArrayFile, read_arrays
 
     arrays = read_arrays(path)
     if not isinstance(arrays, ArrayFile):
@@ -24,7 +24,7 @@ def set_inputs(module, given: Mapping[str, Any]) -> None:
     """Sets a module's inputs; the headers of inputs from a file are checked before any is read. An
     input without elements is none of the module's, so its array says nothing.
     """
-    from compiler.frontend.arrays import array_shapes
+    from compiler.frontend.building.arrays import array_shapes
 
     taken = {value.name for value in module.inputs}
     shapes = array_shapes(given)

@@ -44,7 +44,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
-    from compiler.graph.pipeline import dump_into
+    from compiler.graph.passes.pipeline import dump_into
     from lockstep.commands._compilation import compiled, machine_of, target_of
     from runtime import SimulatedDevice, simulator
     from runtime.artifact import write

@@ -12,9 +12,9 @@ from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine, MachineRecord
 from compiler.cpu_gpu_backends.llvm import host
 from compiler.files import whole_file
+from compiler.graph.division.partition import Partition
+from compiler.graph.division.target import Compiled
 from compiler.graph.graph import Graph
-from compiler.graph.partition import Partition
-from compiler.target import Compiled
 
 from .container import ArtifactError, opened, write_archive
 from .graphs import graph_json, graph_of, partition_json, partition_of

@@ -17,7 +17,7 @@ from accel.mapping.memory.layout import blocks_of
 from accel.mapping.prefixes import OWN_LAYER, PrefixStream
 from accel.mapping.puts import PlacePut
 from compiler.graph.graph import Graph
-from compiler.graph.partition import Segment
+from compiler.graph.division.partition import Segment
 
 from .container import Container, Members
 

@@ -22,8 +22,8 @@ from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.sim import cycle
 from compiler.errors import ArgumentError, Error
-from compiler.frontend.external import external_files
 from compiler.frontend.models import graph_of
+from compiler.frontend.onnx.nodes.external import external_files
 from compiler.graph.graph import Graph
 from compiler.native import digest
 from compiler.te import numpy_dtype

@@ -7,7 +7,7 @@ from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
 from accel.proof.legal import IllegalProgram, prove
 from bench.simulators import proof
-from bench.inputs.networks import convolution_graph, resnet50_graph
+from tests.support.networks import convolution_graph, resnet50_graph
 from compiler.graph import verify
 
 MACHINE = Machine(preset("tiny-1x4x4"))

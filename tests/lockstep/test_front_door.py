@@ -13,9 +13,9 @@ from accel.mapping.assembling import assemble
 from compiler.errors import ArgumentError, Error
 from compiler.exports import ExportError
 from compiler.files import FileError
-from compiler.frontend.onnx_import import ImportRefused
+from compiler.frontend.onnx.importing import ImportRefused
 from compiler.native import BuildError
-from compiler.quantize.refusal import QuantizeRefused
+from compiler.quantize.ranges.refusal import QuantizeRefused
 from runtime import compile, load
 from runtime.artifact.container import ArtifactError
 from runtime.decoding import decoder

@@ -12,11 +12,11 @@ import pytest
 import lockstep
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle
-from bench.inputs.networks import detours_graph
+from tests.support.networks import detours_graph
 from bench.accelerator.partition import cheapest
 from compiler.graph import Graph, evaluate
-from compiler.graph.partition import ACCEL, HOST, Target
-from compiler.graph.placement import PinRefused, moves
+from compiler.graph.division.partition import ACCEL, HOST, Target
+from compiler.graph.division.placement import PinRefused, moves
 from runtime import Module, SimulatedDevice, auto, compile_graph
 from runtime.auto import Choice, choose
 from runtime.costs import Pricing

@@ -18,7 +18,7 @@ from accel.machine.machine import Machine
 from compiler.cpu_gpu_backends.llvm import WITHOUT, host
 from compiler.frontend import load
 from compiler.graph import Graph
-from compiler.graph.placement import Pins
+from compiler.graph.division.placement import Pins
 from compiler.native import note
 from runtime import Module, SimulatedDevice, cache, compilation, compile_for, simulator, timing
 from runtime.cache import Division, network_key, sources

@@ -16,7 +16,7 @@ from accel.machine import isa
 from accel.mapping.segment import AccelSegment
 from bench.cpu.calls import chain
 from compiler.errors import ArgumentError
-from compiler.frontend.onnx_import import convert
+from compiler.frontend.onnx.importing import convert
 from compiler.graph import evaluate, optimize
 from lockstep.testing.networks import decoders
 from runtime.decoding import Decoder

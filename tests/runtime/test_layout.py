@@ -15,9 +15,9 @@ from accel.sim import cycle
 from accel.sim.functional import simulate
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.graph import Graph, subgraph
-from compiler.graph.channels_last import TO_LAST
-from compiler.graph.layout import RELAYOUT, lay_out
-from compiler.graph.partition import ACCEL
+from compiler.graph.division.channels_last import TO_LAST
+from compiler.graph.division.layout import RELAYOUT, lay_out
+from compiler.graph.division.partition import ACCEL
 from runtime import Module, SimulatedDevice, compile_graph, load, report
 from runtime.auto import greedy
 from runtime.costs import CopyPrice, Pricing

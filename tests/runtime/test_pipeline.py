@@ -5,8 +5,8 @@ import pytest
 from accel.mapping.texts import STAGES
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.graph import Graph
-from compiler.graph.partition import ACCEL
-from compiler.graph.pipeline import run, standard_passes
+from compiler.graph.division.partition import ACCEL
+from compiler.graph.passes.pipeline import run, standard_passes
 from runtime import compile
 from runtime.pipeline import Built, Compile, Divide, LayOut, build, pipeline
 from runtime.targets import Targets, accelerator

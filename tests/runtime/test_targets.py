@@ -14,9 +14,9 @@ from accel.machine.config import preset
 from accel.machine.machine import Machine
 from compiler.cpu_gpu_backends.cpu.segment import HostSegment
 from compiler.graph import Builder, Graph, Node, TensorType, evaluate
-from compiler.graph.partition import Copy, Segment
-from compiler.target import (CannotCompile, Compiled, Crossing, Executable, Outcome, Priced, Row,
-                             Target, plain)
+from compiler.graph.division.partition import Copy, Segment
+from compiler.graph.division.target import (CannotCompile, Compiled, Crossing, Executable, Outcome,
+                                            Priced, Row, Target, plain)
 from runtime import TargetError
 from runtime.costs import busiest, elapsed
 from runtime.targets import Placed, request

@@ -12,7 +12,7 @@ from accel.mapping.target import AccelTarget
 from accel.sim import cycle, verilated
 from accel.sim.functional import simulate
 from compiler.graph import Graph, Node, TensorType, evaluate, infer, verify
-from compiler.ops.windows import window_shape
+from compiler.ops.families.windows import window_shape
 
 Array = np.ndarray
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from compiler.graph.division.target import Compiled
 from compiler.graph.graph import Graph, Node
 from compiler.plans import PlanRefused, Task
-from compiler.target import Compiled
 from compiler.tune.space import Space
 from runtime.targets import Placed, register
 

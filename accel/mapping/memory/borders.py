@@ -1,7 +1,8 @@
 """The tensors that cross between a segment and the host: which cross, and in which order they lie.
 
 A segment has `relayout` nodes at its borders where the host has images with their channels last
-(`compiler.graph.layout`). They become no layers: the layouts of the program's tensors express them.
+(`compiler.graph.division.layout`). They become no layers: the layouts of the program's tensors
+express them.
 """
 
 from dataclasses import replace
@@ -14,7 +15,6 @@ from accel.mapping.memory.layout import BLOCKED, BLOCKED_LAST, BLOCKED_ROWS, LAS
 from accel.mapping.operators.blocked import Activation
 from compiler.graph.cheapest_orders import NCHW, NHWC, Order
 from compiler.graph.graph import Graph
-from compiler.graph.layout import RELAYOUT
 
 __all__ = ["core", "is_converted", "layout_of", "orders", "with_borders"]
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from accel.machine.config import AccelConfig
 from accel.mapping.operators.blocked import Activation, Blocks
-from compiler.ops.arithmetic import PARAM
+from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import numpy_dtype
 
 __all__ = ["BLOCKED", "BLOCKED_LAST", "BLOCKED_ROWS", "LAST", "PLAIN", "PLAIN_ROWS", "blocks_of",

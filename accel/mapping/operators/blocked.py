@@ -16,7 +16,7 @@ from math import prod
 from typing import Any
 
 from compiler import te
-from compiler.ops.arithmetic import PARAM, requantize
+from compiler.ops.integers.arithmetic import PARAM, requantize
 from compiler.te import Axis, Expr, Read, Tensor, Var, rewrite
 from compiler.tensorize import Intrinsic
 

@@ -16,7 +16,7 @@ from accel.machine.machine import Machine
 from accel.mapping.lowering.nest import LoweringError
 from compiler import te
 from compiler.graph.graph import Graph, Node
-from compiler.ops.operator import Kind, Numbers
+from compiler.ops.records.operator import Kind, Numbers
 from compiler.ops.registry import expression, find
 from compiler.te import Cast, Const, Expr, Read, Tensor, children, rewrite, substitute, walk
 from compiler.tensorize import Intrinsic

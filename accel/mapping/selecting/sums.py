@@ -10,9 +10,9 @@ import numpy as np
 
 from accel.mapping.lowering.nest import LoweringError
 from compiler.graph.graph import Graph, Node
-from compiler.ops.fixed_point import limits_of
+from compiler.ops.families.requantization import sums_of
+from compiler.ops.integers.fixed_point import limits_of
 from compiler.ops.registry import find
-from compiler.ops.requantization import sums_of
 from compiler.te import bits
 
 __all__ = ["require_sums"]

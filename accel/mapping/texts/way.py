@@ -22,12 +22,12 @@ from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.lowering import TensorPlacement
 from accel.mapping.memory.forms import Forms
 from accel.mapping.plans.choices import Group
-from accel.mapping.texts.forms import forms_text
-from accel.mapping.texts.layers import layers_text
-from accel.mapping.texts.loops import loops_text
-from accel.mapping.texts.program import program_text
-from accel.mapping.texts.stream import stream_text
-from accel.mapping.texts.tiles import tiles_text
+from accel.mapping.texts.forms_text import forms_text
+from accel.mapping.texts.layers_text import layers_text
+from accel.mapping.texts.loops_text import loops_text
+from accel.mapping.texts.program_text import program_text
+from accel.mapping.texts.stream_text import stream_text
+from accel.mapping.texts.tiles_text import tiles_text
 from compiler.texts import PartedText
 
 __all__ = ["STAGES", "Way", "stages_of"]

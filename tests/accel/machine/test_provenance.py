@@ -6,7 +6,7 @@ from accel.machine.config import preset
 from accel.machine.machine import Machine
 from accel.machine.provenance import UNKNOWN, Loop, Origin, Provenance, Site
 from accel.mapping.target import AccelTarget
-from bench.inputs.networks import convolution_graph
+from tests.support.networks import convolution_graph
 
 CONV = Site("conv", (Loop("y_o", 3), Loop("x_o", 2, "virtual_thread")), ("y_i", "x_i"),
             (("a", "inp", "conv_input"), ("dst", "acc", "conv_acc")))

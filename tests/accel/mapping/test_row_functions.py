@@ -19,7 +19,7 @@ from accel.mapping.target import AccelTarget
 from compiler.graph.graph import Graph, TensorType
 from compiler.graph.reference import evaluate
 from compiler.graph.rewrite import Builder
-from compiler.ops.row_functions import RECIPROCALS, ROOTS, exponentials
+from compiler.ops.families.row_functions import RECIPROCALS, ROOTS, exponentials
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "machines"
 SCALED = {"mult": 40000, "shift": 36, "zp": -120, "lo": -128, "hi": 127}

@@ -14,7 +14,7 @@ from accel.mapping.schedules import Tiles
 from accel.mapping.target import AccelTarget
 from accel.proof.findings import LIMIT
 from accel.proof.legal import IllegalProgram, prove
-from bench.inputs.networks import convolution_graph
+from tests.support.networks import convolution_graph
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 

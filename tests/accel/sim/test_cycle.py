@@ -22,8 +22,8 @@ from accel.sim.geometries import OPTIMIZATION
 from accel.sim.programs.directed import directed
 from accel.sim.programs.generate import generate
 from accel.sim.timing import TimingDifference, differ_in_time
-from compiler.frontend.onnx_import import load
-from compiler.graph.pipeline import optimize
+from compiler.frontend.onnx.importing import load
+from compiler.graph.passes.pipeline import optimize
 from runtime import SimulatedDevice, compile_graph, simulator
 from tests.support.effort import tries
 

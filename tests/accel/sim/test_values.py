@@ -14,7 +14,7 @@ from accel.machine.status import Status
 from accel.mapping.target import AccelTarget
 from accel.sim import functional, values
 from accel.sim.programs.generate import generate
-from bench.inputs.networks import convolution_graph
+from tests.support.networks import convolution_graph
 from compiler import te
 from compiler.tensorize import Intrinsic, Operand
 from tests.support.effort import tries

@@ -9,7 +9,7 @@ from accel.mapping.assembling import assemble
 from accel.sim import cycle, functional
 from compiler import te
 from compiler.ir import interpret
-from compiler.ops.arithmetic import PARAM
+from compiler.ops.integers.arithmetic import PARAM
 from compiler.schedule import Schedule
 from compiler.te import INDEX
 

@@ -7,7 +7,7 @@ from accel.machine.config import preset
 from accel.mapping.memory.layout import (blocks_of, from_blocked, pack_params, pack_weights,
                                          stored_bytes, to_plain)
 from accel.mapping.operators.blocked import Activation, Blocks
-from compiler.ops.arithmetic import PARAM
+from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import numpy_dtype
 from tests.support.machines import machine
 

@@ -15,9 +15,9 @@ from accel.mapping.target import AccelTarget
 from compiler import te
 from compiler.graph import Graph
 from compiler.ops import registry
-from compiler.ops.arithmetic import requantize
-from compiler.ops.broadcasting import broadcast, broadcast_shape
-from compiler.ops.operator import Kind, Numbers, Operator
+from compiler.ops.integers.arithmetic import requantize
+from compiler.ops.records.broadcasting import broadcast, broadcast_shape
+from compiler.ops.records.operator import Kind, Numbers, Operator
 from compiler.te import Expr
 from compiler.tensorize import cover
 from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree

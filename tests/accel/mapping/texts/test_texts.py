@@ -14,8 +14,8 @@ from accel.mapping.plans.choices import Choices
 from accel.mapping.plans.text import tiles_from
 from accel.mapping.schedules import shape_of
 from accel.mapping.target import AccelTarget
-from accel.mapping.texts.forms import forms_text
-from accel.mapping.texts.tiles import tiles_text
+from accel.mapping.texts.forms_text import forms_text
+from accel.mapping.texts.tiles_text import tiles_text
 from compiler.latency_hiding import Tokens, pair_tokens
 from compiler.texts import Part, PartedText, SegmentTexts, wrapped
 from tests.support.integer_graphs import Net

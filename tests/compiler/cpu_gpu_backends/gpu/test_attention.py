@@ -15,10 +15,10 @@ from compiler.cpu_gpu_backends.simt.lowering import lower
 from tests.support.races import find_races
 from compiler.graph import Graph, evaluate
 from compiler.graph.fusion import Group, fuse
-from compiler.graph.pipeline import optimize
+from compiler.graph.passes.pipeline import optimize
 from compiler.ir import Program
 from compiler.schedule import Schedule
-from compiler.target import Values
+from compiler.graph.division.target import Values
 from runtime.device import KernelDevice
 from runtime.emulated import EmulatedDevice
 from tests.support.kernels import compute

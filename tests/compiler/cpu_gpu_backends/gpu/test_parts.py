@@ -1,7 +1,7 @@
 """Long sums of few results in parts: what they compute, and when they are divided."""
 
 from compiler.cpu_gpu_backends.gpu.lowering import passes
-from compiler.graph.pipeline import optimize
+from compiler.graph.passes.pipeline import optimize
 from dataclasses import replace
 
 import numpy as np

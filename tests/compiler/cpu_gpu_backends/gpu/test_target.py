@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from compiler.cpu_gpu_backends.gpu.lowering import passes
-from compiler.graph.pipeline import optimize
+from compiler.graph.passes.pipeline import optimize
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from compiler.graph import Builder, Graph, TensorType, evaluate
 from compiler.graph.fusion import Group, fuse
 from compiler.ir import For, If, Program, Update, interpret, path_to
 from compiler.plans import PlanRefused, Recorder, Table
-from compiler.target import Values
+from compiler.graph.division.target import Values
 from compiler.te import Select
 from runtime.device import KernelDevice
 from runtime.emulated import EmulatedDevice
