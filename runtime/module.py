@@ -23,7 +23,7 @@ from runtime.executor import overlaps, run_all
 from runtime.exporting.export import ExportedFiles, export
 from runtime.exporting.scales import Scales, scales_of
 from runtime.ports import NetworkPort, inputs_of, outputs_of, random_inputs
-from runtime.timing import Spread, spread
+from runtime.pricing.timing import Spread, spread
 
 __all__ = ["InputError", "Module", "Settings", "Step"]
 

@@ -273,8 +273,8 @@ def plant(root: Path, path: str, text: str) -> None:
      "imports compiler.graph.Graph: compiler.ops.a must not import what lies above it"),
     ("compiler/errors.py", "from compiler.te import Expr",
      "imports compiler.te.Expr: compiler.errors must not import what lies above it"),
-    ("compiler/graph/a.py", "import importlib\nimportlib.import_module('runtime.device')",
-     "imports runtime.device: compiler must not import runtime"),
+    ("compiler/graph/a.py", "import importlib\nimportlib.import_module('runtime.devices.device')",
+     "imports runtime.devices.device: compiler must not import runtime"),
     ("compiler/frontend/a.py", "from compiler.cpu_gpu_backends.cpu import target",
      "imports compiler.cpu_gpu_backends.cpu.target: compiler.frontend must not import "
      "compiler.cpu_gpu_backends"),
@@ -301,10 +301,10 @@ def plant(root: Path, path: str, text: str) -> None:
      "imports accel.mapping.target: accel.sim must not import accel.mapping"),
     ("accel/hw/a.py", "from accel.sim import dram",
      "imports accel.sim.dram: accel.hw must not import accel.sim"),
-    ("accel/sim/cycle.py", "from ..hw.core import Core",
+    ("accel/sim/timed/cycle.py", "from ...hw.core import Core",
      "imports accel.hw.core.Core: accel.sim must not import accel.hw"),
-    ("accel/sim/cycle.py", "from accel.hw.load import LOADED",
-     "imports accel.hw.load.LOADED: accel.sim must not import accel.hw"),
+    ("accel/sim/timed/cycle.py", "from accel.hw.moving.load import LOADED",
+     "imports accel.hw.moving.load.LOADED: accel.sim must not import accel.hw"),
     ("accel/a.py", "import runtime", "imports runtime: accel must not import runtime"),
     ("runtime/a.py", "from fpga import boards",
      "imports fpga.boards: runtime must not import fpga"),
@@ -321,8 +321,8 @@ def test_a_planted_violation_is_found(tmp_path: Path, path: str, text: str, mess
 
 
 @pytest.mark.parametrize(("path", "text"), [
-    ("accel/sim/verilated.py", "from accel.hw.core import Core"),
-    ("accel/sim/cycle.py",
+    ("accel/sim/rtl/verilated.py", "from accel.hw.core import Core"),
+    ("accel/sim/timed/cycle.py",
      "from . import dram\nfrom accel.datapath.plan import plan\nimport numpy"),
     ("compiler/ir/a.py", "from compiler.te import Expr\nfrom compiler.errors import Refused"),
     ("compiler/cpu_gpu_backends/cpu/a.py", "from compiler.graph.division.target import Target"),

@@ -19,7 +19,8 @@ __all__ = ["FULL", "blocks", "buffer_blocks", "distributed", "lookups", "queue_b
            "shallow_blocks"]
 
 FULL = 156
-"""Block RAMs of an ECP5-85F above which shallow memories use none: `fpga.build.FULL` of them."""
+"""Block RAMs of an ECP5-85F above which shallow memories use none: `fpga.building.build.FULL` of
+them."""
 
 _DEEPEST = 16384
 

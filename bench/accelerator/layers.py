@@ -43,7 +43,7 @@ from bench.frame import Bench, Sheet
 from tests.support.networks import convolution_graph, depthwise_graph, layer_graph
 from compiler.graph.graph import Graph
 from compiler.graph.reference import evaluate
-from lockstep.columns import largest_stall
+from lockstep.printing.columns import largest_stall
 
 PRESETS = ("ecp5-1x8x8", "ecp5-1x16x16", "pynq-1x16x16")
 WORST = 3

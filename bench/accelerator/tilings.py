@@ -40,10 +40,10 @@ from accel.mapping.plans.search import EFFORTS, Search
 from accel.mapping.schedules import shape_of, tiles_of
 from accel.mapping.schedules.ranking import all_that_fit
 from accel.mapping.target import AccelTarget
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from bench.frame import Bench, Sheet
 from tests.support.networks import grouped_graph, product_graph
-from compiler.frontend.onnx_import import convert
+from compiler.frontend.onnx.importing import convert
 from compiler.graph import optimize, partition
 from compiler.graph.division.partition import ACCEL, subgraph
 from compiler.graph.graph import Graph

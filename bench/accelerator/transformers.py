@@ -23,7 +23,7 @@ import lockstep
 from accel.machine.config import preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from bench.frame import Bench, Sheet
 from bench.inputs.float_networks import image
 from compiler.errors import RequestError
@@ -34,7 +34,7 @@ from compiler.graph.passes.pipeline import standard_passes
 from lockstep.testing import zoo
 from lockstep.testing.networks import decoders
 from lockstep.testing.networks.decoders import DecoderSizes
-from runtime.decoding import Decoder
+from runtime.driver.decoding import Decoder
 
 MACHINE = Path(__file__).parents[2] / "examples" / "machines" / "normalize.py"
 DEPTH = 64                          # channels of a head

@@ -35,7 +35,7 @@ from accel.machine.program import AccelProgram
 from accel.machine.words import decode_words
 from accel.mapping.compiled import CompiledSegment
 from accel.mapping.target import AccelTarget
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from bench.frame import Bench, Sheet
 from compiler.frontend.onnx.importing import convert
 from compiler.graph import Graph, optimize, partition

@@ -18,7 +18,7 @@ from compiler.graph import Graph
 from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
 from compiler.te import is_float
-from runtime.targets import TargetError
+from runtime.driver.targets import TargetError
 
 __all__ = ["FINDINGS", "Finding", "Verdict", "beyond", "judged", "telling"]
 

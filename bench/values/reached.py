@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from bench.values.draw import Trial
 from bench.values.ways import optimized
-from compiler.ops import channel_blocks, last_convolutions, quantized_blocks, winograd
+from compiler.ops.packed import channel_blocks, last_convolutions, quantized_blocks, winograd
 from compiler.ops.registry import FAMILIES
 
 __all__ = ["NOT_MADE", "in_graphs", "wanted"]

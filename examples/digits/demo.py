@@ -21,7 +21,7 @@ from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.status import ACTIVITIES, Run
 from accel.mapping.target import AccelTarget
-from accel.sim import verilated
+from accel.sim.rtl import verilated
 from compiler import processes
 from compiler.frontend.onnx.importing import load as load_model
 from compiler.graph.passes.pipeline import optimize

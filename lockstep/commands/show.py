@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from compiler.errors import RequestError
-from lockstep.commands._arguments import DEFAULT_THREADS, NETWORK, add_compilation
+from lockstep.options.arguments import DEFAULT_THREADS, NETWORK, add_compilation
 from lockstep.paths import model_file
 
 __all__ = ["add_parser", "recorded", "run", "shown"]
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
 
 def recorded(args: argparse.Namespace) -> Mapping[str, Any]:
     """Compiles the network, and keeps what each stage has made, by its number and name."""
-    from compiler.graph.pipeline import keep_in
+    from compiler.graph.passes.pipeline import keep_in
     from lockstep.commands._compilation import compiled, machine_of, target_of
     from runtime import SimulatedDevice, simulator
 

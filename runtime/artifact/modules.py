@@ -26,7 +26,7 @@ __all__ = ["Saved", "read", "save", "write"]
 
 @dataclass(frozen=True)
 class Saved:
-    """A module that waits for its devices (`runtime.loading`): `machine` is that of the
+    """A module that waits for its devices (`runtime.driver.loading`): `machine` is that of the
     accelerator, if it needs one.
     """
 

@@ -20,7 +20,7 @@ from accel.machine.config import AccelConfig
 from accel.machine.intrinsics import SHIPPED
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from compiler.errors import ArgumentError, Error
 from compiler.frontend.models import graph_of
 from compiler.frontend.onnx.nodes.external import external_files
@@ -28,11 +28,11 @@ from compiler.graph.graph import Graph
 from compiler.native import digest
 from compiler.te import numpy_dtype
 from compiler.tune.space import Result
-from runtime.compilation import compile_on
-from runtime.device import SimulatedDevice
+from runtime.driver.compilation import compile_on
+from runtime.devices.device import SimulatedDevice
 from runtime.module import Module
 from runtime.report import report
-from runtime.targets import Targets, accelerator
+from runtime.driver.targets import Targets, accelerator
 
 __all__ = ["PointFigures", "PointTrial", "file_digest", "is_lasting", "is_point", "machine_of",
            "run_point"]

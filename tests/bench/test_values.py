@@ -25,7 +25,7 @@ from bench.values.shrink import Case, shrunk
 from bench.values.spread import spread
 from bench.values.ways import GRAPH, WAYS, Way
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
-from compiler.frontend.registry import OPERATORS
+from compiler.frontend.onnx.nodes.registry import OPERATORS
 from compiler.ops.registry import OPERATORS as OPERATORS_OF_GRAPHS
 
 CORPUS = Path(__file__).parents[1] / "golden" / "values"

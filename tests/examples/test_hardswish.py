@@ -10,7 +10,7 @@ import lockstep
 from accel.machine.intrinsics import instructions
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
-from accel.sim.check import check
+from accel.sim.checking.check import check
 from compiler.graph import optimize
 from compiler.ops.records.integer_forms import StaysFloat, Stored
 from compiler.quantize import quantize

@@ -9,8 +9,8 @@ import pytest
 
 from accel.mapping.texts import STAGES
 from lockstep.cli import main
-from lockstep.commands._arguments import QUANTIZER
-from runtime import compilation
+from lockstep.options.arguments import QUANTIZER
+from runtime.driver import compilation
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
 FLOAT = DIGITS.with_name("digits-float.onnx")

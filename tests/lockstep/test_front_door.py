@@ -18,12 +18,12 @@ from compiler.native import BuildError
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from runtime import compile, load
 from runtime.artifact.container import ArtifactError
-from runtime.decoding import decoder
-from runtime.quantization import quantize
-from runtime.targets import TargetError
+from runtime.driver.decoding import decoder
+from runtime.driver.quantization import quantize
+from runtime.driver.targets import TargetError
 from runtime.tuning.pool import PoolError
 from runtime.tuning.remote import remote
-from runtime.device import DeviceError
+from runtime.devices.device import DeviceError
 from runtime.module import InputError, Module
 
 

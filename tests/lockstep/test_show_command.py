@@ -6,7 +6,7 @@ import pytest
 
 from compiler.errors import RequestError
 from compiler.graph import Graph
-from compiler.graph.pipeline import keep_in
+from compiler.graph.passes.pipeline import keep_in
 from lockstep.cli import main
 from lockstep.commands import show
 from lockstep.commands.show import shown

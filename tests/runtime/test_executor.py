@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from accel.mapping.target import AccelTarget
-from accel.sim.functional import simulate
+from accel.sim.meaning.functional import simulate
 from compiler.graph import Graph, Partition, evaluate, partition, subgraph
 from compiler.graph.division.partition import ACCEL, HOST, Segment
 from runtime import InputError, SimulatedDevice, compile_graph

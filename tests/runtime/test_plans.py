@@ -241,7 +241,7 @@ def test_packaged_kernels_that_do_not_hold_are_left_alone(caplog) -> None:
 def test_packaged_plans_are_the_default(monkeypatch) -> None:
     task = stream_of(network())
     plans = PackagedPlans({(task.fingerprint, task.digest): PLAN})
-    monkeypatch.setattr("runtime.compilation.packaged", lambda: plans)
+    monkeypatch.setattr("runtime.driver.compilation.packaged", lambda: plans)
     given = compiled(plans, network())
     default = lockstep.compile(network(), "accel:tiny-1x4x4", cache=False)
     assert words(default) == words(given) != words(compiled(Own(), network()))

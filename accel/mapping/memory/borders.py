@@ -13,7 +13,8 @@ from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.memory.forms import Forms, ValueForm
 from accel.mapping.memory.layout import BLOCKED, BLOCKED_LAST, BLOCKED_ROWS, LAST, PLAIN, PLAIN_ROWS
 from accel.mapping.operators.blocked import Activation
-from compiler.graph.cheapest_orders import NCHW, NHWC, Order
+from compiler.graph.division.cheapest_orders import NCHW, NHWC, Order
+from compiler.graph.division.layout import RELAYOUT
 from compiler.graph.graph import Graph
 
 __all__ = ["core", "is_converted", "layout_of", "orders", "with_borders"]
@@ -28,7 +29,8 @@ def layout_of(form: ValueForm) -> str:
 
 
 def orders(graph: Graph, forms: Forms) -> dict[str, Order | None]:
-    """The order of each input and output of a segment, as in `compiler.graph.layout.Borders`."""
+    """The order of each input and output of a segment, as in
+    `compiler.graph.division.layout.Borders`."""
     return {value: NCHW if forms.stored(value) is None else _order(forms, value)
             for value in (*graph.inputs, *graph.outputs)}
 

@@ -1,7 +1,7 @@
 """Facts about nodes that decide how values lie in memory; the graph alone says them."""
 
 from compiler.graph.graph import Graph, Node
-from compiler.ops.fixed_point import STORED, limits_of
+from compiler.ops.integers.fixed_point import STORED, limits_of
 from compiler.ops.registry import find
 
 __all__ = ["data_of", "is_of_rows", "is_view", "keeps_scale"]

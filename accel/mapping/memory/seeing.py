@@ -6,7 +6,7 @@ from accel.mapping.memory.forms import Forms, PartForm, ValueForm
 from accel.mapping.memory.views import Stored, View, activation_of, images, rows, view_of
 from accel.mapping.operators.blocked import Activation
 from compiler.graph.graph import Node
-from compiler.ops.fixed_point import STORED
+from compiler.ops.integers.fixed_point import STORED
 
 __all__ = ["cuts_rows", "given", "mirrored", "seen_slice", "seen_view", "through"]
 

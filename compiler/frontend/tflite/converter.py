@@ -118,7 +118,7 @@ class Converter:
             self._refuse(operation, error)
 
     def _kernel(self, operation: TfliteOperation) -> str:
-        """The operation's name in `compiler/graph/passes/litert.py`."""
+        """The operation's name in `compiler/graph/integerize/litert.py`."""
         real = operation.code == "QUANTIZE" and not self.is_quantized(operation.input(0))
         return "QUANTIZE_REAL" if real else operation.code
 

@@ -151,7 +151,8 @@ class Target(Protocol):
 
     def borders(self, graph: Graph) -> Mapping[str, Order | None] | None:
         """The layouts of the inputs and outputs of a segment lie in its memory:
-        `compiler.graph.layout`. `plain` is right for every target that has arrays as they are.
+        `compiler.graph.division.layout`. `plain` is right for every target that has arrays as they
+        are.
         """
         ...
 

@@ -1,5 +1,5 @@
-"""Finds where Winograd's products (`compiler.ops.winograd`) take less time than a convolution's
-own."""
+"""Finds where Winograd's products (`compiler.ops.packed.winograd`) take less time than a
+convolution's own."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

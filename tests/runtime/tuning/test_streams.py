@@ -10,7 +10,7 @@ from accel.mapping.plans.search import Effort
 from accel.mapping.plans.stream_search import ReadStream
 from accel.mapping.plans.streams import PartPlan, part_of, stream_body, stream_graph
 from accel.mapping.target import AccelTarget
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from compiler.graph import Graph
 from compiler.plans import PlanRefused, Task
 from compiler.tune.records import Records

@@ -22,7 +22,7 @@ from accel.mapping.plans.choices import Choices
 from accel.mapping.schedules import shape_of
 from accel.mapping.schedules.tiles import tiles_in_pieces, whole_tiles
 from accel.mapping.target import AccelTarget
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from tests.support.integer_graphs import Net
 
 SEED = 7

@@ -6,7 +6,8 @@ from accel.machine.config import preset
 from accel.machine.intrinsics import SHIPPED, vector_op
 from accel.machine.machine import Machine
 from accel.mapping.assembling import assemble
-from accel.sim import cycle, functional
+from accel.sim.meaning import functional
+from accel.sim.timed import cycle
 from compiler import te
 from compiler.ir import interpret
 from compiler.ops.integers.arithmetic import PARAM

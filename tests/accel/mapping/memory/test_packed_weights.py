@@ -20,8 +20,8 @@ from accel.mapping.schedules import cost_of, shape_of
 from accel.mapping.schedules.ranking import PACKED_SLACK, SLACK, _fitting, choose
 from accel.mapping.schedules.tiles import Shape, Tiles
 from accel.mapping.target import AccelTarget
-from accel.sim import cycle
-from accel.sim.units import unpacked
+from accel.sim.timed import cycle
+from accel.sim.meaning.units import unpacked
 from compiler.graph import evaluate
 from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right

@@ -10,7 +10,7 @@ from accel.mapping.plans.choices import Choices
 from accel.mapping.plans.interleave import interleave
 from accel.mapping.target import AccelTarget
 from accel.proof.access import touches
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right
 from tests.support.machines import MACHINES, TINY

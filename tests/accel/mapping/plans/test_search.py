@@ -14,7 +14,7 @@ from accel.mapping.plans.choices import Choices, groups_text
 from accel.mapping.plans.search import EFFORTS, Effort
 from accel.mapping.plans.text import stream_task
 from accel.mapping.target import AccelTarget
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from compiler.graph import evaluate
 from compiler.plans import Choice, Learns, PlanRefused, Recorder, Table, Task
 from tests.support.integer_graphs import Net, assert_right, run_program

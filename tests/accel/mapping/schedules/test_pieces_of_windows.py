@@ -13,7 +13,7 @@ from accel.mapping.schedules import ranking, tiles_of
 from accel.mapping.schedules.demands import piece_of
 from accel.mapping.schedules.tiles import Shape, Tiles
 from accel.mapping.target import AccelTarget
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from compiler.plans import PlanRefused
 from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree

@@ -22,7 +22,7 @@ from compiler.graph.division.target import Values
 from runtime.device import KernelDevice
 from runtime.emulated import EmulatedDevice
 from tests.support.kernels import compute
-from runtime.opencl import OpenClDevice
+from runtime.devices.opencl import OpenClDevice
 from tests.support.attention import Heads, Shape, attention, given_to
 from tests.support.effort import Effort
 from tests.support.float_graphs import assert_near

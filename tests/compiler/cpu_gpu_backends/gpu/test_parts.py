@@ -25,9 +25,9 @@ from compiler.ir import If, Update, interpret, path_to
 from compiler.plans import Recorder, Table
 from compiler.schedule import Schedule
 from compiler.te import Select, numpy_dtype
-from runtime.emulated import EmulatedDevice
+from runtime.devices.emulated import EmulatedDevice
 from tests.support.kernels import compute
-from runtime.opencl import OpenClDevice
+from runtime.devices.opencl import OpenClDevice
 from tests.compiler.cpu_gpu_backends.gpu.test_target import product
 from tests.support.integer_graphs import Net
 

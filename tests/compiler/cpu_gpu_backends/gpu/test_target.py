@@ -22,10 +22,10 @@ from compiler.ir import For, If, Program, Update, interpret, path_to
 from compiler.plans import PlanRefused, Recorder, Table
 from compiler.graph.division.target import Values
 from compiler.te import Select
-from runtime.device import KernelDevice
-from runtime.emulated import EmulatedDevice
+from runtime.devices.device import KernelDevice
+from runtime.devices.emulated import EmulatedDevice
 from tests.support.kernels import compute
-from runtime.opencl import OpenClDevice
+from runtime.devices.opencl import OpenClDevice
 from tests.compiler.cpu_gpu_backends.cpu.test_target import graph_of
 from tests.support.float_graphs import FloatNet, assert_near, inputs_of, random_graph
 from tests.support.integer_graphs import Net

@@ -15,10 +15,10 @@ from tests.support.races import find_races, run_kernels
 from compiler.ir import Program, interpret
 from compiler.schedule import Schedule, bind, rfactor
 from compiler.te import Tensor, numpy_dtype
-from runtime.device import DeviceMissing
-from runtime.emulated import EmulatedDevice
+from runtime.devices.device import DeviceMissing
+from runtime.devices.emulated import EmulatedDevice
 from tests.support.kernels import compute
-from runtime.opencl import OpenClDevice
+from runtime.devices.opencl import OpenClDevice
 from tests.support.effort import Effort
 from tests.support.slow_cases import some_fast, some_of_each
 

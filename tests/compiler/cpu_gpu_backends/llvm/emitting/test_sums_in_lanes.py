@@ -14,10 +14,10 @@ from tests.support.races import find_races, run_kernels
 from compiler.ir import Program, interpret
 from compiler.schedule import Schedule, peel
 from compiler.te import Tensor
-from runtime.device import DeviceMissing
-from runtime.emulated import EmulatedDevice
+from runtime.devices.device import DeviceMissing
+from runtime.devices.emulated import EmulatedDevice
 from tests.support.kernels import compute
-from runtime.opencl import OpenClDevice
+from runtime.devices.opencl import OpenClDevice
 from tests.support.summation import in_lanes
 
 ROWS, TERMS, LANES = 6, 100, 16
