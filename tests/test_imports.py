@@ -52,7 +52,8 @@ LAYERS = {
                                                                 "estimates"}),
     "accel.mapping": ({"lowering"}, {"selecting"}, {"operators"}, {"memory", "schedules"},
                       {"builders"}, {"plans"}, {"bounds", "prefixes", "puts"}, {"texts"},
-                      {"layers", "loads", "memory_map", "quantizing", "segment", "target"}),
+                      {"assembling", "compiled", "layers", "loads", "memory_map", "programs",
+                       "quantizing", "segment", "target"}),
 }
 APART = (
     {"compiler.frontend", "compiler.cpu_gpu_backends"},
