@@ -50,7 +50,7 @@ _HOMES = {
     "ImportRefused": "compiler.frontend.onnx.importing", "InputError": "runtime.module",
     "Module": "runtime.module",
     "PoolError": "runtime.tuning.pool", "QuantizeRefused": "compiler.quantize.ranges.refusal",
-    "TargetError": "runtime.targets",
+    "TargetError": "runtime.driver.targets",
 }
 
 

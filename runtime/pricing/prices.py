@@ -14,13 +14,13 @@ from accel.mapping.memory.layout import (BLOCKED, BLOCKED_ROWS, LAST, PLAIN, PLA
                                          from_memory, to_memory)
 from accel.mapping.memory.views import images
 from accel.mapping.target import AccelTarget, CompiledSegment
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from compiler.graph.division.channels_last import FROM_LAST
 from compiler.graph.division.partition import Segment, subgraph
 from compiler.graph.division.target import ACCEL, HOST, Compiled, Crossing, Measure, Priced, Target
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.native import digest
-from runtime.link import LINK, Link
+from runtime.pricing.link import LINK, Link
 
 __all__ = ["AccelPrices", "MeasuredPrices"]
 

@@ -18,7 +18,7 @@ from compiler.graph import Graph, evaluate
 from runtime import (DeviceError, InputError, Module, SimulatedDevice, TargetError, compile,
                      compile_graph)
 from tests.support.limit_cases import QdqModel
-from runtime.pipeline import NEARLY
+from runtime.driver.pipeline import NEARLY
 from tests.support.integer_graphs import Net
 from tests.support.machines import SHORT, TINY
 
