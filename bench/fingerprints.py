@@ -33,8 +33,8 @@ import numpy as np
 import onnx
 
 import lockstep
-import runtime.costs
-from runtime.emitted import emitted, network_in_c
+import runtime.driver.costs
+from runtime.driver.emitted import emitted, network_in_c
 from compiler.plans import OWN
 from lockstep.testing import zoo
 from lockstep.paths import output_file
@@ -93,7 +93,7 @@ def fixed_prices() -> Iterator[list[str]]:
         asked.append(what)
         return made_up_seconds(what)
 
-    with patch.object(runtime.costs, "measured", measured):
+    with patch.object(runtime.driver.costs, "measured", measured):
         yield asked
 
 

@@ -42,7 +42,7 @@ def are_errors() -> bool:
 
 
 def is_defect(error: Exception) -> bool:
-    """Whether no request and no state of the computer leads to an error."""
+    """True if no request and no state of the computer leads to an error."""
     if isinstance(error, Error):
         return error.exit_status == DEFECT
     return not isinstance(error, OSError | MemoryError)

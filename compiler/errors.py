@@ -1,4 +1,4 @@
-"""What Lockstep raises on purpose: one base class, under every part of the house."""
+"""The errors that Lockstep raises on purpose, of one base class, under every part of the house."""
 
 from collections.abc import Callable, Collection
 from difflib import get_close_matches

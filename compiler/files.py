@@ -146,7 +146,7 @@ def require_writable(path: str | os.PathLike[str]) -> None:
 
 
 def is_stream(path: str | os.PathLike[str]) -> bool:
-    """Whether `whole_file` writes to what is there, and does not replace it. Raises FileError where
+    """True if `whole_file` writes to what is there, and does not replace it. Raises FileError where
     it cannot begin.
     """
     try:
@@ -157,7 +157,7 @@ def is_stream(path: str | os.PathLike[str]) -> bool:
 
 
 def _destination(path: str | os.PathLike[str]) -> tuple[str | int, os.stat_result | None]:
-    """Where links lead from here, and what is there; no folder. If they lead to a descriptor of
+    """The end of links from here, and what is there; no folder. If they lead to a descriptor of
     this process, its number.
 
     ``/dev/stdout`` may lead to a file of which the shell holds a descriptor: only through this one

@@ -81,7 +81,7 @@ def _existing(path: Path) -> Path:
 
 
 def _places() -> Iterator[Path]:
-    """Where entries may be, the best place first."""
+    """The folders where entries may be, the best place first."""
     yield (first := cache_folder())
     if (own := _own_folder()) != first:
         yield own
@@ -127,7 +127,7 @@ def note(kind: str, key: str, text: str) -> None:
 
 
 def noted(kind: str, key: str) -> str | None:
-    """What `note` kept; None if there is nothing, or nothing right."""
+    """The text that `note` kept; None if there is nothing, or nothing right."""
     folder = find(kind, key)
     try:
         return (folder / TEXT).read_text() if folder else None
@@ -153,7 +153,7 @@ def _place(kind: str, name: str) -> tuple[Path, bool]:
 
 
 def _has(place: Path, kind: str, name: str) -> bool:
-    """Whether the entry is there, and right; if not, it can be built there."""
+    """True if the entry is there, and right; if not, it can be built there."""
     _require_folders(place, kind)
     _tidy(place)
     if _is_right(place / kind / name):
@@ -235,7 +235,7 @@ def _say(line: str) -> None:
 # ---- entries -----------------------------------------------------------------------------------
 
 def _is_right(folder: Path) -> bool:
-    """Whether an entry is there, with the files that were built. Raises _Passed where it must not
+    """True if an entry is there, with the files that were built. Raises _Passed where it must not
     be executed.
     """
     known = _require_trust(folder, f"Entry {folder} of the cache", is_entry=True)

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class cached_property(Generic[T]):
-    """What `functools.cached_property` is from Python 3.12 on. That of 3.11 holds a lock over all
+    """The `functools.cached_property` of Python 3.12 and later. That of 3.11 holds a lock over all
     instances while it computes, for which a child that is forked meanwhile would wait for ever.
     """
 

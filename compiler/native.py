@@ -34,7 +34,7 @@ def compiler() -> tuple[str, str]:
 
 @cache
 def processor() -> str:
-    """What ``-march=native`` depends on."""
+    """The processor, as far as ``-march=native`` depends on it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

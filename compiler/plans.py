@@ -1,9 +1,9 @@
-"""Where schedules come from: a target's own choice, a table in a file, or what records them.
+"""The sources of schedules: a target's own choice, a table in a file, or what records them.
 
 For each thing that it schedules a target asks its `Plans` for a plan. A plan is text: on the CPU
 the steps of a schedule, as `compiler.schedule.Schedule.text` gives them; on the accelerator the
-tiles of a layer (`accel.mapping.plans`). It is replayed through the same checks as the target's own
-choice, never trusted: one that is not legal is refused.
+tiles of a layer (`accel.mapping.plans.text`). It is replayed through the same checks as the
+target's own choice, never trusted: one that is not legal is refused.
 
 >>> from compiler.plans import Table, Task
 >>> table = Table({"0f": "split(y_i, 4)"})
@@ -68,13 +68,13 @@ class Plans(Protocol):
         ...
 
     def binds(self, task: Task) -> bool:
-        """Whether the plan of the task was asked for. Then no search looks for a better one, and it
+        """True if the plan of the task was asked for. Then no search looks for a better one, and it
         is an error if it is refused.
         """
         ...
 
     def of_target(self, fingerprint: str) -> "Plans":
-        """Those of them that tasks of this target can have."""
+        """The plans that tasks of this target can have."""
         ...
 
 
@@ -82,8 +82,9 @@ Made = TypeVar("Made")
 
 
 def replayed(plans: Plans, task: Task, own: Choice, make: Callable[[str | None], Made]) -> Made:
-    """What `make` makes of the plan of a task, or of None where the target chooses itself. It does
-    so too where a plan is refused that does not bind. Raises PlanRefused for one that does.
+    """The result of `make` for the plan of the plan of a task, or of None where the target chooses
+    itself. It does so too where a plan is refused that does not bind. Raises PlanRefused for one
+    that does.
     """
     plan = plans.find(task, own)
     try:
@@ -105,7 +106,7 @@ class Learns(Plans, Protocol):
         ...
 
     def is_over(self) -> bool:
-        """Whether the search is to end with what it has found."""
+        """True if the search is to end with what it has found."""
         ...
 
 

@@ -187,7 +187,7 @@ def remove_at_end(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """What `end` waits for: a body that takes a moment."""
+    """Makes `end` wait for a body that takes a moment."""
     with _lock:
         yield
 

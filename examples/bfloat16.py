@@ -20,7 +20,9 @@ import numpy as np
 
 from accel.machine.machine import Machine
 from accel.mapping.target import assemble
-from accel.sim import cycle, functional, verilated
+from accel.sim.meaning import functional
+from accel.sim.rtl import verilated
+from accel.sim.timed import cycle
 from compiler import te
 from compiler.schedule import Schedule
 from compiler.te import Tensor, numpy_dtype

@@ -1,7 +1,7 @@
 """Look into the RTL while it runs: stop, read, poke, go on, with waveforms.
 
 Compiles one convolution and runs it in RTL, to know when things happen and what the result is.
-Then it runs it again under a probe (`accel.sim.probe`):
+Then it runs it again under a probe (`accel.sim.rtl.probe`):
 
 - cycle by cycle it watches the memory port, until the first beat of the input arrives, and inverts
   a bit of that beat;

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from compiler.errors import RequestError
 from compiler.files import whole_file
 from lockstep.cli import Parser
-from lockstep.commands._progress import progress_bar
+from lockstep.printing.progress import progress_bar
 from lockstep.paths import output_file
 from lockstep.testing import zoo
 from lockstep.testing.zoo import *  # noqa: F403  its names are found here as well

@@ -78,7 +78,7 @@ class BoardAccess(Protocol):
 
 
 class BoardDevice:
-    """The accelerator behind a link; implements `runtime.device.Device`.
+    """The accelerator behind a link; implements `runtime.devices.device.Device`.
 
     Raises `BoardRefused` if what answers is no accelerator, or one of another machine.
     """

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from compiler.native import run_tool
 from fpga.boards import Board, BoardError
-from fpga.tools import LOADER, find
+from fpga.building.tools import LOADER, find
 
 __all__ = ["SECONDS", "load"]
 

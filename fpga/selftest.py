@@ -1,9 +1,9 @@
 """Does a board work? Its link, its memory, and random programs against the functional simulator.
 
 The test of the link reads known values; that of the memory uses values that differ for every
-address, every data line, and random ones. Programs are those of `accel.sim.check`, at places all
-over the memory. It skips programs that leave their memory, since a board's memory continues there,
-and programs with a large memory, which would take long on the line.
+address, every data line, and random ones. Programs are those of `accel.sim.checking.check`, at
+places all over the memory. It skips programs that leave their memory, since a board's memory
+continues there, and programs with a large memory, which would take long on the line.
 """
 
 from collections.abc import Callable
@@ -14,9 +14,9 @@ import numpy as np
 
 from accel.machine.machine import Machine
 from accel.machine.status import Run, Status
-from accel.sim import functional
-from accel.sim.check import cases
-from accel.sim.locate import differ
+from accel.sim.meaning import functional
+from accel.sim.checking.check import cases
+from accel.sim.checking.locate import differ
 from accel.sim.programs.case import Case
 from fpga.device import BoardDevice, BoardRefused, read_registers
 from fpga.link.frames import GRAIN, LARGEST

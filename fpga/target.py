@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from accel.machine.config import preset
 from accel.machine.machine import Machine
 from fpga.opening import EMULATED, opened
-from runtime.targets import Placed, accelerator, register
+from runtime.driver.targets import Placed, accelerator, register
 
 __all__ = ["KIND", "board_target"]
 

@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from compiler.errors import ArgumentError, Error
     from compiler.exports.names import ExportError
     from compiler.files import FileError
-    from compiler.frontend.onnx_import import ImportRefused
+    from compiler.frontend.onnx.importing import ImportRefused
     from compiler.native import BuildError
-    from compiler.quantize.refusal import QuantizeRefused
+    from compiler.quantize.ranges.refusal import QuantizeRefused
     from runtime import compile, load
-    from runtime.decoding import decoder
+    from runtime.driver.decoding import decoder
     from runtime.artifact.container import ArtifactError
-    from runtime.quantization import quantize
-    from runtime.targets import TargetError
+    from runtime.driver.quantization import quantize
+    from runtime.driver.targets import TargetError
     from runtime.tuning.pool import PoolError
     from runtime.tuning.remote import remote
-    from runtime.device import DeviceError
+    from runtime.devices.device import DeviceError
     from runtime.module import InputError, Module
     from lockstep import testing as testing
 
@@ -40,16 +40,16 @@ __all__ = ["AccelConfig", "ArgumentError", "ArtifactError", "BuildError", "Confi
 _HOMES = {
     "AccelConfig": "accel.machine.config", "Machine": "accel.machine.machine",
     "assemble": "accel.mapping.target", "compile": "runtime", "load": "runtime",
-    "decoder": "runtime.decoding", "remote": "runtime.tuning.remote",
-    "preset": "accel.machine.config", "quantize": "runtime.quantization",
+    "decoder": "runtime.driver.decoding", "remote": "runtime.tuning.remote",
+    "preset": "accel.machine.config", "quantize": "runtime.driver.quantization",
     "vector_op": "accel.machine.intrinsics",
     "ArgumentError": "compiler.errors", "ArtifactError": "runtime.artifact.container",
     "BuildError": "compiler.native", "ConfigError": "accel.machine.config",
-    "DeviceError": "runtime.device", "Error": "compiler.errors",
+    "DeviceError": "runtime.devices.device", "Error": "compiler.errors",
     "ExportError": "compiler.exports.names", "FileError": "compiler.files",
-    "ImportRefused": "compiler.frontend.onnx_import", "InputError": "runtime.module",
+    "ImportRefused": "compiler.frontend.onnx.importing", "InputError": "runtime.module",
     "Module": "runtime.module",
-    "PoolError": "runtime.tuning.pool", "QuantizeRefused": "compiler.quantize.refusal",
+    "PoolError": "runtime.tuning.pool", "QuantizeRefused": "compiler.quantize.ranges.refusal",
     "TargetError": "runtime.targets",
 }
 

@@ -18,7 +18,7 @@ from typing import NoReturn
 from compiler import processes
 from compiler.defects import SAID, DefectError, first_line
 from compiler.errors import DEFECT, Error
-from lockstep.choices import Parser
+from lockstep.options.choices import Parser
 from lockstep.paths import find_networks, require_files
 import lockstep.commands
 

@@ -21,7 +21,7 @@ __all__ = ["FloatModelFile", "InputFile", "MachineName", "ModelFile", "OutputFil
            "machine_name", "model_file", "output_file", "require_files"]
 
 DUMPED = re.compile(r"\d\d+-.*\.txt")
-"""The files that `compiler.graph.pipeline.dump_into` writes into its folder."""
+"""The files that `compiler.graph.passes.pipeline.dump_into` writes into its folder."""
 
 
 class InputFile(PosixPath):
@@ -153,7 +153,7 @@ def _inputs(arguments: Mapping[str, Any]) -> Iterator[str | os.PathLike[str]]:
         if isinstance(value, InputFile):
             yield value
         if isinstance(value, ModelFile):
-            from compiler.frontend.external import external_files
+            from compiler.frontend.onnx.nodes.external import external_files
 
             yield from external_files(value)
         if isinstance(value, MachineName):

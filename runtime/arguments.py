@@ -8,9 +8,9 @@ from os import PathLike
 from types import UnionType
 from typing import Any
 
-from accel.mapping.search import EFFORTS
+from accel.mapping.plans.search import EFFORTS
 from compiler.errors import ArgumentError
-from compiler.target import ACCEL, HOST
+from compiler.graph.division.target import ACCEL, HOST
 from runtime.link import Link
 
 __all__ = ["archs_of", "require_kind", "require_path", "require_settings",

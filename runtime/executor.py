@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from compiler.graph.partition import Segment, Target
+from compiler.graph.division.partition import Segment, Target
 
 __all__ = ["IN_FLIGHT", "Inference", "overlaps", "run_all"]
 

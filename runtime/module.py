@@ -15,15 +15,15 @@ from compiler.dlpack import shared
 from compiler import notebook
 from compiler.errors import ArgumentError, Error
 from compiler.graph.graph import Graph
-from compiler.graph.partition import Partition, Segment
-from compiler.target import Compiled, Executable, Outcome, Row
+from compiler.graph.division.partition import Partition, Segment
+from compiler.graph.division.target import Compiled, Executable, Outcome, Row
 from compiler.te import numpy_dtype
 from runtime.artifact import save
 from runtime.executor import overlaps, run_all
 from runtime.exporting.export import ExportedFiles, export
 from runtime.exporting.scales import Scales, scales_of
 from runtime.ports import NetworkPort, inputs_of, outputs_of, random_inputs
-from runtime.timing import Spread, spread
+from runtime.pricing.timing import Spread, spread
 
 __all__ = ["InputError", "Module", "Settings", "Step"]
 
@@ -61,9 +61,9 @@ class Module:
     data allow. Values are those of the network: logical shapes, the types of its own inputs and
     outputs. `auto` has the figures by which the target `auto` decided, as plain data
     (`runtime.auto.Choice.figures`); it is None for other targets. `layout` has those of the layout
-    pass (`compiler.graph.layout.Layout.figures`), whose graph and partition these are. `scales` are
-    those that inputs and outputs had when the network was imported; by default those that the graph
-    still tells.
+    pass (`compiler.graph.division.layout.Layout.figures`), whose graph and partition these are.
+    `scales` are those that inputs and outputs had when the network was imported; by default those
+    that the graph still tells.
     """
 
     def __init__(self, graph: Graph, partition: Partition, steps: tuple[Step, ...],

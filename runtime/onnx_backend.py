@@ -23,12 +23,12 @@ import numpy as np
 import onnx
 
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
-from compiler.frontend.importer import Importer, Item
-from compiler.frontend.onnx_import import ImportRefused, check_model
-from compiler.frontend.values import Value, dtype_name
+from compiler.frontend.building.values import Value, dtype_name
+from compiler.frontend.onnx.importing import ImportRefused, check_model
+from compiler.frontend.onnx.nodes.importer import Importer, Item
+from compiler.graph.division.target import HOST
 from compiler.graph.graph import DTYPES, Graph, TensorType
-from compiler.graph.pipeline import optimize, standard_passes
-from compiler.target import HOST
+from compiler.graph.passes.pipeline import optimize, standard_passes
 from runtime.compilation import compile_on
 from runtime.device import DeviceMissing
 from runtime.targets import TargetError, Targets, request

@@ -3,16 +3,21 @@
 ::
 
     compiler <- accel <- runtime;  accel, runtime <- fpga;  all <- lockstep, which nobody imports
-    compiler:  te <- ir <- ops, schedule, tensorize, latency_hiding, exports <- tune <- target,
-                  graph <- frontend | cpu_gpu_backends <- quantize
+    compiler:  te <- ir <- ops, schedule, tensorize, latency_hiding, exports <- tune <- graph
+                  <- frontend | cpu_gpu_backends <- quantize
     cpu_gpu_backends:   llvm, simt <- intrinsics <- cpu | gpu;  cpu <- c
     accel:     machine <- datapath | proof <- figures <- mapping | hw | sim | estimates
+    mapping:   lowering <- selecting <- operators <- memory, schedules <- builders <- plans
+                  <- bounds <- texts
                accel/sim/verilated.py alone builds from hw; numbers are in accel/machine/timing.py
 
-``a | b`` do not import each other. Inside a room, neither modules nor folders import in a circle.
+``a | b`` do not import each other. Inside a room, neither modules nor folders import in a circle;
+a folder's own files count as one, so they lie all above its subfolders, or all below. No folder is
+crowded.
 """
 
 import ast
+import collections
 import functools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -38,13 +43,16 @@ LAYERS = {
         {"ir"},
         {"ops", "schedule", "tensorize", "latency_hiding", "exports"},
         {"tune"},
-        {"target", "graph"},
+        {"graph"},
         {"frontend", "cpu_gpu_backends"},
         {"quantize"},
     ),
     "compiler.cpu_gpu_backends": ({"llvm", "simt"}, {"intrinsics"}, {"cpu", "gpu"}, {"c"}),
     "accel": ({"machine"}, {"datapath", "proof"}, {"figures"}, {"mapping", "hw", "sim",
                                                                 "estimates"}),
+    "accel.mapping": ({"lowering"}, {"selecting"}, {"operators"}, {"memory", "schedules"},
+                      {"builders"}, {"plans"}, {"bounds", "prefixes", "puts"}, {"texts"},
+                      {"layers", "loads", "memory_map", "quantizing", "segment", "target"}),
 }
 APART = (
     {"compiler.frontend", "compiler.cpu_gpu_backends"},
@@ -55,6 +63,9 @@ APART = (
 # What every house uses: errors, files, attributes that are computed once, and the one module that
 # runs tools and keeps their results.
 UNDER_ALL = ("compiler.errors", "compiler.files", "compiler.lazy", "compiler.native")
+# Houses whose folders own files that lie above all subfolders or below, twenty at most.
+ROOMY = ("compiler",)
+MOST_FILES = 20
 BUILDS_FROM_HW = "accel.sim.verilated"
 
 
@@ -192,6 +203,42 @@ def all_circles(root: Path) -> list[str]:
     return sorted({" <-> ".join(sorted(names)) for names in found})
 
 
+def circles_with_files(root: Path) -> list[str]:
+    """Circles between the files of a folder, as one, and its subfolders; one a line."""
+    paths, pairs = modules(root), module_imports(root)
+    packages = {name for name, path in paths.items() if path.name == "__init__.py"}
+
+    def child(name: str, folder: str) -> str:
+        below = name.removeprefix(f"{folder}.")
+        inside = "." in below or name in packages
+        return f"{folder}.{below.split('.')[0]}" if inside else f"files of {folder}"
+
+    found = set[str]()
+    for folder in packages:
+        inner = [pair for pair in pairs if all(name.startswith(f"{folder}.") for name in pair)]
+        joined = {(child(importer, folder), child(target, folder)) for importer, target in inner}
+        found |= {" <-> ".join(sorted(names)) for names in circles(
+            pair for pair in joined if pair[0] != pair[1])}
+    return sorted(found)
+
+
+def crowded(root: Path) -> list[str]:
+    """Folders with more files than `MOST_FILES`."""
+    counts = collections.Counter(path.parent for path in root.rglob("*.py"))
+    return sorted(f"{folder.relative_to(root)}: {count} files" for folder, count in counts.items()
+                  if count > MOST_FILES)
+
+
+@pytest.mark.parametrize("house", ROOMY)
+def test_no_folder_is_crowded(house: str) -> None:
+    assert [line for line in crowded(ROOT) if line.startswith(f"{house}/")] == []
+
+
+@pytest.mark.parametrize("house", ROOMY)
+def test_files_of_a_folder_lie_above_its_subfolders_or_below(house: str) -> None:
+    assert [line for line in circles_with_files(ROOT) if f" {house}." in f" {line}"] == []
+
+
 def test_imports_run_one_way() -> None:
     assert violations(ROOT) == []
 
@@ -225,18 +272,18 @@ def plant(root: Path, path: str, text: str) -> None:
      "imports compiler.graph.Graph: compiler.ops.a must not import what lies above it"),
     ("compiler/errors.py", "from compiler.te import Expr",
      "imports compiler.te.Expr: compiler.errors must not import what lies above it"),
-    ("compiler/graph/a.py", "import importlib\nimportlib.import_module('runtime.device')",
-     "imports runtime.device: compiler must not import runtime"),
+    ("compiler/graph/a.py", "import importlib\nimportlib.import_module('runtime.devices.device')",
+     "imports runtime.devices.device: compiler must not import runtime"),
     ("compiler/frontend/a.py", "from compiler.cpu_gpu_backends.cpu import target",
      "imports compiler.cpu_gpu_backends.cpu.target: compiler.frontend must not import "
      "compiler.cpu_gpu_backends"),
-    ("compiler/graph/a.py", "from compiler.frontend import values",
-     "imports compiler.frontend.values: compiler.graph.a must not import what lies above it"),
+    ("compiler/graph/a.py", "from compiler.frontend import building",
+     "imports compiler.frontend.building: compiler.graph.a must not import what lies above it"),
     ("compiler/cpu_gpu_backends/simt/a.py", "from ..intrinsics import gpu",
      "imports compiler.cpu_gpu_backends.intrinsics.gpu: compiler.cpu_gpu_backends.simt.a must not "
      "import what lies above it"),
-    ("compiler/cpu_gpu_backends/gpu/a.py", "from ..cpu import tiles",
-     "imports compiler.cpu_gpu_backends.cpu.tiles: compiler.cpu_gpu_backends.gpu must not import "
+    ("compiler/cpu_gpu_backends/gpu/a.py", "from ..cpu import steps",
+     "imports compiler.cpu_gpu_backends.cpu.steps: compiler.cpu_gpu_backends.gpu must not import "
      "compiler.cpu_gpu_backends.cpu"),
     ("accel/machine/a.py", "from accel.proof.access import access",
      "imports accel.proof.access.access: accel.machine.a must not import what lies above it"),
@@ -244,16 +291,19 @@ def plant(root: Path, path: str, text: str) -> None:
      "imports accel.datapath.plan: accel.proof must not import accel.datapath"),
     ("accel/figures/a.py", "from accel.mapping import target",
      "imports accel.mapping.target: accel.figures.a must not import what lies above it"),
+    ("accel/mapping/memory/a.py", "from accel.mapping.plans import search",
+     "imports accel.mapping.plans.search: accel.mapping.memory.a must not import what lies above "
+     "it"),
     ("accel/mapping/a.py", "from accel.sim import dram",
      "imports accel.sim.dram: accel.mapping must not import accel.sim"),
     ("accel/sim/a.py", "from accel.mapping import target",
      "imports accel.mapping.target: accel.sim must not import accel.mapping"),
     ("accel/hw/a.py", "from accel.sim import dram",
      "imports accel.sim.dram: accel.hw must not import accel.sim"),
-    ("accel/sim/cycle.py", "from ..hw.core import Core",
+    ("accel/sim/timed/cycle.py", "from ...hw.core import Core",
      "imports accel.hw.core.Core: accel.sim must not import accel.hw"),
-    ("accel/sim/cycle.py", "from accel.hw.load import LOADED",
-     "imports accel.hw.load.LOADED: accel.sim must not import accel.hw"),
+    ("accel/sim/timed/cycle.py", "from accel.hw.moving.load import LOADED",
+     "imports accel.hw.moving.load.LOADED: accel.sim must not import accel.hw"),
     ("accel/a.py", "import runtime", "imports runtime: accel must not import runtime"),
     ("runtime/a.py", "from fpga import boards",
      "imports fpga.boards: runtime must not import fpga"),
@@ -270,11 +320,11 @@ def test_a_planted_violation_is_found(tmp_path: Path, path: str, text: str, mess
 
 
 @pytest.mark.parametrize(("path", "text"), [
-    ("accel/sim/verilated.py", "from accel.hw.core import Core"),
-    ("accel/sim/cycle.py",
+    ("accel/sim/rtl/verilated.py", "from accel.hw.core import Core"),
+    ("accel/sim/timed/cycle.py",
      "from . import dram\nfrom accel.datapath.plan import plan\nimport numpy"),
     ("compiler/ir/a.py", "from compiler.te import Expr\nfrom compiler.errors import Refused"),
-    ("compiler/graph/a.py", "from compiler.target import Target"),
+    ("compiler/cpu_gpu_backends/cpu/a.py", "from compiler.graph.division.target import Target"),
     ("compiler/__init__.py", "from compiler.graph import Graph"),
     ("fpga/a.py", "from compiler.native import build_once"),
     ("lockstep/a.py", "import fpga, runtime, accel, compiler"),
@@ -308,3 +358,34 @@ def test_a_planted_circle_is_found(tmp_path: Path, files: dict[str, str],
     for path, text in files.items():
         plant(tmp_path, path, text)
     assert "\n".join(all_circles(tmp_path)) == (expected or "")
+
+
+@pytest.mark.parametrize(("files", "expected"), [
+    ({"accel/proof/a.py": "from .deep.b import f", "accel/proof/deep/b.py": "",
+      "accel/proof/deep/c.py": "from accel.proof.d import x", "accel/proof/d.py": ""},
+     ["accel.proof.deep <-> files of accel.proof"]),
+    ({"accel/proof/a.py": "from .deep import f", "accel/proof/deep/c.py": "from ..d import x",
+      "accel/proof/d.py": ""}, ["accel.proof.deep <-> files of accel.proof"]),
+    ({"accel/proof/a.py": "from .one import b", "accel/proof/one/b.py": "from ..two.c import x",
+      "accel/proof/two/c.py": "", "accel/proof/two/__init__.py": "",
+      "accel/proof/two/d.py": "from ..one import b"}, ["accel.proof.one <-> accel.proof.two"]),
+    ({"accel/proof/__init__.py": "from .a import x", "accel/proof/a.py": "from .deep.b import f",
+      "accel/proof/deep/b.py": "", "accel/proof/d.py": ""}, []),
+    ({"accel/proof/d.py": "", "accel/proof/deep/b.py": "from ..d import x",
+      "accel/proof/deep/c.py": "from . import b"}, []),
+])
+def test_a_planted_circle_of_files_and_subfolders_is_found(
+        tmp_path: Path, files: dict[str, str], expected: list[str]) -> None:
+    for path in ("accel/proof", "accel/proof/deep", "accel/proof/one"):
+        plant(tmp_path, f"{path}/__init__.py", "")
+    for path, text in files.items():
+        plant(tmp_path, path, text)
+    assert circles_with_files(tmp_path) == expected
+
+
+def test_a_crowded_folder_is_found(tmp_path: Path) -> None:
+    for number in range(MOST_FILES):
+        plant(tmp_path, f"accel/proof/a{number}.py", "")
+    assert crowded(tmp_path) == []
+    plant(tmp_path, "accel/proof/__init__.py", "")
+    assert crowded(tmp_path) == [f"accel/proof: {MOST_FILES + 1} files"]

@@ -1,7 +1,7 @@
 """Amounts of operators and registers in a datapath, in bits, read from its plan.
 
-Amounts follow `accel.hw.datapath`. Multipliers and registers are meant to be exact; the bits of
-operators become LUTs by coefficients that are fitted (`accel.estimates.fitting`).
+Amounts follow `accel.hw.compute.datapath`. Multipliers and registers are meant to be exact; the
+bits of operators become LUTs by coefficients that are fitted (`accel.estimates.fitting`).
 """
 
 from collections import Counter
@@ -43,7 +43,7 @@ class Amounts:
 
 
 def amounts(plan: DatapathPlan, dsp_multipliers: int = 1 << 16) -> Amounts:
-    """Counts a datapath; `dsp_multipliers` as in `accel.hw.datapath.Datapath`."""
+    """Counts a datapath; `dsp_multipliers` as in `accel.hw.compute.datapath.Datapath`."""
     bits: Counter[str] = Counter()
     multipliers = registers = products = 0
     compressed = _compressed(plan)

@@ -23,7 +23,7 @@ class Area:
     Parameters
     ----------
     luts, registers, multipliers, block_rams : cells as the FPGA's flow counts them
-        (`fpga.flow.taken`): LUTs include carries and distributed RAM.
+        (`fpga.building.flow.taken`): LUTs include carries and distributed RAM.
     distributed : cells of distributed RAM, of 16 rows of four bits.
     gates : NAND2 equivalents of logic and registers, without memories.
     units : each of these figures by name, by unit.

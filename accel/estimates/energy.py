@@ -127,7 +127,8 @@ def _moving(config: AccelConfig, table: EnergyTable) -> dict[str, tuple[str, flo
 
 
 def _accesses(config: AccelConfig, vector: DatapathPlan, table: EnergyTable) -> dict[str, float]:
-    """An access of each port of each buffer, in pJ (accel/hw/scratchpad.py, accel/hw/acc.py).
+    """An access of each port of each buffer, in pJ (accel/hw/moving/scratchpad.py,
+    accel/hw/compute/acc.py).
 
     Reading takes a row of the memories side by side, writing the part that is enabled. A bank of
     acc is a memory. tab has a copy for each lookup, of which a load writes all.

@@ -12,14 +12,15 @@ from accel.hw.interface import INDEX_BITS
 from accel.machine.config import PARAM_BYTES, UNITS, BufferGeometry
 from accel.machine.isa import WORD_BITS
 from accel.machine.machine import Machine
-from compiler.ops.arithmetic import PARAM
+from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import bits, record_places
 
 __all__ = ["FULL", "blocks", "buffer_blocks", "distributed", "lookups", "queue_blocks",
            "shallow_blocks"]
 
 FULL = 156
-"""Block RAMs of an ECP5-85F above which shallow memories use none: `fpga.build.FULL` of them."""
+"""Block RAMs of an ECP5-85F above which shallow memories use none: `fpga.building.build.FULL` of
+them."""
 
 _DEEPEST = 16384
 

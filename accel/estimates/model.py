@@ -25,7 +25,7 @@ COEFFICIENTS = DATA / "area.toml"
 
 FIGURES = ("luts", "registers", "multipliers", "block_rams", "distributed")
 
-RAM_LUTS = 6                # that a cell of distributed RAM takes, as fpga.flow counts
+RAM_LUTS = 6                # that a cell of distributed RAM takes, as fpga.building.flow counts
 
 EXPECTED = {"carry": 1.1, "updated": 1.0, "compress": 2.2, "compare": 1.0, "choice": 0.9,
             "gather": 0.8, "shift": 2.0, "logic": 0.5, "soft": 1.0}

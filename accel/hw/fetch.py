@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from accel.hw.arbiter import BURST, read_port
+from accel.hw.moving.arbiter import BURST, read_port
 from accel.hw.commands import handover
 from accel.hw.interface import INDEX_BITS
 from accel.hw.parts import follows

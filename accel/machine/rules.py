@@ -16,7 +16,7 @@ from accel.machine.config import (ELEMENTS, PARAM_BYTES, TYPES, UNITS, AccelConf
 from accel.machine.immediates import NoRoom, whole_range
 from accel.machine.intrinsics import (SHIPPED, TABLE, Declaration, immediate_fields, kinds_of,
                                       known_immediates)
-from compiler.ops.arithmetic import PARAM
+from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import (Binary, Cast, Const, Expr, Read, Var, bits, is_float, is_integer,
                          is_record, is_signed, numpy_dtype, record_fields, substitute, walk)
 from compiler.tensorize import Immediate, Intrinsic, Operand

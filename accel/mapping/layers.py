@@ -4,20 +4,24 @@ which way takes the fewest cycles. `accel.mapping.builders` makes them.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
 from accel.mapping.builders import elementwise, movement, pools, products
 from accel.mapping.builders.layer import Builder, MappedLayer, leading_refusal
-from accel.mapping.forms import Forms, Part, is_view
-from accel.mapping.layout import blocks_of, least_bits
 from accel.mapping.lowering.nest import LoweringError
+from accel.mapping.memory.deciding import decided
+from accel.mapping.memory.forms import Forms, PartForm
+from accel.mapping.memory.layout import blocks_of, least_bits
+from accel.mapping.memory.misfits import idle_copy, misfit
+from accel.mapping.memory.nodes import is_view
+from accel.mapping.memory.weights import multipliers_of, products_of
 from accel.mapping.operators.blocked import Blocks
-from accel.mapping.row_selection import is_row_function
 from accel.mapping.schedules import Tiles, cost_of, fits, schedule, shape_of, tiles_of
-from accel.mapping.selection import is_elementwise
-from accel.mapping.sums import require_sums
-from accel.mapping.weights import multipliers_of, products_of
+from accel.mapping.selecting.row_selection import is_row_function
+from accel.mapping.selecting.selection import is_elementwise
+from accel.mapping.selecting.sums import require_sums
 from compiler.graph.graph import Graph, Node
 from compiler.ir import Tensorized, walk_stmts
 from compiler.tensorize import Intrinsic
@@ -63,10 +67,13 @@ REFUSALS: dict[str, Callable[[Graph, Node], str | None]] = {
 """Cases of a supported operator that the accelerator refuses."""
 
 
+@lru_cache(2)
 def forms_of(graph: Graph, blocks: Blocks) -> Forms:
-    """The memory forms of the graph's values where the accelerator computes all that it can."""
-    return Forms(graph, blocks, (*LAYERS, *{node.op for node in graph.nodes
-                                            if is_elementwise(node) or is_row_function(node)}))
+    """The memory forms of the graph's values where the accelerator computes all that it can. They
+    are kept for a graph and its last segment, about which targets ask node after node.
+    """
+    return decided(graph, blocks, (*LAYERS, *(node.op for node in graph.nodes
+                                              if is_elementwise(node) or is_row_function(node))))
 
 
 def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
@@ -74,10 +81,11 @@ def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
     compute, and what fits the buffers, `build_layers` and tiles say.
     """
     x = graph.values[node.inputs[0]]
-    if is_view(graph, node) or forms.slices_rows(node):
-        return forms.refused.get(node.name) or forms.idle_copy(node)
+    by_strides = node.name in forms.by_strides
+    if is_view(graph, node) or by_strides and node.op == "slice":
+        return forms.of(node).refused or idle_copy(forms, node)
     if node.op == "qput":
-        return forms.refused.get(node.name) or leading_refusal(graph, node)
+        return forms.of(node).refused or leading_refusal(graph, node)
     if is_elementwise(node):
         return elementwise.elementwise_refusal(graph, node, forms.blocks.element)
     if is_row_function(node):
@@ -91,9 +99,9 @@ def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
     if len(x.shape) not in (2, 4) and (node.op not in ANY_RANK or len(x.shape) < 2):
         return f"its input has {len(x.shape)} dimensions; the accelerator takes NCHW or NC"
     other = REFUSALS[node.op](graph, node) if node.op in REFUSALS else None
-    if forms.joins_rows(node):
+    if by_strides:
         other = leading_refusal(graph, node)
-    return other or (None if node.op == "qmatmul" else forms.misfit(node))
+    return other or misfit(forms, node)
 
 
 def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
@@ -101,10 +109,10 @@ def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
     """The layers of a node: one for most, several that write parts of one result for some, none for
     a view.
     """
-    value, blocks = node.outputs[0], blocks_of(machine.config)
+    form, blocks = known.of(node), blocks_of(machine.config)
     _require_products(node, graph, machine.config)
     require_sums(node, graph, machine.config.accumulator)
-    if node.name in known.copies:
+    if form.copy:
         return (movement.copy(node, graph, known, blocks),)
     if known.moves_nothing(node):
         return ()
@@ -122,10 +130,10 @@ def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
     else:
         layers = _packed(LAYERS[node.op](node, graph, known, blocks), machine)
     layers = tuple(_reduced(layer, machine) for layer in layers)
-    part = known.parts.get(value)
-    if part is None:
+    if form.part is None:
         return layers
-    return tuple(_among(layer, part, blocks.padded(known[value].c)) for layer in layers)
+    own = blocks.padded(known[node.outputs[0]].c)
+    return tuple(_among(layer, form.part, own) for layer in layers)
 
 
 def _in_form(node: Node, graph: Graph, known: Forms, machine: Machine, blocks: Blocks
@@ -249,7 +257,7 @@ def _in_few_bits(layer: MappedLayer, allowed: Sequence[int]) -> MappedLayer:
     return replace(layer, operator=replace(layer.operator, weight_bits=bits), note=note)
 
 
-def _among(layer: MappedLayer, part: Part, own: int) -> MappedLayer:
+def _among(layer: MappedLayer, part: PartForm, own: int) -> MappedLayer:
     """Let a layer write its pixels, of `own` channels, among wider ones."""
     output, wide = layer.operator.output, part.strides[-1]
     pitches = tuple(pitch if axis in "gco" else pitch // own * wide

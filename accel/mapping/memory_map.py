@@ -1,20 +1,19 @@
 """The places of a segment's tensors in the device's memory."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from accel.machine.config import element_bytes
 from accel.machine.program import TensorSlot
-from accel.mapping.allocate import allocate
-from accel.mapping.borders import layout_of
 from accel.mapping.builders.layer import MappedLayer
-from accel.mapping.choices import Group
-from accel.mapping.forms import Forms
-from accel.mapping.layout import stored_bytes, to_memory
 from accel.mapping.lowering import LoweringError, TensorPlacement
-from accel.mapping.views import View
+from accel.mapping.memory.allocate import allocate
+from accel.mapping.memory.borders import layout_of
+from accel.mapping.memory.forms import Forms
+from accel.mapping.memory.layout import stored_bytes, to_memory
+from accel.mapping.plans.choices import Group
 from compiler.graph.graph import Graph
 
 __all__ = ["ALIGNMENT", "MemoryMap"]
@@ -49,7 +48,7 @@ class MemoryMap:
             part.layer.name: step for step, group in enumerate(groups) for part in group}
         self.blocks = forms.blocks
         self.item = element_bytes(self.blocks.element)
-        self.storage = forms.owner
+        self.storage = {value: form.owner for value, form in forms.values.items()}
         self._places: dict[str, TensorPlacement] = {}
         self._constants: dict[tuple[str, str], TensorPlacement] = {}
         self.taken = whole.taken if whole else TakenMemory()
@@ -78,6 +77,11 @@ class MemoryMap:
             if not self.forms.lies_as(whole.forms, value):
                 raise LoweringError(f"{value} lies in memory in another way where less is read")
 
+    @property
+    def places(self) -> Mapping[str, TensorPlacement]:
+        """The places of the values that have memory of their own."""
+        return self._places
+
     def placement(self, layer: MappedLayer) -> dict[str, TensorPlacement]:
         """Placement of the layer's global buffers, by name."""
         stages = layer.operator.stages
@@ -92,7 +96,7 @@ class MemoryMap:
 
     def _seen(self, layer: MappedLayer, role: str, value: str) -> TensorPlacement:
         """The place of an operand, which may be a view or a part of another value."""
-        place, part = self._places[self.storage[value]], self.forms.parts.get(value)
+        place, part = self._places[self.storage[value]], self.forms.part(value)
         if part is not None:
             place = replace(place, offset=place.offset + part.offset * self.item)
         if role in layer.views:
@@ -119,11 +123,11 @@ class MemoryMap:
                 bits = layer.operator.weight_bits if role == "w" else 8
                 self._constants[layer.name, role] = self._known(layer, role) or place(
                     layer.stored(role), bits=bits)
-            for value in layer.inputs.values():
-                array = self.graph.constants.get(value)
-                if array is not None and value not in self._places:
-                    layout = layout_of(self.forms[value], array.shape)
-                    self._places[value] = place(stored_bytes(to_memory(array, layout)), value)
+            for owner in map(self.storage.__getitem__, layer.inputs.values()):
+                array = self.graph.constants.get(owner)
+                if array is not None and owner not in self._places:
+                    layout = layout_of(self.forms.values[owner])
+                    self._places[owner] = place(stored_bytes(to_memory(array, layout)), owner)
 
     def _known(self, layer: MappedLayer, role: str) -> TensorPlacement | None:
         """The place that the whole segment has for a constant."""
@@ -137,9 +141,7 @@ class MemoryMap:
 
     def _size(self, value: str) -> int:
         """Bytes of a value."""
-        x = self.forms.stored[value]
-        return self.item * (x.size if isinstance(x, View)
-                            else int(np.prod(x.stored_shape(self.blocks))))
+        return self.item * self.forms.size(value)
 
     def _place_io(self) -> tuple[tuple[TensorSlot, ...], tuple[TensorSlot, ...], int]:
         if self.whole:
@@ -153,11 +155,11 @@ class MemoryMap:
             if stored not in self._places:
                 self._places[stored] = TensorPlacement("io", top, stored)
                 top += -(-self._size(stored) // ALIGNMENT) * ALIGNMENT
-            x, logical = self.forms[value], self.graph.values[value].shape
-            part = self.forms.parts.get(value)
+            form, part = self.forms.values[value], self.forms.part(value)
             offset = self._places[stored].offset + (part.offset * self.item if part else 0)
-            slots.append(TensorSlot(value, "io", offset, x.stored_shape(self.blocks),
-                                    self.blocks.element, layout_of(x, logical), logical))
+            shape = self.forms[value].stored_shape(self.blocks)
+            slots.append(TensorSlot(value, "io", offset, shape, self.blocks.element,
+                                    layout_of(form), form.shape))
         cut = len(slots) - len(self.graph.outputs)
         return tuple(slots[:cut]), tuple(slots[cut:]), top
 

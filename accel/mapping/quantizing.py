@@ -7,10 +7,10 @@ import numpy as np
 
 from accel.machine.config import ELEMENTS
 from accel.machine.machine import Machine
-from accel.mapping.weights import Slots, slots_of
-from compiler.quantize.refusal import QuantizeRefused
-from compiler.quantize.sparsity import Sparsity, pattern_of
-from compiler.quantize.weight_bits import bits_by_name
+from accel.mapping.memory.weights import Slots, slots_of
+from compiler.quantize.improve.sparsity import Sparsity, pattern_of
+from compiler.quantize.improve.weight_bits import bits_by_name
+from compiler.quantize.ranges.refusal import QuantizeRefused
 from compiler.te import bits as bits_of
 
 __all__ = ["quantizer_options", "sparsity_of"]

@@ -12,11 +12,11 @@ from accel.machine.device import Device, DeviceError
 from accel.machine.program import AccelProgram, ProgramError, TensorSlot
 from accel.machine.status import Run
 from accel.machine.work import Work
-from accel.mapping.borders import is_converted
-from accel.mapping.layout import from_memory, to_memory
+from accel.mapping.memory.borders import is_converted
+from accel.mapping.memory.layout import from_memory, to_memory
 from accel.mapping.prefixes import PrefixStream
 from accel.mapping.puts import PlacePut, moved
-from compiler.target import HOST, Outcome, Row, Values
+from compiler.graph.division.target import HOST, Outcome, Row, Values
 
 __all__ = ["AccelSegment"]
 

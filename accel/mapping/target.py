@@ -6,7 +6,6 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from operator import is_
 from typing import ClassVar
 
@@ -20,35 +19,36 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, ProgramError, Stream, TensorSlot, finish
 from accel.machine.work import Work
 from accel.mapping.bounds import bound_of
-from accel.mapping.borders import core, orders, with_borders
-from accel.mapping.forms import Forms
-from accel.mapping.choices import Choices, Group, LayerPart
-from accel.mapping.interleave import interleave
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.layers import build_layers, forms_of, refusal
-from accel.mapping.layout import blocks_of, stored_bytes
 from accel.mapping.loads import constants_first, padding_once
 from accel.mapping.lowering import LoweringError, TensorPlacement, lower
-from accel.mapping.operators.blocked import Blocks
+from accel.mapping.memory.borders import core, orders, with_borders
+from accel.mapping.memory.forms import Forms
+from accel.mapping.memory.layout import blocks_of, stored_bytes
+from accel.mapping.memory.misfits import idle_copy
 from accel.mapping.memory_map import ALIGNMENT, MemoryMap
+from accel.mapping.plans.choices import Choices, Group, LayerPart
+from accel.mapping.plans.interleave import interleave
+from accel.mapping.plans.search import EFFORTS, Effort, Search, Simulate
+from accel.mapping.plans.stream_search import improved, read_stream
+from accel.mapping.plans.text import stream_task
+from accel.mapping.plans.work import work_of
 from accel.mapping.prefixes import OWN_LAYER, PrefixStream, prefix_of_program, with_room
 from accel.mapping.puts import PlacePut, narrowed, widened
 from accel.mapping.schedules import prefix_of, require_instructions, scheduled
-from accel.mapping.plans import stream_task
-from accel.mapping.search import EFFORTS, Effort, Search, Simulate
 from accel.mapping.segment import AccelSegment
-from accel.mapping.stream_search import improved, read_stream
-from accel.mapping.texts import Way, listing, prefixes_text, stages_of
-from accel.mapping.work import work_of
+from accel.mapping.texts import Way, listing, stages_of
+from accel.mapping.texts.prefixes_text import prefixes_text
 from accel.proof.legal import IllegalProgram, ordered, prove
 from compiler.defects import blame, blaming, is_defect, told
-from compiler.graph.cheapest_orders import Order
+from compiler.graph.division.cheapest_orders import Order
 from compiler.graph.graph import Graph, Node
-from compiler.graph.prefixes import Tail, shorter_forms
+from compiler.graph.division.prefixes import Tail, shorter_forms
 from compiler.ir import Program
 from compiler.plans import OWN, Learns, Plans, Task, replayed
 from compiler.native import digest
-from compiler.target import ACCEL
+from compiler.graph.division.target import ACCEL
 from compiler.te import Buffer, is_float, numpy_dtype
 
 __all__ = ["AccelTarget", "CompiledSegment", "assemble"]
@@ -117,8 +117,9 @@ class CompiledSegment:
 class AccelTarget:
     """Compiles for one machine. `threads` virtual threads hide memory latency (1: none do). `plans`
     gives the tiles of layers, and which two are computed at the same time; without, the closed
-    formula does. Where no plan binds, a search of this `effort` (`accel.mapping.search.EFFORTS`)
-    finds better ways with `simulate`, and tells plans that learn what it finds.
+    formula does. Where no plan binds, a search of this `effort`
+    (`accel.mapping.plans.search.EFFORTS`) finds better ways with `simulate`, and tells plans that
+    learn what it finds.
     """
 
     machine: Machine
@@ -155,9 +156,9 @@ class AccelTarget:
         other readers decide how values lie, and why. Copies that another segment reads stay.
         """
         blocks = blocks_of(self.machine.config)
-        there, here = _forms(whole, blocks), _forms(part, blocks)
+        there, here = forms_of(whole, blocks), forms_of(part, blocks)
         reasons = {node.name: self.refusal(part, node) for node in part.nodes
-                   if not (here.same(there, node) or here.idle_copy(node))}
+                   if not (here.is_same(there, node) or idle_copy(here, node))}
         return {name: reason for name, reason in reasons.items() if reason is not None}
 
     def _refusal(self, graph: Graph, node: Node) -> str | None:
@@ -165,7 +166,7 @@ class AccelTarget:
         if is_float(accumulator):
             return f"acc of the machine holds {accumulator}; layers are summed in integers"
         blocks = blocks_of(self.machine.config)
-        forms = _forms(graph, blocks)
+        forms = forms_of(graph, blocks)
         reason = refusal(graph, node, forms)
         if reason is not None:
             return reason
@@ -175,7 +176,8 @@ class AccelTarget:
         return None
 
     def borders(self, graph: Graph) -> Mapping[str, Order | None]:
-        """The orders of a segment's inputs and outputs, as in `compiler.graph.layout.Borders`."""
+        """The orders of a segment's inputs and outputs, as in
+        `compiler.graph.division.layout.Borders`."""
         with blaming(node.name for node in graph.nodes):
             return orders(graph, forms_of(graph, blocks_of(self.machine.config)))
 
@@ -187,7 +189,7 @@ class AccelTarget:
 
     def compile_prefixes(self, graph: Graph, masks: Mapping[str, Tail]) -> CompiledSegment:
         """Compiles with streams for positions below some count of places, as far as `masks` let the
-        graph have shorter forms (`compiler.graph.prefixes`). Each is proved.
+        graph have shorter forms (`compiler.graph.division.prefixes`). Each is proved.
         """
         segment = self.compile_core(core(graph), masks)
         return replace(segment, program=with_borders(segment.program, graph))
@@ -234,8 +236,8 @@ class AccelTarget:
 
     def cycles(self, task: Task, plan: str, seed: int) -> int:
         """The exact cycles of a stream by a plan, or of some of its layers as they stand in it
-        (`accel.mapping.streams`). Raises PlanRefused for a body that makes another task here, and
-        for a plan that is not legal.
+        (`accel.mapping.plans.streams`). Raises PlanRefused for a body that makes another task here,
+        and for a plan that is not legal.
         """
         assert self.simulate is not None
         stream = read_stream(replace(self, plans=OWN), task.body, task.digest)
@@ -289,7 +291,7 @@ class AccelTarget:
             known.setdefault(layer.node.name, []).append(layer)
         layers: list[MappedLayer] = []
         for node in graph.nodes:
-            same = before.get(node.name) == node and memory.forms.same(forms, node)
+            same = before.get(node.name) == node and memory.forms.is_same(forms, node)
             layers += known.get(node.name, []) if same else self._layers(graph, forms, [node])
         if [layer.name for layer in layers] != [*memory.layers]:
             raise LoweringError("where less is read there are other layers")
@@ -372,8 +374,9 @@ class AccelTarget:
 
     def _compiled(self, program: AccelProgram, puts: Sequence[PlacePut], groups: Sequence[Group],
                   memory: MemoryMap) -> CompiledSegment:
-        way = Way(self.machine, self.threads, memory.graph, memory.forms, tuple(groups),
-                  {name: memory.placement(layer) for name, layer in memory.layers.items()})
+        way = Way(self.machine, self.threads, memory.forms, tuple(groups),
+                  {name: memory.placement(layer) for name, layer in memory.layers.items()},
+                  memory.places)
         return CompiledSegment(narrowed(self.machine, program, puts) if puts else program,
                                tuple(tuple(map(self._work, group)) for group in way.layers), way,
                                tuple(puts))
@@ -396,8 +399,8 @@ class AccelTarget:
         for node in graph.nodes if nodes is None else nodes:
             try:
                 with blaming([node.name]):
-                    if node.name in forms.refused:
-                        raise LoweringError(forms.refused[node.name])
+                    if reason := forms.of(node).refused:
+                        raise LoweringError(reason)
                     layers += build_layers(node, graph, forms, self.machine)
             except LoweringError as error:
                 named = LoweringError(f"{node.name}: {error}")
@@ -441,13 +444,6 @@ class _Lowered:
     group: Group
     stream: Stream
     puts: tuple[PlacePut, ...]
-
-
-@lru_cache(2)
-def _forms(graph: Graph, blocks: Blocks) -> Forms:
-    """`forms_of`, kept for a graph and its last segment: `refusal` asks about them node after node.
-    """
-    return forms_of(graph, blocks)
 
 
 def assemble(machine: Machine, loops: Program,

@@ -3,7 +3,7 @@
 Three small networks on `tiny-1x4x4`: the digits with a held-out image, the zoo's keywords, and a
 chain of random convolutions. Each runs in the cycle simulator, whose counts
 `accel.estimates.energy` prices, and in a Verilated core that counts how many bits of its registers
-change, and when its memories are enabled (`accel.sim.toggles`).
+change, and when its memories are enabled (`accel.sim.rtl.toggles`).
 
 1. **Accesses.** Every buffer's reads and writes, as counted, against the cycles in which the ports
    of the RTL's memories were enabled. They must be equal.
@@ -32,11 +32,11 @@ from accel.figures.attribution import layer_ends
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import Run
-from accel.sim.toggles import Toggles, toggles
+from accel.sim.rtl.toggles import Toggles, toggles
 from bench.frame import Bench, Sheet
 from tests.support.networks import chain_graph
 from examples.digits.data import held_out
-from lockstep.commands._table import show_columns
+from lockstep.printing.table import show_columns
 from lockstep.testing.models import DIGITS
 from lockstep.testing.zoo import build
 from runtime import SimulatedDevice, compile_for, simulator

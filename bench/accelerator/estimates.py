@@ -22,18 +22,18 @@ from accel.estimates.memories import shallow_blocks
 from accel.estimates.runs import DATA, MachineSpec, Routing, Synthesis, append, routings, syntheses
 from accel.hw.commands import CommandQueue
 from accel.hw.fetch import Fetch
-from accel.hw.gemm import Gemm
-from accel.hw.load import Load
+from accel.hw.compute.gemm import Gemm
+from accel.hw.moving.load import Load
 from accel.hw.parts import ECP5
-from accel.hw.store import Store
+from accel.hw.moving.store import Store
 from accel.hw.vector import Vector
 from accel.machine.config import ConfigError, preset
 from bench.frame import Bench, Sheet
 from bench.inputs.drawn import drawn, specs
 from bench.support.estimate_errors import PAGE, figures, judge as judged, taken, written
 from bench.support.gates import mapped, products
-from fpga import bare_core, flow
-from fpga.tools import Tools
+from fpga.building import bare_core, flow
+from fpga.building.tools import Tools
 
 UNITS = {"vector": Vector, "gemm": Gemm, "load": lambda machine: Load(machine.config),
          "store": lambda machine: Store(machine.config), "fetch": Fetch,

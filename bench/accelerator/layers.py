@@ -32,17 +32,17 @@ from accel.figures.layers import layer_rows
 from accel.figures.traffic import dram_bytes
 from accel.machine.machine import Machine
 from accel.machine.status import STALLS
-from accel.mapping.layout import from_blocked, to_plain
+from accel.mapping.memory.layout import from_blocked, to_plain
+from accel.mapping.plans.work import block_products
 from accel.mapping.schedules import Tiles, schedule, tiles_of
 from accel.mapping.target import AccelTarget, assemble
-from accel.mapping.work import block_products
 from accel.sim import cycle, verilated
 from accel.sim.cycle import simulate
 from bench.frame import Bench, Sheet
 from tests.support.networks import convolution_graph, depthwise_graph, layer_graph
 from compiler.graph.graph import Graph
 from compiler.graph.reference import evaluate
-from lockstep.columns import largest_stall
+from lockstep.printing.columns import largest_stall
 
 PRESETS = ("ecp5-1x8x8", "ecp5-1x16x16", "pynq-1x16x16")
 WORST = 3

@@ -28,11 +28,11 @@ from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
 from bench.frame import Bench, Sheet
 from tests.support.limit_cases import FAMILIES
-from compiler.frontend.onnx_import import convert
+from compiler.frontend.onnx.importing import convert
 from compiler.graph import Graph, optimize
 from compiler.graph.graph import Node
 from compiler.graph.notes import Note
-from compiler.graph.partition import ACCEL, Partition, partition
+from compiler.graph.division.partition import ACCEL, Partition, partition
 from compiler.te import is_float
 from lockstep.testing import zoo
 

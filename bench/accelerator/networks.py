@@ -43,13 +43,13 @@ from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.status import Run
 from accel.mapping.target import AccelTarget, CompiledSegment
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from bench.frame import Bench, Sheet
-from compiler.frontend.onnx_import import convert
+from compiler.frontend.onnx.importing import convert
 from compiler.graph import Graph, optimize, partition
-from compiler.graph.partition import ACCEL, subgraph
+from compiler.graph.division.partition import ACCEL, subgraph
+from compiler.graph.division.target import Executable
 from compiler.graph.reference import evaluate
-from compiler.target import Executable
 from lockstep.testing import zoo
 from runtime import SimulatedDevice, compile_for, simulator
 

@@ -1,8 +1,8 @@
 """Is the target `auto` optimal, and what do changes of layout cost?
 
-Prices are those of `runtime.costs`: cycles of the accelerator at the clock of its preset, times of
-the host measured on this computer (and kept), copies and starts over the assumed link. `small`,
-`networks` and `detours` print
+Prices are those of `runtime.driver.costs`: cycles of the accelerator at the clock of its preset,
+times of the host measured on this computer (and kept), copies and starts over the assumed link.
+`small`, `networks` and `detours` print
 
 ``partition_NETWORK_PRESET_over_best``   price of `auto` above that of the best of all divisions of
                                          a small network, enumerated, %
@@ -30,16 +30,16 @@ from accel.machine.machine import Machine
 from accel.mapping.lowering.nest import LoweringError
 from bench.frame import Bench, Sheet
 from tests.support.networks import branches_graph, detours_graph, residual_graph, separable_graph
-from compiler.frontend.onnx_import import convert, load as load_model
+from compiler.frontend.onnx.importing import convert, load as load_model
 from compiler.graph import Copy, Graph, Partition, optimize
-from compiler.graph.layout import Layout, as_it_is, lay_out
-from compiler.graph.partition import ACCEL, HOST, Target
-from compiler.graph.placement import Pins
+from compiler.graph.division.layout import Layout, as_it_is, lay_out
+from compiler.graph.division.partition import ACCEL, HOST, Target
+from compiler.graph.division.placement import Pins
 from lockstep.testing import zoo
 from lockstep.testing.models import DIGITS
-from runtime.auto import Choice, choose, greedy
-from runtime.costs import Pricing
-from runtime.targets import Targets, accelerator
+from runtime.driver.auto import Choice, choose, greedy
+from runtime.driver.costs import Pricing
+from runtime.driver.targets import Targets, accelerator
 
 RUNS = 15
 PRESETS = ("pynq-1x16x16", "tiny-1x4x4")

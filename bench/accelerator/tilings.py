@@ -32,21 +32,21 @@ from unittest.mock import patch
 from accel.figures.traffic import dram_bytes
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
-from accel.mapping import search
 from accel.mapping.bounds import bound_of, bounds_of_tilings
 from accel.mapping.builders.layer import MappedLayer
-from accel.mapping.choices import Choices, Group, groups_text
+from accel.mapping.plans import search
+from accel.mapping.plans.choices import Choices, Group, groups_text
+from accel.mapping.plans.search import EFFORTS, Search
 from accel.mapping.schedules import shape_of, tiles_of
 from accel.mapping.schedules.ranking import all_that_fit
-from accel.mapping.search import EFFORTS, Search
 from accel.mapping.target import AccelTarget
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from bench.frame import Bench, Sheet
 from tests.support.networks import grouped_graph, product_graph
-from compiler.frontend.onnx_import import convert
+from compiler.frontend.onnx.importing import convert
 from compiler.graph import optimize, partition
+from compiler.graph.division.partition import ACCEL, subgraph
 from compiler.graph.graph import Graph
-from compiler.graph.partition import ACCEL, subgraph
 from lockstep.testing import zoo
 
 SEARCHED = (("resnet18", 64), ("mobilenet_v2", 64), ("squeezenet", 64), ("keywords", 49),

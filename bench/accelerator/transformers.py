@@ -23,18 +23,18 @@ import lockstep
 from accel.machine.config import preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from bench.frame import Bench, Sheet
 from bench.inputs.float_networks import image
 from compiler.errors import RequestError
-from compiler.frontend.onnx_import import convert
+from compiler.frontend.onnx.importing import convert
 from compiler.graph import evaluate, optimize
 from compiler.graph.graph import Graph
-from compiler.graph.pipeline import standard_passes
+from compiler.graph.passes.pipeline import standard_passes
 from lockstep.testing import zoo
 from lockstep.testing.networks import decoders
 from lockstep.testing.networks.decoders import DecoderSizes
-from runtime.decoding import Decoder
+from runtime.driver.decoding import Decoder
 
 MACHINE = Path(__file__).parents[2] / "examples" / "machines" / "normalize.py"
 DEPTH = 64                          # channels of a head

@@ -34,11 +34,11 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.words import decode_words
 from accel.mapping.target import AccelTarget, CompiledSegment
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from bench.frame import Bench, Sheet
-from compiler.frontend.onnx_import import convert
+from compiler.frontend.onnx.importing import convert
 from compiler.graph import Graph, optimize, partition
-from compiler.graph.partition import ACCEL, subgraph
+from compiler.graph.division.partition import ACCEL, subgraph
 from compiler.quantize import quantize, quantize_ranges
 from lockstep.testing import zoo
 from lockstep.testing.networks.parameters import fill

@@ -36,12 +36,12 @@ from bench.support.timing import Run, best_times
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget, kernel_program
 from compiler.cpu_gpu_backends.gpu.target import GpuTarget
 from compiler.cpu_gpu_backends.memory import plan_groups
-from compiler.frontend.onnx_import import convert
+from compiler.frontend.onnx.importing import convert
 from compiler.graph.fusion import fuse
 from compiler.graph.graph import Graph
 from compiler.graph.memory import MemoryPlan
 from compiler.graph.passes import FoldScales
-from compiler.graph.pipeline import optimize, standard_passes
+from compiler.graph.passes.pipeline import optimize, standard_passes
 
 BENCH = Bench(__file__, __doc__)
 BENCH.option("--size", type=int, default=224, help="of images")

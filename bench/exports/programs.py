@@ -46,11 +46,11 @@ from compiler.cpu_gpu_backends.c.network import CFiles
 from compiler.cpu_gpu_backends.cpu.arrays import aligned
 from compiler.exports.check import BOUND
 from compiler.exports.objects import section_bytes
-from compiler.frontend.binding import extents_of, real_inputs
+from compiler.frontend.building.binding import extents_of, real_inputs
 from compiler.quantize import quantize_ranges
 from lockstep.testing import zoo
 from lockstep.testing.models import DIGITS
-from runtime.emitted import network_in_c
+from runtime.driver.emitted import network_in_c
 from runtime.exporting.export import export
 from runtime.module import Module
 from runtime.ports import random_inputs

@@ -40,7 +40,8 @@ from accel.machine.isa import BASES
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import Run
-from accel.sim import cycle, functional
+from accel.sim.meaning import functional
+from accel.sim.timed import cycle
 from bench.frame import Bench, Sheet, positive
 from compiler.errors import RequestError
 from compiler.frontend.models import Model
@@ -53,9 +54,9 @@ from fpga.gateware.zynq import ZynqAccelerator
 from fpga.link.host import HostLink, LinkError
 from fpga.link.serial_port import SerialLine
 from fpga.memory import on_board
-from lockstep.commands._arguments import memory as memory_of
-from lockstep.commands._progress import progress_bar
-from lockstep.commands._table import show_columns
+from lockstep.options.arguments import memory as memory_of
+from lockstep.printing.progress import progress_bar
+from lockstep.printing.table import show_columns
 from lockstep.testing.models import DIGITS
 from lockstep.testing.zoo import build
 from runtime import Module, SimulatedDevice, compile_for, simulator

@@ -1,13 +1,13 @@
 """What clock and area does a core reach on an ECP5, and does its netlist compute what the RTL does?
 
-`fmax` places and routes the **bare core** (`fpga.bare_core`) on an ECP5-85F, speed grade 6. The
-clock is the best of ``--seeds`` placements; nothing but the seed differs between them, and all are
-printed, with the critical path by unit.
+`fmax` places and routes the **bare core** (`fpga.building.bare_core`) on an ECP5-85F, speed grade
+6. The clock is the best of ``--seeds`` placements; nothing but the seed differs between them, and
+all are printed, with the critical path by unit.
 
-`bitstreams` prints a table of the bitstreams that were built here (`fpga.build` keeps their records
-in the cache), or of named records: how much of a board each machine takes, and its clock. It shows
-the fastest of several builds of a machine for a board. With ``--write`` the table takes its place
-in docs/fpga.md.
+`bitstreams` prints a table of the bitstreams that were built here (`fpga.building.build` keeps
+their records in the cache), or of named records: how much of a board each machine takes, and its
+clock. It shows the fastest of several builds of a machine for a board. With ``--write`` the table
+takes its place in docs/fpga.md.
 
 `post_synthesis` simulates the core as it is synthesized (its carry chains trimmed) cell by cell
 (`fpga.emulation.ecp5`) and runs random programs of ``lockstep check``: the memory, the cycle of
@@ -32,20 +32,21 @@ from rich.progress import Progress
 
 from accel.hw.core import Core
 from accel.machine.machine import Machine
-from accel.sim import check, verilated
-from accel.sim.check import MAX_CYCLES
+from accel.sim.checking import check
+from accel.sim.rtl import verilated
+from accel.sim.checking.check import MAX_CYCLES
 from accel.sim.programs.generate import generate
-from accel.sim.verilated import Port, SimulatorError, VerilatedCore
+from accel.sim.rtl.verilated import Port, SimulatorError, VerilatedCore
 from bench.frame import Bench, Sheet, positive
 from bench.simulators.mutants import SELECT
 from bench.support.shown import stopwatch
 from compiler.errors import RequestError
 from compiler.native import cache_folder
-from fpga.bare_core import PlacedCore, netlist, place, synthesize
-from fpga.build import NAMES, RECORDS
+from fpga.building.bare_core import PlacedCore, netlist, place, synthesize
+from fpga.building.build import NAMES, RECORDS
 from fpga.emulation.ecp5 import SELECT_BITS, simulated
-from fpga.flow import CELLS
-from fpga.tools import Tools
+from fpga.building.flow import CELLS
+from fpga.building.tools import Tools
 
 MOST_SEEDS = 5
 PROGRAMS = 10           # to detect a mutant

@@ -46,10 +46,10 @@ from compiler.cpu_gpu_backends.simt.generate import generate
 from compiler.graph import Builder, Graph, TensorType, evaluate
 from compiler.ir import Program, lower
 from compiler.te import numpy_dtype
-from runtime.cuda import CudaDevice
-from runtime.device import DeviceMissing, KernelDevice
-from runtime.emulated import EmulatedDevice
-from runtime.opencl import OpenClDevice
+from runtime.devices.cuda import CudaDevice
+from runtime.devices.device import DeviceMissing, KernelDevice
+from runtime.devices.emulated import EmulatedDevice
+from runtime.devices.opencl import OpenClDevice
 from tests.support.gpu_schedules import LARGE, matmul, matmul_tensor_cores, schedule_matmul
 from tests.support.gpu_schedules.depthwise import depthwise, schedule_depthwise
 
@@ -409,7 +409,7 @@ def networks(bench: Stage, rng: np.random.Generator) -> Iterator[Timed]:
 
 
 def _network(bench: Stage, torch: Any, name: str, batch: int) -> Timed:
-    from compiler.frontend import torch_export
+    from compiler.frontend.torch import programs as torch_export
     from examples.torch_networks import build
 
     size = bench.size(NETWORKS[name], min(NETWORKS[name], 64))

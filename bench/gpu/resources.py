@@ -37,9 +37,9 @@ from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
 from compiler.cpu_gpu_backends.simt.generate import generate, generate_all
 from compiler.graph import Builder, Graph, TensorType
 from compiler.graph.fusion import fuse
-from compiler.graph.pipeline import optimize
+from compiler.graph.passes.pipeline import optimize
 from compiler.ir import Program
-from compiler.ops.operator import Kind
+from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
 from compiler.schedule import Schedule
 from tests.support.gpu_cases import CASES, CUDA_CASES

@@ -34,10 +34,10 @@ from compiler.cpu_gpu_backends.simt.lowering import lower
 from compiler.graph import Builder, Graph, TensorType, evaluate
 from compiler.graph.fusion import fuse
 from compiler.ir import Program, Tensorized, walk_stmts
-from runtime.cuda import CudaDevice
-from runtime.device import KernelDevice
-from runtime.emulated import EmulatedDevice
-from runtime.opencl import OpenClDevice
+from runtime.devices.cuda import CudaDevice
+from runtime.devices.device import KernelDevice
+from runtime.devices.emulated import EmulatedDevice
+from runtime.devices.opencl import OpenClDevice
 from tests.support.kernels import compute
 from tests.support.races import find_races
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from compiler.frontend.onnx_import import convert
+from compiler.frontend.onnx.importing import convert
 from compiler.graph.graph import Graph
-from compiler.graph.pipeline import optimize
+from compiler.graph.passes.pipeline import optimize
 from lockstep.testing import zoo
 
 __all__ = ["NAMES", "float_graph", "float_model", "image"]

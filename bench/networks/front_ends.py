@@ -192,10 +192,10 @@ def steps_of_operators(path: Path, arrays: Sequence[Array]) -> Mapping[str, floa
     computes for its inputs by its default kernels: in steps where they are integers, else as
     `apart` has it.
     """
-    from compiler.frontend.onnx_import import convert
+    from compiler.frontend.onnx.importing import convert
     from compiler.frontend.tflite import schema
     from compiler.frontend.tflite.converter import Converter
-    from compiler.graph.pipeline import optimize, standard_passes
+    from compiler.graph.passes.pipeline import optimize, standard_passes
     from compiler.graph.reference import evaluate
 
     interpreter, graph = _interpreter(path, arrays, preserve=True), schema.read(path)

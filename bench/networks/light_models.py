@@ -34,13 +34,13 @@ from bench.accelerator.limits import macs
 from bench.frame import Bench, Sheet
 from bench.inputs.light_weights import NAMES, images, light_model
 from bench.support.onnx_runtime import Peer
-from compiler.frontend.onnx_import import convert
+from compiler.frontend.onnx.importing import convert
 from compiler.graph.graph import Graph, Node
-from compiler.graph.partition import ACCEL, Partition, Segment, subgraph
-from compiler.graph.pipeline import optimize
+from compiler.graph.division.partition import ACCEL, Partition, Segment, subgraph
+from compiler.graph.passes.pipeline import optimize
 from compiler.graph.reference import evaluate, evaluate_node
 from compiler.quantize import quantize
-from compiler.target import Outcome
+from compiler.graph.division.target import Outcome
 from examples.digits.data import held_out
 from lockstep.testing.models import DIGITS
 from runtime import SimulatedDevice, compile_graph, simulator

@@ -25,10 +25,11 @@ from rich.table import Table
 from bench.frame import Bench, Sheet
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.errors import RequestError
-from compiler.frontend import ImportRefused, convert, registry
-from compiler.frontend.binding import extents_of, real_inputs
-from compiler.frontend.onnx_import import OLDEST_OPSET
-from compiler.graph.pipeline import optimize, standard_passes
+from compiler.frontend import ImportRefused, convert
+from compiler.frontend.building.binding import extents_of, real_inputs
+from compiler.frontend.onnx.importing import OLDEST_OPSET
+from compiler.frontend.onnx.nodes import registry
+from compiler.graph.passes.pipeline import optimize, standard_passes
 from runtime import onnx_backend
 
 PAGE = Path(__file__).parents[2] / "docs" / "onnx.md"

@@ -43,8 +43,8 @@ from bench.frame import Bench, Sheet
 from bench.inputs.real_networks import BY_NAME, Network, Sample
 from bench.support.onnx_runtime import Peer, bound, in_float, is_int8, quantized_by_onnx_runtime
 from compiler.errors import RequestError
-from compiler.frontend.binding import extents_of, real_inputs
-from compiler.graph.partition import ACCEL
+from compiler.frontend.building.binding import extents_of, real_inputs
+from compiler.graph.division.partition import ACCEL
 from compiler.quantize import quantize
 from runtime import Module, compile as compile_model
 

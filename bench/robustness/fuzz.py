@@ -51,7 +51,7 @@ TRIES = 3                   # for cases that take too long
 MOST_KEPT = 10              # finds that look alike
 CASE = "case.json"
 COMMANDS = ("lockstep.commands.run", "lockstep.commands.compile", "lockstep.commands.quantize",
-            "lockstep.commands._compilation", "lockstep.commands._layers", "runtime.artifact",
+            "lockstep.options.compilation", "lockstep.printing.layers", "runtime.artifact",
             "compiler.quantize", "onnx.reference", "amaranth.lib.data")
 
 BENCH = Bench(__file__, __doc__, seed=1)

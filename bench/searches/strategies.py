@@ -24,7 +24,7 @@ from bench.frame import Bench, Sheet
 from bench.support.timing import best_times
 from compiler import te
 from compiler.cpu_gpu_backends.cpu.arrays import on_cache_lines
-from compiler.cpu_gpu_backends.cpu.schedule import schedule
+from compiler.cpu_gpu_backends.cpu.schedules.schedule import schedule
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.llvm import Kernel, build
 from compiler.ir import Program, lower

@@ -38,7 +38,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from accel.mapping.search import EFFORTS, Effort
+from accel.mapping.plans.search import EFFORTS, Effort
 from accel.sim import cycle
 from bench.frame import Bench, Sheet
 from bench.support import tvm_peer
@@ -56,8 +56,8 @@ from compiler.tune.sources import plans_from
 from compiler.tune.space import Candidate, Result, Space, every_point
 from lockstep.testing import zoo
 from runtime import Module, SimulatedDevice, compile_on, simulator
-from runtime.targets import Request, request
-from runtime.timing import timed
+from runtime.driver.targets import Request, request
+from runtime.pricing.timing import timed
 from runtime.tuning.child import Child
 from runtime.tuning.streams import StreamPlans
 from runtime.tuning.trials import Trial

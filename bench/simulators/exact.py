@@ -41,13 +41,14 @@ from accel.machine.status import Run
 from accel.machine.words import decode_words
 from accel.mapping.target import AccelTarget
 from accel.proof.legal import with_tokens
-from accel.sim import cycle, verilated
-from accel.sim.check import check
-from accel.sim.timing import differ_in_time
+from accel.sim.rtl import verilated
+from accel.sim.timed import cycle
+from accel.sim.checking.check import check
+from accel.sim.checking.differences import differ_in_time
 from bench.frame import Bench, Sheet
 from tests.support.networks import convolution_graph, resnet50_graph
-from compiler.frontend.onnx_import import load as load_model
-from compiler.graph.pipeline import optimize
+from compiler.frontend.onnx.importing import load as load_model
+from compiler.graph.passes.pipeline import optimize
 from compiler.te import numpy_dtype
 from examples.digits.data import held_out
 from lockstep.testing.models import DIGITS

@@ -29,10 +29,10 @@ from accel.machine.config import preset
 from accel.machine.dram import Dram
 from accel.machine.machine import Machine
 from accel.machine.status import Run
-from accel.sim import verilated
-from accel.sim.check import COUNT, MAX_CYCLES, cases, compare, default_simulators
+from accel.sim.rtl import verilated
+from accel.sim.checking.check import COUNT, MAX_CYCLES, cases, compare, default_simulators
 from accel.sim.programs.case import Case
-from accel.sim.verilated import Port, SimulatorError
+from accel.sim.rtl.verilated import Port, SimulatorError
 from bench.frame import Bench, Sheet
 from compiler.errors import RequestError
 from tests.support.liveness import Liveness

@@ -10,7 +10,7 @@ from accel.estimates.area import area
 from accel.estimates.clock import clock, left_out
 from accel.estimates.estimate import Estimate
 from accel.estimates.runs import Routing, Synthesis, routings, syntheses
-from fpga import flow
+from fpga.building import flow
 
 __all__ = ["PAGE", "figures", "judge", "taken", "written"]
 

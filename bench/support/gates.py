@@ -8,8 +8,8 @@ from typing import Any
 from accel.estimates.gates import nand2
 from accel.machine.machine import Machine
 from compiler.native import call
-from fpga import bare_core
-from fpga.tools import Tools
+from fpga.building import bare_core
+from fpga.building.tools import Tools
 
 __all__ = ["by_unit", "mapped", "products"]
 

@@ -98,14 +98,17 @@ def _gather_elements(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Se
 
 
 def _max_pool(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Sequence[Any] | None:
-    """The implementation takes some uneven pads for those of another axis."""
+    """The implementation takes some uneven pads for those of another axis, and numbers greatest
+    elements without their channels.
+    """
     x, = arrays
     assert x is not None
     given = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
     kernel, rank = given["kernel_shape"], len(given["kernel_shape"])
     pads, steps, gaps = (given.get(name, [usual] * count) for name, usual, count in (
         ("pads", 0, 2 * rank), ("strides", 1, rank), ("dilations", 1, rank)))
-    if len(node.output) > 1 or given.get("ceil_mode") or "auto_pad" in given:
+    if given.get("ceil_mode") or given.get("storage_order") or "auto_pad" in given or (
+            len(node.output) > 1 and any(pads)):
         return None
     least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     sides = [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:], strict=True)]
@@ -115,7 +118,13 @@ def _max_pool(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Sequence[
     windows = np.lib.stride_tricks.sliding_window_view(padded, reach, axes)
     taken = (slice(None), slice(None), *(slice(None, None, step) for step in steps),
              *(slice(None, None, gap) for gap in gaps))
-    return [windows[taken].max(axis=tuple(range(-rank, 0)))]
+    seen = windows[taken].reshape(*windows[taken].shape[:-rank], -1)
+    if len(node.output) == 1:
+        return [seen.max(-1)]
+    first, places = np.unravel_index(seen.argmax(-1), kernel), np.indices(seen.shape[:-1])
+    for axis in range(rank):
+        places[2 + axis] = places[2 + axis] * steps[axis] + first[axis] * gaps[axis]
+    return [seen.max(-1), np.ravel_multi_index(tuple(places), x.shape)]
 
 
 def _quantize(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Sequence[Any] | None:

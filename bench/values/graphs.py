@@ -37,10 +37,12 @@ MOST_READERS = 9            # of a moved value
 FOLLOWERS = ("Relu", "Clip", "LeakyRelu", "PRelu", "Max:slope", "Mul:gate", "Add", "Softmax")
 """Rules that networks have behind layers."""
 
-_LAYERS = tuple(name for name, rule in RULES.items()
-                if rule.reads("float32") and gives(rule.op, "float32") and not rule.moves)
-MOST_LAYERS = 2
-MOST_TRIED = 5              # layers for one value
+PRODUCTS = ("Conv", "Conv:pixels", "ConvTranspose", "Gemm", "MatMul", "MatMul:computed")
+_LAYERS = (tuple((product, follower) for product in PRODUCTS for follower in ("", *FOLLOWERS)),
+           tuple((name, "") for name, rule in RULES.items() if rule.reads("float32")
+                 and gives(rule.op, "float32") and not rule.moves and name not in PRODUCTS))
+"""A rule, and one for what follows it, if any: products, and others."""
+MOST_TRIED = 3              # layers of a kind for one value
 MOST_NODES = 60             # of a graph to which another value is added
 
 
@@ -86,7 +88,7 @@ class Seen:
 
 @dataclass(slots=True)
 class Steering:
-    """What was drawn: pairs, and layers, which are rules between a dequantization and a
+    """What was drawn: pairs, and layers, which are one rule or two between a dequantization and a
     quantization, by type.
     """
 
@@ -180,24 +182,24 @@ def _moved_and_read(d: Drawer, steering: Steering) -> dict[Pair, None]:
 
 
 def _layers(d: Drawer, x: Value, seen: Seen) -> None:
-    """The rarest layers that read a quantized value, perhaps one behind the other."""
-    left = MOST_LAYERS
-    for layer in seen.rarest([(name, x.dtype) for name in _LAYERS], d.rng)[:MOST_TRIED]:
-        if not left:
-            break
-        seen.tried[layer] += 1
-        if (made := _layer(d, x, RULES[layer[0]])) is not None:
-            seen.drawn[layer] += 1
-            left -= 1
-            x = made if d.chance(0.3) else x
+    """The rarest product, and the rarest other layer, that read a quantized value, perhaps one
+    behind the other.
+    """
+    for layers in _LAYERS:
+        for layer in seen.rarest([(*layer, x.dtype) for layer in layers], d.rng)[:MOST_TRIED]:
+            seen.tried[layer] += 1
+            if (made := _layer(d, x, *layer[:2])) is not None:
+                seen.drawn[layer] += 1
+                x = made if d.chance(0.3) else x
+                break
 
 
-def _layer(d: Drawer, x: Value, rule: Rule) -> Value | None:
+def _layer(d: Drawer, x: Value, name: str, follower: str) -> Value | None:
     mark = d.mark()
     try:
-        made = rule.drawn(d, dequantized(d, x))
-        if d.chance(0.3):
-            made = RULES[d.choice(FOLLOWERS)].drawn(d, made)
+        made = RULES[name].drawn(d, dequantized(d, x))
+        if follower:
+            made = RULES[follower].drawn(d, made)
         return quantized(d, made, x.dtype if d.chance(0.8) else "")
     except Unfit:
         d.back_to(mark)

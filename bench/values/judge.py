@@ -13,12 +13,12 @@ import onnx
 from bench.values.bounds import bounded
 from bench.values.intervals import Interval
 from bench.values.ways import GRAPH, Way, optimized
-from compiler.frontend.onnx_import import ImportRefused
+from compiler.frontend.onnx.importing import ImportRefused
 from compiler.graph import Graph
-from compiler.ops.operator import Kind
+from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
 from compiler.te import is_float
-from runtime.targets import TargetError
+from runtime.driver.targets import TargetError
 
 __all__ = ["FINDINGS", "Finding", "Verdict", "beyond", "judged", "telling"]
 

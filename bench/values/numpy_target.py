@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from compiler.graph import Graph, evaluate
+from compiler.graph.division.target import Outcome, Row, Values
 from compiler.graph.graph import Node
-from compiler.target import Outcome, Row, Values
 from runtime.targets import Placed, register
 
 __all__ = ["NAME", "InNumpy"]

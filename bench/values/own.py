@@ -10,7 +10,7 @@ from bench.values.children import Child
 from bench.values.draw import Array, Trial
 from bench.values.judge import Finding
 from bench.values.shrink import Case, with_outputs
-from compiler.frontend.onnx_import import convert
+from compiler.frontend.onnx.importing import convert
 from compiler.graph import Graph
 from compiler.te import is_float, numpy_dtype
 

@@ -89,7 +89,7 @@ def places_in_order(node: onnx.NodeProto, inputs: Intervals, values: Interval, m
 
 
 def _resize(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> Interval:
-    """Weights are negative where it is cubic; integers are interpolated as floats and then cut."""
+    """Weights are negative where it is cubic; integers are interpolated as floats, then rounded."""
     mode = next((one.s for one in node.attribute if one.name == "mode"), b"nearest")
     x = inputs[0]
     assert x is not None
@@ -101,7 +101,7 @@ def _resize(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) ->
             for end in (x.low, x.high)]
     spare = ROUNDING * np.maximum(np.abs(ends[0]), np.abs(ends[1]))
     info = np.iinfo(middle.dtype)
-    low, high = (np.clip(np.trunc(end), info.min, info.max).astype(middle.dtype)
+    low, high = (np.clip(np.rint(end), info.min, info.max).astype(middle.dtype)
                  for end in (ends[0] - spare, ends[1] + spare))
     return Interval(np.minimum(low, middle), middle, np.maximum(high, middle))
 
@@ -116,12 +116,17 @@ def _softmax(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -
         x.low, x.high, x.high.max(axis=axis, keepdims=True)))
     with np.errstate(all="ignore"):
         low, high = np.exp(low - top), np.exp(high - top)
-        least = low / (low + high.sum(axis=axis, keepdims=True) - high)
-        most = high / (high + low.sum(axis=axis, keepdims=True) - low)
+        least, most = low / (low + _others(high, axis)), high / (high + _others(low, axis))
         if node.op_type == "LogSoftmax":
             least, most = np.log(least), np.log(most)
     made = Interval(least.astype(middle.dtype), middle, most.astype(middle.dtype))
     return made.rounded(np.minimum(np.abs(x.middle - top), 100).max(initial=1.0))
+
+
+def _others(array: Array, axis: int) -> Array:
+    """The sum of all others along the axis, for each element."""
+    extent = array.shape[axis]
+    return np.moveaxis(np.moveaxis(array, axis, -1) @ (1 - np.eye(extent)), -1, axis)
 
 
 def _gather(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> Interval:

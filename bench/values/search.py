@@ -15,14 +15,13 @@ from bench.values.children import Child, judged_by
 from bench.values.corpus import kept, read
 from bench.values.draw import Trial
 from bench.values.graphs import legal_pairs, trials
+from bench.values.reached import wanted
 from bench.values.rules import QUANTIZED
 from bench.values.judge import Finding, Verdict
 from bench.values.own import tried
 from bench.values.shrink import Case, shrunk
 from bench.values.ways import DEFAULT, GRAPH, chosen, require
 from compiler.errors import Error
-from compiler.ops import channel_blocks, last_convolutions, quantized_blocks, winograd
-from compiler.ops.registry import FAMILIES
 from google.protobuf.message import DecodeError
 
 __all__ = ["Report", "main", "search"]
@@ -150,13 +149,6 @@ def _shows(child: Child, finding: Finding) -> Callable[[Case], bool]:
     return lambda case: _again(child, case, finding) is not None
 
 
-def compiled_operators() -> list[str]:
-    """The registry's operators, but for those that back ends make of others for their layouts."""
-    later = (channel_blocks, last_convolutions, quantized_blocks, winograd)
-    return [operator.name for family in FAMILIES if family not in later
-            for operator in family.OPERATORS]
-
-
 def show(report: Report, seconds: float) -> None:
     legal = legal_pairs()
     short = [pair for pair in legal if report.pairs[pair] < BAR]
@@ -169,7 +161,7 @@ def show(report: Report, seconds: float) -> None:
                                          sorted(report.operators.items(), key=lambda one: one[1])
                                          if count < BAR))
     print("operators of the registry that did not occur: " + ", ".join(
-        op for op in compiled_operators() if op not in report.internal))
+        op for op in wanted() if op not in report.internal))
     for figure, value in (
             ("values_graphs", report.graphs), ("values_outputs", report.outputs),
             ("values_not_judged", report.weak), ("values_to_the_bit", report.exact),

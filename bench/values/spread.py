@@ -70,9 +70,12 @@ def spread(node: onnx.NodeProto, inputs: Intervals, middles: Sequence[Array], op
     def run(arrays: Sequence[Array | None], output: int = 0) -> Array:
         return computed(node, arrays, opset)[output]
 
+    exact = node.op_type in EXACT and not _adds(node)
     made = []
     for output, middle in enumerate(middles):
-        if node.op_type not in CUT and (certain or node.op_type in OF_SHAPES):
+        if node.op_type == "DynamicQuantizeLinear" and certain and middle.dtype.kind != "f":
+            made.append(Interval.exact(middle).widened(2))      # of the number and the zero point
+        elif node.op_type not in CUT and (certain or node.op_type in OF_SHAPES):
             made.append(Interval.exact(middle))
         elif output and node.op_type == "TopK":
             made.append(places_in_order(node, inputs, made[0], middle))
@@ -80,9 +83,14 @@ def spread(node: onnx.NodeProto, inputs: Intervals, middles: Sequence[Array], op
             made.append(Interval.unknown(middle))
         else:
             made.append(_uncertain(node, inputs, middle, lambda a, o=output: run(a, o)))
-    if node.op_type not in EXACT:
+    if not exact:
         made = [_rounded(node, one, inputs, run) for one in made]
     return [one.settled() for one in made]
+
+
+def _adds(node: onnx.NodeProto) -> bool:
+    """Whether updates are added up."""
+    return any(one.name == "reduction" and one.s == b"add" for one in node.attribute)
 
 
 def _rounded(node: onnx.NodeProto, made: Interval, inputs: Intervals, run: Run) -> Interval:
@@ -92,7 +100,7 @@ def _rounded(node: onnx.NodeProto, made: Interval, inputs: Intervals, run: Run) 
     sizes: list[Any] = [one if one is None else one.middle if one.middle.dtype.kind != "f" else
              np.maximum(np.abs(one.low), np.abs(one.high)) for one in inputs]
     finite = all(one is None or one.dtype.kind != "f" or np.all(np.isfinite(one)) for one in sizes)
-    if node.op_type in PRODUCTS | SUMS and finite:
+    if (node.op_type in PRODUCTS | SUMS or _adds(node)) and finite:
         return made.rounded(np.abs(run(sizes)) * 2)
     if node.op_type == "BatchNormalization" and finite:
         return made.rounded(np.abs(run([*sizes[:3], -sizes[3], sizes[4]])) * 2)

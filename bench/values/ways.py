@@ -17,7 +17,7 @@ __all__ = ["DEFAULT", "GRAPH", "WAYS", "Way", "chosen", "optimized", "require"]
 
 Array = np.ndarray
 Arrays = dict[str, Array]
-MACHINES = Path(__file__).parents[2] / "examples" / "machines"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "machines"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def _in_numpy(integerize: bool) -> Callable[[onnx.ModelProto, Mapping[str, Array
 @lru_cache(1)
 def imported(model: bytes) -> Graph:
     """The graph of a model, which all ways share."""
-    from compiler.frontend.onnx_import import convert
+    from compiler.frontend.onnx.importing import convert
 
     return convert(onnx.ModelProto.FromString(model))
 
@@ -53,7 +53,7 @@ def imported(model: bytes) -> Graph:
 def optimized(model: bytes, integerize: bool) -> Graph:
     """The graph of a model after the passes."""
     from compiler.graph import optimize
-    from compiler.graph.pipeline import standard_passes
+    from compiler.graph.passes.pipeline import standard_passes
 
     return optimize(imported(model), standard_passes(integerize))
 
@@ -78,14 +78,18 @@ def _accelerated(machine: str | Path, **options: object) -> Callable[..., Arrays
 
 
 def _exported(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> Arrays:
-    """As a shared library for C, which is loaded and called."""
+    """As a shared library for C, which is loaded and called; its code is for AVX2, where there is
+    that, since `cpu` has the widest vectors of this computer.
+    """
     import lockstep
     from bench.exports.programs import pointers
     from compiler.cpu_gpu_backends.cpu.arrays import aligned
+    from compiler.cpu_gpu_backends.llvm.machine import MACHINES, host
 
+    machine = "x86-64-v3" if {*MACHINES["x86-64-v3"].features} <= {*host().features} else None
     module = lockstep.compile(imported(model.SerializeToString()), "cpu", cache=False)
     with tempfile.TemporaryDirectory(prefix="lockstep-values-") as folder:
-        made = module.export(folder, "net", kind="shared")
+        made = module.export(folder, "net", kind="shared", machine=machine)
         interface, library = made.exported.interface, ctypes.CDLL(f"{folder}/libnet.so")
         weights, address = Path(folder, "net.bin"), None
         if interface.weights_bytes:
@@ -117,9 +121,9 @@ WAYS: dict[str, Way] = {way.name: way for way in (
     Way("accel:pynq-1x16x16", _accelerated("pynq-1x16x16"), every=6),
     Way("accel:tiny-1x4x4-cycle", _accelerated("tiny-1x4x4", sim="cycle"), every=24),
     Way("accel:pynq-1x16x16-cycle", _accelerated("pynq-1x16x16", sim="cycle"), every=24),
-    Way("accel:int16", _accelerated(MACHINES / "int16.py"), every=12),
-    Way("accel:int16_deep", _accelerated(MACHINES / "int16_deep.py"), exact=False, every=16),
-    Way("accel:normalize", _accelerated(MACHINES / "normalize.py"), every=16),
+    Way("accel:int16", _accelerated(EXAMPLES / "int16.py"), every=12),
+    Way("accel:int16_deep", _accelerated(EXAMPLES / "int16_deep.py"), exact=False, every=16),
+    Way("accel:normalize", _accelerated(EXAMPLES / "normalize.py"), every=16),
     Way("accel:tiny-1x4x4-cpu", _compiled("accel:tiny-1x4x4", strict=True), every=60),
     Way("opencl", _compiled("opencl"), every=100),
     Way("c", _exported, every=48),

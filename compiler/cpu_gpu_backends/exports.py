@@ -1,5 +1,5 @@
-"""What exported networks have alike, as machine code and as C: their hash, their arrays, the file
-of weights, and which outputs kernels write themselves.
+"""The common parts of exported networks, in machine code and in C: their hash, their arrays, the
+file of weights, and which outputs kernels write themselves.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ def arrays_of(graph: Graph, names: Sequence[str], known: Mapping[str, CArray] | 
 
 
 def side_by_side(arrays: Mapping[str, np.ndarray], alignment: int) -> tuple[dict[str, int], bytes]:
-    """Where each array lies, at a multiple of the alignment, and all of them, the lowest byte of
+    """The place of each array, at a multiple of the alignment, and all of them, the lowest byte of
     each element first.
     """
     offsets, data = dict[str, int](), bytearray()

@@ -17,7 +17,7 @@ from compiler import te
 from compiler.graph.fusion import Group, overwritable
 from compiler.graph.graph import Attrs, Graph, TensorType
 from compiler.ir import Alloc, For, Program, Store, Write, lower, path_to, reads, walk_stmts
-from compiler.ops.operator import Kind
+from compiler.ops.records.operator import Kind
 from compiler.ops.registry import expression, find
 from compiler.plans import PlanRefused
 from compiler.schedule import compute_inline
@@ -39,7 +39,8 @@ class GroupOperation:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What a group computes, whatever its values are called: groups with one recipe share code.
+    """The computation of a group, whatever its values are called: groups with one recipe share
+    code.
 
     `types` are those of the inputs; `overwritable` numbers those that may lie where the result
     does.
@@ -150,7 +151,7 @@ def _inlined(program: Program) -> Program:
 
 
 def _is_repeated(program: Program, write: Write, stage: Buffer) -> bool:
-    """Whether the sum of a product reads each element of the stage for many results."""
+    """True if the sum of a product reads each element of the stage for many results."""
     if isinstance(write, Store) or not any(read.buffer == stage for read in reads(write)):
         return False
     loops = [loop for loop in path_to(program.body, lambda one: one is write)
@@ -177,7 +178,7 @@ def flat_pixels(recipe: Recipe) -> Recipe:
 
 
 def _is_pixelwise(operation: GroupOperation, types: Sequence[TensorType]) -> bool:
-    """Whether the operator does the same to every pixel, wherever it is. Vectors are allowed where
+    """True if the operator does the same to every pixel, wherever it is. Vectors are allowed where
     they are parameters of channels.
     """
     operator = find(operation.op)

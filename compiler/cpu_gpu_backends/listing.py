@@ -1,4 +1,4 @@
-"""What the host does with the kernels of a segment, as lines that people read."""
+"""The host's work with the kernels of a segment, as lines that people read."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol

@@ -51,7 +51,7 @@ def _task(graph: Graph, group: Group, needed: Sequence[Buffer] | None,
     reads = tuple(map(root, group.inputs))
 
     def whole(values: Iterable[str]) -> list[str]:
-        """Those that have all bytes of where they lie, and are read as nothing else."""
+        """The values that have all bytes of where they lie, and are read as nothing else."""
         return [value for value in values if reads.count(root(value)) == 1
                 and bytes_of(graph.values[value]) == bytes_of(graph.values[root(value)])]
 
@@ -72,7 +72,7 @@ def storage(groups: Sequence[Group]) -> Callable[[str], str]:
 
 
 def shown(graph: Graph, view: Group) -> int:
-    """Where in what it shows a view begins, in bytes."""
+    """The place where a view begins in what it shows, in bytes."""
     (node,), type_ = view.nodes, graph.values[view.inputs[0]]
     source = np.empty(type_.shape, numpy_dtype(type_.dtype))
     seen = evaluate_node(node, [source])

@@ -1,4 +1,4 @@
-"""What C is told of a network: the one description that headers and tests are written from."""
+"""The interface of a network in C: the one description that headers and tests are written from."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -102,7 +102,8 @@ class CInterface:
 
     @property
     def prefix(self) -> str:
-        """What macros and values of enumerations begin with."""
+        """The prefix of macros and of values of enumerations. and values of enumerations begin
+        with."""
         return f"{self.name.upper()}_"
 
     @property

@@ -23,7 +23,7 @@ class ExportError(Error):
 
 
 def is_identifier(name: str) -> bool:
-    """Whether C and C++ take the name for a function."""
+    """True if C and C++ take the name for a function."""
     return bool(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)) and name not in _KEYWORDS
 
 

@@ -1,4 +1,4 @@
-"""What an object file holds, and what it needs."""
+"""Contents of an object file, and what it needs."""
 
 from dataclasses import dataclass
 

@@ -1,5 +1,5 @@
 """Importers: models of other tools become graphs."""
 
-from compiler.frontend.onnx_import import ImportRefused, convert, load
+from compiler.frontend.onnx.importing import ImportRefused, convert, load
 
 __all__ = ["ImportRefused", "convert", "load"]

@@ -1,4 +1,4 @@
-"""What kind of model a file is: told by how it begins, else by its name.
+"""The kinds of model files: told by how it begins, else by its name.
 
 One table has the kinds that are read and those that are known and refused, each with the way to a
 kind that is read. A file of no kind in the table may be ONNX, which has no beginning of its own.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
-from compiler.frontend.refusal import ImportRefused
+from compiler.frontend.building.refusal import ImportRefused
 
 __all__ = ["FileKind", "is_no_module", "kind_of", "names_model", "require_onnx_name"]
 
@@ -40,12 +40,12 @@ def _at(place: int, *magics: bytes) -> Callable[[bytes], bool]:
 
 
 def _last(*names: str) -> Callable[[set[str]], bool]:
-    """Whether an archive has all of these, in whatever folder."""
+    """A test of an archive: it has all of these, in whatever folder."""
     return lambda members: set(names) <= {member.rpartition("/")[2] for member in members}
 
 
 def _text(*parts: bytes) -> Callable[[bytes], bool]:
-    """Whether it is text with all of these."""
+    """A test of bytes: they are text with all of these."""
     return lambda data: b"\0" not in data and all(part in data for part in parts)
 
 
@@ -144,14 +144,14 @@ def kind_of(path: str | PathLike[str]) -> FileKind | None:
 
 
 def is_no_module(path: str | PathLike[str]) -> bool:
-    """Whether an archive is of a kind in the table, not a compiled module, whose name may end in
+    """True if an archive is of a kind in the table, not a compiled module, whose name may end in
     anything but the suffixes of kinds that are archives.
     """
     return _by_content(Path(path)) is not None or _by_suffix(path, (TORCH, KERAS)) is not None
 
 
 def names_model(name: str) -> bool:
-    """Whether a text names a file of a kind that is read, there or not, and not a network of the
+    """True if a text names a file of a kind that is read, there or not, and not a network of the
     examples.
     """
     return _by_suffix(name, READ) is not None or _by_content(Path(name)) is not None

@@ -15,11 +15,12 @@ import numpy as np
 from onnx import ModelProto
 
 from compiler.errors import ArgumentError
-from compiler.frontend import kinds, onnx_import
-from compiler.frontend.binding import (Bindings, bound_graph, bound_model, extents_of,
-                                       open_dimensions, real_inputs)
-from compiler.frontend.onnx_writer import Loaded
-from compiler.frontend.refusal import ImportRefused
+from compiler.frontend import kinds
+from compiler.frontend.building.binding import (Bindings, bound_graph, bound_model, extents_of,
+                                                open_dimensions, real_inputs)
+from compiler.frontend.building.refusal import ImportRefused
+from compiler.frontend.onnx import importing as onnx_import
+from compiler.frontend.onnx.nodes.writer import Loaded
 from compiler.graph.graph import Graph
 
 __all__ = ["Loaded", "Model", "graph_of", "is_of_keras", "is_of_torch", "read_file"]
@@ -41,12 +42,12 @@ def graph_of(model: Model, shapes: Mapping[str, int] | None = None, example_inpu
     if isinstance(model, Graph):
         return bound_graph(model, bind)
     if is_of_torch(model):
-        from compiler.frontend import torch_export
+        from compiler.frontend.torch import programs as torch_export
 
         graph = torch_export.graph_of(model, shapes, example_inputs, arrays)
         return bound_graph(graph, bind)
     if is_of_keras(model):
-        from compiler.frontend import keras_export
+        from compiler.frontend.keras import models as keras_export
 
         return bound_graph(keras_export.read(model).graph(shapes, arrays), bind)
     if not isinstance(model, ModelProto | str | PathLike):
@@ -104,18 +105,18 @@ def _onnx(path: Path) -> ModelProto:
 
 
 def is_of_torch(model: Model) -> bool:
-    """Whether it is a program or a module of PyTorch, or the path of a .pt2 file."""
+    """True if it is a program or a module of PyTorch, or the path of a .pt2 file."""
     if isinstance(model, str | PathLike):
         return kinds.kind_of(model) == kinds.TORCH
     return _is(model, "export", "ExportedProgram") or _is(model, "nn", "Module")
 
 
 def is_of_keras(model: Model) -> bool:
-    """Whether it is the path of a .keras file."""
+    """True if it is the path of a .keras file."""
     return isinstance(model, str | PathLike) and kinds.kind_of(model) == kinds.KERAS
 
 
 def _is(model: Model, room: str, name: str) -> bool:
-    """Whether it is of this class of torch; False where torch was never imported."""
+    """True if it is of this class of torch; False where torch was never imported."""
     kind = getattr(sys.modules.get(f"torch.{room}"), name, None)
     return kind is not None and isinstance(model, kind)

@@ -14,11 +14,11 @@ import onnx
 from onnx import helper
 
 from compiler.errors import Error
-from compiler.frontend import onnx_import
-from compiler.frontend.binding import open_dimensions, real_inputs
+from compiler.frontend.building.binding import open_dimensions, real_inputs
+from compiler.frontend.building.refusal import ImportRefused
 from compiler.frontend.kinds import SAVED_MODEL_FILE
-from compiler.frontend.onnx_writer import Loaded
-from compiler.frontend.refusal import ImportRefused
+from compiler.frontend.onnx import importing as onnx_import
+from compiler.frontend.onnx.nodes.writer import Loaded
 from compiler.processes import remove_at_end, run_tool
 
 __all__ = ["VARIABLE", "convert"]

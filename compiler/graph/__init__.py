@@ -1,19 +1,15 @@
 """Networks: the graph, its meaning, its passes, its division between targets."""
 
+from compiler.graph.division.partition import Copy, Partition, Segment, divide, partition, subgraph
 from compiler.graph.graph import Attrs, Graph, Node, TensorType
-from compiler.graph.partition import Copy, Partition, Segment, divide, partition, subgraph
-from compiler.graph.pipeline import dump_into, optimize, standard_passes
+from compiler.graph.passes.pipeline import dump_into, optimize, standard_passes
 from compiler.graph.reference import evaluate, evaluate_node
 from compiler.graph.rewrite import Builder, eliminate_dead_code, replace_nodes, with_nodes
 from compiler.graph.verify import GraphRefused, verify
-from compiler.ops.fixed_point import (
-    ScaleRefused,
-    add_multipliers,
-    quantize_multiplier,
-    requantize,
-)
+from compiler.ops.integers.fixed_point import (ScaleRefused, add_multipliers, quantize_multiplier,
+                                               requantize)
+from compiler.ops.records.rules import TypeRefused
 from compiler.ops.registry import infer
-from compiler.ops.rules import TypeRefused
 
 __all__ = [
     "Attrs", "Builder", "Copy", "Graph", "GraphRefused", "Node",

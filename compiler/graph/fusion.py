@@ -1,7 +1,7 @@
 """Fusion: which operators are computed together, by one kernel, without storing what is between.
 
 The rules are those of T. Chen et al.: TVM, OSDI 2018, section 3, over the kinds that operators
-declare (`compiler.ops.operator.Kind`)::
+declare (`compiler.ops.records.operator.Kind`)::
 
     complex -> elementwise ...              conv2d -> add -> relu       on the result
     injective -> injective ...              slice -> concat -> relu     one after the other
@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from compiler.graph.graph import Graph, Node
-from compiler.ops.operator import Kind
+from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
 from compiler.te import numpy_dtype
 
@@ -296,14 +296,14 @@ class _Fusion:
         return _without_views(self.graph, self._sorted(members))[0]
 
     def _chooses_for(self, node: Node, members: Mapping[str, Node]) -> bool:
-        """Whether a node only chooses elements for these nodes alone."""
+        """True if a node only chooses elements for these nodes alone."""
         readers = self.readers[node.outputs[0]]
         return (self._chooses(node) and len(readers) > 0
                 and all(reader.name in members for reader in readers)
                 and node.outputs[0] not in self.graph.outputs)
 
     def _chooses(self, node: Node) -> bool:
-        """Whether a node only chooses elements of a value, none of them twice, and is alone yet."""
+        """True if a node only chooses elements of a value, none of them twice, and is alone yet."""
         return (find(node.op).picks and find(node.op).kind is Kind.INJECTIVE
                 and len(self.home[node.name]) == 1
                 and self.size[node.outputs[0]] <= self.size[node.inputs[0]])
@@ -385,7 +385,7 @@ class _Fusion:
         return between
 
     def _is_cheap(self, nodes: list[Node]) -> bool:
-        """Whether little is computed or written out more than once, from few inputs."""
+        """True if little is computed or written out more than once, from few inputs."""
         members = {node.outputs[0]: node for node in nodes}
         if len({value for node in nodes for value in node.inputs} - members.keys()) > MOST_INPUTS:
             return False
@@ -401,7 +401,7 @@ class _Fusion:
         return sum(copies.values()) <= MOST_COPIES
 
     def _are_rows(self, nodes: list[Node]) -> bool:
-        """Whether they compute the same rows, from few inputs. Where rows are summed up, what is
+        """True if they compute the same rows, from few inputs. Where rows are summed up, what is
         read more than once is stored, a row at a time; else it is computed again.
         """
         rows = [row for node in nodes if (row := self.row[node.name])]
@@ -445,7 +445,7 @@ def _without_views(graph: Graph, nodes: list[Node]) -> list[list[Node]]:
 
 
 def _is_end(graph: Graph, node: Node, nodes: list[Node]) -> bool:
-    """Whether it is a view that reads nothing of the group, or a reshape that is its result. A
+    """True if it is a view that reads nothing of the group, or a reshape that is its result. A
     slice that is the result stays: nothing else of what it reads is computed.
     """
     written = {member.outputs[0] for member in nodes}
@@ -454,7 +454,7 @@ def _is_end(graph: Graph, node: Node, nodes: list[Node]) -> bool:
 
 
 def _is_view(graph: Graph, node: Node) -> bool:
-    """Whether the result is the operand's elements, from one to another, as they lie there."""
+    """True if the result is the operand's elements, from one to another, as they lie there."""
     view = find(node.op).view
     return view is not None and view(node.attrs, graph.values[node.inputs[0]].shape,
                                      graph.values[node.outputs[0]].shape)

@@ -2,7 +2,8 @@
 
 A graph names every tensor. `values` holds the type of each name: inputs, constants and results of
 nodes alike; `constants` holds the data of those that are known. Nodes stand in topological order.
-Nodes and types are those of `compiler.ops.node`; what operators mean, `compiler.ops.registry` says.
+Nodes and types are those of `compiler.ops.records.node`; what operators mean,
+`compiler.ops.registry` says.
 """
 
 import zlib
@@ -12,7 +13,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from compiler.ops.node import DTYPES, MOST_DIMENSIONS, Attrs, Node, TensorType
+from compiler.ops.records.node import DTYPES, MOST_DIMENSIONS, Attrs, Node, TensorType
 
 __all__ = ["DTYPES", "MOST_DIMENSIONS", "Attrs", "Graph", "Node", "TensorType"]
 

@@ -19,7 +19,7 @@ LINE = 64       # bytes that every place is aligned to: a cache line, a vector o
 
 @dataclass(frozen=True, slots=True)
 class MemoryTask:
-    """What a task reads, the value that it writes and the bytes of its workspaces.
+    """The values that a task reads, the value that it writes and the bytes of its workspaces.
 
     `overwritable` are those of `reads` of which no element is read after the element of the result
     at its place was written. `leads` has reads that the result may lie over, if it begins so many

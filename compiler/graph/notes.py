@@ -10,7 +10,7 @@ _FORM = re.compile(r"(?P<node>.+) \((?P<op>\w+)\)(?P<fate> [^:]+)?: (?P<reason>.
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What becomes of a node and why; as text, `conv1 (conv2d) stays in float: REASON`.
+    """The fate of a node and its reason; as text, `conv1 (conv2d) stays in float: REASON`.
 
     `fate` may be empty: then `reason` is all there is to say.
     """

@@ -1,4 +1,4 @@
-"""What a graph means, in NumPy: the judge of all that is compiled from it.
+"""The meaning of a graph, in NumPy: the judge of all that is compiled from it.
 
 Every operator means what its record says. Float operators follow ONNX; products are summed in
 float64 and rounded to float32 once. Integer operators are exact.

@@ -1,4 +1,4 @@
-"""How much memory the values of a network may take: asked before any of it is taken.
+"""The memory that the values of a network may take: asked before any of it is taken.
 
 A shape is a few bytes in a file and may stand for more memory than there is. `LOCKSTEP_MEMORY`, a
 number of GiB, says how much a network may use for its values (2 unless set).

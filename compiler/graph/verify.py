@@ -4,7 +4,7 @@ import numpy as np
 
 from compiler.errors import DEFECT, Error
 from compiler.graph.graph import Graph, Node, TensorType
-from compiler.ops.operator import Range
+from compiler.ops.records.operator import Range
 from compiler.ops.registry import find, infer
 
 __all__ = ["GraphRefused", "verify"]

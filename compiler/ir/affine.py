@@ -46,7 +46,7 @@ class Linear:
 
 
 def is_index(expr: Expr) -> bool:
-    """Whether it is built from variables, integers and index arithmetic alone."""
+    """True if it is built from variables, integers and index arithmetic alone."""
     if isinstance(expr, Binary):
         return expr.op in _AFFINE and is_index(expr.a) and is_index(expr.b)
     return isinstance(expr, Var | Const) and expr.dtype == INDEX

@@ -1,4 +1,4 @@
-"""What the operators of expressions mean: one definition, on NumPy arrays, exact to the bit.
+"""The meaning of operators in expressions: one definition, on NumPy arrays, exact to the bit.
 
 Operands are arrays of the operand's type (never 0-dimensional, whose overflow NumPy reports) and
 so is the result, but for the types of `HELD`, whose results `cut` brings into their range. The

@@ -125,7 +125,7 @@ class _Found:
 
 
 def _depends(definition: Definition | None, scan: Scan) -> bool:
-    """Whether it changes with the time of the scan."""
+    """True if it changes with the time of the scan."""
     match definition:
         case None:
             return False

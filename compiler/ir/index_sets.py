@@ -274,7 +274,7 @@ def _relevant(variables: frozenset[Var], domain: Domain) -> Domain:
 
 
 def is_implied(condition: Expr, domain: Domain) -> bool:
-    """Whether the condition holds in every iteration of the domain. Unknown means no."""
+    """True if the condition holds in every iteration of the domain. Unknown means no."""
     relevant = _relevant(free_variables(condition), domain)
     text = _Text(relevant.vars)
     wanted = text.condition(condition)
@@ -286,12 +286,12 @@ def is_implied(condition: Expr, domain: Domain) -> bool:
 
 @lru_cache(KEPT)
 def _is_subset(part: str, whole: str) -> bool:
-    """Whether a set is part of another."""
+    """True if a set is part of another."""
     return isl.Set(part).is_subset(isl.Set(whole))
 
 
 def covers(touching: Iterable[Access], around: Domain, shape: tuple[Extent, ...]) -> bool:
-    """Whether the accesses touch every element, in every iteration of the loops `around`."""
+    """True if the accesses touch every element, in every iteration of the loops `around`."""
     touched = footprint(touching, around.vars)
     text = _Text(around.vars)
     parts = text.domain(around) + [text.within(f"e{d}", e) for d, e in enumerate(shape)]
@@ -357,7 +357,7 @@ def _distance(index: Expr, base: Linear, domain: Domain) -> tuple[int, int] | No
 
 
 def conflict(a: Access, b: Access, shared: tuple[Var, ...], order: str) -> bool:
-    """Whether some instance of `a` and some of `b` touch one element under an order condition.
+    """True if some instance of `a` and some of `b` touch one element under an order condition.
 
     Both run inside the loops `shared`, whose variables are the same for both. `order` is an isl
     condition over ``a.<loop>`` and ``b.<loop>``, written with `{a[name]}` and `{b[name]}`.

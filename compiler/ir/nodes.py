@@ -133,7 +133,7 @@ class If(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """How an intrinsic's operands and immediates are bound at one place.
+    """The binding of an intrinsic's operands and immediates are bound at one place.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Whether a reducer of one's own is what it declares to be: tried on small numbers."""
+"""Checks of a user's own reducers against their declarations: tried on small numbers."""
 
 from functools import lru_cache
 

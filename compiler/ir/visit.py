@@ -189,7 +189,7 @@ def writes(stmt: Stmt) -> Iterator[Write]:
 def rebuilt(write: Write, buffers: tuple[Buffer, ...] | None = None,
             indices: tuple[Expr, ...] | None = None,
             values: tuple[Expr, ...] | None = None) -> Write:
-    """The same kind of write, of other buffers, at other indices or of other values."""
+    """A write of the same kind, of other buffers, at other indices or of other values."""
     buffers = write.buffers if buffers is None else buffers
     indices = write.indices if indices is None else indices
     values = write.values if values is None else values

@@ -20,11 +20,11 @@ class TokenPair:
     waits: list[int] = field(default_factory=list)
 
     def given(self, token: int) -> int | None:
-        """Who signals a token; None if nobody does."""
+        """The event that signals a token; None if none does."""
         return self.signals[token] if token < len(self.signals) else None
 
     def taken(self, token: int) -> int | None:
-        """Who takes a token; None if nobody does."""
+        """The event that takes a token; None if none does."""
         return self.waits[token] if token < len(self.waits) else None
 
     def first_signal(self, position: int) -> int | None:
@@ -54,7 +54,7 @@ def pair_masks(names: Sequence[str], units: np.ndarray, waits: np.ndarray,
 
 
 def pair_tokens(units: Sequence[str], tokens: Sequence[Tokens]) -> dict[tuple[str, str], TokenPair]:
-    """The same of named units and tokens."""
+    """Pairs the tokens of units, by their names."""
     names = sorted({*units, *(name for token in tokens for name in (*token.waits, *token.signals))})
     numbers = {name: number for number, name in enumerate(names)}
     masks = (np.array([sum(1 << numbers[name] for name in set(named)) for named in part], np.int64)

@@ -1,4 +1,4 @@
-"""What an instruction stands for in float networks: a real expression, and a meaning in integers.
+"""The pattern of an instruction in float networks: a real expression, and a meaning in integers.
 
 A pattern says where the quantizer may put the instruction: where operators compute its real
 expression of quantized values. What is computed there is the instruction's body, with immediates
@@ -12,9 +12,9 @@ import numpy as np
 
 from compiler import te
 from compiler.ir.arithmetic import apply_expr
-from compiler.ops.fixed_point import limits_of
-from compiler.ops.integer_forms import StaysFloat, Stored
-from compiler.ops.integer_text import computed, operands, range_of, text_of
+from compiler.ops.integers.fixed_point import limits_of
+from compiler.ops.integers.integer_text import computed, operands, range_of, text_of
+from compiler.ops.records.integer_forms import StaysFloat, Stored
 from compiler.te import Expr, Var
 from compiler.tensorize import Immediate
 from compiler.tensorize.normal import normal
@@ -86,7 +86,7 @@ class Pattern:
             return apply_expr(self.real, dict(zip(self.inputs, arrays, strict=True)))
 
     def steps_off(self, text: str, inputs: Sequence[Stored], out: Stored) -> int:
-        """How many steps the meaning is at most from the real expression's nearest step, over all
+        """The most steps that the meaning is off from the real expression's nearest step, over all
         values of its inputs; over some of pairs of 16 bits.
         """
         stored = [*self._all(inputs)]

@@ -12,13 +12,13 @@ from functools import lru_cache
 from typing import Any
 
 from compiler import te
-from compiler.ops import (activations, affine, channel_blocks, convolutions, elementwise,
-                          gathers, integer_maps, joins, last_convolutions, movement, pooling,
-                          products, quantization, quantized_blocks, reductions, row_functions,
-                          scatters, winograd)
-from compiler.ops.node import Attrs, Node, TensorType
-from compiler.ops.operator import Operator
-from compiler.ops.rules import TypeRefused, Types
+from compiler.ops.families import (activations, affine, convolutions, elementwise, gathers,
+                                   integer_maps, joins, movement, pooling, products, quantization,
+                                   reductions, row_functions, scatters)
+from compiler.ops.packed import channel_blocks, last_convolutions, quantized_blocks, winograd
+from compiler.ops.records.node import Attrs, Node, TensorType
+from compiler.ops.records.operator import Operator
+from compiler.ops.records.rules import TypeRefused, Types
 from compiler.te import Tensor
 
 __all__ = ["FAMILIES", "OPERATORS", "collected", "expression", "find", "infer"]

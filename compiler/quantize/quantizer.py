@@ -13,43 +13,32 @@ from onnx import ModelProto
 
 from compiler.errors import ArgumentError, called_by_name
 from compiler.files import write_bytes
-from compiler.frontend.binding import Bindings
-from compiler.frontend.onnx_export import Variant, exported_model
-from compiler.frontend.onnx_import import convert
+from compiler.frontend.building.binding import Bindings
+from compiler.frontend.onnx.exporting import Variant, exported_model
+from compiler.frontend.onnx.importing import convert
 from compiler.graph.graph import Graph
 from compiler.graph.room import require_room
 from compiler.ops.patterns import Pattern
-from compiler.quantize.bias_correction import correct_biases
-from compiler.quantize.budget import Budget
-from compiler.quantize.calibration import Samples, program
-from compiler.quantize.equalization import equalize
-from compiler.quantize.meanings import steps_off, usable
-from compiler.quantize.network import Layer, LayeredNetwork
-from compiler.quantize.noise import (
-    Measured,
-    Noise,
-    Tick,
-    alone,
-    effects,
-    measure,
-)
-from compiler.quantize.observers import Observer, observer
-from compiler.quantize.plan import Plan, disproportionate, make_plan
-from compiler.quantize.preparation import prepare
-from compiler.quantize.recurrent import parts
-from compiler.quantize.refusal import QuantizeRefused
-from compiler.quantize.scales import ACCUMULATOR_BITS, ACTIVATION_BITS, Scale
-from compiler.quantize.sets import CalibrationSet, calibration_set
-from compiler.quantize.source import Source, source_of
-from compiler.quantize.sparsity import Sparsity, pattern_of, prune
-from compiler.quantize.weight_bits import (
-    bits_by_name,
-    chosen_bits,
-    is_weighted,
-    require_bits,
-)
-from compiler.quantize.weights import WEIGHTED
-from compiler.quantize.writer import write
+from compiler.quantize.improve.bias_correction import correct_biases
+from compiler.quantize.improve.budget import Budget
+from compiler.quantize.improve.equalization import equalize
+from compiler.quantize.improve.noise import Measured, Noise, Tick, alone, effects, measure
+from compiler.quantize.improve.sparsity import Sparsity, pattern_of, prune
+from compiler.quantize.improve.weight_bits import (bits_by_name, chosen_bits, is_weighted,
+                                                   require_bits)
+from compiler.quantize.networks.network import Layer, LayeredNetwork
+from compiler.quantize.networks.preparation import prepare
+from compiler.quantize.networks.recurrent import parts
+from compiler.quantize.networks.source import Source, source_of
+from compiler.quantize.networks.weights import WEIGHTED
+from compiler.quantize.plans.meanings import steps_off, usable
+from compiler.quantize.plans.plan import Plan, disproportionate, make_plan
+from compiler.quantize.plans.writer import write
+from compiler.quantize.ranges.calibration import Samples, program
+from compiler.quantize.ranges.observers import Observer, observer
+from compiler.quantize.ranges.refusal import QuantizeRefused
+from compiler.quantize.ranges.scales import ACCUMULATOR_BITS, ACTIVATION_BITS, Scale
+from compiler.quantize.ranges.sets import CalibrationSet, calibration_set
 
 __all__ = ["LayerFigures", "Quantized", "Watch", "quantize", "quantize_ranges"]
 

@@ -22,22 +22,22 @@ from compiler.ir import Program, buffers_of, lower, loops
 from compiler.te import Axis, Tensor, Var
 from compiler.tensorize import Intrinsic
 
-from .compute import compute_at, compute_inline
-from .intrinsics import tensorize
-from .layout import Layout, layout_text, storage_align, swizzle, transform_layout
-from .loops import fuse, split, tile, unroll
-from .padding import pad
-from .parallel import annotate, parallel, vectorize
-from .peeling import peel
-from .place import refuse
-from .pipelining import double_buffer, pipeline
+from .primitives.compute import compute_at, compute_inline
+from .primitives.intrinsics import tensorize
+from .primitives.layout import Layout, layout_text, storage_align, swizzle, transform_layout
+from .primitives.loops import fuse, split, tile, unroll
+from .primitives.padding import pad
+from .primitives.parallel import annotate, parallel, vectorize
+from .primitives.peeling import peel
+from .analysis.place import refuse
+from .primitives.pipelining import double_buffer, pipeline
 from .record import read_step, step_text
-from .reduction import decompose_reduction, rfactor
-from .reorder import reorder
-from .reverse import reverse_compute_at, reverse_inline
-from .warp_specialization import warp_specialize
-from .storage import cache_read, cache_write, set_scope
-from .threads import bind, virtual_thread
+from .primitives.reduction import decompose_reduction, rfactor
+from .primitives.reorder import reorder
+from .primitives.reverse import reverse_compute_at, reverse_inline
+from .primitives.warp_specialization import warp_specialize
+from .primitives.storage import cache_read, cache_write, set_scope
+from .primitives.threads import bind, virtual_thread
 
 __all__ = ["PRIMITIVES", "Schedule", "StageSchedule"]
 

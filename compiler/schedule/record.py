@@ -81,7 +81,7 @@ def _declared(primitive: Callable) -> tuple[Signature, dict[str, Any]]:
 
 
 def _is_of(value: Any, hint: Any) -> bool:
-    """Whether what a step can say is of this type: a name, a number, or a list of names."""
+    """True if what a step can say is of this type: a name, a number, or a list of names."""
     match get_origin(hint):
         case None:
             return hint in (Any, Program, Intrinsic) or type(value) is hint

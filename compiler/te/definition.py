@@ -1,4 +1,4 @@
-"""How the elements of buffers are defined: what `compute` and `scan` record for `lower`."""
+"""The definitions of elements of buffers: what `compute` and `scan` record for `lower`."""
 
 from dataclasses import dataclass
 from typing import Any

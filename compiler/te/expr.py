@@ -313,7 +313,7 @@ class Reduce(Expr):
 
 
 def is_extent(value) -> bool:
-    """Whether it may be an extent."""
+    """True if it may be an extent."""
     if isinstance(value, Expr):
         return value.dtype == INDEX and all(
             isinstance(node, Symbol | Const | Binary) for node in walk(value))
@@ -363,7 +363,7 @@ _CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
 
 
 def is_number(expr: Expr) -> bool:
-    """Whether it is a constant, or one of several by conditions."""
+    """True if it is a constant, or one of several by conditions."""
     match expr:
         case Const(): return True
         case Select(_, a, b): return is_number(a) and is_number(b)

@@ -54,7 +54,8 @@ class LaneSum:
         return Reduce("sum", value, (*outer, (turn, turns)))
 
     def _together(self) -> int:
-        """How many of the last axes tell the lane of a term: all, if no fewer are whole turns."""
+        """The number of last axes that tell the lane of a term: all, if no fewer are whole
+        turns."""
         for count in range(1, len(self.axes)):
             extents = [extent for _, extent in self.axes[-count:]]
             if not all(isinstance(extent, int) for extent in extents):

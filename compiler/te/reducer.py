@@ -59,7 +59,7 @@ class Reducer:
 
     @property
     def rounds(self) -> bool:
-        """Whether the result depends on the order of combination: floats that are calculated."""
+        """True if the result depends on the order of combination: floats that are calculated."""
         return any(is_float(node.dtype) and (isinstance(node, Call) or (
                        isinstance(node, Binary) and node.op not in ("min", "max")))
                    for value in self.combined for node in walk(value))

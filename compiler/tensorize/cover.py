@@ -119,14 +119,14 @@ def plain_text(value: Expr) -> str:
 
 
 def _is_given(expr: Expr) -> bool:
-    """Whether a value is in ``acc`` before the first step."""
+    """True if a value is in ``acc`` before the first step."""
     read = leaf_of(expr)
     return read is not None and read.buffer.scope == COMPUTED
 
 
 def _scope(operand: Operand, expr: Expr) -> str:
-    """Where an operand finds an expression; a scope that it may not live in means that an
-    instruction must bring it to one.
+    """The scope in which an operand finds an expression; a scope that it may not live in means that
+    an instruction must bring it to one.
     """
     read = leaf_of(expr)
     if isinstance(expr, Const):
@@ -189,13 +189,13 @@ def cover(value: Expr, intrinsics: Sequence[Intrinsic], scope: str, cost: StepCo
 
 
 def _is_lanewise(intrinsic: Intrinsic) -> bool:
-    """Whether it computes each element from the operands' elements at the same place."""
+    """True if it computes each element from the operands' elements at the same place."""
     return (intrinsic.update == "assign" and not intrinsic.reduce_axes
             and _reads_at(intrinsic, tuple(axis.var for axis in intrinsic.axes)))
 
 
 def _is_total(intrinsic: Intrinsic, op: str) -> bool:
-    """Whether it reduces an expression of the elements of a row by `op`, and accumulates."""
+    """True if it reduces an expression of the elements of a row by `op`, and accumulates."""
     value, over = intrinsic.value, intrinsic.reduce_axes
     return (isinstance(value, Reduce) and (value.op, intrinsic.update) == (op, op)
             and len(over) == 1 and over[0][1] == intrinsic.axes[-1].extent
@@ -203,7 +203,7 @@ def _is_total(intrinsic: Intrinsic, op: str) -> bool:
 
 
 def _reads_at(intrinsic: Intrinsic, lanes: tuple[Var, ...]) -> bool:
-    """Whether the body reads its operands at these lanes alone, but for tables."""
+    """True if the body reads its operands at these lanes alone, but for tables."""
     tables = {operand.name for operand in intrinsic.operands if TABLES in operand.scopes}
     return all(
         node.buffer.name in tables or node.indices == lanes[len(lanes) - len(node.indices):]
@@ -211,7 +211,7 @@ def _reads_at(intrinsic: Intrinsic, lanes: tuple[Var, ...]) -> bool:
 
 
 def _body(intrinsic: Intrinsic) -> Expr:
-    """What is computed of the elements, before any reduction."""
+    """The expression of the elements, before any reduction."""
     value = intrinsic.value
     return value.value if isinstance(value, Reduce) else value
 

@@ -28,7 +28,7 @@ def normal(expr: Expr) -> Expr:
 
 
 def casts_join(source: str, middle: str, target: str) -> bool:
-    """Whether ``Cast(Cast(x, middle), target)`` is ``Cast(x, target)`` for every x of `source`.
+    """True if ``Cast(Cast(x, middle), target)`` is ``Cast(x, target)`` for every x of `source`.
 
     Among integers: when `middle` holds every value of `source`, or keeps at least as many low
     bits as `target` takes. Among floats: when `middle` holds every value of `source`.

@@ -47,7 +47,7 @@ def limits(expr: Expr) -> tuple[int, int]:
 
 
 def fits(expr: Expr, dtype: str) -> bool:
-    """Whether every value of an integer expression is one of `dtype`."""
+    """True if every value of an integer expression is one of `dtype`."""
     (low, high), (least, most) = limits(expr), _of_type(dtype)
     return least <= low and high <= most
 

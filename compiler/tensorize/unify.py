@@ -134,7 +134,7 @@ class Unifier:
             self.mismatch = before
 
     def _is_scalar(self, pattern: Expr) -> bool:
-        """Whether immediates, or operands that may be immediates, are all that it reads."""
+        """True if immediates, or operands that may be immediates, are all that it reads."""
         return all(self._is_unknown(node) or not isinstance(node, Read | Var)
                    for node in _leaves(pattern))
 

@@ -1,4 +1,4 @@
-"""How loops move through memory: strides and footprints of subscripts, by their linear forms.
+"""The way of loops through memory: strides and footprints of subscripts, by their linear forms.
 
 What is not linear is estimated, since features and estimates may err; legality is decided by
 `compiler.schedule`.
@@ -64,7 +64,7 @@ class MemoryAccess:
                          _span(form, extents) for form in self._forms), strict=True))
 
     def elements(self, extents: Mapping[Var, int]) -> int:
-        """How many elements that are, at most."""
+        """The most elements that these are."""
         runs = prod(extents[var] for var in self._strides if var in extents)
         return min(prod(self.box(extents)), runs)
 
@@ -82,7 +82,7 @@ def access_of(read: Read) -> MemoryAccess:
 
 
 def _span(form: Linear, extents: Mapping[Var, int]) -> int:
-    """How many values an index takes, at most."""
+    """The most values that an index takes."""
     return 1 + sum(abs(factor) * (_atom_span(atom, extents) - 1) for atom, factor in form.terms)
 
 

@@ -64,7 +64,7 @@ OWN = OwnChooser()
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was asked, and the answer. Several with one name have numbers behind it.
+    """A question and its answer. Several with one name have numbers behind it.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class Decision:
 
     @property
     def excess(self) -> float:
-        """How much longer than the best of its options the answer takes, by estimate: from 1 up."""
+        """The estimated time of the answer over that of its best option: from 1 up."""
         least = min(self.costs)
         return self.costs[self.taken] / least if least > 0 else 1.0
 

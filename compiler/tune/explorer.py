@@ -52,8 +52,8 @@ Trial = tuple[Candidate, Result]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When to stop: after so many trials, after so many seconds, or where so many trials after the
-    best one were no better. None is no limit.
+    """The limits of a search: after so many trials, after so many seconds, or where so many trials
+    after the best one were no better. None is no limit.
     """
 
     trials: int | None = None
@@ -154,7 +154,7 @@ class Explorer:
         return found if isinstance(found, Candidate) else None
 
     def asked(self, point: Point) -> Sequence[Decision]:
-        """What a space asks at a point, as far as it says that of one that it refuses."""
+        """The questions of a space at a point, as far as it says that of one that it refuses."""
         if (candidate := self.look(point)) is not None:
             return candidate.decisions
         found = self._known[frozenset(point.items())]

@@ -105,7 +105,7 @@ def _log(count: float) -> float:
 
 
 def _touches(write: Write) -> list[MemoryAccess]:
-    """What a write reads, each element once, and then what it writes."""
+    """The accesses of a write: what it reads, each element once, and then what it writes."""
     found = dict.fromkeys(node for value in write.values for node in walk(value)
                           if isinstance(node, Read))
     return [access_of(read) for read in (*found, Read(write.buffers[0], write.indices))]
@@ -148,7 +148,7 @@ def _walk(stmt: Stmt) -> Iterator[Stmt]:
 
 
 def _turns(loops: Sequence[For]) -> int:
-    """How often loops around a statement that stay loops jump back."""
+    """The jumps back of loops around a statement that stay loops."""
     return prod(_extent(loop) for loop in loops if loop.kind in ("serial", "parallel"))
 
 
@@ -187,7 +187,7 @@ def _of_statement(place: _Place, core: VectorCore) -> tuple[float, ...]:
 
 
 def _kinds(strides: Sequence[int | None]) -> tuple[float, ...]:
-    """How many accesses follow an order, go across it, or stay."""
+    """The numbers of accesses that follow an order, go across it, or stay."""
     ones, noughts = strides.count(1), strides.count(0)
     return float(ones), float(len(strides) - ones - noughts), float(noughts)
 

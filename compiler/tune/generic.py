@@ -207,7 +207,7 @@ def _outermost(stmt: Stmt) -> Iterator[For]:
 
 
 def _written_out(stmt: Stmt, lanes: int) -> int:
-    """How many statements there are where loops are unrolled."""
+    """The number of statements after loops are unrolled."""
     match stmt:
         case For(_, int(extent)) if stmt.kind in ("unroll", "vectorize"):
             times = extent if stmt.kind == "unroll" else -(-extent // lanes)

@@ -34,7 +34,7 @@ Scores = Callable[[Sequence[Candidate]], Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What a plan with these features came to, as a multiple of the best value of its task:
+    """The result of a plan with these features, as a multiple of the best value of its task:
     infinity where it failed.
     """
 

@@ -35,7 +35,7 @@ def copy_operands(s: Schedule, stage: str, chooser: Chooser, core: VectorCore) -
 
 
 def _reduction(program: Program, stage: str) -> Update | None:
-    """What reduces into the stage, its beginning apart."""
+    """The statement that reduces into the stage, its beginning apart."""
     return next((write for write in writes(program.body) if isinstance(write, Update)
                  and write.buffer.name == stage), None)
 

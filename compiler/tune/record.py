@@ -1,4 +1,4 @@
-"""What became of one trial of a plan, and files of such records: one JSON object a line.
+"""The record of one trial of a plan, and files of such records: one JSON object a line.
 
 A file begins with a line that says what it is, so files may be joined by ``cat``. Records stand in
 their order (`Record.order`): equal records give equal files. With each stands a hash of what it
@@ -46,8 +46,8 @@ def now() -> str:
 @cache
 def versions(rooms: tuple[str, ...] = ("compiler",),
              packages: tuple[str, ...] = ("islpy", "llvmlite")) -> str:
-    """What decides what becomes of a plan: a hash of our sources in these folders, and versions of
-    packages.
+    """The versions that decide a plan's result: a hash of our sources in these folders, and
+    versions of packages.
 
     Like ``compiler 4f0c2a91d3b7, islpy 2025.2.5, llvmlite 0.45.1``.
     """
@@ -110,13 +110,13 @@ class Record:
 
     @property
     def key(self) -> str:
-        """The same for what a sender repeats, and for nothing else."""
+        """A key that is equal for repetitions by a sender, and for nothing else."""
         return digest([self.task.fingerprint, self.task.digest, self.plan, self.versions,
                        self.result.unit, self.trial])
 
     @property
     def row(self) -> tuple[str | float | None, ...]:
-        """What a database keeps: the key, the task's, and all that was found out."""
+        """The row of a database: the key, the task's, and all that was found out."""
         task, result = self.task, self.result
         return (self.key, content_hash(task.fingerprint, task.digest, task.title, task.body),
                 self.plan, None if result.value is None else float(result.value), result.unit,

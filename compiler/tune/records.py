@@ -132,7 +132,7 @@ class Records:
 
     @classmethod
     def in_cache(cls) -> "Records":
-        """Those in the cache (`default_path`)."""
+        """The records in the cache (`default_path`)."""
         path = default_path()
         try:
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -309,7 +309,7 @@ class Records:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """What SQLite says, in a line of ours."""
+        """The message of SQLite, in a line of ours."""
         try:
             yield
         except sqlite3.ProgrammingError:        # closed, or of another thread: a defect

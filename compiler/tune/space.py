@@ -1,4 +1,4 @@
-"""What may be chosen for a task, as points, and the plans that these lead to.
+"""The choices for a task, as points, and the plans that these lead to.
 
 A point is a mapping from names of decisions to options, as texts. Whatever it does not name is the
 best by estimate, so the empty point is what the target chooses itself.
@@ -50,13 +50,13 @@ class Candidate:
 
     @property
     def estimate(self) -> float:
-        """How much longer than the best by estimate it takes, by estimate: from 1 up."""
+        """Its estimated time over the least estimate: from 1 up."""
         return prod(decision.excess for decision in self.decisions)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a measurement of a plan gave: a `value` in a `unit`, "s" or "cycles", or an error.
+    """The result of a plan's measurement: a `value` in a `unit`, "s" or "cycles", or an error.
 
     Parameters
     ----------
@@ -96,12 +96,12 @@ class Tunable(Protocol):
         ...
 
     def decides_tasks(self, task: Task) -> bool:
-        """Whether the plan of this task decides which other tasks there are."""
+        """True if the plan of this task decides which other tasks there are."""
         ...
 
     def measurable(self, task: Task, plan: str, seed: int, device: object = None
                    ) -> Callable[[], object]:
-        """What is to be timed: the plan as code, with seeded random data at hand, on a device if
+        """The thing to be timed: the plan as code, with seeded random data at hand, on a device if
         the target needs one. Raises PlanRefused for a plan that is not legal.
         """
         ...

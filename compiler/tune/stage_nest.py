@@ -45,7 +45,7 @@ def loops_around(program: Program, stmt: Stmt) -> list[For]:
 
 
 def is_naive(program: Program, write: Write | None) -> bool:
-    """Whether it is computed by a nest that the template knows: a loop for each dimension, all
+    """True if it is computed by a nest that the template knows: a loop for each dimension, all
     extents numbers.
     """
     if not isinstance(write, Store | Update):
@@ -121,7 +121,7 @@ class StageNest:
         return None, names
 
     def _touches(self) -> list[MemoryAccess]:
-        """What an iteration touches, the result included."""
+        """The accesses of an iteration, the result included."""
         target = Read(self.write.buffer, self.write.indices)
         return [access_of(read) for read in dict.fromkeys((*reads(self.write), target))]
 
@@ -157,7 +157,7 @@ class StageNest:
         return min(across, 1 + TURNING * prod(touch.buffer.shape) / runs)
 
     def _sums_rows(self) -> bool:
-        """Whether the terms of a long sum lie side by side."""
+        """True if the terms of a long sum lie side by side."""
         if self.driver is None:
             return False
         last = loops_around(self.s.program, self.driver)[-1]
@@ -174,7 +174,7 @@ class StageNest:
         return sizes if len(sizes) > 1 else [size for size in (1, 4, 8) if size < extent]
 
     def _is_awkward(self, width: int) -> bool:
-        """Whether LLVM cuts vectors of that many lanes badly: beyond one register, all but powers
+        """True if LLVM cuts vectors of that many lanes badly: beyond one register, all but powers
         of two.
         """
         return width > 4 * self.core.lanes or (
@@ -321,7 +321,7 @@ class StageNest:
         return isinstance(write, Update) and Var(loop) in write.axes
 
     def _begins(self, position: list[str]) -> bool:
-        """Whether the reduction begins before its loops."""
+        """True if the reduction begins before its loops."""
         inside = position[-1] if position else ""
         return bool(position) and not self._is_reduced(inside) and self._ask(
             "begins", ("before", "inside"), lambda when: 1.0 if when == "before" else 1.3

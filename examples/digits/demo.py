@@ -21,10 +21,10 @@ from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.status import ACTIVITIES, Run
 from accel.mapping.target import AccelTarget
-from accel.sim import verilated
+from accel.sim.rtl import verilated
 from compiler import processes
-from compiler.frontend.onnx_import import load as load_model
-from compiler.graph.pipeline import optimize
+from compiler.frontend.onnx.importing import load as load_model
+from compiler.graph.passes.pipeline import optimize
 from examples.digits.data import held_out
 from runtime import Module, SimulatedDevice, compile, compile_graph, report, simulator
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from accel.machine.loading import load_machine
 from accel.mapping.target import AccelTarget
-from compiler.frontend.onnx_import import load as load_model
-from compiler.graph.pipeline import optimize
+from compiler.frontend.onnx.importing import load as load_model
+from compiler.graph.passes.pipeline import optimize
 from compiler.quantize import Quantized, quantize
 from examples.digits.data import HERE, held_out, training
 from runtime import Module, SimulatedDevice, compile_graph, simulator

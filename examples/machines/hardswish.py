@@ -11,7 +11,7 @@ there is no table.
 import lockstep
 from accel.machine.intrinsics import SHIPPED, Declaration
 from compiler import te
-from compiler.ops.fixed_point import quantize_multiplier
+from compiler.ops.integers.fixed_point import quantize_multiplier
 from compiler.tensorize import Immediate
 
 FRACTION = {"int8": 4, "int16": 0}

@@ -7,7 +7,7 @@ the row. Two serve what is then computed from such numbers: their exponent, and 
 
 import lockstep
 from accel.machine.intrinsics import SHIPPED
-from compiler.ops.arithmetic import exponent_of
+from compiler.ops.integers.arithmetic import exponent_of
 
 DECLARATIONS = (
     lockstep.vector_op("row_max", lambda a: a, lanes="max", update="max", a=("res",)),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 
 from accel.machine.dram import ALIGNMENT
-from accel.mapping.allocate import allocate
+from accel.mapping.memory.allocate import allocate
 from fpga.driver.tables import (BoardMemory, aligned, byte_rows, store_rows, tensor_table,
                                 word_rows)
 from fpga.registers import MACHINE_WORDS, VERSION, WORD_BITS

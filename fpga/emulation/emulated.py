@@ -16,8 +16,8 @@ from types import TracebackType
 from amaranth.back import verilog
 
 from accel.machine.machine import Machine
-from accel.sim.netlist import clocked, whole_words
-from accel.sim.verilated import gateware_sources
+from accel.sim.rtl.netlist import clocked, whole_words
+from accel.sim.rtl.verilated import gateware_sources
 from compiler.native import digest, note, noted
 from fpga.boards import BlockRam
 from fpga.emulation.board import EmulatedGateware

@@ -5,7 +5,7 @@ import os
 import shutil
 from pathlib import Path
 
-from accel.sim.verilated import verilator_objects, verilator_root
+from accel.sim.rtl.verilated import verilator_objects, verilator_root
 from compiler.native import build_once, call, compile_shared, compiler, digest, processor
 
 __all__ = ["build_library"]

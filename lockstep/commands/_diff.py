@@ -11,9 +11,8 @@ from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from compiler.errors import RequestError
 from compiler.files import whole_file, write_text
-from lockstep.commands._bench import (Results, change, measured, show_instructions,
-                                      show_networks)
-from lockstep.commands._table import show_columns
+from lockstep.intrinsics.bench import Results, change, measured, show_instructions, show_networks
+from lockstep.printing.table import show_columns
 from lockstep.compare import MachineDifference, compare
 from lockstep.lines import say
 from lockstep.manual.resources import KINDS, UnitResources

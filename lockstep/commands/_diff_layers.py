@@ -6,8 +6,8 @@ from accel.estimates.area import area
 from accel.estimates.clock import clock
 from accel.estimates.estimate import Estimate
 from accel.machine.machine import Machine
-from lockstep.commands._bench import change
-from lockstep.commands._table import show_columns
+from lockstep.intrinsics.bench import change
+from lockstep.printing.table import show_columns
 from lockstep.compare import NetworkCycles
 from lockstep.lines import shortened
 

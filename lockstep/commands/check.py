@@ -8,7 +8,7 @@ from typing import Any
 
 from compiler.errors import RequestError
 from compiler.files import write_text
-from lockstep.commands._arguments import add_machine
+from lockstep.options.arguments import add_machine
 from lockstep.paths import output_file
 
 __all__ = ["add_parser", "run"]
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     if args.geometries:
         return _run_geometries(args)
     from accel.machine.loading import load_machine
-    from accel.sim.check import check
+    from accel.sim.checking.check import check
 
     machine = load_machine(args.machine or DEFAULT)
     with _progress(f"check {machine.config.name}") as progress:
@@ -60,7 +60,7 @@ def _run_geometries(args: argparse.Namespace) -> int:
     """Runs the programs on every machine; stops at the first on which the simulators differ."""
     if args.machine:
         raise RequestError("--machine must be left out with --geometries: its machines are random")
-    from accel.sim.geometries import check_geometries
+    from accel.sim.checking.geometries import check_geometries
 
     reports = []
     with _progress("check random geometries") as progress:
@@ -114,7 +114,7 @@ def _show_geometries(reports: Sequence[Any]) -> None:
 
 def _show_end(console, reports: Sequence[Any]) -> None:
     """Prints whether all agree and, if nothing differs, how often each instruction ran."""
-    from accel.sim.check import ran
+    from accel.sim.checking.check import ran
 
     console.print("the simulators agree" if all(r.ok for r in reports) else "NOT OK")
     if all(report.difference is None for report in reports):

@@ -6,9 +6,9 @@ from pathlib import Path
 from compiler.errors import RequestError
 from compiler.files import is_stream, whole_file, write_bytes, write_text
 from compiler.target_names import ACCEL, HOST
-from lockstep.commands._arguments import DEFAULT_THREADS, NETWORK, add_compilation
+from lockstep.options.arguments import DEFAULT_THREADS, NETWORK, add_compilation
 from lockstep.lines import say
-from lockstep.choices import OneOf
+from lockstep.options.choices import OneOf
 from lockstep.paths import MachineName, OutputFolder, model_file, output_file
 
 __all__ = ["add_parser", "run"]
@@ -27,7 +27,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                         help="the file to write, say resnet18.lockstep; with --emit the text's, "
                              "by default standard output")
     add_compilation(parser)
-    parser.add_argument("--emit", type=OneOf("runtime.emitted:KINDS", "runtime.emitted:NETWORKS"),
+    parser.add_argument("--emit", type=OneOf("runtime.driver.emitted:KINDS",
+                                             "runtime.driver.emitted:NETWORKS"),
                         help="write, instead of a module, the text of its kernels, and what the "
                              "host does with them: buffers, launches with grid, block and "
                              "arguments (ptx: of the first --arch, by default sm_80); loops: the "
@@ -44,11 +45,11 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
-    from compiler.graph.pipeline import dump_into
+    from compiler.graph.passes.pipeline import dump_into
     from lockstep.commands._compilation import compiled, machine_of, target_of
     from runtime import SimulatedDevice, simulator
     from runtime.artifact import write
-    from runtime.pipeline import is_about_float
+    from runtime.driver.pipeline import is_about_float
 
     output: Path | None = args.output
     if output is None and not args.emit:
@@ -91,7 +92,7 @@ def _require_c(args: argparse.Namespace) -> None:
 
 
 def _emit_c(args: argparse.Namespace, module) -> int:
-    from runtime.emitted import network_in_c
+    from runtime.driver.emitted import network_in_c
 
     output: Path | None = args.output
     if output is None or is_stream(output):
@@ -110,7 +111,7 @@ def _emit_c(args: argparse.Namespace, module) -> int:
 
 def _emit(args: argparse.Namespace, module) -> int:
     from runtime.arguments import archs_of
-    from runtime.emitted import ARCH, emitted
+    from runtime.driver.emitted import ARCH, emitted
 
     if args.emit == "c":
         return _emit_c(args, module)

@@ -2,7 +2,7 @@
 
 import argparse
 
-from lockstep.commands._arguments import NETWORK, add_json, at_least
+from lockstep.options.arguments import NETWORK, add_json, at_least
 from lockstep.network_files import SIZE
 from lockstep.paths import machine_name, output_file
 

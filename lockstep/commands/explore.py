@@ -3,9 +3,8 @@
 import argparse
 
 from accel.machine.config import MACHINE
-from lockstep.choices import OneOf
-from lockstep.commands._arguments import (EFFORT, NETWORK, add_json, add_tls, at_least,
-                                          seconds)
+from lockstep.options.choices import OneOf
+from lockstep.options.arguments import EFFORT, NETWORK, add_json, add_tls, at_least, seconds
 from lockstep.network_files import SIZE
 from lockstep.paths import energy_name, input_file, machine_name, output_file
 
@@ -84,6 +83,6 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lockstep.commands import _explore
+    from lockstep.searching import explore as _explore
 
     return _explore.explore(args)

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import RequestError
-from lockstep.commands._arguments import NETWORK, add_compilation
-from lockstep.commands._saved import saved_module
+from lockstep.options.arguments import NETWORK, add_compilation
+from lockstep.options.saved import saved_module
 from lockstep.lines import say
-from lockstep.choices import OneOf
+from lockstep.options.choices import OneOf
 from lockstep.paths import model_file
 
 __all__ = ["add_parser", "run"]
@@ -48,10 +48,10 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> int:
     from compiler.cpu_gpu_backends.cpu.target import CpuTarget
     from compiler.target_names import HOST
-    from lockstep.commands._compilation import compiled, plans_of
+    from lockstep.options.compilation import compiled, plans_of
     from runtime.exporting.export import export
-    from runtime.loading import placed
-    from runtime.targets import request
+    from runtime.driver.loading import placed
+    from runtime.driver.targets import request
 
     saved = saved_module(args, None)
     if saved and saved.machine:
@@ -86,9 +86,9 @@ def _accelerated(args: argparse.Namespace, saved: Any) -> int:
     """Exports a driver of boards; `saved` is the compiled module, where the file is one."""
     from compiler.exports.names import identifier_from
     from fpga.driver.export import export_accelerated
-    from lockstep.commands._compilation import compiled, machine_of
+    from lockstep.options.compilation import compiled, machine_of
     from runtime import SimulatedDevice, simulator
-    from runtime.loading import placed
+    from runtime.driver.loading import placed
 
     if args.kind is not None:
         raise RequestError("--kind must be left out with an accelerator, whose export is text in C "

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import RequestError
-from lockstep.commands._arguments import (NETWORK, add_compilation, add_kinds, add_machine,
-                                         at_least)
+from lockstep.options.arguments import NETWORK, add_compilation, add_kinds, add_machine, at_least
 from lockstep.lines import say
 from lockstep.paths import input_file, model_file, output_file, require_files
 
@@ -123,7 +122,7 @@ def _build(args: argparse.Namespace) -> int:
 
     from accel.machine.loading import load_machine
     from fpga.boards import board
-    from fpga.build import build, written
+    from fpga.building.build import build, written
 
     chosen, machine = board(args.board), load_machine(args.machine)
     if os.path.exists(args.out) and not os.path.isdir(args.out):    # pathlib's raise for some names
@@ -154,7 +153,7 @@ def _show_build(record: Mapping[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from fpga.build import NAMES
+    from fpga.building.build import NAMES
 
     console = Console(markup=False)
     table = Table("cells", box=None, pad_edge=False)
@@ -175,9 +174,9 @@ def _show_build(record: Mapping[str, Any]) -> None:
 
 def _program(args: argparse.Namespace) -> int:
     from fpga.boards import board
-    from fpga.build import Bitstream
+    from fpga.building.build import Bitstream
     from fpga.loader import load
-    from lockstep.commands._progress import progress_bar
+    from lockstep.printing.progress import progress_bar
 
     bitstream = Bitstream.read(args.bitstream)
     chosen = board(bitstream.record["board"])
@@ -204,11 +203,11 @@ def _run(args: argparse.Namespace) -> int:
     import numpy as np
 
     from fpga.inference import classes, infer, inferences
-    from lockstep.commands._compilation import imported
-    from lockstep.commands._layers import show
-    from lockstep.commands._progress import progress_bar
-    from lockstep.commands._inputs import arrays, write_outputs
-    from lockstep.commands._saved import saved_module
+    from lockstep.options.compilation import imported
+    from lockstep.printing.layers import show
+    from lockstep.printing.progress import progress_bar
+    from lockstep.options.inputs import arrays, write_outputs
+    from lockstep.options.saved import saved_module
     from runtime import DeviceError
     from runtime.ports import random_inputs
 
@@ -268,7 +267,7 @@ def _write_json(path: Path | None, report: Mapping[str, Any]) -> None:
 def _machine(args: argparse.Namespace, saved):
     """The machine that the network is for; None for the board's own."""
     from fpga.memory import on_board
-    from lockstep.commands._compilation import machine_of, target_of
+    from lockstep.options.compilation import machine_of, target_of
 
     if saved is None and args.target is None and args.machine is None:
         if args.bus_bytes:
@@ -292,9 +291,9 @@ def _machine(args: argparse.Namespace, saved):
 
 def _on(args: argparse.Namespace, saved, device, graph):
     """Places the module on the board, with its programs and weights loaded."""
-    from lockstep.commands._compilation import compiled
-    from lockstep.commands._progress import progress_bar
-    from runtime.loading import placed
+    from lockstep.options.compilation import compiled
+    from lockstep.printing.progress import progress_bar
+    from runtime.driver.loading import placed
 
     with progress_bar(f"loading {args.model.name}", 0, lambda: 0):
         return placed(saved, device) if saved else compiled(args, device, graph=graph)

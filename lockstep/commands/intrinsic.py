@@ -3,8 +3,7 @@
 import argparse
 
 from accel.machine.config import MACHINE
-from lockstep.commands._arguments import (NETWORK, add_kinds, add_machine, add_memory,
-                                         at_least)
+from lockstep.options.arguments import NETWORK, add_kinds, add_machine, add_memory, at_least
 from lockstep.network_files import SIZE
 from lockstep.paths import machine_name, output_file
 
@@ -42,7 +41,7 @@ def _add_new(kinds) -> argparse.ArgumentParser:
 
 
 def _new(args: argparse.Namespace) -> int:
-    from lockstep.commands._new import new
+    from lockstep.intrinsics.new import new
 
     return new(args.name, args.preset, args.output)
 
@@ -63,7 +62,7 @@ def _add_show(kinds) -> argparse.ArgumentParser:
 
 
 def _show(args: argparse.Namespace) -> int:
-    from lockstep.commands._show import show
+    from lockstep.intrinsics.show import show
 
     return show(args.name, args.machine, args.json, args.verilog)
 
@@ -110,7 +109,7 @@ def _add_bench(kinds) -> argparse.ArgumentParser:
 
 
 def _bench(args: argparse.Namespace) -> int:
-    from lockstep.commands._bench import bench
+    from lockstep.intrinsics.bench import bench
 
     return bench(args)
 

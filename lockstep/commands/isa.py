@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from accel.machine.config import MACHINE
 from compiler.errors import RequestError
 from compiler.files import write_text
-from lockstep.commands._arguments import add_machine
+from lockstep.options.arguments import add_machine
 from lockstep.lines import say
 from lockstep.paths import output_file
 

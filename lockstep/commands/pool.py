@@ -4,7 +4,7 @@
 import argparse
 from pathlib import Path
 
-from lockstep.commands._arguments import add_kinds, add_tls, at_least, certificates_of
+from lockstep.options.arguments import add_kinds, add_tls, at_least, certificates_of
 from lockstep.lines import say
 
 __all__ = ["add_parser", "run"]

@@ -9,10 +9,10 @@ from dataclasses import asdict
 from typing import Any
 
 from compiler.files import whole_file
-from lockstep.commands._arguments import (CALIBRATION, NETWORK, add_bind, add_machine,
-                                          add_quantizer, add_verbose, quantizer_options)
+from lockstep.options.arguments import (CALIBRATION, NETWORK, add_bind, add_machine, add_quantizer,
+                                        add_verbose, quantizer_options)
 from lockstep.lines import counted, say
-from lockstep.commands._table import show_table
+from lockstep.printing.table import show_table
 from lockstep.paths import float_model_file, input_file, output_file
 
 __all__ = ["add_parser", "run"]
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
         require_plotly()
     from compiler.quantize.quantizer import quantize
-    from lockstep.commands._progress import watching
+    from lockstep.printing.progress import watching
 
     options = quantizer_options(args)
     if args.machine:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from lockstep.commands._arguments import add_json, add_kinds
+from lockstep.options.arguments import add_json, add_kinds
 from lockstep.paths import input_file, output_file
 
 __all__ = ["add_parser", "run"]
@@ -22,7 +22,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lockstep.commands import _records
+    from lockstep.searching import records as _records
 
     return getattr(_records, args.perform)(args)
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import RequestError
-from lockstep.commands._arguments import (NETWORK, add_compilation, add_json, add_tls, at_least,
-                                         rate, refresh, row_buffer)
-from lockstep.commands._inputs import arrays, set_inputs, write_outputs
-from lockstep.commands._saved import saved_module
-from lockstep.choices import OneOf
+from lockstep.options.arguments import (NETWORK, add_compilation, add_json, add_tls, at_least, rate,
+                                        refresh, row_buffer)
+from lockstep.options.inputs import arrays, set_inputs, write_outputs
+from lockstep.options.saved import saved_module
+from lockstep.options.choices import OneOf
 from lockstep.paths import energy_name, input_file, model_file, output_file
 from compiler.files import whole_file
 
@@ -36,7 +36,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("model", metavar="MODEL", type=model_file,
         help=f"{NETWORK}; or what lockstep compile has made of one")
     add_compilation(parser)
-    add("--sim", default=DEFAULT_SIMULATOR, type=OneOf("runtime.device:SIMULATORS"),
+    add("--sim", default=DEFAULT_SIMULATOR, type=OneOf("runtime.devices.device:SIMULATORS"),
         help="values only; cycles, fast; the RTL, which takes long "
              f"(default {DEFAULT_SIMULATOR})")
     add("--latency", "--dram-latency", type=at_least(0), metavar="N",
@@ -75,7 +75,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lockstep.commands._compilation import target_of
+    from lockstep.options.compilation import target_of
 
     saved = saved_module(args, args.machine)
     if saved is None:
@@ -150,8 +150,8 @@ def _opened(path: Path | None):
 
 
 def _run(args: argparse.Namespace, saved, trace) -> int:
-    from lockstep.commands._layers import show
-    from lockstep.commands._progress import progress_bar
+    from lockstep.printing.layers import show
+    from lockstep.printing.progress import progress_bar
     from runtime import DeviceError, report
     from runtime.ports import random_inputs
 
@@ -197,22 +197,22 @@ def _run(args: argparse.Namespace, saved, trace) -> int:
 
 
 def _add_energy(args: argparse.Namespace, figures: dict[str, Any], machine, watched) -> None:
-    from lockstep.commands._energy import add_energy
+    from lockstep.printing.energy import add_energy
 
     add_energy(figures, watched.recordings, machine, args.energy)
 
 
 def _show_energy(figures: dict[str, Any]) -> None:
-    from lockstep.commands._energy import show_energy
+    from lockstep.printing.energy import show_energy
 
     show_energy(figures)
 
 
 def _run_there(args: argparse.Namespace, saved) -> int:
     """Compiles here and runs on a worker of a pool."""
-    from lockstep.commands._layers import show
-    from lockstep.commands._progress import progress_bar
-    from lockstep.commands._arguments import certificates_of
+    from lockstep.printing.layers import show
+    from lockstep.printing.progress import progress_bar
+    from lockstep.options.arguments import certificates_of
     from runtime import DeviceError, report
     from runtime.ports import random_inputs
     from runtime.tuning.pool import device_of
@@ -242,7 +242,7 @@ def _run_there(args: argparse.Namespace, saved) -> int:
 
 
 def _write_trace(args: argparse.Namespace, trace, machine, watched) -> None:
-    from lockstep.commands._progress import progress_bar
+    from lockstep.printing.progress import progress_bar
 
     if trace:
         with progress_bar(f"writing {args.trace.name}", 0, lambda: 0):
@@ -258,7 +258,7 @@ def _write(args: argparse.Namespace, module, figures: dict[str, Any]) -> None:
 
 
 def _write_page(args: argparse.Namespace, figures: dict[str, Any], machine, watched) -> None:
-    from lockstep.commands._progress import progress_bar
+    from lockstep.printing.progress import progress_bar
     from lockstep.report import page_figures, write_page
 
     with progress_bar(f"writing {args.report.name}", 0, lambda: 0):
@@ -269,7 +269,7 @@ def _write_page(args: argparse.Namespace, figures: dict[str, Any], machine, watc
 
 
 def _imported(args: argparse.Namespace, given):
-    from lockstep.commands._compilation import imported
+    from lockstep.options.compilation import imported
 
     return imported(args, given)
 
@@ -295,10 +295,10 @@ def _errors(module, graph, inputs) -> dict[str, float]:
 
 
 def _compiled(args: argparse.Namespace, saved, graph):
-    from lockstep.commands._compilation import compiled, machine_of, with_memory
-    from lockstep.commands._progress import Watched
+    from lockstep.options.compilation import compiled, machine_of, with_memory
+    from lockstep.printing.progress import Watched
     from runtime import SimulatedDevice
-    from runtime.loading import placed
+    from runtime.driver.loading import placed
 
     machine = saved.machine if saved else machine_of(args)
     if saved and machine:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from compiler.errors import RequestError
-from lockstep.commands._arguments import DEFAULT_THREADS, NETWORK, add_compilation
+from lockstep.options.arguments import DEFAULT_THREADS, NETWORK, add_compilation
 from lockstep.paths import model_file
 
-__all__ = ["Recorder", "add_parser", "recorded", "run", "shown"]
+__all__ = ["add_parser", "recorded", "run", "shown"]
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
@@ -37,24 +37,16 @@ def run(args: argparse.Namespace) -> int:
 
 def recorded(args: argparse.Namespace) -> Mapping[str, Any]:
     """Compiles the network, and keeps what each stage has made, by its number and name."""
+    from compiler.graph.passes.pipeline import keep_in
     from lockstep.commands._compilation import compiled, machine_of, target_of
     from runtime import SimulatedDevice, simulator
 
     args.target = target_of(args)
     args.threads = args.threads or DEFAULT_THREADS
-    machine, recorder = machine_of(args), Recorder()
-    compiled(args, SimulatedDevice(machine, simulator("functional")) if machine else None, recorder)
-    return recorder.stages
-
-
-class Recorder:
-    """A hook of the pipeline that keeps the result of every stage, by its number and name."""
-
-    def __init__(self):
-        self.stages: dict[str, Any] = {}
-
-    def __call__(self, index: int, name: str, result: Any) -> None:
-        self.stages[f"{index:02d}-{name}"] = result
+    machine, stages = machine_of(args), dict[str, Any]()
+    device = SimulatedDevice(machine, simulator("functional")) if machine else None
+    compiled(args, device, keep_in(stages))
+    return stages
 
 
 def shown(stages: Mapping[str, Any], stage: str, layer: str | None = None) -> str:

@@ -2,9 +2,9 @@
 
 import argparse
 
-from lockstep.choices import OneOf
-from lockstep.commands._arguments import (NETWORK, add_bind, add_json, add_machine, add_tls,
-                                          add_verbose, at_least, minutes, seconds, shape)
+from lockstep.options.choices import OneOf
+from lockstep.options.arguments import (NETWORK, add_bind, add_json, add_machine, add_tls,
+                                        add_verbose, at_least, minutes, seconds, shape)
 from lockstep.paths import MachineName, model_file, output_file
 
 __all__ = ["add_parser", "run"]
@@ -59,6 +59,6 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lockstep.commands import _tune
+    from lockstep.searching import tune as _tune
 
     return _tune.tune(args)

@@ -15,7 +15,7 @@ from accel.machine.config import UNITS
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import ACTIVITIES, STALLS
-from lockstep.columns import largest_stall
+from lockstep.printing.columns import largest_stall
 from lockstep.lines import counted, host_entries
 
 from .series import Grid, Recording, activity_series, occupancy_series

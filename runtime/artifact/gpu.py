@@ -11,7 +11,7 @@ from compiler.cpu_gpu_backends.gpu.target import PRECISIONS
 from compiler.cpu_gpu_backends.simt.code import Code, Launch, TensorMap
 from compiler.graph.fusion import Group
 from compiler.graph.graph import Graph
-from compiler.graph.pipeline import optimize
+from compiler.graph.passes.pipeline import optimize
 from compiler.te import Buffer
 
 from .container import Container, Members

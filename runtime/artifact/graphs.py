@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from compiler.graph import as_json
+from compiler.graph.division.partition import Copy, Partition, Segment
 from compiler.graph.graph import Graph, Node
-from compiler.graph.partition import Copy, Partition, Segment
 
 from .container import Container, Members
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from compiler.cpu_gpu_backends.cpu.target import GroupCode, HostSegment, on_cache_lines
 from compiler.cpu_gpu_backends.llvm import Kernel
-from compiler.cpu_gpu_backends.llvm.elf import ObjectError, require_object
 from compiler.cpu_gpu_backends.llvm.machine import Processor as Processor
+from compiler.cpu_gpu_backends.llvm.objects.elf import ObjectError, require_object
 from compiler.graph.fusion import Group
 from compiler.graph.graph import Graph
 from compiler.graph.lowering.winograd import Convolution, Sizes

@@ -12,9 +12,9 @@ from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine, MachineRecord
 from compiler.cpu_gpu_backends.llvm import host
 from compiler.files import whole_file
+from compiler.graph.division.partition import Partition
+from compiler.graph.division.target import Compiled
 from compiler.graph.graph import Graph
-from compiler.graph.partition import Partition
-from compiler.target import Compiled
 
 from .container import ArtifactError, opened, write_archive
 from .graphs import graph_json, graph_of, partition_json, partition_of
@@ -26,7 +26,7 @@ __all__ = ["Saved", "read", "save", "write"]
 
 @dataclass(frozen=True)
 class Saved:
-    """A module that waits for its devices (`runtime.loading`): `machine` is that of the
+    """A module that waits for its devices (`runtime.driver.loading`): `machine` is that of the
     accelerator, if it needs one.
     """
 

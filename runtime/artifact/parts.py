@@ -1,4 +1,4 @@
-"""Compiled segments as JSON: a codec for each kind of `compiler.target.Compiled`."""
+"""Compiled segments as JSON: a codec for each kind of `compiler.graph.division.target.Compiled`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -10,9 +10,9 @@ from accel.mapping.target import CompiledSegment
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget, HostSegment
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment
 from compiler.cpu_gpu_backends.llvm import Kernel
+from compiler.graph.division.partition import Segment, subgraph
+from compiler.graph.division.target import Compiled
 from compiler.graph.graph import Graph
-from compiler.graph.partition import Segment, subgraph
-from compiler.target import Compiled
 
 from .container import ArtifactError, Container, Members
 from .gpu import gpu_json, gpu_of

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from accel.machine import isa
-from accel.machine.machine import Machine
 from accel.machine.dram import ALIGNMENT
+from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Stream, TensorSlot
 from accel.machine.provenance import Provenance
 from accel.machine.work import Bound, Work
+from accel.mapping.memory.layout import blocks_of
 from accel.mapping.prefixes import OWN_LAYER, PrefixStream
 from accel.mapping.puts import PlacePut
-from accel.mapping.layout import blocks_of
 from compiler.graph.graph import Graph
-from compiler.graph.partition import Segment
+from compiler.graph.division.partition import Segment
 
 from .container import Container, Members
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from accel.machine.config import BUFFERS, TYPES, AccelConfig
 from accel.machine.dram import Dram
-from accel.mapping.search import EFFORTS
+from accel.mapping.plans.search import EFFORTS
 from compiler.errors import RequestError
 
 __all__ = ["EFFORT_AXIS", "MACHINE_AXIS", "RELATIVE", "VariedAxis", "AxisError", "axes_of_file",

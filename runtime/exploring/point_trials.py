@@ -20,19 +20,19 @@ from accel.machine.config import AccelConfig
 from accel.machine.intrinsics import SHIPPED
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from compiler.errors import ArgumentError, Error
-from compiler.frontend.external import external_files
 from compiler.frontend.models import graph_of
+from compiler.frontend.onnx.nodes.external import external_files
 from compiler.graph.graph import Graph
 from compiler.native import digest
 from compiler.te import numpy_dtype
 from compiler.tune.space import Result
-from runtime.compilation import compile_on
-from runtime.device import SimulatedDevice
+from runtime.driver.compilation import compile_on
+from runtime.devices.device import SimulatedDevice
 from runtime.module import Module
 from runtime.report import report
-from runtime.targets import Targets, accelerator
+from runtime.driver.targets import Targets, accelerator
 
 __all__ = ["PointFigures", "PointTrial", "file_digest", "is_lasting", "is_point", "machine_of",
            "run_point"]
@@ -87,7 +87,7 @@ class PointTrial:
     sources : what declares its instructions, as in `runtime.exploring.points.ExploredPoint`.
     machine_hash : of the machine here.
     values : whether values are computed, and compared with those of the host.
-    effort : of the search for mappings (`accel.mapping.search.EFFORTS`).
+    effort : of the search for mappings (`accel.mapping.plans.search.EFFORTS`).
     table : of energies (`accel.estimates.energy`); "": none are counted.
     """
 

@@ -12,9 +12,9 @@ from compiler.cpu_gpu_backends.llvm import MACHINES
 from compiler.errors import ArgumentError
 from compiler.exports import CInterface, ExportError, header
 from compiler.exports.names import is_identifier
-from compiler.graph.partition import subgraph
+from compiler.graph.division.partition import subgraph
+from compiler.graph.division.target import HOST
 from compiler.graph.room import bytes_of
-from compiler.target import HOST
 
 __all__ = ["HEADER_BYTES", "CInterface", "ExportError", "SegmentCode", "arrays_of", "bytes_of",
            "header", "is_identifier", "is_of_the_processor", "segment_code"]

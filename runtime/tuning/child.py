@@ -38,7 +38,7 @@ class Child:
     ----------
     limit_seconds : the most seconds that a request may take.
     imports : names of modules that the process imports first, those that register targets of
-        one's own (`runtime.targets.register`).
+        one's own (`runtime.driver.targets.register`).
     """
 
     def __init__(self, limit_seconds: float = 60.0, imports: Sequence[str] = ()):

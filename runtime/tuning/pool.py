@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 from compiler.errors import ArgumentError, Error
-from compiler.frontend.external import external_files
+from compiler.frontend.onnx.nodes.external import external_files
 from compiler.tune.space import Result
 from runtime.exploring.point_trials import PointTrial
 from runtime.tuning.certificates import Certificates

@@ -16,9 +16,9 @@ from accel.machine.program import ProgramError
 from accel.machine.status import Run
 from compiler.errors import ArgumentError, Error
 from runtime.artifact import ArtifactError, write
-from runtime.device import DeviceMissing
+from runtime.devices.device import DeviceMissing
 from runtime.module import InputError, Module, Row, Values
-from runtime.targets import TargetError
+from runtime.driver.targets import TargetError
 from runtime.tuning.certificates import Certificates
 from runtime.tuning.pool import PoolError, WorkerPool
 from runtime.tuning.sent import EVENTS, packed, run_of, unpacked

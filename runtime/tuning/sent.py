@@ -16,10 +16,10 @@ from accel.machine.status import Counters, Run, Status
 from compiler.errors import ArgumentError, Error
 from compiler.te import numpy_dtype
 from runtime.artifact import read
-from runtime.device import DeviceError
-from runtime.loading import placed
+from runtime.devices.device import DeviceError
+from runtime.driver.loading import placed
 from runtime.module import Module
-from runtime.targets import gpu_device
+from runtime.driver.targets import gpu_device
 from runtime.tuning.trials import one_target
 
 __all__ = ["EVENTS", "INPUTS", "MODULE", "OUTPUTS", "called", "packed", "run_of", "unpacked"]

@@ -1,7 +1,7 @@
 """The search for the tiles of streams of the accelerator, as records.
 
-The accelerator searches while it compiles (`accel.mapping.search`): it measures ways of each layer
-between its neighbours, exactly, on the cycle simulator, and keeps what makes the whole stream
+The accelerator searches while it compiles (`accel.mapping.plans.search`): it measures ways of each
+layer between its neighbours, exactly, on the cycle simulator, and keeps what makes the whole stream
 faster. Here that is told to a database, and ways are measured by a pool.
 """
 

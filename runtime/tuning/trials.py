@@ -12,14 +12,14 @@ from typing import Any
 
 from accel.machine.device import Device
 from accel.machine.machine import Machine
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from compiler.errors import ArgumentError, Error
 from compiler.native import digest
 from compiler.plans import Task
 from compiler.tune.space import CountsCycles, Result, Tunable
-from runtime.device import SimulatedDevice
-from runtime.targets import Placed, request
-from runtime.timing import timed
+from runtime.devices.device import SimulatedDevice
+from runtime.driver.targets import Placed, request
+from runtime.pricing.timing import timed
 
 __all__ = ["Trial", "build_trial", "one_target", "result_of", "run_trial", "text_of"]
 
@@ -35,7 +35,8 @@ class Trial:
 
     Parameters
     ----------
-    target : text of one target, such as "cpu:1", "opencl" or "accel:PRESET" (`runtime.targets`).
+    target : text of one target, such as "cpu:1", "opencl" or "accel:PRESET"
+        (`runtime.driver.targets`).
     seed : of the data that the plan is measured with.
     id : tells trials apart; by default a hash of all the rest.
     """

@@ -8,7 +8,7 @@ import pytest
 
 from bench.fingerprints import SIZE, TARGETS, fixed_prices, made_up_seconds, main, seeded
 from lockstep.testing import zoo
-from runtime import costs
+from runtime.driver import costs
 
 OPTIONS = ["--networks", "keywords", "--targets", "cpu", "accel:2x8x8"]
 KEY = "keywords int8 accel:2x8x8"

@@ -7,7 +7,7 @@ from accel.hw.parts import ECP5
 from accel.machine.config import preset
 from accel.machine.machine import Machine
 from bench.fpga.cores import BENCH
-from fpga.bare_core import Harness
+from fpga.building.bare_core import Harness
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 

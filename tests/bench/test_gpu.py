@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bench.gpu import kernels as gpu
-from runtime.emulated import EmulatedDevice
+from runtime.devices.emulated import EmulatedDevice
 
 
 def run(*arguments: str) -> int:

@@ -11,19 +11,22 @@ import onnx
 import pytest
 from onnx import parser
 
-import compiler.frontend.onnx_ops       # noqa: F401 - registers what the front end takes
+import compiler.frontend.onnx.operators       # noqa: F401 - registers what the front end takes
 from bench.values import children, corpus, search
 from bench.values.bounds import bounded
 from bench.values.draw import Trial
 from bench.values.graphs import Seen, Steering, drawn, legal_pairs, trials
 from bench.values.intervals import Interval
 from bench.values.judge import beyond, judged, telling
+from bench.values.reached import NOT_MADE, in_graphs, wanted
 from bench.values.reference import computed, evaluated
 from bench.values.rules import NOT_DRAWN, RULES
 from bench.values.shrink import Case, shrunk
+from bench.values.spread import spread
 from bench.values.ways import GRAPH, WAYS, Way
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
-from compiler.frontend.registry import OPERATORS
+from compiler.frontend.onnx.nodes.registry import OPERATORS
+from compiler.ops.registry import OPERATORS as OPERATORS_OF_GRAPHS
 
 CORPUS = Path(__file__).parents[1] / "golden" / "values"
 
@@ -71,7 +74,19 @@ def test_quantized_values_are_read_by_layers():
     seen = Steering(tuple(legal_pairs()))
     made = [drawn(5, number, seen) for number in range(12)]
     assert seen.layers.drawn.total() > len(made)
-    assert {dtype for _, dtype in seen.layers.drawn} == {"int8", "uint8", "int16", "uint16"}
+    assert {dtype for *_, dtype in seen.layers.drawn} == {"int8", "uint8", "int16", "uint16"}
+
+
+def test_places_of_the_greatest_count_all_elements():
+    """ONNX's reference leaves out the channels before."""
+    x = np.random.default_rng(4).integers(0, 9, (2, 3, 5, 4)).astype(np.float32)
+    node = onnx.helper.make_node("MaxPool", ["x"], ["y", "place"], kernel_shape=[3, 2],
+                                 strides=[2, 1], dilations=[1, 2])
+    y, places = computed(node, [x])
+    np.testing.assert_array_equal(x.reshape(-1)[places], y)
+    windows = x[1, 2, 2:5, 1:4:2].reshape(-1)
+    row, column = divmod(int(windows.argmax()), 2)
+    assert places[1, 2, 1, 1] == 5 * 20 + (2 + row) * 4 + 1 + 2 * column
 
 
 TEXT = """<ir_version: 11, opset_import: ["": 26]>
@@ -153,6 +168,17 @@ def test_bounds_that_hide_a_wrong_order_do_not_tell(low, high, tells):
     assert telling(made) is tells
 
 
+@pytest.mark.parametrize("shape", [(1, 1), (1, 2)])
+def test_a_softmax_of_far_ends_is_anything(shape):
+    """What an end leaves of the sum is no difference of sums, of which rounding makes 0."""
+    x = Interval(np.full(shape, -700, np.float32), np.full(shape, -1, np.float32),
+                 np.zeros(shape, np.float32))
+    node = onnx.helper.make_node("Softmax", ["x"], ["y"])
+    made, = spread(node, [x], computed(node, [x.middle]), 26)
+    np.testing.assert_allclose(made.high, 1, rtol=1e-5)
+    np.testing.assert_allclose(made.low, 1 if shape[1] == 1 else 0, atol=1e-5)
+
+
 def test_a_finding_becomes_small():
     """What Transpose makes is wrong, and nothing else."""
     case = graph()
@@ -186,6 +212,20 @@ def test_a_child_that_crashes_or_hangs_costs_one_way(monkeypatch):
     assert [(one.way, one.kind) for one in verdict.findings] == [
         ("crash", "crash of SIGABRT"), ("hang", "hang")]
     assert verdict.ran == ["spoiled"]
+
+
+def test_every_operator_of_the_compiler_is_reached_or_has_a_reason():
+    """The text is what `test_graphs_reach_what_the_text_says` has seen."""
+    text = (CORPUS.parent / "values_reached.txt").read_text()
+    assert wanted() == text.split() and not NOT_MADE.keys() - OPERATORS_OF_GRAPHS.keys()
+
+
+@pytest.mark.slow
+def test_graphs_reach_what_the_text_says(golden):
+    seen = in_graphs(islice(trials(900), 250))
+    assert not seen & NOT_MADE.keys()
+    golden("values_reached.txt", "".join(f"{name}\n" for name in OPERATORS_OF_GRAPHS
+                                         if name in seen))
 
 
 @pytest.mark.parametrize("path", sorted(CORPUS.glob("*.json")), ids=lambda path: path.stem)

@@ -13,8 +13,8 @@ HOUSES = ("accel", "compiler", "fpga", "lockstep", "runtime")
 CONTROL = {"accel.machine.immediates.NoRoom", "accel.proof.access.Fault",
            "accel.mapping.lowering.nest.NotAffine",
            "accel.sim.programs.places.NoPlace", "accel.sim.steps.Foreign",
-           "compiler.frontend.values.NodeRefused",
-           "compiler.ops.integer_forms.StaysFloat", "compiler.tensorize.cover.Uncovered"}
+           "compiler.frontend.building.values.NodeRefused",
+           "compiler.ops.records.integer_forms.StaysFloat", "compiler.tensorize.cover.Uncovered"}
 """Caught where they are raised; no caller meets them."""
 
 

@@ -5,9 +5,9 @@ import onnx
 import pytest
 
 import lockstep
-from compiler.frontend.onnx_import import convert
+from compiler.frontend.onnx.importing import convert
 from compiler.graph import evaluate, optimize
-from compiler.graph.pipeline import standard_passes
+from compiler.graph.passes.pipeline import standard_passes
 from examples import zoo
 from lockstep.testing.networks import decoders
 from tests.support.decoders import (ONE_LAYER, SIZES, TOKENS, Array, both, machine, made, tokens)

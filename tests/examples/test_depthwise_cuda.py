@@ -11,7 +11,7 @@ from compiler.cpu_gpu_backends.simt.lowering import lower
 from tests.support.races import find_races
 from compiler.ir import Program
 from examples.schedules.__main__ import EXAMPLES
-from runtime.emulated import EmulatedDevice
+from runtime.devices.emulated import EmulatedDevice
 from tests.support.slow_cases import some_fast
 from tests.support.kernels import compute
 

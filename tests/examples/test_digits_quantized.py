@@ -7,8 +7,8 @@ import onnx
 import pytest
 
 from accel.mapping.target import AccelTarget
-from compiler.frontend.onnx_import import convert
-from compiler.graph.pipeline import optimize
+from compiler.frontend.onnx.importing import convert
+from compiler.graph.passes.pipeline import optimize
 from examples.digits.data import held_out
 from examples.digits.quantized import FLOAT, POINTS, accuracy, calibration, quantized
 from runtime import SimulatedDevice, compile, compile_graph, simulator

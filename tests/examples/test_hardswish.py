@@ -10,11 +10,11 @@ import lockstep
 from accel.machine.intrinsics import instructions
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
-from accel.sim.check import check
+from accel.sim.checking.check import check
 from compiler.graph import optimize
-from compiler.ops.integer_forms import StaysFloat, Stored
+from compiler.ops.records.integer_forms import StaysFloat, Stored
 from compiler.quantize import quantize
-from compiler.quantize.scales import Scale
+from compiler.quantize.ranges.scales import Scale
 from examples import hardswish
 from tests.support.machines import LONG, example
 from tests.support.onnx_runtime import run_onnx

@@ -5,7 +5,7 @@ import pytest
 
 import lockstep
 from accel.machine.loading import load_machine
-from accel.sim.check import check
+from accel.sim.checking.check import check
 from examples.digits.data import HERE, held_out
 
 FILE = HERE.parent / "machines" / "int16.py"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from accel.mapping.target import assemble
-from accel.sim.functional import simulate
+from accel.sim.meaning.functional import simulate
 from compiler.ir import interpret
 from compiler.schedule import Schedule
 from examples.schedules import __main__ as show

@@ -10,8 +10,8 @@ from accel.mapping.target import AccelTarget
 from bench.accelerator.limits import share_of
 from compiler.frontend import convert
 from compiler.graph import evaluate, optimize, subgraph
+from compiler.graph.division.partition import ACCEL, Partition
 from compiler.graph.graph import Graph
-from compiler.graph.partition import ACCEL, Partition
 from lockstep.testing import zoo
 from lockstep.testing.networks import recurrent
 from tests.support.integer_graphs import run_program

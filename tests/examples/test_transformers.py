@@ -8,10 +8,10 @@ import pytest
 
 from accel.mapping.target import AccelTarget
 from bench.accelerator.limits import share_of
-from compiler.frontend.onnx_import import convert
+from compiler.frontend.onnx.importing import convert
 from compiler.graph import evaluate, optimize, subgraph
+from compiler.graph.division.partition import ACCEL
 from compiler.graph.graph import Graph
-from compiler.graph.partition import ACCEL
 from compiler.quantize import quantize_ranges
 from lockstep.testing import zoo
 from lockstep.testing.networks import transformers

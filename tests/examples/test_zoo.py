@@ -14,10 +14,10 @@ import onnx
 import pytest
 from onnx import TensorProto, numpy_helper
 
-from compiler.frontend.onnx_import import convert
-from compiler.graph.pipeline import optimize
+from compiler.frontend.onnx.importing import convert
+from compiler.graph.passes.pipeline import optimize
 from compiler.graph.reference import evaluate
-from compiler.ops.operator import Numbers
+from compiler.ops.records.operator import Numbers
 from compiler.ops.registry import find
 from compiler.quantize import quantize, quantize_ranges
 from examples import zoo

@@ -8,7 +8,7 @@ import pytest
 
 from accel.machine.program import AccelProgram, Instruction, ProgramError, finish
 from accel.machine.status import Status
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from fpga.device import BoardDevice, BoardRefused, held_machine
 from fpga.link.host import HostLink, LinkError
 from fpga.registers import ADDRESSES, VERSION

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from accel.machine.program import AccelProgram, finish
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from fpga.boards import BlockRam
 from fpga.device import BoardDevice, BoardRefused
 from fpga.emulation import emulated

@@ -7,7 +7,7 @@ import pytest
 
 from accel.machine.dram import Dram
 from accel.machine.machine import Machine
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from examples.digits.data import held_out
 from fpga.boards import BOARDS, BlockRam, BoardError, board
 from fpga.device import BoardDevice

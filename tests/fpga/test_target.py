@@ -12,7 +12,7 @@ from accel.machine.config import preset
 from accel.machine.machine import Machine
 from fpga.device import BoardDevice
 from fpga.link.host import HostLink
-from runtime.targets import TargetError, register, request
+from runtime.driver.targets import TargetError, register, request
 from runtime.tuning.pool import device_of
 from runtime.tuning.trials import one_target
 from tests.support.board_model import BoardModel
@@ -24,7 +24,7 @@ TINY = Machine(preset("tiny-1x4x4"))
 @pytest.fixture(autouse=True)
 def ports(monkeypatch) -> list[str | None]:
     """The ports that are opened: a model of a board is behind each."""
-    monkeypatch.setattr("runtime.targets._registered", {})
+    monkeypatch.setattr("runtime.driver.targets._registered", {})
     target = import_module("fpga.target")
     register("board", target.board_target)              # where it was imported before
     ports: list[str | None] = []

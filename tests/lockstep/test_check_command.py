@@ -9,7 +9,8 @@ import pytest
 from accel.machine.config import preset
 from accel.machine.machine import Machine
 from accel.machine.status import Run, Status
-from accel.sim import check, functional
+from accel.sim.checking import check
+from accel.sim.meaning import functional
 from lockstep.cli import main
 
 MACHINE = Machine(preset("tiny-1x4x4"))
@@ -84,7 +85,7 @@ def test_wrong_requests_are_one_line(capsys, arguments, message):
 
 
 def test_random_geometries(capsys, tmp_path, monkeypatch):
-    from accel.sim import geometries
+    from accel.sim.checking import geometries
     monkeypatch.setattr(geometries, "quick_simulators", lambda machine: {
         name: simulator for name, simulator in check.default_simulators().items()
         if name != "verilated"})

@@ -101,7 +101,7 @@ def test_values_of_the_front_are_those_of_the_host(folder: Path) -> None:
 
 
 def test_the_same_again_measures_nothing(folder: Path, capsys, monkeypatch, tmp_path) -> None:
-    monkeypatch.setattr("lockstep.commands._explore.run_point", lambda trial: 1 / 0)
+    monkeypatch.setattr("lockstep.searching.explore.run_point", lambda trial: 1 / 0)
     again = tmp_path / "b.json"
     assert explore(folder, "--vary", "block_out=4,8", "--vary", "wgt=same,5", "--json", str(again)
                    ) == 0

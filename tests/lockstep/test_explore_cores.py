@@ -9,10 +9,10 @@ import pytest
 
 from compiler.tune.records import Records
 from compiler.tune.space import Result
-from fpga.core_trials import CoreTrial
+from fpga.building.core_trials import CoreTrial
 from lockstep.cli import main
-from lockstep.commands import _explore_cores
-from lockstep.commands._explore_cores import TimeLeft, build_cores, show_cores
+from lockstep.searching import explore_cores as _explore_cores
+from lockstep.searching.explore_cores import TimeLeft, build_cores, show_cores
 from lockstep.report.exploring import write_exploration_page
 from runtime.exploring.answers import answer_of
 from runtime.exploring.cores import BuiltCore
@@ -31,7 +31,7 @@ class FakeChildren:
     fails: str = ""
 
     def __init__(self, number: int, limit_seconds: float, imports: tuple[str, ...]):
-        assert imports == ("fpga.core_trials",) and number == 2
+        assert imports == ("fpga.building.core_trials",) and number == 2
         type(self).seen = []
 
     def __enter__(self):

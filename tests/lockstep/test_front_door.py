@@ -13,17 +13,17 @@ from accel.mapping.target import assemble
 from compiler.errors import ArgumentError, Error
 from compiler.exports import ExportError
 from compiler.files import FileError
-from compiler.frontend.onnx_import import ImportRefused
+from compiler.frontend.onnx.importing import ImportRefused
 from compiler.native import BuildError
-from compiler.quantize.refusal import QuantizeRefused
+from compiler.quantize.ranges.refusal import QuantizeRefused
 from runtime import compile, load
 from runtime.artifact.container import ArtifactError
-from runtime.decoding import decoder
-from runtime.quantization import quantize
-from runtime.targets import TargetError
+from runtime.driver.decoding import decoder
+from runtime.driver.quantization import quantize
+from runtime.driver.targets import TargetError
 from runtime.tuning.pool import PoolError
 from runtime.tuning.remote import remote
-from runtime.device import DeviceError
+from runtime.devices.device import DeviceError
 from runtime.module import InputError, Module
 
 

@@ -13,7 +13,8 @@ from accel.datapath.plan import plan
 from accel.machine.config import preset
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
-from accel.sim import check, functional
+from accel.sim.checking import check
+from accel.sim.meaning import functional
 from lockstep.cli import main
 from lockstep.manual.resources import added_by, resources, used_by
 

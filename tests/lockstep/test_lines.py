@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from compiler.graph.notes import Note
 from lockstep.cli import main
 from lockstep.lines import counted, say, shortened
-from lockstep.commands._table import show_table
+from lockstep.printing.table import show_table
 from lockstep.commands.fpga import _show_build
 
 ROOT = Path(__file__).parents[2]
@@ -166,7 +166,7 @@ def test_it_fits(capsys, command: tuple[str, ...]) -> None:
 
 
 def test_a_build_fits(capsys) -> None:
-    from fpga.build import NAMES
+    from fpga.building.build import NAMES
 
     used = dict.fromkeys(NAMES, 12_345)
     _show_build({"used": used, "available": dict.fromkeys(NAMES, 83_640),

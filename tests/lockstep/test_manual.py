@@ -14,7 +14,7 @@ from accel.machine.program import AccelProgram, Instruction, disassemble, finish
 from accel.machine.status import Status
 from accel.machine.words import _leaves
 from accel.proof.access import require_ranges, touches
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from compiler import te
 from lockstep.manual import Facts, facts, facts_of, fields_of
 from lockstep.manual.examples import example, hexadecimal

@@ -9,7 +9,8 @@ import pytest
 
 import lockstep
 from accel.machine.loading import load_machine
-from accel.sim import check, functional
+from accel.sim.checking import check
+from accel.sim.meaning import functional
 from examples import distance
 from lockstep.cli import main
 from tests.support.effort import Effort

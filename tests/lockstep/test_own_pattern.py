@@ -17,7 +17,7 @@ from accel.machine.config import preset
 from accel.machine.intrinsics import SHIPPED, instructions, vector_op
 from accel.machine.machine import Machine
 from compiler import te
-from compiler.ops.fixed_point import add_multipliers
+from compiler.ops.integers.fixed_point import add_multipliers
 
 STORED = "int8"
 LEAST, MOST = (-128, 127) if STORED == "int8" else (-32768, 32767)

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from compiler.frontend.external import external_files
+from compiler.frontend.onnx.nodes.external import external_files
 from lockstep import cli
 from lockstep.paths import (MachineName, ModelFile, OutputFile, OutputFolder, input_file,
                             model_file, output_file, require_files)

@@ -8,9 +8,10 @@ import pytest
 from rich.console import Console
 
 from accel.machine.program import AccelProgram, finish
-from accel.sim import cycle, verilated
-from lockstep.commands import _progress
-from lockstep.commands._progress import Watched, progress_bar
+from accel.sim.rtl import verilated
+from accel.sim.timed import cycle
+from lockstep.printing import progress as _progress
+from lockstep.printing.progress import Watched, progress_bar
 from tests.support.machines import TINY
 
 

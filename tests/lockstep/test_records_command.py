@@ -17,7 +17,7 @@ from compiler.tune.record import read_lines
 from compiler.tune.records import Records
 from lockstep import cli
 from lockstep.cli import main
-from lockstep.commands import _records
+from lockstep.searching import records as _records
 from tests.support.records import ELSEWHERE, RELU, TANH, record
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"

@@ -15,7 +15,7 @@ import lockstep
 from accel.machine.config import BUFFERS, UNITS, preset
 from accel.machine.machine import Machine
 from accel.machine.status import ACTIVITIES
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from lockstep.cli import main
 from lockstep.report import write_page
 from lockstep.report.series import Grid, _occupancy, activity_series, run_lengths
@@ -247,7 +247,7 @@ def test_names_in_pictures_are_no_markup(made) -> None:
 
 
 def test_a_run_that_fails_leaves_no_page(tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr("accel.sim.cycle.simulate", partial(cycle.simulate, max_cycles=500))
+    monkeypatch.setattr("accel.sim.timed.cycle.simulate", partial(cycle.simulate, max_cycles=500))
     assert run(DIGITS, *TARGET, "--report", tmp_path / "page.html") == 1
     assert capsys.readouterr().err.startswith("lockstep: watchdog: ")
     assert not list(tmp_path.iterdir())

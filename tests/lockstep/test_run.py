@@ -16,7 +16,7 @@ from accel.machine.config import UNITS, preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import Run, Status
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from compiler.frontend import load
 from compiler.graph import evaluate, optimize
 from fpga.memory import on_board
@@ -185,7 +185,7 @@ def test_a_trace_is_of_the_run(tmp_path, sim: str) -> None:
 
 
 def test_a_run_that_fails_leaves_a_trace(tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr("accel.sim.cycle.simulate", partial(cycle.simulate, max_cycles=500))
+    monkeypatch.setattr("accel.sim.timed.cycle.simulate", partial(cycle.simulate, max_cycles=500))
     path, report = tmp_path / "t.json", tmp_path / "r.json"
     assert run(DIGITS, *TINY, "--trace", path, "--json", report) == 1
     out, err = capsys.readouterr()
@@ -212,7 +212,8 @@ def test_a_run_too_long_for_vcd(capsys, tmp_path, monkeypatch) -> None:
 
 FULL_DISK = """
 import resource, sys
-from accel.sim import cycle, values
+from accel.sim.meaning import values
+from accel.sim.timed import cycle
 from fpga.memory import on_board
 import lockstep
 from lockstep.cli import main
@@ -325,7 +326,7 @@ def test_a_run_that_fails_is_status_1(monkeypatch, capsys, tmp_path) -> None:
     def stuck(machine: Machine, program: AccelProgram, memory: np.ndarray) -> Run:
         return Run(Status.DEADLOCK, "load", 0, memory, waiting={"load": 0})
 
-    monkeypatch.setattr("accel.sim.functional.simulate", stuck)
+    monkeypatch.setattr("accel.sim.meaning.functional.simulate", stuck)
     report = tmp_path / "r.json"
     assert run(DIGITS, *TINY, "--sim", "functional", "--json", report) == 1
     out, err = capsys.readouterr()

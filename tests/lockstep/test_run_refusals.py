@@ -245,7 +245,7 @@ def test_pins_and_links_that_cannot_be(capsys, options: list[str], message: str)
                           "shape (268435456,)")])
 def test_inputs_are_judged_before_they_are_read(capsys, tmp_path, monkeypatch, name: str, shape,
                                                 line: str) -> None:
-    from compiler.frontend.arrays import ArrayFile
+    from compiler.frontend.building.arrays import ArrayFile
 
     monkeypatch.setattr(ArrayFile, "__getitem__", None)
     zeros_archive(tmp_path / "a.npz", f"{name}.npy", shape, 1024)

@@ -1,12 +1,15 @@
 """`lockstep show`: one stage of a network, or what it says of one layer."""
 
+from typing import Any
+
 import pytest
 
 from compiler.errors import RequestError
 from compiler.graph import Graph
+from compiler.graph.passes.pipeline import keep_in
 from lockstep.cli import main
 from lockstep.commands import show
-from lockstep.commands.show import Recorder, shown
+from lockstep.commands.show import shown
 from runtime.pipeline import build, pipeline
 from runtime.targets import Targets, accelerator
 from tests.support.integer_graphs import Net
@@ -22,9 +25,9 @@ def network() -> Graph:
 
 @pytest.fixture(scope="module")
 def stages():
-    recorder = Recorder()
-    build(pipeline(Targets([accelerator(TINY)])), network(), recorder)
-    return recorder.stages
+    kept = dict[str, Any]()
+    build(pipeline(Targets([accelerator(TINY)])), network(), keep_in(kept))
+    return kept
 
 
 def test_one_name_leads_from_the_node_to_its_words(stages) -> None:

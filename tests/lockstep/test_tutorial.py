@@ -49,11 +49,19 @@ def beginning(said: dict[str, str], begin: str) -> list[str]:
     return [text for line, text in said.items() if line.startswith(begin)]
 
 
+def shown_in_readme(command: str) -> list[str]:
+    """The lines below a command, which the README shows as what it prints."""
+    block = (ROOT / "README.md").read_text().partition(f"$ {command}")[2].partition("```")[0]
+    return block.splitlines()[1:]
+
+
 def test_the_tutorial_but_for_rtl(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     said = told([line for line in commands("tutorial.md") if not needs_rtl(line)], capsys)
     page = (DOCS / "tutorial.md").read_text()
     assert "28,084 cycles" in beginning(said, "run digits")[0] and "28,084 cycles" in page
+    for line in shown_in_readme("lockstep run digits"):
+        assert " ".join(line.split()) in beginning(said, "run digits")[0]
     assert "block_out: 4 -> 8" in beginning(said, "diff")[0]
     (run,), (bench,), (explore,) = (
         beginning(said, begin) for begin in ("run distance", "intrinsic bench", "explore"))

@@ -9,7 +9,7 @@ import pytest
 
 import lockstep
 from runtime import InputError, Link, Module, SimulatedDevice, TargetError, compile_for
-from runtime.device import simulator
+from runtime.devices.device import simulator
 from tests.support.integer_graphs import Net
 from tests.support.machines import TINY
 

@@ -12,7 +12,7 @@ from compiler.frontend import convert
 from compiler.graph import evaluate, optimize
 from compiler.quantize import QuantizeRefused, quantize
 from runtime import Module
-from runtime.pipeline import IN_FLOAT
+from runtime.driver.pipeline import IN_FLOAT
 
 TINY = "accel:tiny-1x4x4"
 SAMPLES = np.random.default_rng(2).standard_normal((4, 3, 4, 4), np.float32)

@@ -10,9 +10,9 @@ from accel.mapping.target import AccelTarget
 from accel.proof.batches import IllegalProgram
 from compiler.defects import DefectError
 from compiler.graph import Graph, evaluate
-from runtime.auto import greedy
+from runtime.driver.auto import greedy
 from runtime.module import Module
-from runtime.targets import Placed, Targets
+from runtime.driver.targets import Placed, Targets
 from tests.support.integer_graphs import Net
 from tests.support.machines import TINY
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from accel.mapping.target import AccelTarget
-from accel.sim.functional import simulate
+from accel.sim.meaning.functional import simulate
 from compiler.graph import Graph, Partition, evaluate, partition, subgraph
-from compiler.graph.partition import ACCEL, HOST, Segment
+from compiler.graph.division.partition import ACCEL, HOST, Segment
 from runtime import InputError, SimulatedDevice, compile_graph
 from runtime.executor import Inference, overlaps, run_all
-from tests.compiler.graph.test_placement import random_graph
+from tests.compiler.graph.division.test_placement import random_graph
 from tests.support.integer_graphs import Net
 from tests.support.machines import TINY
 

@@ -27,7 +27,7 @@ def child():
 """
 COMPILE = """
 from compiler.cpu_gpu_backends.llvm import build
-from tests.compiler.cpu_gpu_backends.test_llvm_export import product
+from tests.compiler.cpu_gpu_backends.llvm.objects.test_export import product
 
 def work(number):
     build(product(columns=8 + number))

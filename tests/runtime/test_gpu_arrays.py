@@ -10,8 +10,9 @@ from compiler.cpu_gpu_backends.gpu.nvrtc import Cubin
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment
 from compiler.cpu_gpu_backends.gpu.target import GpuTarget
 from compiler.graph import Builder, TensorType
-from runtime import InputError, Module, cuda
-from runtime.emulated import EmulatedDevice
+from runtime import InputError, Module
+from runtime.devices import cuda
+from runtime.devices.emulated import EmulatedDevice
 from tests.support.fake_cuda import Array, Cuda
 
 INT8 = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"

@@ -13,8 +13,9 @@ import pytest
 import lockstep
 from compiler.cpu_gpu_backends.gpu import nvrtc
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
-from runtime import ArtifactError, Module, cuda
-from runtime.device import DeviceMissing
+from runtime import ArtifactError, Module
+from runtime.devices import cuda
+from runtime.devices.device import DeviceMissing
 from tests.support.fake_cuda import Cuda
 from tests.support.float_graphs import FloatNet, inputs_of
 
@@ -56,7 +57,7 @@ def test_a_file_holds_factors_in_halves(tmp_path) -> None:
 
 def test_the_cache_holds_it(wanted, monkeypatch) -> None:
     first = lockstep.compile(INT8, "opencl")
-    monkeypatch.setattr("runtime.compilation.build", None)      # it is not called again
+    monkeypatch.setattr("runtime.driver.compilation.build", None)      # it is not called again
     second = lockstep.compile(INT8, "opencl")
     np.testing.assert_array_equal(second(IMAGE)["logits"], wanted)
     assert [step.compiled.text for step in first.steps] == [

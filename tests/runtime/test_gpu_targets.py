@@ -8,7 +8,7 @@ import pytest
 import lockstep
 from lockstep.testing import zoo
 from examples.digits import data
-from runtime.device import DeviceMissing
+from runtime.devices.device import DeviceMissing
 from tests.support.float_graphs import assert_near
 
 ROOT = Path(__file__).parents[2]

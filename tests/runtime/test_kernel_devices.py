@@ -10,11 +10,11 @@ from compiler.cpu_gpu_backends.gpu.nvrtc import Resources, compile_cuda
 from compiler.cpu_gpu_backends.simt.code import Code, Launch
 from compiler.native import BuildError
 from compiler.te import Buffer
-from runtime.cuda import CudaDevice
-from runtime.device import DeviceMissing
-from runtime.emulated import EmulatedDevice
+from runtime.devices.cuda import CudaDevice
+from runtime.devices.device import DeviceMissing
+from runtime.devices.emulated import EmulatedDevice
 from tests.support.kernels import compute
-from runtime.opencl import OpenClDevice
+from runtime.devices.opencl import OpenClDevice
 
 X, T = (Buffer(name, (256,), "float32") for name in "xt")
 Y = Buffer("y", (4, 64), "float32")

@@ -6,22 +6,23 @@ import numpy as np
 import pytest
 
 from accel.machine.machine import Machine
-from accel.mapping.borders import core, with_borders
-from accel.mapping.layout import BLOCKED, BLOCKED_LAST, BLOCKED_ROWS, PLAIN, PLAIN_ROWS, from_memory
 from accel.mapping.lowering import LoweringError
+from accel.mapping.memory.borders import core, with_borders
+from accel.mapping.memory.layout import (BLOCKED, BLOCKED_LAST, BLOCKED_ROWS, PLAIN, PLAIN_ROWS,
+                                         from_memory)
 from accel.mapping.target import AccelTarget
-from accel.sim import cycle
-from accel.sim.functional import simulate
+from accel.sim.timed import cycle
+from accel.sim.meaning.functional import simulate
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.graph import Graph, subgraph
-from compiler.graph.channels_last import TO_LAST
-from compiler.graph.layout import RELAYOUT, lay_out
-from compiler.graph.partition import ACCEL
+from compiler.graph.division.channels_last import TO_LAST
+from compiler.graph.division.layout import RELAYOUT, lay_out
+from compiler.graph.division.partition import ACCEL
 from runtime import Module, SimulatedDevice, compile_graph, load, report
-from runtime.auto import greedy
-from runtime.costs import CopyPrice, Pricing
-from runtime.prices import AccelPrices
-from runtime.targets import Placed, Targets, accelerator
+from runtime.driver.auto import greedy
+from runtime.driver.costs import CopyPrice, Pricing
+from runtime.pricing.prices import AccelPrices
+from runtime.driver.targets import Placed, Targets, accelerator
 from tests.support.border_graphs import random_images, samples
 from tests.support.integer_graphs import Net
 from tests.support.machines import MACHINES, TINY, machine

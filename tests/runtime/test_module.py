@@ -10,7 +10,7 @@ from accel.machine.config import ConfigError
 from accel.machine.program import AccelProgram
 from accel.machine.status import Run, Status
 from accel.mapping.target import AccelTarget
-from accel.sim.functional import simulate
+from accel.sim.meaning.functional import simulate
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.frontend import ImportRefused, convert
 from compiler.graph import Graph, evaluate

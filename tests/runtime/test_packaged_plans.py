@@ -12,14 +12,14 @@ import pytest
 
 import lockstep
 from accel.machine.loading import load_machine
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from compiler.plans import OWN, Plans, Recorder
 from compiler.tune.best import PACKAGED, packaged
 from compiler.tune.record import read_lines
 from compiler.tune.records import Records
 from lockstep.testing import zoo
 from lockstep.cli import main
-from lockstep.commands._compilation import plans_of
+from lockstep.options.compilation import plans_of
 from tests.support.slow_cases import some_fast
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"

@@ -9,7 +9,7 @@ import pytest
 
 import lockstep
 from accel.machine.machine import Machine
-from accel.mapping.plans import stream_task
+from accel.mapping.plans.text import stream_task
 from accel.mapping.target import AccelTarget
 from compiler.graph import Graph, evaluate, optimize
 from compiler.plans import Own, PlanRefused, Recorder, Table, Task
@@ -241,7 +241,7 @@ def test_packaged_kernels_that_do_not_hold_are_left_alone(caplog) -> None:
 def test_packaged_plans_are_the_default(monkeypatch) -> None:
     task = stream_of(network())
     plans = PackagedPlans({(task.fingerprint, task.digest): PLAN})
-    monkeypatch.setattr("runtime.compilation.packaged", lambda: plans)
+    monkeypatch.setattr("runtime.driver.compilation.packaged", lambda: plans)
     given = compiled(plans, network())
     default = lockstep.compile(network(), "accel:tiny-1x4x4", cache=False)
     assert words(default) == words(given) != words(compiled(Own(), network()))
@@ -250,8 +250,8 @@ def test_packaged_plans_are_the_default(monkeypatch) -> None:
 def test_an_effort_is_made_where_no_plan_binds(monkeypatch) -> None:
     """It begins with a packaged plan, and makes up for a bad one."""
     task = stream_of(network())
-    monkeypatch.setattr("accel.mapping.search.noted", lambda kind, key: None)
-    monkeypatch.setattr("accel.mapping.search.note", lambda kind, key, text: None)
+    monkeypatch.setattr("accel.mapping.plans.search.noted", lambda kind, key: None)
+    monkeypatch.setattr("accel.mapping.plans.search.note", lambda kind, key, text: None)
 
     def cycles(plans, effort: int) -> int:
         return right(lockstep.compile(network(), "accel:tiny-1x4x4", plans=plans, sim="cycle",

@@ -7,13 +7,13 @@ import pytest
 
 import lockstep
 from accel.mapping.target import AccelTarget
-from accel.sim.functional import simulate
+from accel.sim.meaning.functional import simulate
 from compiler.errors import ArgumentError
 from compiler.graph import Graph, TensorType
 from lockstep import testing
 from runtime import InputError, Module, SimulatedDevice, compile_graph
 from runtime.ports import NetworkPort, inputs_of, outputs_of, random_inputs
-from runtime.timing import Spread, spread
+from runtime.pricing.timing import Spread, spread
 from tests.support.integer_graphs import Net
 from tests.support.machines import TINY
 
@@ -193,7 +193,8 @@ def test_what_cannot_be_timed_is_refused(digits: Module) -> None:
 def test_a_spread_is_of_its_samples(monkeypatch) -> None:
     walls = iter([8.0, 5.0, 1.0, 2.0, 3.0, 4.0])    # the first tells how long a call is
     calls = []
-    monkeypatch.setattr("runtime.timing._sample", lambda run, count, clock: (0.0, next(walls)))
+    monkeypatch.setattr("runtime.pricing.timing._sample",
+                        lambda run, count, clock: (0.0, next(walls)))
     found = spread(lambda: calls.append(1), 5)
     assert found == Spread(3.0, 2.0, 4.0, 5, 1) and calls == [1]
     assert str(found) == "3000 ms (quartiles 2000 and 4000, 5 runs)"

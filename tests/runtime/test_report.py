@@ -10,8 +10,8 @@ from accel.machine.config import UNITS
 from accel.machine.intrinsics import SHIPPED, vector_op
 from accel.machine.machine import Machine
 from accel.machine.status import ACTIVITIES, STALLS, Counters, Run, Status, Timeline
+from accel.mapping.plans.work import block_products
 from accel.mapping.target import AccelTarget
-from accel.mapping.work import block_products
 from accel.sim.functional import simulate
 from compiler.graph import Graph
 from runtime import Module, SimulatedDevice, compile_graph, report, simulator

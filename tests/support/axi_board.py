@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from accel.machine.machine import Machine
-from accel.sim.netlist import whole_words
+from accel.sim.rtl.netlist import whole_words
 from compiler.exports.names import c_type
 from fpga.driver.export import export_accelerated
 from fpga.emulation.library import build_library

@@ -11,7 +11,7 @@ from accel.machine.isa import BASES
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import ACTIVITIES, REPORTERS
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from fpga.identity import encoded
 from fpga.link.frames import (ANSWER, GRAIN, READ, READ_REGISTERS, REFUSED, WRITE, WRITE_REGISTER,
                               Frame, Unframe, framed)

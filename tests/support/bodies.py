@@ -4,7 +4,7 @@ from math import prod
 
 import numpy as np
 
-from accel.sim.floats import apply_binary, apply_call, apply_cast, reduced
+from accel.sim.meaning.floats import apply_binary, apply_call, apply_cast, reduced
 from compiler import te
 from compiler.te import Binary, Call, Cast, Const, Read, Reduce, Select, Var
 

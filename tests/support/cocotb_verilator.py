@@ -6,7 +6,7 @@ from pathlib import Path
 from amaranth.back import verilog
 from amaranth.lib import wiring
 
-from accel.sim.verilated import verilator_root
+from accel.sim.rtl.verilated import verilator_root
 
 
 def run_bench(component: wiring.Component, bench: str, folder: Path, optimization: str = "-O0",

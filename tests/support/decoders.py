@@ -10,7 +10,7 @@ import onnx
 
 import lockstep
 from accel.machine.intrinsics import SHIPPED
-from compiler.frontend.onnx_import import convert
+from compiler.frontend.onnx.importing import convert
 from compiler.graph import optimize
 from compiler.graph.graph import Graph
 from lockstep.testing import zoo

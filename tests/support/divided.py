@@ -8,8 +8,8 @@ from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
 from compiler.graph import Graph, Partition, evaluate, subgraph
 from compiler.target_names import HOST
-from runtime.auto import greedy
-from runtime.targets import Placed, Targets
+from runtime.driver.auto import greedy
+from runtime.driver.targets import Placed, Targets
 from tests.support.integer_graphs import run_program
 
 __all__ = ["assert_divided_right"]

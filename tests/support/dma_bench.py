@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from amaranth.hdl import Elaboratable, Module
 from amaranth.lib import wiring
 
-from accel.hw.arbiter import Arbiter
+from accel.hw.moving.arbiter import Arbiter
 from accel.hw.interface import COMMAND
 from accel.machine.config import BUFFERS, WEIGHT_BITS, AccelConfig
 from accel.machine.isa import BASES, DMA, FULL_DMA, PACKED, encode, formats

@@ -1,8 +1,8 @@
 """A stand-in for cuda-core and the driver's bindings: records what is asked of it, and executes
 kernels by the emulation of CUDA, in the host's memory.
 
-Machine code is that of NVRTC, as `runtime.cuda` hands it over; `Cuda.texts` says of which text it
-was made, so that it can be emulated.
+Machine code is that of NVRTC, as `runtime.devices.cuda` hands it over; `Cuda.texts` says of which
+text it was made, so that it can be emulated.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from compiler.cpu_gpu_backends.gpu.emulate import emulation
-from runtime.emulated import EmulatedDevice, tensor_map
+from runtime.devices.emulated import EmulatedDevice, tensor_map
 
 __all__ = ["Array", "Cuda"]
 

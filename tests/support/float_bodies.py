@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from accel.sim.evaluate import evaluate
+from accel.sim.meaning.evaluate import evaluate
 from compiler import te
 from compiler.te import Axis, Expr, Var, bits, numpy_dtype
 from compiler.tensorize import Intrinsic, Operand

@@ -7,12 +7,13 @@ import numpy as np
 
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
-from accel.mapping.layout import from_memory, to_memory
+from accel.mapping.memory.layout import from_memory, to_memory
 from accel.mapping.target import AccelTarget
-from accel.sim import cycle, verilated
-from accel.sim.functional import simulate
+from accel.sim.rtl import verilated
+from accel.sim.timed import cycle
+from accel.sim.meaning.functional import simulate
 from compiler.graph import Graph, Node, TensorType, evaluate, infer, verify
-from compiler.ops.windows import window_shape
+from compiler.ops.families.windows import window_shape
 
 Array = np.ndarray
 

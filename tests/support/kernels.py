@@ -7,7 +7,7 @@ import numpy as np
 from compiler.cpu_gpu_backends.simt.code import Code
 from compiler.ir import values_in
 from compiler.te import Buffer, numpy_dtype
-from runtime.device import KernelDevice
+from runtime.devices.device import KernelDevice
 
 __all__ = ["compute"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from compiler.cpu_gpu_backends.simt.code import Code
-from runtime.emulated import EmulatedDevice
+from runtime.devices.emulated import EmulatedDevice
 from tests.support.kernels import compute
 
 __all__ = ["computed_as_cxx"]

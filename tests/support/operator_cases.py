@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from compiler.graph import Node
-from compiler.ops.row_functions import RECIPROCALS, ROOTS, exponentials
-from compiler.ops.windows import window_shape
+from compiler.ops.families.row_functions import RECIPROCALS, ROOTS, exponentials
+from compiler.ops.families.windows import window_shape
 
 __all__ = ["CASES", "OperatorCase", "assert_same"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from textwrap import wrap
 
-from compiler.ops.operator import Numbers, Operator
+from compiler.ops.records.operator import Numbers, Operator
 from compiler.ops.registry import FAMILIES
 
 __all__ = ["page"]

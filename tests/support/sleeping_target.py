@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from compiler.graph.division.target import Compiled
 from compiler.graph.graph import Graph, Node
 from compiler.plans import PlanRefused, Task
-from compiler.target import Compiled
 from compiler.tune.space import Space
-from runtime.targets import Placed, register
+from runtime.driver.targets import Placed, register
 
 __all__ = ["COUNTING", "KIND", "TASK", "CountingTarget", "SleepingTarget",
            "register_both"]

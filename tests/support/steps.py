@@ -3,8 +3,8 @@
 import numpy as np
 
 from compiler.graph import Graph
-from compiler.graph.partition import ACCEL, partition, subgraph
-from compiler.ops.row_functions import RECIPROCALS, exponentials
+from compiler.graph.division.partition import ACCEL, partition, subgraph
+from compiler.ops.families.row_functions import RECIPROCALS, exponentials
 from tests.support.integer_graphs import Net
 
 Array = np.ndarray

@@ -20,7 +20,7 @@ from accel.machine.intrinsics import (SHIPPED, gemm_op, instructions, operand_fi
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
 from accel.machine.status import ACTIVITIES, Status
-from accel.sim.floats import apply_fold
+from accel.sim.meaning.floats import apply_fold
 from compiler import te
 from tests.support.amaranth_sim import ready
 from tests.support.bodies import body_value

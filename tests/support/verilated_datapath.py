@@ -10,9 +10,9 @@ import numpy as np
 from amaranth.back import verilog
 
 from accel.datapath.plan import DatapathPlan
-from accel.hw.datapath import Datapath
-from accel.sim.netlist import clocked, whole_words
-from accel.sim.verilated import COMPILER_FLAGS, verilator_objects, verilator_root
+from accel.hw.compute.datapath import Datapath
+from accel.sim.rtl.netlist import clocked, whole_words
+from accel.sim.rtl.verilated import COMPILER_FLAGS, verilator_objects, verilator_root
 from compiler.native import build_once, call, compile_shared, digest
 
 __all__ = ["VerilatedDatapath"]

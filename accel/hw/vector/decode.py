@@ -10,7 +10,7 @@ from accel.datapath.plan import DatapathPlan
 from accel.hw.parts import field_of
 from accel.machine.intrinsics import TABLE, operand_field
 from accel.machine.isa import DESTINATIONS, SOURCES_A, SOURCES_B
-from compiler.ops.arithmetic import PARAM
+from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import record_fields
 
 __all__ = ["PARAMETERS", "Decode", "operation_layout", "parameters_of"]

@@ -13,7 +13,7 @@ from accel.hw.parts import spread
 from accel.machine.config import PARAM_BYTES, AccelConfig
 from accel.machine.intrinsics import TABLE
 from accel.machine.isa import SOURCES_B, formats
-from compiler.ops.arithmetic import PARAM
+from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import bits, is_float, is_signed, record_places
 
 from .decode import operation_layout, parameters_of

@@ -6,19 +6,19 @@ from amaranth.lib.wiring import Out, Signature
 from amaranth.utils import exact_log2
 
 from accel.datapath.plan import plan
-from accel.hw.datapath import Datapath
+from accel.hw.compute.datapath import Datapath
 from accel.hw.interface import INDEX_BITS, acc_port, entry_read, table_read, unit_signature
 from accel.hw.issue import Issue, outside, pass_through, report, wrong_bank
 from accel.hw.loops import COMPUTE_OPERANDS, Ahead, LoopNest
 from accel.hw.parts import delayed, registered
-from accel.hw.update import Update, updates_of
+from accel.hw.compute.update import Update, updates_of
 from accel.machine.config import AccelConfig
 from accel.machine.isa import DESTINATIONS
 from accel.machine.machine import Machine
 from compiler.te import bits, is_float
 
 from .decode import Decode, operation_layout
-from .hazards import Hazards
+from accel.hw.compute.hazards import Hazards
 from .operands import Operands
 
 __all__ = ["Vector", "out_port"]

@@ -4,8 +4,8 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from compiler.ops.integer_forms import Stored
 from compiler.ops.patterns import Immediates, Pattern
+from compiler.ops.records.integer_forms import Stored
 from compiler.te import Binary, Call, Const, Expr, Select, Var, walk
 from compiler.tensorize import Immediate
 

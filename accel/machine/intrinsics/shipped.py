@@ -4,7 +4,7 @@ from functools import partial
 
 from accel.machine.config import AccelConfig
 from compiler import te
-from compiler.ops.arithmetic import PARAM, add_scaled, requantize
+from compiler.ops.integers.arithmetic import PARAM, add_scaled, requantize
 from compiler.te import Axis, Expr, Var
 from compiler.tensorize import Immediate, Intrinsic, Operand
 

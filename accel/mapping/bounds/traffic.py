@@ -13,12 +13,11 @@ from accel.machine.isa import WORD_BYTES
 from accel.machine.machine import Machine
 from accel.machine.timing import TIMING
 from accel.mapping.bounds.tilings import Many
-from accel.mapping.bounds.windows import (LoadedSource, Packed, WindowLine,
-                                          computed_weights, packed_source,
-                                          source_of)
+from accel.mapping.bounds.windows import (LoadedSource, Packed, WindowLine, computed_weights,
+                                          packed_source, source_of)
 from accel.mapping.builders.layer import MappedLayer
+from accel.mapping.plans.work import block_products
 from accel.mapping.schedules import shape_of
-from accel.mapping.work import block_products
 
 __all__ = ["LayerFacts", "Traffic"]
 

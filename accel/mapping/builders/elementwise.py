@@ -8,15 +8,14 @@ import numpy as np
 
 from accel.machine.machine import Machine
 from accel.mapping.builders.layer import MappedLayer, in_line, stage_of
-from accel.mapping.forms import Forms
-from accel.mapping.layout import blocks_of, pack_params
 from accel.mapping.lowering.nest import LoweringError
+from accel.mapping.memory.forms import Forms, ValueForm
+from accel.mapping.memory.layout import blocks_of, pack_params
 from accel.mapping.operators import elementwise, places
 from accel.mapping.operators import rows as row_functions
 from accel.mapping.operators.blocked import Activation, Blocks
-from accel.mapping.row_selection import select_rows
-from accel.mapping.selection import Selection, note_of, select
-from accel.mapping.views import images, rows
+from accel.mapping.selecting.row_selection import select_rows
+from accel.mapping.selecting.selection import Selection, note_of, select
 from compiler.graph.graph import Graph, Node
 
 __all__ = ["elementwise_layer", "elementwise_refusal", "place_layer", "place_refusal",
@@ -28,10 +27,9 @@ def elementwise_layer(node: Node, graph: Graph, known: Forms, machine: Machine) 
     blocks, result = blocks_of(machine.config), known[node.outputs[0]]
     selection = select(machine, graph, node)
     inputs = {leaf: known[value] for leaf, value in selection.inputs.items()}
-    _require_broadcast(graph, node, result, known, selection)
+    _require_broadcast(node, known, selection)
     whole = inputs
-    if all((x.n, x.c, x.h, x.w) == (result.n, result.c, result.h, result.w)
-           for x in inputs.values()):
+    if all(_extents(x) == _extents(result) for x in inputs.values()):
         whole = {leaf: in_line(x, blocks) for leaf, x in inputs.items()}
         if len({(x.n, x.w) for x in whole.values()}) > 1:
             whole = inputs
@@ -40,10 +38,9 @@ def elementwise_layer(node: Node, graph: Graph, known: Forms, machine: Machine) 
     operator = elementwise.elementwise(stage_of(node), whole, seen, selection.steps, blocks)
     sources = [role for role in operator.stages if role in elementwise.SOURCES]
     return MappedLayer(node, operator, dict(zip(sources, selection.inputs.values(), strict=True)),
-                       {**_parameters(graph, node, result, selection, blocks),
+                       {**_parameters(known.of(node), result, selection, blocks),
                         **{role: selection.tables[buffer.name] for role, buffer
                            in elementwise.tables_of(selection.steps).items()}},
-                       replace(result, plain=False),
                        note=note_of(machine, graph, node, selection))
 
 
@@ -61,31 +58,30 @@ def elementwise_refusal(graph: Graph, node: Node, element: str) -> str | None:
     return None
 
 
-def _require_broadcast(graph: Graph, node: Node, result: Activation, known: Forms,
-                       selection: Selection) -> None:
+def _require_broadcast(node: Node, known: Forms, selection: Selection) -> None:
     """Refuses inputs that the result's images, or rows, do not repeat as they lie in memory."""
-    shape = graph.values[node.outputs[0]].shape
+    result, extents = known.of(node), _extents(known[node.outputs[0]])
     for value in selection.inputs.values():
-        x, own = known[value], graph.values[value].shape
-        if own == shape:
-            if (x.n, x.c, x.h, x.w) != (result.n, result.c, result.h, result.w):
+        form, own = known.values[value], _extents(known[value])
+        if form.shape == result.shape:
+            if own != extents:
                 raise LoweringError("its inputs lie in memory as images and as rows of matrices")
             continue
-        form = images if len(shape) == 4 and result == images(shape) else rows
-        alike = len(own) == len(shape) or form is rows      # of rows, leading ones say nothing
-        fits = (alike and replace(x, plain=False) == form(own)
-                and all(mine in (1, theirs) for mine, theirs in zip(
-                    (x.n, x.c, x.h, x.w), (result.n, result.c, result.h, result.w), strict=True)))
-        if not fits:
-            raise LoweringError(f"an input of shape {own} is repeated to {shape}; the accelerator "
-                                f"repeats images, channels, rows and columns")
+        repeated = all(mine in (1, theirs) for mine, theirs in zip(own, extents, strict=True))
+        alike = form.is_image if result.is_image else form.as_rows
+        if not (alike and repeated):
+            raise LoweringError(f"an input of shape {form.shape} is repeated to {result.shape}; "
+                                f"the accelerator repeats images, channels, rows and columns")
 
 
-def _parameters(graph: Graph, node: Node, result: Activation, selection: Selection,
-                blocks: Blocks) -> dict[str, np.ndarray]:
+def _extents(x: Activation) -> tuple[int, ...]:
+    return x.n, x.c, x.h, x.w
+
+
+def _parameters(form: ValueForm, result: Activation, selection: Selection, blocks: Blocks
+                ) -> dict[str, np.ndarray]:
     """The records of each step that reads parameters, by role."""
-    shape = graph.values[node.outputs[0]].shape
-    axis = 1 if len(shape) == 4 and result == images(shape) else len(shape) - 1
+    axis = 1 if form.is_image else len(form.shape) - 1
 
     def along(array: np.ndarray) -> np.ndarray:
         if array.size != array.shape[axis]:
@@ -117,7 +113,6 @@ def row_function_layer(node: Node, graph: Graph, known: Forms, machine: Machine,
             for step, role in elementwise.parameters_of(steps).items()},
          **{role: selection.tables[buffer.name]
             for role, buffer in elementwise.tables_of(steps).items()}},
-        replace(result, plain=False),
         note=f"by {', '.join(own)} on the accelerator; without: on the host" if own else "")
 
 
@@ -129,8 +124,8 @@ def row_function_refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
     if (x.dtype, forms.blocks.element) != ("int8", "int8"):
         return (f"its input is {x.dtype} on a machine of {forms.blocks.element}; functions of rows "
                 "are of int8")
-    lies = forms.stored.get(node.inputs[0])
-    if not isinstance(lies, Activation) or replace(lies, plain=False) != rows(x.shape):
+    form = forms.values.get(node.inputs[0])
+    if form is None or not form.as_rows:
         return "its input lies in memory as images, not as rows"
     return None
 
@@ -142,8 +137,7 @@ def place_layer(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Mappe
     numbers, shifts = places.place_numbers(x, blocks), places.byte_shifts(blocks)
     return MappedLayer(node, operator, {"x": node.inputs[0]}, {
         "params": pack_params(numbers, 0, 0, len(numbers), blocks),
-        "params_1": pack_params(shifts, 0, 0, len(shifts), blocks)},
-        Activation(x.n, places.BYTES, x.h, x.w))
+        "params_1": pack_params(shifts, 0, 0, len(shifts), blocks)})
 
 
 def place_refusal(graph: Graph, node: Node) -> str | None:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from accel.mapping.forms import Forms
-from accel.mapping.layout import pack_elements, stored_bytes
+from accel.mapping.memory.forms import Forms
+from accel.mapping.memory.layout import pack_elements, stored_bytes
+from accel.mapping.memory.views import View
 from accel.mapping.operators import blocked
 from accel.mapping.operators.blocked import Activation, BlockedOperator, Blocks, Quantization
-from accel.mapping.views import Stored, View
 from compiler.graph.graph import Graph, Node
 from compiler.ops.registry import find
 
@@ -40,7 +40,6 @@ class MappedLayer:
     operator: BlockedOperator
     inputs: Mapping[str, str]
     constants: Mapping[str, np.ndarray]
-    result: Stored
     macs: int = 0
     part: str = ""
     offset: int = 0

@@ -6,9 +6,10 @@ from dataclasses import replace
 import numpy as np
 
 from accel.mapping.builders.layer import MappedLayer, quantization_of, rows_within, stage_of
-from accel.mapping.forms import Forms
-from accel.mapping.layout import pack_params
 from accel.mapping.lowering.nest import LoweringError
+from accel.mapping.memory.forms import Forms
+from accel.mapping.memory.layout import pack_params
+from accel.mapping.memory.nodes import keeps_scale
 from accel.mapping.operators import blocked, movement, products
 from accel.mapping.operators.blocked import Activation, Blocks
 from compiler.graph.graph import Graph, Node
@@ -20,18 +21,19 @@ __all__ = ["concat", "copy", "cut", "cut_refusal", "pad", "pad_refusal", "put",
 
 def copy(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     """Maps a reshape, transpose or slice that strides cannot express."""
-    source, target = known.copies[node.name]
+    form = known.of(node)
+    assert form.copy
+    source, target = form.copy
     operator = products.moved(stage_of(node), source.shape, blocks)
-    return MappedLayer(node, operator, {"x": node.inputs[0]}, {}, known.stored[node.outputs[0]],
-                       views={"x": source}, **rows_within(operator, target, blocks, False))
+    return MappedLayer(node, operator, {"x": node.inputs[0]}, {}, views={"x": source},
+                       **rows_within(operator, target, blocks, False))
 
 
 def upsample(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     """Maps repeated pixels."""
     x, factors = known[node.inputs[0]], node.attrs["factors"]
     return MappedLayer(node, movement.upsample(stage_of(node), x, factors, blocks),
-                       {"x": node.inputs[0]}, {},
-                       Activation(x.n, x.c, x.h * factors[0], x.w * factors[1]))
+                       {"x": node.inputs[0]}, {})
 
 
 def pad(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
@@ -39,10 +41,8 @@ def pad(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     x, sides = known[node.inputs[0]], sides_of(graph, node)
     assert sides is not None
     value = int(graph.constants[node.inputs[1]].item())
-    top, left, bottom, right = sides
     return MappedLayer(node, movement.surrounded(stage_of(node), x, sides, value, blocks),
-                       {"x": node.inputs[0]}, {},
-                       Activation(x.n, x.c, top + x.h + bottom, left + x.w + right))
+                       {"x": node.inputs[0]}, {})
 
 
 def pad_refusal(graph: Graph, node: Node) -> str | None:
@@ -63,7 +63,7 @@ def cut(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
                             "accelerator takes them all")
     operator = movement.crop(stage_of(node), x, result, (image, channel, row, column),
                             (apart, down, across), blocks)
-    return MappedLayer(node, operator, {"x": node.inputs[0]}, {}, result)
+    return MappedLayer(node, operator, {"x": node.inputs[0]}, {})
 
 
 def cut_refusal(graph: Graph, node: Node) -> str | None:
@@ -78,7 +78,7 @@ def concat(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> tuple[Mapp
     """One layer for each input that does not lie in the result already; it writes the input's
     channels, and the last one pads the result. Along other axes each writes whole pixels.
     """
-    if known.joins_rows(node):
+    if node.name in known.by_strides:
         return _joined_rows(node, graph, known, blocks)
     if node.attrs.get("axis", 1) != 1:
         return _joined_images(node, known, blocks)
@@ -89,7 +89,7 @@ def concat(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> tuple[Mapp
     for index, x in enumerate(parts):
         last = index == len(parts) - 1
         channels = known.room(node.outputs[0]) - at if last else x.c
-        if not known.is_written_by(node, index):
+        if node.inputs[index] not in known.of(node).holds:
             layers.append(_piece(node, index, x, channels, blocks, result, at))
         at += x.c
     return tuple(layers)
@@ -102,7 +102,7 @@ def _piece(node: Node, index: int, x: Activation, channels: int, blocks: Blocks,
     params = _params_of(node, index, operator["params"].shape[0], blocks)
     shape = result.stored_shape(blocks)
     pixels = (math.prod(shape[axis + 1:]) for axis in range(len(shape) - 1))
-    return MappedLayer(node, operator, {"x": node.inputs[index]}, {"params": params}, result,
+    return MappedLayer(node, operator, {"x": node.inputs[index]}, {"params": params},
                        part=str(index), offset=at, pitches=(*pixels, blocks.block_out, 1),
                        bounds=((-2, -1, channels),))
 
@@ -120,16 +120,16 @@ def _joined_rows(node: Node, graph: Graph, known: Forms, blocks: Blocks
         x = known.view(source)
         if x is None or result is None:
             raise LoweringError("batches of images are no rows of matrices")
-        if known.is_written_by(node, index):
+        if node.inputs[index] in known.of(node).holds:
             at += x.shape[axis]
             continue
-        q = None if known.keeps_scale(node, index) else quantization_of(node)
+        q = None if keeps_scale(node, index, blocks.element) else quantization_of(node)
         operator = products.moved(f"{stage_of(node)}_{index}", x.shape, blocks, q)
         params = {} if q is None else {"params": _params_of(
             node, index, operator["params"].shape[0], blocks)}
         target = result.part(axis, x.shape[axis])
         layers.append(MappedLayer(
-            node, operator, {"x": source}, params, known.stored[value], part=str(index),
+            node, operator, {"x": source}, params, part=str(index),
             offset=at * result.strides[axis], views={"x": x},
             **rows_within(operator, target, blocks, False)))
         at += x.shape[axis]
@@ -143,7 +143,7 @@ def put(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     if x is None or result is None:
         raise LoweringError("batches of images are no rows of matrices")
     operator = products.moved(stage_of(node), x.shape, blocks)
-    return MappedLayer(node, operator, {"x": row}, {}, known.stored[value], views={"x": x},
+    return MappedLayer(node, operator, {"x": row}, {}, views={"x": x},
                        **rows_within(operator, result.part(axis, 1), blocks, False))
 
 
@@ -162,7 +162,7 @@ def _joined_images(node: Node, known: Forms, blocks: Blocks) -> tuple[MappedLaye
         operator = blocked.rescale(f"{stage_of(node)}_{index}", x, quantization_of(node), blocks)
         params = _params_of(node, index, operator["params"].shape[0], blocks)
         layers.append(MappedLayer(
-            node, operator, {"x": node.inputs[index]}, {"params": params}, result, part=str(index),
+            node, operator, {"x": node.inputs[index]}, {"params": params}, part=str(index),
             offset=at * apart, pitches=(height * width * column, width * column, column, channels,
                                         blocks.block_out, 1)))
         at += (x.n, x.c, x.h, x.w)[axis]

@@ -6,8 +6,9 @@ from functools import partial
 import numpy as np
 
 from accel.mapping.builders.layer import MappedLayer, quantization_of, stage_of
-from accel.mapping.forms import Forms, is_of_rows
-from accel.mapping.layout import pack_params, pack_pixel_params
+from accel.mapping.memory.forms import Forms
+from accel.mapping.memory.layout import pack_params, pack_pixel_params
+from accel.mapping.memory.nodes import is_of_rows
 from accel.mapping.operators import pools
 from accel.mapping.operators.blocked import Activation, Blocks, Window
 from compiler.graph.graph import Graph, Node
@@ -21,8 +22,7 @@ def max_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLa
     window = Window(node.attrs["kernel"], node.attrs["strides"], node.attrs["pads"],
                     node.attrs.get("dilations", (1, 1)))
     operator = pools.max_pool(stage_of(node), x, window, blocks)
-    return MappedLayer(node, operator, {"x": node.inputs[0]}, {},
-                       Activation(x.n, x.c, *window.outputs(x)))
+    return MappedLayer(node, operator, {"x": node.inputs[0]}, {})
 
 
 def average_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
@@ -34,8 +34,7 @@ def average_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Mapp
                                     quantization_of(node), blocks, pixelwise)
     pack = pack_pixel_params if pixelwise else partial(pack_params, channels=x.c)
     params = pack(node.attrs["bias"], mult, shift, blocks=blocks)
-    return MappedLayer(node, operator, {"x": node.inputs[0]}, {"params": params},
-                       Activation(x.n, x.c, *window.outputs(x)))
+    return MappedLayer(node, operator, {"x": node.inputs[0]}, {"params": params})
 
 
 def global_average_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
@@ -43,7 +42,7 @@ def global_average_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks) 
     x = known[node.inputs[0]]
     operator = pools.global_average_pool(stage_of(node), x, quantization_of(node), blocks)
     return MappedLayer(node, operator, {"x": node.inputs[0]},
-                       {"params": _scalars(node, x.c, blocks)}, Activation(x.n, x.c, 1, 1))
+                       {"params": _scalars(node, x.c, blocks)})
 
 
 def mean(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
@@ -55,8 +54,7 @@ def mean(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
         x = _in_rows(x, outer, count, blocks)
     operator = pools.global_average_pool(stage_of(node), x, quantization_of(node), blocks)
     return MappedLayer(node, operator, {"x": node.inputs[0]},
-                       {"params": _scalars(node, channels, blocks)},
-                       known[node.outputs[0]])
+                       {"params": _scalars(node, channels, blocks)})
 
 
 def _scalars(node: Node, channels: int, blocks: Blocks) -> np.ndarray:

@@ -10,19 +10,19 @@ import numpy as np
 
 from accel.mapping.builders.layer import (MappedLayer, in_line, quantization_of, rows_within,
                                           stage_of)
-from accel.mapping.forms import Forms
-from accel.mapping.grouping import Grouped, grouped
-from accel.mapping.layout import pack_params, pack_weights, pack_windows
 from accel.mapping.lowering.nest import LoweringError
+from accel.mapping.memory.forms import Forms
+from accel.mapping.memory.grouping import Grouped, grouped
+from accel.mapping.memory.layout import pack_params, pack_weights, pack_windows
+from accel.mapping.memory.views import View
+from accel.mapping.memory.weights import in_entries
 from accel.mapping.operators import blocked, convolutions, products
 from accel.mapping.operators.blocked import Activation, BlockedOperator, Blocks, Window
 from accel.mapping.operators.convolutions import ConvolutionForm
 from accel.mapping.operators.products import Planes
 from accel.mapping.operators.transposed import Phases, phases
-from accel.mapping.views import View
-from accel.mapping.weights import in_entries
 from compiler.graph.graph import Graph, Node
-from compiler.ops.arithmetic import PARAM
+from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import bits, numpy_dtype
 from compiler.tensorize import Intrinsic
 
@@ -59,8 +59,7 @@ def _of_form(node: Node, graph: Graph, x: Activation, window: Window, blocks: Bl
     params = [_records(node, graph, blocks, bias) for _, bias in kernels]
     stacked = {role: np.array([records[role] for records in params], numpy_dtype(PARAM))
                for role in params[0]}
-    return MappedLayer(node, operator, {"x": node.inputs[0]}, {"w": weights, **stacked},
-                       Activation(x.n, channels, *window.outputs(x)))
+    return MappedLayer(node, operator, {"x": node.inputs[0]}, {"w": weights, **stacked})
 
 
 def _records(node: Node, graph: Graph, blocks: Blocks, bias: np.ndarray) -> dict[str, np.ndarray]:
@@ -105,7 +104,7 @@ def _part(node: Node, graph: Graph, x: Activation, sizes: tuple[int, ...], down:
     layer = _of_form(node, graph, x, window, blocks, kernels, (len(down.taps), len(across.taps)))
     result = Activation(x.n, len(weights), sizes[0], sizes[1])
     pixels = x.n * down.outputs * across.outputs
-    return replace(layer, result=result, part=f"{down.first},{across.first}",
+    return replace(layer, part=f"{down.first},{across.first}",
                    macs=pixels * taps * len(weights) * weights.shape[1],
                    note=kernels[0][0].note, **_pitches(node, layer.operator, result, down, across,
                                                      blocks))
@@ -142,7 +141,7 @@ def dense(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer
     x, matrix = known[node.inputs[0]], graph.constants[node.inputs[1]]
     weights = matrix.reshape(len(matrix), x.c, x.h, x.w)
     layer = _products(node, graph, in_line(x, blocks), weights, Window((x.h, x.w)), 0, blocks)
-    return replace(layer, result=Activation(x.n, len(matrix), 1, 1), macs=x.n * weights.size)
+    return replace(layer, macs=x.n * weights.size)
 
 
 def _products(node: Node, graph: Graph, x: Activation, weights: np.ndarray, window: Window,
@@ -155,7 +154,6 @@ def _products(node: Node, graph: Graph, x: Activation, weights: np.ndarray, wind
     operator = form(stage_of(node), x, channels, window, pad_value, quantization_of(node), blocks)
     params = _records(node, graph, blocks, graph.constants[node.inputs[2]])
     return MappedLayer(node, operator, {"x": node.inputs[0]}, {"w": w, **params},
-                       Activation(x.n, channels, height, width),
                        x.n * height * width * weights.size)
 
 
@@ -175,7 +173,6 @@ def depthwise(node: Node, graph: Graph, known: Forms, blocks: Blocks,
     return MappedLayer(node, operator, {"x": node.inputs[0]},
                        {"params_taps": taps,
                         **_records(node, graph, blocks, bias)},
-                       Activation(x.n, channels, *window.outputs(x)),
                        x.n * int(np.prod(window.outputs(x))) * weights.size,
                        note=f"by {body.name}")
 
@@ -192,10 +189,10 @@ def matrix_product(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Ma
                                                quantization_of(node), blocks)
     bias = node.attrs["bias"] + planes.bias(blocks)
     params = pack_params(bias, node.attrs["mult"], node.attrs["shift"], shape[-1], blocks)
-    result = known.stored[node.outputs[0]]
+    result = known.of(node).stored
     padded = isinstance(result, Activation) and not result.plain
     return MappedLayer(node, operator, {"x": node.inputs[0], "y": node.inputs[1]},
-                       {"params": params}, result, math.prod(shape) * a[-1], views={"x": x, "y": y},
+                       {"params": params}, math.prod(shape) * a[-1], views={"x": x, "y": y},
                        **rows_within(operator, z, blocks, padded))
 
 

@@ -16,7 +16,7 @@ from math import prod
 from typing import Any
 
 from compiler import te
-from compiler.ops.arithmetic import PARAM, requantize
+from compiler.ops.integers.arithmetic import PARAM, requantize
 from compiler.te import Axis, Expr, Read, Tensor, Var, rewrite
 from compiler.tensorize import Intrinsic
 
@@ -40,7 +40,7 @@ channels. With phases, `p` and `q` are the rows and columns of one position.
 @dataclass(frozen=True)
 class Product:
     """A product of gemm that takes the weights of a block in a form of its own, in `passes` entries
-    (`accel.mapping.weights`)."""
+    (`accel.mapping.memory.weights`)."""
 
     body: Intrinsic
     passes: int = 1

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks, Quantization,
                                              Window, windowed)
 from compiler import te
-from compiler.ops.arithmetic import PARAM, requantize
+from compiler.ops.integers.arithmetic import PARAM, requantize
 from compiler.te import Axis, Expr, Tensor
 
 __all__ = ["At", "ConvolutionForm", "convolution", "over", "present"]

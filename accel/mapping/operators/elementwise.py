@@ -13,7 +13,7 @@ import numpy as np
 from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks, Window,
                                              inside, windowed, written)
 from compiler import te
-from compiler.ops.arithmetic import PARAM
+from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import Buffer, Cast, Const, Expr, Field, Tensor
 from compiler.tensorize import Operand
 from compiler.tensorize.cover import COMPUTED, CONSTANTS, TABLES, CoverStep, leaf_of, name_of

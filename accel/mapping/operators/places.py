@@ -9,7 +9,7 @@ import numpy as np
 from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks, Window, windowed,
                                              written)
 from compiler import te
-from compiler.ops.arithmetic import PARAM
+from compiler.ops.integers.arithmetic import PARAM
 
 __all__ = ["BYTES", "PLACE_BITS", "byte_shifts", "place", "place_numbers"]
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks, Quantization,
                                              Window, finished, windowed, written)
 from compiler import te
-from compiler.ops.fixed_point import limits_of
+from compiler.ops.integers.fixed_point import limits_of
 from compiler.te import Expr, Tensor
 
 __all__ = ["average_pool", "global_average_pool", "max_pool"]

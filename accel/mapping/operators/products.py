@@ -21,7 +21,7 @@ import numpy as np
 from accel.mapping.operators.blocked import AROUND, BlockedOperator, Blocks, Quantization, Window
 from accel.mapping.operators.convolutions import At, over, present
 from compiler import te
-from compiler.ops.arithmetic import PARAM, requantize
+from compiler.ops.integers.arithmetic import PARAM, requantize
 from compiler.te import Expr, Tensor
 
 __all__ = ["Planes", "matrix_product", "moved"]

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks, Window, inside,
                                              written)
 from accel.mapping.operators.elementwise import parameters_of, tables_of
-from accel.mapping.row_selection import ROW, RowSelection, RowStage
+from accel.mapping.selecting.row_selection import ROW, RowSelection, RowStage
 from compiler import te
-from compiler.ops.arithmetic import PARAM
+from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import Cast, Const, Expr, Field, Tensor
 from compiler.tensorize import Operand
 from compiler.tensorize.cover import (COMPUTED, CONSTANTS, TABLES, CoverStep, leaf_of, name_of)

@@ -31,7 +31,7 @@ from accel.mapping.schedules.tiles import Tiles, shape_of
 from compiler.ir import loops
 from compiler.schedule import Schedule
 from compiler.schedule.handle import StageSchedule
-from compiler.schedule.intrinsics import first_match
+from compiler.schedule.primitives.intrinsics import first_match
 from compiler.te import Expr, Read, Reduce, Tensor, walk
 from compiler.tensorize import Intrinsic
 

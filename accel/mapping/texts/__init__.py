@@ -1,5 +1,4 @@
 """The stages of a segment between its graph and its words, as texts that people read."""
 
-from .program import listing
-from .prefixes import prefixes_text
+from .program_text import listing
 from .way import STAGES, Way, stages_of

@@ -19,16 +19,15 @@ from dataclasses import dataclass
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.mapping.builders.layer import MappedLayer
-from accel.mapping.choices import Group
-from accel.mapping.forms import Forms
 from accel.mapping.lowering import TensorPlacement
-from accel.mapping.texts.forms import forms_text
-from accel.mapping.texts.layers import layers_text
-from accel.mapping.texts.loops import loops_text
-from accel.mapping.texts.program import program_text
-from accel.mapping.texts.stream import stream_text
-from accel.mapping.texts.tiles import tiles_text
-from compiler.graph.graph import Graph
+from accel.mapping.memory.forms import Forms
+from accel.mapping.plans.choices import Group
+from accel.mapping.texts.forms_text import forms_text
+from accel.mapping.texts.layers_text import layers_text
+from accel.mapping.texts.loops_text import loops_text
+from accel.mapping.texts.program_text import program_text
+from accel.mapping.texts.stream_text import stream_text
+from accel.mapping.texts.tiles_text import tiles_text
 from compiler.texts import PartedText
 
 __all__ = ["STAGES", "Way", "stages_of"]
@@ -43,14 +42,15 @@ class Way:
     threads : the most virtual threads that a layer might have.
     groups : the layers with their tiles; those that are computed at the same time together.
     places : where the tensors of each layer lie, by its name and theirs.
+    memory : where each value lies that has memory of its own.
     """
 
     machine: Machine
     threads: int
-    graph: Graph
     forms: Forms
     groups: tuple[Group, ...]
     places: Mapping[str, Mapping[str, TensorPlacement]]
+    memory: Mapping[str, TensorPlacement]
 
     @property
     def layers(self) -> tuple[tuple[MappedLayer, ...], ...]:
@@ -58,7 +58,7 @@ class Way:
 
 
 STAGES: Mapping[str, Callable[[Way, AccelProgram], PartedText]] = {
-    "forms": lambda way, program: forms_text(way.graph, way.forms),
+    "forms": lambda way, program: forms_text(way.forms, way.memory),
     "layers": lambda way, program: layers_text(way.layers),
     "tiles": lambda way, program: tiles_text(way.machine, way.threads, way.groups),
     "loops": lambda way, program: loops_text(way.machine, way.groups, program),

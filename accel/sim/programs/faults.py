@@ -12,7 +12,7 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction
 from accel.machine.status import Status
 from accel.proof.access import Fault, touches
-from accel.sim import functional
+from accel.sim.meaning import functional
 
 from .case import Case
 from .generate import generate

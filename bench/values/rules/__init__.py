@@ -1,10 +1,9 @@
 """Drawing rules by family; to import this is to register them."""
 
-from bench.values.rules import (elementwise, integers, movement, others, products,
+from bench.values.rules import (computed, elementwise, integers, movement, others, products,
                                 reductions)
 from bench.values.rules.others import NOT_DRAWN
 from bench.values.rules.registry import QUANTIZED, RULES, TYPES, Rule, allows, readers
 
-__all__ = ["NOT_DRAWN", "QUANTIZED", "RULES", "TYPES", "Rule", "allows", "elementwise", "integers",
-           "movement", "others", "products", "readers", "reductions"]
-
+__all__ = ["NOT_DRAWN", "QUANTIZED", "RULES", "TYPES", "Rule", "allows", "computed", "elementwise",
+           "integers", "movement", "others", "products", "readers", "reductions"]

@@ -73,11 +73,13 @@ def gemm(d: Drawer, x: Value, op: str) -> Value:
 def matmul(d: Drawer, x: Value, op: str) -> Value:
     """With a constant, perhaps plus a bias, which may have more dimensions than the product."""
     columns, depth = d.below(7, 1), x.shape[-1]
+    if x.rank > 2 and d.chance(0.3):
+        columns = x.shape[1]                # so that two axes may be the channels'
     lead = x.shape[:-2] if x.rank > 2 and d.chance(0.15) else ()
     array = d.normal(*lead, depth, columns) / np.float32(np.sqrt(depth))
     made = d.emit(op, x, weight(d, array, 1 if not lead else None))
     if d.chance(0.5):
-        shape = d.choice(((columns,), (columns,), (1, columns), (1,), (1,) * made.rank,
+        shape = d.choice(((columns,), (1, columns), (1,), (1,) * made.rank,
                           (*(1,) * made.rank, columns), made.shape))
         pair = [made, d.constant(d.normal(*shape))]
         made = d.emit("Add", *(pair if d.chance(0.7) else pair[::-1]))

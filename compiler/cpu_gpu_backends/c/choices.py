@@ -29,7 +29,7 @@ def with_choices_outside(body: Stmt) -> Stmt:
 
 
 def either(first: Stmt, second: Stmt) -> bool:
-    """Whether the second statement is what runs where the first does not."""
+    """True if the second statement is what runs where the first does not."""
     return (isinstance(first, If) and isinstance(second, If) and not _reads(first.condition)
             and second.condition == negated(first.condition))
 
@@ -62,7 +62,7 @@ def _with(loop: For, choice: Select, value: Expr) -> Stmt:
 
 
 def _is_of_places(condition: Expr) -> bool:
-    """Whether it compares numbers of loops: what `negated` turns around."""
+    """True if it compares numbers of loops: what `negated` turns around."""
     return (isinstance(condition, Binary) and negated(condition) != Const(True, "bool")
             and is_index(condition.a) and not _reads(condition))
 

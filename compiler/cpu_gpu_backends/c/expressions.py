@@ -7,7 +7,7 @@ bfloat16 is a `float` that the type holds; elements in memory are their bits.
 
 from collections.abc import Collection, Mapping
 
-from compiler.cpu_gpu_backends.llvm.float_ranges import float_range, limits
+from compiler.cpu_gpu_backends.llvm.emitting.float_ranges import float_range, limits
 from compiler.cpu_gpu_backends.simt.expressions import INT32, SYMBOLS, Expressions, sides
 from compiler.ir import is_index, offset
 from compiler.te import (Binary, Buffer, Cast, Const, Expr, Extent, Field, Read, Select, Var, bits,
@@ -197,11 +197,11 @@ class CExpressions(Expressions):
         return super()._wrapping(expr)
 
     def _has_own_type(self, expr: Expr) -> bool:
-        """Whether C computes it in its own type, or in int, which has the same values."""
+        """True if C computes it in its own type, or in int, which has the same values."""
         return bits(expr.dtype) <= 32 or self._is_wide(expr)
 
     def _is_wide(self, expr: Expr) -> bool:
-        """Whether the text of an int64 has 64 bits: texts of indices and small constants are int.
+        """True if the text of an int64 has 64 bits: texts of indices and small constants are int.
         """
         match expr:
             case Const(): return not _is_int32((int(expr.value), int(expr.value)))

@@ -44,7 +44,7 @@ def _joined(outer: For, taken: set[str]) -> Stmt | None:
 
 
 def _name(outer: For, inner: For, taken: set[str]) -> str:
-    """What the loop was called before it was cut, where that shows and is free."""
+    """The name of the loop before it was cut, where that shows and is free."""
     stem = outer.var.name.removesuffix("_o")
     if inner.var.name == f"{stem}_i" and stem != outer.var.name and stem not in taken:
         return stem

@@ -83,7 +83,7 @@ def comment_lines(text: str) -> Iterator[str]:
 
 
 def is_word(name: str) -> bool:
-    """Whether texts take the name for something else, or C may."""
+    """True if texts take the name for something else, or C may."""
     return (name in HELPERS or name in _WORDS or is_taken(name)
             or re.fullmatch(r"\w+_t|_\w*", name) is not None)
 
@@ -179,7 +179,7 @@ class _Printer(SerialPrinter):
         return [b for b in (*program.inputs, *program.outputs) if b not in read | written]
 
     def _write(self, stmt: Stmt) -> None:
-        """What a statement computes more than once has a name in its text."""
+        """Writes a statement; what it computes more than once gets a name."""
         if isinstance(stmt, Seq):
             self._in_turn(stmt)
             return

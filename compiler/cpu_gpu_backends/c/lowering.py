@@ -1,7 +1,7 @@
 """The passes of C over a network: the last axis of an image counts inside of loops."""
 
 from compiler.graph.lowering import BlockChannels, PackProducts, PutChannelsLast, ShareConstants
-from compiler.graph.pipeline import Pass
+from compiler.graph.passes.pipeline import Pass
 
 __all__ = ["PASSES"]
 

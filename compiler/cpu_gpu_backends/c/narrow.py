@@ -65,5 +65,5 @@ def _small(expr: Expr) -> Expr | None:
 
 
 def _covers(mask: int, ends: tuple[int, int] | None) -> bool:
-    """Whether the mask leaves all numbers between the ends as they are."""
+    """True if the mask leaves all numbers between the ends as they are."""
     return mask & (mask + 1) == 0 and ends is not None and 0 <= ends[0] and ends[1] <= mask

@@ -11,7 +11,7 @@ from textwrap import wrap
 
 import numpy as np
 
-from compiler.cpu_gpu_backends.cpu.attention import is_one_kernel
+from compiler.cpu_gpu_backends.cpu.schedules.attention import is_one_kernel
 from compiler.cpu_gpu_backends.cpu.groups import with_workspaces
 from compiler.cpu_gpu_backends.exports import (HEADER_BYTES, INSIDE, arrays_of, direct_outputs,
                                                network_hash, side_by_side, weights_file)
@@ -21,7 +21,7 @@ from compiler.cpu_gpu_backends.simt.names import spelled
 from compiler.cpu_gpu_backends.simt.serial import WIDTH
 from compiler.graph.fusion import Group, fuse
 from compiler.graph.graph import Graph
-from compiler.graph.pipeline import optimize
+from compiler.graph.passes.pipeline import optimize
 from compiler.graph.room import bytes_of
 from compiler.exports import CInterface, header
 from compiler.exports.names import is_identifier
@@ -269,7 +269,7 @@ class CNetwork:
                        f"{bytes_of(self.graph.values[output])});")
 
     def _offset(self, value: str) -> int:
-        """Where the value begins in the one in whose memory it lies, in bytes."""
+        """The offset of the value in the one in whose memory it lies, in bytes."""
         views = {group.output: group for group in self.groups if group.is_view}
         begin = 0
         while value in views:
@@ -295,7 +295,7 @@ class CNetwork:
 
 
 def _operators(group: Group) -> str:
-    """What the group computes, by the names of its operators."""
+    """The names of the group's operators."""
     return ", ".join(node.name if node.name == node.op else f"{node.op} {node.name}"
                      for node in group.nodes)
 

@@ -1,4 +1,4 @@
-"""What an expression computes more than once, and what it reads under a condition."""
+"""Repeated parts of an expression, and parts that it reads under a condition."""
 
 from collections.abc import Iterator, Sequence
 
@@ -34,7 +34,7 @@ def repeated(values: Sequence[Expr]) -> list[Expr]:
 
 
 def guards_reads(values: Sequence[Expr]) -> bool:
-    """Whether something is read only where a condition holds."""
+    """True if something is read only where a condition holds."""
     always = {read for value in values for read in _always_read(value)}
     return any(read not in always for value in values for read in _reads(value))
 
@@ -60,7 +60,7 @@ def _reads(node: Expr) -> Iterator[Read]:
 
 
 def _always_read(node: Expr) -> Iterator[Read]:
-    """What is read whichever sides of choices are taken."""
+    """The reads that happen whichever sides of choices are taken."""
     if isinstance(node, Read):
         yield node
     for child in (node.condition,) if isinstance(node, Select) else children(node):

@@ -14,16 +14,16 @@ Sums of products of bytes are products of rows::
 Four numbers of int16 and two more are read for eight products, which fits the registers of a small
 processor; vectors run along k, where processors add products of neighbours in one instruction, or
 do without. Of each channel by itself, 16 of them lie side by side. All else has the schedules of
-native code (`cpu.schedule`).
+native code (`cpu.schedules.schedule`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from compiler.cpu_gpu_backends.cpu.schedule import schedule
-from compiler.cpu_gpu_backends.cpu.tiles import axes_of, sum_apart
-from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.cpu.schedules.schedule import schedule
+from compiler.cpu_gpu_backends.cpu.schedules.tiles import axes_of, sum_apart
+from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.cpu_gpu_backends.llvm.instruction_sets import InstructionSet
 from compiler.ir import (Alloc, Program, Stmt, Store, Update, Write, free_variables, map_exprs,
                          reads, rewrite_stmts, walk_stmts)
@@ -38,7 +38,8 @@ LANES = (32, 16, 24, 8, 12, 4)  # channels side by side, the best first
 
 
 def scheduled(program: Program) -> Program:
-    """The program with loops for C; integers are the same, floats summed as `cpu.schedule` says."""
+    """The program with loops for C; integers are the same, floats summed as
+    `cpu.schedules.schedule` says."""
     for template in (_products_of_rows, _by_channels):
         try:
             made = template(program)
@@ -104,7 +105,7 @@ def _sees(read: Read, var: Expr) -> bool:
 
 
 def _is_mapped(store: Store, total: Buffer) -> bool:
-    """Whether each element of the result is computed from one sum: that of its last place, and of
+    """True if each element of the result is computed from one sum: that of its last place, and of
     its number among the rows.
     """
     out = store.buffer
@@ -143,7 +144,7 @@ def _products_of_rows(program: Program) -> Program | None:
 
 
 def _are_rows(program: Program, found: _Sum) -> bool:
-    """Whether the terms of a sum lie side by side in both factors, and the second has a row for
+    """True if the terms of a sum lie side by side in both factors, and the second has a row for
     each element of the last axis.
     """
     update, terms = found.update, len(found.update.axes)

@@ -49,7 +49,7 @@ def _written_out(loop: For) -> Stmt | None:
 
 
 def zeroed(alloc: Alloc) -> Stmt | None:
-    """What comes behind the zeros of integers with which all of a buffer is filled first; None
+    """The statements behind the zeros of integers with which all of a buffer is filled first; None
     where nothing does that.
     """
     buffer = alloc.buffer
@@ -80,7 +80,7 @@ def _is_zero(value: Expr) -> bool:
 
 
 def _covers(store: Store, loops: list[For]) -> bool:
-    """Whether the loops run over every element once."""
+    """True if the loops run over every element once."""
     extents = {loop.var: loop.extent for loop in loops}
     places = [index for index, extent in zip(store.indices, store.buffer.shape, strict=True)
               if extent > 1]

@@ -16,8 +16,8 @@ from compiler.graph.graph import Graph, TensorType
 from compiler.graph.rewrite import Builder
 from compiler.graph.lowering.winograd import Convolution
 from compiler.native import digest
-from compiler.ops.convolutions import image_convolution
-from compiler.ops.node import Attrs
+from compiler.ops.families.convolutions import image_convolution
+from compiler.ops.records.node import Attrs
 from compiler.plans import PlanRefused, Task
 from compiler.tune.chooser import PointChooser
 from compiler.tune.space import Candidate, Point

@@ -30,13 +30,13 @@ class ArrayPlace:
 
 
 def workspaces_of(steps: Sequence[GroupCode]) -> list[tuple[Buffer, ...] | None]:
-    """What each step's kernel needs memory for, beside its result; a view has none."""
+    """The arrays that each step's kernel needs beside its result; a view has none."""
     return [step.kernel and step.kernel.program.outputs[1:] for step in steps]
 
 
 def places_of(graph: Graph, steps: Sequence[GroupCode], plan: MemoryPlan,
               given: Mapping[str, ArrayPlace]) -> dict[str, ArrayPlace]:
-    """Where every value lies: where it is `given`, in the block, or where a view shows it."""
+    """The place of every value: where it is `given`, in the block, or where a view shows it."""
     places = {**given}
     places |= {value: ArrayPlace(None, offset) for value, offset in plan.offsets.items()}
     for step in steps:
@@ -62,7 +62,7 @@ Calls = Sequence[tuple[str, Sequence[ArrayPlace]]]
 
 @dataclass(frozen=True, slots=True)
 class CallFrame:
-    """How functions that call kernels find their arrays.
+    """The frame in which functions that call kernels find their arrays.
 
     `parameters` are those of each function, all pointers, as ``%block``. A place without a slot
     counts from the one at `block`; a place in slot N from ``%aN``, which the lines of `loads` set.

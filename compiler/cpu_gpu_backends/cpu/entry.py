@@ -20,9 +20,9 @@ from compiler.cpu_gpu_backends.cpu.calls import (ArrayPlace, CallFrame, calling_
                                                  calls_of, places_of)
 from compiler.cpu_gpu_backends.cpu.steps import GroupCode
 from compiler.cpu_gpu_backends.llvm import host, object_code
-from compiler.cpu_gpu_backends.llvm.emit import FUNCTION
-from compiler.cpu_gpu_backends.llvm.jit import Library
-from compiler.cpu_gpu_backends.llvm.kernel import refusal
+from compiler.cpu_gpu_backends.llvm.emitting.emit import FUNCTION
+from compiler.cpu_gpu_backends.llvm.objects.jit import Library
+from compiler.cpu_gpu_backends.llvm.objects.kernel import refusal
 from compiler.cpu_gpu_backends.memory import storage
 from compiler.graph.graph import Graph
 from compiler.graph.memory import MemoryPlan

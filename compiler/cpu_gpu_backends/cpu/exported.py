@@ -25,7 +25,7 @@ from compiler.cpu_gpu_backends.cpu.segment import HostSegment
 from compiler.cpu_gpu_backends.exports import (HEADER_BYTES, INSIDE, arrays_of, direct_outputs,
                                                network_hash, side_by_side, weights_file)
 from compiler.cpu_gpu_backends.llvm import Processor, object_code
-from compiler.cpu_gpu_backends.llvm.emit import LlvmFunction, emit_functions
+from compiler.cpu_gpu_backends.llvm.emitting.emit import LlvmFunction, emit_functions
 from compiler.cpu_gpu_backends.memory import plan_groups, storage
 from compiler.exports import CArray, CInterface, ExportError
 from compiler.exports.interface import STATUSES
@@ -82,7 +82,7 @@ def exported(segment: HostSegment, name: str, machine: Processor, apart: bool | 
 
 
 def _needs(code: bytes, machine: Processor) -> tuple[str, ...]:
-    """What the code calls, for the reader of the header."""
+    """The functions that the code calls, for the reader of the header."""
     if machine.architecture == "wasm32":
         return ()
     called = ", ".join(missing_symbols(code)) or "nothing"
@@ -90,7 +90,7 @@ def _needs(code: bytes, machine: Processor) -> tuple[str, ...]:
 
 
 class _Layout:
-    """Where everything lies: constants one after the other in `weights`, what is computed in the
+    """The layout of memory: constants one after the other in `weights`, what is computed in the
     arena. An output is written where the caller wants it, or `copied` there in the end: one that
     shows an input, a constant or a part of something larger, or what another output shows. With
     `inside` inputs and outputs lie in the arena: where the caller has them elsewhere, they are

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from compiler.cpu_gpu_backends.cpu.roundings import in_floats, in_words
-from compiler.cpu_gpu_backends.cpu.schedule import own_schedule, schedule
-from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.cpu.schedules.roundings import in_floats, in_words
+from compiler.cpu_gpu_backends.cpu.schedules.schedule import own_schedule, schedule
+from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.cpu_gpu_backends.groups import Recipe, unscheduled
 from compiler.ir import Alloc, For, Program, Seq, Stmt, rewrite_stmts, walk_stmts
 from compiler.plans import PlanRefused

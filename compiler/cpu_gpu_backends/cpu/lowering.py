@@ -1,10 +1,10 @@
 """The passes of the CPU over the graph of a segment, before operators are fused."""
 
-from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.graph.lowering import (AveragesAsMeans, BlockChannels, PackProducts, PutChannelsLast,
                                      ScalesAsIntegers, ShareConstants, SplitProducts)
 from compiler.graph.lowering.winograd import Sizes, best_size
-from compiler.graph.pipeline import Pass
+from compiler.graph.passes.pipeline import Pass
 
 __all__ = ["passes"]
 

@@ -1,4 +1,4 @@
-"""How far a result may lie over an operand that nobody reads afterwards.
+"""The distance by which a result may lie over an operand that nobody reads afterwards.
 
 A kernel that goes through an image from its beginning to its end writes what it has made where it
 has read before: its result may begin somewhat before the operand and lie over the rest of it. By
@@ -86,7 +86,7 @@ def _numbers(around: Sequence[For]) -> dict[Var, Interval]:
 
 
 def _lowest(step: Stmt, operand: Buffer, variables: Mapping[Var, Interval]) -> np.ndarray:
-    """Where the operand is read first, in bytes; `NOWHERE` where it is not."""
+    """The first place where the operand is read, in bytes; `NOWHERE` where it is not."""
     variables = _inside(step, variables)
     found = np.full(_count(variables), NOWHERE)
     for read in reads(step):
@@ -133,7 +133,7 @@ def _place(buffer: Buffer, indices: Sequence[Expr], variables: Mapping[Var, Inte
 
 
 def _interval(expr: Expr, variables: Mapping[Var, Interval]) -> Interval | None:
-    """What an index may be in each step; None where that is not known."""
+    """The interval of an index in each step; None where that is not known."""
     form = linear(expr)
     low = high = form.constant
     for atom, factor in form.terms:

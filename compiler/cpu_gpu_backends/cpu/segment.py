@@ -15,16 +15,16 @@ from compiler.cpu_gpu_backends.cpu.calls import workspaces_of
 from compiler.cpu_gpu_backends.cpu.entry import Entry
 from compiler.cpu_gpu_backends.cpu.steps import GroupCode
 from compiler.cpu_gpu_backends.listing import listing
-from compiler.cpu_gpu_backends.llvm.jit import assembly
-from compiler.cpu_gpu_backends.llvm.kernel import Kernel
+from compiler.cpu_gpu_backends.llvm.objects.jit import assembly
+from compiler.cpu_gpu_backends.llvm.objects.kernel import Kernel
 from compiler.cpu_gpu_backends.memory import plan_groups
+from compiler.graph.division.target import Outcome, Row, Values
 from compiler.graph.fusion import Group, Groups
 from compiler.graph.graph import Graph
 from compiler.graph.memory import MemoryPlan
 from compiler.graph.reference import check_inputs, evaluate_node
 from compiler.ir import program_text
 from compiler.lazy import cached_property
-from compiler.target import Outcome, Row, Values
 from compiler.te import numpy_dtype
 from compiler.texts import Part, PartedText
 

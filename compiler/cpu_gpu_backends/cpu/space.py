@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from numpy.random import Generator
 
 from compiler.cpu_gpu_backends.cpu.groups import to_schedule
-from compiler.cpu_gpu_backends.cpu.schedule import own_schedule
-from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.cpu.schedules.schedule import own_schedule
+from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.cpu_gpu_backends.groups import Recipe
 from compiler.plans import Task
 from compiler.tune.chooser import PointChooser

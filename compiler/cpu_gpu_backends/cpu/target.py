@@ -11,25 +11,25 @@ from compiler.cpu_gpu_backends.cpu.algorithms import (AlgorithmSpace, algorithm_
                                                       algorithm_text, convolution_from, graph_of,
                                                       size_from)
 from compiler.cpu_gpu_backends.cpu.arrays import far_copies, on_cache_lines
-from compiler.cpu_gpu_backends.cpu.attention import is_one_kernel
 from compiler.cpu_gpu_backends.cpu.groups import group_program, own_plan
 from compiler.cpu_gpu_backends.cpu.lowering import passes
+from compiler.cpu_gpu_backends.cpu.schedules.attention import is_one_kernel
+from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors, vectors_of
 from compiler.cpu_gpu_backends.cpu.segment import Arenas, GroupCode, HostSegment
 from compiler.cpu_gpu_backends.cpu.space import GroupSpace
-from compiler.cpu_gpu_backends.cpu.vectors import Vectors, vectors_of
 from compiler.cpu_gpu_backends.groups import Recipe, recipe_from, recipe_of, sample
 from compiler.cpu_gpu_backends.llvm import Kernel, build, host
 from compiler.cpu_gpu_backends.llvm.machine import Processor
+from compiler.graph.division.target import HOST
 from compiler.graph.fusion import Group, Groups, fuse, separate
 from compiler.graph.graph import Graph, Node
 from compiler.graph.lowering.winograd import Convolution, Sizes, best_size
-from compiler.graph.pipeline import Pass, lower, optimize
+from compiler.graph.passes.pipeline import Pass, lower, optimize
 from compiler.graph.room import require_bytes
 from compiler.ir import Program
 from compiler.native import digest, processor
 from compiler.ops.registry import OPERATORS, find
 from compiler.plans import OWN, Plans, Task, replayed
-from compiler.target import HOST
 from compiler.te import numpy_dtype
 
 __all__ = ["CpuTarget", "HostSegment", "GroupCode", "kernel_program", "on_cache_lines"]
@@ -96,8 +96,8 @@ class CpuTarget:
         return host
 
     def passes(self, sizes: Sizes = best_size) -> tuple[Pass, ...]:
-        """What makes a segment's graph one that is fused; convolutions by Winograd's products of
-        these sizes.
+        """The passes that make a segment's graph one that is fused; convolutions by Winograd's
+        products of these sizes.
         """
         return passes(self.vectors, sizes)
 

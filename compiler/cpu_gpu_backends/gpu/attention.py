@@ -74,7 +74,7 @@ class Attention:
         return self.last.buffer.shape[-1]
 
     def blocks(self, rows: int) -> int:
-        """How many there are of so many rows."""
+        """The number of blocks of so many rows."""
         *heads, count, _ = self.first.buffer.shape
         return prod(heads) * -(-count // rows)
 
@@ -160,7 +160,7 @@ def sum_of(program: Program, scores: str) -> str:
 
 
 def _is_product(update: Update, left: Buffer | None = None) -> bool:
-    """Whether it is a product of rows of one operand, `left` if that is given, and columns of
+    """True if it is a product of rows of one operand, `left` if that is given, and columns of
     another one.
     """
     match update:
@@ -182,7 +182,7 @@ def _is_product(update: Update, left: Buffer | None = None) -> bool:
 
 
 def _is_map(program: Program, total: Update, out: Buffer) -> bool:
-    """Whether a stage is computed from the sum element by element, or is the sum."""
+    """True if a stage is computed from the sum element by element, or is the sum."""
     write = write_of(program, out.name)
     if write.buffers == total.buffers:
         return True
@@ -194,7 +194,7 @@ def _is_map(program: Program, total: Update, out: Buffer) -> bool:
 
 
 def _is_of_rows(write: Write, scores: Buffer) -> bool:
-    """Whether it reduces rows of scores."""
+    """True if it reduces rows of scores."""
     return (isinstance(write, Update) and len(write.axes) == 1
             and write.buffer.shape == (*scores.shape[:-1], 1))
 
@@ -335,5 +335,5 @@ def axes_of(write: Write) -> list[str]:
 
 
 def part_of(extent: int, most: int) -> int:
-    """How many of them a tile has: `most`, or fewer so that tiles are of one size."""
+    """The number of them in a tile: `most`, or fewer so that tiles are of one size."""
     return -(-extent // -(-extent // most))

@@ -58,7 +58,7 @@ class GroupTiles:
 
     @property
     def copies(self) -> int:
-        """How many copies of a step's operands there are, all but one of them on their way."""
+        """The number of copies of a step's operands there are, all but one of them on their way."""
         return min(SHARED_BYTES // ((self.rows + self.columns) * ROW_BYTES), MOST_COPIES)
 
     def for_result(self, rows: int, columns: int) -> "GroupTiles":
@@ -74,7 +74,7 @@ OFFERED_GROUPS = (GroupTiles(128, 256), GroupTiles(128, 192), GroupTiles(128, 12
 
 
 def copied_by_tma(program: Program, product: TensorProduct) -> bool:
-    """Whether `tile_groups` takes the product: of a kind that groups multiply, its operands
+    """True if `tile_groups` takes the product: of a kind that groups multiply, its operands
     arguments of the program as the TMA copies them, with several steps.
     """
     if product.kind not in GROUP_KINDS or product.taps:
@@ -94,7 +94,7 @@ def copied_by_tma(program: Program, product: TensorProduct) -> bool:
 
 
 def work_of_groups(program: Program, product: TensorProduct, tiles: GroupTiles) -> TiledWork:
-    """What there is to do."""
+    """The work that there is to do."""
     rows, columns, count = result_of(product)
     tiles, terms = tiles.for_result(rows, columns), _step(product.kind)
     extents = {loop.var: loop.extent for loop in loops_around(program, product.sum)}
@@ -105,7 +105,7 @@ def work_of_groups(program: Program, product: TensorProduct, tiles: GroupTiles) 
 
 
 def _is_mapped(buffer: Buffer) -> bool:
-    """Whether a map of the TMA describes it: at most five dimensions, rows apart by 16 bytes."""
+    """True if a map of the TMA describes it: at most five dimensions, rows apart by 16 bytes."""
     width = numpy_dtype(buffer.dtype).itemsize
     return len(buffer.shape) <= 5 and all(
         prod(buffer.shape[d:]) * width % ALIGNED == 0 for d in range(1, len(buffer.shape)))

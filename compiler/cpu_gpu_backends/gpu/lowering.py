@@ -3,7 +3,7 @@
 from compiler.cpu_gpu_backends.gpu.segment import ValueForms
 from compiler.graph.lowering import (PutChannelsLast, ShareConstants, SplitProducts, StoreHalves,
                                      WeightsInRows)
-from compiler.graph.pipeline import Pass
+from compiler.graph.passes.pipeline import Pass
 
 __all__ = ["passes"]
 

@@ -32,7 +32,7 @@ LEAST_STEPS = 4             # of a part: those before are copied while nothing i
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """How a sum is divided: its loop over `depth` into as many parts, and its outermost `loops`,
+    """The division of a sum: its loop over `depth` into as many parts, and its outermost `loops`,
     the taps of a window, into their iterations.
     """
 
@@ -77,7 +77,7 @@ class TiledWork:
     rates: Rates = BY_TENSOR_CORES
 
     def cost(self, parts: Parts = WHOLE) -> int:
-        """What a multiprocessor does one after the other, in products: its blocks, their operands
+        """The work of a multiprocessor in sequence, in products: its blocks, their operands
         on their way, and where there are parts, storing and adding them. The products of a block of
         few warps take as long as if it had a warp for each quarter.
         """
@@ -92,7 +92,7 @@ class TiledWork:
 
 
 def cost_by_rows(results: int, terms: int, rates: Rates) -> int:
-    """The same for blocks that each sum one result: nobody else reads its operands, of which every
+    """The cost of blocks that each sum one result: nobody else reads its operands, of which every
     thread loads an element at a time.
     """
     return -(-results // MULTIPROCESSORS) * terms * 4 * rates.copied

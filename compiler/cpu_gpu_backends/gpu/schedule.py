@@ -177,7 +177,7 @@ def _by_tiles(s: Schedule, terms: int, chooser: Chooser) -> bool:
 
 
 def _is_better_by_rows(program: Program, total: Update, work: TiledWork, parts: Parts) -> bool:
-    """Whether there are few results, and a block for each sums it sooner than tiles do. Pixels that
+    """True if there are few results, and a block for each sums it sooner than tiles do. Pixels that
     are one axis of the sum and several of the result are no rows.
     """
     return (_is_few(program, [total]) and len(total.indices) == len(program.outputs[0].shape)
@@ -197,13 +197,13 @@ def add_parts(s: Schedule, total: str) -> bool:
 
 
 def _is_few(program: Program, sums: Sequence[Write]) -> bool:
-    """Whether there are few results, of long sums."""
+    """True if there are few results, of long sums."""
     terms = max(_terms(program, write) for write in sums)
     return terms >= LONG and prod(program.outputs[0].shape) <= FEW
 
 
 def _terms(program: Program, write: Write) -> int:
-    """How many terms each of the sums has."""
+    """The number of terms of each sum."""
     axes = () if isinstance(write, Store) else write.axes
     return prod(loop.extent for loop in loops_around(program, write) if loop.var in axes)
 
@@ -212,7 +212,7 @@ def _terms(program: Program, write: Write) -> int:
 
 
 def _is_light(value: Expr) -> bool:
-    """Whether it is better computed again than stored and loaded. Places do not count: they are
+    """True if it is better computed again than stored and loaded. Places do not count: they are
     computed to load it as well.
     """
     match value:
@@ -273,7 +273,7 @@ def _by_rows(s: Schedule, chooser: Chooser) -> bool:
 
 
 def _rows_of(program: Program, writes: Sequence[Write]) -> int:
-    """How many of the outermost loops all stages have in common, each needing of the others what
+    """The number of outermost loops that all stages have in common, each needing of the others what
     they compute in the same iteration.
     """
     nests = [[loop for loop in loops_around(program, write)
@@ -290,7 +290,7 @@ def _rows_of(program: Program, writes: Sequence[Write]) -> int:
 
 
 def _is_shared_well(program: Program, writes: Sequence[Write], lead: int) -> bool:
-    """Whether rows have sums that several elements need, or are few and long."""
+    """True if rows have sums that several elements need, or are few and long."""
     out = program.outputs[0]
     sums = [write for write in writes if not isinstance(write, Store)]
     if not sums:

@@ -12,6 +12,7 @@ from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
 from compiler.cpu_gpu_backends.listing import listing
 from compiler.cpu_gpu_backends.memory import plan_groups, storage
 from compiler.cpu_gpu_backends.simt.code import Code
+from compiler.graph.division.target import Outcome, Row, Values
 from compiler.graph.fusion import Group, Groups
 from compiler.graph.graph import Graph
 from compiler.graph.memory import MemoryPlan
@@ -19,7 +20,6 @@ from compiler.graph.reference import check_inputs
 from compiler.graph.room import bytes_of
 from compiler.lazy import cached_property
 from compiler.processes import OwnLock
-from compiler.target import Outcome, Row, Values
 from compiler.te import numpy_dtype
 from compiler.texts import Part, PartedText
 
@@ -32,7 +32,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True, slots=True)
 class ValueForms:
-    """How the values of a segment are stored: `last` are the types of images that have their
+    """The stored forms of a segment's values: `last` are the types of images that have their
     channels last where tensor cores convolve them, `halves` the type of factors of float32; with
     `rows`, weights of products lie in rows along their sums.
     """
@@ -95,7 +95,7 @@ class GpuSegment:
 
     @cached_property
     def plan(self) -> MemoryPlan:
-        """Where results lie on the device. Arguments of a kernel never overlap."""
+        """The places of results on the device. Arguments of a kernel never overlap."""
         return plan_groups(self.graph, [step.group for step in self.steps],
                            [step.code and step.code.temporaries for step in self.steps],
                            in_place=False, alignment=ALIGNMENT)
@@ -135,7 +135,7 @@ class GpuSegment:
         return self.plan.size + sum(bytes_of(self.graph.values[value]) for value in self.apart)
 
     def on(self, device: Any) -> "GpuExecutable":
-        """On a `runtime.device.KernelDevice` that speaks the dialect of its text."""
+        """On a `runtime.devices.device.KernelDevice` that speaks the dialect of its text."""
         return GpuExecutable(self, device)
 
 

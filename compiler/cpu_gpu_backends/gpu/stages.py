@@ -1,4 +1,4 @@
-"""What the programs of groups consist of, and steps that several schedules share."""
+"""The stages of programs of groups, and steps that several schedules share."""
 
 from collections.abc import Sequence
 

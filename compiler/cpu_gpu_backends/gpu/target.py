@@ -25,16 +25,16 @@ from compiler.cpu_gpu_backends.simt.code import Code
 from compiler.cpu_gpu_backends.simt.dialects import DIALECT
 from compiler.cpu_gpu_backends.simt.generate import generate_all
 from compiler.cpu_gpu_backends.simt.kernels import SimtError
-from compiler.graph.cheapest_orders import Order
+from compiler.graph.division.cheapest_orders import Order
+from compiler.graph.division.target import CannotCompile, plain
 from compiler.graph.fusion import Group, Groups, fuse, separate
 from compiler.graph.graph import Graph, Node
-from compiler.graph.pipeline import lower
+from compiler.graph.passes.pipeline import lower
 from compiler.ir import Program, Update
 from compiler.native import digest
 from compiler.ops.registry import OPERATORS
 from compiler.plans import OWN, PlanRefused, Plans, Task, replayed
 from compiler.schedule import Schedule
-from compiler.target import CannotCompile, plain
 
 __all__ = ["PRECISIONS", "GpuTarget"]
 
@@ -94,7 +94,7 @@ class GpuTarget:
 
     @property
     def _groups(self) -> bool:
-        """Whether all architectures have groups of warps and the TMA."""
+        """True if all architectures have groups of warps and the TMA."""
         return bool(self.archs) and set(self.archs) == {GROUP_ARCH}
 
     @property
@@ -106,7 +106,7 @@ class GpuTarget:
 
     @property
     def forms(self) -> ValueForms:
-        """How values are stored."""
+        """The stored forms of values."""
         last = tuple(dtype for kind, dtype in (("s8", "int8"), (self.precision, "float32"))
                      if kind in self.kinds)
         return ValueForms(last, PRECISIONS[self.precision] if self.precision else None,
@@ -151,7 +151,7 @@ class GpuTarget:
         return fuse(graph, self._is_one_kernel, LONGEST_ROW)
 
     def _is_one_kernel(self, graph: Graph, group: Group) -> bool:
-        """Whether attention is."""
+        """True if attention is."""
         recipe = recipe_of(graph, group)
         if attention_of(Schedule(_algorithm(recipe, self.kinds, self.precision))) is None:
             return False
@@ -190,8 +190,8 @@ class GpuTarget:
         return False
 
     def measurable(self, task: Task, plan: str, seed: int, device: Any = None) -> Launched:
-        """The kernels of a group by this plan on a `runtime.device.KernelDevice`, with seeded
-        random arrays there.
+        """The kernels of a group by this plan on a `runtime.devices.device.KernelDevice`, with
+        seeded random arrays there.
         """
         recipe = recipe_from(task.body)
         program = _program(recipe, plan, self.kinds, self._groups, self.precision)

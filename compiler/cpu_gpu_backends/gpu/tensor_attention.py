@@ -76,7 +76,7 @@ class TensorAttention:
         return sorted(found, key=lambda tiles: self._cost(*tiles))
 
     def _cost(self, first: TensorTiles, last: TensorTiles) -> float:
-        """What a multiprocessor does one after the other, more where it has few warps."""
+        """The work of a multiprocessor in sequence, more where it has few warps."""
         blocks = -(-self.stages.blocks(first.rows) // MULTIPROCESSORS)
         together = min(blocks, ROOM // self._shared_bytes(first, last))
         warps = together * first.rows // TILE * first.columns // first.warp_columns

@@ -159,7 +159,7 @@ def result_of(product: TensorProduct) -> tuple[int, int, int]:
 
 
 def _is_factor(program: Program, stage: Alloc, factors: Sequence[Read]) -> bool:
-    """Whether it is a factor of the sum, which alone reads it, and computed where it is read."""
+    """True if it is a factor of the sum, which alone reads it, and computed where it is read."""
     return (any(read.buffer == stage.buffer for read in factors)
             and isinstance(write_of(program, stage.buffer.name), Store)
             and len(readers(program, stage)) == 1)
@@ -210,7 +210,7 @@ def _factor(expr: Expr) -> tuple[str, Read] | None:
 
 
 def work_of(product: TensorProduct, extents: Mapping[Var, int], tiles: TensorTiles) -> TiledWork:
-    """What there is to do for loops of these extents."""
+    """The work for loops of these extents."""
     rows, columns, count = result_of(product)
     tiles, terms = tiles.for_result(rows, columns), step_of(product.kind)
     blocks = -(-rows // tiles.rows) * -(-columns // tiles.columns) * count
@@ -329,7 +329,7 @@ class TensorOperand:
 
     @property
     def turns(self) -> bool:
-        """Whether it lies with its depth first and `load_fragment` cannot turn it."""
+        """True if it lies with its depth first and `load_fragment` cannot turn it."""
         places = [loop for loop in self.dimensions if loop in (self.depth, self.side)]
         return places[0] == self.depth and numpy_dtype(self.buffer.dtype).itemsize != 2
 
@@ -473,7 +473,7 @@ def cut_sum(s: Schedule, total: str, row: str, column: str, depth: str, taps: li
 
 
 def _is_map(program: Program, total: Update, out: Write) -> bool:
-    """Whether the result is computed from the sum element by element."""
+    """True if the result is computed from the sum element by element."""
     if out is total:
         return True
     found = {read for read in reads(out) if read.buffer == total.buffer}

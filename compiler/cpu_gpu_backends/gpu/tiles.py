@@ -96,7 +96,7 @@ def product_of(program: Program) -> TiledProduct | None:
 
 
 def _is_simple(program: Program, total: Update, out: Write, operands: list[Read]) -> bool:
-    """Whether the program has no stages but the sum and what pads its operands, and the result is
+    """True if the program has no stages but the sum and what pads its operands, and the result is
     computed from the sum element by element.
     """
     own = {stage.buffer for stage in stages(program)}
@@ -116,7 +116,7 @@ def _is_simple(program: Program, total: Update, out: Write, operands: list[Read]
 
 
 def tiled_work(program: Program, product: TiledProduct, tiles: GpuTiles = GpuTiles()) -> TiledWork:
-    """What there is to do."""
+    """The work that there is to do."""
     cuts = _cuts(product, tiles)
     blocks = prod(-(-extent // cuts[place].block) if place in cuts else extent
                   for place, extent in enumerate(product.extents))
@@ -214,7 +214,7 @@ def _of_parts(product: TiledProduct, parts: Parts, cuts: Mapping[int, "_Cut"]
 
 
 class _Cut(NamedTuple):
-    """How many of an axis a block has, and each of its threads."""
+    """The share of an axis that a block has, and each of its threads."""
 
     block: int
     thread: int
@@ -328,5 +328,5 @@ def _copy_together(s: Schedule, stage: str, tiles: GpuTiles) -> None:
 
 
 def _part(extent: int, most: int) -> int:
-    """How many of them a tile has: `most`, or fewer so that tiles are of one size."""
+    """The number of them in a tile: `most`, or fewer so that tiles are of one size."""
     return -(-extent // -(-extent // most))

@@ -10,9 +10,9 @@
 is kept on disk (`compiler.native`).
 """
 
-from .emit import emit, emit_all
-from .export import ExportError, compile_object, header, link_shared
-from .kernel import Kernel, build
-from .jit import assembly, object_code, optimized
+from .emitting.emit import emit, emit_all
+from .objects.export import ExportError, compile_object, header, link_shared
+from .objects.kernel import Kernel, build
+from .objects.jit import assembly, object_code, optimized
 from .machine import MACHINES, WITHOUT, MachineError, Processor, host
-from .pool import set_threads
+from .objects.pool import set_threads

@@ -1,8 +1,8 @@
 """The vector instructions of processors, a record each: all that the compiler knows of them.
 
 Which of them a processor has, `Processor.instructions` says: the first of the table that fits.
-From the record follow the schedules of kernels (`cpu.vectors`) and the intrinsics that these use
-(`intrinsics.cpu`). Features and instructions are called as LLVM calls them.
+From the record follow the schedules of kernels (`cpu.schedules.vectors`) and the intrinsics that
+these use (`intrinsics.cpu`). Features and instructions are called as LLVM calls them.
 """
 
 from dataclasses import dataclass, replace
@@ -16,9 +16,11 @@ AMX_BFLOAT16 = ("amx-bf16", "amx-tile")
 
 @dataclass(frozen=True, slots=True)
 class TileCosts:
-    """What a step of a tile of float32 sums waits for, in products of vectors: a vector of weights
-    from an outer cache, and a pixel from the nearest one. `registers` hold a tile and what it reads
-    where these are not those of all results. Weights are fetched so many bytes `ahead`.
+    """The waits of a step in a tile of float32 sums. The unit is a product of two vectors.
+
+    `weight` is the wait for a vector of weights from an outer cache, `pixel` the wait for a pixel
+    from the nearest cache. `registers` is the number of registers for a tile and its operands (0:
+    as many as for all results). Weights are fetched `ahead` by so many bytes.
     """
 
     weight: float = 4

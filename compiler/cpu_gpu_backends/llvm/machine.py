@@ -63,12 +63,12 @@ class Processor:
 
     @property
     def is_bare(self) -> bool:
-        """Whether it has no operating system that puts code wherever there is room."""
+        """True if it has no operating system that puts code wherever there is room."""
         return self.architecture.startswith("wasm") or self.is_small
 
     @property
     def is_small(self) -> bool:
-        """Whether it is a microcontroller: a short stack, no vectors, and no instructions for
+        """True if it is a microcontroller: a short stack, no vectors, and no instructions for
         float64.
         """
         return "-none-" in self.triple
@@ -92,7 +92,7 @@ class Processor:
 
     @property
     def unrolls(self) -> bool:
-        """Whether LLVM unrolls loops that it is asked to; elsewhere it would warn of each."""
+        """True if LLVM unrolls loops that it is asked to; elsewhere it would warn of each."""
         return not self.is_small and self.architecture != "riscv64"
 
     @property

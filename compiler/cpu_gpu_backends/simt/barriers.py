@@ -32,7 +32,7 @@ def place_barriers(program: Program, body: Stmt, ranges: dict[Var, Extent]) -> S
 
 
 def is_uniform(condition: Expr) -> bool:
-    """Whether all threads of a block agree on it."""
+    """True if all threads of a block agree on it."""
     return not (free_variables(condition) & set(THREADS)) and not any(
         isinstance(node, Read) for node in te.walk(condition))
 
@@ -119,7 +119,7 @@ class _Walk:
         return any(self._meet(a, b, order) for a in first for b in second)
 
     def _meet(self, a: Access, b: Access, order: str = "") -> bool:
-        """Whether different threads of a block touch one element, one of them writing."""
+        """True if different threads of a block touch one element, one of them writing."""
         if a.buffer != b.buffer or not (a.is_write or b.is_write):
             return False
         apart = self._apart(a, b)
@@ -170,7 +170,7 @@ def _accesses(stmt: Stmt, domain: Domain) -> Accesses:
 
 
 def _parts(stmt: Stmt) -> bool:
-    """Whether every execution of the statement comes by a barrier."""
+    """True if every execution of the statement comes by a barrier."""
     match stmt:
         case Barrier(): return True
         case Seq(stmts): return any(map(_parts, stmts))

@@ -1,4 +1,4 @@
-"""What a program becomes: text of kernels, and how the host launches them."""
+"""The code of a program: text of kernels, and how the host launches them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -68,7 +68,7 @@ class Code:
                              f"not {self.dialect!r}")
 
     def at(self, **values: int) -> "Code":
-        """The same text with buffers and grids for these values of all parameters. Kernels without
+        """This code with buffers and grids for these values of all parameters. Kernels without
         a block are not launched. Raises ValueError for values that are wrong or too large.
         """
         bound = bindings(self.name, self.parameters, values)

@@ -17,7 +17,7 @@ __all__ = ["CUDA", "DIALECT", "HELPERS", "METAL", "OPENCL", "PAIR_OPERATORS", "D
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language:
-    """How a language spells expressions.
+    """The spelling of expressions in a language.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Language:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect(Language):
-    """How a language of GPUs spells things.
+    """The spelling of kernels in a language of GPUs.
 
     Parameters
     ----------

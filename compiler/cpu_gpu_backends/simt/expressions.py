@@ -98,7 +98,7 @@ class Expressions:
         return text, _CAST if text.startswith("-") else _ATOM
 
     def _is_pair(self, dtype: str) -> bool:
-        """Whether it is a type in between, which is then used."""
+        """True if it is a type in between, which is then used."""
         if dtype in self.dialect.between:
             self.use(self.dialect.types[dtype])
         return dtype in self.dialect.between
@@ -136,7 +136,7 @@ class Expressions:
         return (*outer, *(self._normal(index) for index in (i // rows, j // columns, number)))
 
     def _swizzled(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
-        """Where an element of a swizzled buffer lies in its row."""
+        """The place of an element of a swizzled buffer in its row."""
         (chunk, rows, chunks), (row, column) = buffer.swizzle, indices[-2:]
         place, turn, rest = (self._normal(index) for index in (
             column // chunk, row // rows % chunks, column % chunk))
@@ -182,7 +182,7 @@ class Expressions:
         return exact if exact and _within(exact, _limits(dtype)) else _limits(dtype)
 
     def fits(self, expr: Binary) -> bool:
-        """Whether the exact result fits the type, for all that types and loops tell."""
+        """True if the exact result fits the type, for all that types and loops tell."""
         a, b = self.range(expr.a), self.range(expr.b)
         exact = _exact(expr.op, a, b) if a and b else None
         return exact is not None and _within(exact, _limits(expr.dtype))
@@ -228,7 +228,7 @@ class Expressions:
         return self._rounded(dtype, text[0]) if dtype in ("float16", "bfloat16") else text
 
     def _rounded(self, dtype: str, text: str) -> tuple[str, int]:
-        """What was computed in float, rounded to a type of 16 bits."""
+        """A value that was computed in float, rounded to a type of 16 bits."""
         return f"({self.dialect.types[dtype]})({text})", _CAST
 
     def _integer_binary(self, expr: Binary) -> tuple[str, int]:
@@ -289,7 +289,7 @@ class Expressions:
         return self._infix(symbol, own, left, right)
 
     def _is_open(self, node: Expr) -> bool:
-        """Whether it is a variable whose extent is not a number."""
+        """True if it is a variable whose extent is not a number."""
         return isinstance(node, Var) and not isinstance(self.ranges.get(node, 0), int)
 
     def _division(self, expr: Binary) -> tuple[str, int]:

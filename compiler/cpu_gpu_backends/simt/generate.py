@@ -76,7 +76,7 @@ def _require_types(program: Program, dialect: str) -> None:
 
 
 def _functions(program: Program, types: Sequence[str]) -> set[str]:
-    """What computes with values of these types."""
+    """The functions that compute with values of these types."""
     found = {{"sum": "add"}.get(s.op, s.op) for s in walk_stmts(program.body)
              if isinstance(s, Update) and s.buffer.dtype in types}
     for stmt in walk_stmts(program.body):

@@ -1,4 +1,4 @@
-"""What printed CUDA may need of compute capability 9.0: barriers of units, copies by the TMA,
+"""Helpers of printed CUDA for compute capability 9.0: barriers of units, copies by the TMA,
 products of groups of four warps. ``emulation.h`` has the same functions for the host.
 
 Sources: PTX ISA, sections "mbarrier", "cp.async.bulk.tensor", "setmaxnreg" and "Asynchronous

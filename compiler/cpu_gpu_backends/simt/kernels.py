@@ -52,7 +52,7 @@ def refuse(fact: str, program: Program, place: Stmt | None = None) -> NoReturn:
 
 
 def symbol(program: str, number: int) -> str:
-    """What a program's kernel of this number is called in texts: no name of a language or of its
+    """The name of a program's kernel of this number in texts: no name of a language or of its
     library begins so.
     """
     return f"k{number}_" + re.sub(r"[^A-Za-z0-9_]", "_", program)
@@ -79,17 +79,17 @@ def tile_of(buffer: Buffer) -> tuple[int, int]:
 
 
 def is_of_warps(stmt: Stmt) -> bool:
-    """Whether the threads of a warp run it together."""
+    """True if the threads of a warp run it together."""
     return isinstance(stmt, Tensorized) and stmt.intrinsic.unit in ("warp", "warp group")
 
 
 def is_of_groups(stmt: Stmt) -> bool:
-    """Whether four warps run it together."""
+    """True if four warps run it together."""
     return isinstance(stmt, Tensorized) and stmt.intrinsic.unit == "warp group"
 
 
 def is_of_tma(stmt: Stmt) -> bool:
-    """Whether the TMA copies it."""
+    """True if the TMA copies it."""
     return isinstance(stmt, Tensorized) and stmt.intrinsic.unit == "tma"
 
 
@@ -98,13 +98,14 @@ def tma_copies(stmt: Stmt) -> list[Tensorized]:
 
 
 def writes_own(stmt: Stmt) -> bool:
-    """Whether it writes what is a thread's own alone: outside of loops over threads, all do it."""
+    """True if it writes what is a thread's own alone: outside of loops over threads, all do it."""
     return all(buffer.scope in OWN for write in writes(stmt) for buffer in write.buffers)
 
 
 @dataclass(frozen=True, slots=True)
 class Shuffle(Expr):
-    """What the thread whose lane differs in the bits of `lane_xor` reads of its own `value`.
+    """The value that the thread whose lane differs in the bits of `lane_xor` reads of its own
+    `value`.
 
     All threads of the warp must come by.
     """
@@ -167,7 +168,7 @@ class SimtKernel:
 
     @property
     def shared_places(self) -> dict[str, int]:
-        """Where the buffers of a block lie in memory that its launch asks for; nothing where the
+        """The places of a block's buffers in memory that its launch asks for; nothing where the
         text declares them: tiles that the TMA fills begin at multiples of 1,024 bytes.
         """
         places, end = {}, 0

@@ -106,7 +106,7 @@ def _kernel(program: Program, stmt: Stmt, name: str, shuffles: bool, asynchronou
 
 def _placed(program: Program, body: Stmt, grid: Grid, threads: Extent3, shuffles: bool
             ) -> tuple[tuple[Buffer, ...], Stmt]:
-    """What a block shares, and what its threads do, with barriers."""
+    """The buffers that a block shares, and its threads' statements, with barriers."""
     body = reduce_across_threads(program, body, shuffles and threads[0] % 32 == 0)
     body = begin_outside(body)
     body = _on_threads(body, grid, threads)
@@ -198,8 +198,9 @@ def _require_fit(program: Program, stmt: Stmt, threads: Extent3, intrinsics: boo
 
 
 def _require_fragments(program: Program, stmt: Stmt) -> None:
-    """What statements outside of intrinsics touch of fragments are sums that the thread holds:
-    element ``[i, j]`` of a tile is held by thread ``i % 8 * 4 + j // 2`` of the warp.
+    """Refuses statements outside of intrinsics that touch other elements of fragments than sums
+    that the thread holds. Thread ``i % 8 * 4 + j // 2`` of the warp holds element ``[i, j]`` of a
+    tile.
     """
     for access in accesses(stmt):
         buffer, path = access.buffer, path_to(stmt, lambda s, own=access.stmt: s is own)

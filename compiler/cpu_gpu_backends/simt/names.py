@@ -32,7 +32,7 @@ def identifier(name: str) -> str:
 
 
 def is_taken(name: str) -> bool:
-    """Whether it is a word of a language, a type or function that texts use, or like a macro."""
+    """True if it is a word of a language, a type or function that texts use, or like a macro."""
     return (name in _WORDS or name.removesuffix("f") in _WORDS or _TYPES.fullmatch(name) is not None
             or len(name) > 1 and name.isupper())
 

@@ -1,4 +1,4 @@
-"""What is a thread's own: buffers that are one in the program, and one for each thread on a GPU.
+"""Buffers of a thread's own, which are one in the program, and one for each thread on a GPU.
 
 ::
 
@@ -78,7 +78,7 @@ class _Own:
         return FIRST if isinstance(stmt, Write) and not writes_own(stmt) else None
 
     def _remedy(self, writer: Var, reader: Var | None, axis: str) -> str:
-        """How all threads, or all blocks, see one buffer; fragments are no memory."""
+        """The way to make all threads, or all blocks, see one buffer; fragments are no memory."""
         if writer == reader or self.alloc.buffer.scope in FRAGMENTS:
             return f"allocate it inside of {writer.name}"
         return f"use scope {'global' if axis in BLOCK_KINDS else 'shared'}"

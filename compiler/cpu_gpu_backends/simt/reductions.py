@@ -26,7 +26,7 @@ def identities(stmt: Reduction) -> tuple[Const, ...]:
 
 def _accumulate(stmt: Reduction, buffers: Sequence[Buffer], indices: tuple[Expr, ...],
                 values: Sequence[Expr]) -> Reduction:
-    """The same reduction into other buffers, going on from what they hold."""
+    """This reduction into other buffers, going on from what they hold."""
     new = rebuilt(stmt, buffers=tuple(buffers), indices=indices, values=tuple(values))
     assert isinstance(new, Reduction)
     return replace(new, axes=(), begins=False)
@@ -65,7 +65,7 @@ def _path(root: Stmt, stmt: Stmt) -> tuple[Stmt, ...]:
 
 
 def _is_alone(loop: For, stmt: Reduction) -> bool:
-    """Whether nothing else in the loop touches what the reduction writes, and nothing in it changes
+    """True if nothing else in the loop touches what the reduction writes, and nothing in it changes
     where that is.
     """
     if any(isinstance(s, Tensorized) for s in _path(loop, stmt)):
@@ -166,7 +166,7 @@ def _find(program: Program, root: Stmt) -> _Across | None:
 
 
 def _is_of_reduction(node: Stmt, stmt: Reduction) -> bool:
-    """Whether it is a loop or a guard that leaves terms out and says nothing of the destination."""
+    """True if it is a loop or a guard that leaves terms out and says nothing of the destination."""
     if isinstance(node, If):
         return all(var in stmt.axes or isinstance(var, Symbol)
                    for var in free_variables(node.condition))
@@ -174,7 +174,7 @@ def _is_of_reduction(node: Stmt, stmt: Reduction) -> bool:
 
 
 def _is_warps(across: _Across) -> bool:
-    """Whether the threads of the reduction are whole warps, alone or row by row."""
+    """True if the threads of the reduction are whole warps, alone or row by row."""
     extent = across.loop.extent
     return across.loop.kind == "threadIdx.x" and extent % WARP == 0 and (
         extent == WARP or not across.around)

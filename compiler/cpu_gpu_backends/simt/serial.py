@@ -173,5 +173,5 @@ class SerialPrinter(ABC):
 
 
 def _is_flat(stmt: Stmt) -> bool:
-    """Whether it may stand on the line of its condition or loop."""
+    """True if it may stand on the line of its condition or loop."""
     return isinstance(stmt, Store | Barrier)

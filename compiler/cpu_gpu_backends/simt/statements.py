@@ -418,7 +418,7 @@ def _mentions(stmt: Stmt, var: Var) -> bool:
 
 
 def _copies(loop: For) -> bool:
-    """Whether it is a serial loop of asynchronous copies and nothing else."""
+    """True if it is a serial loop of asynchronous copies and nothing else."""
     made = [s for s in walk_stmts(loop.body) if not isinstance(s, For | If | Seq)]
     return loop.kind == "serial" and all(isinstance(s, AsyncCopy) for s in made)
 

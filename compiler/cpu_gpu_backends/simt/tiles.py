@@ -1,4 +1,4 @@
-"""What the rule of a declared intrinsic is called with, to write its instructions as C.
+"""The argument of a declared intrinsic's rule, which writes its instructions as C.
 
 A rule ``lower(call) -> list[str]`` gives the statements. An intrinsic of the unit ``thread`` is run
 by each thread for itself; one of the unit ``warp`` by the 32 threads of a warp together, which lie

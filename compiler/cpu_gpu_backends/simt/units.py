@@ -100,8 +100,8 @@ def specialized_loop(stmt: Stmt) -> For | None:
 
 
 def divided(program: Program, stmt: Stmt, threads: Extent3) -> tuple[Stmt, Stmt] | None:
-    """What the copying thread does, and the others; None where nothing is specialized. Refuses what
-    has no form of its own on a GPU.
+    """The statements of the copying thread, and of the others; None where nothing is specialized.
+    Refuses what has no form of its own on a GPU.
     """
     loop = specialized_loop(stmt)
     groups = next(filter(is_of_groups, walk_stmts(stmt)), None)
@@ -265,7 +265,7 @@ def _flattened(stmt: Stmt) -> Iterator[Stmt]:
 
 
 def _proved(program: Program, copies: Stmt, rest: Stmt) -> int:
-    """How many turns the copies are ahead at most. Turns repeat when all copies of a buffer have
+    """The most turns that the copies are ahead. Turns repeat when all copies of a buffer have
     been used, so a few rounds prove all.
     """
     units = (COPIER, copies), (THREADS_UNIT, rest)
@@ -294,7 +294,7 @@ def _turns(stmt: Stmt) -> int:
 
 
 def _touched(stmt: Stmt, turn: int) -> Iterator[AddressSet]:
-    """What a turn of the loop touches in shared memory: copies of buffers, by their number."""
+    """The accesses of a turn of the loop in shared memory: copies of buffers, by their number."""
     path = path_to(stmt, lambda s: s == specialized_loop(stmt))
     at: dict[Var, Expr] = {}
     for loop in reversed([s for s in path if isinstance(s, For)]):

@@ -120,7 +120,7 @@ def _loads(value: Expr, var: Var) -> Iterator[Read]:
 
 
 def _moves_by_one(buffer: Buffer, indices: tuple[Expr, ...], loop: For) -> bool:
-    """Whether lane `i` is element `i` after an aligned one."""
+    """True if lane `i` is element `i` after an aligned one."""
     form = linear(offset(buffer, indices))
     terms = dict(form.terms)
     step = terms.pop(loop.var, 0)
@@ -131,7 +131,7 @@ def _moves_by_one(buffer: Buffer, indices: tuple[Expr, ...], loop: For) -> bool:
 
 
 def _names(value: Expr, var: Var, loads: tuple[Read, ...]) -> bool:
-    """Whether the value uses the loop's variable other than in its loads."""
+    """True if the value uses the loop's variable other than in its loads."""
     if value in loads or isinstance(value, Read) and value.buffer.scope == LOCAL:
         return False
     if value == var:

@@ -3,8 +3,8 @@
 import numpy as np
 import onnx
 
+from compiler.frontend.building.values import NodeRefused
 from compiler.frontend.core_ml.registry import operation
-from compiler.frontend.values import NodeRefused
 
 UNARY = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "erf": "Erf", "exp": "Exp",
          "sqrt": "Sqrt", "abs": "Abs", "floor": "Floor", "ceil": "Ceil", "round": "Round",

@@ -10,12 +10,12 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from compiler.frontend.building.refusal import ImportRefused
 from compiler.frontend.core_ml.layers import NetworkConverter
 from compiler.frontend.core_ml.messages import messages
 from compiler.frontend.core_ml.program import ProgramConverter
 from compiler.frontend.core_ml.weights import PackagedWeights
-from compiler.frontend.onnx_writer import Loaded
-from compiler.frontend.refusal import ImportRefused
+from compiler.frontend.onnx.nodes.writer import Loaded
 
 __all__ = ["convert"]
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from compiler.frontend.building.values import NodeRefused
 from compiler.frontend.core_ml.registry import layer
 from compiler.frontend.core_ml.weights import decoded
-from compiler.frontend.values import NodeRefused
 
 END = np.iinfo(np.int64).max
 UNARY = {"sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos", "atan": "Atan",

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 import compiler.frontend.core_ml.layer_rules     # noqa: F401 - registers the layers
+from compiler.frontend.building.refusal import ImportRefused
+from compiler.frontend.building.values import NodeRefused
 from compiler.frontend.core_ml.registry import LAYERS
 from compiler.frontend.core_ml.weights import decoded
-from compiler.frontend.onnx_writer import Loaded, OnnxWriter, typed
-from compiler.frontend.refusal import ImportRefused
-from compiler.frontend.values import NodeRefused
+from compiler.frontend.onnx.nodes.writer import Loaded, OnnxWriter, typed
 
 __all__ = ["MlLayer", "NetworkConverter"]
 
@@ -24,7 +24,7 @@ CHANNELS = {"GRAYSCALE": 1, "RGB": 3, "BGR": 3}
 
 
 class MlLayer:
-    """What the functions of layers read: inputs, parameters, and what the converter writes."""
+    """The view that functions of layers have: inputs, parameters, and what the converter writes."""
 
     def __init__(self, network: "NetworkConverter", proto: Any):
         self.network, self.proto, self.write = network, proto, network.write

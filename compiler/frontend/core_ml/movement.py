@@ -3,8 +3,8 @@
 import numpy as np
 import onnx
 
+from compiler.frontend.building.values import NodeRefused
 from compiler.frontend.core_ml.registry import operation
-from compiler.frontend.values import NodeRefused
 
 END = np.iinfo(np.int64).max
 

@@ -14,11 +14,11 @@ import compiler.frontend.core_ml.elementwise
 import compiler.frontend.core_ml.movement
 import compiler.frontend.core_ml.reductions
 import compiler.frontend.core_ml.windows        # noqa: F401 - these register the operations
+from compiler.frontend.building.refusal import ImportRefused
+from compiler.frontend.building.values import NodeRefused
 from compiler.frontend.core_ml.messages import messages
 from compiler.frontend.core_ml.registry import OPERATIONS
-from compiler.frontend.onnx_writer import Loaded, OnnxWriter, typed
-from compiler.frontend.refusal import ImportRefused
-from compiler.frontend.values import NodeRefused
+from compiler.frontend.onnx.nodes.writer import Loaded, OnnxWriter, typed
 
 __all__ = ["MilOperation", "ProgramConverter"]
 
@@ -31,7 +31,8 @@ FIELDS = ("floats", "ints", "bools", "longInts", "doubles", "bytes", "strings")
 
 
 class MilOperation:
-    """What the functions of operations read: arguments by name, and what the converter writes."""
+    """The view that functions of operations have: arguments by name, and what the converter
+    writes."""
 
     def __init__(self, program: "ProgramConverter", proto: Any):
         self.program, self.proto, self.write = program, proto, program.write

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from compiler.frontend.refusal import ImportRefused
-from compiler.frontend.values import NodeRefused
+from compiler.frontend.building.refusal import ImportRefused
+from compiler.frontend.building.values import NodeRefused
 
 __all__ = ["PackagedWeights", "decoded"]
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from compiler.frontend.building.values import NodeRefused
 from compiler.frontend.core_ml.registry import operation
-from compiler.frontend.values import NodeRefused
 
 
 def padding(op, rank):

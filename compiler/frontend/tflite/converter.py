@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from compiler.frontend.onnx_maps import OWN
-from compiler.frontend.onnx_writer import Loaded, OnnxWriter, typed
+from compiler.frontend.building.values import NodeRefused
+from compiler.frontend.onnx.nodes.maps import OWN
+from compiler.frontend.onnx.nodes.writer import Loaded, OnnxWriter, typed
 from compiler.frontend.tflite import schema
 from compiler.frontend.tflite.registry import OPERATORS
 from compiler.frontend.tflite.schema import TfliteOperation, TfliteTensor
-from compiler.frontend.values import NodeRefused
 
 __all__ = ["DividedImage", "Converter", "axis_of", "convert"]
 
@@ -118,7 +118,7 @@ class Converter:
             self._refuse(operation, error)
 
     def _kernel(self, operation: TfliteOperation) -> str:
-        """What `compiler/graph/passes/litert.py` calls the operation."""
+        """The operation's name in `compiler/graph/integerize/litert.py`."""
         real = operation.code == "QUANTIZE" and not self.is_quantized(operation.input(0))
         return "QUANTIZE_REAL" if real else operation.code
 
@@ -132,8 +132,8 @@ class Converter:
             raise NodeRefused(f"tensor {tensor.name!r} must be stored dense")
 
     def _name(self, operation: TfliteOperation) -> str:
-        """That of the tensor that it makes: operators of TensorFlow Lite have none. Of names that
-        the converter joined, the last."""
+        """The name of the tensor that it makes: operators of TensorFlow Lite have none. Of names
+        that the converter joined, the last."""
         place = next((place for place in operation.outputs if place >= 0), None)
         name = "" if place is None else self.names[place] or self.tensors[place].name
         return re.split(";", name)[-1].strip("/") or operation.code.lower()
@@ -177,7 +177,7 @@ class Converter:
         return tensor.quantization is not None and str(tensor.dtype) in STORED
 
     def is_first(self, *places: int) -> bool:
-        """Whether one of them was made in NCHW, and all can be had so without cost: constants, and
+        """True if one of them was made in NCHW, and all can be had so without cost: constants, and
         tensors of rank 4.
         """
         made = any((place, True) in self.stored and self.array(place) is None for place in places)
@@ -330,7 +330,7 @@ class Converter:
 
 
 def axis_of(axis: int, rank: int, first: bool) -> int:
-    """Where an axis of the file is."""
+    """The place of an axis of the file."""
     if not -rank <= axis < rank:
         raise NodeRefused(f"axis must be -{rank} to {rank - 1}, not {axis}")
     axis %= rank

@@ -3,9 +3,9 @@
 import numpy as np
 import onnx
 
+from compiler.frontend.building.values import NodeRefused
 from compiler.frontend.tflite.registry import operator
-from compiler.frontend.values import NodeRefused
-from compiler.ops import litert
+from compiler.ops.integers import litert
 
 __all__ = ["activated"]
 
@@ -69,8 +69,8 @@ def operands(c, op):
 
 
 def _compared(c, op):
-    """What LiteRT compares of each byte of two quantized tensors; None where the numbers compare
-    alike, or its kernel does not take the scales.
+    """The number that LiteRT compares of each byte of two quantized tensors; None where the numbers
+    compare alike, or its kernel does not take the scales.
     """
     tensors = [c.tensor(place) for place in op.inputs]
     if op.code not in COMPARED or not all(

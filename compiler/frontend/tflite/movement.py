@@ -3,9 +3,9 @@
 import numpy as np
 import onnx
 
+from compiler.frontend.building.values import NodeRefused
 from compiler.frontend.tflite.converter import FIRST, DividedImage, axis_of
 from compiler.frontend.tflite.registry import operator
-from compiler.frontend.values import NodeRefused
 
 VALID = 1
 ENDS = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)
@@ -233,7 +233,7 @@ def space_to_batch(c, op):
 
 @operator("BATCH_TO_SPACE_ND")
 def batch_to_space(c, op):
-    """What `space_to_batch` did, backwards: `crops` are its pads."""
+    """Undoes `space_to_batch`: `crops` are its pads."""
     if op.input(0) in c.dilated:
         c.alias(op.outputs[0], op.input(0))
         return

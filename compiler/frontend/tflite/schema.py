@@ -1,4 +1,4 @@
-"""What a TensorFlow Lite file says: tensors, operators, signatures, as plain records.
+"""The contents of TensorFlow Lite files: tensors, operators, signatures, as plain records.
 
 The file is a flatbuffer, which the package `tflite` reads (extra `tflite`). Nothing in it is
 trusted: a table that leads outside the file, or says that it is longer than the file, is refused.
@@ -13,7 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from compiler.frontend.refusal import ImportRefused
+from compiler.frontend.building.refusal import ImportRefused
 
 __all__ = ["Subgraph", "TensorScales", "TfliteOperation", "TfliteTensor", "read"]
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from compiler.frontend.tflite.registry import operator
 from compiler.frontend.tflite.elementwise import activated
-from compiler.frontend.values import NodeRefused
+from compiler.frontend.building.values import NodeRefused
 
 PADDINGS = ("SAME_UPPER", "VALID")
 

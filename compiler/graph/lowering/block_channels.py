@@ -1,5 +1,5 @@
-"""Images of float32 and of int8 in blocks of channels (`compiler.ops.channel_blocks`), where they
-are convolved.
+"""Images of float32 and of int8 in blocks of channels (`compiler.ops.packed.channel_blocks`), where
+they are convolved.
 
 A convolution with constant weights computes on blocks, its weights packed, and so does a transposed
 one whose windows lie apart, as a convolution for each place of its kernel. What reads the result
@@ -18,12 +18,12 @@ from compiler.graph.graph import Graph, Node
 from compiler.graph.lowering.winograd import Convolution, Sizes, best_size
 from compiler.graph.reference import evaluate_node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
-from compiler.ops import channel_blocks as blocks
-from compiler.ops.blocks import LANES, blocks_of
-from compiler.ops.operator import Kind
-from compiler.ops.quantized_blocks import for_bytes, grouped_inputs, grouped_stem
+from compiler.ops.packed import channel_blocks as blocks
+from compiler.ops.packed.quantized_blocks import for_bytes, grouped_inputs, grouped_stem
+from compiler.ops.packed.winograd import KERNEL, winograd_weight
+from compiler.ops.records.blocks import LANES, blocks_of
+from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
-from compiler.ops.winograd import KERNEL, winograd_weight
 
 __all__ = ["BlockChannels"]
 
@@ -52,7 +52,7 @@ class BlockChannels:
 
 
 def _is_convolution(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
-    """Whether it computes on blocks: groups are of whole blocks, of one channel each, or so many
+    """True if it computes on blocks: groups are of whole blocks, of one channel each, or so many
     make up a block.
     """
     if not find(node.op).convolved or not _is_packable(graph, node, dtypes):
@@ -67,7 +67,7 @@ def _is_convolution(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
 
 
 def _is_packable(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
-    """Whether weights and parameters are constants, and products float32 or of bytes in int32, of
+    """True if weights and parameters are constants, and products float32 or of bytes in int32, of
     one of these types.
     """
     x, weight = (graph.values[value].dtype for value in node.inputs[:2])
@@ -76,7 +76,7 @@ def _is_packable(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
 
 
 def _is_spread(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
-    """Whether it is a transposed convolution that computes each pixel from one of its input."""
+    """True if it is a transposed convolution that computes each pixel from one of its input."""
     if node.op not in ("convtranspose2d", "qconvtranspose2d") or not _is_packable(graph, node,
                                                                                   dtypes):
         return False
@@ -381,7 +381,7 @@ def _joined(weight: np.ndarray, group: int) -> tuple[np.ndarray, int]:
 
 
 def _skips(attrs: Mapping, weight: Sequence[int]) -> bool:
-    """Whether there are pixels that a convolution does not see: those that it sees are few, and
+    """True if there are pixels that a convolution does not see: those that it sees are few, and
     side by side they are one row.
     """
     return (tuple(weight[2:]) == (1, 1) and tuple(attrs["strides"]) != (1, 1)
@@ -394,7 +394,8 @@ def _window(attrs: Mapping) -> dict:
 
 
 def _outside(attrs: Mapping) -> float:
-    """What is left in lanes that are no channel where weights, or multipliers, are zero."""
+    """The numbers that are left in lanes that are no channel where weights, or multipliers, are
+    zero."""
     return float(min(max(attrs["zp"], attrs["lo"]), attrs["hi"])) if "zp" in attrs else 0.0
 
 

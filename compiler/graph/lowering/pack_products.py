@@ -9,8 +9,8 @@ import numpy as np
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
-from compiler.ops.blocks import LANES
-from compiler.ops.quantized_blocks import OFFSET, for_bytes, grouped_columns
+from compiler.ops.packed.quantized_blocks import OFFSET, for_bytes, grouped_columns
+from compiler.ops.records.blocks import LANES
 from compiler.ops.registry import find
 
 __all__ = ["PackProducts"]
@@ -53,7 +53,7 @@ def _is_packable(graph: Graph, node: Node) -> bool:
 
 
 def _is_quantized(graph: Graph, node: Node) -> bool:
-    """Whether it is a product of bytes in int32 with constants."""
+    """True if it is a product of bytes in int32 with constants."""
     return (node.op == "qdense" and all(value in graph.constants for value in node.inputs[1:])
             and all(graph.values[value].dtype == "int8" for value in node.inputs[:2])
             and node.attrs.get("sums", "int32") == "int32"
@@ -61,7 +61,7 @@ def _is_quantized(graph: Graph, node: Node) -> bool:
 
 
 def _is_computed(graph: Graph, node: Node) -> bool:
-    """Whether it is a product of two computed matrices, of floats or of bytes, the second without a
+    """True if it is a product of two computed matrices, of floats or of bytes, the second without a
     zero point and of floats not turned, of as many rows and columns as make up for packing.
     """
     if node.op not in ("matmul", "qmatmul") or node.attrs.get("b_zp", 0):
@@ -224,7 +224,7 @@ def _together(graph: Graph) -> dict[str, _Rows]:
 
 
 def _shown(graph: Graph, producers: Mapping[str, Node], value: str) -> tuple[str, int]:
-    """What a chain of views shows, and at which of its elements."""
+    """The value that a chain of views shows, and at which of its elements."""
     begin = 0
     while (node := producers.get(value)) is not None and (view := find(node.op).view) and view(
             node.attrs, graph.values[node.inputs[0]].shape, graph.values[value].shape):

@@ -1,11 +1,11 @@
 """Images with their channels last where tensor cores convolve them, or processors without vectors
-(`compiler.ops.last_convolutions`).
+(`compiler.ops.packed.last_convolutions`).
 
 A convolution that these take reads and makes such images, and so does one of each channel by
 itself. For tensor cores an image of few channels gets some that are zero, and the rows of its
 windows are one axis; processors without vectors read any image where it lies.
-Which of the other operators go on so is decided as in the layout pass (`compiler.graph.layout`):
-these convolutions are its bound segments, all else is free.
+Which of the other operators go on so is decided as in the layout pass
+(`compiler.graph.division.layout`): these convolutions are its bound segments, all else is free.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -14,12 +14,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from compiler.graph.channels_last import FROM_LAST, TO_LAST, moves
-from compiler.graph.cheapest_orders import (NCHW, NHWC, Order, OrderedTensor,
-                                            cheapest_orders)
+from compiler.graph.division.channels_last import FROM_LAST, TO_LAST, moves
+from compiler.graph.division.cheapest_orders import (NCHW, NHWC, Order, OrderedTensor,
+                                                     cheapest_orders)
+from compiler.graph.division.layout import RELAYOUT, lay_out
+from compiler.graph.division.partition import HOST, Segment, assembled
 from compiler.graph.graph import Graph, Node, TensorType
-from compiler.graph.layout import RELAYOUT, lay_out
-from compiler.graph.partition import HOST, Segment, assembled
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.registry import find
 
@@ -73,7 +73,7 @@ def _is_taken(graph: Graph, node: Node, dtypes: Collection[str], pieces: bool) -
 
 
 def _has_rows(graph: Graph, node: Node) -> bool:
-    """Whether the rows of its windows are one axis: there are few channels and an odd number of
+    """True if the rows of its windows are one axis: there are few channels and an odd number of
     columns, so that no vector begins in the middle of a pixel.
     """
     outputs, depth, _, columns = graph.values[node.inputs[1]].shape
@@ -81,7 +81,7 @@ def _has_rows(graph: Graph, node: Node) -> bool:
 
 
 def _is_depthwise(graph: Graph, node: Node) -> bool:
-    """Whether each channel is convolved by itself into one."""
+    """True if each channel is convolved by itself into one."""
     outputs, depth, *_ = graph.values[node.inputs[1]].shape
     return depth == 1 and node.attrs.get("group", 1) == outputs > 1
 
@@ -108,8 +108,8 @@ def _borders(segment: Segment) -> dict[str, Order | None] | None:
 
 
 def _orders(tensors: Collection[OrderedTensor]) -> Mapping[str, Order]:
-    """Where it does not matter otherwise, nothing is converted behind a convolution or between what
-    maps its result: these are computed together.
+    """The cheapest orders; where they do not matter otherwise, nothing is converted behind a
+    convolution or between what maps its result: these are computed together.
     """
     def is_inside(tensor: OrderedTensor) -> bool:
         fixed = {NCHW, NHWC}

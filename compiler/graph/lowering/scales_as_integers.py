@@ -9,7 +9,7 @@
 The largest m of a tensor has 31 bits. All others are integers too, unless scales of its channels
 are more than 15 bits apart; then the tensor keeps its multipliers. The product is exact in 64 bits,
 so that nothing changes but the instructions: a shift that is known, and mostly is beyond a word,
-costs a few (`cpu.roundings.in_words`).
+costs a few (`cpu.schedules.roundings.in_words`).
 """
 
 from dataclasses import dataclass, replace
@@ -19,8 +19,8 @@ import numpy as np
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
+from compiler.ops.families.requantization import SHIFT, sums_of
 from compiler.ops.registry import find
-from compiler.ops.requantization import SHIFT, sums_of
 
 __all__ = ["ScalesAsIntegers"]
 
@@ -72,7 +72,7 @@ def _in_words(graph: Graph, node: Node) -> tuple[np.ndarray, int] | None:
 
 
 def _may_wrap(graph: Graph, node: Node) -> bool:
-    """Whether a sum, its bias included, may not fit 32 bits."""
+    """True if a sum, its bias included, may not fit 32 bits."""
     x, weight = (graph.values[value].dtype for value in node.inputs[:2])
     bias = graph.constants[node.inputs[2]].astype(np.int64)
     terms = graph.constants[node.inputs[1]].size // max(1, len(bias))

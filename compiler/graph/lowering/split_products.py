@@ -46,7 +46,7 @@ def _split(builder: Builder, node: Node) -> None:
 
 
 def _is_sloped(graph: Graph, node: Node) -> bool:
-    """Whether a product of int8 has these inputs."""
+    """True if a product of int8 has these inputs."""
     operator = find(node.op)
     return (operator.below and graph.values[node.outputs[0]].dtype == "int8"
             and len(node.inputs) == 5 + BELOW)

@@ -15,8 +15,8 @@ from typing import ClassVar
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
+from compiler.ops.records.rules import TypeRefused
 from compiler.ops.registry import find, infer
-from compiler.ops.rules import TypeRefused
 from compiler.te import numpy_dtype
 
 __all__ = ["StoreHalves"]
@@ -94,7 +94,7 @@ class _Halving:
         return wanted - self.graph.constants.keys()
 
     def _chooses(self, node: Node) -> bool:
-        """Whether the node chooses elements of its one input, as it can of halves."""
+        """True if the node chooses elements of its one input, as it can of halves."""
         if len(node.inputs) != 1 or not (find(node.op).picks or node.op in CHOOSING):
             return False
         source = self.graph.values[node.inputs[0]]

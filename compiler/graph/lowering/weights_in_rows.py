@@ -7,8 +7,8 @@ import numpy as np
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
+from compiler.ops.records.weights import MATRIX, PRODUCT
 from compiler.ops.registry import find
-from compiler.ops.weights import MATRIX, PRODUCT
 
 __all__ = ["WeightsInRows"]
 

@@ -1,11 +1,12 @@
-"""Where Winograd's products (`compiler.ops.winograd`) take less time than a convolution's own."""
+"""Finds where Winograd's products (`compiler.ops.packed.winograd`) take less time than a
+convolution's own."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.ops.node import Attrs
-from compiler.ops.winograd import KERNEL, SIZES
+from compiler.ops.packed.winograd import KERNEL, SIZES
+from compiler.ops.records.node import Attrs
 
 __all__ = ["Convolution", "Sizes", "best_size"]
 

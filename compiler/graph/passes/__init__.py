@@ -5,7 +5,7 @@ from compiler.graph.passes.clean_up import CleanUp
 from compiler.graph.passes.fold_constants import FoldConstants
 from compiler.graph.passes.fold_scales import FoldScales
 from compiler.graph.passes.gathers import GathersAsSlices
-from compiler.graph.passes.integerize import Integerize
+from compiler.graph.integerize.integerize import Integerize
 from compiler.graph.passes.pads import PadsInWindows
 from compiler.graph.passes.puts import WheresAsPuts
 from compiler.graph.passes.reductions import ReductionsAsPools

@@ -3,7 +3,7 @@
 A rule of `SAME` gives the value that the node's result is; one of `SHORTER` a node that makes the
 same result from a value further up. Neither looks at readers.
 
-What holds for one operator alone, its record says (`compiler.ops.operator.Algebra`).
+What holds for one operator alone, its record says (`compiler.ops.records.operator.Algebra`).
 
 Floats have fewer rules than numbers. Kept, because they change results:
 
@@ -31,7 +31,8 @@ Rule = Callable[["GraphView", Node], str | Node | None]
 
 @dataclass(frozen=True, slots=True)
 class GraphView:
-    """What rules know: types and constants of the graph, and the nodes before the one in hand."""
+    """The graph as rules see it: types and constants of the graph, and the nodes before the one in
+    hand."""
 
     graph: Graph
     producers: Mapping[str, Node]
@@ -40,7 +41,7 @@ class GraphView:
         return self.graph.values[value]
 
     def keeps(self, node: Node, place: int = 0) -> bool:
-        """Whether the result has the type of this input."""
+        """True if the result has the type of this input."""
         return self.type(node.outputs[0]) == self.type(node.inputs[place])
 
     def before(self, node: Node, *ops: str, place: int = 0) -> Node | None:
@@ -181,7 +182,7 @@ PRECISION = {"float16": (11, 16), "bfloat16": (8, 128), "float32": (24, 128),
 
 
 def _holds(wide: str, narrow: str) -> bool:
-    """Whether the first type has every value of the second."""
+    """True if the first type has every value of the second."""
     if narrow == "bool" or wide == narrow:
         return True
     if wide in PRECISION and narrow in PRECISION:
@@ -221,8 +222,8 @@ def _clamps(view: GraphView, node: Node) -> tuple[Node, Bounds, int] | None:
 
 
 def _bounds(view: GraphView, node: Node) -> Bounds | None:
-    """What a node leaves of all numbers, as `clip` says it; None where it is no such node. -0 is
-    no bound: which of two zeros is the greater is not defined.
+    """The range that a node leaves of all numbers, as `clip` says it; None where it is no such
+    node. -0 is no bound: which of two zeros is the greater is not defined.
     """
     if view.type(node.outputs[0]).dtype != "float32":
         return None

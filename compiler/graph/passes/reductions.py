@@ -87,7 +87,7 @@ class _Rewriting:
             last.outputs[0], lambda reader, value: reader.op == "quantizelinear")
 
     def _is_along_columns(self, reduction: Node) -> bool:
-        """Whether it reduces the columns of images alone, between quantizations."""
+        """True if it reduces the columns of images alone, between quantizations."""
         rank, axes = len(self.graph.values[reduction.inputs[0]].shape), reduction.attrs["axes"]
         return not self.before_products and (rank, tuple(axes)) == (4, (3,)) and bool(
             reduction.attrs["keepdims"])
@@ -98,7 +98,7 @@ class _Rewriting:
         return {"kernel": (1, columns), "strides": (1, 1), "pads": (0, 0, 0, 0)}
 
     def _is_read(self, value: str, fits: Callable[[Node, str], bool]) -> bool:
-        """Whether there are readers, behind what moves or bounds elements, and all of them fit."""
+        """True if there are readers, behind what moves or bounds elements, and all of them fit."""
         readers = self.readers[value]
         return value not in self.graph.outputs and bool(readers) and all(
             fits(reader, value) or (self._passes(reader)

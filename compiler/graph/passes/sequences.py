@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
-from compiler.ops.operator import Kind, Numbers
+from compiler.ops.records.operator import Kind, Numbers
 from compiler.ops.registry import find
 
 __all__ = ["SequencesAsImages"]
@@ -64,7 +64,7 @@ def _beside_images(graph: Graph, backwards: bool = False) -> set[str]:
 
 
 def _is_of_images(node: Node) -> bool:
-    """Whether the operator has windows, or planes, of images."""
+    """True if the operator has windows, or planes, of images."""
     operator = find(node.op)
     matrices = operator.weights is not None and operator.weights.axis < 0
     return (operator.numbers is Numbers.FLOAT and not matrices

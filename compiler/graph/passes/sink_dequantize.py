@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from compiler.graph.graph import Graph, Node
-from compiler.graph.passes.quantized import QUANTIZED
+from compiler.graph.integerize.quantized import QUANTIZED
 from compiler.graph.rewrite import Builder
 from compiler.ops.registry import find
 

@@ -12,7 +12,7 @@ from accel.figures.accesses import AccessProfile
 from accel.machine.config import preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, finish
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from accel.sim.programs.generate import generate
 from tests.support.machines import MACHINES, SPARSE, example
 

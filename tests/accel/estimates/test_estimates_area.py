@@ -18,7 +18,7 @@ from accel.machine.config import preset, preset_names
 from accel.machine.intrinsics import SHIPPED
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
-from fpga import build
+from fpga.building import build
 
 RUNS = [run for run in syntheses() if not run.unit]
 HELD_BACK = [run for run in RUNS if run.held_back]

@@ -14,7 +14,7 @@ from accel.estimates.runs import DATA, MachineSpec, Synthesis, append, syntheses
 from accel.machine.config import preset
 from bench.accelerator import estimates
 from bench.inputs.drawn import drawn, specs
-from fpga import bare_core
+from fpga.building import bare_core
 
 
 def flat(table: Mapping, prefix: str = "") -> dict[str, float]:

@@ -9,7 +9,8 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.status import ACCESSES, Run
 from accel.machine.words import column, decode_words
-from accel.sim import cycle, functional
+from accel.sim.meaning import functional
+from accel.sim.timed import cycle
 from accel.sim.programs.generate import generate
 
 MACHINE = Machine(preset("tiny-1x4x4"))

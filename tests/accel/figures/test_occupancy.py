@@ -12,7 +12,7 @@ from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.status import Run, Status
 from accel.machine.words import decode_words
 from accel.proof.access import DMA_BUFFERS, accumulates, touches
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from accel.sim.programs.generate import generate
 
 MACHINE = Machine(preset("tiny-1x4x4"))

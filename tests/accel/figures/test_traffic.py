@@ -11,7 +11,7 @@ from accel.machine.config import AccelConfig, preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.words import decode_words
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from accel.sim.programs.generate import generate
 
 MACHINE = Machine(preset("tiny-1x4x4"))

@@ -12,7 +12,7 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, finish
 from accel.machine.status import Status
 from accel.machine.timing import TIMING
-from accel.sim import functional
+from accel.sim.meaning import functional
 from tests.support.amaranth_sim import stalls
 from tests.support.core_bench import run_program, word
 from tests.support.verilator_lint import assert_clean

@@ -6,7 +6,7 @@ import pytest
 from amaranth.hdl import Elaboratable, Module
 from amaranth.lib import wiring
 
-from accel.hw.arbiter import Arbiter
+from accel.hw.moving.arbiter import Arbiter
 from accel.hw.fetch import Fetch
 from accel.hw.parts import ECP5
 from accel.machine.config import UNITS, preset

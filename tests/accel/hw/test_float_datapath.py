@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from accel.datapath.plan import arranged
-from accel.sim.evaluate import evaluate
+from accel.sim.meaning.evaluate import evaluate
 from compiler import te
 from tests.accel.datapath.test_floats import numbers, pairs
-from tests.accel.hw.test_datapath import run
+from tests.accel.hw.compute.test_datapath import run
 from tests.support.float_bodies import BODIES, meaning_of, product_sum
 from tests.support.verilated_datapath import VerilatedDatapath
 

@@ -13,9 +13,10 @@ from accel.machine.machine import Machine
 from accel.machine.program import Instruction
 from accel.machine.rules import DeclarationError
 from accel.proof.access import touches
-from accel.sim import cycle, functional
-from accel.sim.evaluate import evaluate
-from accel.sim.units import Buffers, perform
+from accel.sim.meaning import functional
+from accel.sim.timed import cycle
+from accel.sim.meaning.evaluate import evaluate
+from accel.sim.meaning.units import Buffers, perform
 from compiler import te
 from compiler.schedule import Schedule
 

@@ -14,7 +14,8 @@ from accel.machine.program import AccelProgram, Instruction, disassemble, finish
 from accel.machine.rules import DeclarationError
 from accel.machine.words import decode_words
 from accel.mapping.target import AccelTarget
-from accel.sim import cycle, functional
+from accel.sim.meaning import functional
+from accel.sim.timed import cycle
 from compiler import te
 from compiler.schedule import Schedule, ScheduleError
 from compiler.te import Axis, Var

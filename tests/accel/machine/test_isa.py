@@ -148,7 +148,7 @@ def test_the_page_gives_the_same_numbers() -> None:
 
 def test_the_page_gives_the_layout_of_parameters() -> None:
     from accel.machine.config import PARAM_BYTES
-    from compiler.ops.arithmetic import PARAM
+    from compiler.ops.integers.arithmetic import PARAM
     from compiler.te import numpy_dtype, record_fields
 
     assert numpy_dtype(PARAM).itemsize == PARAM_BYTES

@@ -9,7 +9,9 @@ from accel.machine.config import preset
 from accel.machine.intrinsics import SHIPPED, vector_op
 from accel.machine.machine import Machine
 from accel.mapping.target import assemble
-from accel.sim import cycle, functional, verilated
+from accel.sim.meaning import functional
+from accel.sim.rtl import verilated
+from accel.sim.timed import cycle
 from compiler import te
 from compiler.ir import interpret
 from compiler.schedule import Schedule, ScheduleError

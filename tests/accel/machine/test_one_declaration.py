@@ -9,7 +9,8 @@ from accel.machine.config import load, preset
 from accel.machine.intrinsics import SHIPPED, vector_op
 from accel.machine.machine import Machine
 from accel.mapping.target import assemble
-from accel.sim import functional, verilated
+from accel.sim.meaning import functional
+from accel.sim.rtl import verilated
 from compiler import te
 from compiler.ir import interpret
 from compiler.schedule import Schedule

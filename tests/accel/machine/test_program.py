@@ -13,7 +13,7 @@ from accel.machine.machine import Machine
 from accel.machine.program import (Instruction, AccelProgram, ProgramError, TensorSlot, disassemble,
                                    finish)
 from accel.machine.provenance import Loop, Origin, Provenance, Site
-from compiler.ops.arithmetic import PARAM
+from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import numpy_dtype
 from tests.support.machines import PACKED
 from tests.support.strategies import word_fields

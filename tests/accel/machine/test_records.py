@@ -13,7 +13,8 @@ from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.rules import DeclarationError
 from accel.machine.status import Status
 from accel.mapping.target import AccelTarget
-from accel.sim import cycle, functional
+from accel.sim.meaning import functional
+from accel.sim.timed import cycle
 from compiler import te
 from compiler.schedule import Schedule
 from compiler.tensorize import Operand

@@ -8,7 +8,7 @@ from accel.machine.machine import Machine
 from accel.machine.rules import DeclarationError
 from accel.mapping.target import AccelTarget
 from compiler.graph import Graph
-from compiler.ops.row_functions import RECIPROCALS, exponentials
+from compiler.ops.families.row_functions import RECIPROCALS, exponentials
 from tests.support.divided import assert_divided_right
 from tests.support.integer_graphs import Net
 

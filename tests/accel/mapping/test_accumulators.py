@@ -14,7 +14,7 @@ from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
 from compiler.frontend import convert
 from compiler.graph import evaluate, optimize
-from compiler.graph.pipeline import standard_passes
+from compiler.graph.passes.pipeline import standard_passes
 from compiler.te import abs as magnitude
 from tests.support.integer_graphs import Net, assert_right
 from tests.support.machines import LONG, TINY, example

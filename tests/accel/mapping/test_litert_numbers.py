@@ -8,7 +8,7 @@ import lockstep
 from accel.mapping.target import AccelTarget
 from compiler.graph.graph import Graph
 from compiler.graph.reference import evaluate
-from compiler.ops.node import TensorType
+from compiler.ops.records.node import TensorType
 from tests.support.integer_graphs import Net
 from tests.support.machines import TINY
 

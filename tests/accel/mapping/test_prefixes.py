@@ -21,7 +21,7 @@ from accel.mapping.segment import AccelSegment
 from accel.mapping.target import AccelTarget, CompiledSegment
 from accel.proof.legal import IllegalProgram, prove
 from compiler.graph import Graph, evaluate
-from compiler.graph.partition import ACCEL
+from compiler.graph.division.partition import ACCEL
 from runtime import load
 from runtime.module import Module
 from tests.support.decoders import machine

@@ -13,13 +13,13 @@ from accel.machine.intrinsics import SHIPPED
 from accel.mapping.layers import build_layers, forms_of
 from accel.mapping.lowering import LoweringError
 from accel.mapping.operators.blocked import Blocks
-from accel.mapping.row_selection import select_rows
 from accel.mapping.schedules import shape_of, tiles_of
+from accel.mapping.selecting.row_selection import select_rows
 from accel.mapping.target import AccelTarget
 from compiler.graph.graph import Graph, TensorType
 from compiler.graph.reference import evaluate
 from compiler.graph.rewrite import Builder
-from compiler.ops.row_functions import RECIPROCALS, ROOTS, exponentials
+from compiler.ops.families.row_functions import RECIPROCALS, ROOTS, exponentials
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "machines"
 SCALED = {"mult": 40000, "shift": 36, "zp": -120, "lo": -128, "hi": 127}

@@ -8,7 +8,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
-from accel.sim import cycle, functional, verilated
+from accel.sim.meaning import functional
+from accel.sim.rtl import verilated
+from accel.sim.timed import cycle
 from compiler.graph import Graph, evaluate, optimize, partition, subgraph
 from compiler.quantize import quantize
 from tests.support.integer_graphs import Net, run_program

@@ -5,10 +5,10 @@ import pytest
 
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction
-from accel.mapping.layout import pack_params
+from accel.mapping.memory.layout import pack_params
 from accel.mapping.target import AccelTarget
-from accel.sim import cycle
-from accel.sim.functional import simulate
+from accel.sim.timed import cycle
+from accel.sim.meaning.functional import simulate
 from compiler.graph import Graph, Segment, evaluate, partition, subgraph
 from tests.support.integer_graphs import Net, assert_right, run_program
 from tests.support.machines import MACHINES, SHORT, TINY, example, machine

@@ -12,8 +12,8 @@ from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.provenance import Provenance
 from accel.mapping.schedules import Tiles
 from accel.mapping.target import AccelTarget
-from accel.proof.legal import IllegalProgram, prove
 from accel.proof.findings import LIMIT
+from accel.proof.legal import IllegalProgram, prove
 from tests.support.networks import convolution_graph
 
 MACHINE = Machine(preset("tiny-1x4x4"))
@@ -27,7 +27,7 @@ def stream():
 
 def compiled() -> AccelProgram:
     """Compiles with given tiles, so that the texts do not depend on which are the cheapest."""
-    with patch("accel.mapping.choices.Choices.cheapest", lambda *_: (Tiles(9, 3, 1, 1), 2)):
+    with patch("accel.mapping.plans.choices.Choices.cheapest", lambda *_: (Tiles(9, 3, 1, 1), 2)):
         return AccelTarget(MACHINE).compile(convolution_graph(8, 8, 9, seed=0)).program
 
 

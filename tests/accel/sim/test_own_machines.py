@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from accel.datapath.plan import plan
-from accel.hw.datapath import Datapath
+from accel.hw.compute.datapath import Datapath
 from accel.machine.config import preset
 from accel.machine.intrinsics import SHIPPED, Declaration, gemm_op, instructions, vector_op
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.proof.legal import prove
-from accel.sim import functional
-from accel.sim.check import Report, check, default_simulators, ran
+from accel.sim.meaning import functional
+from accel.sim.checking.check import Report, check, default_simulators, ran
 from accel.sim.programs.directed import directed
 from accel.sim.programs.forms import form_of, forms
 from compiler import te

@@ -16,9 +16,11 @@ import numpy as np
 
 from compiler import te
 from tests.support.product_templates import TEMPLATES, product
-from compiler.cpu_gpu_backends.llvm import host, jit, statements
-from compiler.cpu_gpu_backends.llvm.expressions import Expressions
-from compiler.cpu_gpu_backends.llvm.kernel import Kernel
+from compiler.cpu_gpu_backends.llvm import host
+from compiler.cpu_gpu_backends.llvm.objects import jit
+from compiler.cpu_gpu_backends.llvm.emitting import statements
+from compiler.cpu_gpu_backends.llvm.emitting.expressions import Expressions
+from compiler.cpu_gpu_backends.llvm.objects.kernel import Kernel
 from compiler.ir import Program, interpret, loops, lower
 from compiler.schedule import reorder, split
 from tests.compiler.cpu_gpu_backends.checks import marked, random_inputs

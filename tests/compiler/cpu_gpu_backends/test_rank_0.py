@@ -11,8 +11,8 @@ from compiler.cpu_gpu_backends.c.network import network_files
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.gpu.target import GpuTarget
 from compiler.graph import Builder, Graph, TensorType, evaluate
-from runtime.emulated import EmulatedDevice
-from runtime.opencl import OpenClDevice
+from runtime.devices.emulated import EmulatedDevice
+from runtime.devices.opencl import OpenClDevice
 from tests.support.c_text import call_network, compile_c, needs_c
 
 

@@ -13,7 +13,7 @@ if importlib.util.find_spec("coremltools") is None:
 from compiler.frontend import ImportRefused
 from compiler.frontend.core_ml.messages import messages
 from compiler.frontend.models import graph_of
-from compiler.graph.pipeline import optimize
+from compiler.graph.passes.pipeline import optimize
 from compiler.graph.reference import evaluate
 
 MODELS = Path(__file__).parents[2] / "models"

@@ -9,11 +9,12 @@ import pytest
 pytest.importorskip("tflite")
 pytest.importorskip("ai_edge_litert")
 
-from compiler.frontend import ImportRefused, onnx_import
+from compiler.frontend import ImportRefused
 from compiler.frontend.models import graph_of
+from compiler.frontend.onnx import importing as onnx_import
 from compiler.frontend.tflite import schema
 from compiler.frontend.tflite.converter import Converter
-from compiler.graph.pipeline import optimize
+from compiler.graph.passes.pipeline import optimize
 from compiler.graph.reference import evaluate
 from tests.support.tflite_files import Given, interpreted, one_operator
 

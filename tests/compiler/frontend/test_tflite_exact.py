@@ -13,7 +13,7 @@ pytest.importorskip("ai_edge_litert")
 from ai_edge_litert.interpreter import OpResolverType
 
 from compiler.frontend.models import graph_of
-from compiler.graph.pipeline import optimize, standard_passes
+from compiler.graph.passes.pipeline import optimize, standard_passes
 from compiler.graph.reference import evaluate
 from tests.support.tflite_files import Given, interpreted, one_operator
 

@@ -13,7 +13,7 @@ from ai_edge_litert.interpreter import OpResolverType
 import lockstep
 from bench.networks.front_ends import measure, steps_of_operators
 from compiler.frontend.models import graph_of
-from compiler.graph.pipeline import optimize, standard_passes
+from compiler.graph.passes.pipeline import optimize, standard_passes
 from compiler.graph.reference import evaluate
 from tests.support.tflite_files import interpreted
 

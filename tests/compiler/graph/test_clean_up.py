@@ -19,7 +19,7 @@ from compiler.graph import (
     standard_passes,
     verify,
 )
-from compiler.ops.rules import TypeRefused
+from compiler.ops.records.rules import TypeRefused
 from compiler.graph.passes import CleanUp
 
 SHAPE = (2, 1, 3)

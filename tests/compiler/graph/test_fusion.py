@@ -8,7 +8,7 @@ import pytest
 from compiler.graph import Builder, Graph, TensorType
 from compiler.graph.fusion import (MOST_COPIES, MOST_INPUTS, fuse,
                                    immediate_post_dominators, separate)
-from compiler.ops.operator import Kind
+from compiler.ops.records.operator import Kind
 from compiler.ops.registry import OPERATORS, find
 from tests.support.attention import Heads
 from tests.support.float_graphs import random_graph

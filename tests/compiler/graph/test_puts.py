@@ -5,7 +5,7 @@ import onnx
 import pytest
 
 from compiler.frontend import convert
-from compiler.frontend.onnx_export import exported_model
+from compiler.frontend.onnx.exporting import exported_model
 from compiler.graph import evaluate, optimize
 
 SHAPE = (5, 4)

@@ -68,7 +68,7 @@ def test_qconv2d_of_many_images_in_chunks(rng, monkeypatch) -> None:
                 {"strides": (1, 1), "pads": (1, 1, 1, 1), "pad_value": 0, **CLAMP})
     rest = [w, *parameters(rng, 4)]
     whole = evaluate_node(node, [x, *rest])
-    monkeypatch.setattr("compiler.ops.convolutions.CHUNK_ELEMENTS", 2 * 6 * 6 * 27)
+    monkeypatch.setattr("compiler.ops.families.convolutions.CHUNK_ELEMENTS", 2 * 6 * 6 * 27)
     np.testing.assert_array_equal(evaluate_node(node, [x, *rest]), whole)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from compiler.frontend import convert
 from compiler.graph import Graph, evaluate, optimize
-from compiler.graph.pipeline import standard_passes
+from compiler.graph.passes.pipeline import standard_passes
 
 
 def ops(graph: Graph) -> list[str]:

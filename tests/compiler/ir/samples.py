@@ -4,7 +4,7 @@ import numpy as np
 
 from compiler import te
 from compiler.ir import Program, interpret, verify
-from compiler.ops.arithmetic import PARAM, requantize
+from compiler.ops.integers.arithmetic import PARAM, requantize
 from compiler.te import Tensor
 
 

@@ -8,7 +8,7 @@ import pytest
 from compiler import te
 from compiler.ir import (Alloc, Barrier, Combine, For, If, Program, Seq, Store, Update, interpret,
                          lower, verify)
-from compiler.ops.arithmetic import PARAM
+from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import Buffer, Const, Var
 from tests.compiler.ir.samples import arrays, convolution, matmul
 from tests.compiler.te.samples import argmax

@@ -6,7 +6,7 @@ from compiler import te
 from compiler.ir import (Alloc, Barrier, Binding, Combine, For, If, Program, Seq, Store, Tensorized,
                          Update, expr_text, program_text, stmt_text)
 from compiler.ir.printer import nest_lines
-from compiler.ops.arithmetic import PARAM
+from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import Binary, Buffer, Const, Expr, Var
 from compiler.tensorize import Intrinsic, Operand
 from tests.compiler.te.samples import argmax

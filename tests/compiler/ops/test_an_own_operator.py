@@ -11,13 +11,14 @@ from onnx import TensorProto, helper, numpy_helper
 import lockstep
 from compiler import te
 from compiler.frontend import convert
-from compiler.frontend import registry as frontend
+from compiler.frontend.onnx.nodes import registry as frontend
 from compiler.graph import Graph, evaluate, optimize
-from compiler.graph.channels_last import is_indifferent
+from compiler.graph.division.channels_last import is_indifferent
 from compiler.graph.fusion import fuse
-from compiler.ops import activations, registry
-from compiler.ops.elementwise import unary
-from compiler.ops.operator import Algebra, Kind, Operator
+from compiler.ops import registry
+from compiler.ops.families import activations
+from compiler.ops.families.elementwise import unary
+from compiler.ops.records.operator import Algebra, Kind, Operator
 from tests.support.operators_page import page
 
 SQUAREPLUS = Operator(

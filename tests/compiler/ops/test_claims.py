@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from compiler.ops.channels_last import FROM_LAST, TO_LAST
-from compiler.ops.node import TensorType
-from compiler.ops.operator import Operator
+from compiler.ops.records.channels_last import FROM_LAST, TO_LAST
+from compiler.ops.records.node import TensorType
+from compiler.ops.records.operator import Operator
 from compiler.ops.registry import OPERATORS, find
 from tests.compiler.ops.test_general import CASES as GENERAL
 from tests.support.operator_cases import CASES

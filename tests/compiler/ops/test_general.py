@@ -9,8 +9,8 @@ import pytest
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.graph import Attrs, Builder, Node, TensorType, TypeRefused, infer
 from compiler.graph.reference import evaluate_node
-from compiler.ops.elementwise import FUNCTIONS
-from compiler.ops.operator import Numbers
+from compiler.ops.families.elementwise import FUNCTIONS
+from compiler.ops.records.operator import Numbers
 from compiler.ops.registry import OPERATORS
 from compiler.te import is_float, numpy_dtype
 from tests.support.effort import Effort

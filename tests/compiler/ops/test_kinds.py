@@ -4,7 +4,7 @@ import pytest
 
 from compiler import te
 from compiler.ir import Program, Update, lower, reads, walk_stmts, writes
-from compiler.ops.operator import Kind
+from compiler.ops.records.operator import Kind
 from compiler.ops.registry import expression, find
 from tests.support.operator_cases import CASES, OperatorCase
 

@@ -6,7 +6,7 @@ import pytest
 from compiler import te
 from compiler.graph import evaluate_node
 from compiler.ir import Program, interpret, lower, verify
-from compiler.ops.operator import Numbers
+from compiler.ops.records.operator import Numbers
 from compiler.ops.registry import OPERATORS, expression
 from tests.support.operator_cases import CASES, OperatorCase, assert_same
 

@@ -11,18 +11,18 @@ import pytest
 
 from compiler import ops
 from compiler.ops import registry
-from compiler.ops.node import Node, TensorType
-from compiler.ops.operator import Kind, Operator
+from compiler.ops.records.node import Node, TensorType
+from compiler.ops.records.operator import Kind, Operator
+from compiler.ops.records.rules import TypeRefused, Types, need
 from compiler.ops.registry import FAMILIES, OPERATORS, collected, find, infer
-from compiler.ops.rules import TypeRefused, Types, need
 from tests.support.operators_page import page
 
 ROOT = Path(__file__).parents[3]
 
 
 def test_every_module_with_operators_is_a_family() -> None:
-    modules = [importlib.import_module(f"compiler.ops.{one.name}")
-               for one in pkgutil.iter_modules(ops.__path__)]
+    modules = [importlib.import_module(one.name)
+               for one in pkgutil.walk_packages(ops.__path__, "compiler.ops.")]
     assert set(FAMILIES) == {one for one in modules if hasattr(one, "OPERATORS")} - {registry}
 
 
@@ -88,8 +88,8 @@ def test_passes_have_no_lists_of_operators() -> None:
              for path in (ROOT / folder).rglob("*.py")
              if (names := listed(ast.parse(path.read_text())))}
     assert found == {
-        "compiler/quantize/affine.py": [["mul", "add", "sub", "div"]],
-        "compiler/quantize/preparation.py": [
+        "compiler/quantize/networks/affine.py": [["mul", "add", "sub", "div"]],
+        "compiler/quantize/networks/preparation.py": [
             ["quantizelinear", "dequantizelinear", "quantize", "dequantize"]]}
 
 

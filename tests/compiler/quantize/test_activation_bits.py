@@ -11,7 +11,7 @@ from accel.machine.machine import Machine
 from compiler.errors import ArgumentError
 from compiler.graph import optimize
 from compiler.quantize import quantize
-from compiler.quantize.scales import Scale, quantized_weight
+from compiler.quantize.ranges.scales import Scale, quantized_weight
 from examples.digits.data import HERE, held_out
 from tests.support.machines import LONG
 

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from accel.mapping.selection import select
+from accel.mapping.selecting.selection import select
 from compiler.frontend import convert
 from compiler.graph import evaluate, optimize
 from compiler.quantize import Quantized, quantize

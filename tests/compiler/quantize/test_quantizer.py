@@ -11,7 +11,7 @@ from onnx import TensorProto, numpy_helper
 from compiler.frontend import convert
 from compiler.graph import optimize
 from compiler.quantize import Quantized, QuantizeRefused, quantize
-from compiler.quantize.calibration import BATCH
+from compiler.quantize.ranges.calibration import BATCH
 from tests.support.onnx_runtime import compare_layers
 
 ALL = {"equalize": True, "bias_correction": True}

@@ -6,7 +6,7 @@ import pytest
 
 import lockstep
 from compiler.frontend import convert
-from compiler.frontend.onnx_export import exported_model
+from compiler.frontend.onnx.exporting import exported_model
 from compiler.graph import optimize
 from compiler.quantize import QuantizeRefused, quantize
 from tests.support.onnx_runtime import run_onnx

@@ -6,7 +6,7 @@ import pytest
 
 from compiler import te
 from compiler.ir import Program, Tensorized, lower, program_text, walk_stmts
-from compiler.ops.arithmetic import PARAM, requantize
+from compiler.ops.integers.arithmetic import PARAM, requantize
 from compiler.schedule import Schedule
 from compiler.te import Axis, Var
 from compiler.tensorize import ANY, Immediate, Intrinsic, Operand

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from compiler.ir import Access, For, Store, accesses, loop_domain, witness
-from compiler.schedule.dependence import earlier, same_for_element
+from compiler.schedule.analysis.dependence import earlier, same_for_element
 from compiler.te import INDEX, Buffer, Const, Expr, Var
 
 I, J, K = (Var(name, INDEX) for name in "ijk")

@@ -1,7 +1,7 @@
 """Guards stand as far out as what they depend on allows, and are joined where they meet."""
 
 from compiler.ir import For, If, Store
-from compiler.schedule.place import guarded, hoist_guards
+from compiler.schedule.analysis.place import guarded, hoist_guards
 from compiler.te import Buffer, Const, Var, all_of
 
 I, J = Var("i"), Var("j")

@@ -13,8 +13,8 @@ import pytest
 import compiler.schedule.handle
 from compiler import te
 from compiler.ir import Program, lower, program_text
-from compiler.schedule import (PRIMITIVES, Schedule, ScheduleError, StageSchedule, compute_at,
-                               place, split)
+from compiler.schedule import PRIMITIVES, Schedule, ScheduleError, StageSchedule, compute_at, split
+from compiler.schedule.analysis import place
 from compiler.tensorize import Intrinsic, Operand
 from tests.compiler.ir.samples import assert_same_meaning, matmul, shifted
 
@@ -85,8 +85,8 @@ def test_every_primitive_has_a_method():
 
 def test_every_function_from_program_to_program_is_a_primitive():
     """`place` has those that primitives are made of."""
-    modules = [importlib.import_module(f"{compiler.schedule.__name__}.{found.name}")
-               for found in pkgutil.iter_modules(compiler.schedule.__path__)]
+    modules = [importlib.import_module(found.name) for found in pkgutil.walk_packages(
+        compiler.schedule.__path__, f"{compiler.schedule.__name__}.") if not found.ispkg]
     functions = {name: vars(module)[name] for module in modules if module is not place
                  for name in module.__all__ if isfunction(vars(module)[name])}
     names = {name for name, one in functions.items()

@@ -6,7 +6,7 @@ import pytest
 
 from compiler import te
 from compiler.ir import For, If, Program, Store, Tensorized, Update, interpret
-from compiler.ops.arithmetic import PARAM, add_scaled, requantize
+from compiler.ops.integers.arithmetic import PARAM, add_scaled, requantize
 from compiler.te import INDEX, Axis, Binary, Buffer, Cast, Const, Read, Reduce, Var
 from compiler.tensorize import ANY, Immediate, Intrinsic, MatchError, Operand, match
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from accel.machine.status import Status
-from accel.sim import functional
+from accel.sim.meaning import functional
 from compiler.cpu_gpu_backends.llvm import host
 from lockstep.testing.zoo import build
 from runtime import SimulatedDevice, compile_for

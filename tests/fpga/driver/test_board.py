@@ -11,8 +11,8 @@ import pytest
 
 from accel.machine.program import TensorSlot
 from accel.machine.status import Status
-from accel.mapping.layout import (BLOCKED, BLOCKED_LAST, BLOCKED_ROWS, PLAIN, PLAIN_ROWS,
-                                  from_memory, to_memory)
+from accel.mapping.memory.layout import (BLOCKED, BLOCKED_LAST, BLOCKED_ROWS, PLAIN, PLAIN_ROWS,
+                                         from_memory, to_memory)
 from fpga.driver.board import board_files
 from fpga.driver.tables import tensor_table
 from fpga.registers import ADDRESSES, MAGIC, VERSION, WORDS

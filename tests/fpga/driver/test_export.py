@@ -12,7 +12,7 @@ from accel.machine.isa import WORD_BYTES
 from accel.machine.machine import Machine
 from accel.machine.status import Status
 from accel.mapping.target import AccelTarget
-from accel.sim import functional
+from accel.sim.meaning import functional
 from compiler.graph import Graph
 from fpga.driver.export import export_accelerated
 from fpga.registers import ADDRESSES

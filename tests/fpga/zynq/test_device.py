@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from fpga.device import BoardRefused
 from fpga.inference import infer
 from fpga.link.frames import WRITE_REGISTER, Frame

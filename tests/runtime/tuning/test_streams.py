@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from accel.mapping.search import Effort
-from accel.mapping.stream_search import ReadStream
-from accel.mapping.streams import PartPlan, part_of, stream_body, stream_graph
+from accel.mapping.plans.search import Effort
+from accel.mapping.plans.stream_search import ReadStream
+from accel.mapping.plans.streams import PartPlan, part_of, stream_body, stream_graph
 from accel.mapping.target import AccelTarget
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from compiler.graph import Graph
 from compiler.plans import PlanRefused, Task
 from compiler.tune.records import Records
@@ -28,8 +28,8 @@ EFFORT = Effort(2, 6, 4000)
 
 @pytest.fixture(autouse=True)
 def no_notes(monkeypatch) -> None:
-    monkeypatch.setattr("accel.mapping.search.noted", lambda kind, key: None)
-    monkeypatch.setattr("accel.mapping.search.note", lambda kind, key, text: None)
+    monkeypatch.setattr("accel.mapping.plans.search.noted", lambda kind, key: None)
+    monkeypatch.setattr("accel.mapping.plans.search.note", lambda kind, key, text: None)
 
 
 def network() -> Graph:
@@ -95,7 +95,7 @@ def test_plans_of_whole_streams_are_proved(tmp_path: Path, monkeypatch) -> None:
     with Records(tmp_path / "r") as records:
         task, ((plan, _),) = found(StreamPlans(records, seconds=0.0))
     proved: list[object] = []
-    monkeypatch.setattr("accel.mapping.stream_search.prove",
+    monkeypatch.setattr("accel.mapping.plans.stream_search.prove",
                         lambda machine, program: proved.append(program))
     stream = ReadStream(AccelTarget(TINY), task.body, task.digest)
     program = stream.program(plan)

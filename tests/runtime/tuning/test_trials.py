@@ -9,7 +9,7 @@ import pytest
 from compiler.errors import ArgumentError
 from compiler.plans import Task
 from compiler.tune.space import Result
-from runtime import timing
+from runtime.pricing import timing
 from runtime.tuning import trials
 from runtime.tuning.trials import Trial, build_trial, result_of, run_trial, text_of
 from tests.support.sleeping_target import COUNTING, KIND, TASK, register_both
@@ -19,7 +19,7 @@ TRIAL = Trial(KIND, TASK, "sleep 0", 7)
 
 @pytest.fixture(autouse=True)
 def sleepers(monkeypatch) -> None:
-    monkeypatch.setattr("runtime.targets._registered", {})
+    monkeypatch.setattr("runtime.driver.targets._registered", {})
     register_both()
 
 

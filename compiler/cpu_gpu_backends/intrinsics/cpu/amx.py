@@ -10,10 +10,10 @@ the product runs along its depth, 64 bytes a step::
 
 from collections.abc import Callable
 
-from compiler.cpu_gpu_backends.llvm.amx import WHOLE
+from compiler.cpu_gpu_backends.llvm.emitting.amx import WHOLE
+from compiler.cpu_gpu_backends.llvm.emitting.tiles import LlvmCall
+from compiler.cpu_gpu_backends.llvm.emitting.writer import LlvmType
 from compiler.cpu_gpu_backends.llvm.instruction_sets import AMX_BFLOAT16, AMX_BYTES
-from compiler.cpu_gpu_backends.llvm.tiles import LlvmCall
-from compiler.cpu_gpu_backends.llvm.writer import LlvmType
 from compiler.te import bits, is_signed
 from compiler.tensorize import Intrinsic
 

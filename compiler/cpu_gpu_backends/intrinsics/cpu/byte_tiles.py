@@ -18,10 +18,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from compiler import te
-from compiler.cpu_gpu_backends.llvm.amx import TileShapes
+from compiler.cpu_gpu_backends.llvm.emitting.amx import TileShapes
+from compiler.cpu_gpu_backends.llvm.emitting.tiles import LlvmCall
+from compiler.cpu_gpu_backends.llvm.emitting.writer import LlvmType
 from compiler.cpu_gpu_backends.llvm.instruction_sets import AMX_BYTES
-from compiler.cpu_gpu_backends.llvm.tiles import LlvmCall
-from compiler.cpu_gpu_backends.llvm.writer import LlvmType
 from compiler.te import Axis, Var
 from compiler.tensorize import Intrinsic
 

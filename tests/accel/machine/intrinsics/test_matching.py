@@ -8,7 +8,7 @@ from accel.machine.config import preset
 from accel.machine.intrinsics import SHIPPED, vector_op
 from accel.machine.machine import Machine
 from compiler import te
-from compiler.ops.integer_forms import Stored
+from compiler.ops.records.integer_forms import Stored
 
 TINY = preset("tiny-1x4x4")
 

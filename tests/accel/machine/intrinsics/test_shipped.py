@@ -6,7 +6,7 @@ import pytest
 from accel.machine.intrinsics import SHIPPED, Declaration
 from accel.machine.machine import Machine
 from accel.sim.evaluate import evaluate
-from compiler.ops.arithmetic import PARAM
+from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import numpy_dtype, record_fields
 from tests.support.machines import TINY, machine
 

@@ -17,12 +17,12 @@ from accel.mapping.bounds import traffic
 from accel.mapping.bounds.tilings import every_tiling, listed
 from accel.mapping.bounds.traffic import LayerFacts
 from accel.mapping.builders.layer import MappedLayer
-from accel.mapping.choices import Choices
 from accel.mapping.lowering import LoweringError
+from accel.mapping.plans.choices import Choices
 from accel.mapping.schedules import shape_of
 from accel.mapping.schedules.tiles import tiles_in_pieces, whole_tiles
 from accel.mapping.target import AccelTarget
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from tests.support.integer_graphs import Net
 
 SEED = 7

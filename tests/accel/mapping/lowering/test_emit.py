@@ -13,7 +13,7 @@ from accel.machine.machine import Machine
 from accel.machine.program import Instruction, ProgramError
 from accel.mapping.lowering import LoweringError
 from accel.mapping.target import assemble
-from accel.sim.functional import simulate
+from accel.sim.meaning.functional import simulate
 from compiler import te
 from compiler.ir import Alloc, For, If, Seq, Stmt, Store, interpret
 from compiler.ir import Program as LoopProgram

@@ -14,7 +14,9 @@ from accel.machine.machine import Machine
 from accel.machine.program import Instruction
 from accel.mapping.lowering import LoweringError
 from accel.mapping.target import assemble
-from accel.sim import cycle, functional, verilated
+from accel.sim.meaning import functional
+from accel.sim.rtl import verilated
+from accel.sim.timed import cycle
 from compiler import te
 from compiler.ir import Program, interpret
 from compiler.schedule import Schedule, ScheduleError

@@ -6,10 +6,11 @@ from accel.machine.config import preset
 from accel.machine.intrinsics import SHIPPED, vector_op
 from accel.machine.machine import Machine
 from accel.mapping.target import assemble
-from accel.sim import cycle, functional
+from accel.sim.meaning import functional
+from accel.sim.timed import cycle
 from compiler import te
 from compiler.ir import interpret
-from compiler.ops.arithmetic import PARAM
+from compiler.ops.integers.arithmetic import PARAM
 from compiler.schedule import Schedule
 from compiler.te import INDEX
 

@@ -12,9 +12,9 @@ from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks
                                              Window)
 from compiler import te
 from compiler.graph import Node, evaluate_node
-from compiler.ops.windows import window_shape
+from compiler.ops.families.windows import window_shape
 from compiler.ir import interpret, lower, verify
-from compiler.ops.arithmetic import PARAM, add_scaled, requantize
+from compiler.ops.integers.arithmetic import PARAM, add_scaled, requantize
 
 BLOCKS = Blocks(2, 8, 4)
 Q = Quantization(-3, -120, 99)

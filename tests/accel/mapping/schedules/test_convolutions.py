@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from accel.machine.program import AccelProgram
 from accel.mapping.lowering import LoweringError
+from accel.mapping.plans.work import block_products
 from accel.mapping.target import AccelTarget
-from accel.mapping.work import block_products
 from accel.sim.cycle import simulate
 from compiler.graph import evaluate
 from tests.support.effort import tries

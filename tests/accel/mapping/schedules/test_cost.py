@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accel.mapping.choices import Choices
+from accel.mapping.plans.choices import Choices
 from accel.mapping.schedules import Cost
 from accel.mapping.schedules.cost import FAR
 from accel.mapping.target import AccelTarget
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from tests.support.effort import tries
 from tests.support.integer_graphs import Net
 from tests.support.machines import TINY

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from accel.machine.config import preset
 from accel.machine.machine import Machine
-from accel.mapping.plans import tiles_from, tiles_text
+from accel.mapping.plans.text import tiles_from, tiles_text
 from accel.mapping.schedules import ranking, tiles_of
 from accel.mapping.schedules.demands import piece_of
 from accel.mapping.schedules.tiles import Shape, Tiles
 from accel.mapping.target import AccelTarget
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from compiler.plans import PlanRefused
 from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree
@@ -71,7 +71,7 @@ def test_pieces_that_overlap_are_faster_than_a_window_that_fits_once() -> None:
 
     pieces = cycles()
     with (patch.object(ranking, "tiles_in_pieces", lambda shape: ()),
-          patch.dict("accel.mapping.choices._chosen", clear=True)):
+          patch.dict("accel.mapping.plans.choices._chosen", clear=True)):
         assert pieces < cycles()
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from accel.machine.program import AccelProgram
 from accel.mapping.target import assemble
-from accel.sim.cycle import simulate
+from accel.sim.timed.cycle import simulate
 from compiler.schedule import Schedule
 from examples.schedules.accel_gemm import EXAMPLES, MACHINE
 

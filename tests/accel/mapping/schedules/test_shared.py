@@ -3,7 +3,7 @@
 import pytest
 
 from accel.mapping.layers import build_layers, forms_of
-from accel.mapping.layout import blocks_of
+from accel.mapping.memory.layout import blocks_of
 from accel.mapping.schedules import prefix_of, schedule, scheduled, shared, tiles_of
 from compiler.ir import program_text
 from tests.support.integer_graphs import Net

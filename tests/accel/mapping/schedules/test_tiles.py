@@ -7,14 +7,14 @@ import pytest
 
 from accel.machine.config import preset
 from accel.machine.machine import Machine
-from accel.mapping.interleave import halves
-from accel.mapping.layout import blocks_of
 from accel.mapping.lowering import LoweringError
 from accel.mapping.lowering.memory import Scratchpads
+from accel.mapping.memory.layout import blocks_of
 from accel.mapping.operators import blocked, convolutions, pools
 from accel.mapping.operators.blocked import Activation, Quantization, Window
 from accel.mapping.operators.convolutions import ConvolutionForm
 from accel.mapping.operators.elementwise import elementwise
+from accel.mapping.plans.interleave import halves
 from accel.mapping.schedules import Cost, schedule, tiles_of
 from accel.mapping.schedules.demands import ISSUE, _rows, cost_of, costs_of, fits_in, needs_of
 from accel.mapping.schedules.ranking import SLACK, _many, _pairs, choose, choose_together

@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 
 from accel.machine.program import disassemble
-from accel.mapping.choices import Choices
-from accel.mapping.plans import tiles_from
+from accel.mapping.layers import forms_of
+from accel.mapping.memory.layout import blocks_of
+from accel.mapping.plans.choices import Choices
+from accel.mapping.plans.text import tiles_from
 from accel.mapping.schedules import shape_of
 from accel.mapping.target import AccelTarget, CompiledSegment
-from accel.mapping.texts.tiles import tiles_text
+from accel.mapping.texts.forms_text import forms_text
+from accel.mapping.texts.tiles_text import tiles_text
 from compiler.latency_hiding import Tokens, pair_tokens
 from compiler.texts import Part, PartedText, SegmentTexts, wrapped
 from tests.support.integer_graphs import Net
@@ -42,13 +45,42 @@ def test_every_layer_is_in_every_stage_and_every_line_fits_a_page(compiled) -> N
 
 
 def test_forms_say_which_values_share_memory(compiled) -> None:
-    concat, cut, flat = (text(compiled, "forms", name) for name in (
+    concat, cut, flat = (" ".join(text(compiled, "forms", name).split()) for name in (
         "qrescale_2", "slice_4", "reshape_6"))
-    assert "in the memory of qconcat_3" in concat and "from element 4 of it" in concat
-    assert "written where qconcat_3 joins it to others" in concat
-    assert "moves nothing: its result is a view of its input" in cut
-    assert "in the memory of qglobalavgpool_5" in flat
-    assert "x: int8[1,4,5,5]\n  NHWC [1, 5, 5, 4]\n" in text(compiled, "forms")
+    assert "joined images [1,5,5,2]/1x4, in qconcat_3.out from element 4 on, at " in concat
+    assert concat.endswith("; channels 4 and on of qconcat_3.out")
+    assert "cut images [1,3,5,2]/1x4, in qconcat_3.out from element 4 on, at " in cut
+    assert "rows [1,1,1,2]/1x4, in qglobalavgpool_5.out, at " in flat
+    assert ("\nx: int8[1,4,5,5], plain images [1,5,5,4]/1, at io+0; given, and qconv2d_0 wants no "
+            "rows\n") in text(compiled, "forms")
+
+
+def test_forms_say_what_is_copied_refused_or_seen_by_strides() -> None:
+    net = Net(3)
+    x = net.input(1, 4, 6)
+    product = net.matmul(x, net.transpose(x, 0, 2, 1))
+    copied = net.rescale(net.transpose(net.input(5, 4, name="y"), 1, 0))
+    graph = net.graph(product, net.reshape(copied, 20))
+    said = str(forms_text(forms_of(graph, blocks_of(TINY.config)), {}))
+    assert said.split("\n", 1)[1] == """\
+x: int8[1,4,6], plain rows [4,1,1,6]/1; given, and all readers want rows
+y: int8[5,4], plain rows [5,1,1,4]/1; given, and transpose_2 wants no rows
+
+transpose_0: transpose
+  transpose_0.out: int8[1,6,4], strides [24,1,6], in x; view of x
+
+qmatmul_1: qmatmul
+  qmatmul_1.out: int8[1,4,4], rows [4,1,1,1]/1x4; product of rows
+
+transpose_2: transpose
+  transpose_2.out: int8[4,5], copied plain rows [4,1,1,5]/1; copy of y: not all readers take strides
+
+qrescale_3: qrescale
+  qrescale_3.out: int8[4,5], rows [4,1,1,2]/1x4; as transpose_2.out, which it reads
+
+reshape_4: reshape
+  reshape_4.out: int8[20], refused; the accelerator takes tensors of 2 dimensions and more
+"""
 
 
 def test_tiles_are_those_of_the_layer_and_limits_are_real(compiled) -> None:

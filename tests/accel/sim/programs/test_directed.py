@@ -8,7 +8,8 @@ from accel.machine.config import UNITS, AccelConfig, preset
 from accel.machine.machine import Machine
 from accel.machine.status import Status
 from accel.proof.legal import prove
-from accel.sim import cycle, functional
+from accel.sim.meaning import functional
+from accel.sim.timed import cycle
 from accel.sim.programs.directed import EXTENTS, LOOPS, directed
 
 MACHINE = Machine(preset("tiny-1x4x4"))

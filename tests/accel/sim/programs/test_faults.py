@@ -13,8 +13,10 @@ from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.status import Status
 from accel.machine.timing import TIMING
 from accel.proof.legal import IllegalProgram, prove
-from accel.sim import cycle, functional, verilated
-from accel.sim.locate import differ
+from accel.sim.meaning import functional
+from accel.sim.rtl import verilated
+from accel.sim.timed import cycle
+from accel.sim.checking.locate import differ
 from accel.sim.programs.faults import FAULTS, plant
 from tests.support.effort import tries
 

@@ -10,7 +10,7 @@ from accel.machine.config import preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.proof.legal import IllegalProgram, prove
-from accel.sim import functional
+from accel.sim.meaning import functional
 from accel.sim.programs.generate import generate
 from tests.support.effort import tries
 

@@ -7,7 +7,7 @@ import pytest
 from accel.machine.config import UNITS, preset
 from accel.machine.machine import Machine
 from accel.machine.status import Status
-from accel.sim import functional
+from accel.sim.meaning import functional
 from accel.sim.programs.late import LATE, late
 from tests.support.machines import PACKED
 

@@ -14,7 +14,7 @@ from compiler.cpu_gpu_backends.c.schedule import scheduled
 from compiler.graph import Builder, Graph, TensorType
 from compiler.graph.reference import evaluate_node
 from compiler.ir import Program, interpret, lower
-from compiler.ops.arithmetic import requantize
+from compiler.ops.integers.arithmetic import requantize
 from tests.compiler.cpu_gpu_backends.c.test_network import assert_equal, found, meant
 from tests.support.c_text import call, compile_c, needs_c
 

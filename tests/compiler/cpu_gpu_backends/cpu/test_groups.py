@@ -8,7 +8,7 @@ import pytest
 from compiler.cpu_gpu_backends.cpu.groups import group_program
 from compiler.cpu_gpu_backends.groups import flat_pixels, recipe_of
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
-from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.cpu_gpu_backends.llvm.instruction_sets import ANY, AVX2, AVX512
 from compiler.cpu_gpu_backends.llvm import build
 from compiler.graph import Builder, Graph, TensorType, evaluate

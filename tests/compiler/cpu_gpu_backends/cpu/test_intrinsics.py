@@ -9,22 +9,22 @@ import pytest
 from compiler import te
 from compiler.cpu_gpu_backends.cpu.arrays import aligned
 from tests.support.product_templates import TEMPLATES, in_panels, product
-from compiler.cpu_gpu_backends.cpu.schedule import schedule
-from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.cpu.schedules.schedule import schedule
+from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.cpu_gpu_backends.llvm.instruction_sets import ANY, AVX2, AVX512, NEON
 from compiler.cpu_gpu_backends.intrinsics.cpu import (amx, amx_bf16, dot, dot_by_steps,
                                                       dot_of_words, fp32)
 from compiler.cpu_gpu_backends.llvm import (MACHINES, MachineError, build, compile_object, emit,
                                             header, host)
-from compiler.cpu_gpu_backends.llvm import amx as tiles
+from compiler.cpu_gpu_backends.llvm.emitting import amx as tiles
 from compiler.cpu_gpu_backends.llvm.machine import WITHOUT
 from compiler.graph.reference import evaluate_node
 from compiler.ir import Program, interpret, lower
-from compiler.ops.node import Node
+from compiler.ops.records.node import Node
 from compiler.ops.registry import expression
 from compiler.schedule import Schedule, ScheduleError, parallel
 from compiler.tensorize import Intrinsic
-from tests.compiler.cpu_gpu_backends.test_llvm_export import EMULATOR, cross_compile
+from tests.compiler.cpu_gpu_backends.llvm.objects.test_export import EMULATOR, cross_compile
 
 X86 = [name for name in TEMPLATES if name != "neon_dot"]
 MARKS = {"fp32_avx512": "<16 x float>", "fp32_avx2": "<8 x float>",

@@ -10,13 +10,13 @@ import pytest
 from compiler.cpu_gpu_backends.cpu.groups import group_program
 from compiler.cpu_gpu_backends.cpu.lowering import passes
 from compiler.cpu_gpu_backends.cpu.overlaps import lead
-from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.cpu_gpu_backends.llvm import instruction_sets as sets
 from compiler.cpu_gpu_backends.groups import recipe_of
 from compiler.cpu_gpu_backends.llvm import build
 from compiler.graph import Builder, Graph, TensorType, evaluate
 from compiler.graph.fusion import fuse
-from compiler.graph.pipeline import optimize
+from compiler.graph.passes.pipeline import optimize
 from compiler.ir import Alloc, walk_stmts
 from tests.support.integer_graphs import Net
 

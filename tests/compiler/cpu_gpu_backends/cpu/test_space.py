@@ -9,7 +9,7 @@ from compiler.cpu_gpu_backends.cpu.arrays import far_copies
 from compiler.cpu_gpu_backends.cpu.groups import group_program, own_plan
 from compiler.cpu_gpu_backends.cpu.space import GroupSpace
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
-from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.cpu_gpu_backends.llvm.instruction_sets import AVX2, AVX512
 from compiler.cpu_gpu_backends.groups import recipe_from
 from compiler.cpu_gpu_backends.llvm import Kernel, build

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from compiler import te
-from compiler.cpu_gpu_backends.cpu.schedule import map_by_vectors, schedule
-from compiler.cpu_gpu_backends.cpu.tiles import axes_of
-from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.cpu.schedules.schedule import map_by_vectors, schedule
+from compiler.cpu_gpu_backends.cpu.schedules.tiles import axes_of
+from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.cpu_gpu_backends.llvm.instruction_sets import ANY, AVX2, AVX512
 from compiler.cpu_gpu_backends.intrinsics.cpu import transpose
 from compiler.cpu_gpu_backends.llvm import build, emit

@@ -15,14 +15,14 @@ from compiler.cpu_gpu_backends.simt.lowering import lower
 from tests.support.races import find_races
 from compiler.graph import Graph, evaluate
 from compiler.graph.fusion import Group, fuse
-from compiler.graph.pipeline import optimize
+from compiler.graph.passes.pipeline import optimize
 from compiler.ir import Program
 from compiler.schedule import Schedule
-from compiler.target import Values
+from compiler.graph.division.target import Values
 from runtime.device import KernelDevice
 from runtime.emulated import EmulatedDevice
 from tests.support.kernels import compute
-from runtime.opencl import OpenClDevice
+from runtime.devices.opencl import OpenClDevice
 from tests.support.attention import Heads, Shape, attention, given_to
 from tests.support.effort import Effort
 from tests.support.float_graphs import assert_near

@@ -9,7 +9,7 @@ from compiler.cpu_gpu_backends.gpu.target import GpuTarget
 from compiler.graph import Graph
 from compiler.graph.reference import evaluate
 from compiler.ir import Program, interpret, lower
-from runtime.emulated import EmulatedDevice
+from runtime.devices.emulated import EmulatedDevice
 from tests.support.float_graphs import FloatNet, inputs_of
 from tests.support.nvrtc import require_nvrtc
 

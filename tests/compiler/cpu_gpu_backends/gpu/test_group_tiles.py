@@ -32,7 +32,7 @@ from compiler.ir import lower as lower_te
 from compiler.plans import Recorder, Table
 from compiler.schedule import Schedule
 from compiler.te import numpy_dtype
-from runtime.emulated import EmulatedDevice
+from runtime.devices.emulated import EmulatedDevice
 from tests.support.effort import Effort
 from tests.support.kernels import compute
 from tests.support.float_graphs import FloatNet, inputs_of

@@ -1,7 +1,7 @@
 """Long sums of few results in parts: what they compute, and when they are divided."""
 
 from compiler.cpu_gpu_backends.gpu.lowering import passes
-from compiler.graph.pipeline import optimize
+from compiler.graph.passes.pipeline import optimize
 from dataclasses import replace
 
 import numpy as np
@@ -25,9 +25,9 @@ from compiler.ir import If, Update, interpret, path_to
 from compiler.plans import Recorder, Table
 from compiler.schedule import Schedule
 from compiler.te import Select, numpy_dtype
-from runtime.emulated import EmulatedDevice
+from runtime.devices.emulated import EmulatedDevice
 from tests.support.kernels import compute
-from runtime.opencl import OpenClDevice
+from runtime.devices.opencl import OpenClDevice
 from tests.compiler.cpu_gpu_backends.gpu.test_target import product
 from tests.support.integer_graphs import Net
 

@@ -9,7 +9,7 @@ from compiler.plans import PlanRefused, Recorder, Table, Task
 from compiler.tune.features import NAMES
 from compiler.tune.model import lessons
 from compiler.tune.space import Result
-from runtime.targets import gpu_device
+from runtime.driver.targets import gpu_device
 from tests.support.float_graphs import assert_near, inputs_of
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from compiler.cpu_gpu_backends.gpu.lowering import passes
-from compiler.graph.pipeline import optimize
+from compiler.graph.passes.pipeline import optimize
 from dataclasses import replace
 
 import numpy as np
@@ -20,12 +20,12 @@ from compiler.graph import Builder, Graph, TensorType, evaluate
 from compiler.graph.fusion import Group, fuse
 from compiler.ir import For, If, Program, Update, interpret, path_to
 from compiler.plans import PlanRefused, Recorder, Table
-from compiler.target import Values
+from compiler.graph.division.target import Values
 from compiler.te import Select
-from runtime.device import KernelDevice
-from runtime.emulated import EmulatedDevice
+from runtime.devices.device import KernelDevice
+from runtime.devices.emulated import EmulatedDevice
 from tests.support.kernels import compute
-from runtime.opencl import OpenClDevice
+from runtime.devices.opencl import OpenClDevice
 from tests.compiler.cpu_gpu_backends.cpu.test_target import graph_of
 from tests.support.float_graphs import FloatNet, assert_near, inputs_of, random_graph
 from tests.support.integer_graphs import Net

@@ -1,7 +1,7 @@
 """Attention on tensor cores: one kernel, whose products are rounded as others are."""
 
 from compiler.cpu_gpu_backends.gpu.lowering import passes
-from compiler.graph.pipeline import optimize
+from compiler.graph.passes.pipeline import optimize
 
 import ml_dtypes
 import numpy as np
@@ -22,7 +22,7 @@ from compiler.graph import TensorType
 from compiler.graph.fusion import Group, fuse
 from compiler.ir import Program
 from compiler.schedule import Schedule
-from compiler.target import Values
+from compiler.graph.division.target import Values
 from runtime.emulated import EmulatedDevice
 from tests.support.kernels import compute
 from tests.support.attention import Heads, Shape, attention, given_to

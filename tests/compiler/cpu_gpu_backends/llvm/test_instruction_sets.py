@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from compiler.cpu_gpu_backends.cpu.vectors import vectors_of
+from compiler.cpu_gpu_backends.cpu.schedules import vectors as schedules_vectors
+from compiler.cpu_gpu_backends.cpu.schedules.vectors import vectors_of
 from compiler.cpu_gpu_backends.llvm import instruction_sets
 from compiler.cpu_gpu_backends.llvm.instruction_sets import (AVX512, INSTRUCTION_SETS,
                                                               InstructionSet)
@@ -52,7 +53,7 @@ def test_a_processor_without_a_feature_has_the_next_record(without: str, vectors
 
 
 def test_features_decide_what_the_schedules_use(monkeypatch) -> None:
-    monkeypatch.setattr("compiler.cpu_gpu_backends.cpu.vectors.grants_tiles", lambda: True)
+    monkeypatch.setattr(schedules_vectors, "grants_tiles", lambda: True)
     vectors = vectors_of(SERVER, threads=2)
     assert (vectors.lanes, vectors.threads) == (16, 2) and vectors.sums_bytes and vectors.tiles
     assert vectors.dot.needs == AVX512.dots[0].needs

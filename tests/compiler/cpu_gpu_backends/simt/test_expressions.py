@@ -10,10 +10,10 @@ from tests.support.gpu_schedules import schedule_elementwise
 from compiler.cpu_gpu_backends.simt.generate import generate_all
 from compiler.ir import interpret
 from compiler.te import Binary, Call, numpy_dtype
-from runtime.device import DeviceMissing
-from runtime.emulated import EmulatedDevice
+from runtime.devices.device import DeviceMissing
+from runtime.devices.emulated import EmulatedDevice
 from tests.support.kernels import compute
-from runtime.opencl import OpenClDevice
+from runtime.devices.opencl import OpenClDevice
 from tests.support.effort import Effort
 from tests.support.metal import computed_as_cxx
 

@@ -12,9 +12,9 @@ from compiler.cpu_gpu_backends.simt.lowering import lower
 from tests.support.races import find_races, run_kernels
 from compiler.ir import interpret, program_text
 from compiler.schedule import Schedule
-from runtime.emulated import EmulatedDevice
+from runtime.devices.emulated import EmulatedDevice
 from tests.support.kernels import compute
-from runtime.opencl import OpenClDevice
+from runtime.devices.opencl import OpenClDevice
 
 DEVICES = {"cuda": EmulatedDevice, "opencl": OpenClDevice}
 

@@ -24,9 +24,9 @@ from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Store, Update, rewr
                          substitute_stmt)
 from compiler.schedule import Schedule
 from compiler.te import INDEX, Buffer, Const, Read, Var
-from runtime.emulated import EmulatedDevice
+from runtime.devices.emulated import EmulatedDevice
 from tests.support.kernels import compute
-from runtime.opencl import OpenClDevice
+from runtime.devices.opencl import OpenClDevice
 
 SHOWN = {
     "transpose": lambda: schedule_transpose(transpose(64, 50, "float32"), "transpose"),

@@ -18,10 +18,10 @@ from compiler.ir import Alloc, For, Program, Seq, Stmt, Store
 from compiler.native import BuildError
 from compiler.schedule import Schedule, bind
 from compiler.te import INDEX, Buffer, Const, Var
-from runtime.device import DeviceMissing
-from runtime.emulated import EmulatedDevice
+from runtime.devices.device import DeviceMissing
+from runtime.devices.emulated import EmulatedDevice
 from tests.support.kernels import compute
-from runtime.opencl import OpenClDevice
+from runtime.devices.opencl import OpenClDevice
 from tests.support.metal import computed_as_cxx
 
 N, M = te.symbol("n"), te.symbol("m")

@@ -9,12 +9,12 @@ import pytest
 
 from compiler.cpu_gpu_backends.c.lowering import PASSES
 from compiler.cpu_gpu_backends.cpu.lowering import passes
-from compiler.cpu_gpu_backends.cpu.vectors import Vectors
+from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.cpu_gpu_backends.llvm.instruction_sets import AVX512, SMALL
 from compiler.cpu_gpu_backends.gpu.lowering import passes as gpu_passes
 from compiler.cpu_gpu_backends.gpu.segment import ValueForms
 from compiler.graph import Graph, GraphRefused, evaluate, lowering
-from compiler.graph.pipeline import Pass, lower
+from compiler.graph.passes.pipeline import Pass, lower
 from tests.support.float_graphs import FloatNet, assert_near, inputs_of
 from tests.support.integer_graphs import Net
 

@@ -5,9 +5,9 @@ import pytest
 
 from compiler.graph import Builder, TensorType, evaluate, verify
 from compiler.graph.lowering import PutChannelsLast, ScalesAsIntegers
-from compiler.ops.node import Node
+from compiler.ops.records.node import Node
+from compiler.ops.records.rules import TypeRefused
 from compiler.ops.registry import infer
-from compiler.ops.rules import TypeRefused
 
 RESULT = {"zp": 3, "lo": -128, "hi": 127}
 

@@ -1,0 +1,161 @@
+"""The gemm unit."""
+
+from amaranth.hdl import *
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import Out
+
+from accel.datapath.plan import plan
+from accel.hw.compute.datapath import Datapath
+from accel.hw.interface import INDEX_BITS, acc_port, entry_read, unit_signature
+from accel.hw.issue import Issue, outside, pass_through, report, wrong_bank
+from accel.hw.loops import COMPUTE_OPERANDS, Ahead, LoopNest
+from accel.hw.compute.meeting import Meeting
+from accel.hw.parts import delayed, field_of
+from accel.hw.compute.update import Update, updates_of
+from accel.hw.compute.hazards import Hazards
+from accel.machine.isa import GEMM
+from accel.machine.machine import Machine
+from accel.machine.timing import TIMING
+
+__all__ = ["Gemm"]
+
+TAG = data.StructLayout({"last": 1, "banks": 2})
+
+
+class Gemm(wiring.Component):
+    """Matrix products: ``acc[dst] += inp[a] · wgt[b]``, from the plan of the unit's bodies.
+
+    Throughput: one iteration a cycle, whatever the destinations, and no cycle lost between
+    instructions of three iterations or more. Latency: an iteration reads inp and wgt in the cycle
+    in which the loops show it (an instruction's first: `address_cycles` after it is taken) and is
+    written to acc ``plan.write_cycles`` later; an instruction retires two cycles after its last
+    write, if its signals are granted at once. Nothing in the pipeline ever waits.
+
+    ::
+
+        0                 addresses of inp and wgt
+        2                 operands: stage 0 of the data path
+        latency - 1       address of acc
+        2 + latency       value and accumulator meet
+        3 + latency       write
+
+    Where acc holds floats, value and accumulator meet in a datapath (`Meeting`), and iterations
+    pass a slot, as those of vector do: one waits there while its destination, if it reads it, is
+    that of an iteration that is not yet written. So an instruction's first addresses come
+    `waiting_cycles` after it is taken, iterations into one destination follow each other in
+    ``plan.hazard_cycles + 1``, others in one cycle. ::
+
+        latency           address of acc
+        2 + latency       value and accumulator meet
+        write_cycles      write: 2 + latency + plan.meeting.latency
+    """
+
+    def __init__(self, machine: Machine):
+        self.machine = machine
+        self.plan = plan(machine, "gemm")
+        config = machine.config
+        entries = {name: Out(entry_read(config.buffers[name])) for name in ("inp", "wgt")}
+        super().__init__({**unit_signature(), **entries,
+                          "acc": Out(acc_port(config.buffers["acc"]))})
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.machine.config
+        m.submodules.issue = issue = Issue(GEMM, self.plan.retire_depth)
+        tag = data.StructLayout({"index": INDEX_BITS, "banks": 2, "reset": 1,
+                                 "select": len(self.plan.bodies), **{
+                                     name: Shape(interval.width, interval.signed)
+                                     for name, interval in self.plan.immediates.items()}})
+        m.submodules.nest = nest = LoopNest(GEMM["loops"].shape, COMPUTE_OPERANDS, tag)
+        issued = self._slot(m, nest, issue, tag) if self.plan.meeting else nest
+        pass_through(m, self, issue)
+        word, of = data.View(GEMM, self.commands.p.word), nest.out_tag
+        m.d.comb += [
+            nest.base.eq(word.base), nest.loops.eq(word.loops), nest.load.eq(issue.load),
+            nest.tag.index.eq(self.commands.p.index), nest.tag.banks.eq(word.banks),
+            nest.tag.reset.eq(word.reset),
+            *(nest.tag[name].eq(field_of(word.as_value(), self.machine.immediates["gemm"][name]))
+              for name in self.plan.immediates),
+            nest.tag.select.eq(Cat(word.opcode == code for code in self.plan.opcodes)),
+            *([] if self.plan.meeting else [nest.step.eq(1)]), issue.ready.eq(nest.ready),
+            *([] if self.plan.meeting else [issue.working.eq(nest.busy)]),
+            self.inp.addr.eq(issued.out.a), self.inp.en.eq(issued.valid),
+            self.wgt.addr.eq(issued.out.b), self.wgt.en.eq(issued.valid),
+        ]
+        depth = config.buffers["acc"].depth
+        uses_b = [len(body.operands) > 1 for body in self.plan.bodies]
+        reads_b = Const(1) if all(uses_b) else Cat(
+            of.select[number] for number, uses in enumerate(uses_b) if uses).any()
+        report(m, self, moves=nest.valid, index=of.index, illegal=Const(0),
+               address=outside(nest.out.a, config.buffers["inp"].depth)
+               | reads_b & outside(nest.out.b, config.buffers["wgt"].depth)
+               | outside(nest.out.dst, depth)
+               | wrong_bank(nest.out.dst, depth, of.banks))
+
+        m.submodules.datapath = datapath = Datapath(self.plan, config.dsp_multipliers)
+        for bus in self.plan.buses:
+            m.d.comb += getattr(datapath, bus).eq(getattr(self, bus).data)
+        m.d.comb += [
+            datapath.valid.eq(delayed(m, issued.valid, TIMING.read_cycles - 1, "there")),
+            datapath.select.eq(delayed(m, issued.out_tag.select, TIMING.read_cycles - 1, "select")),
+            *(getattr(datapath, name).eq(
+                delayed(m, issued.out_tag[name], TIMING.read_cycles - 1, name))
+              for name in self.plan.immediates)]
+        self._update(m, issued, issue, datapath)
+        return m
+
+    def _slot(self, m: Module, nest: LoopNest, issue: Issue, tag) -> "_Slot":
+        """Iterations enter a slot, and are issued when their destination is not on its way."""
+        m.submodules.ahead = ahead = Ahead(data.StructLayout({
+            "out": data.StructLayout(COMPUTE_OPERANDS), "first": 1, "last": 1, "out_tag": tag}))
+        m.submodules.hazards = hazards = Hazards(self.machine.config.buffers["acc"].depth,
+                                                 self.plan.hazard_cycles)
+        slot, free, coming = _Slot(ahead.o.p.shape()), Signal(), ahead.o.p
+        _, folds = updates_of(self.plan, coming.out_tag.select)
+        m.d.comb += [
+            nest.step.eq(ahead.step), ahead.made.eq(nest.made), ahead.valid.eq(nest.valid),
+            ahead.i.first.eq(nest.first), ahead.i.last.eq(nest.last),
+            ahead.i.out_tag.eq(nest.out_tag),
+            *(ahead.i.out[name].eq(nest.out[name]) for name in COMPUTE_OPERANDS),
+            hazards.enters.eq(free), hazards.incoming.a.eq(coming.out.dst),
+            hazards.incoming.a_acc.eq(folds.any() & ~(coming.out_tag.reset & coming.first)),
+            hazards.writes.eq(slot.valid), hazards.entry.eq(slot.out.dst),
+            slot.valid.eq(slot.full & ~hazards.pending),
+            free.eq(~slot.full | slot.valid), ahead.o.ready.eq(free),
+            issue.working.eq(nest.busy | ahead.some | slot.full),
+            issue.standing.eq(slot.full & ~slot.valid),
+        ]
+        with m.If(free):
+            m.d.sync += [slot.full.eq(ahead.o.valid), slot.iteration.eq(coming)]
+        return slot
+
+    def _update(self, m: Module, nest, issue, datapath):
+        updates, folds = updates_of(self.plan, nest.out_tag.select)
+        shape = self.machine.config.lanes, self.machine.config.buffers["acc"].depth, TAG.size
+        m.submodules.update = update = (Meeting(self.plan.meeting, *shape) if self.plan.meeting
+                                        else Update(updates, *shape, self.plan.value_bits))
+        element = Signal(update.element_layout)
+        tag = data.View(TAG, element.tag)
+        m.d.comb += [
+            element.valid.eq(nest.valid), element.acc.eq(nest.valid),
+            element.addr.eq(nest.out.dst), element.update.eq(folds),
+            element.assign.eq((nest.out_tag.reset & nest.first) | ~folds.any()),
+            tag.last.eq(nest.valid & nest.last), tag.banks.eq(nest.out_tag.banks),
+            update.element.eq(delayed(m, element, self.plan.fold_cycles, "element")),
+            update.value.eq(datapath.value), update.r_data.eq(self.acc.r_data),
+            self.acc.r_addr.eq(update.r_addr), self.acc.r_en.eq(update.r_en),
+            self.acc.w_addr.eq(update.w_addr), self.acc.w_en.eq(update.w_en),
+            self.acc.w_data.eq(update.w_data),
+            issue.done.eq(data.View(TAG, update.tag).last),
+            issue.done_banks.eq(data.View(TAG, update.tag).banks),
+        ]
+
+
+class _Slot:
+    """The iteration that is being issued; `valid`: it is issued in this cycle."""
+
+    def __init__(self, layout: data.StructLayout):
+        self.iteration = Signal(layout, name="slot", reset_less=True)
+        self.full, self.valid = Signal(name="slot_full"), Signal(name="slot_issued")
+        self.out, self.out_tag = self.iteration.out, self.iteration.out_tag
+        self.first, self.last = self.iteration.first, self.iteration.last

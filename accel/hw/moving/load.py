@@ -1,0 +1,193 @@
+"""The load unit: runs of bytes from DRAM, or padding, into inp, wgt, res, par and tab."""
+
+from amaranth.hdl import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from accel.hw.moving.arbiter import BLOCK_BITS, BURST, read_port
+from accel.hw.moving.beats import Beats, Overlap, fetched_layout
+from accel.hw.moving.dma import BASE_REGISTERS, Front, Stepper, connect_unit, rotate
+from accel.hw.interface import chunk_write, unit_signature
+from accel.hw.queue import Queue, Relay
+from accel.hw.moving.unpack import Unpack
+from accel.machine.config import BUFFERS, AccelConfig
+from accel.machine.timing import TIMING
+
+__all__ = ["LOADED", "Bursts", "Load"]
+
+LOADED = ("inp", "wgt", "res", "par", "tab")
+"""The buffers that load writes."""
+
+
+class Bursts(wiring.Component):
+    """Cuts runs into requests to the memory, and hands the runs on to whoever takes the data.
+
+    A run that is accepted in cycle t offers its first request in t + 1; one request a cycle,
+    without a gap between runs. A run goes to `o` with its first request. Padding, and a run whose
+    beats were all read before, makes no request and takes one cycle. When `o` is full, requests
+    wait.
+
+    Members
+    -------
+    i, o : runs.
+    request : bursts.
+    busy : a run is inside.
+    """
+
+    def __init__(self, config: AccelConfig):
+        self._offset_bits = exact_log2(config.bus_bytes)
+        self._run = fetched_layout(config)
+        runs = stream.Signature(self._run)
+        super().__init__({"i": In(runs), "o": Out(runs),
+                          "request": Out(stream.Signature(BURST)), "busy": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        n, within = self._offset_bits, BLOCK_BITS - self._offset_bits
+        run, fresh = Signal(self._run, reset_less=True), Signal()
+        block = Signal(32 - BLOCK_BITS, reset_less=True)
+        beat, end = Signal(within, reset_less=True), Signal(17 - n, reset_less=True)
+        # Beats count from the start of the block; `end` is the run's last one.
+        begin, first_end = Signal(within + 1), Signal(17 - n)
+        in_block, quiet = Signal(), Signal()
+        requested, moves = Signal(), Signal()
+        done = self.busy & in_block & moves
+        started = self.i.p
+
+        m.d.comb += [
+            self.request.p.addr.eq(Cat(Const(0, n), beat, block)),
+            self.request.p.last.eq(Mux(in_block, end[:within], (1 << within) - 1) - beat),
+            self.request.valid.eq(self.busy & ~quiet & (~fresh | self.o.ready)),
+            self.o.payload.eq(run),
+            self.o.valid.eq(self.busy & fresh & (quiet | self.request.ready)),
+            requested.eq(self.request.valid & self.request.ready),
+            moves.eq((quiet | self.request.ready) & (~fresh | self.o.ready)),
+            self.i.ready.eq(~self.busy | done),
+            begin.eq(started.dram[n:BLOCK_BITS] + started.again),
+            first_end.eq((started.dram[:BLOCK_BITS] + started.run)[n:]),
+        ]
+        with m.If(requested):
+            m.d.sync += [fresh.eq(0), block.eq(block + 1), beat.eq(0),
+                         end.eq(end - (1 << within)), in_block.eq(end[within:] == 1)]
+        with m.If(self.i.ready):
+            m.d.sync += [
+                self.busy.eq(self.i.valid), run.eq(self.i.payload), fresh.eq(1),
+                block.eq(started.dram[BLOCK_BITS:] + begin[within]), beat.eq(begin),
+                end.eq(first_end - (begin[within] << within)),
+                quiet.eq(started.pad | ~first_end[within + 1:].any()
+                         & (first_end[:within + 1] < begin)),
+                in_block.eq(started.pad | (first_end[within:] <= begin[within])),
+            ]
+        return m
+
+
+class Load(wiring.Component):
+    """The load unit.
+
+    An instruction taken in cycle t offers its first request to the arbiter in t + `load_cycles`,
+    then one burst a cycle, up to 64 runs ahead of the data and across instructions. Data is written
+    three cycles after its beat, one step (`Stepper`) a cycle. What overlapping runs have in common
+    is read once (`Overlap`). An instruction asks for its signals four cycles after its last step.
+
+    Members
+    -------
+    (those of `unit_signature`)
+    bases : base registers.
+    mem : read port at the arbiter.
+    inp, wgt, res, par, tab : write ports of the buffers.
+    """
+
+    def __init__(self, config: AccelConfig):
+        self._config = config
+        super().__init__(unit_signature() | {
+            "bases": In(BASE_REGISTERS), "mem": Out(read_port(config)),
+            **{name: Out(chunk_write(config, name)) for name in LOADED},
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self._config
+        m.submodules.front = front = Front(config, "load", LOADED)
+        layout = fetched_layout(config)
+        m.submodules.overlap = overlap = Overlap(config)
+        m.submodules.incoming = incoming = Relay(layout)
+        m.submodules.bursts = bursts = Bursts(config)
+        m.submodules.requests = requests = Relay(BURST)
+        m.submodules.beats = beats = Beats(config, self.mem.rdata.payload.shape())
+        m.submodules.runs = runs = Queue(layout, TIMING.bursts, registered=True)
+        members = dict(layout.members)
+        tag = data.StructLayout({name: members[name] for name in (
+            "buffer", "pad_value", "pad_high", "bits", "last") if name in members})
+        m.submodules.stepper = stepper = Stepper(
+            config, exact_log2(TIMING.beats * config.bus_bytes), 24, tag, config.kept_beats)
+
+        connect_unit(m, self, front)
+        wiring.connect(m, front.run, overlap.i)
+        wiring.connect(m, overlap.o, incoming.i)
+        wiring.connect(m, incoming.o, bursts.i)
+        wiring.connect(m, bursts.request, requests.i)
+        wiring.connect(m, requests.o, wiring.flipped(self.mem.request))
+        wiring.connect(m, wiring.flipped(self.mem.rdata), beats.i)
+        wiring.connect(m, bursts.o, runs.i)
+        run, step = runs.o.p, stepper.o.p
+        m.d.comb += [
+            front.bases.eq(self.bases),
+            stepper.i.valid.eq(runs.o.valid), runs.o.ready.eq(stepper.i.ready),
+            stepper.i.p.source.eq(Cat(run.dram[:exact_log2(config.bus_bytes)],
+                                      stepper.next_beat - run.again)),
+            stepper.i.p.again.eq(run.again), stepper.i.p.target.eq(run.address),
+            stepper.i.p.run.eq(run.run), stepper.i.p.fill.eq(run.pad),
+            *(stepper.i.p.tag[name].eq(run[name]) for name in tag.members),
+            stepper.o.ready.eq(~step.take | beats.valid), beats.at.eq(step.beat),
+            beats.late.eq(step.late),
+            beats.take.eq(stepper.o.valid & step.take & beats.valid),
+        ]
+        written = self._write(m, stepper, beats, front)
+        m.d.comb += front.drained.eq(
+            ~(incoming.o.valid | bursts.busy | runs.some | stepper.busy | written))
+        return m
+
+    def _write(self, m: Module, stepper: Stepper, beats: Beats, front: Front) -> Value:
+        """The registers before the rotation and at the write ports; whether they hold a step."""
+        step, fire = stepper.o.p, Signal()
+        width = self._config.bus_bytes * 8
+        padding = Cat(step.tag[name] for name in ("pad_value", "pad_high")
+                      if name in dict(step.tag.shape()))
+        valid, failed = Signal(), Signal()
+        done = Signal.like(step, reset_less=True)
+        beat = Signal(width, reset_less=True)
+        m.d.comb += [fire.eq(stepper.o.valid & stepper.o.ready), front.moving.eq(fire)]
+        m.d.sync += valid.eq(fire)
+        completed = valid & done.end & done.tag.last
+        with m.If(fire):
+            m.d.sync += [
+                done.eq(step),
+                beat.eq(Mux(step.fill, padding.replicate(width // len(padding)),
+                            beats.data)),
+                failed.eq(failed & ~completed | step.take & beats.error),
+            ]
+        with m.Elif(completed):
+            m.d.sync += failed.eq(0)
+        chunk, writing = Signal(width, reset_less=True), Signal()
+        rotated = rotate(beat, done.rotate)
+        address = Signal.like(done.chunk, reset_less=True)
+        m.d.sync += [chunk.eq(rotated), address.eq(done.chunk),
+                     writing.eq(valid), front.completed.eq(completed),
+                     front.completed_error.eq(failed)]
+        for name in LOADED:
+            port = getattr(self, name)
+            if name == "wgt" and "bits" in dict(done.tag.shape()):
+                m.submodules.unpack = unpack = Unpack(self._config)
+                wiring.connect(m, unpack.write, wiring.flipped(port))
+                m.d.comb += [
+                    unpack.data.eq(rotated), unpack.addr.eq(done.chunk),
+                    unpack.bits.eq(done.tag.bits),
+                    unpack.mask.eq(Mux(valid & (done.tag.buffer == BUFFERS.index(name)),
+                                       done.mask, 0))]
+                continue
+            mask = Signal.like(port.mask, name=f"{name}_mask", reset_less=True)
+            m.d.sync += mask.eq(
+                Mux(valid & (done.tag.buffer == BUFFERS.index(name)), done.mask, 0))
+            m.d.comb += [port.addr.eq(address), port.data.eq(chunk), port.mask.eq(mask)]
+        return valid | writing

@@ -1,0 +1,1 @@
+"""The forms of values and constants in memory."""

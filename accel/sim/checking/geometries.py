@@ -1,0 +1,71 @@
+"""Random machines, to hold simulators against each other on more than the shipped geometries."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from accel.machine.config import BUFFERS, PARAM_BYTES, TABLE_BYTES, AccelConfig
+from accel.machine.dram import Dram
+from accel.machine.machine import Machine
+
+from accel.sim.rtl import verilated
+from .check import MAX_CYCLES, Report, check, default_simulators
+from .locate import Simulator
+
+__all__ = ["check_geometries", "quick_simulators", "random_config"]
+
+OPTIMIZATION = ("-O0",)
+"""Compiler flags for models that run few programs: compilation takes a third of the time."""
+
+DEPTHS = (2, 2, 2, 3, 4, 5, 6, 7, 8)
+"""Entries of a buffer, as powers of two: 4 are the fewest that are legal."""
+
+MOST_MACS = 128                 # multipliers, which make a model slow to build
+
+
+def random_config(seed: int) -> AccelConfig:
+    """A legal geometry, small enough to be Verilated soon; the same for the same seed."""
+    random = Random(f"geometry {seed}")
+    while True:
+        batch = random.choice([1, 1, 1, 2, 4])
+        block_in, block_out = random.choice([2, 4, 4, 8, 16]), random.choice([2, 4, 4, 8, 16])
+        if batch * block_in * block_out <= MOST_MACS:
+            break
+    bus_bytes = random.choice([4, 8, 8, 16, 32, 64])
+    entries = {"inp": batch * block_in, "wgt": block_out * block_in, "res": batch * block_out,
+               "par": block_out * PARAM_BYTES, "acc": batch * block_out * 4,
+               "out": batch * block_out, "tab": TABLE_BYTES}
+    sizes: dict[str, Any] = {
+        f"{name}_bytes": max(entries[name] << random.choice(DEPTHS), 2 * bus_bytes)
+        for name in BUFFERS}
+    config = AccelConfig(f"random-{seed}", batch, block_in, block_out, **sizes,
+                         bus_bytes=bus_bytes, queue_depth=random.choice([1, 2, 4, 8, 16, 64]),
+                         vector_beats=min(random.choice([1, 1, 2, 4, 64]), batch * block_out),
+                         stage_depth=random.randrange(1, 9),
+                         dsp_multipliers=random.choice([1, 8, 1 << 16]))
+    bits = random.choice([(8,), (8, 4), (8, 2), (8, 4, 2)])
+    return replace(config, weight_bits=bits,
+                   wgt_bytes=max(config.wgt_bytes, 2 * bus_bytes * 8 // min(bits)))
+
+
+def check_geometries(geometries: int, programs: int, seed: int = 0,
+                     progress: Callable[[int, int], None] = lambda done, total: None,
+                     ) -> Iterator[Report]:
+    """Check so many random geometries, with `programs` random ones spread over them.
+
+    Bins that stay empty are no failure. `progress` is called with the number of geometries done.
+    """
+    for number in range(geometries):
+        progress(number, geometries)
+        machine = Machine(random_config(seed * 1_000_000 + number))
+        count = programs // geometries + (number < programs % geometries)
+        yield replace(check(machine, count, seed, quick_simulators(machine)), empty=[])
+    progress(geometries, geometries)
+
+
+def quick_simulators(machine: Machine) -> Mapping[str, Simulator]:
+    """The simulators that `check` compares, with an RTL model that is built fast."""
+    core = verilated.build(machine, OPTIMIZATION)
+    return {**default_simulators(), "verilated": lambda _, case: core.run(
+        case.program, case.memory.copy(), MAX_CYCLES, Dram(**case.timing))}

@@ -1,0 +1,245 @@
+"""Values at the speed of native code, for the simulators that add time to them.
+
+The meaning of a program is what `accel.sim.meaning.functional` says; this computes the same
+(`values.cpp`), many times faster. It executes plain, legal programs, and leaves two things to
+others:
+
+- a body that has no straight-line code (`accel.sim.meaning.steps`) is performed by
+  `accel.sim.meaning.units`, instruction by instruction, in the midst of the others;
+- where a program does anything that a legal one does not (an illegal opcode, an address that
+  leaves its buffer or wraps, a wait that meets an empty counter), all of it is left to
+  `functional`, which knows how such programs end.
+"""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from amaranth import Shape
+from amaranth.lib import data
+
+from accel.machine import isa
+from accel.machine.config import BUFFERS, UNITS
+from accel.machine.immediates import fields_in
+from accel.machine.intrinsics import operand_field
+from accel.machine.layouts import layouts_header, weight_codes
+from accel.machine.machine import Machine
+from accel.machine.program import AccelProgram, Instruction
+from accel.machine.status import Run, Status
+from accel.proof.access import DMA_BUFFERS, Fault, Touch, require_ranges, touches
+from compiler.native import build_once, compile_shared, compiler, digest, processor
+from compiler.te import bits, is_signed, numpy_dtype, record_places
+from compiler.tensorize import UPDATES, Intrinsic
+
+from . import functional
+from .steps import CODES, BodyStep, Foreign, straighten
+from .units import Buffers, block_product, perform
+
+__all__ = ["simulate"]
+
+FLAGS = ("-O3", "-march=native")
+
+_SOURCE = Path(__file__).with_suffix(".cpp")
+_DONE, _, _ODD = range(3)
+_PRODUCT, _BODY, _FOREIGN, _REFUSED = range(4)
+_BASES = ("dst", "a", "b", "c")
+_SELECTORS = [{"a_source": code & 1, "b_source": code >> 1 & 3, "destination": code >> 3}
+              for code in range(16)]
+
+
+def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None = None, *,
+             inputs: Mapping[str, np.ndarray] | None = None) -> Run:
+    """Execute a program that was compiled for `machine`: as `functional.simulate` does."""
+    program.require(machine)
+    image = program.image(inputs) if memory is None else np.array(memory, np.uint8)
+    run = _Execution(machine, program, image).run()
+    return run or functional.simulate(machine, program, memory, inputs=inputs)
+
+
+# ---- as in values.cpp --------------------------------------------------------------------------
+
+class _Step(ctypes.Structure):
+    _fields_ = [*((name, ctypes.c_int32) for name in ("code", "bits", "is_signed", "a", "b", "c")),
+                ("value", ctypes.c_int64)]
+
+
+class _Operand(ctypes.Structure):
+    _fields_ = [("buffer", ctypes.c_int32), ("base", ctypes.c_int32),
+                ("lanes", ctypes.POINTER(ctypes.c_int32))]
+
+
+class _Kernel(ctypes.Structure):
+    _fields_ = [*((name, ctypes.c_int32) for name in ("form", "buffer", "update", "loops", "steps",
+                                                      "uniform", "operands")),
+                ("step", ctypes.POINTER(_Step)), ("operand", ctypes.POINTER(_Operand))]
+
+
+class _Buffer(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("size", ctypes.c_int64), ("entry", ctypes.c_int64),
+                ("bits", ctypes.c_int64)]
+
+
+class _Machine(ctypes.Structure):
+    _fields_ = [*((name, ctypes.c_int32) for name in ("batch", "block_in", "block_out", "acc",
+                                                      "store", "wgt", "weight_codes",
+                                                      "pads_high")),
+                ("unit", ctypes.c_int32 * 256), ("dma", ctypes.c_int32 * len(UNITS)),
+                ("kernel", ctypes.POINTER(_Kernel) * (256 * len(_SELECTORS))),
+                ("buffer", _Buffer * 8)]
+
+
+class _Program(ctypes.Structure):
+    _fields_ = [("words", ctypes.c_void_p), ("count", ctypes.c_int64),
+                ("memory", ctypes.c_void_p), ("size", ctypes.c_int64),
+                ("base", ctypes.c_int64 * len(isa.BASES)), ("position", ctypes.c_int64),
+                ("counters", ctypes.c_int32 * len(UNITS) ** 2)]
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    """The native library, one for all machines."""
+    sources = {_SOURCE.name: _SOURCE.read_text(), "layouts.h": layouts_header()}
+    key = digest([*(f"{name}\n{text}" for name, text in sources.items()), *FLAGS, compiler()[1],
+                  processor()])
+
+    def make(folder: Path) -> None:
+        for name, text in sources.items():
+            (folder / name).write_text(text)
+        compile_shared({folder / _SOURCE.name: FLAGS}, folder / "values.so")
+
+    return ctypes.CDLL(str(build_once("values", key, "the simulator's values", make) / "values.so"))
+
+
+# ---- tables of a machine -----------------------------------------------------------------------
+
+@cache
+def _tables(machine: Machine) -> _Machine:
+    """All fields of `_Machine` except where the buffers are."""
+    config = machine.config
+    tables = _Machine(config.batch, config.block_in, config.block_out, BUFFERS.index("acc"),
+                      UNITS.index("store"), BUFFERS.index("wgt"), weight_codes(config),
+                      machine.pads_high)
+    units = (*UNITS, "fetch")
+    for opcode in range(256):
+        tables.unit[opcode] = units.index(machine.units[opcode]) if opcode in machine.units else -1
+    for unit, buffers in DMA_BUFFERS.items():
+        tables.dma[UNITS.index(unit)] = sum(1 << BUFFERS.index(buffer) for buffer in buffers)
+    for name, opcode in machine.opcodes.items():
+        if machine.units[opcode] not in (*DMA_BUFFERS, "fetch"):
+            for code, selectors in enumerate(_SELECTORS):
+                kernel = _kernel(machine, Instruction(name, machine.units[opcode], selectors))
+                tables.kernel[opcode * len(_SELECTORS) + code] = ctypes.pointer(kernel)
+    return tables
+
+
+def _kernel(machine: Machine, instruction: Instruction) -> _Kernel:
+    intrinsic = machine.intrinsic(instruction.name)
+    try:
+        touched = {touch.operand: touch for touch in touches(machine, instruction)}
+    except Fault:
+        return _Kernel(form=_REFUSED)
+    if factors := block_product(intrinsic):
+        return _described(intrinsic, touched, _PRODUCT, [_operand(intrinsic, touched[name])
+                                                         for name in factors])
+    try:
+        steps, operands = _body(machine, intrinsic, touched)
+    except Foreign:
+        return _Kernel(form=_FOREIGN)
+    return _described(intrinsic, touched, _BODY, operands, steps)
+
+
+def _described(intrinsic: Intrinsic, touched: Mapping[str, Touch], form: int,
+               operands: list[_Operand], steps: Sequence[BodyStep] = ()) -> _Kernel:
+    code = [_Step(CODES.index(step.code), bits(step.dtype), is_signed(step.dtype),
+                  *(*step.args, 0, 0, 0)[:3], step.value) for step in steps]
+    return _Kernel(form, BUFFERS.index(touched["dst"].memory), UPDATES.index(intrinsic.update),
+                   intrinsic.loops, len(code), sum(step.uniform for step in steps), len(operands),
+                   (_Step * len(code))(*code), (_Operand * len(operands))(*operands))
+
+
+def _body(machine: Machine, intrinsic: Intrinsic,
+          touched: Mapping[str, Touch]) -> tuple[list[BodyStep], list[_Operand]]:
+    tiles = machine.config.tiles
+    members = {name: _member(tiles[touch.memory][1],
+                             intrinsic.operand(name).stored_as(touch.memory))
+               for name, touch in touched.items() if name != "dst"}
+    stored = {name: dtype for name, (dtype, _) in members.items()}
+    fields = fields_in(machine.layouts[intrinsic.name])
+    steps, sources = straighten(intrinsic, stored, tuple(fields))
+    steps = [_placed(step, tuple(fields.values())) for step in steps]
+    operands = []
+    for source in sources:
+        touch = touched[source.operand]
+        shape, dtype = tiles[touch.memory]
+        if not source.lanes:
+            operands.append(_operand(intrinsic, touch))
+            continue
+        # One record serves the whole batch: outer dimensions that an entry lacks do not count.
+        lanes = np.ravel_multi_index(source.lanes[len(source.lanes) - len(shape):], shape)
+        offsets = lanes * numpy_dtype(dtype).itemsize + members[source.operand][1]
+        operands.append(_operand(intrinsic, touch, offsets.tolist()))
+    return steps, operands
+
+
+def _placed(step: BodyStep, fields: Sequence[data.Field]) -> BodyStep:
+    """An immediate with the place of its field in the word: its first bit, width and sign."""
+    if step.code != "SCALAR":
+        return step
+    field = fields[step.value]
+    return replace(step, args=(field.offset, field.width, Shape.cast(field.shape).signed))
+
+
+def _member(dtype: str, stored: str) -> tuple[str, int]:
+    """The type and the byte offset in its element of what an operand reads: ``param.bias``."""
+    record, _, field = stored.partition(".")
+    return record_places(record)[field] if field else (dtype, 0)
+
+
+def _operand(intrinsic: Intrinsic, touch: Touch, lanes: Sequence[int] = ()) -> _Operand:
+    return _Operand(BUFFERS.index(touch.memory),
+                    _BASES.index(operand_field(intrinsic, touch.operand)),
+                    (ctypes.c_int32 * len(lanes))(*lanes))
+
+
+# ---- an execution ------------------------------------------------------------------------------
+
+class _Execution:
+    def __init__(self, machine: Machine, program: AccelProgram, memory: np.ndarray):
+        self.machine, self.program, self.memory = machine, program, memory
+        self.buffers = Buffers(machine.config)
+        self.tables = _Machine.from_buffer_copy(_tables(machine))
+        for slot, (name, raw) in zip(self.tables.buffer, self.buffers.raw.items()):
+            slot.data, slot.size = raw.ctypes.data, raw.size
+            slot.entry = machine.config.buffers[name].entry_bytes
+            dtype = machine.config.elements[name]
+            slot.bits = 0 if name == "par" else bits(dtype) * (-1 if is_signed(dtype) else 1)
+        self.words = np.ascontiguousarray(program.words)
+        self.state = _Program(self.words.ctypes.data, program.count, memory.ctypes.data,
+                              memory.size, tuple(program.bases[name] for name in isa.BASES))
+
+    def run(self) -> Run | None:
+        """The run, or None for a program that is not plain."""
+        execute = _library().lockstep_values
+        while True:
+            outcome = execute(ctypes.byref(self.tables), ctypes.byref(self.state))
+            position = self.state.position
+            if outcome == _DONE:
+                return Run(Status.DONE, "fetch", position, self.memory)
+            if outcome == _ODD or not self._perform(position):
+                return None
+            self.state.position = position + 1
+
+    def _perform(self, position: int) -> bool:
+        """Performs one instruction by NumPy; returns whether its operands are in range."""
+        word = int.from_bytes(self.words[position].tobytes(), "little")
+        instruction = Instruction.decode(self.machine, word)
+        touched = touches(self.machine, instruction)
+        try:
+            require_ranges(self.machine, instruction, touched)
+        except Fault:
+            return False
+        perform(self.machine, self.buffers, self.memory, self.program.bases, instruction, touched)
+        return True

@@ -1,0 +1,1 @@
+"""Templates that schedule a group of operators for a processor."""

@@ -1,0 +1,1 @@
+"""Text of LLVM as machine code: built, linked into this process, exported."""

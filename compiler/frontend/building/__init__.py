@@ -1,0 +1,1 @@
+"""Values, names and refusals with which every front end builds graphs."""

@@ -1,0 +1,1 @@
+"""Nodes of ONNX: what converts each, and what writes them."""

@@ -1,0 +1,110 @@
+"""Maps between quantizations as functions of ONNX models, of its integer operators alone.
+
+A map is a node of the domain `lockstep`, whose attribute `function` is its text; that is what the
+importer reads. Its body, in int64, is for everything else that runs the model: ONNX rounds no
+shifts and wraps no integers, so both are quotients and rests here.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from compiler.ops.families.integer_maps import HALVES
+from compiler.ops.integers.integer_text import OPERANDS, read
+
+__all__ = ["OWN", "QUANTIZED_MAP", "function_of"]
+
+OWN = "lockstep"
+"""The domain of operators that ONNX lacks."""
+QUANTIZED_MAP = "QuantizedMap"
+"""How the names of such functions begin; what follows is a number."""
+
+_PLAIN = {"add": "Add", "sub": "Sub", "mul": "Mul", "min": "Min", "max": "Max", "abs": "Abs",
+          "neg": "Neg", "and": "BitwiseAnd", "or": "BitwiseOr", "xor": "BitwiseXor",
+          "lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual",
+          "eq": "Equal", "select": "Where"}
+_CONDITIONS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "Not")
+
+
+def function_of(name: str, text: str, dtype: str, count: int, opset: int) -> onnx.FunctionProto:
+    """The function that computes the text of so many tensors of one type."""
+    body, inputs = _Body(), OPERANDS[:count]
+    stored = {each: body.shifted(body.cast(each, TensorProto.INT64), -HALVES[dtype])
+              for each in inputs}
+    made = body.shifted(read(text, stored, body.meaning), HALVES[dtype])
+    body.cast(made, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), "y")
+    return helper.make_function(OWN, name, list(inputs), ["y"], body.nodes,
+                                [helper.make_opsetid("", opset)], ["function"])
+
+
+class _Body:
+    """Nodes in order; methods give the name of what they compute."""
+
+    def __init__(self):
+        self.nodes: list[onnx.NodeProto] = []
+        self.conditions: set[str] = set()
+        self.meaning: dict[str, Callable] = {
+            "number": self.number, "ne": lambda a, b: self.add("Not", self.add("Equal", a, b)),
+            "shl": lambda x, n: self.add("Mul", x, self.number(1 << n)), "shr": self.quotient,
+            "clamp": self.clamp, "rshift_rne": self.rounded, "requantize": self.requantized,
+            **{name: self._plain(op) for name, op in _PLAIN.items()},
+            **{dtype: self._conversion(dtype) for dtype in (*HALVES, "int32", "int64")}}
+
+    def add(self, op: str, *inputs: str, output: str = "", **attributes) -> str:
+        output = output or f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, inputs, [output], **attributes))
+        if op in _CONDITIONS:
+            self.conditions.add(output)
+        return output
+
+    def _plain(self, op: str) -> Callable[..., str]:
+        return lambda *inputs: self.add(op, *inputs)
+
+    def cast(self, x: str, to: int, output: str = "") -> str:
+        return self.add("Cast", x, output=output, to=to)
+
+    def number(self, value: int) -> str:
+        return self.add("Constant", value=helper.make_tensor("value", TensorProto.INT64, [],
+                                                             [value]))
+
+    def shifted(self, x: str, number: int) -> str:
+        return self.add("Add", x, self.number(number)) if number else x
+
+    def rest(self, x: str, n: int) -> str:
+        """The remainder of a division by 2**n, never below 0."""
+        return self.add("Mod", x, self.number(1 << n), fmod=0)
+
+    def quotient(self, x: str, n: int) -> str:
+        """The quotient, rounded down."""
+        return self.add("Div", self.add("Sub", x, self.rest(x, n)), self.number(1 << n))
+
+    def rounded(self, x: str, n: int) -> str:
+        """The quotient, ties to even."""
+        if n == 0:
+            return x
+        half = self.number(1 << n - 1)
+        up = self.quotient(self.add("Add", x, half), n)
+        even = self.add("Sub", up, self.rest(up, 1))
+        return self.add("Where", self.add("Equal", self.rest(x, n), half), even, up)
+
+    def clamp(self, x: str, low: str, high: str) -> str:
+        return self.add("Min", self.add("Max", x, low), high)
+
+    def requantized(self, acc: str, *numbers: int) -> str:
+        mult, shift, zp, low, high = numbers
+        scaled = self.rounded(self.add("Mul", acc, self.number(mult)), shift)
+        return self.clamp(self.shifted(scaled, zp), self.number(low), self.number(high))
+
+    def _conversion(self, dtype: str) -> Callable[[str], str]:
+        bits, signed = 8 * np.dtype(dtype).itemsize, not dtype.startswith("u")
+
+        def convert(x: str) -> str:
+            if x in self.conditions:
+                return self.cast(x, TensorProto.INT64)
+            if bits == 64:
+                return x
+            half = 1 << bits - 1 if signed else 0
+            return self.shifted(self.rest(self.shifted(x, half), bits), -half)
+        return convert

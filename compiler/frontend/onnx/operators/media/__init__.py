@@ -1,0 +1,1 @@
+"""Operators of ONNX on pictures, signals and text."""

@@ -1,0 +1,1 @@
+"""The division of a graph between targets, and the layout at their borders."""

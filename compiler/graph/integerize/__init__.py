@@ -1,0 +1,1 @@
+"""Operators between quantizations become operators on integers."""

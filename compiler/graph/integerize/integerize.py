@@ -1,0 +1,446 @@
+"""Turns float operators between quantizations into integer operators with one fixed meaning."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import ClassVar
+
+import numpy as np
+
+from compiler.ops.integers.fixed_point import ScaleRefused, limits_of
+from compiler.ops.records.integer_forms import (ACCUMULATOR_BITS, Bounds, IntegerForm, IntegerNode,
+                                                QuantizedInputs, StaysFloat, Stored, clamp_to,
+                                                multiplier_of, scaled)
+from compiler.ops.records.operator import Kind
+from compiler.ops.families.row_functions import MASKED
+from compiler.ops.families.reductions import MOST_PLACES
+from compiler.ops.registry import find, infer
+from compiler.ops.records.rules import TypeRefused
+from compiler.graph.graph import Graph, Node, TensorType
+from compiler.graph.notes import Note
+from compiler.graph.integerize.channels import affine_of_channels, slopes_of_channels
+from compiler.graph.integerize.litert import kernel_of
+from compiler.graph.integerize.litert_operators import composed, matched
+from compiler.graph.integerize.maps import mapped
+from compiler.graph.integerize.missing import MissingQuantizations
+from compiler.graph.integerize.quantized import QuantizedView, stored_form
+from compiler.graph.integerize.regions import Regions
+from compiler.graph.integerize.rows import KEPT, row_function, rows_of
+from compiler.graph.integerize.tables import tabled
+from compiler.graph.rewrite import Builder, eliminate_dead_code
+from compiler.graph.integerize.row_functions import Mask
+from compiler.graph.verify import GraphRefused
+
+__all__ = ["Integerize"]
+
+STAYS_IN_FLOAT = "stays in float"
+NO_FORM = "it has no form on integers"
+PER_CHANNEL = "an activation must have one scale"
+
+
+@dataclass(frozen=True, slots=True)
+class Integerize:
+    """dequantize -> operator -> [relu, clip] -> quantize becomes one integer operator. Elementwise
+    operators that have no such form become one together: a `qtable` where they depend on one
+    quantized tensor, a `qaffine` where they multiply one by constants of channels or add such, a
+    `qmap` where on two. Softmax and normalizations along the last axis become operators of rows, a
+    mask the lesser of each element and -128 or 127; maps between quantizations stay what they are.
+    A product before a leaky relu has a multiplier for each of its slopes.
+
+    Before: dequantized constants are still nodes (`FoldConstants(dequantize=False)`), no identity.
+    After: every int8 or uint8 activation has a stored form of int8, every one of 16 bits one of
+    int16. A value's name always stands for its numbers: the stored form of one without a sign has a
+    name of its own, and whoever else reads the value reads `to_uint8` or `to_uint16` of that
+    (`to_int8` and `to_int16` stand at inputs). Places of greatest and least elements of int8 are
+    found there; quantization that is left is `quantize` and `dequantize`; each operator that stays
+    in float has a note with the reason. Exact to 1 step of the output: 16-bit multipliers take the
+    place of float32 products. Tables are exact. Sums of products that 32 bits may not hold are
+    int64 where some target sums in `accumulator_bits`. What a TensorFlow Lite file computes is,
+    where `exact`, what LiteRT computes, to the bit, by operators that no accelerator has.
+    """
+
+    accumulator_bits: int = ACCUMULATOR_BITS
+    exact: bool = False
+    name: ClassVar[str] = "integerize"
+
+    def __call__(self, graph: Graph) -> Graph:
+        return _Rewriting(graph, self.accumulator_bits, self.exact).run()
+
+
+@dataclass(slots=True)
+class _Rewriting:
+    """One run: every float node is copied, every quantization is replaced, what the replacements
+    left without readers falls to dead code elimination.
+    """
+
+    graph: Graph
+    accumulator_bits: int
+    exact: bool
+    builder: Builder = field(init=False)
+    view: QuantizedView = field(init=False)
+    regions: Regions = field(init=False)
+    reasons: dict[str, str] = field(default_factory=dict)
+    masks: dict[tuple, str] = field(default_factory=dict)
+
+    def __post_init__(self):
+        self.builder = Builder.like(self.graph)
+        self.view = QuantizedView(self.graph, self.graph.producers(), self._constant,
+                                  accumulator_bits=self.accumulator_bits,
+                                  exact=self.exact)
+        self.regions = Regions(self.view)
+
+    def run(self) -> Graph:
+        self._store_inputs()
+        for node in self.graph.nodes:
+            self._rewrite(node)
+        live = eliminate_dead_code(self.builder.finish(self.graph.outputs))
+        return replace(live, nodes=tuple(_uniquely_named(live.nodes)),
+                       notes=live.notes + tuple(self._notes(live)))
+
+    def _store_inputs(self) -> None:
+        for value in self.graph.inputs:
+            match self.graph.values[value].dtype:
+                case "int8" | "int16":
+                    self.view.stored[value] = value
+                case "uint8" | "uint16" as dtype:
+                    output, stored = self.builder.fresh(f"{value}_stored"), dtype[1:]
+                    self.builder.emit(f"to_{stored}", f"{value}_to_{stored}", [value], output)
+                    self.view.stored[value] = output
+
+    def _rewrite(self, node: Node) -> None:
+        parameters = self.view.parameters(node)
+        source = self.view.stored.get(node.inputs[0], "") if node.inputs else ""
+        if node.op == "quantizelinear" and parameters:
+            self._quantize(node, Stored(node.outputs[0], *parameters))
+        elif node.op == "dequantizelinear" and source and parameters:
+            self.builder.emit("dequantize", node.name, [source], node.outputs[0],
+                              scale=parameters[0], zp=parameters[1])
+        elif source and (find(node.op).picks or node.op == "identity"):
+            op = find(node.op).stored or node.op
+            self._define(node.outputs[0], IntegerNode(op, (source,), node.attrs), node.name)
+        elif source and find(node.op).fills and (
+                {*node.inputs[1:]} <= self.graph.constants.keys()):
+            numbers = (self.graph.constants[value] for value in node.inputs[1:])
+            stored = tuple(("value", stored_form(number.reshape(1)).reshape(number.shape))
+                           for number in numbers)
+            self._define(node.outputs[0], IntegerNode(node.op, (source,), node.attrs, stored),
+                         node.name)
+        elif node.op == "quantized_map" and {*node.inputs} <= self.view.stored.keys():
+            sources = tuple(self.view.stored[value] for value in node.inputs)
+            self._define(node.outputs[0], IntegerNode("qmap", sources, node.attrs), node.name)
+        elif not (find(node.op).places and self._place(node)):
+            self.builder.add(node)
+
+    def _place(self, node: Node) -> bool:
+        """Computes a place from the stored form, which has the order of the numbers: multiples of
+        a positive scale differ where they are finite. Returns whether it can."""
+        axis = node.attrs["axis"]
+        try:
+            x = self.view.activation(node.inputs[0])
+        except StaysFloat:
+            return False
+        stored = self.builder.values[x.value]
+        if (stored.dtype != "int8" or node.attrs.get("last", 0)
+                or not 1 <= stored.shape[axis] <= MOST_PLACES
+                or not 0 < x.scale < np.finfo(np.float32).max / 255):
+            return False
+        places = self.builder.emit(find(node.op).places, node.name, [x.value],
+                                   self.builder.fresh(f"{node.outputs[0]}_bytes"), axis=axis)
+        self.builder.emit("joined_bytes", self.builder.fresh_node(f"{node.name}_joined"), [places],
+                          node.outputs[0], axis=axis, keepdims=node.attrs["keepdims"])
+        return True
+
+    def _quantize(self, node: Node, out: Stored) -> None:
+        core, activations = self._core(node.inputs[0])
+        replacement, name, form = None, node.name, core and _form(core)
+        if kernel_of(node):
+            replacement = self._as_kernel(node, core, out, activations)
+            name = core.name if core is not None and replacement else name
+        if core is not None and form is not None and replacement is None:
+            try:
+                replacement = form(self.view, core, out, _bounds(activations))
+                self._check_type(core, out, replacement)
+                replacement = matched(self.view, node, core, out, replacement)
+                alone = core.op == "dequantizelinear"
+                name = (activations[-1] if activations else node).name if alone else core.name
+            except (StaysFloat, ScaleRefused) as reason:
+                replacement, self.reasons[core.name] = None, str(reason)
+        if core is not None and replacement is None:
+            replacement = self._function(node, core, out, activations)
+            name = core.name if replacement else name
+        if core is not None and replacement is None:
+            replacement, name = self._with_slope(core, out, activations) or (None, name)
+            if replacement is None and not self._looks_up(core):
+                elementwise = find(core.op).kind is Kind.ELEMENTWISE
+                self.reasons.setdefault(core.name, "" if form or elementwise else NO_FORM)
+        attrs: dict[str, object] = {"scale": out.scale, "zp": out.zp}
+        if out.dtype != "int8":
+            attrs["dtype"] = out.dtype
+        host = IntegerNode("quantize", (node.inputs[0],), attrs)
+        self._define(out.value, replacement or host, name)
+
+    def _check_type(self, core: Node, out: Stored, *steps: IntegerNode) -> None:
+        """StaysFloat where integer operators, of which each reads the one before, refuse what they
+        read, compute from other bits than the result has, or give another type than it has.
+        """
+        wanted, made = TensorType(self.view.shape(out.value), out.dtype), None
+        for step in steps:
+            for value in step.inputs:
+                dtype = self._type(value, core).dtype
+                if dtype not in (out.dtype, "int64"):       # an int64 is a position
+                    raise StaysFloat(f"its input {value!r} is {dtype} and its result {out.dtype}")
+            made = self._type(step, core, made)
+        if made != wanted:
+            raise StaysFloat(f"on integers it would be {made}, not {wanted}")
+
+    def _type(self, part: str | IntegerNode, core: Node, before: TensorType | None = None
+              ) -> TensorType:
+        """The type of a value, or of what an operator makes of `before` and its own inputs."""
+        if isinstance(part, str):
+            return self.builder.values[part]
+        first = () if before is None else (before,)
+        names = (*(core.name for _ in first), *map(str, part.inputs),
+                 *(f"{core.name}:{role}" for role, _ in part.constants))
+        types = (*first, *(self._type(each, core) for each in part.inputs),
+                 *(TensorType.of(array) for _, array in part.constants))
+        try:
+            return infer(Node(part.op, core.name, names, core.outputs, part.attrs), types)
+        except TypeRefused as reason:
+            raise StaysFloat(str(reason).removeprefix(f"{core.name}: ")) from None
+
+    def _function(self, node: Node, core: Node, out: Stored, activations: list[Node]
+                  ) -> IntegerNode | None:
+        """The rows, the table or the map in the place of a quantization of elementwise operators.
+        """
+        if find(core.op).kind is not Kind.ELEMENTWISE:
+            return None
+        try:
+            steps = self._steps(node, core, out, _bounds(activations))
+            if steps:
+                self._check_type(core, out, *steps)
+        except (StaysFloat, ScaleRefused) as reason:
+            self.reasons.setdefault(core.name, str(reason))
+            return None
+        if not steps:
+            return None
+        self.reasons.pop(core.name, None)
+        return self._in_order(core, steps)
+
+    def _steps(self, node: Node, core: Node, out: Stored, bounds: Bounds
+               ) -> Sequence[IntegerNode]:
+        """The integer operators of `_function`; none where it has no form."""
+        found = row_function(self.view, core.outputs[0])
+        if found is not None:
+            self.reasons.pop(core.name, None)           # of an operator that is a part of it
+            return rows_of(self.view, found, out, bounds, self._mask)
+        made = affine_of_channels(self.view, core, out, bounds)
+        if made is not None:
+            return (made,)
+        region = self.regions.before(node)
+        if region is None:
+            return ()
+        for value in (out.value, *region.sources):
+            bits = self.graph.values[value].dtype.lstrip("uint")
+            if bits != "8":
+                raise StaysFloat(f"tables and maps are of 8 bits, and {value!r} has {bits}")
+        return (tabled(self.view, region) if len(region.sources) == 1 else
+                mapped(self.view, region, core, out, bounds),)
+
+    def _with_slope(self, core: Node, out: Stored, activations: list[Node]
+                    ) -> tuple[IntegerNode, str] | None:
+        """The operator before an activation that is the greater of x and a part of x, if it may
+        requantize its sums for both; and its name."""
+        slope = _slope(core)
+        if slope is not None:
+            (before, earlier), slopes = self._core(core.inputs[0]), np.array([slope])
+        elif (found := slopes_of_channels(self.view, core)) is not None:
+            before, earlier, slopes = self.view.producers[found[0]], [], found[1]
+        else:
+            return None
+        form = before and find(before.op).integer
+        if before is None or form is None:
+            return None
+        low, high = (end if end > 0 else float(slopes.max()) * end if slopes.any() else 0.0
+                     for end in _bounds(earlier))
+        bounds = _bounds(activations, low, high)
+        try:
+            above = form(self.view, before, out, bounds)
+            self._check_type(before, out, above)
+            if not find(above.op).below:
+                return None
+            below = _below(dict(above.constants), slopes) if slopes.any() else ()
+        except (StaysFloat, ScaleRefused) as reason:
+            self.reasons[before.name] = str(reason)
+            return None
+        self.reasons.pop(core.name, None)
+        return replace(above, constants=(*above.constants, *below)), before.name
+
+    def _as_kernel(self, node: Node, core: Node | None, out: Stored, activations: list[Node]
+                   ) -> IntegerNode | None:
+        """The node that computes as a kernel of LiteRT, where that takes more than other
+        multipliers."""
+        if not self.exact:
+            return None
+        if core is not None and find(core.op).kind is Kind.ELEMENTWISE:
+            try:
+                region = None if self._keeps(core, out, activations) else self.regions.before(node)
+                if region and len(region.sources) == 1 and {
+                        self.graph.values[value].dtype for value in (*region.sources, out.value)
+                        } == {"int8"}:
+                    return tabled(self.view, region)
+            except StaysFloat:
+                pass
+        return composed(self.view, node, core, out, _bounds(activations))
+
+    def _keeps(self, core: Node, out: Stored, activations: list[Node]) -> bool:
+        """True if a quantization stores what was dequantized as it was."""
+        return core.op == "dequantizelinear" and not activations and (
+            self.view.parameters(core) == (out.scale, out.zp, out.dtype))
+
+    def _in_order(self, core: Node, steps: Sequence[IntegerNode]) -> IntegerNode:
+        """Adds all operators but the last, which reads the one before; returns that."""
+        read: tuple[str, ...] = ()
+        for step in steps[:-1]:
+            value = self.builder.fresh(f"{core.name}:{step.op}")
+            inputs = (*read, *self._inputs(step, value))
+            self.builder.emit(step.op, value, inputs, value, **step.attrs)
+            read = (value,)
+        return replace(steps[-1], inputs=(*read, *steps[-1].inputs))
+
+    def _mask(self, mask: Mask, shape: tuple[int, ...]) -> str:
+        """The int8 form of a mask for rows of a shape, made once: a constant as large as they are,
+        or computed with as many dimensions.
+        """
+        valid = None if mask.valid is None else np.broadcast_to(mask.valid, shape)
+        key = (mask.condition, shape, bool(mask.level.any()) if valid is None else valid.tobytes())
+        if key not in self.masks:
+            self.masks[key] = self._computed_mask(mask, shape) if valid is None else (
+                self._constant("mask", np.where(valid, KEPT, MASKED).astype(np.int8)))
+        return self.masks[key]
+
+    def _computed_mask(self, mask: Mask, shape: tuple[int, ...]) -> str:
+        kept, masked = (self._constant("mask", np.array(end, np.int8)) for end in (KEPT, MASKED))
+        stem = f"{mask.condition}_mask"
+        value = self._step("where", stem, mask.condition, kept, masked)
+        own = self.builder.values[value].shape
+        if mask.level.any():                    # a row that is masked whole counts whole
+            greatest = self._step("reduce_max", f"{stem}_greatest", value, axes=(len(own) - 1,),
+                                  keepdims=1)
+            nothing = self._step("equal", f"{stem}_nothing", greatest, masked)
+            value = self._step("where", stem, nothing, kept, value)
+        if len(own) < len(shape):
+            value = self._step("reshape", f"{stem}_whole", value,
+                               shape=(1,) * (len(shape) - len(own)) + own)
+        return value
+
+    def _step(self, op: str, stem: str, *inputs: str, **attrs: object) -> str:
+        """Adds an operator under a name that is free; returns its result."""
+        value = self.builder.fresh(stem)
+        return self.builder.emit(op, self.builder.fresh_node(value), inputs, value, **attrs)
+
+    def _core(self, value: str) -> tuple[Node | None, list[Node]]:
+        """The operator whose result is quantized, and what bounds it in between, in order."""
+        core, activations = self.view.producers.get(value), []
+        while core is not None and find(core.op).bounds:
+            activations.insert(0, core)
+            core = self.view.producers.get(core.inputs[0])
+        return core, activations
+
+    def _constant(self, stem: str, array: np.ndarray) -> str:
+        return self.builder.add_constant(self.builder.fresh(stem), array)
+
+    def _define(self, value: str, integer: IntegerNode, name: str) -> None:
+        """Adds the node that defines the stored form of `value`, and the value itself where it has
+        no sign: whoever reads the name gets the number."""
+        inputs, type_ = self._inputs(integer, name), self.graph.values[value]
+        dtype, wanted = type_.dtype, replace(type_, dtype=type_.dtype.removeprefix("u"))
+        stored = value if dtype == wanted.dtype else self.builder.fresh(f"{value}_stored")
+        self.builder.emit(integer.op, name, inputs, stored, **integer.attrs)
+        if self.builder.values[stored] != wanted:
+            raise GraphRefused(f"{name}: the stored form of {value!r} must be {wanted}, not "
+                               f"{self.builder.values[stored]}")
+        self.view.stored[value] = stored
+        if stored != value:
+            self.builder.emit(f"to_{dtype}", self.builder.fresh_node(f"{value}_to_{dtype}"),
+                              [stored], value)
+
+    def _inputs(self, integer: IntegerNode, name: str) -> list[str]:
+        """Adds what computes inputs of an operator, and its constants."""
+        made = []
+        for part in integer.inputs:
+            if isinstance(part, IntegerNode):
+                value = self.builder.fresh(f"{name}:{part.op}")
+                self.builder.emit(part.op, self.builder.fresh_node(value),
+                                  self._inputs(part, name), value, **part.attrs)
+                part = value
+            made.append(part)
+        return made + [self._constant(f"{name}:{role}", array) for role, array in integer.constants]
+
+    def _looks_up(self, node: Node) -> bool:
+        """True if the operator takes rows of a constant: these are like an input."""
+        return node.op == "gather" and node.inputs[0] in self.graph.constants
+
+    def _notes(self, live: Graph) -> Iterator[str]:
+        missing = MissingQuantizations(self.graph)
+        for node in live.nodes:
+            if node.op == "quantizelinear" or node.name in self.reasons or _is_quantizable(node):
+                reason = self.reasons.get(node.name) or (
+                    PER_CHANNEL if node.op == "quantizelinear" else missing.around(node))
+                yield str(Note(node.name, node.op, STAYS_IN_FLOAT, reason))
+
+
+def _form(core: Node) -> IntegerForm | None:
+    return _rescaled if core.op == "dequantizelinear" else find(core.op).integer
+
+
+def _rescaled(view: QuantizedInputs, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
+    """A quantization of what was dequantized: another scale."""
+    x = view.activation(node.outputs[0])
+    clamp = clamp_to(out, bounds)
+    whole = (clamp["lo"], clamp["hi"]) == limits_of(out.dtype)
+    if (x.scale, x.zp, x.dtype) == (out.scale, out.zp, out.dtype) and whole:
+        return IntegerNode("identity", (x.value,), {})
+    return scaled("qrescale", x, 1, out, bounds)
+
+
+def _is_quantizable(node: Node) -> bool:
+    """True if the operator has a form on int8 that is not itself."""
+    operator = find(node.op)
+    return bool(operator.integer or operator.bounds or operator.stored)
+
+
+def _slope(node: Node) -> float | None:
+    """The part of x that an activation is where it is not x itself, and less."""
+    slope = find(node.op).slope
+    return slope and slope(node.attrs)
+
+
+def _below(constants: Mapping[str, np.ndarray], slopes: np.ndarray
+           ) -> tuple[tuple[str, np.ndarray], ...]:
+    """Multipliers and shifts of what is below zero: those of the constants times the slopes."""
+    real = np.ldexp(constants["mult"].astype(np.float64), -constants["shift"]) * slopes
+    pairs = [multiplier_of(float(factor), 2**31) for factor in real]
+    mult, shift = (np.array(column, np.int32) for column in zip(*pairs, strict=True))
+    return ("mult_below", mult), ("shift_below", shift)
+
+
+def _bounds(activations: list[Node], low: float = -inf, high: float = inf) -> Bounds:
+    """The least and the greatest number that may be left."""
+    for node in activations:
+        bounds = find(node.op).bounds
+        assert bounds is not None
+        lo, hi = bounds(node.attrs)
+        low, high = min(max(low, lo), hi), min(max(high, lo), hi)
+    return low, high
+
+
+def _uniquely_named(nodes: tuple[Node, ...]) -> Iterator[Node]:
+    """A float operator that lives on beside its integer twin gets a name of its own."""
+    taken = {node.name for node in nodes}
+    seen: set[str] = set()
+    for node in nodes:
+        name, count = node.name, 1
+        while name in seen or (name != node.name and name in taken):
+            name, count = f"{node.name}_{count}", count + 1
+        seen.add(name)
+        yield node if name == node.name else replace(node, name=name)

@@ -1,0 +1,311 @@
+"""Float functions of two int8 tensors as expressions of integers: what `integerize` makes of
+elementwise operators that have no integer form of their own.
+
+Every value on the way is an integer times a real scale; the operators' own expressions say what is
+done to it. Sums and comparisons of unequal scales go to a common finer scale, rounded; a bound of
+the error is carried along.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import gcd
+from typing import cast
+
+from compiler import te
+from compiler.graph.graph import Node, TensorType
+from compiler.graph.integerize.quantized import QuantizedView
+from compiler.graph.integerize.regions import Region
+from compiler.graph.reference import evaluate_node
+from compiler.ops.integers.integer_text import INT8, IntegerRange, operands, range_of
+from compiler.ops.records.broadcasting import broadcast, common_shape
+from compiler.ops.records.integer_forms import (Bounds, IntegerNode, StaysFloat, Stored, clamp_to,
+                                                multiplier_of)
+from compiler.ops.registry import expression, find
+
+__all__ = ["compares", "is_arithmetic", "mapped"]
+
+INPUTS = ("x0", "x1")
+FINEST = 15             # the common scale is finer than the coarser one by at most 2**15
+MOST = 2**31 - 1
+LONGEST = 2000          # characters
+
+
+def mapped(view: QuantizedView, region: Region, core: Node, out: Stored, bounds: Bounds
+           ) -> IntegerNode:
+    """The `qmap` of a region with two sources, at most 1 step from its float meaning. Behind `core`
+    come activations, which leave what is within `bounds`, and the quantization to `out`.
+
+    Raises StaysFloat with the reason where integers of 32 bits cannot compute it.
+    """
+    if len(region.sources) != len(INPUTS):
+        raise StaysFloat(f"it computes with {len(region.sources)} quantized values")
+    shapes = [view.shape(source) for source in region.sources]
+    if common_shape(*shapes) != view.shape(region.nodes[-1].outputs[0]):
+        raise StaysFloat("a constant gives it more dimensions than its inputs have")
+    whole = view.shape(region.nodes[-1].outputs[0])
+    operands = {node.outputs[0]: view.operand(node.outputs[0], whole) for node in region.nodes
+                if node.inputs[0] in region.sources and node.inputs[0] in view.graph.constants}
+    values = {node.inputs[0]: operands[node.outputs[0]].value for node in region.nodes
+              if node.outputs[0] in operands}
+    names = {values.get(source) or view.stored[source]: name
+             for source, name in zip(region.sources, INPUTS, strict=True)}
+    known: dict[str, Term] = {value: _leaf(names[stored.value], stored)
+                              for value, stored in operands.items()}
+    for node in region.nodes[:region.nodes.index(core) + 1]:
+        if node.outputs[0] not in known:
+            known[node.outputs[0]] = _value(view, node, known, names)
+    return IntegerNode("qmap", tuple(names),
+                       {"function": _requantized(known[core.outputs[0]], out, bounds)})
+
+
+def _value(view: QuantizedView, node: Node, known: Mapping[str, "Term"],
+           names: Mapping[str, str]) -> "Term":
+    """The value of a node for tensors and numbers."""
+    constants = view.graph.constants
+    if all(value in constants for value in node.inputs):
+        return float(evaluate_node(node, [constants[value] for value in node.inputs]).item())
+    if node.op == "dequantizelinear":
+        stored = view.activation(node.outputs[0])
+        return _leaf(names[stored.value], stored)
+    terms = {value: float(constants[value].item()) for value in node.inputs if value in constants}
+    slope = find(node.op).slope
+    if slope and (part := slope(node.attrs)) is not None:
+        x = {**known, **terms}[node.inputs[0]]
+        return _chosen("max")(x, _product(x, part))
+    return _result(view, node, {**known, **terms})
+
+
+# Integers with a scale
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """real = integer * scale, at most `error` off; the integer is `text` and lies in `range`. Where
+    it is another integer and a zero point, `stored` is that integer and `zp` the number to add.
+    """
+
+    text: str
+    scale: float
+    range: IntegerRange
+    error: float = 0.0
+    stored: str = ""
+    zp: int = 0
+
+    @property
+    def greatest(self) -> int:
+        return max(-self.range.low, self.range.high)
+
+    def times(self, factor: int) -> "Scaled":
+        """This number in steps that are finer by a factor."""
+        return self if factor == 1 else _made(f"({self.text} * {factor})", self.scale / factor,
+                                              self.error)
+
+
+def _made(text: str, scale: float, error: float) -> Scaled:
+    if len(text) > LONGEST:
+        raise StaysFloat(f"its expression would have more than {LONGEST} characters")
+    if not 0 < scale < float("inf"):
+        raise StaysFloat(f"its scale would be {scale:g}")
+    try:
+        range_ = range_of(text, [INT8] * len(INPUTS))
+    except ValueError as reason:
+        raise StaysFloat(str(reason)) from None
+    return Scaled(text, scale, range_, error)
+
+
+def _leaf(name: str, stored: Stored) -> Scaled:
+    moved = _made(_moved(name, -stored.zp), stored.scale, 0.0)
+    return replace(moved, stored=name, zp=-stored.zp) if stored.zp else moved
+
+
+def _moved(text: str, number: int) -> str:
+    """The sum of an integer and a number."""
+    if number == 0:
+        return text
+    return f"({text} + {number})" if number > 0 else f"({text} - {-number})"
+
+
+Term = Scaled | float
+
+
+def _alike(a: Scaled, b: Scaled) -> tuple[Scaled, Scaled]:
+    """Both with one scale, at which their sum fits int32."""
+    if a.scale < b.scale:
+        second, first = _alike(b, a)
+        return first, second
+    for finer in range(FINEST, -1, -1):
+        ma, mb = 1 << finer, round(b.scale / a.scale * 2**finer)
+        if not mb:
+            break
+        common = gcd(ma, mb)
+        ma, mb = ma // common, mb // common
+        if a.greatest * ma + b.greatest * mb <= MOST:
+            fine = a.times(ma)
+            rounded = abs(mb * fine.scale - b.scale) * b.greatest
+            return fine, replace(b.times(mb), scale=fine.scale, error=b.error + rounded)
+    if a.scale >= b.scale * 2**(FINEST + 1):
+        raise StaysFloat(f"its scales on the way, {a.scale:g} and {b.scale:g}, are too far apart")
+    raise StaysFloat(f"its results on the way must fit int32, not reach "
+                     f"{a.greatest + b.greatest}")
+
+
+def _number_alike(a: Scaled, number: float) -> tuple[Scaled, Scaled]:
+    """A number in steps of a tensor."""
+    for finer in range(FINEST, -1, -1):
+        factor, integer = 1 << finer, round(number / a.scale * 2**finer)
+        common = gcd(factor, integer)
+        factor, integer = factor // common, integer // common
+        if a.greatest * factor + abs(integer) <= MOST:
+            fine = a.times(factor)
+            return fine, _made(str(integer), fine.scale, abs(integer * fine.scale - number))
+    raise StaysFloat(f"{number:g} is more than int32 holds of its steps of {a.scale:g}")
+
+
+def _common(a: Term, b: Term) -> tuple[Scaled, Scaled]:
+    if isinstance(a, Scaled) and isinstance(b, Scaled):
+        return _alike(a, b)
+    if isinstance(a, Scaled):
+        return _number_alike(a, cast(float, b))
+    second, first = _number_alike(cast(Scaled, b), a)
+    return first, second
+
+
+def _sum(sign: str) -> Callable[[Term, Term], Term]:
+    def of(a: Term, b: Term) -> Term:
+        left, right = _common(a, b)
+        texts = (left.stored, right.stored) if sign == "-" and _have_one_zero(left, right) else (
+            left.text, right.text)
+        return _made(f"({texts[0]} {sign} {texts[1]})", left.scale, left.error + right.error)
+    return of
+
+
+def _have_one_zero(a: Scaled, b: Scaled) -> bool:
+    """True if stored integers compare, and differ, as the numbers do."""
+    return bool(a.stored and b.stored) and a.zp == b.zp
+
+
+def _chosen(name: str) -> Callable[[Term, Term], Term]:
+    """The greater or the smaller one. A number that is always or never chosen is not compared."""
+    better = max if name == "max" else min
+
+    def of(a: Term, b: Term) -> Term:
+        number, tensor = (b, a) if isinstance(a, Scaled) else (a, b)
+        if not isinstance(number, Scaled) and isinstance(tensor, Scaled):
+            ends = [end * tensor.scale for end in tensor.range]
+            if all(better(number, end) == end for end in ends):
+                return tensor
+            if all(better(number, end) == number for end in ends):
+                return number
+        left, right = _common(a, b)
+        error = max(left.error, right.error)
+        if _have_one_zero(left, right):
+            stored = f"{name}({left.stored}, {right.stored})"
+            return replace(_made(_moved(stored, left.zp), left.scale, error), stored=stored,
+                           zp=left.zp)
+        return _made(f"{name}({left.text}, {right.text})", left.scale, error)
+    return of
+
+
+def _product(a: Term, b: Term) -> Term:
+    if isinstance(a, Scaled) and isinstance(b, Scaled):
+        error = (a.error * b.greatest * b.scale + b.error * a.greatest * a.scale
+                 + a.error * b.error)
+        return _made(f"({a.text} * {b.text})", a.scale * b.scale, error)
+    number, tensor = (b, a) if isinstance(a, Scaled) else (a, cast(Scaled, b))
+    number = cast(float, number)
+    if number == 0:
+        return 0.0
+    text = tensor.text if number > 0 else f"(0 - {tensor.text})"
+    return _made(text, tensor.scale * abs(number), tensor.error * abs(number))
+
+
+def _magnitude(x: Term) -> Term:
+    return _made(f"abs({x.text})", x.scale, x.error) if isinstance(x, Scaled) else abs(x)
+
+
+_BINARY: Mapping[str, Callable[[Term, Term], Term]] = {
+    "add": _sum("+"), "sub": _sum("-"), "mul": _product, "min": _chosen("min"),
+    "max": _chosen("max")}
+
+
+# Expressions
+
+
+def is_arithmetic(node: Node, types: Sequence[TensorType]) -> bool:
+    """True if the node computes nothing but what `mapped` has: sums, products, minima, maxima and
+    magnitudes of single floats.
+    """
+    if any(type_.dtype != "float32" for type_ in types):
+        return False
+    given = [te.placeholder(type_.shape, "float32", f"x{place}")
+             for place, type_ in enumerate(types)]
+    body = expression(node.op, node.attrs, given, "y").body
+    return isinstance(body, te.Expr) and _is_term(body)
+
+
+def compares(node: Node, types: Sequence[TensorType]) -> bool:
+    """True if the node is the difference, the smaller or the greater of two tensors: with one scale
+    and one zero point for both, it is the same of the stored integers.
+    """
+    if len(types) != 2 or any(type_.dtype != "float32" for type_ in types):
+        return False
+    given = [te.placeholder(type_.shape, "float32", f"x{place}")
+             for place, type_ in enumerate(types)]
+    match expression(node.op, node.attrs, given, "y").body:
+        case te.Binary("sub" | "min" | "max", te.Read(), te.Read()):
+            return True
+    return False
+
+
+def _is_term(element: te.Expr) -> bool:
+    match element:
+        case te.Read() | te.Const(_, "float32"):
+            return True
+        case te.Binary(op, a, b):
+            return op in _BINARY and _is_term(a) and _is_term(b)
+        case te.Call("abs", (a,)):
+            return _is_term(a)
+    return False
+
+
+def _result(view: QuantizedView, node: Node, known: Mapping[str, Term]) -> Term:
+    """The value of the node's own expression for its inputs."""
+    tensors = [te.placeholder(view.shape(value), view.graph.values[value].dtype, f"x{place}")
+               for place, value in enumerate(node.inputs)]
+    made = expression(node.op, node.attrs, tensors, "y")
+    if not isinstance(made.body, te.Expr) or made.dtype != "float32":
+        raise StaysFloat(f"{node.op} is no function of single floats")
+    indices = tuple(axis.var for axis in made.axes)
+    reads: dict[te.Expr, Term] = {}
+    for tensor, value in zip(tensors, node.inputs, strict=True):
+        reads[broadcast(tensor, indices)] = known[value]
+        if tensor.shape == made.shape:
+            reads[tensor[indices]] = known[value]
+    return _term(made.body, reads, node)
+
+
+def _term(element: te.Expr, reads: Mapping[te.Expr, Term], node: Node) -> Term:
+    match element:
+        case te.Read() if element in reads:
+            return reads[element]
+        case te.Const(value, "float32"):
+            return float(value)
+        case te.Binary(op, a, b) if op in _BINARY:
+            terms = [_term(side, reads, node) for side in (a, b)]
+            if any(isinstance(term, Scaled) for term in terms):
+                return _BINARY[op](*terms)
+        case te.Call("abs", (a,)):
+            return _magnitude(_term(a, reads, node))
+    raise StaysFloat(f"{node.op} is no sum, product, minimum, maximum or magnitude of its inputs")
+
+
+def _requantized(term: Term, out: Stored, bounds: Bounds) -> str:
+    if not isinstance(term, Scaled) or operands(term.text) != set(INPUTS):
+        raise StaysFloat("it does not depend on both of its quantized inputs")
+    mult, shift = multiplier_of(term.scale / out.scale, float(term.greatest))
+    error = term.error / out.scale + 256 * 2**-16               # of the multiplier
+    if error >= 1:
+        raise StaysFloat(f"integers of 32 bits could be off by {error:.3g} steps")
+    clamp = clamp_to(out, bounds)
+    return (f"requantize({term.text}, {mult}, {shift}, {clamp['zp']}, {clamp['lo']}, "
+            f"{clamp['hi']})")

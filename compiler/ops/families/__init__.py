@@ -1,0 +1,1 @@
+"""The records of operators, a file for each family."""

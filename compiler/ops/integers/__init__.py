@@ -1,0 +1,1 @@
+"""Arithmetic of integers that stand for reals: multipliers, shifts, text."""

@@ -1,0 +1,1 @@
+"""Operators on operands in blocks, which only passes of targets emit."""

@@ -1,0 +1,1 @@
+"""The record of an operator, and what its fields are made of."""

@@ -1,0 +1,1 @@
+"""Ways to lose less: equalization, correction, noise, fewer bits."""

@@ -1,0 +1,1 @@
+"""The float network as the quantizer sees it: layers, weights, functions."""

@@ -1,0 +1,1 @@
+"""The plan of quantization, and the network that says it."""

@@ -1,0 +1,1 @@
+"""Ranges of values from samples, and the scales that follow."""

@@ -1,0 +1,1 @@
+"""Questions to a program: places, dependences, elements."""

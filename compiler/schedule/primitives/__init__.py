@@ -1,0 +1,1 @@
+"""Primitives: functions from a program to one that computes the same."""

@@ -1,0 +1,71 @@
+"""Handing a loop nest to a declared intrinsic."""
+
+from collections.abc import Iterable
+
+from compiler.ir import For, Program, Stmt, Store, Update, expr_text, path_to
+from compiler.te import Const, as_expr
+from compiler.tensorize import Intrinsic
+from compiler.tensorize.match import MatchError, match
+
+from compiler.schedule.analysis.place import find_loop, refuse, require_numbers, swap
+
+__all__ = ["first_match", "tensorize"]
+
+
+def tensorize(program: Program, place: str, intrinsic: Intrinsic, **immediates) -> Program:
+    """Lets `intrinsic` perform the nest that begins at a loop, or the one store of a stage.
+
+    ::
+
+        for b in 0..1:                               gemm(dst=acc[h, 0, 0], inp=..., wgt=...)
+          for o in 0..16:                    ->          begin(kh, kw, ci)
+            for i in 0..16:
+              acc[h, b, o] += x[h, b, i] * w[o, i] begin(kh, kw, ci, i)
+
+    `place` names the outermost loop of the tile; for tiles without dimensions, as in copies, it
+    names the stage whose store is replaced. `immediates` are the values that the instruction is
+    expected to carry.
+
+    1. The nest is what the intrinsic computes: see `compiler.tensorize.match`.
+    2. The immediates that are named are bound to those constants.
+    """
+    require_numbers(program, "tensorize")
+    node = _nest(program, place)
+    try:
+        result = match(node, intrinsic)
+    except MatchError as error:
+        refuse("tensorize", str(error), program, node)
+    for name, value in immediates.items():
+        bound = dict(result.binding.immediates).get(name)
+        if not isinstance(bound, Const) or bound != as_expr(value, bound.dtype):
+            text = "unbound" if bound is None else expr_text(bound)
+            refuse("tensorize", f"immediate {name} of {intrinsic.name} must be {value!r}, "
+                                f"not {text}", program, node)
+    return swap(program, node, result)
+
+
+def first_match(program: Program, place: str, intrinsics: Iterable[Intrinsic]
+                ) -> Intrinsic | None:
+    """The first of several intrinsics that `tensorize` would take at a place, if any."""
+    node = _nest(program, place)
+    for intrinsic in intrinsics:
+        try:
+            match(node, intrinsic)
+            return intrinsic
+        except MatchError:
+            continue
+    return None
+
+
+def _nest(program: Program, place: str) -> Stmt:
+    around = path_to(program.body, lambda s: isinstance(s, For) and s.var.name == place)
+    if around:
+        return find_loop(program, place, "tensorize")[-1]
+    path = path_to(program.body, lambda s: isinstance(s, Store | Update)
+                   and s.buffer.name == place)
+    if not path:
+        refuse("tensorize", f"place must be a loop or a stage, not {place!r}", program)
+    for stmt in path:
+        if isinstance(stmt, For):
+            find_loop(program, stmt.var.name, "tensorize")
+    return path[-1]

@@ -1,0 +1,95 @@
+"""Measures networks on machines: ``lockstep intrinsic bench``."""
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+
+from accel.machine.loading import load_machine
+from accel.machine.machine import Machine
+from compiler.files import write_text
+from lockstep.options.compilation import with_memory
+from lockstep.printing.progress import progress_bar
+from lockstep.printing.table import show_columns
+from lockstep.compare import NetworkCycles, measure, networks
+from lockstep.compare.networks import DEFAULT
+from lockstep.lines import say
+
+__all__ = ["Results", "bench", "change", "measured", "show_instructions", "show_networks"]
+
+Results = Mapping[str, Sequence[NetworkCycles]]
+"""What each network takes on each of the machines, by the network's name."""
+
+
+def bench(args: argparse.Namespace) -> int:
+    machines = [with_memory(load_machine(name), args) for name in (args.base, args.machine) if name]
+    titles = [name for name in (args.base, args.machine) if name]
+    results = measured(machines, args.networks or DEFAULT, args.size)
+    if args.json:
+        write_text(args.json, json.dumps({
+            "machines": [{"name": title, "hash": machine.hash}
+                         for title, machine in zip(titles, machines)],
+            "networks": {name: [asdict(one) for one in some] for name, some in results.items()}},
+            indent=1) + "\n")
+    show_networks(results, titles)
+    show_instructions(results, titles, machines)
+    return 0
+
+
+def measured(machines: Sequence[Machine], names: Sequence[str], size: int) -> Results:
+    """Measure networks on machines; a bar shows how far it is."""
+    done: list[str] = []
+    total = len(dict.fromkeys(names)) * len(machines)
+    with progress_bar("networks", total, lambda: len(done)):
+        results: dict[str, list[NetworkCycles]] = {}
+        for name, path in networks(names, size).items():
+            for machine in machines:
+                results.setdefault(name, []).append(measure(machine, path))
+                done.append(name)
+    return results
+
+
+def show_networks(results: Results, titles: Sequence[str]) -> None:
+    rows = []
+    for name, some in results.items():
+        row = [name, *(f"{one.cycles:,}" for one in some)]
+        if len(some) > 1:
+            row.append(change(some[0].cycles, some[1].cycles))
+        rows.append([*row, *(f"{one.share:.1%}" for one in some),
+                     *(f"{one.layers} + {one.host}" for one in some)])
+    more = ["change"] if len(titles) > 1 else []
+    show_columns("cycles, share of the array's peak, nodes on the accelerator and on the host",
+                 ["network", *_each("cycles", titles), *more, *_each("share", titles),
+                  *_each("nodes", titles)], rows)
+
+
+def _each(heading: str, titles: Sequence[str]) -> Iterator[str]:
+    yield from (f"{heading}, {title}" if len(titles) > 1 else heading for title in titles)
+
+
+def change(first: float, second: float) -> str:
+    """The change from the first number to the second, in per cent of the first."""
+    if first == second:
+        return "="
+    return f"{second / first - 1:+.1%}" if first else "new"
+
+
+def show_instructions(results: Results, titles: Sequence[str],
+                      machines: Sequence[Machine]) -> None:
+    """Show how often each instruction of gemm and vector was executed, and its iterations."""
+    known = {name: machine.units[opcode] for machine in machines
+             for name, opcode in machine.opcodes.items()}
+    rows, idle = [], []
+    for name, unit in known.items():
+        if unit not in ("gemm", "vector"):
+            continue
+        if not any(one.executed.get(name) for some in results.values() for one in some):
+            idle.append(name)
+            continue
+        cells = [f"{one.executed.get(name, 0):,} ({one.iterations.get(name, 0):,})"
+                 for some in results.values() for one in some]
+        rows.append([name, *("-" if cell == "0 (0)" else cell for cell in cells)])
+    heads = [heading for network in results for heading in _each(network, titles)]
+    show_columns("instructions executed (and their iterations)", ["instruction", *heads], rows)
+    if idle:
+        say(f"never executed: {', '.join(idle)}")

@@ -1,0 +1,33 @@
+"""Networks quantized for a machine."""
+
+from pathlib import Path
+
+from accel.machine.loading import load_machine
+from accel.machine.machine import Machine
+from accel.mapping.quantizing import quantizer_options
+from compiler.errors import called_by_name
+from compiler.frontend.models import Model
+from compiler.quantize import quantizer
+from compiler.quantize.quantizer import Quantized
+from compiler.quantize.ranges.sets import CalibrationSet
+from runtime.arguments import require_kind
+
+__all__ = ["quantize"]
+
+
+@called_by_name
+def quantize(model: Model, calibration: CalibrationSet, *,
+             machine: Machine | str | Path | None = None, **options) -> Quantized:
+    """Quantize a float network, for a machine if one is named: see `compiler.quantize.quantize`,
+    whose options these are.
+
+    machine : a `Machine`, or its name or file as `accel.machine.loading` has them, whose Python
+        code is run. Bits of activations are those that it stores; weights are pruned to the pattern
+        that all its products need, if they do; and what its instructions match becomes these.
+        Options that are given count, and those that the machine cannot have are refused.
+    """
+    require_kind("machine", machine, Machine | str | Path | None, "a Machine, a name or a path")
+    if machine is not None:
+        own = machine if isinstance(machine, Machine) else load_machine(machine)
+        options = quantizer_options(own, options)
+    return quantizer.quantize(model, calibration, **options)
