@@ -26,8 +26,8 @@ from accel.machine.loading import load_machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import Status
 from accel.mapping.target import AccelTarget
-from accel.sim.probe import Probe
-from accel.sim.verilated import simulate
+from accel.sim.rtl.probe import Probe
+from accel.sim.rtl.verilated import simulate
 from tests.support.networks import convolution_graph
 
 BIT = 6                         # that is inverted

@@ -60,8 +60,9 @@ class Module:
     of the accelerator in order. Segments of host and accelerator run at the same time where the
     data allow. Values are those of the network: logical shapes, the types of its own inputs and
     outputs. `auto` has the figures by which the target `auto` decided, as plain data
-    (`runtime.auto.Choice.figures`); it is None for other targets. `layout` has those of the layout
-    pass (`compiler.graph.division.layout.Layout.figures`), whose graph and partition these are.
+    (`runtime.driver.auto.Choice.figures`); it is None for other targets. `layout` has those of the
+    layout pass (`compiler.graph.division.layout.Layout.figures`), whose graph and partition these
+    are.
     `scales` are those that inputs and outputs had when the network was imported; by default those
     that the graph still tells.
     """

@@ -29,9 +29,9 @@ from compiler.frontend.onnx.nodes.importer import Importer, Item
 from compiler.graph.division.target import HOST
 from compiler.graph.graph import DTYPES, Graph, TensorType
 from compiler.graph.passes.pipeline import optimize, standard_passes
-from runtime.compilation import compile_on
-from runtime.device import DeviceMissing
-from runtime.targets import TargetError, Targets, request
+from runtime.driver.compilation import compile_on
+from runtime.devices.device import DeviceMissing
+from runtime.driver.targets import TargetError, Targets, request
 
 __all__ = ["Prepared", "is_compatible", "prepare", "run_model", "supports_device"]
 

@@ -39,7 +39,7 @@ from unittest.mock import patch
 import numpy as np
 
 from accel.mapping.plans.search import EFFORTS, Effort
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from bench.frame import Bench, Sheet
 from bench.support import tvm_peer
 from bench.support.timing import best_times

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from compiler.graph import Graph, evaluate
 from compiler.graph.division.target import Outcome, Row, Values
 from compiler.graph.graph import Node
-from runtime.targets import Placed, register
+from runtime.driver.targets import Placed, register
 
 __all__ = ["NAME", "InNumpy"]
 

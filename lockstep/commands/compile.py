@@ -46,7 +46,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> int:
     from compiler.graph.passes.pipeline import dump_into
-    from lockstep.commands._compilation import compiled, machine_of, target_of
+    from lockstep.options.compilation import compiled, machine_of, target_of
     from runtime import SimulatedDevice, simulator
     from runtime.artifact import write
     from runtime.driver.pipeline import is_about_float

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 def recorded(args: argparse.Namespace) -> Mapping[str, Any]:
     """Compiles the network, and keeps what each stage has made, by its number and name."""
     from compiler.graph.passes.pipeline import keep_in
-    from lockstep.commands._compilation import compiled, machine_of, target_of
+    from lockstep.options.compilation import compiled, machine_of, target_of
     from runtime import SimulatedDevice, simulator
 
     args.target = target_of(args)

@@ -71,7 +71,7 @@ def _figure(value: float) -> str:
 
 
 def _refused(answer: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What cannot be built, is over the budget, or could not be measured, with the reasons."""
+    """Points that cannot be built, are over the budget or were not measured, with the reasons."""
     return [(", ".join(f"{name} {option}" for name, option in one["choices"].items()),
              one["reason"]) for one in answer["refused"]] + [
             (", ".join(f"{name} {there}" for name, (_, there) in one["changes"].items()),

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import IO, Any
 
 from compiler.errors import RequestError
-from lockstep.columns import LAYER_COLUMNS, cells
+from lockstep.printing.columns import LAYER_COLUMNS, cells
 from lockstep.report.figures import row_of, total_of
 from lockstep.report.templates import rendered, text_of
 

@@ -18,8 +18,8 @@ from compiler.graph.division.placement import Pins, Placement, moves, pinned, pl
 from compiler.graph.division.placement import price as estimate
 from compiler.graph.division.target import CannotCompile, RefusesInside
 from compiler.graph.graph import Graph, Node
-from runtime.costs import CopyPrice, Price, Pricing
-from runtime.targets import Targets
+from runtime.driver.costs import CopyPrice, Price, Pricing
+from runtime.driver.targets import Targets
 
 __all__ = ["OBJECTIVES", "ROUNDS", "Choice", "Refused", "choose", "greedy"]
 

@@ -8,8 +8,8 @@ from compiler.graph.division.layout import Layout, lay_out
 from compiler.graph.division.partition import HOST, Copy, Partition, Segment, divide, subgraph
 from compiler.graph.division.target import Compiled, Measure
 from compiler.graph.graph import Graph, Node, TensorType
-from runtime.targets import Targets
-from runtime.timing import measured
+from runtime.driver.targets import Targets
+from runtime.pricing.timing import measured
 
 __all__ = ["CopyPrice", "Price", "Pricing", "SegmentPrice", "busiest", "elapsed"]
 

@@ -15,7 +15,7 @@ from compiler.frontend.models import Model, graph_of
 from compiler.graph.division.states import State, with_stored_states
 from compiler.graph.division.target import KeepsInputs
 from compiler.graph.passes.pipeline import optimize
-from runtime.compilation import compile as compile_module
+from runtime.driver.compilation import compile as compile_module
 from runtime.module import InputError, Module
 
 __all__ = ["Decoder", "decoder"]

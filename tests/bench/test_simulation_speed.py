@@ -4,7 +4,7 @@ import numpy as np
 
 from accel.mapping.target import AccelTarget
 from accel.proof.legal import prove
-from accel.sim import functional
+from accel.sim.meaning import functional
 from tests.support.networks import convolution_graph
 from bench.simulators.exact import random_image, repeated, same
 from tests.support.machines import TINY

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HOUSES = ("accel", "compiler", "fpga", "lockstep", "runtime")
 CONTROL = {"accel.machine.immediates.NoRoom", "accel.proof.access.Fault",
            "accel.mapping.lowering.nest.NotAffine",
-           "accel.sim.programs.places.NoPlace", "accel.sim.steps.Foreign",
+           "accel.sim.programs.places.NoPlace", "accel.sim.meaning.steps.Foreign",
            "compiler.frontend.building.values.NodeRefused",
            "compiler.ops.records.integer_forms.StaysFloat", "compiler.tensorize.cover.Uncovered"}
 """Caught where they are raised; no caller meets them."""

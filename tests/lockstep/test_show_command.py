@@ -10,8 +10,8 @@ from compiler.graph.passes.pipeline import keep_in
 from lockstep.cli import main
 from lockstep.commands import show
 from lockstep.commands.show import shown
-from runtime.pipeline import build, pipeline
-from runtime.targets import Targets, accelerator
+from runtime.driver.pipeline import build, pipeline
+from runtime.driver.targets import Targets, accelerator
 from tests.support.integer_graphs import Net
 from tests.support.machines import TINY
 

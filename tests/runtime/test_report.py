@@ -12,7 +12,7 @@ from accel.machine.machine import Machine
 from accel.machine.status import ACTIVITIES, STALLS, Counters, Run, Status, Timeline
 from accel.mapping.plans.work import block_products
 from accel.mapping.target import AccelTarget
-from accel.sim.functional import simulate
+from accel.sim.meaning.functional import simulate
 from compiler.graph import Graph
 from runtime import Module, SimulatedDevice, compile_graph, report, simulator
 from tests.support.integer_graphs import Net

@@ -9,7 +9,7 @@ from accel.machine.intrinsics import SHIPPED, vector_op
 from accel.machine.machine import Machine
 from accel.mapping.memory.weights import multipliers_of
 from accel.mapping.target import AccelTarget
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from compiler import te
 from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree
 from tests.support.machines import MACHINES, TINY, example

@@ -11,18 +11,19 @@ import pytest
 
 import lockstep
 from accel.mapping.target import AccelTarget
-from accel.sim import cycle
+from accel.sim.timed import cycle
 from tests.support.networks import detours_graph
 from bench.accelerator.partition import cheapest
 from compiler.graph import Graph, evaluate
 from compiler.graph.division.partition import ACCEL, HOST, Target
 from compiler.graph.division.placement import PinRefused, moves
-from runtime import Module, SimulatedDevice, auto, compile_graph
-from runtime.auto import Choice, choose
-from runtime.costs import Pricing
-from runtime.link import Link
-from runtime.prices import AccelPrices
-from runtime.targets import Targets, accelerator
+from runtime import Module, SimulatedDevice, compile_graph
+from runtime.driver import auto
+from runtime.driver.auto import Choice, choose
+from runtime.driver.costs import Pricing
+from runtime.pricing.link import Link
+from runtime.pricing.prices import AccelPrices
+from runtime.driver.targets import Targets, accelerator
 from tests.support.integer_graphs import Net
 from tests.support.machines import SHORT, TINY
 

@@ -18,8 +18,8 @@ from compiler.graph.division.partition import Copy, Segment
 from compiler.graph.division.target import (CannotCompile, Compiled, Crossing, Executable, Outcome,
                                             Priced, Row, Target, plain)
 from runtime import TargetError
-from runtime.costs import busiest, elapsed
-from runtime.targets import Placed, request
+from runtime.driver.costs import busiest, elapsed
+from runtime.driver.targets import Placed, request
 from tests.support.integer_graphs import Net
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from accel.machine.intrinsics import SHIPPED, Declaration
 from accel.machine.machine import Machine
-from accel.sim.evaluate import evaluate
+from accel.sim.meaning.evaluate import evaluate
 from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import numpy_dtype, record_fields
 from tests.support.machines import TINY, machine

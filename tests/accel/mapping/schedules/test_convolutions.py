@@ -9,7 +9,7 @@ from accel.machine.program import AccelProgram
 from accel.mapping.lowering import LoweringError
 from accel.mapping.plans.work import block_products
 from accel.mapping.target import AccelTarget
-from accel.sim.cycle import simulate
+from accel.sim.timed.cycle import simulate
 from compiler.graph import evaluate
 from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right, run_program

@@ -23,7 +23,7 @@ from accel.machine.dram import Dram, DramError
 from accel.sim.checking.geometries import OPTIMIZATION
 from accel.sim.programs.directed import directed
 from accel.sim.programs.generate import generate
-from accel.sim.timing import TimingDifference, differ_in_time
+from accel.sim.checking.differences import TimingDifference, differ_in_time
 from compiler.frontend.onnx.importing import load
 from compiler.graph.passes.pipeline import optimize
 from runtime import SimulatedDevice, compile_graph, simulator

@@ -19,8 +19,8 @@ from compiler.graph.passes.pipeline import optimize
 from compiler.ir import Program
 from compiler.schedule import Schedule
 from compiler.graph.division.target import Values
-from runtime.device import KernelDevice
-from runtime.emulated import EmulatedDevice
+from runtime.devices.device import KernelDevice
+from runtime.devices.emulated import EmulatedDevice
 from tests.support.kernels import compute
 from runtime.devices.opencl import OpenClDevice
 from tests.support.attention import Heads, Shape, attention, given_to

@@ -23,7 +23,7 @@ from compiler.graph.fusion import Group, fuse
 from compiler.ir import Program
 from compiler.schedule import Schedule
 from compiler.graph.division.target import Values
-from runtime.emulated import EmulatedDevice
+from runtime.devices.emulated import EmulatedDevice
 from tests.support.kernels import compute
 from tests.support.attention import Heads, Shape, attention, given_to
 from tests.support.effort import Effort
