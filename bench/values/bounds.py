@@ -18,16 +18,21 @@ from bench.values.spread import spread
 
 __all__ = ["Interval", "bounded"]
 
+ADDED_STEPS = 5
+"""Steps that a sum of 16 bits may be off, whose multipliers have 16 bits, too (docs/int16.md)."""
+
 MOVERS = {rule.op for rule in RULES.values() if rule.moves}
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """An interval; whether it is what a network was given, and which quantization it has been."""
+    """An interval; whether it is what a network was given or a sum of two tensors, and which
+    quantization it has been."""
 
     interval: Interval
     given: bool = False
     steps: tuple[float, int, str] | None = None
+    added: bool = False
 
 
 def bounded(model: onnx.ModelProto, inputs: Mapping[str, Array], steps: int
@@ -61,7 +66,12 @@ def _bounded(node: onnx.NodeProto, read: Sequence[_Known | None], opset: int, st
             kept = first.steps is not None and first.steps == _steps_of(intervals)
             if first.given or kept or not steps:
                 return [_Known(one.interval, first.given) for one in made]
-            return [_Known(one.interval.widened(steps)) for one in made]
+            wide = first.added and made[0].interval.middle.dtype.itemsize == 2
+            return [_Known(one.interval.widened(ADDED_STEPS if wide else steps)) for one in made]
+        case "Add" | "Sub":
+            return [replace(one, added=True) for one in made]
+        case "Relu" | "Clip" | "Min" | "Max":
+            return [replace(one, added=first.added) for one in made]
         case op if op in MOVERS:
             others = all(one is None or one.given for one in read[1:])
             same = op not in ("Concat", "Pad")

@@ -120,20 +120,22 @@ class QuantizedView:
         scales = np.broadcast_to(scale.astype(np.float64), source.shape[axis:axis + 1])
         return stored_form(source), scales
 
-    def bias(self, value: str, scales: np.ndarray) -> np.ndarray:
+    def bias(self, value: str, scales: np.ndarray, out: float) -> np.ndarray:
         """The bias in accumulator steps: integers in float64, one for each channel.
 
         A bias that was quantized with these scales keeps its integers; any other is rounded to
-        the nearest step.
+        the nearest step. StaysFloat where that is more than a step of the result, `out`: the steps
+        of the sums are coarser than its own.
         """
         if value in self.graph.constants:
-            return np.rint(_vector(value, self.graph.constants[value], scales) / scales)
+            exact = _vector(value, self.graph.constants[value], scales) / scales
+            return _rounded(value, exact, scales / out)
         node, source = self._constant(value, "bias")
         scale, zero = (self.graph.constants[name].astype(np.float64) for name in node.inputs[1:])
         steps = _vector(value, source.astype(np.float64) - zero, scales)
         if np.allclose(scale, scales, rtol=1e-5, atol=0):
             return steps
-        return np.rint(steps * scale / scales)
+        return _rounded(value, steps * scale / scales, scales / out)
 
     def _constant(self, value: str, role: str) -> tuple[Node, np.ndarray]:
         node = self.producers.get(value)
@@ -142,6 +144,16 @@ class QuantizedView:
         if node.inputs[0] not in self.graph.constants:
             raise StaysFloat(f"its {role} {value!r} is not a constant")
         return node, self.graph.constants[node.inputs[0]]
+
+
+def _rounded(value: str, exact: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """The nearest integers, where these times the factors are within 1 of the exact numbers."""
+    rounded = np.rint(exact)
+    off = float(np.max(np.abs(rounded - exact) * factors, initial=0))
+    if off > 1:
+        raise StaysFloat(f"its bias {value!r} in steps of the sums is {off:.3g} steps of the "
+                         "result off")
+    return rounded
 
 
 def _vector(value: str, array: np.ndarray, scales: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 
 from compiler import te
 from compiler.ops.families.products import integer_product
-from compiler.ops.integers.fixed_point import add_multipliers
+from compiler.ops.integers.fixed_point import add_multipliers, limits_of
 from compiler.ops.records.broadcasting import broadcast, broadcast_shape
 from compiler.ops.records.integer_forms import (Bounds, IntegerNode, QuantizedInputs, StaysFloat,
                                                 Stored, clamp_to)
@@ -29,6 +29,9 @@ FLOATS = "float"
 WHOLE = "integer"
 LOGICAL = "integer or bool"
 ANY = "any"
+
+MOST_OFF = {"int8": 1, "int16": 4}
+"""Steps of its result that the multipliers of a sum may make it wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +141,23 @@ def _add_integer(view: QuantizedInputs, node: Node, out: Stored, bounds: Bounds)
     if hindrance := _shape_hindrance(node.attrs, shapes):
         raise StaysFloat(hindrance)
     ma, mb, shift = add_multipliers(a.scale / out.scale, b.scale / out.scale)
+    _require_near(a, ma, b, mb, shift, out)
     clamp = clamp_to(out, bounds)
     c, whole = _of_32_bits(-(a.zp * ma + b.zp * mb), shift)
     return IntegerNode("qadd", (a.value, b.value), {
         "ma": ma, "mb": mb, "c": c, "shift": shift, **clamp, "zp": clamp["zp"] + whole})
+
+
+def _require_near(a: Stored, ma: int, b: Stored, mb: int, shift: int, out: Stored) -> None:
+    """StaysFloat where multipliers of 16 bits may make a sum more than `MOST_OFF` steps wrong."""
+    off = sum(abs(math.ldexp(mult, -shift) - x.scale / out.scale)
+              * max(abs(end - x.zp) for end in limits_of(x.dtype))
+              for x, mult in ((a, ma), (b, mb)))
+    most = MOST_OFF[out.dtype]
+    if off > most:
+        raise StaysFloat(f"multipliers of 16 bits for its scales, {a.scale / out.scale:.4g} and "
+                         f"{b.scale / out.scale:.4g} steps of the result, could be {off:.3g} "
+                         f"steps off, more than {most}")
 
 
 def _of_32_bits(c: int, shift: int) -> tuple[int, int]:

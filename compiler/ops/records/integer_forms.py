@@ -65,8 +65,9 @@ class QuantizedInputs(Protocol):
         """int8 weight and float64 scale for each of the channels along the axis."""
         ...
 
-    def bias(self, value: str, scales: np.ndarray) -> np.ndarray:
-        """The bias in accumulator steps: integers in float64, one for each channel."""
+    def bias(self, value: str, scales: np.ndarray, out: float) -> np.ndarray:
+        """The bias in accumulator steps: integers in float64, one for each channel. StaysFloat
+        where these are more than a step of the result, `out`, from what it is."""
         ...
 
     def is_computed(self, value: str) -> bool:
@@ -121,7 +122,7 @@ def weighted(view: QuantizedInputs, biases: tuple[str, ...], x: Stored, weight: 
     """The type of sums where 32 bits are too few, as an attribute, and the constants, of an
     operator with weights [channels, ...], input zero point folded in."""
     steps = x.scale * scales
-    bias = view.bias(biases[0], steps) if biases else np.zeros(len(steps))
+    bias = view.bias(biases[0], steps, out.scale) if biases else np.zeros(len(steps))
     rows = weight.reshape(len(steps), -1).astype(np.int64)
     folded = bias - x.zp * rows.sum(axis=1)
     bounds = -limits_of(x.dtype)[0] * np.abs(rows).sum(axis=1) + np.abs(folded)

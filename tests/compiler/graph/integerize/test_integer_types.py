@@ -152,3 +152,31 @@ def test_a_stored_form_of_another_type_wrong(qdq, monkeypatch) -> None:
         optimize(convert(model))
     assert str(refused.value) == ("transpose1: the stored form of 'transpose1.out_quantized' must "
                                   "be int8[3,2], not int8[2,3]")
+
+
+def reason_of(model, name: str) -> str:
+    graph = optimize(convert(model))
+    return " ".join(note for note in graph.notes if name in note)
+
+
+@pytest.mark.parametrize(("scale", "refused"), [(0.05, False), (0.0002, True)])
+def test_a_bias_is_as_fine_as_the_result(qdq, scale: float, refused: bool) -> None:
+    """Steps of the sums are 0.05 * 0.01; the bias lies in the middle between two of them."""
+    one = qdq()
+    x = one.requantized(one.input("x", 1, 2, 4), 0.05, 0, "int16")
+    weight = one.add("DequantizeLinear", one.constant(np.ones((4, 1), np.int8)),
+                     one.constant(np.float32(0.01)), one.constant(np.int8(0)))
+    made = one.add("Add", one.add("MatMul", x, weight, name="fc"),
+                   one.constant(np.float32([0.00025 + 0.0005 * 1001])), name="sum")
+    reason = reason_of(one.model(one.requantized(made, scale, 0, "int16")), "sum")
+    assert ("1.25 steps of the result off" in reason) == refused
+
+
+@pytest.mark.parametrize(("scales", "refused"), [
+    ((0.1, 0.05, 0.1), False), ((0.085165426, 5.872085e-06, 0.003337598), True)], ids=str)
+def test_sums_of_16_bits_are_near(qdq, scales: tuple[float, float, float], refused: bool) -> None:
+    one = qdq()
+    a, b = (one.requantized(one.input(name, 1, 3, 4), scale, 77, "int16")
+            for name, scale in zip("ab", scales, strict=False))
+    made = one.requantized(one.add("Add", a, b, name="sum"), scales[2], 0, "int16")
+    assert ("multipliers of 16 bits" in reason_of(one.model(made), "sum")) == refused
