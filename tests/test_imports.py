@@ -64,7 +64,7 @@ APART = (
 # runs tools and keeps their results.
 UNDER_ALL = ("compiler.errors", "compiler.files", "compiler.lazy", "compiler.native")
 # Houses whose folders own files that lie above all subfolders or below, twenty at most.
-ROOMY = ("compiler",)
+ROOMY = ("accel", "compiler", "fpga", "lockstep", "runtime")
 MOST_FILES = 20
 BUILDS_FROM_HW = "accel.sim.rtl.verilated"
 
