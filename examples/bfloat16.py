@@ -19,7 +19,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from accel.machine.machine import Machine
-from accel.mapping.target import assemble
+from accel.mapping.assembling import assemble
 from accel.sim.meaning import functional
 from accel.sim.rtl import verilated
 from accel.sim.timed import cycle

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from accel.machine.config import AccelConfig, ConfigError, preset
     from accel.machine.intrinsics import vector_op
     from accel.machine.machine import Machine
-    from accel.mapping.target import assemble
+    from accel.mapping.assembling import assemble
     from compiler.errors import ArgumentError, Error
     from compiler.exports.names import ExportError
     from compiler.files import FileError
@@ -39,7 +39,7 @@ __all__ = ["AccelConfig", "ArgumentError", "ArtifactError", "BuildError", "Confi
 
 _HOMES = {
     "AccelConfig": "accel.machine.config", "Machine": "accel.machine.machine",
-    "assemble": "accel.mapping.target", "compile": "runtime", "load": "runtime",
+    "assemble": "accel.mapping.assembling", "compile": "runtime", "load": "runtime",
     "decoder": "runtime.driver.decoding", "remote": "runtime.tuning.remote",
     "preset": "accel.machine.config", "quantize": "runtime.driver.quantization",
     "vector_op": "accel.machine.intrinsics",

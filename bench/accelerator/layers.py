@@ -32,10 +32,11 @@ from accel.figures.layers import layer_rows
 from accel.figures.traffic import dram_bytes
 from accel.machine.machine import Machine
 from accel.machine.status import STALLS
+from accel.mapping.assembling import assemble
 from accel.mapping.memory.layout import from_blocked, to_plain
 from accel.mapping.plans.work import block_products
 from accel.mapping.schedules import Tiles, schedule, tiles_of
-from accel.mapping.target import AccelTarget, assemble
+from accel.mapping.target import AccelTarget
 from accel.sim.rtl import verilated
 from accel.sim.timed import cycle
 from accel.sim.timed.cycle import simulate

@@ -42,7 +42,8 @@ from accel.machine.config import preset
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.status import Run
-from accel.mapping.target import AccelTarget, CompiledSegment
+from accel.mapping.compiled import CompiledSegment
+from accel.mapping.target import AccelTarget
 from accel.sim.timed import cycle
 from bench.frame import Bench, Sheet
 from compiler.frontend.onnx.importing import convert

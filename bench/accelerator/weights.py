@@ -33,7 +33,8 @@ from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.words import decode_words
-from accel.mapping.target import AccelTarget, CompiledSegment
+from accel.mapping.compiled import CompiledSegment
+from accel.mapping.target import AccelTarget
 from accel.sim.timed import cycle
 from bench.frame import Bench, Sheet
 from compiler.frontend.onnx.importing import convert

@@ -182,16 +182,25 @@ def _moved_and_read(d: Drawer, steering: Steering) -> dict[Pair, None]:
 
 
 def _layers(d: Drawer, x: Value, seen: Seen) -> None:
-    """The rarest product, and the rarest other layer, that read a quantized value, perhaps one
-    behind the other.
+    """The rarest product, another layer and a product again, that read a quantized value or what
+    was made before, moved or not.
     """
-    for layers in _LAYERS:
+    for layers in (*_LAYERS, _LAYERS[0]):
         for layer in seen.rarest([(*layer, x.dtype) for layer in layers], d.rng)[:MOST_TRIED]:
             seen.tried[layer] += 1
             if (made := _layer(d, x, *layer[:2])) is not None:
                 seen.drawn[layer] += 1
-                x = made if d.chance(0.3) else x
+                x = _perhaps_moved(d, made) if d.chance(0.5) else x
                 break
+
+
+def _perhaps_moved(d: Drawer, x: Value) -> Value:
+    mark = d.mark()
+    try:
+        return _moved(d, x, d.choice(_MOVING)) if d.chance(0.5) else x
+    except Unfit:
+        d.back_to(mark)
+        return x
 
 
 def _layer(d: Drawer, x: Value, name: str, follower: str) -> Value | None:

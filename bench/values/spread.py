@@ -53,7 +53,7 @@ WEIGHTED = frozenset(("Resize", "GridSample"))
 PRODUCTS = frozenset("Conv ConvTranspose Gemm MatMul Einsum ReduceProd CumProd".split())
 OF_ONE = frozenset((
     "Softplus Mish Gelu Elu Selu Celu Asinh Acosh Atanh Acos Asin Sinh Tanh Erf Sin Cos Tan Swish "
-    "HardSwish LogSoftmax").split())
+    "HardSwish LogSoftmax ReduceLogSumExp").split())
 """Functions that are computed from numbers as large as 1, whatever they give."""
 
 ELEMENTWISE = frozenset((
@@ -102,6 +102,8 @@ def _rounded(node: onnx.NodeProto, made: Interval, inputs: Intervals, run: Run) 
     finite = all(one is None or one.dtype.kind != "f" or np.all(np.isfinite(one)) for one in sizes)
     if (node.op_type in PRODUCTS | SUMS or _adds(node)) and finite:
         return made.rounded(np.abs(run(sizes)) * 2)
+    if node.op_type == "ReduceLogSum" and finite:
+        return made.rounded(4 * np.exp(run(sizes) - made.middle))   # what the sum may be off of it
     if node.op_type == "BatchNormalization" and finite:
         return made.rounded(np.abs(run([*sizes[:3], -sizes[3], sizes[4]])) * 2)
     sure = np.where(np.isfinite(made.middle), np.abs(made.middle.astype(np.float64)), 0)

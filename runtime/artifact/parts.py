@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from accel.machine.machine import Machine
+from accel.mapping.compiled import CompiledSegment
 from accel.mapping.prefixes import with_room
-from accel.mapping.target import CompiledSegment
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget, HostSegment
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment
 from compiler.cpu_gpu_backends.llvm import Kernel

@@ -9,11 +9,12 @@ import numpy as np
 
 from accel.figures.attribution import layer_ends
 from accel.mapping.builders.layer import MappedLayer
+from accel.mapping.compiled import CompiledSegment
 from accel.mapping.memory.borders import core, with_borders
 from accel.mapping.memory.layout import (BLOCKED, BLOCKED_ROWS, LAST, PLAIN, PLAIN_ROWS, blocks_of,
                                          from_memory, to_memory)
 from accel.mapping.memory.views import images
-from accel.mapping.target import AccelTarget, CompiledSegment
+from accel.mapping.target import AccelTarget
 from accel.sim.timed import cycle
 from compiler.graph.division.channels_last import FROM_LAST
 from compiler.graph.division.partition import Segment, subgraph

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from accel.mapping.target import assemble
+from accel.mapping.assembling import assemble
 from accel.sim.meaning.functional import simulate
 from compiler.ir import interpret
 from compiler.schedule import Schedule

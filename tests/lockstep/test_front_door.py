@@ -9,7 +9,7 @@ import lockstep
 from accel.machine.config import AccelConfig, ConfigError, preset
 from accel.machine.intrinsics import vector_op
 from accel.machine.machine import Machine
-from accel.mapping.target import assemble
+from accel.mapping.assembling import assemble
 from compiler.errors import ArgumentError, Error
 from compiler.exports import ExportError
 from compiler.files import FileError

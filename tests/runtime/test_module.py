@@ -10,6 +10,7 @@ from accel.machine.config import ConfigError
 from accel.machine.program import AccelProgram
 from accel.machine.status import Run, Status
 from accel.mapping.target import AccelTarget
+from accel.mapping.texts import STAGES
 from accel.sim.meaning.functional import simulate
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.frontend import ImportRefused, convert
@@ -148,8 +149,8 @@ def test_every_pass_is_shown_to_after() -> None:
     compile(DIGITS / "digits-int8.onnx", "accel:tiny-1x4x4",
             after=lambda index, name, graph: seen.append(name))
     assert seen[0] == "import" and "integerize" in seen
-    on_the_host = [*(one.name for one in CpuTarget().passes()), "fuse", "plan-memory"]
-    assert seen[seen.index("partition"):] == ["partition", "layout", *on_the_host * 2]
+    on_the_host = [*(one.name for one in CpuTarget().passes()), "fuse", "plan-memory", "kernels"]
+    assert seen[seen.index("partition"):] == ["partition", "layout", *on_the_host, *STAGES]
 
 
 def refused(act, error: type[Exception], message: str) -> None:

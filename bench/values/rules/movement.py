@@ -154,9 +154,10 @@ def gather(d: Drawer, x: Value, op: str) -> Value:
 
 @rule("Gather:end", moves=True, ranks=ROWS, gives=ALL_RANKS)
 def gather_end(d: Drawer, x: Value, op: str) -> Value:
-    """The first or last of an axis, which is dropped."""
+    """The first or last of an axis, which is dropped, more often that of a row or a column."""
     places = d.constant(d.choice((-1, -1, 0)), "int64")
-    return d.emit(op, x, places, axis=d.below(x.rank, -x.rank), steps=_kept(x))
+    axis = d.below(0, -2) if x.rank > 2 and d.chance(0.5) else d.below(x.rank, -x.rank)
+    return d.emit(op, x, places, axis=axis, steps=_kept(x))
 
 
 @rule("GatherElements", moves=True, ranks=ROWS)

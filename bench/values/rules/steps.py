@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.values.draw import Array, Drawer, Unfit, Value
+from bench.values.draw import LARGEST, Array, Drawer, Unfit, Value
 
 __all__ = ["dequantized", "operand", "quantized", "real", "scale_of", "weight"]
 
@@ -90,7 +90,8 @@ def operand(d: Drawer, x: Value) -> "Value | str":
     if d.chance(0.12) and x.rank < 4:
         shape = [1] * d.below(3) + [1] * (x.rank - len(shape)) + shape
     if x.dtype == "float32":
-        array = d.normal(*shape) * np.float32(max(np.abs(x.array).max() * d.number(0.1, 1), 0.1))
+        size = float(np.abs(x.array).max()) * d.number(0.1, 1)
+        array = d.normal(*shape) * np.float32(np.clip(size, 0.1, LARGEST))
         return weight(d, array.astype(np.float32)) if d.chance(0.6) else d.constant(array)
     if x.dtype == "bool":
         return d.constant(d.rng.random(shape) < 0.5)

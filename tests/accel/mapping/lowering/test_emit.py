@@ -11,8 +11,8 @@ from accel.machine import isa
 from accel.machine.intrinsics import SHIPPED, Declaration, vector_op
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction, ProgramError
+from accel.mapping.assembling import assemble
 from accel.mapping.lowering import LoweringError
-from accel.mapping.target import assemble
 from accel.sim.meaning.functional import simulate
 from compiler import te
 from compiler.ir import Alloc, For, If, Seq, Stmt, Store, interpret

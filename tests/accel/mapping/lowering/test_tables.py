@@ -12,8 +12,8 @@ from accel.machine.config import load, preset
 from accel.machine.intrinsics import SHIPPED, vector_op
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
+from accel.mapping.assembling import assemble
 from accel.mapping.lowering import LoweringError
-from accel.mapping.target import assemble
 from accel.sim.meaning import functional
 from accel.sim.rtl import verilated
 from accel.sim.timed import cycle

@@ -5,7 +5,7 @@ import numpy as np
 from accel.machine.config import preset
 from accel.machine.intrinsics import SHIPPED, vector_op
 from accel.machine.machine import Machine
-from accel.mapping.target import assemble
+from accel.mapping.assembling import assemble
 from accel.sim.meaning import functional
 from accel.sim.timed import cycle
 from compiler import te

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from accel.machine.program import AccelProgram
-from accel.mapping.target import assemble
+from accel.mapping.assembling import assemble
 from accel.sim.timed.cycle import simulate
 from compiler.schedule import Schedule
 from examples.schedules.accel_gemm import EXAMPLES, MACHINE

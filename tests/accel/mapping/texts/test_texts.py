@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from accel.machine.program import disassemble
+from accel.mapping.compiled import CompiledSegment
 from accel.mapping.layers import forms_of
 from accel.mapping.memory.layout import blocks_of
 from accel.mapping.plans.choices import Choices
 from accel.mapping.plans.text import tiles_from
 from accel.mapping.schedules import shape_of
-from accel.mapping.target import AccelTarget, CompiledSegment
+from accel.mapping.target import AccelTarget
 from accel.mapping.texts.forms_text import forms_text
 from accel.mapping.texts.tiles_text import tiles_text
 from compiler.latency_hiding import Tokens, pair_tokens
