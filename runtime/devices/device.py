@@ -185,6 +185,6 @@ def _options(name: str) -> set[str]:
 
 
 def _simulate(name: str) -> Callable[..., Run]:
-    if name not in SIMULATORS:
+    if not isinstance(name, str) or name not in SIMULATORS:
         raise ArgumentError(f"Simulator must be one of {', '.join(SIMULATORS)}, not {name!r}")
     return import_module(f"accel.sim.{SIMULATORS[name]}").simulate
