@@ -38,10 +38,14 @@ FOLLOWERS = ("Relu", "Clip", "LeakyRelu", "PRelu", "Max:slope", "Mul:gate", "Add
 """Rules that networks have behind layers."""
 
 PRODUCTS = ("Conv", "Conv:pixels", "ConvTranspose", "Gemm", "MatMul", "MatMul:computed")
-_LAYERS = (tuple((product, follower) for product in PRODUCTS for follower in ("", *FOLLOWERS)),
+USUAL = ("Add", "Mul", "AveragePool", "GlobalAveragePool", "ReduceMean", "Softmax", "Add:masked",
+         "LayerNormalization")
+_LAYERS = ((*((product, follower) for product in PRODUCTS for follower in ("", *FOLLOWERS)),
+            *((name, "") for name in USUAL)),
            tuple((name, "") for name, rule in RULES.items() if rule.reads("float32")
-                 and gives(rule.op, "float32") and not rule.moves and name not in PRODUCTS))
-"""A rule, and one for what follows it, if any: products, and others."""
+                 and gives(rule.op, "float32") and not rule.moves
+                 and name not in (*PRODUCTS, *USUAL)))
+"""A rule, and one for what follows it, if any: those that networks have, and others."""
 MOST_TRIED = 3              # layers of a kind for one value
 MOST_NODES = 60             # of a graph to which another value is added
 
@@ -182,8 +186,8 @@ def _moved_and_read(d: Drawer, steering: Steering) -> dict[Pair, None]:
 
 
 def _layers(d: Drawer, x: Value, seen: Seen) -> None:
-    """The rarest product, another layer and a product again, that read a quantized value or what
-    was made before, moved or not.
+    """The rarest layer that networks have, another one, and one that they have again: they read a
+    quantized value, or what was made before, moved or not.
     """
     for layers in (*_LAYERS, _LAYERS[0]):
         for layer in seen.rarest([(*layer, x.dtype) for layer in layers], d.rng)[:MOST_TRIED]:

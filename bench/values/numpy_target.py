@@ -4,7 +4,7 @@ that does not take: to generate code for this takes several times as long as to 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from compiler.graph import Graph, evaluate
@@ -22,12 +22,12 @@ class _Part:
     """A part of a network, compiled and executable at once."""
 
     graph: Graph
-    kind: ClassVar[None] = None
-    device: ClassVar[None] = None
-    program: ClassVar[None] = None
-    work: ClassVar[Sequence[Any]] = ()
-    text: ClassVar[Sequence[str]] = ()
-    stages: ClassVar[Mapping[str, Any]] = {}
+    kind: ClassVar[str | None] = None
+    device: None = None
+    program: None = None
+    work: Sequence[Any] = ()
+    text: Sequence[str] = ()
+    stages: Mapping[str, Any] = field(default_factory=dict)
 
     def on(self, device: Any) -> "_Part":
         return self

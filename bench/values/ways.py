@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -58,7 +59,7 @@ def optimized(model: bytes, integerize: bool) -> Graph:
     return optimize(imported(model), standard_passes(integerize))
 
 
-def _compiled(target: str, **options: object) -> Callable[..., Arrays]:
+def _compiled(target: str, **options: Any) -> Callable[..., Arrays]:
     def run(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> Arrays:
         import lockstep
 
@@ -67,7 +68,7 @@ def _compiled(target: str, **options: object) -> Callable[..., Arrays]:
     return run
 
 
-def _accelerated(machine: str | Path, **options: object) -> Callable[..., Arrays]:
+def _accelerated(machine: str | Path, **options: Any) -> Callable[..., Arrays]:
     """On an accelerator, and what it does not take in NumPy."""
     def run(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> Arrays:
         from bench.values import numpy_target

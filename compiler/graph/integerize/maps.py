@@ -67,6 +67,8 @@ def _value(view: QuantizedView, node: Node, known: Mapping[str, "Term"],
     if node.op == "dequantizelinear":
         stored = view.activation(node.outputs[0])
         return _leaf(names[stored.value], stored)
+    if not {*node.inputs} <= {*known, *constants}:
+        raise StaysFloat(f"{node.op} reads a quantized tensor as the integers that it holds")
     terms = {value: float(constants[value].item()) for value in node.inputs if value in constants}
     slope = find(node.op).slope
     if slope and (part := slope(node.attrs)) is not None:
