@@ -51,7 +51,7 @@ LAYERS = {
     "accel": ({"machine"}, {"datapath", "proof"}, {"figures"}, {"mapping", "hw", "sim",
                                                                 "estimates"}),
     "accel.mapping": ({"lowering"}, {"selecting"}, {"operators"}, {"memory", "schedules"},
-                      {"builders"}, {"plans"}, {"bounds", "prefixes", "puts"}, {"texts"},
+                      {"builders"}, {"plans"}, {"bounds", "positions"}, {"texts"},
                       {"assembling", "compiled", "layers", "loads", "memory_map", "programs",
                        "quantizing", "segment", "target"}),
 }

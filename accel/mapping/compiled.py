@@ -8,8 +8,8 @@ from accel.machine.device import Device
 from accel.machine.program import AccelProgram
 from accel.machine.work import Work
 from accel.mapping.builders.layer import MappedLayer
-from accel.mapping.prefixes import PrefixStream
-from accel.mapping.puts import PlacePut
+from accel.mapping.positions.prefixes import PrefixStream
+from accel.mapping.positions.puts import PlacePut
 from accel.mapping.segment import AccelSegment
 from accel.mapping.texts import Way, listing, stages_of
 from accel.mapping.texts.prefixes_text import prefixes_text

@@ -17,7 +17,7 @@ from accel.mapping.memory.forms import Forms
 from accel.mapping.memory_map import MemoryMap
 from accel.mapping.plans.choices import Group, LayerPart
 from accel.mapping.plans.interleave import interleave
-from accel.mapping.puts import PlacePut, widened
+from accel.mapping.positions.puts import PlacePut, widened
 from accel.mapping.schedules import prefix_of, scheduled
 from accel.proof.legal import IllegalProgram, ordered
 from compiler.defects import blame, blaming

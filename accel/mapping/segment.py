@@ -14,8 +14,8 @@ from accel.machine.status import Run
 from accel.machine.work import Work
 from accel.mapping.memory.borders import is_converted
 from accel.mapping.memory.layout import from_memory, to_memory
-from accel.mapping.prefixes import PrefixStream
-from accel.mapping.puts import PlacePut, moved
+from accel.mapping.positions.prefixes import PrefixStream
+from accel.mapping.positions.puts import PlacePut, moved
 from compiler.graph.division.target import HOST, Outcome, Row, Values
 
 __all__ = ["AccelSegment"]

@@ -25,10 +25,10 @@ from accel.mapping.plans.search import EFFORTS, Effort, Search, Simulate
 from accel.mapping.plans.stream_search import improved, read_stream
 from accel.mapping.plans.text import stream_task
 from accel.mapping.plans.work import work_of
-from accel.mapping.prefixes import OWN_LAYER, PrefixStream, prefix_of_program, with_room
+from accel.mapping.positions.prefixes import OWN_LAYER, PrefixStream, prefix_of_program, with_room
+from accel.mapping.positions.puts import PlacePut, narrowed
 from accel.mapping.programs import (LoweredGroup, assembled, blaming_layers, lowered_group,
                                     lowered_groups)
-from accel.mapping.puts import PlacePut, narrowed
 from accel.mapping.schedules import require_instructions
 from accel.mapping.texts import Way
 from accel.proof.legal import prove

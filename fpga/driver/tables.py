@@ -17,7 +17,7 @@ from accel.machine.dram import ALIGNMENT
 from accel.machine.isa import BASES, DMA, WORD_BYTES
 from accel.machine.program import AccelProgram, TensorSlot
 from accel.mapping.memory.layout import BLOCKED, BLOCKED_LAST, PLAIN
-from accel.mapping.puts import PlacePut
+from accel.mapping.positions.puts import PlacePut
 
 __all__ = ["BoardMemory", "TensorTable", "aligned", "byte_rows", "store_rows", "tensor_table",
            "word_rows"]

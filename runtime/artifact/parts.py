@@ -6,7 +6,7 @@ from typing import Any
 
 from accel.machine.machine import Machine
 from accel.mapping.compiled import CompiledSegment
-from accel.mapping.prefixes import with_room
+from accel.mapping.positions.prefixes import with_room
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget, HostSegment
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment
 from compiler.cpu_gpu_backends.llvm import Kernel

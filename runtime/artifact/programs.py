@@ -14,8 +14,8 @@ from accel.machine.program import AccelProgram, Stream, TensorSlot
 from accel.machine.provenance import Provenance
 from accel.machine.work import Bound, Work
 from accel.mapping.memory.layout import blocks_of
-from accel.mapping.prefixes import OWN_LAYER, PrefixStream
-from accel.mapping.puts import PlacePut
+from accel.mapping.positions.prefixes import OWN_LAYER, PrefixStream
+from accel.mapping.positions.puts import PlacePut
 from compiler.graph.graph import Graph
 from compiler.graph.division.partition import Segment
 

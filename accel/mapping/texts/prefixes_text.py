@@ -6,9 +6,9 @@ from dataclasses import replace
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.mapping.plans.choices import Group
-from accel.mapping.prefixes import PrefixStream
-from accel.mapping.texts.program_text import word_lines
+from accel.mapping.positions.prefixes import PrefixStream
 from accel.mapping.texts.layer_words import by_origin, origin_text, prefixes_of, spans_of
+from accel.mapping.texts.program_text import word_lines
 from compiler.texts import Part, PartedText
 
 __all__ = ["prefixes_text"]

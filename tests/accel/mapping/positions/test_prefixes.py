@@ -16,8 +16,8 @@ from accel.machine import isa
 from accel.machine.program import AccelProgram, Instruction
 from accel.mapping.compiled import CompiledSegment
 from accel.mapping.lowering import LoweringError
-from accel.mapping.prefixes import OWN_LAYER, PrefixStream, prefix_of_program, with_room
-from accel.mapping.puts import moved
+from accel.mapping.positions.prefixes import OWN_LAYER, PrefixStream, prefix_of_program, with_room
+from accel.mapping.positions.puts import moved
 from accel.mapping.segment import AccelSegment
 from accel.mapping.target import AccelTarget
 from accel.proof.legal import IllegalProgram, prove

@@ -13,7 +13,7 @@ import numpy as np
 
 from accel.machine.program import AccelProgram, Stream
 from accel.machine.work import Work
-from accel.mapping.puts import PlacePut
+from accel.mapping.positions.puts import PlacePut
 
 __all__ = ["OWN_LAYER", "PrefixStream", "prefix_of_program", "with_room"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lockstep
-from accel.mapping.puts import moved
+from accel.mapping.positions.puts import moved
 from accel.mapping.segment import AccelSegment
 from accel.mapping.target import AccelTarget
 from accel.proof.legal import prove
