@@ -73,8 +73,9 @@ def _accelerated(machine: str | Path, **options: Any) -> Callable[..., Arrays]:
     def run(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> Arrays:
         from bench.values import numpy_target
 
-        return _compiled(f"accel:{machine},{numpy_target.NAME}", strict=True, **options)(
-            model, inputs)
+        with numpy_target.known():
+            return _compiled(f"accel:{machine},{numpy_target.NAME}", strict=True, **options)(
+                model, inputs)
     return run
 
 

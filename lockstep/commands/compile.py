@@ -29,7 +29,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add_compilation(parser)
     parser.add_argument("--emit", type=OneOf("runtime.driver.emitted:KINDS",
                                              "runtime.driver.emitted:NETWORKS"),
-                        help="write, instead of a module, the text of its kernels, and what the "
+                        metavar="KIND",
+                        help="write, instead of a module, a text of it. cuda, opencl, metal, "
+                             "ptx, llvm, asm: its kernels, and what the "
                              "host does with them: buffers, launches with grid, block and "
                              "arguments (ptx: of the first --arch, by default sm_80); loops: the "
                              "accelerator's scheduled loop programs; program: its words with "

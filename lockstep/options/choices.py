@@ -58,6 +58,6 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         for action in self._actions:
-            if isinstance(action.type, OneOf):
+            if isinstance(action.type, OneOf) and action.metavar is None:
                 action.metavar = str(action.type)
         return super().format_help()

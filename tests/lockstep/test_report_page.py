@@ -260,7 +260,7 @@ def nothing_runs(monkeypatch) -> None:
     def simulate(*args, **options):
         raise AssertionError("must not be simulated")
 
-    for name in ("cycle", "functional", "verilated"):
+    for name in ("timed.cycle", "meaning.functional", "rtl.verilated"):
         monkeypatch.setattr(f"accel.sim.{name}.simulate", simulate)
 
 

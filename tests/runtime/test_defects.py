@@ -4,6 +4,7 @@
 import numpy as np
 import pytest
 
+import accel.mapping.programs
 import accel.mapping.target as mapping
 import lockstep
 from accel.mapping.target import AccelTarget
@@ -42,13 +43,14 @@ def lenient(monkeypatch) -> None:
 def failing(monkeypatch):
     """Lets a step of the mapping fail where it meets the layer `qadd_2`."""
     def fail(step: str, error: Exception) -> None:
-        was = getattr(mapping, step)
+        home = accel.mapping.programs if step == "lower" else mapping
+        was = getattr(home, step)
 
         def broken(*args):
             if STEPS[step](*args).startswith("qadd_2"):
                 raise error
             return was(*args)
-        monkeypatch.setattr(mapping, step, broken)
+        monkeypatch.setattr(home, step, broken)
     return fail
 
 

@@ -296,8 +296,9 @@ def test_the_number_of_threads():
 FORKED = """
 import os
 import numpy as np
-from tests.compiler.cpu_gpu_backends.llvm.emitting.test_loops import build, marked, product,
-set_threads kernel = build(marked(product("int32", rows=64), c_i="parallel"))
+from tests.compiler.cpu_gpu_backends.llvm.emitting.test_loops import (
+    build, marked, product, set_threads)
+kernel = build(marked(product("int32", rows=64), c_i="parallel"))
 set_threads(4)
 ones = {"a": np.ones((64, 7), np.int32), "b": np.ones((7, 6), np.int32)}
 assert (kernel.compute(ones)["c"] == 7).all()

@@ -263,7 +263,8 @@ def test_doing_without_what_is_not_known_wrong(monkeypatch):
 
 MANY = """
 from tests.compiler.cpu_gpu_backends.llvm.objects.test_export import product
-from compiler.cpu_gpu_backends.llvm import build, jit
+from compiler.cpu_gpu_backends.llvm import build
+from compiler.cpu_gpu_backends.llvm.objects import jit
 made = jit._object_code
 jit._object_code = lambda *given: print("compiled") or made(*given)
 import numpy as np
