@@ -409,7 +409,7 @@ def networks(bench: Stage, rng: np.random.Generator) -> Iterator[Timed]:
 
 
 def _network(bench: Stage, torch: Any, name: str, batch: int) -> Timed:
-    from compiler.frontend.torch import programs as torch_export
+    from compiler.frontend.pytorch import programs as torch_export
     from examples.torch_networks import build
 
     size = bench.size(NETWORKS[name], min(NETWORKS[name], 64))

@@ -139,8 +139,8 @@ def _require(*packages: str) -> None:
 
 def operators_text() -> str:
     """Names of all operators_text that have a rule, without overloads and ATen's internal forms."""
-    import compiler.frontend.torch.aten       # noqa: F401 - fills the table
-    from compiler.frontend.torch.aten.registry import OPERATORS, REFUSED
+    import compiler.frontend.pytorch.aten       # noqa: F401 - fills the table
+    from compiler.frontend.pytorch.aten.registry import OPERATORS, REFUSED
 
     names = {name.partition(".")[0] for name in set(OPERATORS) - REFUSED if name[0] != "_"}
     return ", ".join(f"`{name}`" for name in sorted(names)) + "."
@@ -151,7 +151,7 @@ def measure(name: str, size: int = 64) -> Exported:
     import torch  # pyright: ignore[reportMissingImports]
 
     import lockstep
-    from compiler.frontend.torch import programs as torch_export
+    from compiler.frontend.pytorch import programs as torch_export
     from examples.torch_networks import build
 
     module, inputs = build(name, size, batch=2)
@@ -193,7 +193,7 @@ def _measured(module: Any, samples: list[tuple], sim: str, price: bool) -> dict[
     import torch  # pyright: ignore[reportMissingImports]
 
     import lockstep
-    from compiler.frontend.torch import programs as torch_export
+    from compiler.frontend.pytorch import programs as torch_export
 
     *known, last = samples
     program = torch_export.exported(module, last)

@@ -42,12 +42,12 @@ def graph_of(model: Model, shapes: Mapping[str, int] | None = None, example_inpu
     if isinstance(model, Graph):
         return bound_graph(model, bind)
     if is_of_torch(model):
-        from compiler.frontend.torch import programs as torch_export
+        from compiler.frontend.pytorch import programs as torch_export
 
         graph = torch_export.graph_of(model, shapes, example_inputs, arrays)
         return bound_graph(graph, bind)
     if is_of_keras(model):
-        from compiler.frontend.keras import models as keras_export
+        from compiler.frontend.keras3 import models as keras_export
 
         return bound_graph(keras_export.read(model).graph(shapes, arrays), bind)
     if not isinstance(model, ModelProto | str | PathLike):

@@ -5,9 +5,11 @@ Segments of the accelerator run on the board, those of the processor are network
 
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
+from typing import cast
 
 from accel.machine.dram import ALIGNMENT
 from accel.mapping.memory.allocate import allocate
+from accel.mapping.segment import AccelSegment
 from fpga.driver.tables import (BoardMemory, aligned, byte_rows, store_rows, tensor_table,
                                 word_rows)
 from fpga.registers import MACHINE_WORDS, VERSION, WORD_BITS
@@ -32,8 +34,9 @@ class BoardNetwork:
         self.module, self.name, self.graph = module, name, module.graph
         self.parts, self.apart = parts, apart
         self.segments = [step.segment for step in module.steps]
-        self.programs = dict(zip((place for place in range(len(self.segments))
-                                  if place not in parts), module.accelerated, strict=True))
+        self.programs = dict(zip(
+            (place for place in range(len(self.segments)) if place not in parts),
+            cast(tuple[AccelSegment, ...], module.accelerated), strict=True))
         self.machine = next(iter(self.programs.values())).device.machine
         self.memory = BoardMemory(tuple(one.program for one in self.programs.values()))
         self.image = self.memory.image.tobytes()

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-import compiler.frontend.torch.aten         # noqa: F401 - fills the table
+import compiler.frontend.pytorch.aten         # noqa: F401 - fills the table
 from bench.networks.pytorch import Exported, measure
-from compiler.frontend.torch.aten.registry import OPERATORS
+from compiler.frontend.pytorch.aten.registry import OPERATORS
 from lockstep.testing import zoo
 
 pytest.importorskip("torch")

@@ -164,7 +164,7 @@ def test_wrong_requests(capsys, tmp_path, monkeypatch, message: str, args) -> No
 
 def test_programs_of_torch_compile_run_and_quantize(tmp_path, capsys) -> None:
     torch = pytest.importorskip("torch")
-    from compiler.frontend.torch import programs as torch_export
+    from compiler.frontend.pytorch import programs as torch_export
 
     module = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU()).eval()
     image = torch.ones(1, 3, 6, 6)

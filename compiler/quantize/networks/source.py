@@ -69,7 +69,7 @@ def source_of(model: Any, samples: Mapping[str, Array] | Array, example_inputs: 
 
 def _of_torch(model: Any, place: str, samples: Mapping[str, Array] | Array, example_inputs: Any,
               bind: Bindings | None) -> Source:
-    from compiler.frontend.torch import programs as torch_export
+    from compiler.frontend.pytorch import programs as torch_export
 
     program = torch_export.program_of(model, example_inputs)
 
@@ -81,7 +81,7 @@ def _of_torch(model: Any, place: str, samples: Mapping[str, Array] | Array, exam
 
 
 def _of_keras(model: Any, place: str, bind: Bindings | None) -> Source:
-    from compiler.frontend.keras import models as keras_export
+    from compiler.frontend.keras3 import models as keras_export
 
     network = keras_export.read(model)
 

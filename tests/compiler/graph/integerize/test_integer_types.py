@@ -167,7 +167,7 @@ def test_a_bias_is_as_fine_as_the_result(qdq, scale: float, refused: bool) -> No
     weight = one.add("DequantizeLinear", one.constant(np.ones((4, 1), np.int8)),
                      one.constant(np.float32(0.01)), one.constant(np.int8(0)))
     made = one.add("Add", one.add("MatMul", x, weight, name="fc"),
-                   one.constant(np.float32([0.00025 + 0.0005 * 1001])), name="sum")
+                   one.constant(np.array([0.00025 + 0.0005 * 1001], np.float32)), name="sum")
     reason = reason_of(one.model(one.requantized(made, scale, 0, "int16")), "sum")
     assert ("1.25 steps of the result off" in reason) == refused
 

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # pyright: ignore[reportMissingImports]  # noqa: E402
 from torch.nn import functional as F  # pyright: ignore[reportMissingImports]  # noqa: E402
 
-from compiler.frontend.torch import programs as torch_export      # noqa: E402
+from compiler.frontend.pytorch import programs as torch_export      # noqa: E402
 
 TOLERANCE = 2e-6        # by the largest element; the reference sums in float64, torch in float32
 

@@ -4,7 +4,7 @@ import math
 import operator
 
 from compiler.frontend.building.values import NodeRefused
-from compiler.frontend.torch.aten.registry import aten, refuse
+from compiler.frontend.pytorch.aten.registry import aten, refuse
 
 __all__ = ["FUNCTIONS"]
 

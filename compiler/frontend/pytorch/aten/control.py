@@ -8,7 +8,7 @@ from typing import Any
 
 from compiler.frontend.building.branches import MOST_TURNS, both, either, never, one_bool
 from compiler.frontend.building.values import NodeRefused, Value
-from compiler.frontend.torch.aten.registry import aten
+from compiler.frontend.pytorch.aten.registry import aten
 
 
 @aten("cond")

@@ -3,7 +3,7 @@
 import numpy as np
 
 from compiler.frontend.building.values import Value
-from compiler.frontend.torch.aten.registry import aten, promoted, refuse
+from compiler.frontend.pytorch.aten.registry import aten, promoted, refuse
 from compiler.te import numpy_dtype
 
 __all__ = ["filled"]

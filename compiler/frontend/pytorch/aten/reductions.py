@@ -7,7 +7,7 @@ import numpy as np
 
 from compiler.frontend.building.values import NodeRefused, Value, axes_of
 from compiler.frontend.onnx.operators import reductions as onnx
-from compiler.frontend.torch.aten.registry import aten, in_kind
+from compiler.frontend.pytorch.aten.registry import aten, in_kind
 from compiler.te import is_float
 
 

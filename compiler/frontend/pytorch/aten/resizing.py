@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.frontend.building.values import NodeRefused, Value
 from compiler.frontend.onnx.operators import movement, resize
-from compiler.frontend.torch.aten.registry import aten
+from compiler.frontend.pytorch.aten.registry import aten
 
 
 def _extents(x: Value, size: Sequence[int] | None, scales: Sequence[float] | None) -> list[int]:

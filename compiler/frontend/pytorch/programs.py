@@ -22,11 +22,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-import compiler.frontend.torch.aten           # noqa: F401 - registers the operators
+import compiler.frontend.pytorch.aten           # noqa: F401 - registers the operators
 from compiler.frontend.building.refusal import ImportRefused
 from compiler.frontend.building.values import NodeRefused, Tracer, Value, frozen
-from compiler.frontend.torch.aten import registry, symbols
-from compiler.frontend.torch.sizes import Sizes, open_dimensions
+from compiler.frontend.pytorch.aten import registry, symbols
+from compiler.frontend.pytorch.sizes import Sizes, open_dimensions
 from compiler.graph.graph import DTYPES, Graph, Node, TensorType
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 

@@ -18,7 +18,7 @@ import ml_dtypes    # noqa: F401 - NumPy then knows bfloat16
 import numpy as np
 
 from compiler.frontend.building.refusal import ImportRefused
-from compiler.frontend.keras.sink_transposes import SinkTransposes
+from compiler.frontend.keras3.sink_transposes import SinkTransposes
 from compiler.graph.graph import Graph
 from compiler.graph.passes import FoldConstants
 
@@ -73,7 +73,7 @@ class KerasNetwork:
         return extents
 
     def _exported(self, extents: Mapping[str, int]) -> Graph:
-        from compiler.frontend.torch import programs as torch_export
+        from compiler.frontend.pytorch import programs as torch_export
 
         torch = torch_export.require_torch()
         given = tuple(torch.zeros(
@@ -158,7 +158,7 @@ def on_torch(path: str | PathLike[str]) -> Any:
     """The module `keras` on torch. Raises ImportRefused, with the path in front, where it is not
     there or runs on something else already.
     """
-    from compiler.frontend.torch import programs as torch_export
+    from compiler.frontend.pytorch import programs as torch_export
 
     loaded = "keras" in sys.modules
     torch_export.require_torch()

@@ -6,8 +6,8 @@ import numpy as np
 
 from compiler.frontend.building.values import NodeRefused, Value
 from compiler.frontend.onnx.operators import elementwise as onnx
-from compiler.frontend.torch.aten.creation import filled
-from compiler.frontend.torch.aten.registry import aten, in_kind, promoted
+from compiler.frontend.pytorch.aten.creation import filled
+from compiler.frontend.pytorch.aten.registry import aten, in_kind, promoted
 from compiler.te import is_float, numpy_dtype
 
 # One operand

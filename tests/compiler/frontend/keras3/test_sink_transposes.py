@@ -5,7 +5,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from compiler.frontend import convert
-from compiler.frontend.keras.sink_transposes import SinkTransposes
+from compiler.frontend.keras3.sink_transposes import SinkTransposes
 from compiler.graph.reference import evaluate
 
 LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)

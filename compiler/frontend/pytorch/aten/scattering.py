@@ -7,7 +7,7 @@ import numpy as np
 
 from compiler.frontend.building.scattering import replaced_rows, scattered, scattered_along
 from compiler.frontend.building.values import NodeRefused, Value, axes_of
-from compiler.frontend.torch.aten.registry import aten, refuse
+from compiler.frontend.pytorch.aten.registry import aten, refuse
 
 REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max",
               "amin": "min"}

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 from compiler.frontend.building.values import NodeRefused, Value
 from compiler.frontend.onnx.operators.elementwise import sigmoid
-from compiler.frontend.torch.aten.matrix import linear
-from compiler.frontend.torch.aten.registry import aten, refuse
+from compiler.frontend.pytorch.aten.matrix import linear
+from compiler.frontend.pytorch.aten.registry import aten, refuse
 
 State = tuple[Value, ...]
 Cell = Callable[[Value, State, Sequence[Value]], State]

@@ -16,7 +16,7 @@ pytestmark = [
 
 import lockstep                                         # noqa: E402
 from compiler.frontend import ImportRefused      # noqa: E402
-from compiler.frontend.keras import models as keras_export      # noqa: E402
+from compiler.frontend.keras3 import models as keras_export      # noqa: E402
 from compiler.frontend.models import graph_of           # noqa: E402
 from compiler.graph.passes.pipeline import optimize      # noqa: E402
 from compiler.graph.reference import evaluate           # noqa: E402

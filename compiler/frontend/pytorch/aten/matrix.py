@@ -8,7 +8,7 @@ from compiler.frontend.building.values import NodeRefused, Value
 from compiler.frontend.onnx.operators import matrix as onnx
 from compiler.frontend.onnx.operators.matrix import product
 from compiler.frontend.onnx.operators.normalization import plain_softmax
-from compiler.frontend.torch.aten.registry import aten
+from compiler.frontend.pytorch.aten.registry import aten
 
 
 @aten("linear")

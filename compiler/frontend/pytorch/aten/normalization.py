@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.frontend.building.values import NodeRefused, Value
 from compiler.frontend.onnx.operators import normalization as onnx
-from compiler.frontend.torch.aten.registry import aten, in_kind, refuse
+from compiler.frontend.pytorch.aten.registry import aten, in_kind, refuse
 
 TRAINING = ("it is in training mode and would change its running statistics; call eval() before "
             "export")

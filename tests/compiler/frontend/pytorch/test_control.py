@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # pyright: ignore[reportMissingImports]  # noqa: E402
 
-from compiler.frontend.torch import programs as torch_export      # noqa: E402
+from compiler.frontend.pytorch import programs as torch_export      # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning",
                                         "ignore::DeprecationWarning")
@@ -86,7 +86,7 @@ def test_a_loop_that_data_end_before_a_count_does() -> None:
 
 
 def test_a_loop_that_nothing_ends(monkeypatch) -> None:
-    monkeypatch.setattr("compiler.frontend.torch.aten.control.MOST_TURNS", 5)
+    monkeypatch.setattr("compiler.frontend.pytorch.aten.control.MOST_TURNS", 5)
     line = refusal(lambda x: while_loop(lambda x: x.sum() < 9, lambda x: (x * 2,), (x,)), X)
     assert line == (
         "while_loop (while_loop): must end after 5 turns whatever the data are: a comparison of a "

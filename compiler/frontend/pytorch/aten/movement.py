@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.frontend.building.values import NodeRefused, Value, axes_of
 from compiler.frontend.onnx.operators import movement as onnx
-from compiler.frontend.torch.aten.registry import aten, numbers, promoted, refuse
+from compiler.frontend.pytorch.aten.registry import aten, numbers, promoted, refuse
 
 INT64_MAX = 2**63 - 1
 

@@ -6,7 +6,7 @@ from math import prod
 from compiler.frontend.building.values import NodeRefused, Value
 from compiler.frontend.onnx.operators import pooling
 from compiler.frontend.onnx.operators import windows as onnx
-from compiler.frontend.torch.aten.registry import aten, numbers
+from compiler.frontend.pytorch.aten.registry import aten, numbers
 
 
 def _batched(rule):

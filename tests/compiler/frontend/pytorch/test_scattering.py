@@ -8,7 +8,7 @@ from compiler.graph.reference import evaluate
 
 torch = pytest.importorskip("torch")
 
-from compiler.frontend.torch import programs as torch_export      # noqa: E402
+from compiler.frontend.pytorch import programs as torch_export      # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning",
                                         "ignore::DeprecationWarning")
