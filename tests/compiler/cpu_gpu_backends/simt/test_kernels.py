@@ -35,7 +35,7 @@ def codes(dialect: str, cases: tuple[GpuCase, ...]) -> dict[str, Code]:
 
 
 def some_of_each_kind(cases: tuple[GpuCase, ...]) -> Iterator[GpuCase]:
-    """Of each kind the last, whose sizes are odd, and each seventh before it."""
+    """Keeps the last of each kind, whose sizes are odd, and each seventh before it."""
     kinds: dict[str, list[GpuCase]] = {}
     for case in reversed(cases):
         kinds.setdefault(str(case).split("_")[0], []).append(case)
