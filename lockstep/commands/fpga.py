@@ -209,7 +209,7 @@ def _run(args: argparse.Namespace) -> int:
     from lockstep.options.inputs import arrays, write_outputs
     from lockstep.options.saved import saved_module
     from runtime import DeviceError
-    from runtime.ports import random_inputs
+    from runtime.exporting.ports import random_inputs
 
     saved = saved_module(args, args.machine)
     given = arrays(args.input) if args.input else None
