@@ -7,9 +7,9 @@ from compiler.errors import RequestError
 from compiler.files import is_stream, whole_file, write_bytes, write_text
 from compiler.target_names import ACCEL, HOST
 from lockstep.options.arguments import DEFAULT_THREADS, NETWORK, add_compilation
-from lockstep.lines import say
+from lockstep.printing.lines import say
 from lockstep.options.choices import OneOf
-from lockstep.paths import MachineName, OutputFolder, model_file, output_file
+from lockstep.options.paths import MachineName, OutputFolder, model_file, output_file
 
 __all__ = ["add_parser", "run"]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from compiler.errors import RequestError
 from lockstep.options.arguments import NETWORK, add_compilation, add_kinds, add_machine, at_least
-from lockstep.lines import say
-from lockstep.paths import input_file, model_file, output_file, require_files
+from lockstep.printing.lines import say
+from lockstep.options.paths import input_file, model_file, output_file, require_files
 
 __all__ = ["add_parser", "run"]
 

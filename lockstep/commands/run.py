@@ -17,7 +17,7 @@ from lockstep.options.arguments import (NETWORK, add_compilation, add_json, add_
 from lockstep.options.inputs import arrays, set_inputs, write_outputs
 from lockstep.options.saved import saved_module
 from lockstep.options.choices import OneOf
-from lockstep.paths import energy_name, input_file, model_file, output_file
+from lockstep.options.paths import energy_name, input_file, model_file, output_file
 from compiler.files import whole_file
 
 __all__ = ["add_parser", "run"]
