@@ -109,8 +109,7 @@ class CNetwork:
             alignment=ALIGNMENT)
         self.stages = {**lowering, "fuse": fused, "plan-memory": self.plan,
                        "kernels": PartedText([
-                           Part(tuple(node.name for node in step.group.nodes),
-                                lambda step=step: iter((str(step.group), program_text(step.program))))
+                           _kernel_part(step.group, step.program)
                            for step in self.steps if step.program])}
         self.constants = self._constants()
         wanted = [*graph.inputs, *self.constants, *(step.group.output for step in self.steps)]
@@ -302,6 +301,11 @@ class CNetwork:
 
     def _at(self, offset: int, dtype: str) -> str:
         return f"({STORED[dtype]} *){f'(bytes + {offset})' if offset else 'bytes'}"
+
+
+def _kernel_part(group: Group, program: Program) -> Part:
+    return Part(tuple(node.name for node in group.nodes),
+                lambda: iter((str(group), program_text(program))))
 
 
 def _operators(group: Group) -> str:
