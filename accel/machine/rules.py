@@ -14,8 +14,8 @@ from accel.machine import isa
 from accel.machine.config import (ELEMENTS, PARAM_BYTES, TYPES, UNITS, AccelConfig, ConfigError,
                                   element_bytes, one_of)
 from accel.machine.immediates import NoRoom, whole_range
-from accel.machine.intrinsics import (SHIPPED, TABLE, Declaration, immediate_fields, kinds_of,
-                                      known_immediates)
+from accel.machine.declare import TABLE, Declaration, immediate_fields, kinds_of, known_immediates
+from accel.machine.intrinsics import SHIPPED
 from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import (Binary, Cast, Const, Expr, Read, Var, bits, is_float, is_integer,
                          is_record, is_signed, numpy_dtype, record_fields, substitute, walk)

@@ -5,8 +5,8 @@ import argparse
 from accel.machine.config import MACHINE
 from lockstep.options.choices import OneOf
 from lockstep.options.arguments import EFFORT, NETWORK, add_json, add_tls, at_least, seconds
-from lockstep.network_files import SIZE
-from lockstep.paths import energy_name, input_file, machine_name, output_file
+from lockstep.options.network_files import SIZE
+from lockstep.options.paths import energy_name, input_file, machine_name, output_file
 
 __all__ = ["add_parser", "run"]
 

@@ -12,7 +12,7 @@ from accel.machine.dram import ALIGNMENT
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Stream, TensorSlot
 from accel.machine.provenance import Provenance
-from accel.machine.work import Bound, Work
+from accel.figures.work import Bound, Work
 from accel.mapping.memory.layout import blocks_of
 from accel.mapping.positions.prefixes import OWN_LAYER, PrefixStream
 from accel.mapping.positions.puts import PlacePut

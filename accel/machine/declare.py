@@ -21,7 +21,7 @@ from compiler.ops.patterns import Immediates, Pattern
 from compiler.te import Axis, Expr, Var
 from compiler.tensorize import Immediate, Intrinsic, Operand
 
-from .matching import pattern_of
+from accel.machine.matching import pattern_of
 
 __all__ = ["IMMEDIATES", "TABLE", "Declaration", "address_field", "computed_type",
            "immediate_fields", "kinds_of", "known_immediates", "operand_field", "vector_op"]
