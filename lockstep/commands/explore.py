@@ -37,7 +37,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help="instructions that each machine may have or not: those of this machine (repeatable)")
     add("--objective", metavar="LIST", default=OBJECTIVES,
         help="what the front is of, with commas: cycles, ms, luts, registers, multipliers, "
-             f"block_rams, gates, mhz, energy, dram, bytes, products (default {OBJECTIVES})")
+             "block_rams, gates, mhz, energy, dram, bytes, products, accuracy, edp, power, or a "
+             f"formula of these such as energy*ms (default {OBJECTIVES})")
     add("--budget", action="append", default=[], metavar="LIMIT",
         help='the most or the least of an objective, such as "luts<=50000" or "mhz>=80" '
              '(repeatable)')
