@@ -21,8 +21,6 @@ from bench.values.rules.registry import gives
 from bench.values.rules.steps import dequantized, quantized
 from bench.values.sources import TRIES, source
 
-__all__ = ["MADE", "Pair", "Seen", "Steering", "drawn", "legal_pairs", "trials"]
-
 Pair = tuple[str, str, str]
 Thing = TypeVar("Thing", bound=tuple[str, ...])
 MADE = ("input", "QuantizeLinear")

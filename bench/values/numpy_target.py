@@ -15,8 +15,6 @@ from compiler.graph.graph import Node
 from runtime.driver import targets
 from runtime.driver.targets import Placed
 
-__all__ = ["NAME", "InNumpy", "known"]
-
 NAME = "numpy"
 
 

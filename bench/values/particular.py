@@ -10,8 +10,6 @@ from bench.values.general import (WIDE, Intervals, Run, elementwise, numbers_of,
 from bench.values.intervals import ROUNDING, Array, Interval
 from bench.values.reference import computed
 
-__all__ = ["RULES", "cancelled", "places_in_order"]
-
 Spread = Callable[[onnx.NodeProto, Intervals, Array, Run], Interval]
 
 

@@ -7,8 +7,6 @@ from bench.values.ways import optimized
 from compiler.ops.packed import channel_blocks, last_convolutions, quantized_blocks, winograd
 from compiler.ops.registry import FAMILIES
 
-__all__ = ["NOT_MADE", "in_graphs", "wanted"]
-
 _LAYOUT = "a back end makes it of another operator, for the layout of its images or its weights"
 _LAYOUTS = (channel_blocks, last_convolutions, quantized_blocks, winograd)
 

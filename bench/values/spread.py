@@ -17,8 +17,6 @@ from bench.values.intervals import Array, Interval
 from bench.values.particular import RULES, cancelled, places_in_order
 from bench.values.reference import computed
 
-__all__ = ["spread"]
-
 EXACT = frozenset((
     "Transpose Reshape Flatten Squeeze Unsqueeze Slice Split Concat Tile Expand Gather "
     "GatherElements GatherND Pad DepthToSpace SpaceToDepth Identity Dropout Trilu ReverseSequence "
