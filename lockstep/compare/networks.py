@@ -55,16 +55,16 @@ class NetworkCycles:
     joules: Mapping[str, float]
 
 
-def networks(names: Sequence[str], size: int = SIZE) -> dict[str, Path]:
-    """The files of networks, by name: files of one's own, or what `network_file` makes of names.
-    Raises RequestError for what is neither.
+def networks(names: Sequence[str], size: int = SIZE, int8: bool = True) -> dict[str, Path]:
+    """The files of networks, by name: files of one's own, or what `network_file` makes of names, in
+    int8 or in float. Raises RequestError for what is neither.
     """
-    return {name: _file(name, size) for name in dict.fromkeys(names)}
+    return {name: _file(name, size, int8) for name in dict.fromkeys(names)}
 
 
-def _file(name: str, size: int) -> Path:
+def _file(name: str, size: int, int8: bool) -> Path:
     if not names_model(name):
-        return network_file(name, size)
+        return network_file(name, size, int8)
     if not Path(name).exists():
         raise RequestError(f"{name!r} must be a file that exists")
     return Path(name)

@@ -76,11 +76,15 @@ def _cycles(point: MeasuredPoint) -> ObjectiveValue:
 
 
 def _milliseconds(point: MeasuredPoint) -> ObjectiveValue:
-    """At the estimated clock."""
+    """The accelerator at the estimated clock, then the host and copies."""
     cycles = sum(point.cycles.values())
-    mhz = _mhz(point)
-    return ObjectiveValue(cycles / mhz.value / 1e3, cycles / mhz.high / 1e3,
-                          cycles / mhz.low / 1e3, mhz.extrapolated)
+    mhz, beside = _mhz(point), _host(point).value
+    return ObjectiveValue(cycles / mhz.value / 1e3 + beside, cycles / mhz.high / 1e3 + beside,
+                          cycles / mhz.low / 1e3 + beside, mhz.extrapolated)
+
+
+def _host(point: MeasuredPoint) -> ObjectiveValue:
+    return _exact(1e3 * sum(one.beside_seconds for one in point.figures.values()))
 
 
 def _mhz(point: MeasuredPoint) -> ObjectiveValue:
@@ -111,10 +115,20 @@ def _area(machine: Machine) -> Mapping[str, ObjectiveValue]:
 
 
 def _energy(point: MeasuredPoint) -> ObjectiveValue:
-    joules = [one.joules for one in point.figures.values()]
+    """Of the accelerator, the host and copies."""
+    joules = [joules for one in point.figures.values() for joules in (one.joules, one.host_joules)]
     if any(one is None for one in joules):
         raise ObjectiveError("Objective energy needs points whose energy was counted")
     return _exact(1e6 * sum(one for one in joules if one is not None))
+
+
+def _accuracy(point: MeasuredPoint) -> ObjectiveValue:
+    """Of the network that is worst."""
+    known = [one.accuracy for one in point.figures.values() if one.accuracy is not None]
+    if not known:
+        raise ObjectiveError("Objective accuracy must come with --calibration FILE and a network "
+                             "in float")
+    return _exact(min(known))
 
 
 def _dram(point: MeasuredPoint) -> ObjectiveValue:
@@ -135,12 +149,15 @@ AREA_FIGURES = {"luts": ("LUTs", "LUTs of an ECP5"), "registers": ("FFs", "regis
                 "gates": ("NAND2", "gates of logic and registers")}
 
 OBJECTIVES = {one.name: one for one in (
-    Objective("cycles", "", "cycles of all networks together", _cycles),
-    Objective("ms", "ms", "time of all networks at the clock", _milliseconds),
+    Objective("cycles", "", "cycles of the accelerator, of all networks together", _cycles),
+    Objective("ms", "ms", "time of all networks, host and copies included", _milliseconds),
+    Objective("host_ms", "ms", "time of the host and of copies", _host),
     *(Objective(name, unit, meaning, _of_area(name), of_machine=True)
       for name, (unit, meaning) in AREA_FIGURES.items()),
     Objective("mhz", "MHz", "clock, the greatest first", _mhz, True, True),
-    Objective("energy", "uJ", "energy of all networks", _energy),
+    Objective("energy", "uJ", "energy of all networks, host and copies included", _energy),
+    Objective("accuracy", "dB", "of what is quantized for each machine, the greatest first",
+              _accuracy, True),
     Objective("dram", "B", "bytes over the memory port", _dram),
     Objective("bytes", "B", "bytes of buffers on the chip", _bytes, of_machine=True),
     Objective("products", "", "products that the array computes in a cycle", _products,
