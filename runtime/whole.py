@@ -5,7 +5,7 @@ time and this part. A table of a host (`runtime.pricing.hosts`) counts cycles; `
 measured, and has no energy.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,7 +20,8 @@ from runtime.pricing.link import LINK, Link
 from runtime.pricing.prices import samples
 from runtime.pricing.timing import measured
 
-__all__ = ["CONVERSIONS", "HostPart", "energy_refusal", "host_key", "host_part"]
+__all__ = ["CONVERSIONS", "HostPart", "division_difference", "energy_refusal", "host_key",
+           "host_part"]
 
 CONVERSIONS = frozenset(("quantize", "dequantize", "quantizelinear", "dequantizelinear"))
 """Operators that change numbers between the network's types: they compute no layer."""
@@ -92,6 +93,16 @@ def host_key(host: str) -> str:
     """A text that tells hosts apart, for keys of records."""
     table = known_host(host)
     return repr(table) if table else f"this {processor()}"
+
+
+def division_difference(network: str, before: Sequence[str], after: Sequence[str]) -> str:
+    """The layers that the host computes in one of two divisions of a network alone; "" for none."""
+    more = [layer for layer in after if layer not in before]
+    less = [layer for layer in before if layer not in after]
+    parts = [f"{', '.join(layers)} {text}" for layers, text in (
+        (more, "on the host, not the accelerator"), (less, "on the accelerator, not the host"))
+        if layers]
+    return f"{network}: {'; '.join(parts)}" if parts else ""
 
 
 def energy_refusal(host: str, process: EnergyTable) -> str:

@@ -50,5 +50,5 @@ def made_for(path: Path) -> dict[str, str]:
 def made_for_note(name: str, found: Mapping[str, str]) -> str:
     """A sentence for a network on another machine than it was made for."""
     by = f" by Lockstep {found['version']}" if found["version"] else ""
-    return (f"{name} was quantized{by} for {found['machine']}, and what another machine lacks of "
-            f"it is emulated there; the network in float with --calibration is quantized for each")
+    return (f"{name} was quantized{by} for {found['machine']}: what another machine lacks of it is "
+            f"emulated, and the network in float with --calibration is quantized for each machine")

@@ -23,6 +23,7 @@ from compiler.errors import ArgumentError
 from compiler.frontend.onnx.nodes.external import external_files
 from compiler.native import build_once, digest
 from compiler.quantize.improve.noise import Measured, Noise
+from compiler.quantize.made_for import made_for, made_for_note
 from compiler.quantize.networks.source import is_quantized, source_of
 from compiler.quantize.quantizer import Quantized
 from compiler.quantize.ranges.calibration import Samples, program
@@ -30,7 +31,7 @@ from compiler.quantize.ranges.sets import calibration_set
 from compiler.tune.record import versions
 from runtime.driver.quantization import quantize
 
-__all__ = ["NOISELESS", "Calibration", "CalibratedFile", "file_digest"]
+__all__ = ["NOISELESS", "Calibration", "CalibratedFile", "file_digest", "origin_note"]
 
 Array = np.ndarray
 Metric = Callable[[Mapping[str, Array], Mapping[str, Array]], float]
@@ -158,6 +159,18 @@ class Calibration:
             raise ArgumentError(f"Metric {self.metric} must name a function of {file}, not "
                                 f"{name!r}")
         return found
+
+
+def origin_note(name: str, path: Path, machines: Sequence[Machine]) -> str:
+    """A sentence for a file in int8 that was quantized for another machine than some of these; ""
+    where it was not, or does not say so.
+    """
+    found = made_for(path)
+    if "machine_fingerprint" not in found:
+        return ""
+    others = sum(machine_fingerprint(one) != found["machine_fingerprint"] for one in machines)
+    where = f": {others} of {len(machines)} machines here" if len(machines) > 1 else ""
+    return f"{made_for_note(name, found)}{where}" if others else ""
 
 
 def file_digest(path: Path) -> str:

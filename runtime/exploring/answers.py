@@ -14,8 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from accel.mapping.quantizing import machine_fingerprint
-from compiler.quantize.made_for import made_for_note
+from runtime.driver.calibrated import origin_note
 from runtime.exploring.cores import BuiltCore
 from runtime.exploring.exploration import Exploration
 from runtime.exploring.objectives import OBJECTIVES, MeasuredPoint, Objective, ObjectiveError
@@ -100,14 +99,11 @@ def _quantized(exploration: Exploration) -> Iterator[str]:
 
 def _made_for(exploration: Exploration) -> Iterator[str]:
     """Networks that were quantized for other machines than those that are measured."""
+    machines = [point.machine for point, _ in exploration.measured.values()]
     for network in exploration.networks:
-        own = network.made_for
-        if "machine_fingerprint" in own:
-            others = sum(machine_fingerprint(point.machine) != own["machine_fingerprint"]
-                         for point, _ in exploration.measured.values())
-            if others:
-                yield (f"{made_for_note(network.name, own)}: so for {others} of "
-                       f"{len(exploration.measured)} machines here")
+        if not network.calibration and (
+                note := origin_note(network.name, network.path, machines)):
+            yield note
 
 
 def _point(exploration: Exploration, known: list[Objective], identity: str, front: list[str]

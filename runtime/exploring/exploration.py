@@ -28,7 +28,7 @@ from runtime.exploring.networks import ExploredNetwork
 from runtime.exploring.point_trials import PointFigures, PointTrial, is_lasting
 from runtime.exploring.points import ExploredPoint, MachineSpace
 from runtime.pricing.hosts import TABLE, THIS
-from runtime.whole import host_key
+from runtime.whole import division_difference, host_key
 
 __all__ = ["STRATEGIES", "Exploration", "ExplorationError", "RunPoints"]
 
@@ -210,7 +210,7 @@ class Exploration:
             return ""
         base = self.measured[self.space.base.identity][1]
         return "; ".join(text for name, one in figures.figures.items() if (
-            text := _difference(name, base.figures[name].host_layers, one.host_layers)))
+            text := division_difference(name, base.figures[name].host_layers, one.host_layers)))
 
     def _results(self, points: Sequence[ExploredPoint], run: RunPoints, values: bool
                  ) -> Iterator[tuple[ExploredPoint, dict[str, Result]]]:
@@ -292,13 +292,3 @@ def _on(network: ExploredNetwork, point: ExploredPoint) -> ExploredNetwork | Res
         return network.on(point.machine)
     except Error as error:
         return Result(None, "cycles", " ".join(str(error).split()))
-
-
-def _difference(network: str, before: Sequence[str], after: Sequence[str]) -> str:
-    """The layers that the host computes in one of two divisions alone."""
-    more = [layer for layer in after if layer not in before]
-    less = [layer for layer in before if layer not in after]
-    parts = [f"{', '.join(layers)} {text}" for layers, text in (
-        (more, "on the host, not the accelerator"), (less, "on the accelerator, not the host"))
-        if layers]
-    return f"{network}: {'; '.join(parts)}" if parts else ""

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accel.machine.machine import Machine
-from compiler.quantize.made_for import made_for
 from runtime.driver.calibrated import Calibration, file_digest
 
 __all__ = ["ExploredNetwork"]
@@ -39,8 +38,3 @@ class ExploredNetwork:
             return self
         made = self.calibration.quantized(self.path, machine)
         return ExploredNetwork(self.name, made.path, made.digest, accuracy=made.accuracy)
-
-    @property
-    def made_for(self) -> dict[str, str]:
-        """The machine that a file in int8 was quantized for, where it says one."""
-        return {} if self.calibration else made_for(self.path)

@@ -126,5 +126,5 @@ def test_a_file_for_another_machine_is_told(case: Path) -> None:
                      added=["addrelu.py"])
     note, = answer_of(found)["made_for"]
     assert note.startswith("net was quantized by Lockstep ")
-    assert " for tiny-1x4x4 with addrelu, " in note
-    assert note.endswith(": so for 1 of 2 machines here")
+    assert " for tiny-1x4x4 with addrelu: " in note
+    assert note.endswith(": 1 of 2 machines here")

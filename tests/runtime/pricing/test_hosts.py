@@ -55,7 +55,7 @@ def test_a_view_costs_nothing() -> None:
     ("access = 1 ", "", "cycles must have access"),
     ("access = 1 ", "access = -1 ", "cycles.access must be a number, at least 0, not -1"),
     ("access = 1 ", "access = 1\nspeed = 2", "cycles must have operation, division, function, "
-                                             "access, iteration, operator, source alone, not speed"),
+     "access, iteration, operator, source alone, not speed"),
     ("bytes_per_second = 400e6", "bytes_per_second = 0",
      "link.bytes_per_second must be above 0, not 0"),
     ('{"45nm" = 70.0, "7nm" = 21.0}', "70", "energy.pj_per_cycle must be a table of numbers by "
