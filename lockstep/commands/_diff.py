@@ -16,7 +16,7 @@ from lockstep.options.whole import calibration_of
 from lockstep.printing.table import show_columns
 from lockstep.printing.whole import show_wholes
 from lockstep.compare import MachineDifference, compare
-from lockstep.lines import say
+from lockstep.printing.lines import say
 from lockstep.manual.resources import KINDS, UnitResources
 
 __all__ = ["diff", "diff_closely"]

@@ -3,9 +3,9 @@
 import argparse
 
 from lockstep.options.arguments import NETWORK, add_json, at_least
+from lockstep.options.network_files import SIZE
+from lockstep.options.paths import machine_name, output_file
 from lockstep.options.whole import add_calibration, add_host
-from lockstep.network_files import SIZE
-from lockstep.paths import machine_name, output_file
 
 __all__ = ["add_parser", "run"]
 

@@ -5,9 +5,9 @@ import argparse
 from accel.machine.config import MACHINE
 from lockstep.options.choices import OneOf
 from lockstep.options.arguments import EFFORT, NETWORK, add_json, add_tls, at_least, seconds
+from lockstep.options.network_files import SIZE
+from lockstep.options.paths import energy_name, input_file, machine_name, output_file
 from lockstep.options.whole import add_calibration, add_host
-from lockstep.network_files import SIZE
-from lockstep.paths import energy_name, input_file, machine_name, output_file
 
 __all__ = ["add_parser", "run"]
 
@@ -39,8 +39,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--objective", metavar="LIST", default=OBJECTIVES,
         help="what the front is of, with commas: ms and energy, of the whole inference, host and "
              "copies included; cycles and dram, of the accelerator alone; host_ms, accuracy, luts, "
-             f"registers, multipliers, block_rams, gates, mhz, bytes, products (default "
-             f"{OBJECTIVES})")
+             "registers, multipliers, block_rams, gates, mhz, bytes, products, edp, power, or a "
+             f"formula of these such as energy*ms (default {OBJECTIVES})")
     add("--budget", action="append", default=[], dest="limits", metavar="LIMIT",
         help='the most or the least of an objective, such as "luts<=50000" or "mhz>=80" '
              '(repeatable)')

@@ -18,7 +18,7 @@ from lockstep.options.whole import add_host
 from lockstep.options.inputs import arrays, set_inputs, write_outputs
 from lockstep.options.saved import saved_module
 from lockstep.options.choices import OneOf
-from lockstep.paths import energy_name, input_file, model_file, output_file
+from lockstep.options.paths import energy_name, input_file, model_file, output_file
 from compiler.files import whole_file
 
 __all__ = ["add_parser", "run"]
@@ -155,7 +155,7 @@ def _run(args: argparse.Namespace, saved, trace) -> int:
     from lockstep.printing.layers import show
     from lockstep.printing.progress import progress_bar
     from runtime import DeviceError, report
-    from runtime.ports import random_inputs
+    from runtime.exporting.ports import random_inputs
 
     given = arrays(args.input) if args.input else None
     graph = None if saved else _imported(args, given)
@@ -216,7 +216,7 @@ def _add_whole(args: argparse.Namespace, figures: dict[str, Any], module, machin
 
 
 def _say_origin(args: argparse.Namespace, machine) -> None:
-    from lockstep.lines import say
+    from lockstep.printing.lines import say
     from runtime.driver.calibrated import origin_note
 
     if machine and args.calibration is None and (
@@ -225,7 +225,7 @@ def _say_origin(args: argparse.Namespace, machine) -> None:
 
 
 def _show_energy(figures: dict[str, Any]) -> None:
-    from lockstep.lines import say
+    from lockstep.printing.lines import say
     from lockstep.printing.energy import show_energy
     from lockstep.printing.whole import whole_energy
 
@@ -240,7 +240,7 @@ def _run_there(args: argparse.Namespace, saved) -> int:
     from lockstep.printing.progress import progress_bar
     from lockstep.options.arguments import certificates_of
     from runtime import DeviceError, report
-    from runtime.ports import random_inputs
+    from runtime.exporting.ports import random_inputs
     from runtime.tuning.pool import device_of
     from runtime.tuning.remote import RemoteError, remote
 

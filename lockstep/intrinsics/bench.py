@@ -15,7 +15,7 @@ from lockstep.printing.table import show_columns
 from lockstep.printing.whole import show_wholes
 from lockstep.compare import NetworkCycles, measure, networks
 from lockstep.compare.networks import DEFAULT
-from lockstep.lines import say
+from lockstep.printing.lines import say
 from runtime.driver.calibrated import Calibration, origin_note
 from runtime.pricing.hosts import TABLE
 

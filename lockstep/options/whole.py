@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from compiler.errors import RequestError
 from lockstep.options.arguments import (CALIBRATION, QUANTIZER, add_bind, add_quantizer,
                                         quantizer_options)
-from lockstep.paths import input_file
+from lockstep.options.paths import input_file
 
 if TYPE_CHECKING:
     from runtime.driver.calibrated import Calibration

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lockstep.lines import say
+from lockstep.printing.lines import say
 from lockstep.printing.table import show_columns
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from lockstep.printing.progress import progress_bar
 from lockstep.options.arguments import certificates_of
 from lockstep.options.whole import calibration_of
 from lockstep.compare import networks
-from lockstep.lines import say
+from lockstep.printing.lines import say
 from lockstep.report import require_plotly
 from runtime.exploring import (Exploration, MachineBudget, MachineSpace, axes_of_file, axis_of,
                                budget_of, objectives_of, run_point)
@@ -95,8 +95,8 @@ def _require_figures(exploration: Exploration) -> None:
         raise ObjectiveError(f"Objective energy must have the energy of the host: {reason}; or "
                              f"name other ones by --objective")
     if "accuracy" in asked and not any(one.calibration for one in exploration.networks):
-        raise ObjectiveError("Objective accuracy must come with --calibration FILE and a network "
-                             "in float")
+        raise ObjectiveError("Objective accuracy must come with networks in float, which are "
+                             "quantized for each machine: --calibration FILE")
 
 
 def _place(answer: Mapping[str, Any], identity: str) -> int:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from lockstep.lines import say
+from lockstep.printing.lines import say
 from lockstep.printing.table import show_columns
 from lockstep.searching.explore_cores import show_cores
 

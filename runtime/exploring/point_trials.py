@@ -59,7 +59,8 @@ class PointFigures:
     joules : of the run, and of each layer; None without a model.
     host_layers, host_seconds, copy_seconds, host_joules : the host's part
         (`runtime.whole.HostPart`), its energy with that of copies; None where that is absent.
-    accuracy : of the network as it was quantized; None for one that was given in int8.
+    accuracy : of the quantized network, in dB or by a user's metric; None where it was not
+        quantized here.
     """
 
     macs: int
