@@ -456,6 +456,7 @@ def _matches_are_found(config, declaration, forms) -> Iterator[str]:
         for place, scope in enumerate(scopes)}
     known |= {field.var: Const(min(field.high, 5 + 3 * place), field.dtype)
               for place, field in enumerate(pattern.fields)}
+    known |= {field: leaf(field.name, field.dtype, "par") for field in pattern.record}
     try:
         cover(Cast(substitute(pattern.body, known), stored), forms[:1], "out", lambda step: (1,))
     except Uncovered:

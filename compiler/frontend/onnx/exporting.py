@@ -72,7 +72,7 @@ class _Writer:
         self.nodes: list[onnx.NodeProto] = []
         self.tensors = dict(graph.constants)
         self.taken = {*graph.values, *(node.name for node in graph.nodes)}
-        self.maps: dict[tuple[str, str, int], str] = {}
+        self.maps: dict[tuple[str, tuple[str, ...]], str] = {}
 
     def model(self) -> onnx.ModelProto:
         self._require_like()
@@ -396,7 +396,7 @@ def _end(dtype: np.dtype, low: bool) -> float:
 
 def _quantized_map(w: _Writer, node: Node) -> None:
     """Maps that are the same share a function of the model."""
-    key = node.attrs["function"], w.types(node)[0].dtype, len(node.inputs)
+    key = node.attrs["function"], tuple(type_.dtype for type_ in w.types(node))
     name = w.maps.setdefault(key, f"{QUANTIZED_MAP}_{len(w.maps) + 1}")
     w.add(node, name, domain=OWN, function=node.attrs["function"])
 

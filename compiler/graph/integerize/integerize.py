@@ -125,11 +125,22 @@ class _Rewriting:
                            for number in numbers)
             self._define(node.outputs[0], IntegerNode(node.op, (source,), node.attrs, stored),
                          node.name)
-        elif node.op == "quantized_map" and {*node.inputs} <= self.view.stored.keys():
-            sources = tuple(self.view.stored[value] for value in node.inputs)
-            self._define(node.outputs[0], IntegerNode("qmap", sources, node.attrs), node.name)
-        elif not (find(node.op).places and self._place(node)):
+        elif not (node.op == "quantized_map" and self._map(node)
+                  or find(node.op).places and self._place(node)):
             self.builder.add(node)
+
+    def _map(self, node: Node) -> bool:
+        """Computes the map of stored forms, and of constants behind them. Returns whether it can.
+        """
+        known = self.view.stored.keys()
+        sources = tuple(self.view.stored[value] for value in node.inputs if value in known)
+        others = node.inputs[len(sources):]
+        if not {*others} <= self.graph.constants.keys() or not sources:
+            return False
+        constants = tuple((value, self.graph.constants[value]) for value in others)
+        self._define(node.outputs[0], IntegerNode("qmap", sources, node.attrs, constants),
+                     node.name)
+        return True
 
     def _place(self, node: Node) -> bool:
         """Computes a place from the stored form, which has the order of the numbers: multiples of

@@ -4,13 +4,14 @@ Elementwise operators that depend on as many values as a pattern has inputs are 
 and so is the pattern's real expression. They are the same function if they agree on all of them, as
 exporters may write it: in the order of factors, by multiplying or dividing, before or after a clip.
 A pattern with a tolerance is taken for functions that are so near to it, as GELU by erf and by tanh
-are. The numbers lie densely about zero, where functions bend, and are powers of two beyond; a bend in
-between, or a difference below a thousandth of a percent, is not seen.
+are. Constants of channels that a pattern has are tried with their own numbers. The others lie
+densely about zero, where functions bend, and are powers of two beyond; a bend in between, or a
+difference below a thousandth of a percent, is not seen.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 
@@ -27,27 +28,53 @@ Array = np.ndarray
 MOST_REGIONS = 256      # that are tried for each value
 CLOSE, FAR = 8.0, 20    # numbers up to 8, and powers of two up to 2**20
 RELATIVE, ABSOLUTE = 1e-5, 1e-6
+CHANNELS = 64           # of different numbers that are tried
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The nodes, in order, that compute what a pattern matches of the values `sources`."""
+    """The nodes, in order, that compute what a pattern matches of the values `sources`, and of
+    constants: `numbers` of each channel, in float64, which lie along the result as `shape` says.
+    """
 
     pattern: Pattern
     nodes: tuple[Node, ...]
     sources: tuple[str, ...]
+    numbers: tuple[Array, ...] = ()
+    shape: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Constants:
+    """Constants of one region in the order of a pattern's, by name, in the shape of the widest."""
+
+    names: tuple[str, ...] = ()
+    numbers: tuple[Array, ...] = ()
+    shape: tuple[int, ...] = ()
+
+    def tried(self) -> tuple[Array, ...]:
+        """The different numbers of channels, of many some that span them."""
+        if not self.names:
+            return ()
+        rows = np.unique(np.stack(self.numbers, axis=1), axis=0)
+        places = np.unique(np.linspace(0, len(rows) - 1, CHANNELS).astype(int))
+        return tuple(rows[places].T)
 
 
 def matches_of(graph: Graph, patterns: Sequence[Pattern]) -> dict[str, Match]:
     """The matches by the value that their last node makes; no node is in two of them. Of several
     for one value that of most nodes is taken, of patterns the first.
     """
-    return _Search(graph).run(patterns) if patterns else {}
+    most = max((len(pattern.constants) for pattern in patterns), default=0)
+    return _Search(graph, most > 0).run(patterns) if patterns else {}
 
 
 @dataclass(slots=True)
 class _Search:
+    """`of_channels`: nodes that read constants of channels count as elementwise, too."""
+
     graph: Graph
+    of_channels: bool
     producers: Mapping[str, Node] = field(init=False)
     readers: Mapping[str, list[str]] = field(init=False)
     places: Mapping[str, int] = field(init=False)
@@ -81,19 +108,42 @@ class _Search:
             sources = self._sources(region)
             for pattern in patterns:
                 if len(sources) == len(pattern.inputs) and self._fits(value, sources):
-                    for order in permutations(sources):
-                        if self._agrees(pattern, region, order, value):
+                    for order, constants in product(permutations(sources), self._constants(
+                            region, len(pattern.constants), value)):
+                        if self._agrees(pattern, region, order, constants, value):
                             nodes = sorted(region, key=self.places.__getitem__)
                             return Match(pattern, tuple(map(self.producers.__getitem__, nodes)),
-                                         order)
+                                         order, constants.numbers, constants.shape)
         return None
 
     def _is_elementwise(self, value: str) -> bool:
-        """True if an elementwise operator makes the value, of values and single numbers."""
+        """True if an elementwise operator makes the value, of values and single numbers, or numbers
+        of channels."""
         node = self.producers.get(value)
         return (node is not None and find(node.op).kind is Kind.ELEMENTWISE and all(
-            self.graph.constants[each].size == 1 for each in node.inputs
-            if each in self.graph.constants))
+            array.size == 1 or self.of_channels and array.dtype == np.float32
+            and sum(extent > 1 for extent in array.shape) == 1
+            for each in node.inputs if (array := self.graph.constants.get(each)) is not None))
+
+    def _constants(self, region: frozenset[str], count: int, result: str) -> list[_Constants]:
+        """The ways to take so many constants that the region reads for those of a pattern: all that
+        have several numbers, along one axis of the result, are among them."""
+        known = self.graph.constants
+        read = dict.fromkeys(value for made in region for value in self.producers[made].inputs
+                             if value in known and known[value].dtype == np.float32)
+        several = {value for value in read if known[value].size > 1}
+        axes = {next(place for place, extent in enumerate(known[value].shape) if extent > 1)
+                - known[value].ndim for value in several}
+        if len(axes) > 1 or len(several) > count:
+            return []
+        if not count:
+            return [_Constants()]
+        shape = (1,)
+        for axis in axes:
+            shape = (self.graph.values[result].shape[axis], *(-1 - axis) * [1])
+        return [_Constants(names, tuple(np.broadcast_to(known[name].reshape(-1), shape[:1]).astype(
+            np.float64) for name in names), shape)
+            for names in permutations(read, count) if several <= {*names}]
 
     def _regions(self, value: str) -> Iterator[frozenset[str]]:
         """The results of nodes that together make the value, of which nothing else reads any other;
@@ -124,11 +174,14 @@ class _Search:
                 and whole == self.graph.values[result].shape)
 
     def _agrees(self, pattern: Pattern, region: frozenset[str], sources: Sequence[str],
-                result: str) -> bool:
-        """True if the nodes and the pattern are one function of the sources."""
-        numbers = _numbers(len(sources))
-        wanted = np.broadcast_to(pattern.value(*numbers), numbers[0].shape)
-        known = dict(zip(sources, numbers, strict=True))
+                constants: _Constants, result: str) -> bool:
+        """True if the nodes and the pattern are one function of the sources, and constants."""
+        numbers, channels = _numbers(len(sources)), constants.tried()
+        if channels:
+            numbers = [np.tile(each, len(channels[0])) for each in numbers]
+            channels = [np.repeat(each, len(numbers[0]) // len(each)) for each in channels]
+        wanted = np.broadcast_to(pattern.value(*numbers, *channels), numbers[0].shape)
+        known = dict(zip((*sources, *constants.names), (*numbers, *channels), strict=True))
         for value in sorted(region, key=self.places.__getitem__):
             node = self.producers[value]
             inputs = [known[each] if each in known else self.graph.constants[each].reshape(1)

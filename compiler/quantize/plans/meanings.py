@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from compiler.ops.patterns import Meaning
 from compiler.ops.records.integer_forms import StaysFloat, Stored
 from compiler.quantize.networks.matching import Match
 from compiler.quantize.networks.network import LayeredNetwork
@@ -15,14 +16,14 @@ __all__ = ["meaning", "steps_off", "usable"]
 Scales = Mapping[str, Scale]
 
 
-def meaning(match: Match, value: str, scales: Scales) -> str:
+def meaning(match: Match, value: str, scales: Scales) -> Meaning:
     """The function of the layer that makes `value`, as `qmap` has it. Raises StaysFloat."""
-    return match.pattern.function(*_stored(match, value, scales))
+    return match.pattern.function(*_stored(match, value, scales), match.numbers)
 
 
 def steps_off(match: Match, value: str, scales: Scales) -> int:
     """The most steps of the result by which that is off from the real expression."""
-    return match.pattern.steps_off(meaning(match, value, scales), *_stored(match, value, scales))
+    return match.pattern.steps_off(*_stored(match, value, scales), match.numbers)
 
 
 def usable(network: LayeredNetwork, plan: Plan, scales: Scales

@@ -118,10 +118,13 @@ class _Writer:
     def _add_matched(self, layer: Layer, match: Match) -> None:
         for source in match.sources:
             self._dequantized(source)
-        made = self.names.fresh(f"{layer.value}_Map_Output")
+        made, told = (self.names.fresh(f"{layer.value}_Map_Output"),
+                      meaning(match, layer.value, self.scales))
+        constants = [self._constant(f"{layer.value}_numbers", array.reshape(match.shape))
+                     for array in told.constants]
         self.nodes.append(Node("quantized_map", layer.name,
-                               tuple(self.stored[source] for source in match.sources), (made,),
-                               {"function": meaning(match, layer.value, self.scales)}))
+                               (*(self.stored[source] for source in match.sources), *constants),
+                               (made,), {"function": told.text}))
         self._dequantize(made, layer.value)
 
     def _append(self, layer: Layer, reads: Sequence[str], computed: str, clamped: bool) -> None:

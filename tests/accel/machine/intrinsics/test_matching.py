@@ -24,7 +24,7 @@ def test_a_pattern_has_the_body_over_what_is_stored() -> None:
     assert own.pattern is not None and own.pattern.name == "own"
     assert [variable.name for variable in own.pattern.inputs] == ["x", "y"]
     stored = [Stored(name, 0.5, -3) for name in "xy"]
-    assert own.pattern.function(stored, Stored("z", 0.5, -128)) == "(abs((x0 - x1)) + -128)"
+    assert own.pattern.function(stored, Stored("z", 0.5, -128)).text == "(abs((x0 - x1)) + -128)"
 
 
 def test_it_changes_no_machine() -> None:
@@ -72,9 +72,21 @@ def with_zp(a, zp):
     (lambda a: a, {"matches": half, "accumulator": "int40"},
      "Vector operation own must compute in int32 to match something, not in int40"),
     (lambda a, table: table[a & 255], {"matches": half},
-     "Vector operation own must take a, b and immediates alone to match something, not table"),
+     "Vector operation own must take a, b, immediates and parameters of channels alone to match "
+     "something, not table"),
     (lambda a, bias: a + bias, {"matches": half},
-     "Vector operation own must take a, b and immediates alone to match something, not bias"),
+     "Vector operation own must say by immediates= what bias are where it matches"),
+    (lambda a, far: a + far.astype("int32"), {
+        "record": te.record("far_numbers", far="uint32", near="int32"), "matches": half},
+     "Field far of own must be one of int8, uint8, int16, uint16, int32 to match something, not "
+     "uint32"),
+    (lambda a, bias: a + bias, {"matches": lambda x, y: x + y,
+                                "immediates": lambda x, out: {"bias": 0}},
+     "Immediates of own must be a function of what it matches, 1 quantized, 1 constants of "
+     "channels and then the result, each with scale and zp"),
+    (lambda a, b, bias: a + b + bias, {"matches": half},
+     "Matches of own must take as many numbers as it has operands, a, b, and then constants of "
+     "channels, which fill its record, not x"),
     (lambda a: a, {"matches": half, "lanes": "max"},
      "Vector operation own must compute each lane by itself, and assign it, to match something"),
     (lambda a: a, {"matches": half, "update": "sum"},
