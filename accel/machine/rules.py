@@ -18,6 +18,7 @@ from accel.machine.intrinsics import (SHIPPED, TABLE, Declaration, immediate_fie
                                       known_immediates)
 from accel.machine.pipelines import unfit
 from compiler.ops.integers.arithmetic import PARAM
+from compiler.ops.patterns import Pattern
 from compiler.te import (Binary, Cast, Const, Expr, Read, Var, bits, is_float, is_integer,
                          is_record, is_signed, numpy_dtype, record_fields, substitute, walk)
 from compiler.tensorize import Immediate, Intrinsic, Operand
@@ -440,7 +441,7 @@ def _matches_are_found(config, declaration, forms) -> Iterator[str]:
     """Refuses a pattern that does not become one instruction: the compiler finds the numbers of
     immediates in the expression, where each stands by itself."""
     pattern, stored = declaration.pattern, config.elements["res"]
-    if pattern is None:
+    if not isinstance(pattern, Pattern):
         return
     operands = [forms[0].operand(name) for name in ("a", "b")
                 if any(operand.name == name for operand in forms[0].operands)]

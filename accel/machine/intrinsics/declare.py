@@ -18,6 +18,7 @@ from accel.machine.config import ELEMENTS, TABLE_BYTES, AccelConfig, one_of
 from compiler import te
 from compiler.ops.integers.arithmetic import PARAM
 from compiler.ops.patterns import Immediates, Pattern
+from compiler.ops.term_patterns import TermPattern
 from compiler.te import Axis, Expr, Var
 from compiler.tensorize import Immediate, Intrinsic, Operand
 
@@ -76,7 +77,7 @@ class Declaration:
     name: str
     unit: str
     build: Callable[[AccelConfig], tuple[Intrinsic, ...]]
-    pattern: Pattern | None = None
+    pattern: Pattern | TermPattern | None = None
 
 
 def computed_type(name: str, accumulator: str | None, float_: bool) -> str:

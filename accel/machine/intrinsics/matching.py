@@ -9,10 +9,11 @@ import numpy as np
 
 from compiler.ops.patterns import Immediates, Pattern
 from compiler.ops.records.integer_forms import Stored
+from compiler.ops.term_patterns import TermPattern
 from compiler.te import Binary, Call, Const, Expr, Select, Var, walk
 from compiler.tensorize import Immediate
 
-__all__ = ["pattern_of"]
+__all__ = ["pattern_of", "term_pattern_of"]
 
 MOST_INPUTS = 2
 _REAL = frozenset("add sub mul div min max lt le gt ge eq ne".split())
@@ -69,6 +70,35 @@ def pattern_of(name: str, value: Callable[..., Expr], names: Sequence[str],
     return Pattern(name, variables[:count], real, body, scalars,
                    _told(name, immediates, wanted, count, len(inputs) - count, stored),
                    variables[count:], record, tolerance)
+
+
+def term_pattern_of(name: str, term: Callable[[Expr, Expr], Expr], types: tuple[str, str, str],
+                    matches: Callable[..., Any] | None) -> TermPattern | None:
+    """The pattern of a product with a term of these types: input, weight, accumulator. Refuses with
+    ValueError what cannot be matched.
+    """
+    if matches is None:
+        return None
+    if types != ("int8", "int8", "int32"):
+        raise ValueError(f"Product {name} must sum int8 in int32 to match something, not "
+                         f"{types[0]} and {types[1]} in {types[2]}")
+    inputs = _parameters("Matches", name, matches)
+    if len(inputs) != 2:
+        raise ValueError(f"Matches of {name} must take an input and a weight, not "
+                         f"{', '.join(inputs) or 'none'}")
+    x, w = (Var(each, "float32") for each in inputs)
+    body = term(Var("x0", "int32"), Var("x1", "int32"))
+    if not isinstance(body, Expr) or body.dtype != "int32":
+        raise ValueError(f"Term of {name} must be an int32 expression, not {body!r}")
+    pattern = TermPattern(name, (x, w), _real(name, matches(x, w), (x, w)), body)
+    try:
+        factors = [pattern.factor(scale, scale) for scale in (1.0, 0.75)]
+    except ValueError as reason:
+        raise ValueError(f"Term of {name} cannot match something: {reason}") from None
+    if None in factors:
+        raise ValueError(f"Matches of {name} must be a multiple of its term, where both numbers "
+                         f"have one scale")
+    return pattern
 
 
 def _parameters(what: str, name: str, function: object) -> list[str]:

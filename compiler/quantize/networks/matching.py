@@ -9,7 +9,7 @@ densely about zero, where functions bend, and are powers of two beyond; a bend i
 difference below a thousandth of a percent, is not seen.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations, product
 
@@ -21,8 +21,9 @@ from compiler.ops.patterns import Pattern
 from compiler.ops.records.broadcasting import common_shape
 from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
+from compiler.ops.term_patterns import TermPattern
 
-__all__ = ["Match", "matches_of"]
+__all__ = ["Match", "agree", "evaluated", "matches_of", "numbers_of"]
 
 Array = np.ndarray
 MOST_REGIONS = 256      # that are tried for each value
@@ -34,14 +35,16 @@ CHANNELS = 64           # of different numbers that are tried
 @dataclass(frozen=True, slots=True)
 class Match:
     """The nodes, in order, that compute what a pattern matches of the values `sources`, and of
-    constants: `numbers` of each channel, in float64, which lie along the result as `shape` says.
+    constants: `numbers` of each channel, in float64, which lie along the result as `shape` says. Of
+    a sum of terms `weight` is the constant whose rows it reads.
     """
 
-    pattern: Pattern
+    pattern: Pattern | TermPattern
     nodes: tuple[Node, ...]
     sources: tuple[str, ...]
     numbers: tuple[Array, ...] = ()
     shape: tuple[int, ...] = ()
+    weight: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +64,14 @@ class _Constants:
         return tuple(rows[places].T)
 
 
-def matches_of(graph: Graph, patterns: Sequence[Pattern]) -> dict[str, Match]:
-    """The matches by the value that their last node makes; no node is in two of them. Of several
-    for one value that of most nodes is taken, of patterns the first.
+def matches_of(graph: Graph, patterns: Sequence[Pattern], taken: Iterable[str] = ()
+               ) -> dict[str, Match]:
+    """The matches by the value that their last node makes; no node is in two of them, and none
+    makes a value that is `taken`. Of several for one value that of most nodes is taken, of patterns
+    the first.
     """
     most = max((len(pattern.constants) for pattern in patterns), default=0)
-    return _Search(graph, most > 0).run(patterns) if patterns else {}
+    return _Search(graph, most > 0, {*taken}).run(patterns) if patterns else {}
 
 
 @dataclass(slots=True)
@@ -75,10 +80,10 @@ class _Search:
 
     graph: Graph
     of_channels: bool
+    taken: set[str]
     producers: Mapping[str, Node] = field(init=False)
     readers: Mapping[str, list[str]] = field(init=False)
     places: Mapping[str, int] = field(init=False)
-    taken: set[str] = field(default_factory=set)
 
     def __post_init__(self):
         self.producers = {node.outputs[0]: node for node in self.graph.nodes}
@@ -110,7 +115,7 @@ class _Search:
                 if len(sources) == len(pattern.inputs) and self._fits(value, sources):
                     for order, constants in product(permutations(sources), self._constants(
                             region, len(pattern.constants), value)):
-                        if self._agrees(pattern, region, order, constants, value):
+                        if self._agrees(pattern, region, order, constants):
                             nodes = sorted(region, key=self.places.__getitem__)
                             return Match(pattern, tuple(map(self.producers.__getitem__, nodes)),
                                          order, constants.numbers, constants.shape)
@@ -174,30 +179,46 @@ class _Search:
                 and whole == self.graph.values[result].shape)
 
     def _agrees(self, pattern: Pattern, region: frozenset[str], sources: Sequence[str],
-                constants: _Constants, result: str) -> bool:
+                constants: _Constants) -> bool:
         """True if the nodes and the pattern are one function of the sources, and constants."""
-        numbers, channels = _numbers(len(sources)), constants.tried()
+        numbers, channels = numbers_of(len(sources)), constants.tried()
         if channels:
             numbers = [np.tile(each, len(channels[0])) for each in numbers]
             channels = [np.repeat(each, len(numbers[0]) // len(each)) for each in channels]
-        wanted = np.broadcast_to(pattern.value(*numbers, *channels), numbers[0].shape)
-        known = dict(zip((*sources, *constants.names), (*numbers, *channels), strict=True))
-        for value in sorted(region, key=self.places.__getitem__):
-            node = self.producers[value]
-            inputs = [known[each] if each in known else self.graph.constants[each].reshape(1)
-                      for each in node.inputs]
-            made = np.asarray(evaluate_node(node, inputs))
-            if made.shape not in (numbers[0].shape, (1,)):
-                return False
-            known[value] = made
-        near = np.abs(wanted)[np.all([np.abs(each) <= CLOSE for each in numbers], axis=0)]
-        near = near[np.isfinite(near)]
-        about = float(near.mean()) if near.size else 0.0
-        return bool(np.allclose(known[result], wanted, RELATIVE,
-                                max(ABSOLUTE * about, pattern.tolerance), equal_nan=True))
+        nodes = [self.producers[value] for value in sorted(region, key=self.places.__getitem__)]
+        made = evaluated(self.graph, nodes, dict(zip((*sources, *constants.names),
+                                                     (*numbers, *channels), strict=True)))
+        return made is not None and agree(made, pattern, numbers, channels)
 
 
-def _numbers(count: int) -> list[Array]:
+def evaluated(graph: Graph, nodes: Sequence[Node], known: Mapping[str, Array]) -> Array | None:
+    """What the last of some elementwise nodes makes of vectors that are `known`; constants beside
+    them are single numbers. None where a result is no such vector.
+    """
+    values = dict(known)
+    shape = next(iter(values.values())).shape
+    for node in nodes:
+        made = np.asarray(evaluate_node(node, [
+            values[each] if each in values else graph.constants[each].reshape(1)
+            for each in node.inputs]))
+        if made.shape not in (shape, (1,)):
+            return None
+        values[node.outputs[0]] = made
+    return values[nodes[-1].outputs[0]]
+
+
+def agree(found: Array, pattern: Pattern | TermPattern, numbers: Sequence[Array],
+          channels: Sequence[Array] = ()) -> bool:
+    """True if that is what a pattern gives for the same numbers, up to its tolerance."""
+    wanted = np.broadcast_to(pattern.value(*numbers, *channels), numbers[0].shape)
+    near = np.abs(wanted)[np.all([np.abs(each) <= CLOSE for each in numbers], axis=0)]
+    near = near[np.isfinite(near)]
+    about = float(near.mean()) if near.size else 0.0
+    return bool(np.allclose(found, wanted, RELATIVE, max(ABSOLUTE * about, pattern.tolerance),
+                            equal_nan=True))
+
+
+def numbers_of(count: int) -> list[Array]:
     """Numbers that functions of so many are tried with."""
     powers = 2.0 ** np.arange(-10, FAR + 1)
     if count == 1:

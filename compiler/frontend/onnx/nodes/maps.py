@@ -14,11 +14,12 @@ from onnx import TensorProto, helper
 from compiler.ops.families.integer_maps import HALVES
 from compiler.ops.integers.integer_text import OPERANDS, read
 
-__all__ = ["OWN", "QUANTIZED_MAP", "function_of"]
+__all__ = ["OWN", "QUANTIZED_MAP", "QUANTIZED_TERMS", "TERM_ATTRIBUTES", "function_of",
+           "summing_function"]
 
 OWN = "lockstep"
 """The domain of operators that ONNX lacks."""
-QUANTIZED_MAP = "QuantizedMap"
+QUANTIZED_MAP, QUANTIZED_TERMS = "QuantizedMap", "QuantizedTerms"
 """How the names of such functions begin; what follows is a number."""
 
 _PLAIN = {"add": "Add", "sub": "Sub", "mul": "Mul", "min": "Min", "max": "Max", "abs": "Abs",
@@ -37,6 +38,25 @@ def function_of(name: str, text: str, dtypes: Sequence[str], opset: int) -> onnx
     body.cast(made, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), "y")
     return helper.make_function(OWN, name, list(inputs), ["y"], body.nodes,
                                 [helper.make_opsetid("", opset)], ["function"])
+
+
+def summing_function(name: str, text: str, numbers: Sequence[int], dtype: str, opset: int
+                     ) -> onnx.FunctionProto:
+    """The function that sums the text of x [...,1,K] and w [N,K] along the last axis, and
+    requantizes with these numbers."""
+    body, half = _Body(), HALVES[dtype]
+    apart = body.add("Unsqueeze", "x0", body.numbers([-2]))
+    stored = {each: body.shifted(body.cast(value, TensorProto.INT64), -half)
+              for each, value in (("x0", apart), ("x1", "x1"))}
+    sums = body.add("ReduceSum", read(text, stored, body.meaning), body.numbers([-1]), keepdims=0)
+    made = body.shifted(body.requantized(sums, *numbers), half)
+    body.cast(made, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), "y")
+    return helper.make_function(OWN, name, ["x0", "x1"], ["y"], body.nodes,
+                                [helper.make_opsetid("", opset)], [*TERM_ATTRIBUTES])
+
+
+TERM_ATTRIBUTES = ("term", "mult", "shift", "zp", "lo", "hi")
+"""Attributes of sums of terms, a text and numbers."""
 
 
 class _Body:
@@ -68,6 +88,10 @@ class _Body:
     def number(self, value: int) -> str:
         return self.add("Constant", value=helper.make_tensor("value", TensorProto.INT64, [],
                                                              [value]))
+
+    def numbers(self, values: Sequence[int]) -> str:
+        return self.add("Constant", value=helper.make_tensor("value", TensorProto.INT64,
+                                                             [len(values)], values))
 
     def shifted(self, x: str, number: int) -> str:
         return self.add("Add", x, self.number(number)) if number else x
