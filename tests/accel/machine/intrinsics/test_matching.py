@@ -5,9 +5,10 @@ import re
 import pytest
 
 from accel.machine.config import preset
-from accel.machine.intrinsics import SHIPPED, vector_op
+from accel.machine.intrinsics import SHIPPED, gemm_op, vector_op
 from accel.machine.machine import Machine
 from compiler import te
+from compiler.ir.printer import expr_text
 from compiler.ops.records.integer_forms import Stored
 
 TINY = preset("tiny-1x4x4")
@@ -125,3 +126,38 @@ def test_what_cannot_be_matched_is_refused(value, options, message: str) -> None
     with pytest.raises(ValueError, match=f"^{re.escape(message)}") as refused:
         vector_op("own", value, **options)
     assert "\n" not in str(refused.value)
+
+
+def squared(x, w):
+    return (x - w) * (x - w)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"term": squared, "matches": lambda x: x * x},
+     "Matches of own must take an input and a weight, not x"),
+    ({"term": squared, "matches": 3}, "Matches of own must be a function, not 3"),
+    ({"term": squared, "matches": lambda x, w: te.abs(x - w)},
+     "Matches of own must be a multiple of its term, where both numbers have one scale"),
+    ({"term": lambda x, w: x * w + 1, "matches": lambda x, w: x * w},
+     "Matches of own must be a multiple of its term, where both numbers have one scale"),
+    ({"term": lambda x, w: x < w, "matches": squared},
+     "Term of own must be an int32 expression, not Binary("),
+    ({"term": lambda x, w: (x * w) << 20, "matches": lambda x, w: x * w},
+     "Term of own cannot match something: its results on the way must fit int32, not reach "
+     "17179869184"),
+    ({"wgt": "int16", "matches": squared},
+     "Product own must sum int8 in int32 to match something, not int8 and int16 in int32")])
+def test_sums_that_cannot_be_matched_are_refused(options, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}") as refused:
+        gemm_op("own", **options)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_product_sums_a_term_of_its_own() -> None:
+    """What it matches is no part of what it computes."""
+    plain, matching = (Machine(TINY, (*SHIPPED, gemm_op("own", term=squared, **more)))
+                       for more in ({}, {"matches": squared}))
+    assert plain.hash == matching.hash and plain.patterns == ()
+    assert [pattern.name for pattern in matching.patterns] == ["own"]
+    off = "(int32(inp[lane_b, lane_i]) - int32(wgt[lane_o, lane_i]))"
+    assert expr_text(matching.intrinsic("own").value).count(off) == 2
