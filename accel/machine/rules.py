@@ -14,8 +14,8 @@ from accel.machine import isa
 from accel.machine.config import (ELEMENTS, PARAM_BYTES, TYPES, UNITS, AccelConfig, ConfigError,
                                   element_bytes, one_of)
 from accel.machine.immediates import NoRoom, whole_range
-from accel.machine.intrinsics import (SHIPPED, TABLE, Declaration, immediate_fields, kinds_of,
-                                      known_immediates)
+from accel.machine.declare import TABLE, Declaration, immediate_fields, kinds_of, known_immediates
+from accel.machine.intrinsics import SHIPPED
 from accel.machine.pipelines import unfit
 from compiler.ops.integers.arithmetic import PARAM
 from compiler.ops.patterns import Pattern

@@ -22,7 +22,7 @@ from compiler.ops.term_patterns import TermPattern
 from compiler.te import Axis, Expr, Var
 from compiler.tensorize import Immediate, Intrinsic, Operand
 
-from .matching import pattern_of
+from accel.machine.matching import pattern_of
 
 __all__ = ["IMMEDIATES", "TABLE", "Declaration", "address_field", "computed_type",
            "immediate_fields", "kinds_of", "known_immediates", "operand_field", "vector_op"]
