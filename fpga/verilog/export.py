@@ -106,7 +106,7 @@ anything. *Clocked* reads give a row in the cycle after its address, *direct* on
 _ABOUT = {
     "native": "The memory port is described in docs/machine.md of Lockstep, \"Memory port\".",
     "axi4": "Registers lie behind AXI4-Lite, a word every four bytes, in the order of "
-            "fpga/registers.py of\nLockstep; docs/driver.md says how a run is started. Memory is "
+            "fpga/link/registers.py of\nLockstep; docs/driver.md says how a run is started. Memory is "
             "behind AXI4."}
 
 
