@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from accel.estimates.technology import technology
 from accel.machine.intrinsics import SHIPPED
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
@@ -31,12 +32,13 @@ def diff(args: argparse.Namespace) -> int:
 
 
 def _compared(args: argparse.Namespace, machines: list[Machine], titles: list[str],
-              results: Results) -> None:
+              results: Results, more: Mapping[str, Any] | None = None) -> None:
     found = compare(*machines)
     figures = asdict(found) | {
         "machines": [{"name": title, "hash": machine.hash}
                      for title, machine in zip(titles, machines)],
-        "networks": {name: [asdict(one) for one in some] for name, some in results.items()}}
+        "networks": {name: [asdict(one) for one in some] for name, some in results.items()},
+        **(more or {})}
     if args.json:
         write_text(args.json, json.dumps(figures, indent=1) + "\n")
     if args.html:
@@ -56,10 +58,12 @@ def diff_closely(args: argparse.Namespace) -> int:
     """`diff`, and beside it area, clock, each layer and each unit."""
     from lockstep.commands._diff_layers import show_estimates, show_layers, show_units
 
+    built = technology(args.technology)
     machines, titles = _machines(args)
-    results = measured(machines, args.networks, args.size) if args.networks else {}
-    _compared(args, machines, titles, results)
-    show_estimates(machines, titles)
+    built = built.at(machines[0].config.clock_mhz)
+    results = measured(machines, args.networks, args.size, built) if args.networks else {}
+    _compared(args, machines, titles, results, {"technology": built.plain})
+    show_estimates(machines, titles, built)
     for name, (here, there) in results.items():
         show_units(name, here, there, titles)
         show_layers(name, here, there, titles)

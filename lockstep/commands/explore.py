@@ -4,13 +4,12 @@ import argparse
 
 from accel.machine.config import MACHINE
 from lockstep.options.choices import OneOf
-from lockstep.options.arguments import EFFORT, NETWORK, add_json, add_tls, at_least, seconds
+from lockstep.options.arguments import (EFFORT, NETWORK, add_json, add_technology, add_tls,
+                                        at_least, seconds)
 from lockstep.network_files import SIZE
-from lockstep.paths import energy_name, input_file, machine_name, output_file
+from lockstep.paths import input_file, machine_name, output_file
 
 __all__ = ["add_parser", "run"]
-
-OBJECTIVES, TABLE = "ms,luts,energy", "45nm"
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
@@ -35,10 +34,12 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--space", type=input_file, metavar="FILE.toml", help="the same as a table [vary]")
     add("--add", action="append", type=machine_name, default=[], metavar="FILE.py",
         help="instructions that each machine may have or not: those of this machine (repeatable)")
-    add("--objective", metavar="LIST", default=OBJECTIVES,
-        help="what the front is of, with commas: cycles, ms, luts, registers, multipliers, "
+    add("--objective", metavar="LIST",
+        help="what the front is of, with commas: cycles, ms, area, luts, registers, multipliers, "
              "block_rams, gates, mhz, energy, dram, bytes, products, accuracy, edp, power, or a "
-             f"formula of these such as energy*ms (default {OBJECTIVES})")
+             "formula of these such as energy*ms (default: ms, area or luts, and energy, as far as "
+             "the technology has them)")
+    add_technology(parser)
     add("--budget", action="append", default=[], metavar="LIMIT",
         help='the most or the least of an objective, such as "luts<=50000" or "mhz>=80" '
              '(repeatable)')
@@ -63,8 +64,6 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help="run nextpnr for them as well, for the smallest ECP5 with room, many minutes each")
     add("--jobs", type=at_least(1), metavar="N",
         help="cores that are built at a time (default: one for each core of this computer)")
-    add("--energy", type=energy_name, metavar="TABLE", default=TABLE,
-        help=f"energies of a process: 45nm, 7nm, or FILE.toml (default {TABLE})")
     add("--db", type=output_file, metavar="FILE",
         help="the database of records (default: one in the cache), made if there is none")
     add("--pool", metavar="ADDRESS",

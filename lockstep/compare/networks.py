@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from accel.estimates.energy import energy
+from accel.estimates.technology import Technology, technology
 from accel.figures.accesses import AccessProfile
 from accel.figures.layers import LayerRow
 from accel.machine.config import UNITS
@@ -39,8 +40,8 @@ class NetworkCycles:
     executed : instructions in the stream, by name. iterations : block products, entries, runs.
     rows : of each layer the name, cycles, bytes moved, and what bounds it
         (`accel.figures.layers.LayerRow.bound`).
-    busy : cycles in which each unit was busy. joules : energy by unit
-        (`accel.estimates.energy.ENERGY_UNITS`).
+    busy : cycles in which each unit was busy. seconds : at the technology's clock. joules : energy
+        by unit (`accel.estimates.energy.ENERGY_UNITS`); none where the technology has none.
     """
 
     cycles: int
@@ -52,6 +53,7 @@ class NetworkCycles:
     iterations: Mapping[str, int]
     rows: Sequence[tuple[str, int, int, str]]
     busy: Mapping[str, int]
+    seconds: float
     joules: Mapping[str, float]
 
 
@@ -70,10 +72,11 @@ def _file(name: str, size: int) -> Path:
     return Path(name)
 
 
-def measure(machine: Machine, path: Path) -> NetworkCycles:
-    """Compile the network for the accelerator and run it once, without values. Raises DeviceError
-    where the run fails.
+def measure(machine: Machine, path: Path, built: Technology | None = None) -> NetworkCycles:
+    """Compile the network for the accelerator and run it once, without values, in a technology.
+    Raises DeviceError where the run fails.
     """
+    built = built or technology()
     from runtime import compile, report
 
     module = compile(str(path), machine=machine, sim="cycle", values=False, timeline=True)
@@ -89,13 +92,15 @@ def measure(machine: Machine, path: Path) -> NetworkCycles:
     return NetworkCycles(
         figures["cycles"], figures["macs"], figures["utilization"],
         sum(row["op"] != "fetch" for row in figures["layers"]), len(figures["host"]),
-        executed, iterations, rows, busy, _joules(machine, module, runs))
+        executed, iterations, rows, busy, figures["cycles"] / (built.clock(machine).value * 1e6),
+        _joules(machine, module, runs, built) if built.energies else {})
 
 
-def _joules(machine: Machine, module: Module, runs: Sequence[Run]) -> dict[str, float]:
+def _joules(machine: Machine, module: Module, runs: Sequence[Run], built: Technology
+            ) -> dict[str, float]:
     profiles = [AccessProfile.of(machine, compiled.program, run)
                 for compiled, run in zip(module.accelerated, runs, strict=True)]
-    return dict(energy(AccessProfile.joined(profiles), machine).units) if profiles else {}
+    return dict(energy(AccessProfile.joined(profiles), machine, built).units) if profiles else {}
 
 
 def _executed(machine: Machine, programs: Sequence[AccelProgram | None]

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
+from accel.estimates.technology import Technology
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from compiler.files import write_text
@@ -36,15 +37,16 @@ def bench(args: argparse.Namespace) -> int:
     return 0
 
 
-def measured(machines: Sequence[Machine], names: Sequence[str], size: int) -> Results:
-    """Measure networks on machines; a bar shows how far it is."""
+def measured(machines: Sequence[Machine], names: Sequence[str], size: int,
+             built: Technology | None = None) -> Results:
+    """Measure networks on machines in a technology; a bar shows how far it is."""
     done: list[str] = []
     total = len(dict.fromkeys(names)) * len(machines)
     with progress_bar("networks", total, lambda: len(done)):
         results: dict[str, list[NetworkCycles]] = {}
         for name, path in networks(names, size).items():
             for machine in machines:
-                results.setdefault(name, []).append(measure(machine, path))
+                results.setdefault(name, []).append(measure(machine, path, built))
                 done.append(name)
     return results
 

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from accel.estimates.technology import Technology, technology
 from accel.machine.loading import load_machine
 from compiler.errors import RequestError
 from compiler.frontend.kinds import names_model
@@ -24,7 +25,7 @@ from runtime.exploring import (Exploration, MachineBudget, MachineSpace, axes_of
 from runtime.exploring.answers import answer_of
 from runtime.exploring.axes import AxisError, VariedAxis
 from runtime.exploring.exploration import ExploredNetwork, RunPoints
-from runtime.exploring.objectives import MeasuredPoint
+from runtime.exploring.objectives import MeasuredPoint, usual_objectives
 from runtime.exploring.points import AddedInstructions, ExploredPoint
 from runtime.tuning.children import usable_cores
 
@@ -39,14 +40,19 @@ MOST_ROWS = 20          # of a table; the front is shown whole
 def explore(args: argparse.Namespace) -> int:
     if args.report:
         require_plotly()
+    built = technology(args.technology)
     builds = args.synthesize or args.route
     if builds:
+        _require_cells(built, args.route)
         require_tools(args.route)
     elif args.jobs:
         raise RequestError("--jobs must come with --synthesize or --route")
-    objectives = objectives_of(args.objective.split(","))
+    objectives = (usual_objectives(built) if args.objective is None
+                  else objectives_of(args.objective.split(",")))
     budgets = [budget_of(text) for text in args.budget]
-    space = _space(args, budgets)
+    for one in (*objectives, *(budget.objective for budget in budgets)):
+        one.require(built)
+    space = _space(args, budgets, built)
     strategy, trials = _strategy(args, space)
     status = 0
     with ExitStack() as stack:
@@ -54,8 +60,7 @@ def explore(args: argparse.Namespace) -> int:
         records = stack.enter_context(Records(args.db) if args.db else Records.in_cache())
         exploration = Exploration(
             space, [ExploredNetwork.of(_name(name), path) for name, path in files.items()],
-            objectives, records, budgets, strategy, trials, args.seed,
-            args.energy)
+            objectives, records, budgets, strategy, trials, args.seed, built)
         run = _runner(args, stack)
         try:
             with _progress(exploration):
@@ -89,19 +94,28 @@ def _name(name: str) -> str:
     return Path(name).name if "/" in name or names_model(name) else name
 
 
-def _space(args: argparse.Namespace, budgets: Sequence[MachineBudget]) -> MachineSpace:
+def _require_cells(built: Technology, routed: bool) -> None:
+    if not {"fpga", "clock"} <= built.has:
+        raise RequestError(f"{'--route' if routed else '--synthesize'} must come with --technology "
+                           f"ecp5, in whose cells cores are built, not {built.name!r}")
+
+
+def _space(args: argparse.Namespace, budgets: Sequence[MachineBudget], built: Technology
+           ) -> MachineSpace:
     axes: list[VariedAxis] = [axis_of(text) for text in args.vary]
     axes += axes_of_file(args.space) if args.space else []
     added = [AddedInstructions.of(source) for source in args.add]
     if not axes and not added:
         raise AxisError("Something must be varied: --vary FIELD=A,B, --space FILE or --add FILE.py")
     cheap = [budget for budget in budgets if budget.objective.of_machine]
+    base = load_machine(args.base)
+    built = built.at(base.config.clock_mhz)
 
     def refusal(point: ExploredPoint) -> str:
-        alone = MeasuredPoint(point.machine, {}, {})
+        alone = MeasuredPoint(point.machine, {}, {}, built)
         return next((reason for budget in cheap if (reason := budget.refusal(alone))), "")
 
-    return MachineSpace(load_machine(args.base), str(args.base), axes, added, refusal)
+    return MachineSpace(base, str(args.base), axes, added, refusal)
 
 
 def _strategy(args: argparse.Namespace, space: MachineSpace) -> tuple[str, int | None]:
@@ -162,7 +176,7 @@ def _show(answer: Mapping[str, Any]) -> None:
         f"{_counted(answer)} like {answer['base']}, front of "
         f"{', '.join(one['name'] for one in asked)} first; strategy {answer['strategy']}, seed "
         f"{answer['seed']}",
-        ["", "machine", *(one["name"] for one in asked),
+        ["", "machine", *(one["title"] for one in asked),
          *(answer["networks"] if several else []), "bound by"],
         [[_mark(point), point["label"], *(_value(point["values"][one["name"]], base["values"][
             one["name"]], point is base) for one in asked),
@@ -172,6 +186,7 @@ def _show(answer: Mapping[str, Any]) -> None:
     hidden = len(answer["points"]) - len(shown)
     if hidden > 0:
         say(f"{hidden:,} more machines, which others beat: --json and --report have them")
+    say(f"technology {answer['technology']['name']}: {answer['technology']['text']}")
     _say_rest(answer)
 
 

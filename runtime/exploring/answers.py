@@ -16,7 +16,8 @@ from typing import Any
 
 from runtime.exploring.cores import BuiltCore
 from runtime.exploring.exploration import Exploration
-from runtime.exploring.objectives import OBJECTIVES, MeasuredPoint, Objective, ObjectiveError
+from runtime.exploring.objectives import (OBJECTIVES, MeasuredPoint, Objective, ObjectiveError,
+                                          joules_of)
 from runtime.exploring.points import ExploredPoint
 
 __all__ = ["answer_of", "bounds_of", "label_of"]
@@ -33,6 +34,7 @@ def answer_of(exploration: Exploration) -> dict[str, Any]:
     return {
         "base": exploration.space.base.machine.config.name,
         "networks": [network.name for network in exploration.networks],
+        "technology": exploration.technology.plain,
         "strategy": exploration.strategy, "seed": exploration.seed,
         "combinations": exploration.space.size,
         "objectives": [_described(one, exploration) for one in known],
@@ -66,7 +68,8 @@ def _has(objective: Objective, figures: MeasuredPoint) -> bool:
 
 
 def _described(objective: Objective, exploration: Exploration) -> dict[str, Any]:
-    return {"name": objective.name, "unit": objective.unit, "meaning": objective.meaning,
+    return {"name": objective.name, "unit": objective.unit, "title": objective.title,
+            "meaning": objective.meaning,
             "greatest": objective.greatest, "asked": objective in exploration.objectives}
 
 
@@ -85,7 +88,7 @@ def _point(exploration: Exploration, known: list[Objective], identity: str, fron
         "checked": exploration.checked.get(identity),
         "networks": {name: {
             "cycles": figures.cycles[name], "macs": one.macs, "dram_bytes": one.dram_bytes,
-            "host": one.host, "joules": one.joules,
+            "host": one.host, "joules": joules_of(figures, name),
             "layers": [{"name": layer, "cycles": cycles, "ideal_cycles": ideal,
                         "dram_bytes": moved, "bound": bound}
                        for layer, cycles, ideal, moved, bound in one.layers]}

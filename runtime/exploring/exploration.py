@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from accel.estimates.technology import Technology, technology
 from compiler.errors import RequestError
 from compiler.native import digest
 from compiler.plans import Task
@@ -65,7 +66,8 @@ class Exploration:
     Parameters
     ----------
     trials : the most points that are measured, the base included; None: all of the grid.
-    table : of energies, "" for none.
+    technology : that all points are in. Where it has no estimate of clocks, all run at the nominal
+        clock of the base.
     watch : called with the number of measured points and of points under way, whenever a result
         has come.
     measured, failed : what came of points, by identity; why they have no figures.
@@ -83,7 +85,7 @@ class Exploration:
     strategy: str = "grid"
     trials: int | None = None
     seed: int = 0
-    table: str = ""
+    technology: Technology = field(default_factory=technology)
     watch: Callable[["Exploration"], None] = lambda exploration: None
     measured: dict[str, tuple[ExploredPoint, MeasuredPoint]] = field(default_factory=dict)
     failed: dict[str, tuple[ExploredPoint, str]] = field(default_factory=dict)
@@ -93,6 +95,9 @@ class Exploration:
     done: int = 0
 
     def __post_init__(self) -> None:
+        self.technology = self.technology.at(self.space.base.machine.config.clock_mhz)
+        for one in (*self.objectives, *(budget.objective for budget in self.budgets)):
+            one.require(self.technology)
         self._versions = versions(ROOMS)
         self._known: dict[tuple[str, str], Result] = {}
         for network in self.networks:
@@ -188,7 +193,7 @@ class Exploration:
 
     def _strategy(self) -> Strategy:
         if self.strategy == "search":
-            return FrontSearch(self.space, self.objectives, lambda: self.measured)
+            return FrontSearch(self.space, self.objectives, self.technology, lambda: self.measured)
         return grid if self.strategy == "grid" else at_random
 
     def _is_known(self, candidate: Candidate) -> bool:
@@ -207,7 +212,8 @@ class Exploration:
             else:
                 self.measured[point.identity] = point, MeasuredPoint(
                     point.machine, {name: int(one.value or 0) for name, one in results.items()},
-                    {name: PointFigures.of(one.details) for name, one in results.items()})
+                    {name: PointFigures.of(one.details) for name, one in results.items()},
+                    self.technology)
 
     def _results(self, points: Sequence[ExploredPoint], run: RunPoints, values: bool
                  ) -> Iterator[tuple[ExploredPoint, dict[str, Result]]]:
@@ -234,7 +240,7 @@ class Exploration:
               ) -> PointTrial:
         """The trial of a network on a point."""
         return PointTrial(str(network.path), network.digest, point.toml, point.sources,
-                          point.machine.hash, values, self.table, point.effort)
+                          point.machine.hash, values, self.technology.text, point.effort)
 
     def known(self, network: ExploredNetwork, point: ExploredPoint) -> Result:
         """The result of a network on a point that was measured."""
@@ -257,4 +263,4 @@ class Exploration:
 
     def _task(self, network: ExploredNetwork, values: bool) -> Task:
         title = f"{network.name}: {'values' if values else 'time'} on machines"
-        return Task("explore", digest([network.digest, self.table, str(values)]), title)
+        return Task("explore", digest([network.digest, self.technology.text, str(values)]), title)
