@@ -6,8 +6,8 @@ from accel.machine.config import MACHINE
 from lockstep.options.choices import OneOf
 from lockstep.options.arguments import (EFFORT, NETWORK, add_json, add_technology, add_tls,
                                         at_least, seconds)
-from lockstep.network_files import SIZE
-from lockstep.paths import input_file, machine_name, output_file
+from lockstep.options.network_files import SIZE
+from lockstep.options.paths import input_file, machine_name, output_file
 
 __all__ = ["add_parser", "run"]
 
