@@ -178,8 +178,7 @@ def _show(answer: Mapping[str, Any]) -> None:
         f"{answer['seed']}",
         ["", "machine", *(one["title"] for one in asked),
          *(answer["networks"] if several else []), "bound by"],
-        [[_mark(point), point["label"], *(_value(point["values"][one["name"]], base["values"][
-            one["name"]], point is base) for one in asked),
+        [[_mark(point), point["label"], *(_value(one["name"], point, base) for one in asked),
           *([f"{point['networks'][name]['cycles']:,}" for name in answer["networks"]]
             if several else []), _bound(point["bounds"])] for point in shown], 2)
     show_cores(answer)
@@ -187,6 +186,9 @@ def _show(answer: Mapping[str, Any]) -> None:
     if hidden > 0:
         say(f"{hidden:,} more machines, which others beat: --json and --report have them")
     say(f"technology {answer['technology']['name']}: {answer['technology']['text']}")
+    if any(point["rivals"] for point in shown):
+        say("~ is not distinguishable: within the errors of the estimates a machine may be off the "
+            "front (*~) or on it (~), a figure may be that of the base")
     _say_rest(answer)
 
 
@@ -214,13 +216,17 @@ def _counted(answer: Mapping[str, Any]) -> str:
 
 
 def _mark(point: Mapping[str, Any]) -> str:
-    return "*" if point["front"] else ""
+    return "*" * point["front"] + "~" * bool(point["rivals"])
 
 
-def _value(value: Sequence[Any], base: Sequence[Any], is_base: bool) -> str:
-    number, low, high, beyond = value
-    error = f" ±{(high - low) / 2 / number:.0%}" if number and high > low else ""
-    change = "" if is_base or not base[0] else f" ({number / base[0] - 1:+.0%})"
+def _value(name: str, point: Mapping[str, Any], base: Mapping[str, Any]) -> str:
+    """A figure, its error, and the change from the base, with ``~`` where errors overlap."""
+    number, low, high, beyond = point["values"][name]
+    first, least, most, _ = base["values"][name]
+    error = f" ±{(high - low) / 2 / abs(number):.0%}" if number and high > low else ""
+    unsure = point["hash"] != base["hash"] and low < most and least < high
+    change = ("" if point is base or not first else
+              f" ({'~' * unsure}{(number - first) / abs(first):+.0%})")
     return f"{_number(number)}{error}{'?' if beyond else ''}{change}"
 
 

@@ -5,9 +5,10 @@
     {"base": POINT, "networks": [...], "objectives": [...], "axes": [...], "points": [POINT...],
      "failed": [...], "refused": [...], "sensitivity": [...]}
 
-Points stand in the order in which they were measured, the base first; a point's `front` says
-whether it lies on the front, its `built` what tools made of its core (`BuiltCore`), with how far
-off the estimates are.
+Points stand in the order in which they were measured, the base first. A point's `front` says
+whether it lies on the front, its `rivals` are the numbers of those from which it is not
+distinguishable (`PointIntervals.rivals`), its `built` is what tools made of its core (`BuiltCore`),
+with how far off the estimates are.
 """
 
 from collections import Counter
@@ -28,9 +29,10 @@ def answer_of(exploration: Exploration) -> dict[str, Any]:
     front = exploration.front()
     known = _columns(exploration)
     points = [_point(exploration, known, identity, front) for identity in exploration.measured]
-    base = points[0]
+    base, rivals = points[0], exploration.rivals()
     for point in points:
         point["changed_bounds"] = _changed_bounds(base, point)
+        point["rivals"] = [_number(points, one) for one in rivals.get(point["identity"], ())]
     return {
         "base": exploration.space.base.machine.config.name,
         "networks": [network.name for network in exploration.networks],

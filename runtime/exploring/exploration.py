@@ -24,7 +24,7 @@ from compiler.tune.space import Candidate, Result
 from runtime.exploring.budgets import MachineBudget
 from runtime.exploring.cores import BuiltCore
 from runtime.exploring.front_search import FrontSearch
-from runtime.exploring.fronts import non_dominated
+from runtime.exploring.fronts import PointIntervals, non_dominated
 from runtime.exploring.objectives import MeasuredPoint, Objective
 from runtime.exploring.point_trials import (PointFigures, PointTrial, file_digest,
                                             is_lasting)
@@ -144,8 +144,7 @@ class Exploration:
         """The identities of the points within all budgets that no other one of them dominates, by
         the first objective.
         """
-        within = [identity for identity, (_, figures) in self.measured.items()
-                  if not self.over_budget(figures)]
+        within = self._within()
         if not within:
             return []
         values = np.array([self.values(identity) for identity in within])
@@ -156,6 +155,25 @@ class Exploration:
         """The objectives of a measured point, turned so that less is better."""
         figures = self.measured[identity][1]
         return tuple(one.least(one.of(figures).value) for one in self.objectives)
+
+    def rivals(self) -> dict[str, list[str]]:
+        """For each point within all budgets those from which it is not distinguishable: by which it
+        depends on errors of estimates whether it is on the front (`PointIntervals.rivals`).
+        """
+        within = self._within()
+        rows = [[one.interval(self.measured[identity][1]) for one in self.objectives]
+                for identity in within]
+        if not rows:
+            return {}
+        low, values, high = np.moveaxis(np.array(rows), -1, 0)
+        cores = [self.measured[identity][0].machine.hash for identity in within]
+        found = PointIntervals(values, low, high, cores).rivals()
+        return {identity: [within[place] for place in places]
+                for identity, places in zip(within, found, strict=True)}
+
+    def _within(self) -> list[str]:
+        return [identity for identity, (_, figures) in self.measured.items()
+                if not self.over_budget(figures)]
 
     def over_budget(self, figures: MeasuredPoint) -> str:
         """Why a point is over some budget; "" for one that is not."""

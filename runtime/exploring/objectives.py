@@ -81,6 +81,12 @@ class Objective:
                                  f"{ASPECTS[aspect]}, such as {' or '.join(others)}, not "
                                  f"{built.name!r}")
 
+    def interval(self, point: MeasuredPoint) -> tuple[float, float, float]:
+        """The least, the likely and the most of it, turned so that less is better."""
+        found = self.of(point)
+        low, high = sorted((self.least(found.low), self.least(found.high)))
+        return low, self.least(found.value), high
+
     def least(self, value: float) -> float:
         """The value, turned so that less is better."""
         return -value if self.greatest else value

@@ -263,8 +263,20 @@ def test_no_machine_wins_by_the_name_of_its_clock(records: Records, name: str) -
     found.run(MadeUp())
     assert len(found.measured) == 3 and len({found.values(one) for one in found.measured}) == 1
     assert found.front() == [found.space.base.identity]
-    answer = answer_of(found)["technology"]
-    assert answer["name"] == name and answer["nominal_mhz"] == (100 if name == "45nm" else None)
+    answer = answer_of(found)
+    assert [point["rivals"] for point in answer["points"]] == [[1, 2], [0], [0]]
+    assert answer["technology"]["name"] == name
+    assert answer["technology"]["nominal_mhz"] == (100 if name == "45nm" else None)
+
+
+def test_points_that_errors_may_turn_round_are_told(records: Records) -> None:
+    """Queues change the LUTs by less than the error, and no cycles."""
+    found = exploration(records, "queue_depth=4,16", technology=technology("ecp5"),
+                        objectives="luts,cycles")
+    found.run(MadeUp())
+    base, *others = answer_of(found)["points"]
+    assert [one["front"] for one in (base, *others)] == [False, True, False]
+    assert base["rivals"] == [1] and others[1]["rivals"] == [1] and others[0]["rivals"] == [0, 2]
 
 
 def test_an_objective_that_the_technology_lacks_is_refused_before_anything_is_measured(

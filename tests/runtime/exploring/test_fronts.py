@@ -12,7 +12,7 @@ from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from runtime.exploring.budgets import budget_of
 from runtime.exploring.front_search import turned
-from runtime.exploring.fronts import gains, hypervolume, non_dominated
+from runtime.exploring.fronts import PointIntervals, gains, hypervolume, non_dominated
 from runtime.exploring.objectives import (OBJECTIVES, PARTS, MeasuredPoint, ObjectiveError,
                                           joules_of, objectives_of, usual_objectives)
 from runtime.exploring.point_trials import PointFigures
@@ -30,6 +30,38 @@ def test_the_hypervolume_is_that_of_counted_cells(rng, count: int) -> None:
 def test_the_front_is_what_nothing_dominates(rng) -> None:
     values = np.array([[1, 5], [2, 2], [2, 2], [5, 1], [3, 3], [1, 6]])
     assert non_dominated(values).tolist() == [True, True, False, True, False, False]
+
+
+def intervals(values, errors, cores) -> PointIntervals:
+    values = np.array(values, float)
+    return PointIntervals(values, values - errors, values + errors, cores)
+
+
+@pytest.mark.parametrize(("errors", "cores", "expected"), [
+    ((0, 0), "abcd", [[], [], [], []]),
+    ((0.2, 0), "abcd", [[], [], [1], []]),              # the third may be the faster one
+    ((0.2, 0.2), "abcd", [[], [2], [1], []]),           # either may dominate the other
+    ((0.2, 0.2), "abbd", [[], [], [], []])])            # one core: one error
+def test_rivals_are_what_errors_may_turn_round(errors, cores: str, expected) -> None:
+    values = [[1, 5], [2, 2], [2.1, 2.1], [3, 3]]
+    assert intervals(values, errors, cores).rivals() == expected
+
+
+def test_equal_points_are_rivals() -> None:
+    assert intervals([[1, 1]] * 3, 0, "aab").rivals() == [[1, 2], [0], [0]]
+
+
+def test_a_place_without_rivals_does_not_depend_on_errors(rng) -> None:
+    values, errors = rng.integers(0, 40, (30, 3)), rng.integers(0, 4, (30, 3))
+    found = intervals(values, errors, [*map(str, range(30))])
+    front, sure = non_dominated(found.values), [not one for one in found.rivals()]
+    assert 3 < sum(sure) < 27 and {*front[sure]} == {False, True}
+    seen = set()
+    for _ in range(300):
+        drawn = non_dominated(rng.uniform(found.low, found.high))
+        assert (drawn == front)[sure].all()
+        seen.update(np.flatnonzero(drawn != front).tolist())
+    assert len(seen) > 3
 
 
 def test_gains_count_what_the_front_leaves(rng) -> None:
