@@ -1,4 +1,4 @@
-"""Energy of a run: exact counts of the cycle simulator times a table of energies.
+"""Energy of a run: exact counts of the cycle simulator times the energies of a technology.
 
 ::
 
@@ -21,13 +21,15 @@ import numpy as np
 from accel.datapath.plan import DatapathPlan, plan
 from accel.estimates.operators import (all_operators, operand_bits, operators, pipeline_bits,
                                        price)
-from accel.estimates.tables import EnergyTable, energy_table
+from accel.estimates.silicon import memory_kib
+from accel.estimates.tables import EnergyTable
+from accel.estimates.technology import DEFAULT, Technology, TechnologyError, technology
 from accel.figures.accesses import AccessProfile
 from accel.machine import isa
 from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
 
-__all__ = ["ENERGY_UNITS", "Energy", "LayerEnergy", "energy", "prices"]
+__all__ = ["ENERGY_UNITS", "Energy", "LayerEnergy", "energy", "idle_pj", "leakage_watts", "prices"]
 
 ENERGY_UNITS: tuple[str, ...] = ("dram", "inp", "wgt", "res", "par", "acc", "out", "tab", "fetch",
                                  "load", "gemm", "vector", "store", "idle")
@@ -51,15 +53,18 @@ class Energy:
 
     Parameters
     ----------
-    table : the name of the table.
+    technology : its name. mhz : the clock at which it leaks.
     joules, units : the sum, and what each of `ENERGY_UNITS` takes of it.
+    leaked : joules of the sum that leaked; None where the technology has no leakage.
     layers : the same for each layer, ``finish`` included; they add up to the whole.
     counts : what was counted (`AccessProfile`), summed over the layers.
     operations : operations of the datapaths by kind and width: ``multiply8x8``, ``add17``.
     """
 
-    table: str
+    technology: str
+    mhz: float
     joules: float
+    leaked: float | None
     units: Mapping[str, float]
     layers: tuple[LayerEnergy, ...]
     counts: Mapping[str, int]
@@ -68,18 +73,25 @@ class Energy:
     @property
     def plain(self) -> dict[str, Any]:
         """Everything but the layers, as plain data."""
-        return {"table": self.table, "joules": self.joules, "units": dict(self.units),
-                "counts": dict(self.counts), "operations": dict(self.operations)}
+        return {"technology": self.technology, "mhz": self.mhz, "joules": self.joules,
+                "leaked": self.leaked, "units": dict(self.units), "counts": dict(self.counts),
+                "operations": dict(self.operations)}
 
 
 def energy(profile: AccessProfile, machine: Machine,
-           table: EnergyTable | str | Path = "45nm") -> Energy:
+           built: Technology | str | Path = DEFAULT) -> Energy:
     """Prices the counts of a run, or of several runs (`AccessProfile.joined`) of one machine.
 
-    `table` is a table or what `energy_table` takes. Raises EnergyTableError.
+    `built` is a technology or what `technology` takes. Raises TechnologyError for one without
+    energies.
     """
-    table = table if isinstance(table, EnergyTable) else energy_table(table)
-    known = prices(machine, table)
+    built = built if isinstance(built, Technology) else technology(built)
+    if built.energies is None:
+        raise TechnologyError(f"Technology must have energies, not {built.name!r}")
+    mhz = built.clock(machine).value
+    watts = leakage_watts(machine, built.energies)
+    known = prices(machine, built.energies) | {
+        "cycles": ("idle", idle_pj(machine, built.energies, mhz))}
     rows = {unit: np.zeros(len(profile.layers)) for unit in ENERGY_UNITS}
     for key, values in profile.counts.items():
         unit, pj = known[key]
@@ -90,13 +102,16 @@ def energy(profile: AccessProfile, machine: Machine,
                    for name, column in zip(profile.layers, columns.T, strict=True))
     units = dict(zip(ENERGY_UNITS, columns.sum(axis=1).tolist(), strict=True))
     totals = profile.totals()
-    return Energy(table.name, sum(units.values()), units, layers, totals,
-                  _operations(machine, totals))
+    return Energy(built.name, mhz, sum(units.values()),
+                  None if watts is None else watts * totals["cycles"] / (mhz * 1e6), units, layers,
+                  totals, _operations(machine, totals))
 
 
 @cache
 def prices(machine: Machine, table: EnergyTable) -> dict[str, tuple[str, float]]:
-    """For each count of an `AccessProfile` that takes energy, the unit and the pJ of one."""
+    """For each count of an `AccessProfile` that takes energy, the unit and the pJ of one; for
+    cycles, that of the clock alone.
+    """
     gemm, vector = plan(machine, "gemm"), plan(machine, "vector")
     result = _moving(machine.config, table)
     result |= {key: (key.partition(".")[0], pj)
@@ -106,8 +121,25 @@ def prices(machine: Machine, table: EnergyTable) -> dict[str, tuple[str, float]]
         for body in datapath.bodies:
             result[f"{unit}.{body.name}"] = unit, _element(datapath, body.name, table)
         result[f"{unit}.folds"] = unit, _fold(datapath, table)
-    result["cycles"] = "idle", _idle(machine, table)
+    result["cycles"] = "idle", _register_bits(machine) * table.clock_pj
     return result
+
+
+@cache
+def leakage_watts(machine: Machine, table: EnergyTable) -> float | None:
+    """The power that leaks whatever the machine does; None where the table has no leakage."""
+    if table.leakage is None:
+        return None
+    logic = sum(price(all_operators(plan(machine, unit)), table) for unit in ("gemm", "vector"))
+    return 1e-3 * (memory_kib(machine) * table.leakage.sram_mw
+                   + _register_bits(machine) * table.leakage.register_nw * 1e-6
+                   + logic * table.leakage.logic_uw * 1e-3)
+
+
+def idle_pj(machine: Machine, table: EnergyTable, mhz: float) -> float:
+    """The energy of an idle cycle: leakage, and the clock where it is not gated."""
+    return ((leakage_watts(machine, table) or 0.0) * 1e6 / mhz
+            + prices(machine, table)["cycles"][1])
 
 
 def _moving(config: AccelConfig, table: EnergyTable) -> dict[str, tuple[str, float]]:
@@ -183,19 +215,11 @@ def _fold(datapath: DatapathPlan, table: EnergyTable) -> float:
     return max(price(operators(datapath.meeting, update), table) for update in updates)
 
 
-def _idle(machine: Machine, table: EnergyTable) -> float:
-    """The energy of an idle cycle: leakage, and the clock where it is not gated."""
-    config = machine.config
+def _register_bits(machine: Machine) -> int:
+    """Bits of registers of the datapaths, and those that stand for the queues."""
     datapaths = [plan(machine, unit) for unit in ("gemm", "vector")]
-    copies = {"tab": datapaths[1].count("lookup")}
-    kib = sum(buffer.size_bytes * copies.get(name, 1) for name, buffer in config.buffers.items()
-              ) / 1024
     bits = sum(sum(datapath.registers()) + _meeting_bits(datapath) for datapath in datapaths)
-    bits += 4 * 8 * isa.WORD_BYTES * config.queue_depth
-    logic = sum(price(all_operators(datapath), table) for datapath in datapaths)
-    milliwatts = (kib * table.sram_mw + bits * table.register_nw * 1e-6
-                  + logic * table.logic_uw * 1e-3)
-    return milliwatts * 1e3 / config.clock_mhz + bits * table.clock_pj
+    return bits + 4 * 8 * isa.WORD_BYTES * machine.config.queue_depth
 
 
 def _operations(machine: Machine, totals: Mapping[str, int]) -> dict[str, int]:

@@ -40,9 +40,8 @@ SPEED_SPACE = ("block_in=8,16,32", "block_out=8,16,32", "bus_bytes=8,16,32",
                "wgt=half,same,double", "acc=half,same,double", "memory.latency=32,64")
 FRONT_SPACE = ("block_in=4,8,16,32", "block_out=4,8,16,32", "bus_bytes=4,8,16,32",
                "wgt=eighth,quarter,half,same", "vector_beats=1,2,4", "stage_depth=1,2,4")
-OBJECTIVES = ("ms,luts,energy", "cycles,luts", "cycles,bytes")
+OBJECTIVES = ("ms,area,energy", "cycles,area", "cycles,bytes")
 SHARE = 0.1             # of the grid's evaluations
-TABLE = "45nm"
 LIMIT_SECONDS = 600.0
 Figures = dict[str, float | int | str]
 
@@ -92,8 +91,7 @@ def measured_speed(machines: int, names: Sequence[str], size: int, processes: in
             Children(processes, LIMIT_SECONDS) as children:
         exploration = Exploration(
             space(SPEED_SPACE), [ExploredNetwork.of(name, path) for name, path in files.items()],
-            objectives_of(OBJECTIVES[0].split(",")), records, strategy="random", trials=machines,
-            table=TABLE)
+            objectives_of(OBJECTIVES[0].split(",")), records, strategy="random", trials=machines)
         begin = time.monotonic()
         exploration.run(children.results)
         measured = time.monotonic()
@@ -137,8 +135,7 @@ def measured_front(path: Path, seeds: int, share: float, processes: int,
                               file=sys.stderr, flush=True)
                     yield found
 
-            whole = Exploration(space(varied), [network], objectives_of(["cycles"]), records,
-                                table=TABLE)
+            whole = Exploration(space(varied), [network], objectives_of(["cycles"]), records)
             whole.run(grid)
             for point, _ in whole.measured.values():
                 trial = whole.trial(network, point)
@@ -163,7 +160,7 @@ def volume_share(whole: Exploration, seen: Mapping[str, Result], network: Explor
     objectives = objectives_of(names.split(","))
     with Records(Path(folder) / f"{names}-{kind}-{seed}.sqlite") as records:
         found = Exploration(whole.space, [network], objectives, records, strategy=kind,
-                            trials=int(share * len(seen)), seed=seed, table=whole.table)
+                            trials=int(share * len(seen)), seed=seed, technology=whole.technology)
         found.run(FromGrid(seen))
     rows, mine = (np.array([[turned(one, one.of(figures).value) for one in objectives]
                             for _, figures in some.measured.values()]) for some in (whole, found))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from accel.estimates.technology import Technology, technology
 from accel.machine.intrinsics import SHIPPED
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
@@ -14,7 +15,7 @@ from compiler.files import whole_file, write_text
 from lockstep.intrinsics.bench import Results, change, measured, show_instructions, show_networks
 from lockstep.options.whole import calibration_of
 from lockstep.printing.table import show_columns
-from lockstep.printing.whole import show_wholes
+from lockstep.compare.whole import show_wholes
 from lockstep.compare import MachineDifference, compare
 from lockstep.printing.lines import say
 from lockstep.manual.resources import KINDS, UnitResources
@@ -34,12 +35,13 @@ def diff(args: argparse.Namespace) -> int:
 
 
 def _compared(args: argparse.Namespace, machines: list[Machine], titles: list[str],
-              results: Results) -> None:
+              results: Results, more: Mapping[str, Any] | None = None) -> None:
     found = compare(*machines)
     figures = asdict(found) | {
         "machines": [{"name": title, "hash": machine.hash}
                      for title, machine in zip(titles, machines)],
-        "networks": {name: [asdict(one) for one in some] for name, some in results.items()}}
+        "networks": {name: [asdict(one) for one in some] for name, some in results.items()},
+        **(more or {})}
     if args.json:
         write_text(args.json, json.dumps(figures, indent=1) + "\n")
     if args.html:
@@ -59,10 +61,12 @@ def diff_closely(args: argparse.Namespace) -> int:
     """`diff`, and beside it area, clock, each layer and each unit."""
     from lockstep.commands._diff_layers import show_estimates, show_layers, show_units
 
+    built = technology(args.technology)
     machines, titles = _machines(args)
-    results = _measured(args, machines)
-    _compared(args, machines, titles, results)
-    show_estimates(machines, titles)
+    built = built.at(machines[0].config.clock_mhz)
+    results = _measured(args, machines, built)
+    _compared(args, machines, titles, results, {"technology": built.plain})
+    show_estimates(machines, titles, built)
     if results:
         _show_wholes(args, results, titles)
     for name, (here, there) in results.items():
@@ -71,9 +75,10 @@ def diff_closely(args: argparse.Namespace) -> int:
     return 0
 
 
-def _measured(args: argparse.Namespace, machines: list[Machine]) -> Results:
+def _measured(args: argparse.Namespace, machines: list[Machine],
+              built: Technology | None = None) -> Results:
     calibration = calibration_of(args)
-    return (measured(machines, args.networks, args.size, calibration, args.host)
+    return (measured(machines, args.networks, args.size, built, calibration, args.host)
             if args.networks else {})
 
 

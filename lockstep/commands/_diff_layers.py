@@ -1,30 +1,42 @@
 """Tables of two machines side by side: estimates, units, layers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from accel.estimates.area import area
-from accel.estimates.clock import clock
 from accel.estimates.estimate import Estimate
+from accel.estimates.silicon import silicon_area
+from accel.estimates.technology import Silicon, Technology
 from accel.machine.machine import Machine
 from lockstep.intrinsics.bench import change
 from lockstep.printing.table import show_columns
 from lockstep.compare import NetworkCycles
-from lockstep.printing.lines import shortened
+from lockstep.printing.lines import say, shortened
 
 __all__ = ["show_estimates", "show_layers", "show_units"]
 
-FIGURES = ("luts", "registers", "multipliers", "block_rams", "gates")
+CELLS = ("luts", "registers", "multipliers", "block_rams")
 
 
-def show_estimates(machines: Sequence[Machine], titles: Sequence[str]) -> None:
-    """Show area, as a whole and by unit, and the clock."""
+def show_estimates(machines: Sequence[Machine], titles: Sequence[str], built: Technology) -> None:
+    """Show area, as a whole and by unit, and the clock, as far as the technology has them."""
     here, there = map(area, machines)
-    rows = [[name, *_pair(getattr(here, name), getattr(there, name))] for name in FIGURES]
+    whole = (*(CELLS if "fpga" in built.has else ()), "gates")
+    parts = ("luts", "registers") if "fpga" in built.has else ("gates",)
+    rows = [*_on_a_chip(machines, built.silicon)] if built.silicon else []
+    rows += [[name, *_pair(getattr(here, name), getattr(there, name))] for name in whole]
     rows += [[f"{unit}: {name}", *_pair(here.units[unit][name], there.units[unit][name])]
-             for unit in here.units if unit in there.units for name in ("luts", "registers")]
-    rows.append(["mhz", *_pair(*map(clock, machines))])
-    show_columns("area and clock on an ECP5, estimated (?: extrapolated)",
+             for unit in here.units if unit in there.units for name in parts]
+    rows.append(["mhz", *_pair(*map(built.clock, machines))])
+    show_columns(f"area and clock in {built.name}, estimated (?: extrapolated)",
                  ["", *titles, "change"], rows)
+    say(f"technology {built.name}: {built.summary}")
+
+
+def _on_a_chip(machines: Sequence[Machine], silicon: Silicon) -> Iterator[list[str]]:
+    areas = [silicon_area(machine, silicon) for machine in machines]
+    for title, part in (("area, mm2", "core"), ("logic, mm2", "logic"), ("memories, mm2",
+                                                                         "memories")):
+        yield [title, *_pair(*(getattr(one, part) for one in areas))]
 
 
 def _pair(here: Estimate, there: Estimate) -> list[str]:
@@ -33,13 +45,16 @@ def _pair(here: Estimate, there: Estimate) -> list[str]:
 
 def _estimate(one: Estimate) -> str:
     share = (one.high - one.low) / 2 / one.value if one.value else 0
-    value = f"{one.value:,.0f}" if one.value == int(one.value) else f"{one.value:,.1f}"
+    value = (f"{one.value:,.0f}" if one.value == int(one.value) else
+             f"{one.value:,.1f}" if one.value >= 10 else f"{one.value:.4g}")
     return f"{value}{f' ±{share:.0%}' if 0 < share < 1 else ''}{'?' if one.extrapolated else ''}"
 
 
 def show_units(name: str, here: NetworkCycles, there: NetworkCycles, titles: Sequence[str]) -> None:
-    """Show how long each unit was busy, and the energy that each takes."""
-    rows = [[f"{unit}: busy cycles", f"{here.busy[unit]:,}", f"{there.busy[unit]:,}",
+    """Show the time, how long each unit was busy, and the energy that each takes."""
+    rows = [["ms", *(f"{1e3 * one.seconds:,.4g}" for one in (here, there)),
+             change(here.seconds, there.seconds)]]
+    rows += [[f"{unit}: busy cycles", f"{here.busy[unit]:,}", f"{there.busy[unit]:,}",
              change(here.busy[unit], there.busy[unit])] for unit in here.busy]
     rows += [[f"{unit}: uJ", *(f"{1e6 * one.joules[unit]:,.4g}" for one in (here, there)),
               change(here.joules[unit], there.joules[unit])]

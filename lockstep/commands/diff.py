@@ -2,7 +2,7 @@
 
 import argparse
 
-from lockstep.options.arguments import NETWORK, add_json, at_least
+from lockstep.options.arguments import NETWORK, add_json, add_technology, at_least
 from lockstep.options.network_files import SIZE
 from lockstep.options.paths import machine_name, output_file
 from lockstep.options.whole import add_calibration, add_host
@@ -26,6 +26,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help=f"compile and simulate it for both: {NETWORK} (repeatable)")
     add("--size", type=at_least(1), default=SIZE, metavar="N",
         help=f"pixels, frames or tokens of named networks (default {SIZE})")
+    add_technology(parser)
     add_json(parser, "write the comparison as JSON")
     add("--html", type=output_file, metavar="FILE.html", help="write one page with pictures")
     add_host(parser)

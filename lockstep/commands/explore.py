@@ -4,14 +4,13 @@ import argparse
 
 from accel.machine.config import MACHINE
 from lockstep.options.choices import OneOf
-from lockstep.options.arguments import EFFORT, NETWORK, add_json, add_tls, at_least, seconds
+from lockstep.options.arguments import (EFFORT, NETWORK, add_json, add_technology, add_tls,
+                                        at_least, seconds)
 from lockstep.options.network_files import SIZE
-from lockstep.options.paths import energy_name, input_file, machine_name, output_file
+from lockstep.options.paths import input_file, machine_name, output_file
 from lockstep.options.whole import add_calibration, add_host
 
 __all__ = ["add_parser", "run"]
-
-OBJECTIVES, TABLE = "ms,luts,energy", "45nm"
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
@@ -36,11 +35,13 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--space", type=input_file, metavar="FILE.toml", help="the same as a table [vary]")
     add("--add", action="append", type=machine_name, default=[], metavar="FILE.py",
         help="instructions that each machine may have or not: those of this machine (repeatable)")
-    add("--objective", metavar="LIST", default=OBJECTIVES,
+    add("--objective", metavar="LIST",
         help="what the front is of, with commas: ms and energy, of the whole inference, host and "
-             "copies included; cycles and dram, of the accelerator alone; host_ms, accuracy, luts, "
-             "registers, multipliers, block_rams, gates, mhz, bytes, products, edp, power, or a "
-             f"formula of these such as energy*ms (default {OBJECTIVES})")
+             "copies included; cycles and dram, of the accelerator alone; host_ms, accuracy, area, "
+             "luts, registers, multipliers, block_rams, gates, mhz, bytes, products, edp, power, "
+             "or a formula of these such as energy*ms (default: ms, area or luts, and energy, as "
+             "far as the technology has them)")
+    add_technology(parser)
     add("--budget", action="append", default=[], dest="limits", metavar="LIMIT",
         help='the most or the least of an objective, such as "luts<=50000" or "mhz>=80" '
              '(repeatable)')
@@ -65,8 +66,6 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help="run nextpnr for them as well, for the smallest ECP5 with room, many minutes each")
     add("--jobs", type=at_least(1), metavar="N",
         help="cores that are built at a time (default: one for each core of this computer)")
-    add("--energy", type=energy_name, metavar="TABLE", default=TABLE,
-        help=f"energies of a process: 45nm, 7nm, or FILE.toml (default {TABLE})")
     add_host(parser)
     add("--same-division", action="store_true",
         help="refuse machines for which the host computes other layers than for the base")

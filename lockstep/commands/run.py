@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import RequestError
-from lockstep.options.arguments import (NETWORK, add_compilation, add_json, add_tls, at_least, rate,
-                                        refresh, row_buffer)
+from lockstep.options.arguments import (NETWORK, add_compilation, add_json, add_technology, add_tls,
+                                        at_least, rate, refresh, row_buffer)
 from lockstep.options.whole import add_host
 from lockstep.options.inputs import arrays, set_inputs, write_outputs
 from lockstep.options.saved import saved_module
 from lockstep.options.choices import OneOf
-from lockstep.options.paths import energy_name, input_file, model_file, output_file
+from lockstep.options.paths import input_file, model_file, output_file
 from compiler.files import whole_file
 
 __all__ = ["add_parser", "run"]
@@ -64,9 +64,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help="write one page with timeline, roofline, stalls, traffic and buffers (--sim cycle)")
     add("--bounds", action="store_true",
         help="show how far each layer can be from its best: least cycles and bytes of all tilings")
-    add("--energy", type=energy_name, metavar="TABLE",
-        help="estimate the energy of each layer by a table: 45nm, 7nm, or a .toml file "
-             "(--sim cycle)")
+    add_technology(parser, None)
     add_host(parser)
     add("--seed", type=at_least(0), default=0, metavar="N", help="of the random input (default 0)")
     add("--on", metavar="ADDRESS",
@@ -93,7 +91,7 @@ def _require_sense(args: argparse.Namespace) -> None:
     """Refuses options that would have no effect."""
     _require_sense_there(args)
     for option, given in (("--trace", args.trace), ("--report", args.report),
-                          ("--energy", args.energy), ("--no-values", args.no_values)):
+                          ("--technology", args.technology), ("--no-values", args.no_values)):
         if given and args.target.partition(":")[0] == "cpu" and "," not in args.target:
             raise RequestError(f"{option} must be left out with --target cpu: the host has no "
                                f"cycles")
@@ -102,8 +100,8 @@ def _require_sense(args: argparse.Namespace) -> None:
                            "cycles")
     if args.report:
         _require_page(args)
-    if args.energy:
-        _require_table(args)
+    if args.technology:
+        _require_technology(args)
     if args.no_values and args.sim != "cycle":
         raise RequestError(f"--no-values must come with --sim cycle, not {args.sim}")
     if args.no_values and args.output:
@@ -111,7 +109,7 @@ def _require_sense(args: argparse.Namespace) -> None:
 
 
 HERE = ("sim", "latency", "outstanding", "bytes_per_cycle", "row_buffer", "refresh", "stall_seed",
-        "no_values", "trace", "report", "energy", "memory", "precision")
+        "no_values", "trace", "report", "technology", "memory", "precision")
 """Options of what runs here."""
 
 
@@ -134,13 +132,13 @@ def _require_page(args: argparse.Namespace) -> None:
     require_plotly()
 
 
-def _require_table(args: argparse.Namespace) -> None:
-    from accel.estimates.tables import energy_table
+def _require_technology(args: argparse.Namespace) -> None:
+    from accel.estimates.technology import technology
 
     if args.sim != "cycle":
-        raise RequestError(f"--energy must come with --sim cycle, not {args.sim}: the cycle "
+        raise RequestError(f"--technology must come with --sim cycle, not {args.sim}: the cycle "
                            f"simulator alone counts every access")
-    args.energy = energy_table(args.energy)
+    args.technology = technology(args.technology)
 
 
 def _opened(path: Path | None):
@@ -163,7 +161,7 @@ def _run(args: argparse.Namespace, saved, trace) -> int:
     programs = [compiled.program for compiled in module.accelerated]
     if trace:
         trace.require_space(programs)
-    for option, wanted in (("--report", args.report), ("--energy", args.energy)):
+    for option, wanted in (("--report", args.report), ("--technology", args.technology)):
         if wanted and not programs:
             raise RequestError(f"{option} must be left out for {str(args.model)!r}: all of it runs "
                                f"on the host, which has no cycles")
@@ -186,33 +184,35 @@ def _run(args: argparse.Namespace, saved, trace) -> int:
         figures["precision"] = {"kind": args.precision, "errors": _errors(module, graph, inputs)}
     if args.no_values:
         figures["outputs"] = []
-    if args.energy:
-        _add_energy(args, figures, machine, watched)
+    if args.technology:
+        _add_technology(args, figures, machine, watched)
     _add_whole(args, figures, module, machine)
     _write_trace(args, trace, machine, watched)
     _write(args, module, figures)
     if args.report:
         _write_page(args, figures, machine, watched)
     show(figures, args.verbose, args.bounds)
-    if args.energy:
+    if "energy" in figures:
         _show_energy(figures)
     _say_origin(args, machine)
     return 0
 
 
-def _add_energy(args: argparse.Namespace, figures: dict[str, Any], machine, watched) -> None:
-    from lockstep.printing.energy import add_energy
+def _add_technology(args: argparse.Namespace, figures: dict[str, Any], machine, watched) -> None:
+    from lockstep.printing.energy import add_technology
 
-    add_energy(figures, watched.recordings, machine, args.energy)
+    add_technology(figures, watched.recordings, machine, args.technology)
 
 
 def _add_whole(args: argparse.Namespace, figures: dict[str, Any], module, machine) -> None:
     """Adds the host's part, where the time of the accelerator's is known."""
-    from runtime.whole import host_part
+    from runtime.whole import host_part, waiting_joules
 
     is_timed = machine and (figures["cycles"] or not module.accelerated)
-    part = host_part(module, args.host, args.energy) if is_timed else None
-    figures["whole"] = part and part.plain(figures["seconds"])
+    energies = args.technology.energies if args.technology else None
+    part = host_part(module, args.host, energies) if is_timed else None
+    figures["whole"] = part and part.plain(figures["seconds"]) | {
+        "waiting_joules": waiting_joules(machine, energies, part)}
 
 
 def _say_origin(args: argparse.Namespace, machine) -> None:

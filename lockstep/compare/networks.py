@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from accel.estimates.energy import energy
-from accel.estimates.tables import energy_table
+from accel.estimates.technology import Technology, technology
 from accel.figures.accesses import AccessProfile
 from accel.figures.layers import LayerRow
 from accel.machine.config import UNITS
@@ -24,12 +24,11 @@ from lockstep.options.network_files import SIZE, network_file
 from runtime.driver.calibrated import Calibration
 from runtime.module import Module
 from runtime.pricing.hosts import TABLE
-from runtime.whole import HostPart, host_part
+from runtime.whole import HostPart, host_part, waiting_joules
 
 __all__ = ["DEFAULT", "NetworkCycles", "measure", "networks"]
 
 DEFAULT = ("digits", "keywords")
-PROCESS = "45nm"        # of energies
 
 
 @dataclass(frozen=True)
@@ -44,10 +43,11 @@ class NetworkCycles:
     executed : instructions in the stream, by name. iterations : block products, entries, runs.
     rows : of each layer the name, cycles, bytes moved, and what bounds it
         (`accel.figures.layers.LayerRow.bound`).
-    busy : cycles in which each unit was busy. joules : energy by unit
-        (`accel.estimates.energy.ENERGY_UNITS`).
-    seconds : of the accelerator, at the machine's clock. beside : the host's part
-        (`runtime.whole.HostPart`), with the energy of host and copies.
+    busy : cycles in which each unit was busy. seconds : of the accelerator at the technology's
+        clock. joules : energy by unit (`accel.estimates.energy.ENERGY_UNITS`); none where the
+        technology has none.
+    beside : the host's part (`runtime.whole.HostPart`), with the energy of host and copies.
+    waiting_joules : that leak in the accelerator meanwhile.
     accuracy : of a network that was quantized for the machine; None for one in int8.
     """
 
@@ -60,16 +60,18 @@ class NetworkCycles:
     iterations: Mapping[str, int]
     rows: Sequence[tuple[str, int, int, str]]
     busy: Mapping[str, int]
-    joules: Mapping[str, float]
     seconds: float
+    joules: Mapping[str, float]
     beside: HostPart
+    waiting_joules: float
     accuracy: float | None = None
 
     @property
     def whole_joules(self) -> float | None:
-        """The energy of the whole inference; None where that of the host is absent."""
-        beside = self.beside.joules
-        return None if beside is None else sum(self.joules.values()) + beside
+        """The energy of the whole inference; None where some part of it is absent."""
+        if self.beside.joules is None or not self.joules:
+            return None
+        return sum(self.joules.values()) + self.waiting_joules + self.beside.joules
 
 
 def networks(names: Sequence[str], size: int = SIZE, int8: bool = True) -> dict[str, Path]:
@@ -87,14 +89,14 @@ def _file(name: str, size: int, int8: bool) -> Path:
     return Path(name)
 
 
-def measure(machine: Machine, path: Path, calibration: Calibration | None = None,
-            host: str = TABLE) -> NetworkCycles:
-    """Compile the network for the accelerator and run it once, without values; one in float is
-    quantized for the machine first. Raises DeviceError where the run fails.
+def measure(machine: Machine, path: Path, built: Technology | None = None,
+            calibration: Calibration | None = None, host: str = TABLE) -> NetworkCycles:
+    """Compile the network for the accelerator and run it once, without values, in a technology; one
+    in float is quantized for the machine first. Raises DeviceError where the run fails.
     """
     from runtime import compile, report
 
-    accuracy = None
+    built, accuracy = built or technology(), None
     if calibration and calibration.takes(path):
         made = calibration.quantized(path, machine)
         path, accuracy = made.path, made.accuracy
@@ -108,19 +110,21 @@ def measure(machine: Machine, path: Path, calibration: Calibration | None = None
     rows = [(row.name, row.cycles, row.dram_bytes, row.bound)
             for row in map(LayerRow.of, figures["layers"])]
     busy = {unit: sum(run.counters.activity[unit]["busy"] for run in runs) for unit in UNITS}
-    beside = host_part(module, host, energy_table(PROCESS))
+    beside = host_part(module, host, built.energies)
     assert beside is not None, "an accelerator and the host alone compute the network"
     return NetworkCycles(
         figures["cycles"], figures["macs"], figures["utilization"],
         sum(row["op"] != "fetch" for row in figures["layers"]), len(figures["host"]),
-        executed, iterations, rows, busy, _joules(machine, module, runs), figures["seconds"],
-        beside, accuracy)
+        executed, iterations, rows, busy, figures["cycles"] / (built.clock(machine).value * 1e6),
+        _joules(machine, module, runs, built) if built.energies else {}, beside,
+        waiting_joules(machine, built.energies, beside), accuracy)
 
 
-def _joules(machine: Machine, module: Module, runs: Sequence[Run]) -> dict[str, float]:
+def _joules(machine: Machine, module: Module, runs: Sequence[Run], built: Technology
+            ) -> dict[str, float]:
     profiles = [AccessProfile.of(machine, compiled.program, run)
                 for compiled, run in zip(module.accelerated, runs, strict=True)]
-    return dict(energy(AccessProfile.joined(profiles), machine, PROCESS).units) if profiles else {}
+    return dict(energy(AccessProfile.joined(profiles), machine, built).units) if profiles else {}
 
 
 def _executed(machine: Machine, programs: Sequence[AccelProgram | None]

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
+from accel.estimates.technology import Technology
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from compiler.files import write_text
@@ -12,7 +13,7 @@ from lockstep.options.compilation import with_memory
 from lockstep.options.whole import calibration_of
 from lockstep.printing.progress import progress_bar
 from lockstep.printing.table import show_columns
-from lockstep.printing.whole import show_wholes
+from lockstep.compare.whole import show_wholes
 from lockstep.compare import NetworkCycles, measure, networks
 from lockstep.compare.networks import DEFAULT
 from lockstep.printing.lines import say
@@ -29,7 +30,8 @@ def bench(args: argparse.Namespace) -> int:
     machines = [with_memory(load_machine(name), args) for name in (args.base, args.machine) if name]
     titles = [name for name in (args.base, args.machine) if name]
     calibration = calibration_of(args)
-    results = measured(machines, args.networks or DEFAULT, args.size, calibration, args.host)
+    results = measured(machines, args.networks or DEFAULT, args.size, None, calibration,
+                       args.host)
     if args.json:
         write_text(args.json, json.dumps({
             "machines": [{"name": title, "hash": machine.hash}
@@ -43,9 +45,10 @@ def bench(args: argparse.Namespace) -> int:
 
 
 def measured(machines: Sequence[Machine], names: Sequence[str], size: int,
-             calibration: Calibration | None = None, host: str = TABLE) -> Results:
-    """Measure networks on machines; a bar shows how far it is. A line says of a network that it was
-    quantized for another machine.
+             built: Technology | None = None, calibration: Calibration | None = None,
+             host: str = TABLE) -> Results:
+    """Measure networks on machines in a technology; a bar shows how far it is. A line says of a
+    network that it was quantized for another machine.
     """
     done: list[str] = []
     total = len(dict.fromkeys(names)) * len(machines)
@@ -54,7 +57,8 @@ def measured(machines: Sequence[Machine], names: Sequence[str], size: int,
         results: dict[str, list[NetworkCycles]] = {}
         for name, path in files.items():
             for machine in machines:
-                results.setdefault(name, []).append(measure(machine, path, calibration, host))
+                results.setdefault(name, []).append(
+                    measure(machine, path, built, calibration, host))
                 done.append(name)
     for name, path in files.items():
         if note := origin_note(name, path, machines):

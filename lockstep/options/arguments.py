@@ -6,17 +6,19 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from accel.estimates.technology_files import DEFAULT, technologies
 from accel.machine.config import MACHINE
 from accel.machine.dram import DRAM
 from compiler.target_names import ACCEL, HOST
 from lockstep.options.choices import OneOf
-from lockstep.options.paths import MachineName, input_file, machine_name, output_file
+from lockstep.options.paths import (MachineName, input_file, machine_name, output_file,
+                            technology_name)
 
 __all__ = ["CACHED_PLANS", "CALIBRATION", "DEFAULT_THREADS", "EFFORT", "NETWORK", "OWN_PLANS",
            "QUANTIZER", "add_bind", "add_compilation", "add_json", "add_kinds", "add_machine",
-           "add_memory", "add_quantizer", "add_tls", "add_verbose", "at_least", "certificates_of",
-           "link", "memory", "minutes", "pin", "quantizer_options", "rate", "refresh",
-           "row_buffer", "seconds", "shape"]
+           "add_memory", "add_quantizer", "add_technology", "add_tls", "add_verbose",
+           "at_least", "certificates_of", "link", "memory", "minutes", "pin", "quantizer_options",
+           "rate", "refresh", "row_buffer", "seconds", "shape"]
 
 AddKind = Callable[[Any], argparse.ArgumentParser]
 
@@ -105,6 +107,15 @@ def add_memory(parser: argparse._ActionsContainer) -> None:
         "--memory", type=memory, metavar="board:NAME[@MHZ]",
         help="simulate with the memory of a board and at its clock, or at this one (default: the "
              "machine's)")
+
+
+def add_technology(parser: argparse._ActionsContainer, default: str | None = DEFAULT) -> None:
+    """Adds the option that names what the machine is built in."""
+    parser.add_argument(
+        "--technology", type=technology_name, default=default, metavar="T",
+        help=f"what the machine is built in, from which area, clock, energy and leakage follow as "
+             f"far as it has them: {', '.join(technologies())}, or FILE.toml"
+             + (f" (default {default})" if default else ""))
 
 
 def certificates_of(text: str | None):

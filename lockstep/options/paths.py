@@ -17,8 +17,8 @@ from compiler.files import is_stream, require_writable
 from lockstep.options.network_files import may_be_name, network_file
 
 __all__ = ["FloatModelFile", "InputFile", "MachineName", "ModelFile", "OutputFile",
-           "OutputFolder", "energy_name", "find_networks", "float_model_file", "input_file",
-           "machine_name", "model_file", "output_file", "require_files"]
+           "OutputFolder", "find_networks", "float_model_file", "input_file",
+           "machine_name", "model_file", "output_file", "require_files", "technology_name"]
 
 DUMPED = re.compile(r"\d\d+-.*\.txt")
 """The files that `compiler.graph.passes.pipeline.dump_into` writes into its folder."""
@@ -66,8 +66,8 @@ class MachineName(str):
                   for path in Path(file).rglob("*.py"))]
 
 
-def energy_name(text: str) -> str:
-    """An argument that names a table of energies; one that ends in ``.toml`` is a file to read."""
+def technology_name(text: str) -> str:
+    """An argument that names a technology; one that ends in ``.toml`` is a file to read."""
     return str(input_file(text)) if text.endswith(".toml") else text
 
 

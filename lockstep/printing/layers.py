@@ -27,10 +27,12 @@ def show(figures: Mapping[str, Any], verbose: bool = False, bounds: bool = False
     if figures["layers"]:
         _show_layers(figures, timed, bounds)
     if figures["cycles"]:
-        say(f"{figures['cycles']:,} cycles, {figures['seconds'] * 1e3:.3f} ms at the "
-            f"machine's clock, array busy {figures['utilization']:.1%}")
+        say(f"{figures['cycles']:,} cycles, {figures['seconds'] * 1e3:.3f} ms at "
+            f"{_clock(figures)}, array busy {figures['utilization']:.1%}")
     if part := figures.get("whole"):
         say(whole_time(part))
+    if "technology" in figures:
+        say(f"technology {figures['technology']['name']}: {figures['technology']['text']}")
     if bounds and figures["cycles"] and figures["bound_cycles"]:
         say(f"at least {figures['bound_cycles']:,} cycles whatever the tilings: a better mapping "
             f"saves {1 - figures['bound_cycles'] / figures['cycles']:.1%} at most")
@@ -44,6 +46,15 @@ def show(figures: Mapping[str, Any], verbose: bool = False, bounds: bool = False
         say(f"{name} in {precision['kind']}: {error:.1e} of its greatest element from float32")
     if figures["seed"] is not None:
         say(f"random input, seed {figures['seed']}")
+
+
+def _clock(figures: Mapping[str, Any]) -> str:
+    """The clock that times are at."""
+    if "technology" not in figures:
+        return "the machine's clock"
+    built = figures["technology"]
+    share = (built["mhz_high"] - built["mhz_low"]) / 2 / built["mhz"]
+    return f"{built['mhz']:g} MHz" + (f" ±{share:.0%}" if share else "")
 
 
 def _division(figures: Mapping[str, Any], verbose: bool = False) -> Iterator[str]:

@@ -6,7 +6,9 @@ let chosen = D.front.length ? D.front[0] : 0;
 
 const value = (point, name) => point.values[name][0];
 const turned = (point, name) => OBJECTIVES[name].greatest ? -value(point, name) : value(point, name);
-const title = name => OBJECTIVES[name].unit ? `${name}, ${OBJECTIVES[name].unit}` : name;
+const title = name => OBJECTIVES[name].title;
+const mark = point => point.front || point.rivals.length
+  ? `${point.front ? "★" : ""}${point.rivals.length ? "~" : ""} ` : "";
 const figure = number => number >= 1000 || Number.isInteger(number) ? whole(number)
   : number.toPrecision(4);
 const change = ratio => `${ratio >= 1 ? "+" : "−"}${Math.abs(100 * (ratio - 1)).toFixed(1)}%`;
@@ -163,6 +165,7 @@ function choose(number) {
     lines("Objectives", D.objectives.map(one => [title(one.name), estimate(point.values[one.name])
       + (number ? ` ${change(value(point, one.name) / value(base, one.name))}` : "")
       + beside(point, one.name)])),
+    lines("Not distinguishable from", point.rivals.map(other => [D.points[other].label, "within the errors of estimates"])),
     lines("Bound by, share of cycles", Object.entries(point.bounds).map(([name, share]) =>
       [name, percent(share)])),
     lines("Geometry", Object.entries(point.geometry).map(([name, field]) => [name, text(field)])));
@@ -175,7 +178,7 @@ function prepareMachine() {
   const order = [...D.front, ...D.points.map((_, number) => number).filter(number =>
     !D.front.includes(number))];
   byId("machine").append(...order.map(number => make("option",
-    (D.points[number].front ? "★ " : "") + D.points[number].label, {value: number})));
+    mark(D.points[number]) + D.points[number].label, {value: number})));
   byId("machine").addEventListener("change", event => {
     choose(Number(event.target.value));
     drawFront();

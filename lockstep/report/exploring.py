@@ -19,9 +19,10 @@ def write_exploration_page(file: IO[bytes], answer: Mapping[str, Any]) -> None:
     """Writes the page, as UTF-8; it works offline."""
     title = f"{', '.join(answer['networks'])} on machines like {answer['base']}"
     names = [one["name"] for one in answer["objectives"]]
+    titles = [one["title"] for one in answer["objectives"]]
     file.write(rendered(
         "report/exploring.html", **page_parts(answer, title, "exploring.js"),
-        numbers=_numbers(answer), headings=["machine", *names, "bound by"],
+        numbers=_numbers(answer), headings=["machine", *titles, "bound by"],
         rows=[_row(point, names) for point in _ordered(answer)], built=_built(answer),
         refused=_refused(answer), most_reasons=MOST_REASONS).encode())
 
@@ -31,6 +32,7 @@ def _numbers(answer: Mapping[str, Any]) -> list[tuple[str, str]]:
             ("combinations", f"{answer['combinations']:,}"),
             ("on the front", f"{len(answer['front']):,}"),
             ("strategy, seed", f"{answer['strategy']}, {answer['seed']}"),
+            ("technology", f"{answer['technology']['name']}: {answer['technology']['text']}"),
             ("budget", ", ".join(answer["budgets"]) or "none")]
 
 
@@ -42,10 +44,15 @@ def _ordered(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _row(point: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    return [("★ " if point["front"] else "") + point["label"],
+    return [_mark(point) + point["label"],
             *(_figure(point["values"][name][0]) for name in names),
             ", ".join(f"{bound} {share:.0%}"
                       for bound, share in [*point["bounds"].items()][:3])]
+
+
+def _mark(point: Mapping[str, Any]) -> str:
+    mark = "★" * point["front"] + "~" * bool(point["rivals"])
+    return f"{mark} " if mark else ""
 
 
 def _built(answer: Mapping[str, Any]) -> dict[str, Any]:

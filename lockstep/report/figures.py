@@ -79,6 +79,8 @@ def _head(report: Mapping[str, Any], programs: Sequence[AccelProgram], machine: 
                                  for buffer in config.buffers.values()),
             "queues": f"{config.queue_depth} commands a unit",
             "clock": f"{config.clock_mhz} MHz",
+            **({"technology": f"{built['name']}: {built['text']}"}
+               if (built := report.get("technology")) else {}),
             "machine hash": machine.hash},
         "Program": {
             "model": report["model"], "target": report["target"],

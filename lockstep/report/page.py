@@ -90,6 +90,6 @@ def _energy(figures: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     units = [unit for unit, joules in used["units"].items() if joules]
     lines = [(layer["name"], layer["energy"]) for layer in figures["layers"]] + [("all", used)]
-    return {"table": used["table"], "headings": ["layer", "all", *units],
+    return {"technology": used["technology"], "headings": ["layer", "all", *units],
             "rows": [[name, *(f"{joules * 1e6:,.3f}" for joules in (
                 one["joules"], *(one["units"][unit] for unit in units)))] for name, one in lines]}

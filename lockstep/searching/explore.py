@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from accel.estimates.tables import energy_table
+from accel.estimates.technology import Technology, technology
 from accel.machine.loading import load_machine
 from compiler.errors import RequestError
 from compiler.frontend.kinds import names_model
@@ -27,7 +27,7 @@ from runtime.exploring.answers import answer_of
 from runtime.exploring.axes import AxisError, VariedAxis
 from runtime.exploring.exploration import RunPoints
 from runtime.exploring.networks import ExploredNetwork
-from runtime.exploring.objectives import MeasuredPoint, ObjectiveError
+from runtime.exploring.objectives import MeasuredPoint, ObjectiveError, usual_objectives
 from runtime.exploring.points import AddedInstructions, ExploredPoint
 from runtime.tuning.children import usable_cores
 from runtime.whole import energy_refusal
@@ -42,14 +42,19 @@ INTERRUPTED = 130
 def explore(args: argparse.Namespace) -> int:
     if args.report:
         require_plotly()
+    built = technology(args.technology)
     builds = args.synthesize or args.route
     if builds:
+        _require_cells(built, args.route)
         require_tools(args.route)
     elif args.jobs:
         raise RequestError("--jobs must come with --synthesize or --route")
-    objectives = objectives_of(args.objective.split(","))
+    objectives = (usual_objectives(built) if args.objective is None
+                  else objectives_of(args.objective.split(",")))
     budgets = [budget_of(text) for text in args.limits]
-    space = _space(args, budgets)
+    for one in (*objectives, *(budget.objective for budget in budgets)):
+        one.require(built)
+    space = _space(args, budgets, built)
     strategy, trials = _strategy(args, space)
     status = 0
     with ExitStack() as stack:
@@ -59,7 +64,7 @@ def explore(args: argparse.Namespace) -> int:
         exploration = Exploration(
             space, [ExploredNetwork.of(_name(name), path, calibration)
                     for name, path in files.items()],
-            objectives, records, budgets, strategy, trials, args.seed, args.energy, args.host,
+            objectives, records, budgets, strategy, trials, args.seed, built, args.host,
             args.same_division)
         _require_figures(exploration)
         run = _runner(args, stack)
@@ -88,13 +93,14 @@ def explore(args: argparse.Namespace) -> int:
 
 def _require_figures(exploration: Exploration) -> None:
     """Refuses objectives of which no point can have a figure, before anything is measured."""
-    asked = {one.name for one in exploration.objectives} | {
-        one.objective.name for one in exploration.budgets}
-    reason = energy_refusal(exploration.host, energy_table(exploration.table))
-    if "energy" in asked and reason:
+    asked = {part for one in (*exploration.objectives, *(
+        budget.objective for budget in exploration.budgets)) for part in one.reads}
+    energies = exploration.technology.energies
+    if {"energy", "host"} <= asked and energies and (
+            reason := energy_refusal(exploration.host, energies)):
         raise ObjectiveError(f"Objective energy must have the energy of the host: {reason}; or "
                              f"name other ones by --objective")
-    if "accuracy" in asked and not any(one.calibration for one in exploration.networks):
+    if "accuracy" in asked and not all(one.calibration for one in exploration.networks):
         raise ObjectiveError("Objective accuracy must come with networks in float, which are "
                              "quantized for each machine: --calibration FILE")
 
@@ -108,19 +114,28 @@ def _name(name: str) -> str:
     return Path(name).name if "/" in name or names_model(name) else name
 
 
-def _space(args: argparse.Namespace, budgets: Sequence[MachineBudget]) -> MachineSpace:
+def _require_cells(built: Technology, routed: bool) -> None:
+    if not {"fpga", "clock"} <= built.has:
+        raise RequestError(f"{'--route' if routed else '--synthesize'} must come with --technology "
+                           f"ecp5, in whose cells cores are built, not {built.name!r}")
+
+
+def _space(args: argparse.Namespace, budgets: Sequence[MachineBudget], built: Technology
+           ) -> MachineSpace:
     axes: list[VariedAxis] = [axis_of(text) for text in args.vary]
     axes += axes_of_file(args.space) if args.space else []
     added = [AddedInstructions.of(source) for source in args.add]
     if not axes and not added:
         raise AxisError("Something must be varied: --vary FIELD=A,B, --space FILE or --add FILE.py")
     cheap = [budget for budget in budgets if budget.objective.of_machine]
+    base = load_machine(args.base)
+    built = built.at(base.config.clock_mhz)
 
     def refusal(point: ExploredPoint) -> str:
-        alone = MeasuredPoint(point.machine, {}, {})
+        alone = MeasuredPoint(point.machine, {}, {}, built)
         return next((reason for budget in cheap if (reason := budget.refusal(alone))), "")
 
-    return MachineSpace(load_machine(args.base), str(args.base), axes, added, refusal)
+    return MachineSpace(base, str(args.base), axes, added, refusal)
 
 
 def _strategy(args: argparse.Namespace, space: MachineSpace) -> tuple[str, int | None]:

@@ -1,7 +1,7 @@
 """The table that ``lockstep explore`` prints, and the sentences below it."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from lockstep.printing.lines import say
@@ -29,14 +29,18 @@ def show_answer(answer: Mapping[str, Any]) -> None:
         f"{_counted(answer)} like {answer['base']}, front of "
         f"{', '.join(one['name'] for one in asked if one['asked'])} first; strategy "
         f"{answer['strategy']}, seed {answer['seed']}",
-        ["", "machine", *(one["name"] for one in asked), "on the host", *several, "bound by"],
-        [[_mark(point), point["label"], *_values(asked, point, base), _on_host(point),
-          *(f"{point['networks'][name]['cycles']:,}" for name in several),
+        ["", "machine", *(one["title"] for one in asked), "on the host", *several, "bound by"],
+        [[_mark(point), point["label"], *(_value(one, point, base) for one in asked),
+          _on_host(point), *(f"{point['networks'][name]['cycles']:,}" for name in several),
           _bound(point["bounds"])] for point in shown], 2)
     show_cores(answer)
     hidden = len(answer["points"]) - len(shown)
     if hidden > 0:
         say(f"{hidden:,} more machines, which others beat: --json and --report have them")
+    say(f"technology {answer['technology']['name']}: {answer['technology']['text']}")
+    if any(point["rivals"] for point in shown):
+        say("~ is not distinguishable: within the errors of the estimates a machine may be off the "
+            "front (*~) or on it (~), a figure may be that of the base")
     _say_rest(answer)
 
 
@@ -71,7 +75,7 @@ def _counted(answer: Mapping[str, Any]) -> str:
 
 
 def _mark(point: Mapping[str, Any]) -> str:
-    return "*" if point["front"] else ""
+    return "*" * point["front"] + "~" * bool(point["rivals"])
 
 
 def _on_host(point: Mapping[str, Any]) -> str:
@@ -83,21 +87,18 @@ def _on_host(point: Mapping[str, Any]) -> str:
     return f"{count} {'layer' if count == 1 else 'layers'}, {share:.0%}{mark}"
 
 
-def _values(objectives: Sequence[Mapping[str, Any]], point: Mapping[str, Any],
-            base: Mapping[str, Any]) -> Iterator[str]:
-    """The cells of objectives; decibels differ from the base, others change by a share."""
-    for one in objectives:
-        value, there = (of["values"][one["name"]] for of in (point, base))
-        change = "" if point is base or not there[0] else (
-            f" ({value[0] - there[0]:+.1f})" if one["unit"] == "dB"
-            else f" ({value[0] / there[0] - 1:+.0%})")
-        yield f"{_estimated(value)}{change}"
-
-
-def _estimated(value: Sequence[Any]) -> str:
-    number, low, high, beyond = value
-    error = f" ±{(high - low) / 2 / number:.0%}" if number and high > low else ""
-    return f"{_number(number)}{error}{'?' if beyond else ''}"
+def _value(one: Mapping[str, Any], point: Mapping[str, Any], base: Mapping[str, Any]) -> str:
+    """A figure, its error, and the change from the base, with ``~`` where errors overlap; decibels
+    change by a difference, other figures by a share.
+    """
+    number, low, high, beyond = point["values"][one["name"]]
+    first, least, most, _ = base["values"][one["name"]]
+    error = f" ±{(high - low) / 2 / abs(number):.0%}" if number and high > low else ""
+    unsure = point["hash"] != base["hash"] and low < most and least < high
+    share = f"{number - first:+.1f}" if one["unit"] == "dB" else (
+        f"{(number - first) / abs(first):+.0%}" if first else "")
+    change = "" if point is base or not share else f" ({'~' * unsure}{share})"
+    return f"{_number(number)}{error}{'?' if beyond else ''}{change}"
 
 
 def _number(value: float) -> str:

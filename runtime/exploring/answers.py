@@ -5,19 +5,22 @@
     {"base": POINT, "networks": [...], "objectives": [...], "axes": [...], "points": [POINT...],
      "failed": [...], "refused": [...], "sensitivity": [...]}
 
-Points stand in the order in which they were measured, the base first; a point's `front` says
-whether it lies on the front, its `built` what tools made of its core (`BuiltCore`), with how far
-off the estimates are.
+Points stand in the order in which they were measured, the base first. A point's `front` says
+whether it lies on the front, its `rivals` are the numbers of those from which it is not
+distinguishable (`PointIntervals.rivals`), its `built` is what tools made of its core (`BuiltCore`),
+with how far off the estimates are.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from runtime.driver.calibrated import origin_note
 from runtime.exploring.cores import BuiltCore
 from runtime.exploring.exploration import Exploration
-from runtime.exploring.objectives import OBJECTIVES, MeasuredPoint, Objective, ObjectiveError
+from runtime.exploring.objectives import (OBJECTIVES, MeasuredPoint, Objective, ObjectiveError,
+                                          joules_of)
 from runtime.exploring.points import ExploredPoint
 from runtime.pricing.hosts import known_host
 
@@ -29,12 +32,14 @@ def answer_of(exploration: Exploration) -> dict[str, Any]:
     front = exploration.front()
     known = _columns(exploration)
     points = [_point(exploration, known, identity, front) for identity in exploration.measured]
-    base = points[0]
+    base, rivals = points[0], exploration.rivals()
     for point in points:
         point["changed_bounds"] = _changed_bounds(base, point)
+        point["rivals"] = [_number(points, one) for one in rivals.get(point["identity"], ())]
     return {
         "base": exploration.space.base.machine.config.name,
         "networks": [network.name for network in exploration.networks],
+        "technology": exploration.technology.plain,
         "strategy": exploration.strategy, "seed": exploration.seed,
         "combinations": exploration.space.size,
         "objectives": [_described(one, exploration) for one in known],
@@ -70,8 +75,9 @@ def _has(objective: Objective, figures: MeasuredPoint) -> bool:
 
 
 def _described(objective: Objective, exploration: Exploration) -> dict[str, Any]:
-    return {"name": objective.name, "unit": _unit(objective, exploration),
-            "meaning": objective.meaning, "greatest": objective.greatest,
+    shown = replace(objective, unit=_unit(objective, exploration))
+    return {"name": shown.name, "unit": shown.unit, "title": shown.title,
+            "meaning": shown.meaning, "greatest": shown.greatest,
             "asked": objective in exploration.objectives}
 
 
@@ -124,9 +130,10 @@ def _point(exploration: Exploration, known: list[Objective], identity: str, fron
         "checked": exploration.checked.get(identity),
         "networks": {name: {
             "cycles": figures.cycles[name], "macs": one.macs, "dram_bytes": one.dram_bytes,
-            "host": one.host, "joules": one.joules, "host_layers": list(one.host_layers),
-            "host_seconds": one.host_seconds, "copy_seconds": one.copy_seconds,
-            "host_joules": one.host_joules, "accuracy": one.accuracy,
+            "host": one.host, "joules": joules_of(figures, name),
+            "host_layers": list(one.host_layers), "host_seconds": one.host_seconds,
+            "copy_seconds": one.copy_seconds, "host_joules": one.host_joules,
+            "accuracy": one.accuracy,
             "layers": [{"name": layer, "cycles": cycles, "ideal_cycles": ideal,
                         "dram_bytes": moved, "bound": bound}
                        for layer, cycles, ideal, moved, bound in one.layers]}

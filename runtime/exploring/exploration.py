@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from accel.estimates.technology import Technology, technology
 from compiler.errors import Error, RequestError
 from compiler.native import digest
 from compiler.plans import Task
@@ -22,7 +23,7 @@ from compiler.tune.space import Candidate, Result
 from runtime.exploring.budgets import MachineBudget
 from runtime.exploring.cores import BuiltCore
 from runtime.exploring.front_search import FrontSearch
-from runtime.exploring.fronts import non_dominated
+from runtime.exploring.fronts import PointIntervals, non_dominated
 from runtime.exploring.objectives import MeasuredPoint, Objective
 from runtime.exploring.networks import ExploredNetwork
 from runtime.exploring.point_trials import PointFigures, PointTrial, is_lasting
@@ -53,7 +54,9 @@ class Exploration:
     Parameters
     ----------
     trials : the most points that are measured, the base included; None: all of the grid.
-    table : of energies, "" for none. host : that computes the rest of the networks.
+    technology : that all points are in. Where it has no estimate of clocks, all run at the nominal
+        clock of the base.
+    host : that computes the rest of the networks.
     same_division : whether points fail whose host computes other layers than that of the base.
     watch : called with the number of measured points and of points under way, whenever a result
         has come.
@@ -72,7 +75,7 @@ class Exploration:
     strategy: str = "grid"
     trials: int | None = None
     seed: int = 0
-    table: str = ""
+    technology: Technology = field(default_factory=technology)
     host: str = TABLE
     same_division: bool = False
     watch: Callable[["Exploration"], None] = lambda exploration: None
@@ -84,6 +87,9 @@ class Exploration:
     done: int = 0
 
     def __post_init__(self) -> None:
+        self.technology = self.technology.at(self.space.base.machine.config.clock_mhz)
+        for one in (*self.objectives, *(budget.objective for budget in self.budgets)):
+            one.require(self.technology)
         self._versions, self._host = versions(ROOMS), host_key(self.host)
         self._known: dict[tuple[str, str], Result] = {}
         self._read: set[str] = set()                    # tasks whose records are known
@@ -126,8 +132,7 @@ class Exploration:
         """The identities of the points within all budgets that no other one of them dominates, by
         the first objective.
         """
-        within = [identity for identity, (_, figures) in self.measured.items()
-                  if not self.over_budget(figures)]
+        within = self._within()
         if not within:
             return []
         values = np.array([self.values(identity) for identity in within])
@@ -138,6 +143,25 @@ class Exploration:
         """The objectives of a measured point, turned so that less is better."""
         figures = self.measured[identity][1]
         return tuple(one.least(one.of(figures).value) for one in self.objectives)
+
+    def rivals(self) -> dict[str, list[str]]:
+        """For each point within all budgets those from which it is not distinguishable: by which it
+        depends on errors of estimates whether it is on the front (`PointIntervals.rivals`).
+        """
+        within = self._within()
+        rows = [[one.interval(self.measured[identity][1]) for one in self.objectives]
+                for identity in within]
+        if not rows:
+            return {}
+        low, values, high = np.moveaxis(np.array(rows), -1, 0)
+        cores = [self.measured[identity][0].machine.hash for identity in within]
+        found = PointIntervals(values, low, high, cores).rivals()
+        return {identity: [within[place] for place in places]
+                for identity, places in zip(within, found, strict=True)}
+
+    def _within(self) -> list[str]:
+        return [identity for identity, (_, figures) in self.measured.items()
+                if not self.over_budget(figures)]
 
     def over_budget(self, figures: MeasuredPoint) -> str:
         """Why a point is over some budget; "" for one that is not."""
@@ -175,7 +199,7 @@ class Exploration:
 
     def _strategy(self) -> Strategy:
         if self.strategy == "search":
-            return FrontSearch(self.space, self.objectives, lambda: self.measured)
+            return FrontSearch(self.space, self.objectives, self.technology, lambda: self.measured)
         return grid if self.strategy == "grid" else at_random
 
     def _is_known(self, candidate: Candidate) -> bool:
@@ -196,7 +220,8 @@ class Exploration:
                 point.machine, {name: int(one.value or 0) for name, one in results.items()},
                 {network.name: replace(PointFigures.of(results[network.name].details),
                                        accuracy=network.accuracy)
-                 for network in self._networks(point) if isinstance(network, ExploredNetwork)})
+                 for network in self._networks(point) if isinstance(network, ExploredNetwork)},
+                self.technology)
             if self.same_division and (other := self.other_division(figures)):
                 self.failed[point.identity] = point, f"--same-division: {other}"
             else:
@@ -260,7 +285,8 @@ class Exploration:
               ) -> PointTrial:
         """The trial of a network on a point, as it computes it."""
         return PointTrial(str(network.path), network.digest, point.toml, point.sources,
-                          point.machine.hash, values, self.table, point.effort, self.host)
+                          point.machine.hash, values, self.technology.text, point.effort,
+                          self.host)
 
     def known(self, network: ExploredNetwork, point: ExploredPoint) -> Result:
         """The result of a network on a point that was measured."""
@@ -283,8 +309,8 @@ class Exploration:
 
     def _task(self, network: ExploredNetwork, values: bool) -> Task:
         title = f"{network.name}: {'values' if values else 'time'} on machines"
-        return Task("explore", digest([network.digest, self.table, self._host, str(values)]),
-                    title)
+        return Task("explore", digest([network.digest, self.technology.text, self._host,
+                                       str(values)]), title)
 
 
 def _on(network: ExploredNetwork, point: ExploredPoint) -> ExploredNetwork | Result:

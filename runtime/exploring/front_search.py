@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
+from accel.estimates.technology import Technology
 from compiler.tune.explorer import ROUND, Explorer, at_random, grid
 from compiler.tune.space import Candidate
 from runtime.exploring.fronts import gains, non_dominated
@@ -46,6 +47,7 @@ class FrontSearch:
 
     space: MachineSpace
     objectives: Sequence[Objective]
+    technology: Technology
     known: Callable[[], Mapping[str, tuple[ExploredPoint, MeasuredPoint]]]
 
     def __call__(self, explorer: Explorer, random: Generator) -> Iterator[Candidate]:
@@ -97,6 +99,7 @@ class FrontSearch:
         objective = self.objectives[number]
         if objective.of_machine:
             return np.array([turned(objective, objective.of(MeasuredPoint(
-                self.space.points[one.plan].machine, {}, {})).value) for one in pool])
+                self.space.points[one.plan].machine, {}, {}, self.technology)).value)
+                for one in pool])
         mean, deviation = predicted(here, measured[:, number], there)
         return mean - OPTIMISM * deviation

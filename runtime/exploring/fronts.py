@@ -2,13 +2,17 @@
 
 A point dominates another one if it is nowhere worse and somewhere better. The hypervolume of a
 front is the volume of what it dominates within a reference point.
+
+Estimates have intervals. Two machines differ for sure in an objective where theirs do not overlap;
+two points of one core share its errors, whatever they are, and differ where their values do.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["gains", "hypervolume", "non_dominated"]
+__all__ = ["PointIntervals", "gains", "hypervolume", "non_dominated"]
 
 
 def non_dominated(values: np.ndarray) -> np.ndarray:
@@ -22,6 +26,51 @@ def non_dominated(values: np.ndarray) -> np.ndarray:
         equal = (values == row).all(axis=1)
         mask[place] = not ((no_worse & better).any() or equal[:place].any())
     return mask
+
+
+@dataclass(frozen=True)
+class PointIntervals:
+    """Objectives of points as intervals, each array of shape (points, objectives).
+
+    Parameters
+    ----------
+    cores : what the error of a point's estimates depends on.
+    """
+
+    values: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    cores: Sequence[str]
+
+    def rivals(self) -> list[list[int]]:
+        """For each point the others by which its place depends on errors: for one of the front
+        those that may dominate it, for another one those of the front that may not dominate it
+        after all. A point has none that another one dominates for sure.
+        """
+        front, every = non_dominated(self.values), range(len(self.values))
+        open_ = [place for place in every if not self._dominating(place).any()]
+        return [self._of(place, front, open_) if place in set(open_) else [] for place in every]
+
+    def _of(self, place: int, front: np.ndarray, open_: Sequence[int]) -> list[int]:
+        row = self.values[place]
+        found = (~self._more(place).any(axis=1) if front[place]
+                 else front & (self.values <= row).all(axis=1))
+        return [other for other in open_ if found[other] and other != place]
+
+    def _dominating(self, place: int) -> np.ndarray:
+        """Which points dominate this one for sure."""
+        same, row = self._same(place), self.values[place]
+        no_more = np.where(same, self.values <= row, self.high <= self.low[place])
+        less = np.where(same, self.values < row, self.high < self.low[place])
+        return no_more.all(axis=1) & less.any(axis=1)
+
+    def _more(self, place: int) -> np.ndarray:
+        """Where other points are more than this one for sure, by objective."""
+        return np.where(self._same(place), self.values > self.values[place],
+                        self.low > self.high[place])
+
+    def _same(self, place: int) -> np.ndarray:
+        return np.array([[core == self.cores[place]] for core in self.cores])
 
 
 def hypervolume(values: np.ndarray, reference: Sequence[float]) -> float:

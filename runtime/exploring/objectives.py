@@ -5,35 +5,40 @@ machine alone cost no simulation.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
+from accel.estimates.energy import leakage_watts
+from accel.estimates.silicon import silicon_area
+from accel.estimates.technology import ASPECTS, Silicon, Technology, technologies, technology
 from accel.machine.machine import Machine
 from runtime.exploring.formulas import Formula, ObjectiveError, ObjectiveValue, formula_of
 from runtime.exploring.point_trials import PointFigures
 
 __all__ = ["OBJECTIVES", "MeasuredPoint", "Objective", "ObjectiveError", "ObjectiveValue",
-           "objectives_of"]
+           "joules_of", "objectives_of", "usual_objectives"]
 
 KEPT = 1 << 14          # estimates of machines
 
-PARTS = frozenset({"geometry", "area", "clock", "cycles", "traffic", "energy", "host",
-                   "accuracy"})
-"""What objectives read of a point."""
+OF_MACHINE = frozenset({"geometry", "period", "fpga", "silicon", "clock"})
+"""Parts of a point that are known without simulation: fields, and what its technology makes of it.
+The ``period`` is that of one cycle, at the nominal clock where there is no estimate.
+"""
 
-OF_MACHINE = frozenset({"geometry", "area", "clock"})
-"""The parts that are known without simulation."""
+PARTS = OF_MACHINE | {"cycles", "traffic", "energy", "host", "accuracy"}
+"""What objectives read of a point. Those of `ASPECTS` a technology must have."""
 
 
 @dataclass(frozen=True)
 class MeasuredPoint:
     """A point with what its networks take: cycles and figures, by the network's name. Without
-    networks it has the objectives of its machine alone.
+    networks it has the objectives of its machine alone. All is in one technology, at one clock.
     """
 
     machine: Machine
     cycles: Mapping[str, int]
     figures: Mapping[str, PointFigures]
+    technology: Technology = field(default_factory=technology)
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,22 @@ class Objective:
 
     def of(self, point: MeasuredPoint) -> ObjectiveValue:
         """Raises ObjectiveError where the point has no figure of it."""
+        self.require(point.technology)
         return self.compute(point)
+
+    def require(self, built: Technology) -> None:
+        """Raises ObjectiveError where the technology lacks what it reads."""
+        for aspect in sorted((self.reads & ASPECTS.keys()) - built.has):
+            others = [name for name in technologies() if aspect in technology(name).has]
+            raise ObjectiveError(f"Objective {self.name} must come with a technology that has "
+                                 f"{ASPECTS[aspect]}, such as {' or '.join(others)}, not "
+                                 f"{built.name!r}")
+
+    def interval(self, point: MeasuredPoint) -> tuple[float, float, float]:
+        """The least, the likely and the most of it, turned so that less is better."""
+        found = self.of(point)
+        low, high = sorted((self.least(found.low), self.least(found.high)))
+        return low, self.least(found.value), high
 
     def least(self, value: float) -> float:
         """The value, turned so that less is better."""
@@ -81,7 +101,7 @@ def _cycles(point: MeasuredPoint) -> ObjectiveValue:
 
 
 def _milliseconds(point: MeasuredPoint) -> ObjectiveValue:
-    """The accelerator at the estimated clock, then the host and copies."""
+    """The accelerator at the point's one clock, then the host and copies."""
     cycles = sum(point.cycles.values())
     mhz, beside = _mhz(point), _host(point).value
     return ObjectiveValue(cycles / mhz.value / 1e3 + beside, cycles / mhz.high / 1e3 + beside,
@@ -93,14 +113,12 @@ def _host(point: MeasuredPoint) -> ObjectiveValue:
 
 
 def _mhz(point: MeasuredPoint) -> ObjectiveValue:
-    return _clock(point.machine)
+    return _clock(point.machine, point.technology)
 
 
 @lru_cache(KEPT)
-def _clock(machine: Machine) -> ObjectiveValue:
-    from accel.estimates.clock import clock
-
-    found = clock(machine)
+def _clock(machine: Machine, built: Technology) -> ObjectiveValue:
+    found = built.clock(machine)
     return ObjectiveValue(found.value, found.low, found.high, found.extrapolated)
 
 
@@ -116,21 +134,53 @@ def _area(machine: Machine) -> Mapping[str, ObjectiveValue]:
 
     found = area(machine)
     return {name: ObjectiveValue(one.value, one.low, one.high, one.extrapolated)
-            for name in AREA_FIGURES for one in (getattr(found, name),)}
+            for name in (*AREA_FIGURES, "gates") for one in (getattr(found, name),)}
+
+
+@lru_cache(KEPT)
+def _silicon(machine: Machine, silicon: Silicon) -> ObjectiveValue:
+    found = silicon_area(machine, silicon).core
+    return ObjectiveValue(found.value, found.low, found.high, found.extrapolated)
+
+
+def _millimeters(point: MeasuredPoint) -> ObjectiveValue:
+    assert point.technology.silicon is not None, "the objective requires it"
+    return _silicon(point.machine, point.technology.silicon)
 
 
 def _energy(point: MeasuredPoint) -> ObjectiveValue:
-    """Of the accelerator, the host and copies."""
+    """What is counted of accelerator, host and copies, and what leaks meanwhile."""
     joules = [joules for one in point.figures.values() for joules in (one.joules, one.host_joules)]
     if any(one is None for one in joules):
-        raise ObjectiveError("Objective energy needs points whose energy was counted")
-    return _exact(1e6 * sum(one for one in joules if one is not None))
+        raise ObjectiveError("Objective energy must come with points whose energy was counted")
+    counted = 1e6 * sum(one for one in joules if one is not None)
+    ms, milliwatts = _milliseconds(point), _leaking(point)
+    return ObjectiveValue(*(counted + milliwatts * time for time in ms[:3]), ms.extrapolated)
+
+
+def joules_of(point: MeasuredPoint, network: str) -> float | None:
+    """The energy of the accelerator for one of the point's networks, with what leaks in the whole
+    inference; None where none is known.
+    """
+    joules = point.figures[network].joules
+    if joules is None:
+        return None
+    seconds = (point.cycles[network] / (_mhz(point).value * 1e6)
+               + point.figures[network].beside_seconds)
+    return joules + 1e-3 * _leaking(point) * seconds
+
+
+def _leaking(point: MeasuredPoint) -> float:
+    """Milliwatts; none where the technology has no leakage."""
+    energies = point.technology.energies
+    return 1e3 * (leakage_watts(point.machine, energies) or 0.0) if energies else 0.0
 
 
 def _accuracy(point: MeasuredPoint) -> ObjectiveValue:
-    """That of the network that is furthest off, among those that were quantized here."""
-    known = [one.accuracy for one in point.figures.values() if one.accuracy is not None]
-    if not known:
+    """That of the network that is furthest off."""
+    found = [one.accuracy for one in point.figures.values()]
+    known = [one for one in found if one is not None]
+    if not found or len(known) < len(found):
         raise ObjectiveError("Objective accuracy must come with networks in float, which are "
                              "quantized for each machine")
     return _exact(min(known))
@@ -150,8 +200,7 @@ def _products(point: MeasuredPoint) -> ObjectiveValue:
 
 AREA_FIGURES = {"luts": ("LUTs", "LUTs of an ECP5"), "registers": ("FFs", "registers"),
                 "multipliers": ("", "multiplier blocks"),
-                "block_rams": ("", "block RAMs of 18 kbit"),
-                "gates": ("NAND2", "gates of logic and registers")}
+                "block_rams": ("", "block RAMs of 18 kbit")}
 
 
 def _require_known(name: str) -> None:
@@ -180,14 +229,16 @@ def _declared(name: str, unit: str, meaning: str, reads: str,
 OBJECTIVES: dict[str, Objective] = {one.name: one for one in (
     _declared("cycles", "", "cycles of the accelerator, of all networks together", "cycles",
               _cycles),
-    _declared("ms", "ms", "time of all networks, host and copies included", "cycles clock host",
+    _declared("ms", "ms", "time of all networks, host and copies included", "cycles period host",
               _milliseconds),
     _declared("host_ms", "ms", "time of the host and of copies", "host", _host),
-    *(_declared(name, unit, meaning, "area", _of_area(name))
+    _declared("area", "mm2", "area of logic and memories on a chip", "silicon", _millimeters),
+    *(_declared(name, unit, meaning, "fpga", _of_area(name))
       for name, (unit, meaning) in AREA_FIGURES.items()),
+    _declared("gates", "NAND2", "gates of logic and registers", "geometry", _of_area("gates")),
     _declared("mhz", "MHz", "clock, the greatest first", "clock", _mhz, True),
-    _declared("energy", "uJ", "energy of all networks, host and copies included", "energy host",
-              _energy),
+    _declared("energy", "uJ", "energy of all networks, host and copies included",
+              "energy host cycles period", _energy),
     _declared("dram", "B", "bytes over the memory port", "traffic", _dram),
     _declared("bytes", "B", "bytes of buffers on the chip", "geometry", _bytes),
     _declared("products", "", "products that the array computes in a cycle", "geometry",
@@ -201,6 +252,16 @@ FORMULAS = (("edp", "energy * ms", "energy times delay", ""),
 
 OBJECTIVES |= {name: _of_formula(formula_of(text), name, f"{meaning}: {text}", unit)
                for name, text, meaning, unit in FORMULAS}
+
+
+USUAL = ("ms", "area", "luts", "energy")
+"""What a front is of by default, as far as the technology has it."""
+
+
+def usual_objectives(built: Technology) -> tuple[Objective, ...]:
+    """Those of `USUAL` that the technology has."""
+    return tuple(one for one in map(OBJECTIVES.__getitem__, USUAL)
+                 if one.reads & ASPECTS.keys() <= built.has)
 
 
 def objectives_of(names: Sequence[str]) -> tuple[Objective, ...]:

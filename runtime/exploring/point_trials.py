@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from accel.estimates.tables import energy_table
 from accel.figures.layers import LayerRow
 from accel.machine.config import AccelConfig
 from accel.machine.intrinsics import SHIPPED
@@ -56,7 +55,8 @@ class PointFigures:
     layers : a row for each: name, cycles, ideal cycles, bytes, what bounds it
         (`accel.figures.layers.LayerRow.bound`).
     compared : elements of outputs that were compared with the reference and equal; 0: none were.
-    joules : of the run, and of each layer; None without a model.
+    joules : that were counted in the run, and in each layer, without what leaks; None where no
+        energies are known.
     host_layers, host_seconds, copy_seconds, host_joules : the host's part
         (`runtime.whole.HostPart`), its energy with that of copies; None where that is absent.
     accuracy : of the quantized network, in dB or by a user's metric; None where it was not
@@ -105,7 +105,8 @@ class PointTrial:
     machine_hash : of the machine here.
     values : whether values are computed, and compared with those of the host.
     effort : of the search for mappings (`accel.mapping.plans.search.EFFORTS`).
-    table : of energies (`accel.estimates.energy`); "": none are counted.
+    technology : its text (`accel.estimates.technology.technology_of`), by whose energies joules
+        are counted.
     host : that computes the rest (`runtime.pricing.hosts`).
     """
 
@@ -115,7 +116,7 @@ class PointTrial:
     sources: tuple[str, ...]
     machine_hash: str
     values: bool = False
-    table: str = ""
+    technology: str = ""
     effort: int = 0
     host: str = TABLE
 
@@ -126,7 +127,7 @@ class PointTrial:
 
     @property
     def id(self) -> str:
-        return digest([self.digest, self.toml, self.machine_hash, str(self.values), self.table,
+        return digest([self.digest, self.toml, self.machine_hash, str(self.values), self.technology,
                        str(self.effort), self.host])
 
     @property
@@ -199,7 +200,7 @@ def _measured(trial: PointTrial) -> Result:
     runs = module.run()
     figures = report(module, runs, machine, 0.0)
     compared = _compared(trial, module, inputs) if trial.values else 0
-    joules, each = _energy(trial.table, machine, module, runs)
+    joules, each = _counted(trial.technology, machine, module, runs)
     beside = _beside(trial, module)
     rows = [LayerRow.of(row) for row in figures["layers"]]
     result = PointFigures(
@@ -211,7 +212,10 @@ def _measured(trial: PointTrial) -> Result:
 
 
 def _beside(trial: PointTrial, module: Module) -> HostPart:
-    found = host_part(module, trial.host, energy_table(trial.table) if trial.table else None)
+    from accel.estimates.technology import technology_of
+
+    energies = technology_of(trial.technology).energies if trial.technology else None
+    found = host_part(module, trial.host, energies)
     assert found is not None, "a point has the accelerator and the host alone"
     return found
 
@@ -277,15 +281,18 @@ def _reference(path: str, expected: str) -> Module:
     return compile_on(_graph(path, expected), Targets([]))
 
 
-def _energy(table: str, machine: Machine, module: Module, runs: Sequence[Any]
-            ) -> tuple[float | None, tuple[float, ...]]:
-    """Joules of all runs, and of each layer."""
-    if not table:
-        return None, ()
+def _counted(text: str, machine: Machine, module: Module, runs: Sequence[Any]
+             ) -> tuple[float | None, tuple[float, ...]]:
+    """Joules of all runs, and of each layer, without leakage: what leaks depends on the clock."""
     from accel.estimates.energy import energy
+    from accel.estimates.technology import technology_of
     from accel.figures.accesses import AccessProfile
 
-    used = [energy(AccessProfile.of(machine, compiled.program, run), machine, table)
+    built = technology_of(text) if text else None
+    if built is None or built.energies is None:
+        return None, ()
+    still = replace(built, energies=replace(built.energies, leakage=None))
+    used = [energy(AccessProfile.of(machine, compiled.program, run), machine, still)
             for compiled, run in zip(module.accelerated, runs, strict=True)]
     return (sum(one.joules for one in used),
             tuple(layer.joules for one in used for layer in one.layers))

@@ -4,6 +4,8 @@ import json
 import re
 from pathlib import Path
 
+from accel.estimates.technology import technology
+from accel.machine.loading import load_machine
 from lockstep.cli import main
 
 
@@ -20,4 +22,21 @@ def test_diff_shows_layers_and_units(capsys, tmp_path: Path) -> None:
     assert re.search(rf"^gemm: busy cycles +{here['busy']['gemm']:,} +{there['busy']['gemm']:,} ",
                      out, re.MULTILINE)
     assert sum(row[1] for row in here["rows"]) == here["cycles"]
-    assert re.search(r"^luts +[\d,]+ ±\d+%", out, re.MULTILINE) and "mhz" in out
+    assert re.search(r"^area, mm2 +0\.\d+ ±\d+%", out, re.MULTILINE) and "luts" not in out
+    assert re.search(r"^mhz +100 +100 +=$", out, re.MULTILINE)
+    assert here["seconds"] == here["cycles"] / 100e6 and sum(here["joules"].values()) > 0
+    assert "technology 45nm: ms at the nominal clock, 100 MHz: 45nm has no estimate of" in out
+
+
+def test_diff_in_another_technology(capsys, tmp_path: Path) -> None:
+    report = tmp_path / "d.json"
+    assert main(["diff", "tiny-1x4x4", "ecp5-1x8x8", "--network", "digits", "--technology", "ecp5",
+                 "--json", str(report)]) == 0
+    out = capsys.readouterr().out
+    figures = json.loads(report.read_text())
+    here, there = figures["networks"]["digits"]
+    assert here["joules"] == {} and figures["technology"]["has"] == ["clock", "fpga"]
+    assert here["seconds"] == here["cycles"] / (technology("ecp5").clock(
+        load_machine("tiny-1x4x4")).value * 1e6)
+    assert re.search(r"^luts +[\d,]+ ±\d+%", out, re.MULTILINE) and "mm2" not in out
+    assert "uJ" not in out and "is estimated to reach; absent: energy" in out

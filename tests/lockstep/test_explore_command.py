@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from accel.estimates.technology import technology
 from compiler.tune.records import Records
 from lockstep.cli import main
 from lockstep.report.exploring import write_exploration_page
@@ -89,7 +90,7 @@ def test_points_are_those_that_lockstep_run_measures(folder: Path, tmp_path: Pat
         (row["name"], row["cycles"], row["dram_bytes"]) for row in report["layers"]]
     assert wide["changes"] == {"block_out": [4, 8]}
     assert wide["values"]["ms"][0] < base["values"]["ms"][0]
-    assert [one["name"] for one in answer["objectives"] if one["asked"]] == ["ms", "luts", "energy"]
+    assert [one["name"] for one in answer["objectives"] if one["asked"]] == ["ms", "area", "energy"]
 
 
 def test_values_of_the_front_are_those_of_the_host(folder: Path) -> None:
@@ -107,7 +108,10 @@ def test_the_same_again_measures_nothing(folder: Path, capsys, monkeypatch, tmp_
                    ) == 0
     assert again.read_bytes() == (folder / "a.json").read_bytes()
     out = capsys.readouterr().out
-    assert "2 machines like tiny-1x4x4, front of ms, luts, energy first" in out
+    assert "2 machines like tiny-1x4x4, front of ms, area, energy first" in out
+    assert re.search(r"machine +ms +area, mm2 +energy, uJ +bound by", out)
+    assert ("technology 45nm: ms at the nominal clock, 100 MHz: 45nm has no estimate of clocks"
+            in out)
     assert re.search(r"^\*? *block_out 8 .*gemm \d+%", out, re.MULTILINE)
     assert "machines on the front are those of the host, all programs are proved" in out
     assert "such as: wgt_bytes must be a power of two, not 5" in out
@@ -116,6 +120,12 @@ def test_the_same_again_measures_nothing(folder: Path, capsys, monkeypatch, tmp_
 @pytest.mark.parametrize(("options", "message"), [
     ((), "Something must be varied: --vary FIELD=A,B, --space FILE or --add FILE.py"),
     (("--vary", "block_out=8", "--objective", "speed"), "Objective must be one of cycles, "),
+    (("--vary", "block_out=8", "--budget", "luts<=9"), "Objective luts must come with a "),
+    (("--vary", "block_out=8", "--objective", "energy", "--technology", "ecp5"),
+     "Objective energy must come with a technology that has energies, such as 45nm or 7nm, not "),
+    (("--vary", "block_out=8", "--technology", "3nm"), "Technology must be one of 45nm, 7nm, ecp5"),
+    (("--vary", "block_out=8", "--synthesize"),
+     "--synthesize must come with --technology ecp5, in whose cells cores are built, not '45nm'"),
     (("--vary", "block_out=8", "--budget", "luts"), "A budget must be OBJECTIVE<=NUMBER"),
     (("--vary", "block_out=8", "--vary", "block_out=4"), "block_out must be varied once"),
     (("--vary", "block_out=8", "--tls", "a,b,c"), "--tls must come with --pool tls://HOST:PORT"),
@@ -175,7 +185,8 @@ def page(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("page") / "p.html"
     with Records(path.with_name("r.sqlite")) as records:
         found = exploration(records, "block_out=4,8,16", "block_in=4,8,16",
-                            objectives="ms,luts,bytes")
+                            objectives="ms,luts,bytes",
+                            technology=technology("ecp5"))
         found.run(MadeUp(lambda config: config.block_out == config.block_in == 16))
         for identity in found.front():
             core = BuiltCore({"luts": 20_000}, ("yosys 1",))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from accel.estimates.technology import technology
 from compiler.tune.records import Records
 from compiler.tune.space import Result
 from fpga.building.core_trials import CoreTrial
@@ -57,7 +58,7 @@ def explored(tmp_path, monkeypatch):
     monkeypatch.setattr(FakeChildren, "fails", "")
     with Records(tmp_path / "r.sqlite") as records:
         found = exploration(records, "block_out=4,8", "memory.latency=16,64",
-                            objectives="cycles,luts,products")
+                            objectives="cycles,luts,products", technology=technology("ecp5"))
         found.run(MadeUp())
         yield found
 
@@ -136,7 +137,7 @@ def test_a_missing_tool_is_told_before_anything_is_explored(tmp_path, capsys, mo
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", "")
     assert main(["explore", str(DIGITS), "--base", "tiny-1x4x4", "--vary", "block_out=8", "--db",
-                 str(tmp_path / "r.sqlite"), option]) == 2
+                 str(tmp_path / "r.sqlite"), "--technology", "ecp5", option]) == 2
     assert capsys.readouterr().err == (
         "lockstep: error: yosys must be there for synthesis: pip install -e '.[fpga]' -c "
         "constraints.txt, or 0.40 or newer on PATH\n")
@@ -158,7 +159,7 @@ def test_real_cores_are_those_that_the_estimates_are_judged_by(tmp_path, monkeyp
     def explored(name: str) -> dict:
         assert main(["explore", str(DIGITS), "--base", "ecp5-1x2x2", "--vary", "queue_depth=same",
                      "--db", str(tmp_path / "r.sqlite"), "--processes", "0", "--synthesize",
-                     "--json", str(tmp_path / name)]) == 0
+                     "--technology", "ecp5", "--json", str(tmp_path / name)]) == 0
         return json.loads((tmp_path / name).read_text())["points"][0]["built"]
 
     built = explored("a.json")

@@ -25,7 +25,7 @@ from tests.support.page_scripts import texts_drawn, with_node
 from tests.support.report_pages import drawn, on_a_phone
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
-TARGET = ("--target", "accel:pynq-1x16x16", "--energy", "45nm")
+TARGET = ("--target", "accel:pynq-1x16x16", "--technology", "45nm")
 MACHINE = Machine(preset("pynq-1x16x16"))
 
 

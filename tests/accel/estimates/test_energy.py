@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from accel.datapath.plan import plan
-from accel.estimates.energy import ENERGY_UNITS, energy, prices
-from accel.estimates.tables import energy_table
+from accel.estimates.energy import ENERGY_UNITS, energy, idle_pj, leakage_watts, prices
+from accel.estimates.tables import EnergyTable
+from accel.estimates.technology import Technology, TechnologyError, technology, technology_of
 from accel.figures.accesses import AccessProfile
 from accel.machine.config import preset
 from accel.machine.machine import Machine
@@ -17,13 +18,22 @@ from accel.sim.programs.generate import generate
 from tests.support.machines import MACHINES, SPARSE, example
 
 MACHINE = Machine(preset("tiny-1x4x4"))
-TABLE = energy_table("45nm")
+BUILT = technology("45nm")
+
+
+def changed(**fields) -> EnergyTable:
+    """The energies at 45 nm with other values of these fields."""
+    assert BUILT.energies is not None
+    return replace(BUILT.energies, **fields)
+
+
+TABLE = changed()
 
 
 def used(machine: Machine, *instructions: Instruction, **memory):
     program = AccelProgram.assemble(machine, [*instructions, finish()], io_bytes=4096)
     run = cycle.simulate(machine, program, values=False, **memory)
-    return energy(AccessProfile.of(machine, program, run), machine, TABLE)
+    return energy(AccessProfile.of(machine, program, run), machine, BUILT)
 
 
 def test_a_gemm_instruction_by_hand() -> None:
@@ -72,9 +82,37 @@ def test_an_idle_machine_costs_leakage_alone() -> None:
               for name, buffer in MACHINE.config.buffers.items()) / 1024
     memories = kib * 0.206e-3 / (MACHINE.config.clock_mhz * 1e6)
     assert memories < each < 3 * memories                   # registers and logic leak, too
-    quiet = replace(TABLE, sram_mw=0, register_nw=0, logic_uw=0)
-    assert prices(MACHINE, quiet)["cycles"] == ("idle", 0)
-    assert prices(MACHINE, replace(quiet, clock_pj=0.001))["cycles"][1] > 0
+    assert soon.leaked == pytest.approx(soon.units["idle"])
+    assert prices(MACHINE, TABLE)["cycles"] == ("idle", 0)
+    assert prices(MACHINE, changed(clock_pj=0.001))["cycles"][1] > 0
+
+
+def test_leakage_that_is_absent_is_none() -> None:
+    built = technology_of(BUILT.text[:BUILT.text.index("[leakage]")])
+    case = generate(MACHINE, 4)
+    profile = AccessProfile.of(MACHINE, case.program, cycle.measure(MACHINE, case.program))
+    found, whole = energy(profile, MACHINE, built), energy(profile, MACHINE, BUILT)
+    assert found.leaked is None and found.units["idle"] == 0 and whole.leaked
+    assert found.joules == pytest.approx(whole.joules - whole.leaked)
+    with pytest.raises(TechnologyError, match="^Technology must have energies, not 'ecp5'$"):
+        energy(profile, MACHINE, "ecp5")
+
+
+def test_a_machine_leaks_at_the_clock_of_the_technology() -> None:
+    """Twice the clock, half the leakage; by the technology's clock, not by the machine's name."""
+    watts = leakage_watts(MACHINE, TABLE)
+    fast = Machine(replace(MACHINE.config, clock_mhz=2 * MACHINE.config.clock_mhz))
+    assert idle_pj(MACHINE, TABLE, 200) == pytest.approx(idle_pj(MACHINE, TABLE, 100) / 2)
+    assert idle_pj(MACHINE, TABLE, 100) == pytest.approx(watts * 1e4) and (
+        leakage_watts(fast, TABLE) == watts)
+    case = generate(MACHINE, 4)
+    profile = AccessProfile.of(MACHINE, case.program, cycle.measure(MACHINE, case.program))
+
+    def leaked(machine: Machine, built: Technology) -> float:
+        return energy(profile, machine, built).leaked or 0.0
+
+    assert leaked(fast, BUILT) == pytest.approx(leaked(MACHINE, BUILT) / 2)
+    assert leaked(fast, BUILT.at(100)) == leaked(MACHINE, BUILT.at(100))
 
 
 MANY = {**MACHINES, "sparse": SPARSE, "bfloat16": example("bfloat16")}
@@ -89,13 +127,13 @@ def test_layers_and_units_add_up(name) -> None:
                                             ("second", case.program.count - 1)))
     run = cycle.simulate(machine, program, case.memory, values=False, row_bytes=256, row_miss=5)
     profile = AccessProfile.of(machine, program, run)
-    found = energy(profile, machine, replace(TABLE, row_pj=1000.0))
+    found = energy(profile, machine, replace(BUILT, energies=changed(row_pj=1000.0)))
     assert [layer.name for layer in found.layers] == ["first", "second", "finish"]
     assert sum(layer.joules for layer in found.layers) == pytest.approx(found.joules)
     for unit in ENERGY_UNITS:
         assert sum(layer.units[unit] for layer in found.layers) == pytest.approx(found.units[unit])
     assert sum(found.units.values()) == pytest.approx(found.joules)
-    rows = found.units["dram"] - energy(profile, machine, TABLE).units["dram"]
+    rows = found.units["dram"] - energy(profile, machine, BUILT).units["dram"]
     assert rows == pytest.approx(found.counts["dram.rows"] * 1000e-12) and rows > 0
     assert all(found.units[unit] > 0 for unit in ("dram", "inp", "wgt", "acc", "gemm", "vector"))
     assert sum(found.operations.values()) > 0
@@ -107,15 +145,13 @@ def test_runs_of_one_machine_add_up() -> None:
     one = AccessProfile.of(MACHINE, case.program, run)
     twice = energy(AccessProfile.joined([one, one]), MACHINE)
     assert twice.joules == pytest.approx(2 * energy(one, MACHINE).joules)
-    assert twice.table == "45nm" and twice.plain["counts"] == twice.counts
+    assert twice.technology == "45nm" and twice.plain["counts"] == twice.counts
 
 
-def test_a_wider_entry_a_deeper_buffer_and_a_faster_clock_cost_what_they_should() -> None:
+def test_a_wider_entry_and_a_deeper_buffer_cost_what_they_should() -> None:
     base = prices(MACHINE, TABLE)
     deep = Machine(replace(MACHINE.config, wgt_bytes=4 * MACHINE.config.wgt_bytes))
     assert prices(deep, TABLE)["wgt.read"][1] == pytest.approx(2 * base["wgt.read"][1])
-    fast = Machine(replace(MACHINE.config, clock_mhz=2 * MACHINE.config.clock_mhz))
-    assert prices(fast, TABLE)["cycles"][1] == pytest.approx(base["cycles"][1] / 2)
     wide = Machine(preset("ecp5-1x8x8"))
     products = prices(wide, TABLE)["gemm.gemm"][1] / base["gemm.gemm"][1]
     assert 3.5 < products < 4.5                             # of four times as many products
@@ -123,8 +159,8 @@ def test_a_wider_entry_a_deeper_buffer_and_a_faster_clock_cost_what_they_should(
 
 def test_registers_that_keep_their_values_are_written_only() -> None:
     """A copy has a value of 32 bits a lane; those of other bodies pass beside it."""
-    switch = prices(MACHINE, replace(TABLE, write_pj=0.0, logic_pj=0.0, switch_pj=1.0))
-    write = prices(MACHINE, replace(TABLE, switch_pj=0.0, logic_pj=0.0, write_pj=1.0))
+    switch = prices(MACHINE, changed(write_pj=0.0, logic_pj=0.0, switch_pj=1.0))
+    write = prices(MACHINE, changed(switch_pj=0.0, logic_pj=0.0, write_pj=1.0))
     bodies = "vector.copy", "vector.requantize"
     (copy, product), (also, written) = ([known[body][1] for body in bodies]
                                         for known in (switch, write))

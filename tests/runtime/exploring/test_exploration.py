@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from accel.estimates.technology import technology
 from accel.machine.loading import load_machine
 from compiler.plans import PlanRefused
 from compiler.tune.records import Records
@@ -13,7 +14,7 @@ from runtime.exploring import budget_of, hypervolume
 from runtime.exploring.answers import answer_of, bounds_of
 from runtime.exploring.exploration import ExplorationError
 from runtime.exploring.front_search import turned
-from runtime.exploring.objectives import MeasuredPoint
+from runtime.exploring.objectives import MeasuredPoint, ObjectiveError, usual_objectives
 from runtime.exploring.point_trials import PointFigures
 from runtime.exploring.points import AddedInstructions
 from tests.support.exploring import (BASE, Killed, MadeUp, exploration, point_of, space,
@@ -251,6 +252,39 @@ def test_budgets_keep_machines_from_the_front(records: Records) -> None:
     found.run(MadeUp())
     assert found.front() and all(found.values(one)[0] >= 13000 for one in found.front())
     assert any(point["over_budget"] for point in answer_of(found)["points"])
+
+
+@pytest.mark.parametrize("name", ["45nm", "ecp5"])
+def test_no_machine_wins_by_the_name_of_its_clock(records: Records, name: str) -> None:
+    built = technology(name)
+    found = exploration(records, "clock_mhz=50,100,800", technology=built,
+                        objectives=",".join(one.name for one in usual_objectives(built)
+                                            if one.name != "energy"))
+    found.run(MadeUp())
+    assert len(found.measured) == 3 and len({found.values(one) for one in found.measured}) == 1
+    assert found.front() == [found.space.base.identity]
+    answer = answer_of(found)
+    assert [point["rivals"] for point in answer["points"]] == [[1, 2], [0], [0]]
+    assert answer["technology"]["name"] == name
+    assert answer["technology"]["nominal_mhz"] == (100 if name == "45nm" else None)
+
+
+def test_points_that_errors_may_turn_round_are_told(records: Records) -> None:
+    """Queues change the LUTs by less than the error, and no cycles."""
+    found = exploration(records, "queue_depth=4,16", technology=technology("ecp5"),
+                        objectives="luts,cycles")
+    found.run(MadeUp())
+    base, *others = answer_of(found)["points"]
+    assert [one["front"] for one in (base, *others)] == [False, True, False]
+    assert base["rivals"] == [1] and others[1]["rivals"] == [1] and others[0]["rivals"] == [0, 2]
+
+
+def test_an_objective_that_the_technology_lacks_is_refused_before_anything_is_measured(
+        records: Records) -> None:
+    with pytest.raises(ObjectiveError, match="^Objective luts must come with a technology that "):
+        exploration(records, *SMALL, objectives="luts")
+    with pytest.raises(ObjectiveError, match="^Objective mhz must come with a technology that "):
+        exploration(records, *SMALL, budgets=[budget_of("mhz>=80")])
 
 
 def test_values_of_the_front_are_compared(records: Records) -> None:

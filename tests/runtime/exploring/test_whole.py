@@ -34,8 +34,7 @@ def explored(case: Path, network: ExploredNetwork, varied: Sequence[str] = (),
     space = MachineSpace(load_machine(BASE), BASE, [axis_of(text) for text in varied],
                          [AddedInstructions.of(str(case / source)) for source in added])
     with Records(case / "none.sqlite") as records:
-        found = Exploration(space, [network], objectives_of(["ms", "energy"]), records,
-                            table="45nm", **options)
+        found = Exploration(space, [network], objectives_of(["ms", "energy"]), records, **options)
         found.run(lambda trials: ((trial, run_point(trial)) for trial in trials))
         return found
 
@@ -116,7 +115,7 @@ def test_ms_and_energy_are_of_the_whole(case: Path) -> None:
     part, values = point["networks"]["net"], point["values"]
     beside = part["host_seconds"] + part["copy_seconds"]
     assert values["host_ms"][0] == pytest.approx(1e3 * beside)
-    assert values["ms"][0] == pytest.approx(part["cycles"] / values["mhz"][0] / 1e3 + 1e3 * beside)
+    assert values["ms"][0] == pytest.approx(part["cycles"] / 100e3 + 1e3 * beside)
     assert values["energy"][0] == pytest.approx(1e6 * (part["joules"] + part["host_joules"]))
     assert values["cycles"][0] == part["cycles"]
 

@@ -1,0 +1,44 @@
+"""The area of a machine's core on a chip: gates of logic and registers, and macros of memories.
+
+Gates are those of `accel.estimates.area`, with its interval; memories are counted to the byte. Left
+out are wires, rows that are left empty, the clock tree and pads, so that it is a lower bound of a
+layout.
+"""
+
+from dataclasses import dataclass
+
+from accel.datapath.plan import plan
+from accel.estimates.area import area
+from accel.estimates.estimate import Estimate
+from accel.estimates.technology import Silicon
+from accel.machine.machine import Machine
+
+__all__ = ["SiliconArea", "memory_kib", "silicon_area"]
+
+UM2 = 1e-6              # mm2
+
+
+@dataclass(frozen=True, slots=True)
+class SiliconArea:
+    """Areas in mm2: of the core, of its logic and registers, and of its memories."""
+
+    core: Estimate
+    logic: Estimate
+    memories: Estimate
+
+
+def silicon_area(machine: Machine, silicon: Silicon) -> SiliconArea:
+    """Estimates the area of a machine's core. Raises `accel.datapath.plan.PlanError` as `area`."""
+    gates, each = area(machine).gates, silicon.nand2_um2 * UM2
+    memories = memory_kib(machine) * silicon.sram_um2_per_kib * UM2
+    core, logic = (Estimate(*(rest + number * each for number in (gates.value, gates.low,
+                                                                  gates.high)), gates.extrapolated)
+                   for rest in (memories, 0.0))
+    return SiliconArea(core, logic, Estimate(memories, memories, memories))
+
+
+def memory_kib(machine: Machine) -> float:
+    """KiB of the buffers; tab has a copy for each lookup."""
+    copies = {"tab": plan(machine, "vector").count("lookup")}
+    return sum(buffer.size_bytes * copies.get(name, 1)
+               for name, buffer in machine.config.buffers.items()) / 1024
