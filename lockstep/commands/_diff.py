@@ -12,8 +12,12 @@ from accel.machine.machine import Machine
 from compiler.errors import RequestError
 from compiler.files import whole_file, write_text
 from lockstep.intrinsics.bench import Results, change, measured, show_instructions, show_networks
+from lockstep.printing.rows import diff_rows, put_rows
 from lockstep.printing.table import show_columns
-from lockstep.compare import MachineDifference, compare
+from lockstep.compare import MachineDifference, compare, networks
+from lockstep.provenance import Asked
+from lockstep.report.pictures import put_pictures, require_matplotlib
+from lockstep.report.pictures.others import comparison_pictures
 from lockstep.lines import say
 from lockstep.manual.resources import KINDS, UnitResources
 
@@ -21,22 +25,24 @@ __all__ = ["diff", "diff_closely"]
 
 
 def diff(args: argparse.Namespace) -> int:
+    asked = Asked.of(args, networks(args.networks, args.size))
     machines, titles = _machines(args)
     results = measured(machines, args.networks, args.size) if args.networks else {}
-    _compared(args, machines, titles, results)
-    if results:
+    _compared(args, machines, titles, results, asked)
+    if results and not args.tsv:
         show_networks(results, titles)
         show_instructions(results, titles, machines)
     return 0
 
 
 def _compared(args: argparse.Namespace, machines: list[Machine], titles: list[str],
-              results: Results) -> None:
+              results: Results, asked: Asked) -> None:
     found = compare(*machines)
     figures = asdict(found) | {
         "machines": [{"name": title, "hash": machine.hash}
                      for title, machine in zip(titles, machines)],
-        "networks": {name: [asdict(one) for one in some] for name, some in results.items()}}
+        "networks": {name: [asdict(one) for one in some] for name, some in results.items()},
+        "provenance": asked.provenance(dict(zip(titles, machines)))}
     if args.json:
         write_text(args.json, json.dumps(figures, indent=1) + "\n")
     if args.html:
@@ -44,6 +50,11 @@ def _compared(args: argparse.Namespace, machines: list[Machine], titles: list[st
 
         with whole_file(args.html) as file:
             write_comparison(file, figures, list(_hardware(found)))
+    hardware = [*_hardware(found)]
+    put_rows(args, diff_rows(figures, hardware))
+    put_pictures(args, comparison_pictures(figures, hardware), figures["provenance"])
+    if args.tsv:
+        return
     for line in _lines(found, titles):
         say(line)
     show_columns("hardware of the datapaths, from their plans, and bytes of the buffers",
@@ -56,9 +67,12 @@ def diff_closely(args: argparse.Namespace) -> int:
     """`diff`, and beside it area, clock, each layer and each unit."""
     from lockstep.commands._diff_layers import show_estimates, show_layers, show_units
 
+    asked = Asked.of(args, networks(args.networks, args.size))
     machines, titles = _machines(args)
     results = measured(machines, args.networks, args.size) if args.networks else {}
-    _compared(args, machines, titles, results)
+    _compared(args, machines, titles, results, asked)
+    if args.tsv:
+        return 0
     show_estimates(machines, titles)
     for name, (here, there) in results.items():
         show_units(name, here, there, titles)
@@ -72,6 +86,7 @@ def _machines(args: argparse.Namespace) -> tuple[list[Machine], list[str]]:
         from lockstep.report import require_plotly
 
         require_plotly("--html")
+    require_matplotlib(args)
     if args.other and args.machine:
         raise RequestError("OTHER must be given once: as an argument, or by --machine")
     other = args.other or args.machine

@@ -3,6 +3,7 @@
 import argparse
 
 from lockstep.options.arguments import NETWORK, add_json, at_least
+from lockstep.options.results import add_pictures, add_rows
 from lockstep.network_files import SIZE
 from lockstep.paths import machine_name, output_file
 
@@ -26,7 +27,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--size", type=at_least(1), default=SIZE, metavar="N",
         help=f"pixels, frames or tokens of named networks (default {SIZE})")
     add_json(parser, "write the comparison as JSON")
+    add_rows(parser, "the figures of both")
     add("--html", type=output_file, metavar="FILE.html", help="write one page with pictures")
+    add_pictures(parser)
     parser.set_defaults(machine=None)
     return parser
 

@@ -5,6 +5,7 @@ import argparse
 from accel.machine.config import MACHINE
 from lockstep.options.choices import OneOf
 from lockstep.options.arguments import EFFORT, NETWORK, add_json, add_tls, at_least, seconds
+from lockstep.options.results import add_pictures, add_rows
 from lockstep.network_files import SIZE
 from lockstep.paths import energy_name, input_file, machine_name, output_file
 
@@ -78,7 +79,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help="do not compare the values of the front with those of the host")
     add("--report", type=output_file, metavar="PAGE.html",
         help="write a page: fronts to turn and filter, each machine, each field alone")
+    add_pictures(parser)
     add_json(parser, "write everything as JSON")
+    add_rows(parser, "the machines")
     return parser
 
 

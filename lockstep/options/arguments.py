@@ -10,7 +10,7 @@ from accel.machine.config import MACHINE
 from accel.machine.dram import DRAM
 from compiler.target_names import ACCEL, HOST
 from lockstep.options.choices import OneOf
-from lockstep.paths import MachineName, input_file, machine_name, output_file
+from lockstep.paths import FileName, MachineName, input_file, machine_name, output_file
 
 __all__ = ["CACHED_PLANS", "CALIBRATION", "DEFAULT_THREADS", "EFFORT", "NETWORK", "OWN_PLANS",
            "QUANTIZER", "add_bind", "add_compilation", "add_json", "add_kinds", "add_machine",
@@ -88,7 +88,7 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
 
 def plans_file(text: str) -> str:
     """``db``, ``own``, or a file that is there."""
-    return text if text in (CACHED_PLANS, OWN_PLANS) else str(input_file(text))
+    return text if text in (CACHED_PLANS, OWN_PLANS) else FileName(input_file(text))
 
 
 def add_machine(parser: argparse.ArgumentParser, which: str, default: str | None) -> None:

@@ -7,6 +7,7 @@ the table of machines as HTML.
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
+from lockstep.printing.rows import objective_title
 from lockstep.report.page import page_parts
 from lockstep.report.templates import rendered
 
@@ -19,9 +20,10 @@ def write_exploration_page(file: IO[bytes], answer: Mapping[str, Any]) -> None:
     """Writes the page, as UTF-8; it works offline."""
     title = f"{', '.join(answer['networks'])} on machines like {answer['base']}"
     names = [one["name"] for one in answer["objectives"]]
+    titles = map(objective_title, answer["objectives"])
     file.write(rendered(
         "report/exploring.html", **page_parts(answer, title, "exploring.js"),
-        numbers=_numbers(answer), headings=["machine", *names, "bound by"],
+        numbers=_numbers(answer), headings=["machine", *titles, "bound by"],
         rows=[_row(point, names) for point in _ordered(answer)], built=_built(answer),
         refused=_refused(answer), most_reasons=MOST_REASONS).encode())
 

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,11 +15,15 @@ from compiler.files import whole_file, write_text
 from compiler.tune.records import Records
 from lockstep.searching.explore_cores import build_cores, require_tools, show_cores
 from lockstep.printing.progress import progress_bar
+from lockstep.printing.rows import objective_title, point_rows, put_rows
 from lockstep.printing.table import show_columns
 from lockstep.options.arguments import certificates_of
 from lockstep.compare import networks
 from lockstep.lines import say
+from lockstep.provenance import Asked
 from lockstep.report import require_plotly
+from lockstep.report.pictures import put_pictures, require_matplotlib
+from lockstep.report.pictures.explored import exploration_pictures
 from runtime.exploring import (Exploration, MachineBudget, MachineSpace, axes_of_file, axis_of,
                                budget_of, objectives_of, run_point)
 from runtime.exploring.answers import answer_of
@@ -39,6 +44,7 @@ MOST_ROWS = 20          # of a table; the front is shown whole
 def explore(args: argparse.Namespace) -> int:
     if args.report:
         require_plotly()
+    require_matplotlib(args)
     builds = args.synthesize or args.route
     if builds:
         require_tools(args.route)
@@ -51,6 +57,7 @@ def explore(args: argparse.Namespace) -> int:
     status = 0
     with ExitStack() as stack:
         files = networks(args.networks, args.size)
+        asked = Asked.of(args, files)
         records = stack.enter_context(Records(args.db) if args.db else Records.in_cache())
         exploration = Exploration(
             space, [ExploredNetwork.of(_name(name), path) for name, path in files.items()],
@@ -71,12 +78,15 @@ def explore(args: argparse.Namespace) -> int:
             status = INTERRUPTED
             if space.base.identity not in exploration.measured:
                 return status
-        answer = answer_of(exploration)
+        answer = answer_of(exploration) | {
+            "provenance": asked.provenance({str(args.base): space.base.machine})}
     _write(args, answer)
-    _show(answer)
+    if not args.tsv:
+        _show(answer)
     wrong = {identity: reason for identity, reason in exploration.checked.items() if reason}
     for identity, reason in wrong.items():
-        say(f"wrong: {answer['points'][_place(answer, identity)]['label']}: {reason}")
+        text = f"wrong: {answer['points'][_place(answer, identity)]['label']}: {reason}"
+        print(text, file=sys.stderr) if args.tsv else say(text)
     return status or (1 if wrong else 0)
 
 
@@ -137,6 +147,9 @@ def _progress(exploration: Exploration) -> Iterator[None]:
 
 
 def _write(args: argparse.Namespace, answer: Mapping[str, Any]) -> None:
+    put_rows(args, point_rows(answer))
+    if args.svg or args.pdf:
+        put_pictures(args, exploration_pictures(answer), answer["provenance"])
     if args.json:
         write_text(args.json, json.dumps(answer, indent=1) + "\n")
     if args.report:
@@ -162,12 +175,12 @@ def _show(answer: Mapping[str, Any]) -> None:
         f"{_counted(answer)} like {answer['base']}, front of "
         f"{', '.join(one['name'] for one in asked)} first; strategy {answer['strategy']}, seed "
         f"{answer['seed']}",
-        ["", "machine", *(one["name"] for one in asked),
+        ["", "machine", *map(objective_title, asked),
          *(answer["networks"] if several else []), "bound by"],
         [[_mark(point), point["label"], *(_value(point["values"][one["name"]], base["values"][
             one["name"]], point is base) for one in asked),
           *([f"{point['networks'][name]['cycles']:,}" for name in answer["networks"]]
-            if several else []), _bound(point["bounds"])] for point in shown], 2)
+            if several else []), _bound(point["bounds"])] for point in shown], 2, True)
     show_cores(answer)
     hidden = len(answer["points"]) - len(shown)
     if hidden > 0:
