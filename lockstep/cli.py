@@ -32,7 +32,8 @@ class Version(argparse.Action):
     """``--version``: prints the package's version and ends."""
 
     def __init__(self, option_strings: Sequence[str], dest: str):
-        super().__init__(option_strings, dest, nargs=0, help="print the version")
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS,
+                         help="print the version")
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         print(f"lockstep {lockstep.__version__}")
@@ -105,7 +106,9 @@ def _without_output(error: OSError) -> int:
 
 def run(argv: Sequence[str] | None) -> int:
     try:
-        args = make_parser().parse_args(argv)
+        parser = make_parser()
+        args = parser.parse_args(argv)
+        args.words, args.parse = sys.argv[1:] if argv is None else [*argv], parser.parse_args
         find_networks(vars(args))
         require_files(vars(args))
         return args.run(args)

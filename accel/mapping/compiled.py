@@ -13,11 +13,12 @@ from accel.mapping.positions.puts import PlacePut
 from accel.mapping.segment import AccelSegment
 from accel.mapping.texts import Way, listing, stages_of
 from accel.mapping.texts.prefixes_text import prefixes_text
+from accel.mapping.texts.timeloop_text import timeloop_text
 
 __all__ = ["CompiledSegment"]
 
-EMITTED = ("loops", "program")
-"""Stages that are written instead of a module, if asked for."""
+EMITTED = ("loops", "program", "timeloop")
+"""Texts that are written instead of a module, if asked for."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,8 @@ class CompiledSegment:
     def emitted(self, kind: str, comment: str, arch: str) -> str | None:
         if self.way is None or kind not in EMITTED:
             return None
+        if kind == "timeloop":
+            return timeloop_text(self.way.machine, self.way.groups).body
         return stages_of(self.way, self.program)[kind].body
 
     def listing(self) -> Iterator[str]:

@@ -21,6 +21,7 @@ which should be 0, and ``ended_slowest_s``; exit status 1 where something was wr
 """
 
 import hashlib
+import json
 import math
 import os
 import shutil
@@ -39,6 +40,7 @@ from secrets import token_hex
 import numpy as np
 
 from bench.frame import Bench, Sheet
+from lockstep.provenance import unmeasured
 from lockstep.testing.models import DIGITS
 
 HOUSE = Path(__file__).parents[2]
@@ -266,7 +268,9 @@ def exploring(varied: tuple[str, ...] = SPACE, trials: int = TRIALS, effort: int
 
 
 def _told(folder: Path) -> str:
-    return (folder / "said").read_text() + (folder / OUTPUT).read_text()
+    """What the command said, and its results but for what was measured."""
+    results = json.loads((folder / OUTPUT).read_text())
+    return (folder / "said").read_text() + json.dumps(unmeasured(results), indent=1)
 
 
 def killed(jobs: dict[str, Job], kills: int, seed: int) -> tuple[Record, dict[str, float]]:

@@ -14,34 +14,49 @@ from compiler.errors import RequestError
 from compiler.files import whole_file, write_text
 from lockstep.intrinsics.bench import Results, change, measured, show_instructions, show_networks
 from lockstep.options.whole import calibration_of
+from lockstep.printing.rows import diff_rows, put_rows
 from lockstep.printing.table import show_columns
 from lockstep.compare.whole import show_wholes
-from lockstep.compare import MachineDifference, compare
+from lockstep.compare import MachineDifference, compare, networks
+from lockstep.provenance import Asked
+from lockstep.report.pictures import put_pictures, require_matplotlib
+from lockstep.report.pictures.others import comparison_pictures
 from lockstep.printing.lines import say
 from lockstep.manual.resources import KINDS, UnitResources
+from runtime.pricing.hosts import THIS
 
 __all__ = ["diff", "diff_closely"]
 
+MEASURED_HOST = ("networks/*/*/beside", "networks/*/*/waiting_joules")
+"""Paths in the JSON of what the next run may find otherwise, where the host is measured."""
+
 
 def diff(args: argparse.Namespace) -> int:
+    asked = _asked(args)
     machines, titles = _machines(args)
     results = _measured(args, machines)
-    _compared(args, machines, titles, results)
-    if results:
+    _compared(args, machines, titles, results, asked)
+    if results and not args.tsv:
         show_networks(results, titles)
         _show_wholes(args, results, titles)
         show_instructions(results, titles, machines)
     return 0
 
 
+def _asked(args: argparse.Namespace) -> Asked:
+    return Asked.of(args, networks(args.networks, args.size, int8=args.calibration is None))
+
+
 def _compared(args: argparse.Namespace, machines: list[Machine], titles: list[str],
-              results: Results, more: Mapping[str, Any] | None = None) -> None:
+              results: Results, asked: Asked, more: Mapping[str, Any] | None = None) -> None:
     found = compare(*machines)
     figures = asdict(found) | {
         "machines": [{"name": title, "hash": machine.hash}
                      for title, machine in zip(titles, machines)],
         "networks": {name: [asdict(one) for one in some] for name, some in results.items()},
-        **(more or {})}
+        **(more or {}),
+        "provenance": asked.provenance(dict(zip(titles, machines)),
+                                       MEASURED_HOST if args.host == THIS else ())}
     if args.json:
         write_text(args.json, json.dumps(figures, indent=1) + "\n")
     if args.html:
@@ -49,6 +64,11 @@ def _compared(args: argparse.Namespace, machines: list[Machine], titles: list[st
 
         with whole_file(args.html) as file:
             write_comparison(file, figures, list(_hardware(found)))
+    hardware = [*_hardware(found)]
+    put_rows(args, diff_rows(figures, hardware))
+    put_pictures(args, comparison_pictures(figures, hardware), figures["provenance"])
+    if args.tsv:
+        return
     for line in _lines(found, titles):
         say(line)
     show_columns("hardware of the datapaths, from their plans, and bytes of the buffers",
@@ -61,11 +81,14 @@ def diff_closely(args: argparse.Namespace) -> int:
     """`diff`, and beside it area, clock, each layer and each unit."""
     from lockstep.commands._diff_layers import show_estimates, show_layers, show_units
 
+    asked = _asked(args)
     built = technology(args.technology)
     machines, titles = _machines(args)
     built = built.at(machines[0].config.clock_mhz)
     results = _measured(args, machines, built)
-    _compared(args, machines, titles, results, {"technology": built.plain})
+    _compared(args, machines, titles, results, asked, {"technology": built.plain})
+    if args.tsv:
+        return 0
     show_estimates(machines, titles, built)
     if results:
         _show_wholes(args, results, titles)
@@ -92,6 +115,7 @@ def _machines(args: argparse.Namespace) -> tuple[list[Machine], list[str]]:
         from lockstep.report import require_plotly
 
         require_plotly("--html")
+    require_matplotlib(args)
     if args.other and args.machine:
         raise RequestError("OTHER must be given once: as an argument, or by --machine")
     other = args.other or args.machine

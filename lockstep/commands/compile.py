@@ -35,8 +35,10 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                              "host does with them: buffers, launches with grid, block and "
                              "arguments (ptx: of the first --arch, by default sm_80); loops: the "
                              "accelerator's scheduled loop programs; program: its words with "
-                             "assembly and origin; c: the whole network in C99, to FILE.c with "
-                             "FILE.h beside it")
+                             "assembly and origin; timeloop: problem and mapping of each of its "
+                             "layers with products, as YAML for Timeloop; c: the whole network in "
+                             "C99, to FILE.c with FILE.h beside it; scalesim: the layers with "
+                             "products as topology CSV for SCALE-Sim")
     parser.add_argument("--weights", choices=("inside", "apart"),
                         help="with --emit c: constants in FILE.c, or in FILE.bin beside it "
                              "(default: apart above 16 MiB)")
@@ -121,8 +123,12 @@ def _emit_c(args: argparse.Namespace, module, stages) -> int:
 def _emit(args: argparse.Namespace, module) -> int:
     from runtime.arguments import archs_of
     from runtime.driver.emitted import ARCH, emitted
+    from runtime.exporting.peers import scalesim
 
-    text = emitted(module, args.emit, next(iter(archs_of(args.arch)), ARCH))
+    if args.emit == "scalesim":
+        text = scalesim(module.graph)
+    else:
+        text = emitted(module, args.emit, next(iter(archs_of(args.arch)), ARCH))
     if args.output:
         write_text(args.output, text)
     else:

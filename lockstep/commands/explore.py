@@ -8,6 +8,7 @@ from lockstep.options.arguments import (EFFORT, NETWORK, add_json, add_technolog
                                         at_least, seconds)
 from lockstep.options.network_files import SIZE
 from lockstep.options.paths import input_file, machine_name, output_file
+from lockstep.options.results import add_pictures, add_rows
 from lockstep.options.whole import add_calibration, add_host
 
 __all__ = ["add_parser", "run"]
@@ -83,7 +84,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help="do not compare the values of the front with those of the host")
     add("--report", type=output_file, metavar="PAGE.html",
         help="write a page: fronts to turn and filter, each machine, each field alone")
+    add_pictures(parser)
     add_json(parser, "write everything as JSON")
+    add_rows(parser, "the machines")
     add_calibration(parser, budget="--quantizer-budget")
     return parser
 

@@ -6,6 +6,7 @@ from accel.machine.config import MACHINE
 from lockstep.options.arguments import NETWORK, add_kinds, add_machine, add_memory, at_least
 from lockstep.options.network_files import SIZE
 from lockstep.options.paths import machine_name, output_file
+from lockstep.options.results import add_pictures, add_rows
 from lockstep.options.whole import add_calibration, add_host
 
 __all__ = ["add_parser", "run"]
@@ -83,7 +84,9 @@ def _add_diff(kinds) -> argparse.ArgumentParser:
         help=f"compile and run these for both, in the cycle simulator, with commas: {NETWORK}")
     _add_size(parser)
     add("--json", type=output_file, metavar="R.json", help="write the comparison as JSON")
+    add_rows(parser, "the figures of both")
     add("--html", type=output_file, metavar="FILE.html", help="write one page with pictures")
+    add_pictures(parser)
     add_host(parser)
     add_calibration(parser)
     return parser

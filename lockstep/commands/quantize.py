@@ -14,6 +14,7 @@ from lockstep.options.arguments import (CALIBRATION, NETWORK, add_bind, add_mach
 from lockstep.printing.lines import counted, say
 from lockstep.printing.table import show_table
 from lockstep.options.paths import float_model_file, input_file, output_file
+from lockstep.options.results import add_pictures, add_rows
 
 __all__ = ["add_parser", "run"]
 
@@ -39,7 +40,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add_verbose(parser)
     parser.set_defaults(observer="minmax", percentile=99.99)
     add("--report", type=output_file, metavar="FILE.html", help="write one page with the picture")
+    add_pictures(parser)
     add("--json", type=output_file, metavar="R.json", help="write the report as JSON")
+    add_rows(parser, "the layers")
     add("-o", "--output", type=output_file, required=True, metavar="OUT.onnx",
         help="the int8 network")
     return parser
@@ -52,17 +55,24 @@ def run(args: argparse.Namespace) -> int:
         require_plotly()
     from compiler.quantize.quantizer import quantize
     from lockstep.printing.progress import watching
+    from lockstep.printing.rows import layer_rows, put_rows
+    from lockstep.provenance import Asked
+    from lockstep.report.pictures import put_pictures, require_matplotlib
+    from lockstep.report.pictures.others import quantization_pictures
 
-    options = quantizer_options(args)
+    require_matplotlib(args)
+    asked, options, machines = Asked.of(args), quantizer_options(args), {}
     if args.machine:
         from accel.machine.loading import load_machine
         from accel.mapping.quantizing import quantizer_options as options_for
 
-        options = options_for(load_machine(args.machine), options)
+        machines[args.machine] = load_machine(args.machine)
+        options = options_for(machines[args.machine], options)
     quantization = quantize(args.model, args.calibration, **options, bind=dict(args.bind),
                             watch=watching(args.model.name))
     data = quantization.model.SerializeToString(deterministic=True)
-    figures = _figures(args, options, quantization) | {"sha256": hashlib.sha256(data).hexdigest()}
+    figures = _figures(args, options, quantization) | {
+        "sha256": hashlib.sha256(data).hexdigest(), "provenance": asked.provenance(machines)}
     with whole_file(args.output) as file:
         file.write(data)
     if args.json:
@@ -73,14 +83,17 @@ def run(args: argparse.Namespace) -> int:
 
         with whole_file(args.report) as file:
             write_quantization_page(file, figures)
-    _show(figures, args.verbose)
+    put_rows(args, layer_rows(figures))
+    put_pictures(args, quantization_pictures(figures), figures["provenance"])
+    if not args.tsv:
+        _show(figures, args.verbose)
     return 0
 
 
 def _figures(args: argparse.Namespace, options: Mapping[str, Any], quantized) -> dict[str, Any]:
     return {
         "machine": args.machine and str(args.machine),
-        "model": str(args.model), "output": str(args.output), "observer": args.observer,
+        "model": str(args.model), "output": args.output.title, "observer": args.observer,
         "percentile": args.percentile if args.observer == "percentile" else None,
         "equalize": args.equalize, "equalized_pairs": quantized.equalized,
         "bias_correction": args.bias_correction, "budget": args.budget,

@@ -17,6 +17,7 @@ from lockstep.options.arguments import (NETWORK, add_compilation, add_json, add_
 from lockstep.options.whole import add_host
 from lockstep.options.inputs import arrays, set_inputs, write_outputs
 from lockstep.options.saved import saved_module
+from lockstep.options.results import PICTURES, add_pictures, add_rows
 from lockstep.options.choices import OneOf
 from lockstep.options.paths import input_file, model_file, output_file
 from compiler.files import whole_file
@@ -58,10 +59,12 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help="inputs, by name; they tell the dimensions that the model leaves open")
     add("--output", type=output_file, metavar="Y.npz", help="write the outputs, by name")
     add_json(parser, "write the report as JSON")
+    add_rows(parser, "the layers")
     add("--trace", type=output_file, metavar="T.json",
         help="write what every unit did when: .json or .json.gz for Perfetto, .vcd for short runs")
     add("--report", type=output_file, metavar="FILE.html",
         help="write one page with timeline, roofline, stalls, traffic and buffers (--sim cycle)")
+    add_pictures(parser)
     add("--bounds", action="store_true",
         help="show how far each layer can be from its best: least cycles and bytes of all tilings")
     add_technology(parser, None)
@@ -76,30 +79,32 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> int:
     from lockstep.options.compilation import target_of
+    from lockstep.provenance import Asked
 
+    asked = Asked.of(args)
     saved = saved_module(args, args.machine)
     if saved is None:
         args.target = target_of(args)
     _require_sense(args)
     if args.on:
-        return _run_there(args, saved)
+        return _run_there(args, saved, asked)
     with _opened(args.trace) as trace:
-        return _run(args, saved, trace)
+        return _run(args, saved, trace, asked)
 
 
 def _require_sense(args: argparse.Namespace) -> None:
     """Refuses options that would have no effect."""
     _require_sense_there(args)
-    for option, given in (("--trace", args.trace), ("--report", args.report),
-                          ("--technology", args.technology), ("--no-values", args.no_values)):
+    for option, given in (("--trace", args.trace), ("--report", args.report), ("--svg", args.svg),
+                          ("--pdf", args.pdf), ("--technology", args.technology),
+                          ("--no-values", args.no_values)):
         if given and args.target.partition(":")[0] == "cpu" and "," not in args.target:
             raise RequestError(f"{option} must be left out with --target cpu: the host has no "
                                f"cycles")
     if args.trace and args.sim == "functional":
         raise RequestError("--trace must come with --sim cycle or verilator: functional has no "
                            "cycles")
-    if args.report:
-        _require_page(args)
+    _require_page(args)
     if args.technology:
         _require_technology(args)
     if args.no_values and args.sim != "cycle":
@@ -108,8 +113,11 @@ def _require_sense(args: argparse.Namespace) -> None:
         raise RequestError("--output must be left out with --no-values: there are none")
 
 
+PAGES = ("report", *PICTURES)
+"""Options that show what every unit did when."""
+
 HERE = ("sim", "latency", "outstanding", "bytes_per_cycle", "row_buffer", "refresh", "stall_seed",
-        "no_values", "trace", "report", "technology", "memory", "precision")
+        "no_values", "trace", *PAGES, "technology", "memory", "precision")
 """Options of what runs here."""
 
 
@@ -125,11 +133,15 @@ def _require_sense_there(args: argparse.Namespace) -> None:
 
 def _require_page(args: argparse.Namespace) -> None:
     from lockstep.report import require_plotly
+    from lockstep.report.pictures import require_matplotlib
 
-    if args.sim != "cycle":
-        raise RequestError(f"--report must come with --sim cycle, not {args.sim}: the cycle "
+    wanted = [option for option in PAGES if getattr(args, option)]
+    if wanted and args.sim != "cycle":
+        raise RequestError(f"--{wanted[0]} must come with --sim cycle, not {args.sim}: the cycle "
                            f"simulator alone says what every unit did when")
-    require_plotly()
+    if args.report:
+        require_plotly()
+    require_matplotlib(args)
 
 
 def _require_technology(args: argparse.Namespace) -> None:
@@ -149,8 +161,7 @@ def _opened(path: Path | None):
     return TraceFile(path)
 
 
-def _run(args: argparse.Namespace, saved, trace) -> int:
-    from lockstep.printing.layers import show
+def _run(args: argparse.Namespace, saved, trace, asked) -> int:
     from lockstep.printing.progress import progress_bar
     from runtime import DeviceError, report
     from runtime.exporting.ports import random_inputs
@@ -161,10 +172,10 @@ def _run(args: argparse.Namespace, saved, trace) -> int:
     programs = [compiled.program for compiled in module.accelerated]
     if trace:
         trace.require_space(programs)
-    for option, wanted in (("--report", args.report), ("--technology", args.technology)):
-        if wanted and not programs:
-            raise RequestError(f"{option} must be left out for {str(args.model)!r}: all of it runs "
-                               f"on the host, which has no cycles")
+    for option in (*PAGES, "technology"):
+        if getattr(args, option) and not programs:
+            raise RequestError(f"--{option} must be left out for {str(args.model)!r}: all of it "
+                               f"runs on the host, which has no cycles")
     inputs = random_inputs(module.graph, args.seed) if given is None else given
     set_inputs(module, inputs)
     seed = args.seed if given is None else None
@@ -179,7 +190,7 @@ def _run(args: argparse.Namespace, saved, trace) -> int:
         return 1
     figures = report(module, runs, machine, time.perf_counter() - begin)
     figures |= {"model": args.model.title, "target": args.target, "simulator": args.sim,
-                "seed": seed}
+                "seed": seed, "provenance": _provenance(args, asked, machine)}
     if args.precision:
         figures["precision"] = {"kind": args.precision, "errors": _errors(module, graph, inputs)}
     if args.no_values:
@@ -189,13 +200,38 @@ def _run(args: argparse.Namespace, saved, trace) -> int:
     _add_whole(args, figures, module, machine)
     _write_trace(args, trace, machine, watched)
     _write(args, module, figures)
-    if args.report:
+    if any(getattr(args, option) for option in PAGES):
         _write_page(args, figures, machine, watched)
+    _show(args, figures)
+    if not args.tsv:
+        _say_origin(args, machine)
+    return 0
+
+
+def _show(args: argparse.Namespace, figures: dict[str, Any]) -> None:
+    from lockstep.printing.layers import show
+    from lockstep.printing.rows import layer_rows, put_rows
+
+    put_rows(args, layer_rows(figures))
+    if args.tsv:
+        return
     show(figures, args.verbose, args.bounds)
     if "energy" in figures:
         _show_energy(figures)
-    _say_origin(args, machine)
-    return 0
+
+
+MEASURED = ("wall_seconds",)
+MEASURED_BY_AUTO = ("auto", "host/*", "notes")
+"""Paths in the report of what the next run may find otherwise; of targets ``auto:``, prices."""
+
+
+def _provenance(args: argparse.Namespace, asked, machine) -> dict[str, Any]:
+    from runtime.pricing.hosts import THIS
+
+    by_auto = MEASURED_BY_AUTO if args.target.startswith("auto:") else ()
+    by_host = ("whole",) if args.host == THIS else ()
+    name = machine.config.name if machine else ""
+    return asked.provenance({name: machine}, (*MEASURED, *by_auto, *by_host))
 
 
 def _add_technology(args: argparse.Namespace, figures: dict[str, Any], machine, watched) -> None:
@@ -234,9 +270,8 @@ def _show_energy(figures: dict[str, Any]) -> None:
         say(whole_energy(part, figures["energy"]["joules"]))
 
 
-def _run_there(args: argparse.Namespace, saved) -> int:
+def _run_there(args: argparse.Namespace, saved, asked) -> int:
     """Compiles here and runs on a worker of a pool."""
-    from lockstep.printing.layers import show
     from lockstep.printing.progress import progress_bar
     from lockstep.options.arguments import certificates_of
     from runtime import DeviceError, report
@@ -261,9 +296,10 @@ def _run_there(args: argparse.Namespace, saved) -> int:
     figures = report(module, runs, machine, time.perf_counter() - begin)
     figures |= {"model": args.model.title, "target": args.target, "on": args.on, "device": name,
                 "simulator": f"{name} of {args.on}",
-                "seed": args.seed if given is None else None}
+                "seed": args.seed if given is None else None,
+                "provenance": _provenance(args, asked, machine)}
     _write(args, module, figures)
-    show(figures, args.verbose, args.bounds)
+    _show(args, figures)
     return 0
 
 
@@ -286,12 +322,16 @@ def _write(args: argparse.Namespace, module, figures: dict[str, Any]) -> None:
 def _write_page(args: argparse.Namespace, figures: dict[str, Any], machine, watched) -> None:
     from lockstep.printing.progress import progress_bar
     from lockstep.report import page_figures, write_page
+    from lockstep.report.pictures import put_pictures
+    from lockstep.report.pictures.run import run_pictures
 
-    with progress_bar(f"writing {args.report.name}", 0, lambda: 0):
+    with progress_bar("writing pictures", 0, lambda: 0):
         page = page_figures(figures, watched.recordings, machine,
                             {"virtual threads": str(args.threads)})
-        with whole_file(args.report) as file:
-            write_page(file, page)
+        put_pictures(args, run_pictures(page), figures["provenance"])
+        if args.report:
+            with whole_file(args.report) as file:
+                write_page(file, page)
 
 
 def _imported(args: argparse.Namespace, given):

@@ -11,8 +11,8 @@ from accel.machine.config import MACHINE
 from accel.machine.dram import DRAM
 from compiler.target_names import ACCEL, HOST
 from lockstep.options.choices import OneOf
-from lockstep.options.paths import (MachineName, input_file, machine_name, output_file,
-                            technology_name)
+from lockstep.options.paths import (FileName, MachineName, input_file, known_name, machine_name,
+                                    output_file)
 
 __all__ = ["CACHED_PLANS", "CALIBRATION", "DEFAULT_THREADS", "EFFORT", "NETWORK", "OWN_PLANS",
            "QUANTIZER", "add_bind", "add_compilation", "add_json", "add_kinds", "add_machine",
@@ -90,7 +90,7 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
 
 def plans_file(text: str) -> str:
     """``db``, ``own``, or a file that is there."""
-    return text if text in (CACHED_PLANS, OWN_PLANS) else str(input_file(text))
+    return text if text in (CACHED_PLANS, OWN_PLANS) else FileName(input_file(text))
 
 
 def add_machine(parser: argparse.ArgumentParser, which: str, default: str | None) -> None:
@@ -112,7 +112,7 @@ def add_memory(parser: argparse._ActionsContainer) -> None:
 def add_technology(parser: argparse._ActionsContainer, default: str | None = DEFAULT) -> None:
     """Adds the option that names what the machine is built in."""
     parser.add_argument(
-        "--technology", type=technology_name, default=default, metavar="T",
+        "--technology", type=known_name, default=default, metavar="T",
         help=f"what the machine is built in, from which area, clock, energy and leakage follow as "
              f"far as it has them: {', '.join(technologies())}, or FILE.toml"
              + (f" (default {default})" if default else ""))

@@ -16,9 +16,10 @@ from compiler.errors import RequestError
 from compiler.files import is_stream, require_writable
 from lockstep.options.network_files import may_be_name, network_file
 
-__all__ = ["FloatModelFile", "InputFile", "MachineName", "ModelFile", "OutputFile",
-           "OutputFolder", "find_networks", "float_model_file", "input_file",
-           "machine_name", "model_file", "output_file", "require_files", "technology_name"]
+__all__ = ["FileName", "FloatModelFile", "InputFile", "MachineName", "MetricName", "ModelFile",
+           "OutputFile", "OutputFolder", "PictureFolder", "files_read", "find_networks",
+           "float_model_file", "input_file", "known_name", "machine_name", "model_file",
+           "output_file", "picture_folder", "require_files"]
 
 DUMPED = re.compile(r"\d\d+-.*\.txt")
 """The files that `compiler.graph.passes.pipeline.dump_into` writes into its folder."""
@@ -45,14 +46,38 @@ class FloatModelFile(ModelFile):
 
 
 class OutputFile(PosixPath):
-    """A file to write."""
+    """A file to write. `title` is what the user has called it."""
+
+    name_given = ""
+
+    @property
+    def title(self) -> str:
+        return self.name_given or str(self)
 
 
 class OutputFolder(PosixPath):
     """A folder for the network after each pass."""
 
 
-class MachineName(str):
+class PictureFolder(PosixPath):
+    """A folder to write pictures into, which is made if there is none."""
+
+
+class FileName(str):
+    """A text that names a file to read."""
+
+    def files(self) -> list[str]:
+        return [self]
+
+
+class MetricName(FileName):
+    """A function of a file: ``FILE.py:NAME``."""
+
+    def files(self) -> list[str]:
+        return [self.rpartition(":")[0]] if ":" in self else []
+
+
+class MachineName(FileName):
     """A machine's name or file, or a target, in which machines stand behind ``accel:`` or
     ``auto:``.
     """
@@ -66,9 +91,10 @@ class MachineName(str):
                   for path in Path(file).rglob("*.py"))]
 
 
-def technology_name(text: str) -> str:
-    """An argument that names a technology; one that ends in ``.toml`` is a file to read."""
-    return str(input_file(text)) if text.endswith(".toml") else text
+def known_name(text: str) -> str:
+    """An argument that names a technology or a host; one that ends in ``.toml`` is a file to read.
+    """
+    return FileName(input_file(text)) if text.endswith(".toml") else text
 
 
 def machine_name(text: str) -> MachineName:
@@ -120,6 +146,16 @@ def output_file(text: str) -> OutputFile:
     return OutputFile(text)
 
 
+def picture_folder(text: str) -> PictureFolder:
+    """An argument that names a folder for pictures. Raises RequestError for a file, and if the
+    folder above is missing.
+    """
+    if not (os.path.isdir(text) or os.path.isdir(os.path.dirname(text) or ".")
+            and not os.path.lexists(text)):
+        raise RequestError(f"{text!r} must name a folder, in a folder that exists")
+    return PictureFolder(text)
+
+
 def require_files(arguments: Mapping[str, Any]) -> None:
     """Raises RequestError where an output would overwrite an input or another output, also through
     links, and FileError where one cannot be written. Devices, pipes and files that are already
@@ -133,7 +169,7 @@ def require_files(arguments: Mapping[str, Any]) -> None:
             raise RequestError(f"{first} {str(path)!r} and {second} {str(other)!r} must be "
                                f"different files")
     there = [(option, path) for option, path in outputs if os.path.exists(path)]
-    for source in _inputs(arguments) if there else ():
+    for _, source in files_read(arguments) if there else ():
         for option, path in there:
             if _meet(path, source):
                 raise RequestError(f"{option} {str(path)!r} must be another file than "
@@ -148,16 +184,17 @@ def _flat(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield from ((name, element) for element in (value if isinstance(value, list) else [value]))
 
 
-def _inputs(arguments: Mapping[str, Any]) -> Iterator[str | os.PathLike[str]]:
+def files_read(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str | os.PathLike[str]]]:
+    """The files that these arguments read: what each is called, and its path."""
     for _, value in _flat(arguments):
         if isinstance(value, InputFile):
-            yield value
+            yield value.title if isinstance(value, ModelFile) else str(value), value
         if isinstance(value, ModelFile):
             from compiler.frontend.onnx.nodes.external import external_files
 
-            yield from external_files(value)
-        if isinstance(value, MachineName):
-            yield from value.files()
+            yield from ((str(path), path) for path in external_files(value))
+        if isinstance(value, FileName):
+            yield from ((file, file) for file in value.files())
 
 
 def _meet(path: OutputFile | OutputFolder, other: str | os.PathLike[str]) -> bool:

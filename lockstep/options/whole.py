@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from compiler.errors import RequestError
 from lockstep.options.arguments import (CALIBRATION, QUANTIZER, add_bind, add_quantizer,
                                         quantizer_options)
-from lockstep.options.paths import input_file
+from lockstep.options.paths import MetricName, input_file, known_name
 
 if TYPE_CHECKING:
     from runtime.driver.calibrated import Calibration
@@ -33,7 +33,7 @@ def add_accuracy(group: argparse._ActionsContainer) -> None:
     group.add_argument("--held-out", type=input_file, nargs="+", default=[], metavar="FILE",
                        help="tell accuracy by these samples (default: those of --calibration); "
                             "arrays that are no inputs are labels")
-    group.add_argument("--metric", default="", metavar="FILE.py:NAME",
+    group.add_argument("--metric", type=MetricName, default="", metavar="FILE.py:NAME",
                        help="accuracy by a function of outputs and of what they should be (outputs "
                             "in float, and labels), by name, that gives a number, the greatest is "
                             "best; the file is run (default: signal to noise in dB)")
@@ -41,14 +41,10 @@ def add_accuracy(group: argparse._ActionsContainer) -> None:
 
 def add_host(parser: argparse.ArgumentParser) -> None:
     """Adds the host that computes what the accelerator does not."""
-    parser.add_argument("--host", type=_host, default="table", metavar="H",
+    parser.add_argument("--host", type=known_name, default="table", metavar="H",
                         help="what computes the rest of a network: table, an in-order core at "
                              "1 GHz by counts; FILE.toml, counts of your own; this, this "
                              "processor, measured (default table)")
-
-
-def _host(text: str) -> str:
-    return str(input_file(text)) if text.endswith(".toml") else text
 
 
 def calibration_of(args: argparse.Namespace) -> "Calibration | None":

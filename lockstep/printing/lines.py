@@ -13,12 +13,15 @@ Entry = tuple[str, str, str]
 """A layer, its operator, and the reason for its place."""
 
 _NAME_WIDTH = 40
+_NO_TERMINAL = 100_000
 _OPERATORS = 4      # the most frequent
 
 
 def width() -> int:
-    """The columns of the terminal: `COLUMNS`, else the terminal's own answer, else 80."""
-    return get_terminal_size().columns
+    """The columns of the terminal: `COLUMNS`, else the terminal's own answer; without a terminal so
+    many that no line is wrapped.
+    """
+    return get_terminal_size((_NO_TERMINAL, 24)).columns
 
 
 def say(line: str = "", indent: int = 2) -> None:

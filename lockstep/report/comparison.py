@@ -20,7 +20,7 @@ def write_comparison(file: IO[bytes], figures: Mapping[str, Any], hardware: Rows
               for network, some in figures["networks"].items()]
     counts = [row for row in hardware if not row[0].endswith(": bytes")]
     write_plain_page(
-        file, title, "comparison.html", sentences=_sentences(figures), names=names,
+        file, title, "comparison.html", figures, sentences=_sentences(figures), names=names,
         cycles=_told(cycles), hardware=_told(hardware),
         cycles_picture=cycles and _picture(cycles, names, "cycles", "cycles"),
         hardware_picture=_picture(_relative(counts), names, "hardware",

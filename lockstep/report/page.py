@@ -14,6 +14,7 @@ from typing import IO, Any
 
 from compiler.errors import RequestError
 from lockstep.printing.columns import LAYER_COLUMNS, cells
+from lockstep.provenance import provenance_lines
 from lockstep.report.figures import row_of, total_of
 from lockstep.report.templates import rendered, text_of
 
@@ -40,11 +41,12 @@ def write_page(file: IO[bytes], figures: Mapping[str, Any]) -> None:
         host_reasons=figures["host_reasons"], most_reasons=MOST_REASONS).encode())
 
 
-def page_parts(figures: Mapping[str, Any], title: str, script: str) -> dict[str, str]:
+def page_parts(figures: Mapping[str, Any], title: str, script: str) -> dict[str, Any]:
     """The parts that pages with pictures have; `script` is the file beside the one that they share.
     """
     return {"title": title, "style": text_of("report/page.css"), "figures": _json(figures),
-            "plotly": _plotly(), "script": text_of("report/shared.js", f"report/{script}")}
+            "made": [*provenance_lines(figures)], "plotly": _plotly(),
+            "script": text_of("report/shared.js", f"report/{script}")}
 
 
 def _json(figures: Mapping[str, Any]) -> str:

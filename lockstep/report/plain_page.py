@@ -4,13 +4,21 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import IO, Any
 
+from lockstep.provenance import provenance_lines
 from lockstep.report.templates import rendered, text_of
 
 __all__ = ["picture", "write_plain_page"]
 
-def write_plain_page(file: IO[bytes], title: str, template: str, **values: Any) -> None:
+
+CONFIG = {"displayModeBar": True, "displaylogo": False, "toImageButtonOptions": {"format": "svg"}}
+"""The tool bar, which saves a picture as SVG."""
+
+
+def write_plain_page(file: IO[bytes], title: str, template: str,
+                     figures: Mapping[str, Any], **values: Any) -> None:
     """Writes a page with this heading, made by a template of this folder, as UTF-8."""
     file.write(rendered(f"report/{template}", title=title, style=text_of("report/plain.css"),
+                        made=[*provenance_lines(figures)],
                         **values).encode())
 
 
@@ -24,7 +32,7 @@ def picture(traces: Sequence[Any], place: str, first: bool = True, **layout: Any
     form = {"height": 480, "margin": {"l": 60, "r": 10, "t": 40, "b": 120}, **layout}
     figure = go.Figure([_shown(trace.to_plotly_json()) for trace in traces])
     figure.update_layout(_shown(form))
-    return figure.to_html(full_html=False, include_plotlyjs=first, div_id=place)
+    return figure.to_html(full_html=False, include_plotlyjs=first, div_id=place, config=CONFIG)
 
 
 def _shown(value: Any) -> Any:

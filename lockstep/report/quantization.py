@@ -20,7 +20,7 @@ def write_quantization_page(file: IO[bytes], figures: Mapping[str, Any]) -> None
     series = _present(figures)
     headings = ("layer", *(label for label, *_ in series), "numbers", "operator", "why")
     write_plain_page(
-        file, f"Quantization of {figures['model']}", "quantization.html",
+        file, f"Quantization of {figures['model']}", "quantization.html", figures,
         summary=_summary(figures), noise=_picture(figures), headings=headings,
         words=[headings.index(word) for word in ("layer", "numbers", "operator", "why")],
         rows=[_row(layer, series) for layer in figures["layers"]])

@@ -19,7 +19,7 @@ def write_search_page(file: IO[bytes], figures: Mapping[str, Any]) -> None:
     tasks = sorted(figures["tasks"], key=_time, reverse=True)
     curves = [task for task in tasks if any(value is not None for value in task["values"])]
     write_plain_page(
-        file, title, "search.html",
+        file, title, "search.html", figures,
         summary=f"{figures['trials']:,} trials, strategy {figures['strategy']}, seed "
                 f"{figures['seed']}",
         curves=curves and _picture([(task, _best_so_far(task)) for task in curves[:MOST_CURVES]],

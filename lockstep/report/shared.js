@@ -26,7 +26,9 @@ function layout(height, more) {
     hoverlabel: {align: "left", bgcolor: "#fff", bordercolor: SOFT, font: {color: INK}}, ...more};
 }
 
-const CONFIG = {responsive: true, displayModeBar: false};
+// The tool bar saves a picture as SVG.
+const CONFIG = {responsive: true, displayModeBar: true, displaylogo: false,
+                toImageButtonOptions: {format: "svg", filename: document.title}};
 const axis = more =>
   ({gridcolor: LINE, linecolor: LINE, zeroline: false, fixedrange: true, ...more});
 const draw = (id, traces, form) => Plotly.react(byId(id), traces, form, CONFIG);

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,11 +17,15 @@ from compiler.tune.records import Records
 from lockstep.searching.explore_cores import build_cores, require_tools
 from lockstep.searching.explore_table import show_answer
 from lockstep.printing.progress import progress_bar
+from lockstep.printing.rows import point_rows, put_rows
 from lockstep.options.arguments import certificates_of
 from lockstep.options.whole import calibration_of
 from lockstep.compare import networks
 from lockstep.printing.lines import say
+from lockstep.provenance import Asked
 from lockstep.report import require_plotly
+from lockstep.report.pictures import put_pictures, require_matplotlib
+from lockstep.report.pictures.explored import exploration_pictures
 from runtime.exploring import (Exploration, MachineBudget, MachineSpace, axes_of_file, axis_of,
                                budget_of, objectives_of, run_point)
 from runtime.exploring.answers import answer_of
@@ -29,6 +34,7 @@ from runtime.exploring.exploration import RunPoints
 from runtime.exploring.networks import ExploredNetwork
 from runtime.exploring.objectives import MeasuredPoint, ObjectiveError, usual_objectives
 from runtime.exploring.points import AddedInstructions, ExploredPoint
+from runtime.pricing.hosts import THIS
 from runtime.tuning.children import usable_cores
 from runtime.whole import energy_refusal
 
@@ -42,6 +48,7 @@ INTERRUPTED = 130
 def explore(args: argparse.Namespace) -> int:
     if args.report:
         require_plotly()
+    require_matplotlib(args)
     built = technology(args.technology)
     builds = args.synthesize or args.route
     if builds:
@@ -60,6 +67,7 @@ def explore(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         calibration = calibration_of(args)
         files = networks(args.networks, args.size, int8=calibration is None)
+        asked = Asked.of(args, files)
         records = stack.enter_context(Records(args.db) if args.db else Records.in_cache())
         exploration = Exploration(
             space, [ExploredNetwork.of(_name(name), path, calibration)
@@ -82,13 +90,32 @@ def explore(args: argparse.Namespace) -> int:
             status = INTERRUPTED
             if space.base.identity not in exploration.measured:
                 return status
-        answer = answer_of(exploration)
+        answer = answer_of(exploration) | {
+            "provenance": asked.provenance({str(args.base): space.base.machine},
+                                           _measured_here(exploration, bool(args.effort)))}
     _write(args, answer)
-    show_answer(answer)
+    if not args.tsv:
+        show_answer(answer)
     wrong = {identity: reason for identity, reason in exploration.checked.items() if reason}
     for identity, reason in wrong.items():
-        say(f"wrong: {answer['points'][_place(answer, identity)]['label']}: {reason}")
+        text = f"wrong: {answer['points'][_place(answer, identity)]['label']}: {reason}"
+        print(text, file=sys.stderr) if args.tsv else say(text)
     return status or (1 if wrong else 0)
+
+
+def _measured_here(exploration: Exploration, refined: bool) -> Iterator[str]:
+    """Paths in the answer of what the next run may find otherwise, where the host is measured: all
+    that follows from its time; which machines there are, where figures choose them.
+    """
+    if exploration.host != THIS:
+        return
+    yield "front"
+    if exploration.strategy == "search" or refined:
+        yield from ("points", "failed", "refused", "sensitivity", "quantized", "made_for")
+    else:
+        yield from (f"points/*/{name}" for name in ("values", "front", "rivals", "host_share",
+                                                   "over_budget", "checked",
+                                                   "networks/*/host_seconds"))
 
 
 def _require_figures(exploration: Exploration) -> None:
@@ -171,6 +198,9 @@ def _progress(exploration: Exploration) -> Iterator[None]:
 
 
 def _write(args: argparse.Namespace, answer: Mapping[str, Any]) -> None:
+    put_rows(args, point_rows(answer))
+    if args.svg or args.pdf:
+        put_pictures(args, exploration_pictures(answer), answer["provenance"])
     if args.json:
         write_text(args.json, json.dumps(answer, indent=1) + "\n")
     if args.report:

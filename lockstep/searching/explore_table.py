@@ -32,15 +32,15 @@ def show_answer(answer: Mapping[str, Any]) -> None:
         ["", "machine", *(one["title"] for one in asked), "on the host", *several, "bound by"],
         [[_mark(point), point["label"], *(_value(one, point, base) for one in asked),
           _on_host(point), *(f"{point['networks'][name]['cycles']:,}" for name in several),
-          _bound(point["bounds"])] for point in shown], 2)
+          _bound(point["bounds"])] for point in shown], 2, True)
     show_cores(answer)
     hidden = len(answer["points"]) - len(shown)
     if hidden > 0:
         say(f"{hidden:,} more machines, which others beat: --json and --report have them")
     say(f"technology {answer['technology']['name']}: {answer['technology']['text']}")
     if any(point["rivals"] for point in shown):
-        say("~ is not distinguishable: within the errors of the estimates a machine may be off the "
-            "front (*~) or on it (~), a figure may be that of the base")
+        say("~ not distinguishable: within the errors of estimates it may be off the front (*~), "
+            "or on it (~)")
     _say_rest(answer)
 
 

@@ -17,10 +17,10 @@ from runtime.module import Module
 __all__ = ["KINDS", "NETWORKS", "NetworkStages", "emitted", "network_in_c"]
 
 KINDS = {"cuda": "//", "opencl": "//", "metal": "//", "ptx": "//", "llvm": ";", "asm": "#",
-         "loops": "#", "program": "#"}
+         "loops": "#", "program": "#", "timeloop": "#"}
 """Kinds of text, and what begins their comments."""
 
-NETWORKS = ("c",)
+NETWORKS = ("c", "scalesim")
 """Kinds of text that are a whole network, to be compiled elsewhere."""
 
 ARCH = "sm_80"

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from compiler.graph.notes import Note
 from lockstep.cli import main
 from lockstep.printing.lines import counted, say, shortened
-from lockstep.printing.table import show_table
+from lockstep.printing.table import show_columns, show_table
 from lockstep.commands.fpga import _show_build
 
 ROOT = Path(__file__).parents[3]
@@ -176,3 +176,27 @@ def test_a_build_fits(capsys) -> None:
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
 
+
+
+def test_without_a_terminal_nothing_is_wrapped(monkeypatch, capsys) -> None:
+    monkeypatch.delenv("COLUMNS")
+    monkeypatch.setattr("os.get_terminal_size", lambda *_: (_ for _ in ()).throw(OSError))
+    say("word " * 100)
+    show_columns("t" * 100, ["machine", *map(str, range(30))], [["m" * 50, *["1,000"] * 30]])
+    line, title, _, cells = capsys.readouterr().out.splitlines()
+    assert title == "t" * 100 and cells.count("1,000") == 30 and "m" * 50 in cells
+
+
+def test_columns_fit(capsys) -> None:
+    """Words are shortened first; then columns at the right are left out, and named."""
+    row = ["*", "block_out 32, wgt_bytes 131072", "71.02 ±6% (-25%)", "96,972 ±5% (+70%)",
+           "gemm 92%, load 8%"]
+    heads = ["", "machine", "ms", "luts", "bound by"]
+    show_columns("machines", heads, [row], 2, True)
+    *_, cells = capsys.readouterr().out.splitlines()
+    assert len(cells) <= 80 and "block_out …tes 131072" in cells
+    assert cells.endswith("gemm 92%, load 8%")
+    show_columns("machines", [*heads, "more"], [[*row, "123,456,789"]], 2)
+    *_, cells, told = capsys.readouterr().out.splitlines()
+    assert len(cells) <= 80 and "96,972 ±5% (+70%)" in cells
+    assert told == "no room for more"

@@ -53,7 +53,7 @@ def test_kernels_buffers_and_launches(kind: str, module) -> None:
 
 
 def test_every_kind_is_tried_and_offered() -> None:
-    assert {*TARGETS, "loops", "program"} == KINDS.keys()
+    assert {*TARGETS, "loops", "program", "timeloop"} == KINDS.keys()
     offered = make_parser().parse_args
     for kind in (*KINDS, *NETWORKS):
         assert offered(["compile", str(INT8), "--emit", kind]).emit == kind

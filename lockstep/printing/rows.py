@@ -1,0 +1,106 @@
+"""Tables as data: each row a mapping of plain values, as CSV in a file and as TSV for pipes.
+
+They have every column and every row, whole names and bare numbers: what tables for people leave
+out.
+"""
+
+import argparse
+import csv
+import io
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from compiler.files import write_text
+
+__all__ = ["Row", "diff_rows", "flat", "layer_rows", "point_rows", "put_rows"]
+
+Row = Mapping[str, Any]
+
+BESIDE = ("host_seconds", "copy_seconds", "host_joules", "accuracy")
+"""Figures of whole inferences, of a network on a machine."""
+
+
+def put_rows(args: argparse.Namespace, rows: Sequence[Row]) -> None:
+    """Writes the rows where the options ask for it."""
+    if args.csv:
+        write_text(args.csv, _text(rows, ","))
+    if args.tsv:
+        sys.stdout.write(_text(rows, "\t"))
+
+
+def _text(rows: Sequence[Row], delimiter: str) -> str:
+    """The rows with their headings; a row leaves empty what it lacks."""
+    headings = dict.fromkeys(name for row in rows for name in row)
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(headings), delimiter=delimiter, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def flat(row: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """The plain values of nested mappings, by their keys with points between them."""
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", value
+
+
+def layer_rows(figures: Mapping[str, Any]) -> list[Row]:
+    """A row for each layer of a report."""
+    return [dict(flat(layer)) for layer in figures["layers"]]
+
+
+def point_rows(answer: Mapping[str, Any]) -> list[Row]:
+    """A row for each machine of an exploration: its label, its fields that are varied, each
+    objective with both ends of its interval, the host's part, and the figures of each network.
+    """
+    return [dict(_point(answer, point)) for point in answer["points"]]
+
+
+def _point(answer: Mapping[str, Any], point: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    yield from (("machine", point["label"]), ("hash", point["hash"]), ("front", point["front"]),
+                ("effort", point["effort"]), ("layers on the host", point["host_layers"]),
+                ("share of the host", point["host_share"]),
+                ("other division", point["other_division"]))
+    for axis in answer["axes"]:
+        yield axis["name"], point["choices"].get(axis["name"], "")
+    for one in answer["objectives"]:
+        value, low, high, extrapolated = point["values"][one["name"]]
+        name = one["title"]
+        yield from ((name, value), (f"{name} low", low), (f"{name} high", high),
+                    (f"{name} extrapolated", extrapolated))
+    for network, figures in point["networks"].items():
+        yield from ((f"{network} {name}", figures[name])
+                    for name in ("cycles", "dram_bytes", "joules", *BESIDE))
+    yield from ((f"bound by {bound}", share) for bound, share in point["bounds"].items())
+
+
+NETWORK = ("cycles", "share", "seconds", "waiting_joules", "accuracy")
+HOST = ("seconds", "copy_seconds", "joules")
+
+
+def diff_rows(figures: Mapping[str, Any], hardware: Sequence[tuple[str, Any, Any]]) -> list[Row]:
+    """A row for each figure of two machines, `a` and `b`: of their hardware, and of each network
+    the units and the layers.
+    """
+    cells = [("", "hardware", *row) for row in hardware]
+    for network, sides in figures["networks"].items():
+        cells += [(network, what, *row) for what, table in _network(sides)
+                  for row in _paired(*table)]
+    return [dict(zip(("network", "what", "name", "a", "b"), cell)) for cell in cells]
+
+
+def _network(sides: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
+    yield "network", [{name: side[name] for name in NETWORK} for side in sides]
+    yield "beside", [{name: side["beside"][name] for name in HOST} for side in sides]
+    for what, key in (("busy cycles", "busy"), ("joules", "joules")):
+        yield what, [side[key] for side in sides]
+    for what, place in (("cycles", 1), ("bytes", 2), ("bound by", 3)):
+        yield f"layer: {what}", [{row[0]: row[place] for row in side["rows"]} for side in sides]
+
+
+def _paired(here: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    yield from ((name, here.get(name), there.get(name)) for name in {**here, **there})

@@ -1,0 +1,5 @@
+"""What results follow from, beside them: in the JSON and on the pages of commands that measure."""
+
+from .asked import Asked
+from .measured import differences, unmeasured
+from .texts import provenance_lines
