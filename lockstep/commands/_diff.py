@@ -18,7 +18,7 @@ from lockstep.compare import MachineDifference, compare, networks
 from lockstep.provenance import Asked
 from lockstep.report.pictures import put_pictures, require_matplotlib
 from lockstep.report.pictures.others import comparison_pictures
-from lockstep.lines import say
+from lockstep.printing.lines import say
 from lockstep.manual.resources import KINDS, UnitResources
 
 __all__ = ["diff", "diff_closely"]

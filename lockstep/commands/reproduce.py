@@ -2,7 +2,7 @@
 
 import argparse
 
-from lockstep.paths import input_file
+from lockstep.options.paths import input_file
 
 __all__ = ["add_parser", "run"]
 

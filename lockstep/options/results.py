@@ -2,7 +2,7 @@
 
 import argparse
 
-from lockstep.paths import output_file, picture_folder
+from lockstep.options.paths import output_file, picture_folder
 
 __all__ = ["PICTURES", "add_pictures", "add_rows"]
 

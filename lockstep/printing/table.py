@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from lockstep.lines import say, shortened, width
+from lockstep.printing.lines import say, shortened, width
 
 __all__ = ["show_columns", "show_table"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from accel.machine.machine import Machine
 from compiler.errors import RequestError
-from lockstep.paths import ModelFile, OutputFile, OutputFolder, PictureFolder, files_read
+from lockstep.options.paths import ModelFile, OutputFile, OutputFolder, PictureFolder, files_read
 from lockstep.provenance.made import made
 
 __all__ = ["Asked"]

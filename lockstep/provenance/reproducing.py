@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import RequestError
-from lockstep.lines import say
-from lockstep.paths import OutputFile, OutputFolder, PictureFolder, find_networks
+from lockstep.printing.lines import say
+from lockstep.options.paths import OutputFile, OutputFolder, PictureFolder, find_networks
 from lockstep.provenance.measured import differences, unmeasured
 from lockstep.provenance.texts import made_text
 

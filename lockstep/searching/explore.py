@@ -19,7 +19,7 @@ from lockstep.printing.rows import objective_title, point_rows, put_rows
 from lockstep.printing.table import show_columns
 from lockstep.options.arguments import certificates_of
 from lockstep.compare import networks
-from lockstep.lines import say
+from lockstep.printing.lines import say
 from lockstep.provenance import Asked
 from lockstep.report import require_plotly
 from lockstep.report.pictures import put_pictures, require_matplotlib

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from accel.figures.work import Bound, Work
 from accel.machine import isa
 from accel.machine.dram import ALIGNMENT
 from accel.machine.machine import Machine
-from accel.machine.program import AccelProgram, Stream, TensorSlot
 from accel.machine.origins import Origins
-from accel.machine.work import Bound, Work
+from accel.machine.program import AccelProgram, Stream, TensorSlot
 from accel.mapping.memory.layout import blocks_of
 from accel.mapping.positions.prefixes import OWN_LAYER, PrefixStream
 from accel.mapping.positions.puts import PlacePut

@@ -10,7 +10,7 @@ pytest.importorskip("matplotlib", reason="the extra pictures")
 from accel.machine.config import UNITS
 from accel.machine.status import ACTIVITIES
 from lockstep.cli import main
-from lockstep.paths import PictureFolder
+from lockstep.options.paths import PictureFolder
 from lockstep.report.pictures import put_pictures
 from lockstep.report.pictures.explored import exploration_pictures, front_of
 from lockstep.report.pictures.files import drawn

@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from accel.machine.program import AccelProgram, Stream
-from accel.machine.work import Work
+from accel.figures.work import Work
 from accel.mapping.positions.puts import PlacePut
 
 __all__ = ["OWN_LAYER", "PrefixStream", "prefix_of_program", "with_room"]

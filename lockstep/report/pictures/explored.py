@@ -5,7 +5,7 @@ from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from lockstep.lines import shortened
+from lockstep.printing.lines import shortened
 from lockstep.printing.rows import objective_title
 from lockstep.report.pictures.axes import logarithmic
 from lockstep.report.pictures.files import Drawing

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from compiler.errors import RequestError
 from compiler.files import FileError, write_bytes
 from lockstep.options.results import PICTURES
-from lockstep.paths import PictureFolder
+from lockstep.options.paths import PictureFolder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

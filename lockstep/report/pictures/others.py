@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lockstep.lines import shortened
+from lockstep.printing.lines import shortened
 from lockstep.report.pictures.files import Drawing
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lockstep.lines import shortened
+from lockstep.printing.lines import shortened
 from lockstep.report.pictures.axes import logarithmic, with_thousands
 from lockstep.report.pictures.files import Drawing
 
