@@ -78,7 +78,7 @@ def explore(args: argparse.Namespace) -> int:
             status = INTERRUPTED
             if space.base.identity not in exploration.measured:
                 return status
-        answer = answer_of(exploration) | {
+        answer: dict[str, Any] = answer_of(exploration) | {
             "provenance": asked.provenance({str(args.base): space.base.machine})}
     _write(args, answer)
     if not args.tsv:
