@@ -189,8 +189,8 @@ def files_read(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str | os.Pat
     for _, value in _flat(arguments):
         if isinstance(value, InputFile):
             yield value.title if isinstance(value, ModelFile) else str(value), value
-        if isinstance(value, ModelFile):
-            from compiler.frontend.onnx.nodes.external import external_files
+        if isinstance(value, ModelFile) and (os.path.isfile(value) or os.path.isdir(value)):
+            from compiler.frontend.onnx.nodes.external import external_files    # no pipe is read
 
             yield from ((str(path), path) for path in external_files(value))
         if isinstance(value, FileName):

@@ -82,11 +82,16 @@ def _require_same(files: Mapping[str, str | None], then: Mapping[str, str | None
 
 
 def _digest(path: str | os.PathLike[str]) -> str | None:
-    """The SHA-256 of a file; None for a pipe or the like, which can be read once."""
+    """The SHA-256 of a file; None for a pipe or the like, which can be read once, and for what the
+    command will refuse.
+    """
     if not os.path.isfile(path):
         return None
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
 
 
 def _machine(machine: Machine) -> dict[str, Any]:

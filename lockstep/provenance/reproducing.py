@@ -17,7 +17,8 @@ from lockstep.provenance.texts import made_text
 
 __all__ = ["reproduce"]
 
-SCRATCH = ("json", "output", "db")  # files that the command writes in a folder of its own
+SCRATCH = ("json", "output")        # files that the command writes in a folder of its own
+COMMANDS = ("run", "explore", "diff", "quantize", "intrinsic")
 MOST = 20                           # differences that are shown
 LONGEST = 60                        # of a value
 
@@ -46,10 +47,11 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         told = json.loads(path.read_bytes())
         provenance = told["provenance"]
-        fits = (all(isinstance(word, str) for word in provenance["command"])
+        fits = (provenance["command"][0] in COMMANDS
+                and all(isinstance(word, str) for word in provenance["command"])
                 and all(isinstance(path, str) for path in provenance["measured"])
                 and isinstance(provenance["files"], dict) and made_text(provenance["made"]))
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, LookupError, RecursionError):
         fits = False
     if not fits:
         raise RequestError(f"{str(path)!r} must be results with their provenance, as --json of "
@@ -62,8 +64,10 @@ def _redirect(args: argparse.Namespace, folder: Path) -> Path:
     JSON goes.
     """
     for name, value in vars(args).items():
-        if isinstance(value, OutputFile | OutputFolder | PictureFolder) or name == "db":
-            setattr(args, name, _scratch(folder / name, value) if name in SCRATCH else None)
+        if name == "db" or name in SCRATCH and isinstance(value, OutputFile):
+            setattr(args, name, _scratch(folder / name, value))
+        elif isinstance(value, OutputFile | OutputFolder | PictureFolder):
+            setattr(args, name, None)
         elif name == "no_cache":
             args.no_cache = True
     return folder / "json"

@@ -10,8 +10,10 @@ from lockstep.report.templates import rendered, text_of
 __all__ = ["picture", "write_plain_page"]
 
 
-CONFIG = {"displayModeBar": True, "displaylogo": False, "toImageButtonOptions": {"format": "svg"}}
-"""The tool bar, which saves a picture as SVG."""
+CONFIG = {"displayModeBar": True, "displaylogo": False, "showSendToCloud": False,
+          "modeBarButtonsToRemove": ["select2d", "lasso2d"],
+          "toImageButtonOptions": {"format": "svg"}}
+"""The tool bar, which saves a picture as SVG; by default it would offer to send it to a server."""
 
 
 def write_plain_page(file: IO[bytes], title: str, template: str,

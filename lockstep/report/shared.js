@@ -20,14 +20,15 @@ function make(name, text, attributes = {}) {
 function layout(height, more) {
   return {
     height, autosize: true, showlegend: false, hovermode: "closest",
-    dragmode: false, margin: {l: 52, r: 10, t: 8, b: 40, pad: 0},
+    dragmode: false, margin: {l: 52, r: 10, t: 30, b: 40, pad: 0},
     font: {family: "system-ui, sans-serif", size: 12, color: INK},
     paper_bgcolor: "#fff", plot_bgcolor: "#fff",
     hoverlabel: {align: "left", bgcolor: "#fff", bordercolor: SOFT, font: {color: INK}}, ...more};
 }
 
-// The tool bar saves a picture as SVG.
-const CONFIG = {responsive: true, displayModeBar: true, displaylogo: false,
+// The tool bar saves a picture as SVG; nothing is sent anywhere.
+const CONFIG = {responsive: true, displayModeBar: true, displaylogo: false, showSendToCloud: false,
+                modeBarButtonsToRemove: ["select2d", "lasso2d"],
                 toImageButtonOptions: {format: "svg", filename: document.title}};
 const axis = more =>
   ({gridcolor: LINE, linecolor: LINE, zeroline: false, fixedrange: true, ...more});

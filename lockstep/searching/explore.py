@@ -90,7 +90,7 @@ def explore(args: argparse.Namespace) -> int:
             status = INTERRUPTED
             if space.base.identity not in exploration.measured:
                 return status
-        answer = answer_of(exploration) | {
+        answer: dict[str, Any] = answer_of(exploration) | {
             "provenance": asked.provenance({str(args.base): space.base.machine},
                                            _measured_here(exploration, bool(args.effort)))}
     _write(args, answer)

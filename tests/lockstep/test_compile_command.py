@@ -16,7 +16,7 @@ from runtime.driver import compilation
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
 FLOAT = DIGITS.with_name("digits-float.onnx")
 TINY = ["--target", "accel:tiny-1x4x4"]
-VARYING = ("model", "wall_seconds")
+VARYING = ("model", "wall_seconds", "provenance")
 
 
 def call(*args) -> int:

@@ -10,10 +10,12 @@ import pytest
 from lockstep.report.comparison import write_comparison
 from lockstep.report.plain_page import picture
 from lockstep.report.quantization import write_quantization_page
+from lockstep.report.templates import text_of
 from lockstep.report.search import write_search_page
 
 go = pytest.importorskip("plotly.graph_objects", reason="the extra report")
 
+SHARED = text_of("report/shared.js")
 HOSTILE = "</script><script>alert(1)</script><!--\"'><img src=x onerror='1'><a href='//x'>&lt;"
 
 
@@ -59,6 +61,12 @@ def test_names_in_a_page_are_no_markup(write, figures) -> None:
         pages.append(file.getvalue().decode())
     plain, hostile = map(elements_of, pages)
     assert plain == hostile and "script" in plain and "td" in plain
+
+
+def test_a_picture_has_a_tool_bar_that_sends_nothing() -> None:
+    page = picture([go.Bar(x=["a"], y=[1])], "place", False)
+    assert '"displayModeBar": true' in page and '"showSendToCloud": false' in page
+    assert "displayModeBar: true" in SHARED and "showSendToCloud: false" in SHARED
 
 
 def test_names_in_a_picture_are_text() -> None:

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ def test_the_same_to_the_bit(files: Path, monkeypatch, capsys) -> None:
     assert memory["latency"] == 64 and memory["stall_seed"] == 0
 
 
-def _first_number(value, path=()):
+def _first_number(value: Any, path: tuple = ()) -> tuple:
     """The path of a figure that is not measured."""
     if isinstance(value, float):
         return path
@@ -78,10 +79,10 @@ def _first_number(value, path=()):
              else enumerate(value) if isinstance(value, list) else ())
     found = (_first_number(part, (*path, key)) for key, part in pairs
              if key not in ("wall_seconds", "provenance"))
-    return next(filter(None, found), None)
+    return next(filter(None, found), ())
 
 
-def _change(value, place: str) -> None:
+def _change(value: Any, place: str) -> None:
     *path, last = place.split("/")
     for key in path:
         value = value[int(key) if isinstance(value, list) else key]
@@ -103,8 +104,12 @@ def test_one_byte_of_the_model(files: Path, monkeypatch, capsys) -> None:
             in capsys.readouterr().err)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"provenance": {}}', '{"provenance": {'
-                                  '"command": [1], "measured": [], "files": {}, "made": {}}}'])
+PARTS = {"command": ["run"], "measured": [], "files": {}, "made": {}}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", *(
+    json.dumps({"provenance": PARTS | part}) for part in (
+        {"command": []}, {"command": ["check"]}, {"command": ["run", 1]}, {"files": []}, {}))])
 def test_what_has_no_provenance(tmp_path: Path, capsys, text: str) -> None:
     path = tmp_path / "r.json"
     path.write_text(text)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Drawing", "put_pictures", "require_matplotlib"]
 
-STYLE: dict[str, Any] = {
+STYLE: Any = {
     "font.size": 8, "axes.titlesize": 8, "axes.spines.top": False, "axes.spines.right": False,
     "axes.linewidth": .6, "legend.frameon": False, "legend.fontsize": 7, "pdf.fonttype": 42,
     "svg.fonttype": "path", "svg.hashsalt": "lockstep", "figure.constrained_layout.use": True,

@@ -43,7 +43,7 @@ def _timeline(figures: Mapping[str, Any], figure: "Figure") -> None:
 
     units, width = figures["units"], figures["timeline"]["bucket_cycles"]
     figure.set_size_inches(WIDTH, 1 + .7 * len(units))
-    rows: Sequence[Axes] = figure.subplots(len(units), sharex=True, squeeze=False)[:, 0]
+    rows: list[Axes] = [*figure.subplots(len(units), sharex=True, squeeze=False)[:, 0]]
     used = [name for name in figures["activities"] if any(
         name in figures["timeline"]["activity"][unit] for unit in units)]
     edges, lengths, starts = _steps(figures["cycles"], width)
@@ -65,7 +65,7 @@ def _buffers(figures: Mapping[str, Any], figure: "Figure") -> None:
     """Live entries as a share of each buffer: mean and peak of every step."""
     buffers = figures["occupancy"]["buffers"]
     figure.set_size_inches(WIDTH, .6 + .7 * len(buffers))
-    rows: Sequence[Axes] = figure.subplots(len(buffers), sharex=True, squeeze=False)[:, 0]
+    rows: list[Axes] = [*figure.subplots(len(buffers), sharex=True, squeeze=False)[:, 0]]
     edges, lengths, starts = _steps(figures["cycles"], figures["occupancy"]["bucket_cycles"])
     for (name, buffer), axes in zip(buffers.items(), rows):
         peak = np.maximum.reduceat(_expanded(buffer["peak"]), starts) / buffer["entries"]
@@ -107,9 +107,9 @@ def _roofline(figures: Mapping[str, Any], figure: "Figure") -> None:
     across = np.array([layer["macs"] / sum(layer["bytes"].values()) for layer in layers])
     up = np.array([layer["macs"] / layer["cycles"] for layer in layers])
     ridge = roofs["macs_per_cycle"] / roofs["bus_bytes"]
-    ends = np.array([min([*across, ridge]) / 2, max([*across, ridge]) * 4])
+    low, high = min([*across, ridge]) / 2, max([*across, ridge]) * 4
     slower = roofs["memory_bytes"] < roofs["bus_bytes"]
-    places = np.geomspace(*ends, 200)
+    places = np.geomspace(float(low), float(high), 200)
     for name, line in (("bus_bytes", "-"), ("memory_bytes", "--"))[:1 + slower]:
         axes.plot(places, np.minimum(places * roofs[name], roofs["macs_per_cycle"]), line,
                   color="#1c2733", linewidth=.8,
