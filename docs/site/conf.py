@@ -32,7 +32,7 @@ GROUPS = {
                     "bfloat16", "normalize", "depthwise", "sparse", "packed_weights", "rtl"],
     "Networks": ["networks", "onnx", "torch", "frontends", "quantize", "operators", "decoders",
                  "real", "values"],
-    "Where the time goes": ["traces", "partition", "bounds", "energy", "estimates", "explore"],
+    "Where the time goes": ["traces", "partition", "bounds", "energy", "estimates", "explore", "whole"],
     "Back ends": ["schedules", "cpu", "c", "gpu", "export", "languages", "driver", "fpga",
                   "search"],
     "Lockstep itself": ["design", "testing"],
