@@ -40,8 +40,8 @@ def show_answer(answer: Mapping[str, Any]) -> None:
         say(f"{hidden:,} more machines, which others beat: --json and --report have them")
     say(f"technology {answer['technology']['name']}: {answer['technology']['text']}")
     if any(point["rivals"] for point in shown):
-        say("~ is not distinguishable: within the errors of the estimates a machine may be off the "
-            "front (*~) or on it (~), a figure may be that of the base")
+        say("~ not distinguishable: within the errors of estimates it may be off the front (*~), "
+            "or on it (~)")
     _say_rest(answer)
 
 

@@ -66,7 +66,7 @@ class Objective:
     @property
     def title(self) -> str:
         """The name with its unit, as tables head a column."""
-        return f"{self.name}, {self.unit}" if self.unit not in ("", self.name) else self.name
+        return self.name if self.unit.lower() in ("", self.name) else f"{self.name}, {self.unit}"
 
     def of(self, point: MeasuredPoint) -> ObjectiveValue:
         """Raises ObjectiveError where the point has no figure of it."""

@@ -20,6 +20,7 @@ UNITS = {"ms": "ms", "energy": "uJ", "luts": "LUTs", "off": ""}
     ("ms + energy", (12, 11, 14), ""),
     ("(ms + ms) / ms", (2, 0.5, 8), ""),
     ("off**2 * ms", (0, 0, 16), "ms"),
+    ("(off + 0.5)**2", (0.25, 0, 6.25), ""),
     ("2**ms", (4, 2, 16), "")])
 def test_values_intervals_and_units(text: str, expected, unit: str) -> None:
     formula = formula_of(text)
