@@ -33,7 +33,7 @@ GROUPS = {
     "Networks": ["networks", "onnx", "torch", "frontends", "quantize", "operators", "decoders",
                  "real", "values"],
     "Where the time goes": ["traces", "partition", "bounds", "energy", "estimates", "explore",
-                            "peers"],
+                            "whole", "peers"],
     "Back ends": ["schedules", "cpu", "c", "gpu", "export", "languages", "driver", "fpga",
                   "search"],
     "Lockstep itself": ["design", "testing"],

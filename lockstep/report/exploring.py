@@ -10,7 +10,7 @@ from typing import IO, Any
 from lockstep.report.page import page_parts
 from lockstep.report.templates import rendered
 
-__all__ = ["write_exploration_page"]
+__all__ = ["on_host", "write_exploration_page"]
 
 MOST_REASONS = 100
 
@@ -22,7 +22,7 @@ def write_exploration_page(file: IO[bytes], answer: Mapping[str, Any]) -> None:
     titles = [one["title"] for one in answer["objectives"]]
     file.write(rendered(
         "report/exploring.html", **page_parts(answer, title, "exploring.js"),
-        numbers=_numbers(answer), headings=["machine", *titles, "bound by"],
+        numbers=_numbers(answer), headings=["machine", *titles, "on the host", "bound by"],
         rows=[_row(point, names) for point in _ordered(answer)], built=_built(answer),
         refused=_refused(answer), most_reasons=MOST_REASONS).encode())
 
@@ -33,6 +33,8 @@ def _numbers(answer: Mapping[str, Any]) -> list[tuple[str, str]]:
             ("on the front", f"{len(answer['front']):,}"),
             ("strategy, seed", f"{answer['strategy']}, {answer['seed']}"),
             ("technology", f"{answer['technology']['name']}: {answer['technology']['text']}"),
+            ("host", answer["host"]["text"]),
+            *(("network", text) for text in (*answer["quantized"], *answer["made_for"])),
             ("budget", ", ".join(answer["budgets"]) or "none")]
 
 
@@ -45,9 +47,18 @@ def _ordered(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _row(point: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     return [_mark(point) + point["label"],
-            *(_figure(point["values"][name][0]) for name in names),
+            *(_figure(point["values"][name][0]) for name in names), on_host(point),
             ", ".join(f"{bound} {share:.0%}"
                       for bound, share in [*point["bounds"].items()][:3])]
+
+
+def on_host(point: Mapping[str, Any]) -> str:
+    """The layers of the host, and what it and copies take of the time; ``!`` where the base divides
+    networks otherwise.
+    """
+    count, share = point["host_layers"], point["host_share"]
+    mark = " !" if point["other_division"] else ""
+    return f"{count} {'layer' if count == 1 else 'layers'}, {share:.0%}{mark}"
 
 
 def _mark(point: Mapping[str, Any]) -> str:

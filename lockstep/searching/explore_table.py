@@ -6,6 +6,7 @@ from typing import Any
 
 from lockstep.printing.lines import say
 from lockstep.printing.table import show_columns
+from lockstep.report.exploring import on_host
 from lockstep.searching.explore_cores import show_cores
 
 __all__ = ["show_answer"]
@@ -31,7 +32,7 @@ def show_answer(answer: Mapping[str, Any]) -> None:
         f"{answer['strategy']}, seed {answer['seed']}",
         ["", "machine", *(one["title"] for one in asked), "on the host", *several, "bound by"],
         [[_mark(point), point["label"], *(_value(one, point, base) for one in asked),
-          _on_host(point), *(f"{point['networks'][name]['cycles']:,}" for name in several),
+          on_host(point), *(f"{point['networks'][name]['cycles']:,}" for name in several),
           _bound(point["bounds"])] for point in shown], 2, True)
     show_cores(answer)
     hidden = len(answer["points"]) - len(shown)
@@ -76,15 +77,6 @@ def _counted(answer: Mapping[str, Any]) -> str:
 
 def _mark(point: Mapping[str, Any]) -> str:
     return "*" * point["front"] + "~" * bool(point["rivals"])
-
-
-def _on_host(point: Mapping[str, Any]) -> str:
-    """The layers of the host, and what it and copies take of the time; ``!`` where the base divides
-    networks otherwise.
-    """
-    count, share = point["host_layers"], point["host_share"]
-    mark = " !" if point["other_division"] else ""
-    return f"{count} {'layer' if count == 1 else 'layers'}, {share:.0%}{mark}"
 
 
 def _value(one: Mapping[str, Any], point: Mapping[str, Any], base: Mapping[str, Any]) -> str:

@@ -10,26 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-ADDRELU = '''
-import lockstep
-from accel.machine.intrinsics import SHIPPED
-from compiler import te
-from compiler.ops.integers.fixed_point import add_multipliers
-
-def body(a, b, ma, mb, s, zp, lo, hi):
-    t = ((a - lo.astype("int32")).astype("int64") * ma.astype("int64")
-         + (b - hi.astype("int32")).astype("int64") * mb.astype("int64"))
-    r = te.rshift_rne(te.maximum(t, 0), (s & 63).astype("int64")) + zp.astype("int64")
-    return te.clamp(r, -128, 127).astype("int32")
-
-def numbers(x, y, out):
-    ma, mb, s = add_multipliers(x.scale / out.scale, y.scale / out.scale)
-    return dict(ma=ma, mb=mb, s=s, zp=out.zp, lo=x.zp, hi=y.zp)
-
-addrelu = lockstep.vector_op("addrelu", body, a=("res",), b=("res",),
-                             matches=lambda x, y: te.maximum(x + y, 0.0), immediates=numbers)
-machine = lockstep.Machine(lockstep.preset("tiny-1x4x4"), (*SHIPPED, addrelu))
-'''
+ADDRELU = Path(__file__).parents[2] / "bench" / "inputs" / "addrelu.py"
 
 NO_MAX = '''
 import lockstep
@@ -48,7 +29,7 @@ def write_case(folder: Path) -> None:
     onnx.save(_network(rng), folder / "net.onnx")
     shape = (4, CHANNELS, SIZE, SIZE)
     np.savez(folder / "x.npz", x=rng.standard_normal(shape).astype(np.float32))
-    (folder / "addrelu.py").write_text(ADDRELU)
+    (folder / "addrelu.py").write_text(ADDRELU.read_text())
     (folder / "no_max.py").write_text(NO_MAX)
 
 

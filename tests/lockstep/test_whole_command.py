@@ -1,0 +1,103 @@
+"""Commands about whole inferences: networks in float, accuracy, the host."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from lockstep.cli import main
+from runtime.driver.quantization import quantize
+from tests.support.whole import write_case
+
+BASE = "tiny-1x4x4"
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("case")
+    write_case(folder)
+    quantize(folder / "net.onnx", folder / "x.npz", machine=folder / "addrelu.py").save(
+        folder / "int8.onnx")
+    return folder
+
+
+def test_explore_shows_accuracy_and_the_host(case: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["explore", str(case / "net.onnx"), "--base", BASE, "--vary", "clock_mhz=50",
+                 "--processes", "0", "--db", str(case / "r.sqlite"), "--no-check", "--objective",
+                 "ms,accuracy", "--calibration", str(case / "x.npz"), "--held-out",
+                 str(case / "x.npz"), "--json", str(case / "e.json")]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"machine +ms +accuracy, dB +on the host ", out)
+    assert re.search(r"^\*~? +base +0\.\d+ +\d\d\.\d\d +0 layers, \d+%  ", out, re.MULTILINE)
+    assert "the host is in-order core at 1 GHz, by counts; cycles are the accelerator's" in out
+    answer = json.loads((case / "e.json").read_text())
+    assert answer["quantized"] == [
+        "net.onnx: quantized for each machine; machines here: 2, different networks: 1"]
+    assert answer["host"]["name"] == "in-order core at 1 GHz"
+
+
+def test_explore_marks_another_division(case: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["explore", str(case / "int8.onnx"), "--base", BASE, "--vary",
+                 f"machine={BASE},{case / 'no_max.py'}", "--processes", "0", "--no-check", "--db",
+                 str(case / "r.sqlite")]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"-max .* 1 layer, \d+% ! ", out)
+    assert ("! 1 machines divide a network otherwise than the base, such as -max: int8.onnx: relu "
+            "on the host, not the accelerator; --same-division refuses them") in out
+    assert "int8.onnx was quantized by Lockstep" in out
+
+
+def test_run_tells_the_host_and_the_whole(case: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["run", str(case / "int8.onnx"), "--machine", str(case / "no_max.py"),
+                 "--no-values", "--technology", "45nm", "--json", str(case / "r.json")]) == 0
+    out, whole = capsys.readouterr().out, json.loads((case / "r.json").read_text())["whole"]
+    assert re.search(r"^host 0\.\d+ ms \(1 layer: relu\), copies 0\.\d+ ms; the whole 0\.\d+ ms, "
+                     r"\d+\.\d% of it beside the accelerator ", out, re.MULTILINE)
+    assert re.search(r"^energy of host and copies [\d.]+ uJ; the whole [\d.]+ uJ", out,
+                     re.MULTILINE)
+    assert "int8.onnx was quantized by Lockstep" in out
+    assert [name for name, _, _ in whole["operators"]][1] == "relu" and whole["copies"] == 5
+
+
+def test_run_on_the_machine_of_the_file_says_no_more(case: Path, capsys) -> None:
+    assert main(["run", str(case / "int8.onnx"), "--machine", str(case / "addrelu.py"),
+                 "--sim", "functional", "--json", str(case / "f.json")]) == 0
+    out = capsys.readouterr().out
+    assert "was quantized" not in out and "copies" not in out       # no cycles, no whole
+    assert json.loads((case / "f.json").read_text())["whole"] is None
+
+
+def test_bench_shows_both_machines_as_a_whole(case: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["intrinsic", "bench", str(case / "net.onnx"), "--machine",
+                 str(case / "addrelu.py"), "--base", BASE, "--calibration", str(case / "x.npz"),
+                 "--json", str(case / "b.json")]) == 0
+    out, (one, other) = capsys.readouterr().out, json.loads(
+        (case / "b.json").read_text())["networks"][str(case / "net.onnx")]
+    assert re.search(r"whole ms +on the host +whole uJ +accuracy dB", out)
+    assert one["accuracy"] > 30 and abs(other["accuracy"] - one["accuracy"]) < 3
+    assert other["executed"]["addrelu"] and one["beside"]["layers"] == []
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (("--held-out", "{x}"), "--held-out must come with --calibration FILE"),
+    (("--observer", "mse"), "--observer must come with --calibration FILE"),
+    (("--objective", "accuracy"), "Objective accuracy must come with networks in float, "),
+    (("--host", "me"), "Host must be table, this or a .toml file, not 'me'"),
+    (("--host", "this"), "Objective energy must have the energy of the host: the energy of this "
+                         "processor is absent: ")])
+def test_explore_refuses(case: Path, capsys, options, message: str) -> None:
+    given = [option.format(x=case / "x.npz") for option in options]
+    assert main(["explore", str(case / "int8.onnx"), "--base", BASE, "--vary", "block_out=8",
+                 "--db", str(case / "none.sqlite"), "--processes", "0", *given]) == 2
+    assert capsys.readouterr().err.startswith(f"lockstep: error: {message}")
+
+
+def test_a_network_in_float_needs_samples(case: Path, capsys) -> None:
+    assert main(["explore", str(case / "net.onnx"), "--base", BASE, "--vary", "block_out=8",
+                 "--db", str(case / "none.sqlite"), "--processes", "0"]) == 2
+    assert "a network in float must come with --calibration FILE" in capsys.readouterr().err
