@@ -21,8 +21,8 @@ RELATIVE, ABSOLUTE = 1e-5, 1e-6
 
 
 def evaluated(graph: Graph, nodes: Sequence[Node], known: Mapping[str, Array]) -> Array | None:
-    """What the last of some elementwise nodes makes of vectors that are `known`; constants beside
-    them are single numbers. None where a result is no such vector.
+    """Computes elementwise nodes for vectors that are `known`, and gives the last result; constants
+    beside them are single numbers. None where a result is no such vector.
     """
     values = dict(known)
     shape = next(iter(values.values())).shape

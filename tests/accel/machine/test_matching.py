@@ -154,7 +154,6 @@ def test_sums_that_cannot_be_matched_are_refused(options, message: str) -> None:
 
 
 def test_a_product_sums_a_term_of_its_own() -> None:
-    """What it matches is no part of what it computes."""
     plain, matching = (Machine(TINY, (*SHIPPED, gemm_op("own", term=squared, **more)))
                        for more in ({}, {"matches": squared}))
     assert plain.hash == matching.hash and plain.patterns == ()

@@ -356,7 +356,7 @@ CHANNELS = {
 
 @pytest.mark.parametrize("name", CHANNELS)
 def test_constants_of_channels_are_found(float_model, name: str) -> None:
-    """Of two constants the operator that reads one is found alone."""
+    """An operator that reads one of two constants is found alone."""
     form, found = CHANNELS[name]
     graph = convert(between(float_model, form, 1))
     matches = [*matches_of(graph, [of_slopes()]).values()]
@@ -386,6 +386,7 @@ def test_their_numbers_are_those_of_the_declaration(float_model, rng) -> None:
 @pytest.mark.parametrize(("numbers", "reason"), [
     ({"factor": [1.0, 2.0], "shift": 0},
      "field factor must be a number, or one for each of 8 channels, not of shape (2,)"),
+    ({"factor": True, "shift": 0}, "field factor must be integers, not bool"),
     ({"factor": 40000, "shift": 0},
      "field factor must be integers from -32768 to 32767, not 40000"),
     ({"factor": 1.5, "shift": 0}, "field factor must be integers from -32768 to 32767, not 1.5")])
