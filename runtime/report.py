@@ -11,7 +11,7 @@ from accel.machine.config import UNITS
 from accel.machine.intrinsics import SHIPPED
 from accel.machine.machine import Machine
 from accel.machine.status import Run
-from accel.machine.work import Work
+from accel.figures.work import Work
 from compiler import notebook
 from compiler.graph.notes import Note
 from runtime.module import Module, Step

@@ -14,7 +14,7 @@ from compiler.files import whole_file, write_text
 from lockstep.intrinsics.bench import Results, change, measured, show_instructions, show_networks
 from lockstep.printing.table import show_columns
 from lockstep.compare import MachineDifference, compare
-from lockstep.lines import say
+from lockstep.printing.lines import say
 from lockstep.manual.resources import KINDS, UnitResources
 
 __all__ = ["diff", "diff_closely"]

@@ -55,6 +55,8 @@ class PointFigures:
         (`accel.figures.layers.LayerRow.bound`).
     compared : elements of outputs that were compared with the reference and equal; 0: none were.
     joules : of the run, and of each layer; None without a model.
+    accuracy : of the quantized network, in dB or by a user's metric; None where it was not
+        quantized here.
     """
 
     macs: int
@@ -64,6 +66,7 @@ class PointFigures:
     compared: int = 0
     joules: float | None = None
     layer_joules: tuple[float, ...] = ()
+    accuracy: float | None = None
 
     @property
     def text(self) -> str:
