@@ -14,9 +14,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "folder in which it was run, and compare all but what the file marks as "
                     "measured, to the bit. No results are taken from the cache or a database. "
                     "Files must have the same bytes as then. Machines and metrics of Python that "
-                    "the command line names are run: trust the results like a program. Exit status: 0 "
-                    "the same, 1 results differ, 2 the request was wrong, such as a file that has "
-                    "changed.")
+                    "the command line names are run: trust the results like a program. Exit "
+                    "status: 0 the same, 1 results differ, 2 the request was wrong, such as a file "
+                    "that has changed.")
     parser.add_argument("results", type=input_file, metavar="R.json", help="the results")
     return parser
 
