@@ -39,6 +39,7 @@ from compiler.quantize.ranges.observers import Observer, observer
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from compiler.quantize.ranges.scales import ACCUMULATOR_BITS, ACTIVATION_BITS, Scale
 from compiler.quantize.ranges.sets import CalibrationSet, calibration_set
+from compiler.quantize.settling import Declined, integer_nodes, planned_nodes, settled
 
 __all__ = ["LayerFigures", "Quantized", "Watch", "quantize", "quantize_ranges"]
 
@@ -203,7 +204,9 @@ def quantize(model: Any, calibration: CalibrationSet, *,
     samples = calibration_set(calibration)
     source = source_of(model, samples, example_inputs, bind, options.keep_float)
     fitted = Samples.of(source.inputs, source.place, samples)
-    return _Quantizer(source, fitted, options, watch).run()
+    plain = replace(options, patterns=())
+    return settled(lambda declined: _Quantizer(source, fitted, options, watch, declined),
+                   lambda: _Quantizer(source, fitted, plain, watch, {})).run()
 
 
 def quantize_ranges(model: ModelProto, ranges: Mapping[str, tuple[float, float]],
@@ -236,14 +239,22 @@ class _Options:
 
 
 @dataclass(frozen=True, slots=True)
-class _Attempt:
-    """A choice of layers in float, and its results."""
+class _Choice:
+    """A choice of layers in float; `declined` says why matches have no meaning, by the value that
+    they make.
+    """
 
     network: LayeredNetwork
     plan: Plan
     scales: Mapping[str, Scale]
-    measured: Measured
     declined: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt(_Choice):
+    """A choice of layers in float, and its results."""
+
+    measured: Measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,9 +267,11 @@ class _Forms:
     calibrated: Mapping[str, int]
     attempt: _Attempt
     patterns: tuple[Pattern, ...]
+    declined: Declined
 
     def graph(self, shapes: Mapping[str, int], arrays: Mapping[str, Array]) -> Graph:
-        network = prepare(self.source.graph(shapes, arrays), self.source.place, self.patterns)
+        network = prepare(self.source.graph(shapes, arrays), self.source.place, self.patterns,
+                          self.declined)
         network.adopt(self.attempt.network)
         plan, scales = self.attempt.plan, self.attempt.scales
         return write(network, plan.within(network, scales), scales).graph
@@ -292,12 +305,18 @@ class _Forms:
 
 
 class _Quantizer:
-    def __init__(self, source: Source, samples: Samples, options: _Options, watch: Watch):
+    """Quantizes a network with its matches, but those that are `declined`; a
+    `compiler.quantize.settling.Candidate`.
+    """
+
+    def __init__(self, source: Source, samples: Samples, options: _Options, watch: Watch,
+                 declined: Declined):
         self.source, self.options, self.watch = source, options, watch
         self.make_observer = observer(options.observer, options.percentile,
                                       options.activation_bits)
-        self.samples = samples
-        self.network = prepare(source.graph(samples.shapes), source.place, options.patterns)
+        self.samples, self.declined = samples, declined
+        self.network = prepare(source.graph(samples.shapes), source.place, options.patterns,
+                               declined)
         self.network.activation_bits = options.activation_bits
         self.network.accumulator_bits = options.accumulator_bits
         self.kept = source.recurrent.reasons(self.network) | _named(self.network,
@@ -305,19 +324,35 @@ class _Quantizer:
         self.network.weight_bits = chosen_bits(self.network, self.kept, options.weight_bits)
         self.sparse = tuple(prune(self.network, self.kept, options.sparsity)
                             if options.sparsity else ())
-        self.equalized = 0
+        self.equalized = equalize(self.network) if options.equalize else 0
         self.unbounded: set[str] = set()
+        self.ranges: Ranges | None = None
+        self.first = make_plan(self.network, self.kept)
+
+    @property
+    def planned(self) -> frozenset[str]:
+        return planned_nodes(self.network, self.first)
+
+    @cached_property
+    def integers(self) -> frozenset[str]:
+        chosen = self._chosen(self._calibrated())
+        return integer_nodes(chosen.network, chosen.plan, write(
+            chosen.network, chosen.plan, chosen.scales).graph)
+
+    def refused(self) -> Mapping[str, str]:
+        reasons = self._left(self.first)
+        if not reasons:
+            chosen = self._chosen(self._calibrated())
+            reasons = self._left(chosen.plan) | dict(chosen.declined)
+        return reasons
+
+    def _left(self, plan: Plan) -> dict[str, str]:
+        """Why matches stay in float, by the value that they make."""
+        return {layer.value: plan.reasons[layer.name] for layer in self.network.layers
+                if layer.value in self.network.matched and layer.value not in plan.quantized}
 
     def run(self) -> Quantized:
-        if self.options.equalize:
-            self.equalized = equalize(self.network)
-        self.graph = self.network.float_graph()
-        require_room(self.graph)
-        plan = make_plan(self.network, self.kept)
-        self.ranges = self._calibrate([value for value in plan.groups
-                                       if value not in plan.constants])
-        self.kept |= disproportionate(self.network, plan, self.ranges)
-        attempt, ranking, fallen = self._attempt(self.kept), {}, ()
+        attempt, ranking, fallen = self._attempt(self._calibrated()), {}, ()
         require_bits(attempt.network, attempt.plan, self.options.weight_bits)
         budget = self.options.budget
         if budget is not None and not budget.met_by(attempt.measured, self.network.place):
@@ -328,8 +363,19 @@ class _Quantizer:
         graph = write(attempt.network, attempt.plan, attempt.scales).graph
         return Quantized(graph, self._figures(attempt, ranking), attempt.measured.agreement,
                          attempt.measured.decibels, self.samples.count, self.equalized, fallen,
-                         _Forms(self.source, self.samples.shapes, attempt, self.options.patterns),
+                         _Forms(self.source, self.samples.shapes, attempt, self.options.patterns,
+                                self.declined),
                          self.sparse)
+
+    def _calibrated(self) -> Mapping[str, str]:
+        """Why layers stay in float, by name, now that ranges are known."""
+        if self.ranges is None:
+            self.graph = self.network.float_graph()
+            require_room(self.graph)
+            self.ranges = self._calibrate([value for value in self.first.groups
+                                           if value not in self.first.constants])
+            self.kept |= disproportionate(self.network, self.first, self.ranges)
+        return self.kept
 
     def _calibrate(self, wanted: Collection[str]) -> Ranges:
         """The range of each value in the float network over all samples; non-finite values have
@@ -349,23 +395,28 @@ class _Quantizer:
         self.samples.require_finite(self.network.place, self.unbounded)
         return {value: watcher.range() for value, watcher in watchers.items()}
 
-    def _attempt(self, kept: Mapping[str, str]) -> _Attempt:
+    def _chosen(self, kept: Mapping[str, str]) -> _Choice:
         network = replace(self.network, layers=list(self.network.layers),
                           tensors=dict(self.network.tensors))
         declined: dict[str, str] = {}
+        assert self.ranges is not None
         while True:
             plan = make_plan(network, kept, self.unbounded)
             scales = plan.scales(self.ranges)
             network.matched, reasons = usable(network, plan, scales)
             declined |= reasons
             if not reasons:
-                break
+                return _Choice(network, plan, scales, declined)
+
+    def _attempt(self, kept: Mapping[str, str]) -> _Attempt:
+        chosen = self._chosen(kept)
+        network, plan, scales = chosen.network, chosen.plan, chosen.scales
         if self.options.bias_correction:
             with self.watch("bias correction", self.samples.count) as tick:
                 correct_biases(network, self.graph, plan, scales, self.samples, tick)
         with self.watch("comparing with float", self.samples.count) as tick:
             measured = measure(network, self.graph, plan, scales, self.samples, tick)
-        return _Attempt(network, plan, scales, measured, declined)
+        return _Attempt(network, plan, scales, chosen.declined, measured)
 
     def _rank(self, attempt: _Attempt) -> dict[str, Noise]:
         """The output noise of each layer quantized by itself, largest first."""
@@ -418,12 +469,21 @@ class _Quantizer:
         with self.watch("layers alone", self.samples.count) as tick:
             by_itself = alone(attempt.network, self.graph, attempt.plan, attempt.scales,
                               self.samples, tick)
-        return tuple(_figures(layer, attempt, by_itself, ranking)
+        return tuple(_figures(layer, attempt, by_itself, ranking, self._declined(layer, attempt))
                      for layer in attempt.network.layers)
+
+    def _declined(self, layer: Layer, attempt: _Attempt) -> str:
+        """Why instructions do not compute operators of the layer that they match."""
+        producers, matched = self.network.graph.producers(), self.network.matched
+        reasons = {**self.declined, **{(matched[value].pattern.name, value): reason
+                                       for value, reason in attempt.declined.items()}}
+        return "; ".join(f"{name} is not used: {reason}"
+                         for (name, value), reason in reasons.items()
+                         if producers[value].name in layer.names)
 
 
 def _figures(layer: Layer, attempt: _Attempt, by_itself: Mapping[str, Noise],
-             ranking: Mapping[str, Noise]) -> LayerFigures:
+             ranking: Mapping[str, Noise], declined: str) -> LayerFigures:
     def decibels(noises: Mapping[str, Noise]) -> float | None:
         return noises[layer.value].decibels if layer.value in noises else None
 
@@ -434,7 +494,7 @@ def _figures(layer: Layer, attempt: _Attempt, by_itself: Mapping[str, Noise],
                         attempt.plan.reasons.get(layer.name, ""), _bits(layer, attempt),
                         match.pattern.name if match else "",
                         steps_off(match, layer.value, attempt.scales) if match else None,
-                        attempt.declined.get(layer.value, ""))
+                        declined)
 
 
 def _bits(layer: Layer, attempt: _Attempt) -> int | None:

@@ -7,7 +7,7 @@ The numbers lie densely about zero, where functions bend, and are powers of two 
 between, or a difference below a thousandth of a percent, is not seen.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 
@@ -37,16 +37,19 @@ class Match:
     sources: tuple[str, ...]
 
 
-def matches_of(graph: Graph, patterns: Sequence[Pattern]) -> dict[str, Match]:
+def matches_of(graph: Graph, patterns: Sequence[Pattern],
+               without: Collection[tuple[str, str]] = ()) -> dict[str, Match]:
     """The matches by the value that their last node makes; no node is in two of them. Of several
-    for one value that of most nodes is taken, of patterns the first.
+    for one value that of most nodes is taken, of patterns the first. `without` names patterns, each
+    with a value that it shall not make.
     """
-    return _Search(graph).run(patterns) if patterns else {}
+    return _Search(graph, without).run(patterns) if patterns else {}
 
 
 @dataclass(slots=True)
 class _Search:
     graph: Graph
+    without: Collection[tuple[str, str]]
     producers: Mapping[str, Node] = field(init=False)
     readers: Mapping[str, list[str]] = field(init=False)
     places: Mapping[str, int] = field(init=False)
@@ -75,6 +78,7 @@ class _Search:
         return found
 
     def _best(self, value: str, patterns: Sequence[Pattern]) -> Match | None:
+        patterns = [pattern for pattern in patterns if (pattern.name, value) not in self.without]
         regions = sorted(self._regions(value), key=len, reverse=True)
         for region in regions:
             sources = self._sources(region)

@@ -4,7 +4,7 @@ pass through unchanged.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from compiler.graph.graph import Graph, Node
@@ -30,9 +30,11 @@ CLAMPED = {name for name in INTEGER_FORMS if OPERATORS[name].integer} - SLOPES
 QUANTIZED = ("quantizelinear", "dequantizelinear", "quantize", "dequantize")
 
 
-def prepare(graph: Graph, place: str = "model", patterns: Sequence[Pattern] = ()) -> LayeredNetwork:
-    """The network of a float graph; what patterns match are layers. Raises QuantizeRefused, with
-    `place` before the reason.
+def prepare(graph: Graph, place: str = "model", patterns: Sequence[Pattern] = (),
+            without: Collection[tuple[str, str]] = ()) -> LayeredNetwork:
+    """The network of a float graph; what patterns match are layers, but where `without` names a
+    pattern with the value that it would make. Raises QuantizeRefused, with `place` before the
+    reason.
     """
     for node in graph.nodes:
         if node.op in QUANTIZED:
@@ -43,7 +45,7 @@ def prepare(graph: Graph, place: str = "model", patterns: Sequence[Pattern] = ()
                    ReductionsAsPools(before_products=True)):
         graph = change(graph)
     network = LayeredNetwork(graph, [], dict(graph.constants), Names(graph.values), place,
-                      matched=matches_of(graph, patterns))
+                      matched=matches_of(graph, patterns, without))
     _Preparation(network).run()
     return network
 

@@ -36,7 +36,7 @@ def usable(network: LayeredNetwork, plan: Plan, scales: Scales
             try:
                 meaning(match, value, scales)
             except StaysFloat as reason:
-                reasons[value] = f"{match.pattern.name} is not used: {reason}"
+                reasons[value] = str(reason)
                 del matched[value]
     return matched, reasons
 
