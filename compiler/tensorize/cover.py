@@ -177,15 +177,57 @@ def cover(value: Expr, intrinsics: Sequence[Intrinsic], scope: str, cost: StepCo
 
     Raises `Uncovered` with a part that no body computes.
     """
-    usable = [intrinsic for intrinsic in intrinsics if _is_lanewise(intrinsic)]
-    word = intrinsics[0].dst.dtype
-    search = _Search([i for i in usable if COMPUTED in i.dst.scopes], cost, word)
-    last = [intrinsic for intrinsic in ([i for i in intrinsics if _is_total(i, total)]
-                                        if total else usable) if scope in intrinsic.dst.scopes]
+    search = _Search.over(intrinsics, cost)
+    return search.steps(_whole(value, search.word), _last(intrinsics, scope, total))
+
+
+def cover_with(chosen: Intrinsic, value: Expr, intrinsics: Sequence[Intrinsic], scope: str,
+               cost: StepCost, total: str = "") -> tuple[CoverStep, ...]:
+    """Steps as those of `cover`, one of them by `chosen`; the cheapest, but for what its operands
+    and the rest could share.
+
+    Raises `Unmatched` where `chosen` computes no part of the expression, or `Uncovered` with what
+    nothing computes beside it.
+    """
+    search = _Search.over(intrinsics, cost)
+    whole, last = _whole(value, search.word), _last(intrinsics, scope, total)
+    search._best(whole, last)
+    ways, left, nearest = list[tuple[CoverStep, ...]](), list[Uncovered](), list[Mismatch]()
+    for part in (whole, *search.found):
+        if chosen in (last if part is whole else search.inner):
+            try:
+                ways += (steps if part is whole else
+                         steps + _rest(whole, part, search, last)
+                         for steps in search.through(chosen, part, nearest))
+            except Uncovered as error:
+                left.append(error)
+    if ways:
+        return min(ways, key=search._total)
+    if left:
+        raise left[0]
+    raise Unmatched(max(nearest, key=lambda one: one[0], default=None))
+
+
+def _rest(whole: Expr, part: Expr, search: "_Search", last: Sequence[Intrinsic]
+          ) -> tuple[CoverStep, ...]:
+    """The steps that are left of an expression when a part of it is in ``acc``."""
+    known = leaf("part", search.word, COMPUTED)
+    rest = rewrite(whole, lambda node: known if node == part else None)
+    return replace(search, found={}, open=[], refused=[]).steps(rest, last)
+
+
+def _whole(value: Expr, word: str) -> Expr:
+    """The expression in the type of ``acc``."""
     whole = widened(value, word)
     if isinstance(whole, Cast) and whole.dtype != word:
         whole = whole.value
-    return search.steps(widened(Cast(whole, word), word), last)
+    return widened(Cast(whole, word), word)
+
+
+def _last(intrinsics: Sequence[Intrinsic], scope: str, total: str) -> list[Intrinsic]:
+    """The instructions that may write a result to a scope, or reduce it to a total."""
+    return [one for one in intrinsics if scope in one.dst.scopes
+            and (_is_total(one, total) if total else _is_lanewise(one))]
 
 
 def _is_lanewise(intrinsic: Intrinsic) -> bool:
@@ -239,6 +281,23 @@ class _Search:
     open: list[Expr] = field(default_factory=list)
     refused: list[Expr] = field(default_factory=list)
 
+    @classmethod
+    def over(cls, intrinsics: Sequence[Intrinsic], cost: StepCost) -> "_Search":
+        return cls([one for one in intrinsics if _is_lanewise(one) and COMPUTED in one.dst.scopes],
+                   cost, intrinsics[0].dst.dtype)
+
+    def through(self, chosen: Intrinsic, value: Expr, nearest: "list[Mismatch]"
+                ) -> Iterator[tuple[CoverStep, ...]]:
+        """The ways to compute a value of which `chosen` is the last step; where there is none
+        `nearest` gets the difference.
+        """
+        self.open = [*dict.fromkeys((value, narrowed(value, self.word)))]
+        for form in self.open:
+            for step in self._matches(chosen, form, value, nearest):
+                if steps := self._with_operands(step):
+                    yield steps
+        self.open = []
+
     def steps(self, value: Expr, last: Sequence[Intrinsic]) -> tuple[CoverStep, ...]:
         best = self._best(value, last)
         if best is None:
@@ -275,13 +334,17 @@ class _Search:
                 best = whole
         return best
 
-    def _matches(self, intrinsic: Intrinsic, form: Expr, value: Expr) -> Iterator[CoverStep]:
+    def _matches(self, intrinsic: Intrinsic, form: Expr, value: Expr,
+                 nearest: "list[Mismatch] | None" = None) -> Iterator[CoverStep]:
         """The ways to compute a value, in this form; it is no operand of itself."""
-        for bound in _Binder(intrinsic, {}).unify(_pattern(intrinsic), form, {}):
+        binder = _Binder(intrinsic, {})
+        for bound in binder.unify(_pattern(intrinsic), form, {}):
             step = CoverStep(intrinsic, value, tuple(
                 (name, widened(expr, self.word)) for name, expr in bound.items()))
             if not any(expr in self.open for expr in step.computed):
                 yield step
+        if nearest is not None and binder.mismatch:
+            nearest.append(binder.mismatch)
 
     def _with_operands(self, step: CoverStep) -> tuple[CoverStep, ...] | None:
         """The step after those that compute its operands."""
