@@ -23,8 +23,9 @@ from .intrinsic import Intrinsic, Operand
 from .ranges import fits, narrowed, widened
 from .unify import Bound, Unifier
 
-__all__ = ["COMPUTED", "CONSTANTS", "TABLES", "CoverStep", "StepCost", "Uncovered", "cover", "leaf",
-           "leaf_of", "name_of", "plain_text", "table"]
+__all__ = ["COMPUTED", "CONSTANTS", "TABLES", "CoverStep", "Mismatch", "StepCost", "Uncovered",
+           "Unmatched", "cover", "cover_with", "is_lanewise", "leaf", "leaf_of", "name_of", "plain_text",
+           "table"]
 
 COMPUTED, CONSTANTS, IMMEDIATE, TABLES = "acc", "par", "imm", "tab"
 
@@ -106,6 +107,18 @@ class Uncovered(Exception):
     def __init__(self, value: Expr):
         super().__init__(plain_text(value))
         self.value = value
+
+
+Mismatch = tuple[int, Expr, Expr, str]
+"""How deep two expressions differ, that of a body, the other, and the reason if it is told."""
+
+
+class Unmatched(Exception):
+    """A body computes no part of an expression; `mismatch` is the deepest difference, if any."""
+
+    def __init__(self, mismatch: Mismatch | None):
+        super().__init__()
+        self.mismatch = mismatch
 
 
 def plain_text(value: Expr) -> str:
@@ -227,11 +240,11 @@ def _whole(value: Expr, word: str) -> Expr:
 def _last(intrinsics: Sequence[Intrinsic], scope: str, total: str) -> list[Intrinsic]:
     """The instructions that may write a result to a scope, or reduce it to a total."""
     return [one for one in intrinsics if scope in one.dst.scopes
-            and (_is_total(one, total) if total else _is_lanewise(one))]
+            and (_is_total(one, total) if total else is_lanewise(one))]
 
 
-def _is_lanewise(intrinsic: Intrinsic) -> bool:
-    """True if it computes each element from the operands' elements at the same place."""
+def is_lanewise(intrinsic: Intrinsic) -> bool:
+    """True if it assigns each element what it computes from those at the same place."""
     return (intrinsic.update == "assign" and not intrinsic.reduce_axes
             and _reads_at(intrinsic, tuple(axis.var for axis in intrinsic.axes)))
 
@@ -283,10 +296,10 @@ class _Search:
 
     @classmethod
     def over(cls, intrinsics: Sequence[Intrinsic], cost: StepCost) -> "_Search":
-        return cls([one for one in intrinsics if _is_lanewise(one) and COMPUTED in one.dst.scopes],
+        return cls([one for one in intrinsics if is_lanewise(one) and COMPUTED in one.dst.scopes],
                    cost, intrinsics[0].dst.dtype)
 
-    def through(self, chosen: Intrinsic, value: Expr, nearest: "list[Mismatch]"
+    def through(self, chosen: Intrinsic, value: Expr, nearest: list[Mismatch]
                 ) -> Iterator[tuple[CoverStep, ...]]:
         """The ways to compute a value of which `chosen` is the last step; where there is none
         `nearest` gets the difference.
@@ -335,15 +348,16 @@ class _Search:
         return best
 
     def _matches(self, intrinsic: Intrinsic, form: Expr, value: Expr,
-                 nearest: "list[Mismatch] | None" = None) -> Iterator[CoverStep]:
+                 nearest: list[Mismatch] | None = None) -> Iterator[CoverStep]:
         """The ways to compute a value, in this form; it is no operand of itself."""
-        binder = _Binder(intrinsic, {})
+        binder, fits_it = _Binder(intrinsic, {}), False
         for bound in binder.unify(_pattern(intrinsic), form, {}):
             step = CoverStep(intrinsic, value, tuple(
                 (name, widened(expr, self.word)) for name, expr in bound.items()))
             if not any(expr in self.open for expr in step.computed):
+                fits_it = True
                 yield step
-        if nearest is not None and binder.mismatch:
+        if nearest is not None and binder.mismatch and not fits_it:
             nearest.append(binder.mismatch)
 
     def _with_operands(self, step: CoverStep) -> tuple[CoverStep, ...] | None:

@@ -11,7 +11,8 @@ from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from compiler.errors import RequestError
 from compiler.files import whole_file, write_text
-from lockstep.intrinsics.bench import Results, change, measured, show_instructions, show_networks
+from lockstep.intrinsics.bench import (Results, change, measured, show_idle, show_instructions,
+                                       show_networks)
 from lockstep.printing.table import show_columns
 from lockstep.compare import MachineDifference, compare
 from lockstep.lines import say
@@ -63,6 +64,7 @@ def diff_closely(args: argparse.Namespace) -> int:
     for name, (here, there) in results.items():
         show_units(name, here, there, titles)
         show_layers(name, here, there, titles)
+    show_idle(results)
     return 0
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +38,8 @@ class NetworkCycles:
     macs : useful multiply-accumulates. share : of the array's peak, 0 to 1.
     layers : on the accelerator. host : nodes that the host computes.
     executed : instructions in the stream, by name. iterations : block products, entries, runs.
+    instructions : what each instruction of gemm and vector did, or why it did nothing
+        (`runtime.instructions.instruction_rows`).
     rows : of each layer the name, cycles, bytes moved, and what bounds it
         (`accel.figures.layers.LayerRow.bound`).
     busy : cycles in which each unit was busy. joules : energy by unit
@@ -53,6 +56,7 @@ class NetworkCycles:
     rows: Sequence[tuple[str, int, int, str]]
     busy: Mapping[str, int]
     joules: Mapping[str, float]
+    instructions: Sequence[Mapping[str, Any]] = ()
 
 
 def networks(names: Sequence[str], size: int = SIZE) -> dict[str, Path]:
@@ -89,7 +93,7 @@ def measure(machine: Machine, path: Path) -> NetworkCycles:
     return NetworkCycles(
         figures["cycles"], figures["macs"], figures["utilization"],
         sum(row["op"] != "fetch" for row in figures["layers"]), len(figures["host"]),
-        executed, iterations, rows, busy, _joules(machine, module, runs))
+        executed, iterations, rows, busy, _joules(machine, module, runs), figures["instructions"])
 
 
 def _joules(machine: Machine, module: Module, runs: Sequence[Run]) -> dict[str, float]:

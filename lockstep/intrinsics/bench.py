@@ -4,6 +4,7 @@ import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
@@ -14,8 +15,10 @@ from lockstep.printing.table import show_columns
 from lockstep.compare import NetworkCycles, measure, networks
 from lockstep.compare.networks import DEFAULT
 from lockstep.lines import say
+from runtime.instructions import idle_lines
 
-__all__ = ["Results", "bench", "change", "measured", "show_instructions", "show_networks"]
+__all__ = ["Results", "bench", "change", "measured", "show_idle", "show_instructions",
+           "show_networks"]
 
 Results = Mapping[str, Sequence[NetworkCycles]]
 """What each network takes on each of the machines, by the network's name."""
@@ -79,17 +82,29 @@ def show_instructions(results: Results, titles: Sequence[str],
     """Show how often each instruction of gemm and vector was executed, and its iterations."""
     known = {name: machine.units[opcode] for machine in machines
              for name, opcode in machine.opcodes.items()}
-    rows, idle = [], []
+    rows = []
     for name, unit in known.items():
         if unit not in ("gemm", "vector"):
             continue
         if not any(one.executed.get(name) for some in results.values() for one in some):
-            idle.append(name)
             continue
         cells = [f"{one.executed.get(name, 0):,} ({one.iterations.get(name, 0):,})"
                  for some in results.values() for one in some]
         rows.append([name, *("-" if cell == "0 (0)" else cell for cell in cells)])
     heads = [heading for network in results for heading in _each(network, titles)]
     show_columns("instructions executed (and their iterations)", ["instruction", *heads], rows)
-    if idle:
-        say(f"never executed: {', '.join(idle)}")
+    show_idle(results)
+
+
+def show_idle(results: Results) -> None:
+    """Show why instructions are executed by no network, each with its reason in the first, and what
+    area those take that are no shipped ones.
+    """
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for some in results.values():
+        for one in some:
+            for row in one.instructions:
+                found.setdefault(row["name"], []).append(row)
+    for line in idle_lines([rows[0] for rows in found.values()
+                            if not any(row["executed"] for row in rows)], shipped=True):
+        say(line)

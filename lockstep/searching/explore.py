@@ -26,6 +26,7 @@ from runtime.exploring.axes import AxisError, VariedAxis
 from runtime.exploring.exploration import ExploredNetwork, RunPoints
 from runtime.exploring.objectives import MeasuredPoint
 from runtime.exploring.points import AddedInstructions, ExploredPoint
+from runtime.instructions import idle_lines
 from runtime.tuning.children import usable_cores
 
 __all__ = ["explore"]
@@ -175,7 +176,22 @@ def _show(answer: Mapping[str, Any]) -> None:
     _say_rest(answer)
 
 
+def _say_idle(answer: Mapping[str, Any]) -> None:
+    """The instructions that no network executes on a machine that has them, each once."""
+    told: dict[str, str] = {}
+    for point in answer["points"]:
+        networks = [*point["networks"].values()]
+        for row in networks[0]["idle"]:
+            if all(row["name"] in [other["name"] for other in network["idle"]]
+                   for network in networks):
+                told.setdefault(row["name"], next(idle_lines([row], shipped=True))
+                                + f" (machine {point['label']})")
+    for line in told.values():
+        say(line)
+
+
 def _say_rest(answer: Mapping[str, Any]) -> None:
+    _say_idle(answer)
     over = sum(bool(point["over_budget"]) for point in answer["points"])
     if over:
         say(f"{over:,} machines are over the budget {', '.join(answer['budgets'])}")

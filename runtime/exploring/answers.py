@@ -86,6 +86,8 @@ def _point(exploration: Exploration, known: list[Objective], identity: str, fron
         "networks": {name: {
             "cycles": figures.cycles[name], "macs": one.macs, "dram_bytes": one.dram_bytes,
             "host": one.host, "joules": one.joules,
+            "idle": [{"name": name, "reason": reason, "luts": luts}
+                     for name, reason, luts in one.idle],
             "layers": [{"name": layer, "cycles": cycles, "ideal_cycles": ideal,
                         "dram_bytes": moved, "bound": bound}
                        for layer, cycles, ideal, moved, bound in one.layers]}

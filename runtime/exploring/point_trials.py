@@ -64,6 +64,7 @@ class PointFigures:
     compared: int = 0
     joules: float | None = None
     layer_joules: tuple[float, ...] = ()
+    idle: tuple[tuple[str, str, int | None], ...] = ()
 
     @property
     def text(self) -> str:
@@ -73,7 +74,8 @@ class PointFigures:
     def of(cls, text: str) -> "PointFigures":
         fields = json.loads(text)
         return cls(**fields | {"layers": tuple(map(tuple, fields["layers"])),
-                               "layer_joules": tuple(fields["layer_joules"])})
+                               "layer_joules": tuple(fields["layer_joules"]),
+                               "idle": tuple(map(tuple, fields.get("idle", ())))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,9 @@ def _measured(trial: PointTrial) -> Result:
     result = PointFigures(
         figures["macs"], sum(row.dram_bytes for row in rows), len(figures["host"]),
         tuple((row.name, row.cycles, row.ideal_cycles, row.dram_bytes, row.bound)
-              for row in rows), compared, joules, each)
+              for row in rows), compared, joules, each,
+        tuple((row["name"], row["reason"], row["luts"]) for row in figures["instructions"]
+              if row["own"] and row["reason"]))
     return Result(float(figures["cycles"]), CYCLES, details=result.text)
 
 

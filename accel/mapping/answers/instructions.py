@@ -1,0 +1,91 @@
+"""What each instruction does for a network: how often it is executed, by which layers, or why not.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from accel.machine.machine import Machine
+from accel.machine.program import AccelProgram
+from accel.mapping.answers.products import why_no_depthwise, why_no_product
+from accel.mapping.answers.vector import why_no_element
+from accel.mapping.layers import forms_of
+from accel.mapping.memory.borders import core
+from accel.mapping.memory.forms import Forms
+from accel.mapping.memory.layout import blocks_of
+from accel.mapping.memory.weights import multipliers_of
+from compiler.graph.graph import Graph
+from compiler.tensorize import Intrinsic
+
+__all__ = ["InstructionAnswer", "answers"]
+
+NOTHING = "no layer of the network runs on the accelerator"
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionAnswer:
+    """What an instruction does for a network.
+
+    Parameters
+    ----------
+    own : True for one that is not shipped.
+    executed : how often it stands in the streams.
+    layers : the layers that execute it, in order.
+    reason : why it is not executed; "" where it is.
+    """
+
+    name: str
+    unit: str
+    own: bool
+    executed: int
+    layers: tuple[str, ...]
+    reason: str
+
+
+def answers(machine: Machine, programs: Sequence[AccelProgram], graph: Graph,
+            parts: Sequence[Graph]) -> tuple[InstructionAnswer, ...]:
+    """The answer of each instruction of gemm and of vector, in order of opcodes. `parts` of the
+    network's graph became the programs.
+    """
+    segments = [forms_of(core(part), blocks_of(machine.config)) for part in parts]
+    return tuple(_answer(machine, name, forms[0], programs, graph, segments)
+                 for name, forms in machine.forms.items() if forms[0].unit in ("gemm", "vector"))
+
+
+def _answer(machine: Machine, name: str, body: Intrinsic, programs: Sequence[AccelProgram],
+            graph: Graph, segments: Sequence[Forms]) -> InstructionAnswer:
+    code, executed, layers = machine.opcodes[name], 0, list[str]()
+    for program in programs:
+        places = np.flatnonzero(program.words[:, 0] == code)
+        executed += len(places)
+        ends = [end for _, end in program.layers]
+        layers += [program.layers[layer][0] for layer in
+                   np.unique(np.searchsorted(ends, places, side="right")).tolist()
+                   if layer < len(ends)]
+    reason = "" if executed else _reason(machine, name, body, graph, segments)
+    return InstructionAnswer(name, body.unit, name in machine.own, executed, tuple(layers), reason)
+
+
+def _reason(machine: Machine, name: str, body: Intrinsic, graph: Graph,
+            segments: Sequence[Forms]) -> str:
+    if not segments:
+        return NOTHING
+    if body.unit == "gemm":
+        return why_no_product(machine, name, segments)
+    if body in multipliers_of(machine):
+        return why_no_depthwise(machine, name, segments)
+    pattern = next(one for one in machine.declarations if one.name == name).pattern
+    if pattern is None:
+        return _unfilled(machine, body) or why_no_element(machine, name, graph)
+    return f"no layer was quantized for it; {why_no_element(machine, name, graph)}"
+
+
+def _unfilled(machine: Machine, body: Intrinsic) -> str:
+    """Why networks cannot fill a record of the machine's own that an instruction reads."""
+    stored = [stored.partition(".") for operand in body.operands for _, stored in operand.storage]
+    fields = {field: record for record, _, field in stored if record in machine.config.records}
+    if not fields:
+        return ""
+    return (f"its record {next(iter(fields.values()))} has fields of its own, "
+            f"{' and '.join(fields)}, that no pattern fills")
