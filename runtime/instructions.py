@@ -1,4 +1,4 @@
-"""What each instruction of the machine did in a compiled network, and what area it takes in vain."""
+"""What each instruction of the machine did in a compiled network, and the area of idle ones."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict

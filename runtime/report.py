@@ -74,9 +74,9 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
     decided by), `notes` (nodes that could not become integers, and why; nodes that cost extra
     products; instructions of the machine's own that are never executed), `instructions` (of gemm
     and vector: how often each is executed, by which layers, or why not), `device_bytes` (memory of
-    each GPU), `counters`, `outputs`. Without cycles (functional simulation, host alone) the figures in cycles are 0,
-    without events (boards) those of layers; without a timeline, `busy` and `stalls` of the layers
-    are empty. Else for each unit they add up to the layer's cycles.
+    each GPU), `counters`, `outputs`. Without cycles (functional simulation, host alone) the figures
+    in cycles are 0, without events (boards) those of layers; without a timeline, `busy` and
+    `stalls` of the layers are empty. Else for each unit they add up to the layer's cycles.
     """
     layers: list[dict[str, Any]] = []
     for step, run in _programs(module, runs):

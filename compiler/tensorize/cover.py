@@ -24,8 +24,8 @@ from .ranges import fits, narrowed, widened
 from .unify import Bound, Unifier
 
 __all__ = ["COMPUTED", "CONSTANTS", "TABLES", "CoverStep", "Mismatch", "StepCost", "Uncovered",
-           "Unmatched", "cover", "cover_with", "is_lanewise", "leaf", "leaf_of", "name_of", "plain_text",
-           "table"]
+           "Unmatched", "cover", "cover_with", "is_lanewise", "leaf", "leaf_of", "name_of",
+           "plain_text", "table"]
 
 COMPUTED, CONSTANTS, IMMEDIATE, TABLES = "acc", "par", "imm", "tab"
 
@@ -202,16 +202,15 @@ def cover_with(chosen: Intrinsic, value: Expr, intrinsics: Sequence[Intrinsic], 
     Raises `Unmatched` where `chosen` computes no part of the expression, or `Uncovered` with what
     nothing computes beside it.
     """
-    search = _Search.over(intrinsics, cost)
-    whole, last = _whole(value, search.word), _last(intrinsics, scope, total)
-    search._best(whole, last)
+    search, whole, last = _explored(value, tuple(intrinsics), scope, cost, total)
     ways, left, nearest = list[tuple[CoverStep, ...]](), list[Uncovered](), list[Mismatch]()
-    for part in (whole, *search.found):
+    for part in (whole, *[*search.found]):
         if chosen in (last if part is whole else search.inner):
+            steps = min(search.through(chosen, part, nearest), key=search._total, default=None)
             try:
-                ways += (steps if part is whole else
-                         steps + _rest(whole, part, search, last)
-                         for steps in search.through(chosen, part, nearest))
+                if steps is not None:
+                    ways.append(steps if part is whole else
+                                steps + _rest(whole, part, search, last))
             except Uncovered as error:
                 left.append(error)
     if ways:
@@ -221,12 +220,22 @@ def cover_with(chosen: Intrinsic, value: Expr, intrinsics: Sequence[Intrinsic], 
     raise Unmatched(max(nearest, key=lambda one: one[0], default=None))
 
 
+@lru_cache(256)
+def _explored(value: Expr, intrinsics: tuple[Intrinsic, ...], scope: str, cost: StepCost,
+              total: str) -> "tuple[_Search, Expr, list[Intrinsic]]":
+    """A search that has looked at all parts of an expression; the whole, and what may be last."""
+    search = _Search.over(intrinsics, cost)
+    whole, last = _whole(value, search.word), _last(intrinsics, scope, total)
+    search._best(whole, last)
+    return search, whole, last
+
+
 def _rest(whole: Expr, part: Expr, search: "_Search", last: Sequence[Intrinsic]
           ) -> tuple[CoverStep, ...]:
     """The steps that are left of an expression when a part of it is in ``acc``."""
     known = leaf("part", search.word, COMPUTED)
     rest = rewrite(whole, lambda node: known if node == part else None)
-    return replace(search, found={}, open=[], refused=[]).steps(rest, last)
+    return replace(search, found=dict(search.found), open=[], refused=[]).steps(rest, last)
 
 
 def _whole(value: Expr, word: str) -> Expr:

@@ -83,7 +83,8 @@ def _prelu(net: FloatNet, x: str) -> str:
 
 
 def _affine(net: FloatNet, x: str) -> str:
-    return net.op("add", net.op("mul", x, net.constant(SHAPE[1], 1, 1)), net.constant(SHAPE[1], 1, 1))
+    scaled = net.op("mul", x, net.constant(SHAPE[1], 1, 1))
+    return net.op("add", scaled, net.constant(SHAPE[1], 1, 1))
 
 
 def _own(op: str, **attrs: object) -> Callable[..., str]:

@@ -2,7 +2,8 @@
 with the instruction as one of the steps.
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -16,7 +17,7 @@ from compiler.graph.graph import Graph, Node
 from compiler.te import Expr, Reduce
 from compiler.tensorize import Intrinsic
 from compiler.tensorize.cover import (COMPUTED, CoverStep, Mismatch, Uncovered, Unmatched,
-                                      cover_with, is_lanewise)
+                                      cover_with, is_lanewise, plain_text)
 
 __all__ = ["why_no_element"]
 
@@ -42,8 +43,8 @@ def why_no_element(machine: Machine, name: str, graph: Graph) -> str:
     if not body.reduce_axes and not is_lanewise(body):
         return ("it computes lanes from other lanes, and layers compute each element from those at "
                 "its own place")
-    parts = [*_parts(machine, graph)]
-    if not parts:
+    parts = _different(_parts(machine, graph))
+    if not parts and not body.reduce_axes:
         return "no layer of the network is elementwise"
     slower, left = list[tuple[int, str]](), list[str]()
     nearest: list[tuple[Mismatch, _Part]] = []
@@ -96,6 +97,15 @@ def _parts(machine: Machine, graph: Graph) -> Iterator[_Part]:
                                 stage.total, {"x": node.inputs[0]})
         except LoweringError:           # no expression of elements
             continue
+
+
+def _different(parts: Iterable[_Part]) -> list[_Part]:
+    """The first of those parts that differ in numbers alone."""
+    found: dict[tuple[str, ...], _Part] = {}
+    for part in parts:
+        key = part.node.op, part.total, part.scope, re.sub(r"\d+", "#", plain_text(part.value))
+        found.setdefault(key, part)
+    return [*found.values()]
 
 
 def _dearer(machine: Machine, body: Intrinsic, graph: Graph, part: _Part) -> tuple[int, str]:
