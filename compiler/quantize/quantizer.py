@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from typing import Any
@@ -26,6 +26,7 @@ from compiler.quantize.improve.noise import Measured, Noise, Tick, alone, effect
 from compiler.quantize.improve.sparsity import Sparsity, pattern_of, prune
 from compiler.quantize.improve.weight_bits import (bits_by_name, chosen_bits, is_weighted,
                                                    require_bits)
+from compiler.quantize.networks.misses import why_unmatched
 from compiler.quantize.networks.network import Layer, LayeredNetwork
 from compiler.quantize.networks.preparation import prepare
 from compiler.quantize.networks.recurrent import parts
@@ -84,7 +85,8 @@ class Quantized:
     """The graph in QDQ form, for the extents of the samples, with its figures.
     `agreement`: the share of samples (of pixels where outputs are images) whose largest output is
     the same as in float, None without classes; `decibels`: of the output. Both over the calibration
-    samples, of the worst output. `sparse` are the layers whose weights were pruned first.
+    samples, of the worst output. `sparse` are the layers whose weights were pruned first. `unused`
+    says of each pattern that no layer has why, by its name.
     """
 
     graph: Graph
@@ -96,6 +98,7 @@ class Quantized:
     fell_back: tuple[str, ...]
     forms: "_Forms"
     sparse: tuple[str, ...] = ()
+    unused: Mapping[str, str] = field(default_factory=dict)
 
     def graph_of(self, shapes: Mapping[str, int] | None = None,
                  arrays: Mapping[str, Array] | None = None) -> Graph:
@@ -365,7 +368,19 @@ class _Quantizer:
                          attempt.measured.decibels, self.samples.count, self.equalized, fallen,
                          _Forms(self.source, self.samples.shapes, attempt, self.options.patterns,
                                 self.declined),
-                         self.sparse)
+                         self.sparse, dict(self._unused(attempt)))
+
+    def _unused(self, attempt: _Attempt) -> Iterator[tuple[str, str]]:
+        """Why no layer has a pattern, by its name."""
+        graph, used = self.network.graph, {match.pattern.name for match in
+                                           attempt.network.matched.values()}
+        producers = graph.producers()
+        for pattern in self.options.patterns:
+            reasons = (f"at {producers[value].name} ({producers[value].op}) {reason}"
+                       for (name, value), reason in self._reasons(attempt).items()
+                       if name == pattern.name)
+            if pattern.name not in used:
+                yield pattern.name, next(reasons, "") or why_unmatched(graph, pattern)
 
     def _calibrated(self) -> Mapping[str, str]:
         """Why layers stay in float, by name, now that ranges are known."""
@@ -474,12 +489,16 @@ class _Quantizer:
 
     def _declined(self, layer: Layer, attempt: _Attempt) -> str:
         """Why instructions do not compute operators of the layer that they match."""
-        producers, matched = self.network.graph.producers(), self.network.matched
-        reasons = {**self.declined, **{(matched[value].pattern.name, value): reason
-                                       for value, reason in attempt.declined.items()}}
+        producers = self.network.graph.producers()
         return "; ".join(f"{name} is not used: {reason}"
-                         for (name, value), reason in reasons.items()
+                         for (name, value), reason in self._reasons(attempt).items()
                          if producers[value].name in layer.names)
+
+    def _reasons(self, attempt: _Attempt) -> Declined:
+        """Why patterns that match are not used."""
+        matched = self.network.matched
+        return {**self.declined, **{(matched[value].pattern.name, value): reason
+                                    for value, reason in attempt.declined.items()}}
 
 
 def _figures(layer: Layer, attempt: _Attempt, by_itself: Mapping[str, Noise],

@@ -1,0 +1,57 @@
+"""Why a pattern is no match: a test takes each condition away, and it is one."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from compiler import te
+from compiler.frontend import convert
+from compiler.quantize import quantize
+from compiler.quantize.networks.matching import matches_of
+from compiler.quantize.networks.misses import why_unmatched
+from tests.compiler.quantize.networks.test_functions import between, samples
+from tests.compiler.quantize.networks.test_matching import X, X0, X1, Y, clamped, pattern
+
+ADDRELU = pattern(te.maximum(X + Y, 0.0), name="addrelu", inputs=(X, Y), body=clamped(X0 + X1))
+
+
+def added(one, x: str, other: str) -> tuple[str, str]:
+    total = one.add("Add", x, other, name="total")
+    return total, one.add("Relu", total, name="last")
+
+
+def read_twice(one, x: str) -> str:
+    total, result = added(one, x, one.conv(x, 8, 8))
+    return one.add("Mul", result, one.add("GlobalAveragePool", total, name="reader"))
+
+
+def read_once(one, x: str) -> str:
+    _, result = added(one, x, one.conv(x, 8, 8))
+    return one.add("Mul", result, one.add("GlobalAveragePool", result, name="reader"))
+
+
+def constant(one, x: str) -> str:
+    return added(one, x, one.constant(np.ones((8, 1, 1), np.float32)))[1]
+
+
+def computed(one, x: str) -> str:
+    return added(one, x, one.add("GlobalAveragePool", x))[1]
+
+
+@pytest.mark.parametrize(("hindered", "free", "reason"), [
+    (read_twice, read_once,
+     "nearest is last (relu), but reader (globalavgpool) reads total (add), too"),
+    (constant, computed,
+     "nearest is last (relu), where a constant of shape (8, 1, 1) stands for a value")])
+def test_a_condition_and_the_match_without_it(float_model, hindered: Callable, free: Callable,
+                                              reason: str) -> None:
+    graph = convert(between(float_model, hindered, 1))
+    assert not matches_of(graph, [ADDRELU]) and why_unmatched(graph, ADDRELU) == reason
+    assert matches_of(convert(between(float_model, free, 1)), [ADDRELU])
+
+
+def test_nothing_near(float_model, rng) -> None:
+    made = quantize(between(float_model, lambda one, x: one.add("Tanh", x)), samples(rng),
+                    patterns=[ADDRELU])
+    assert made.unused == {"addrelu": "no operators compute max(x + y, 0.0)"}
