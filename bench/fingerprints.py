@@ -37,7 +37,7 @@ import runtime.driver.costs
 from runtime.driver.emitted import emitted, network_in_c
 from compiler.plans import OWN
 from lockstep.testing import zoo
-from lockstep.paths import output_file
+from lockstep.options.paths import output_file
 
 __all__ = ["SIZE", "TARGETS", "Fingerprints", "differences", "main"]
 

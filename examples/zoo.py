@@ -11,7 +11,7 @@ from compiler.errors import RequestError
 from compiler.files import whole_file
 from lockstep.cli import Parser
 from lockstep.printing.progress import progress_bar
-from lockstep.paths import output_file
+from lockstep.options.paths import output_file
 from lockstep.testing import zoo
 from lockstep.testing.zoo import *  # noqa: F403  its names are found here as well
 from lockstep.testing.zoo import LARGEST, NETWORKS, SMALLEST, build, network

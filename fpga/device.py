@@ -13,10 +13,10 @@ from accel.machine.machine import Machine, MachineRecord
 from accel.machine.program import AccelProgram
 from accel.machine.status import REPORTERS, Counters, Run, Status
 from compiler.errors import Error
-from fpga.identity import decoded
+from fpga.link.identity import decoded
 from fpga.link.frames import GRAIN
 from fpga.link.host import LinkError
-from fpga.registers import ADDRESSES, MAGIC, RECORD, REGISTERS, REPORT, VERSION
+from fpga.link.registers import ADDRESSES, MAGIC, RECORD, REGISTERS, REPORT, VERSION
 
 __all__ = ["BoardAccess", "BoardDevice", "BoardRefused", "held_machine", "read_registers"]
 

@@ -8,7 +8,7 @@ from accel.machine.machine import Machine
 from fpga.boards.board import BAUD_RATES
 from fpga.device import BoardDevice, BoardRefused, held_machine
 from fpga.emulation.emulated import EmulatedBoard
-from fpga.identity import named
+from fpga.link.identity import named
 from fpga.link.host import HostLink, LinkError
 from fpga.link.serial_port import SerialLine
 

@@ -20,7 +20,7 @@ from accel.sim.checking.locate import differ
 from accel.sim.programs.case import Case
 from fpga.device import BoardDevice, BoardRefused, read_registers
 from fpga.link.frames import GRAIN, LARGEST
-from fpga.registers import REGISTERS, WORDS
+from fpga.link.registers import REGISTERS, WORDS
 
 __all__ = ["Selftest", "selftest"]
 

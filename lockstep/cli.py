@@ -19,7 +19,7 @@ from compiler import processes
 from compiler.defects import SAID, DefectError, first_line
 from compiler.errors import DEFECT, Error
 from lockstep.options.choices import Parser
-from lockstep.paths import find_networks, require_files
+from lockstep.options.paths import find_networks, require_files
 import lockstep.commands
 
 __all__ = ["main", "make_parser"]

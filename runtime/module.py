@@ -22,7 +22,7 @@ from runtime.artifact import save
 from runtime.executor import overlaps, run_all
 from runtime.exporting.export import ExportedFiles, export
 from runtime.exporting.scales import Scales, scales_of
-from runtime.ports import NetworkPort, inputs_of, outputs_of, random_inputs
+from runtime.exporting.ports import NetworkPort, inputs_of, outputs_of, random_inputs
 from runtime.pricing.timing import Spread, spread
 
 __all__ = ["InputError", "Module", "Settings", "Step"]

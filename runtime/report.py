@@ -10,7 +10,7 @@ from accel.figures.bounds import stream_cycles
 from accel.machine.config import UNITS
 from accel.machine.machine import Machine
 from accel.machine.status import Run
-from accel.machine.work import Work
+from accel.figures.work import Work
 from compiler import notebook
 from compiler.graph.notes import Note
 from runtime.instructions import idle_lines, instruction_rows

@@ -8,6 +8,7 @@ import numpy as np
 from accel.datapath.dataflow import COMPARISONS, Dataflow, DataflowNode, Interval, PlanError
 from accel.datapath.floats import FORMATS, Floats, float_bits
 from accel.machine.intrinsics import TABLE
+from accel.machine.pipelines import is_static
 from compiler import te
 from compiler.ir.affine import Linear, from_linear, linear
 from compiler.ir.arithmetic import apply_expr
@@ -104,7 +105,7 @@ class _Lowering:
     def expr(self, expr: Expr) -> DataflowNode:
         if expr.dtype != "bool" and not te.is_integer(expr.dtype) and expr.dtype not in FORMATS:
             self.refuse(f"Values must be integers or {', '.join(FORMATS)}, not {expr.dtype}")
-        if not isinstance(expr, Const) and self.is_static(expr):
+        if not isinstance(expr, Const) and is_static(expr, self.lanes):
             return self.lane(expr)
         match expr:
             case Const(value, dtype) if te.is_float(dtype):
@@ -126,14 +127,12 @@ class _Lowering:
                 return self.binary("ne", self.expr(value), self.graph.const(0), "bool")
             case Cast(value, dtype): return self.typed(self.expr(value), dtype)
             case _:
-                name = expr.function if isinstance(expr, Call) else type(expr).__name__.lower()
-                self.refuse(f"Expression must be one that a datapath computes, not {name}")
+                self.refuse(f"Expression must be one that a datapath computes, not "
+                            f"{type(expr).__name__.lower()}")
         raise AssertionError
 
     def float_binary(self, op: str, a: Expr, b: Expr) -> DataflowNode:
         """Factors that were narrower have a smaller multiplier."""
-        if op not in ("add", "sub", "mul", "min", "max") and op not in COMPARISONS:
-            self.refuse(f"Operator on floats must be one that fits a pipeline, not {op}")
         if op != "mul":
             return self.floats.binary(op, self.expr(a), self.expr(b), a.dtype)
         inner = [x.value if isinstance(x, Cast) and x.value.dtype in FORMATS
@@ -155,11 +154,6 @@ class _Lowering:
                                        Interval(max(whole.low, immediate.low),
                                                 min(whole.high, immediate.high)))
         raise AssertionError(var)
-
-    def is_static(self, expr: Expr) -> bool:
-        """True if the place of a lane or term alone decides its value."""
-        return all(node in self.lanes or not te.is_float(node.dtype) and isinstance(
-            node, Const | Binary | Select | Cast) for node in walk(expr))
 
     def lane(self, expr: Expr) -> DataflowNode:
         axes, (numbers,) = self.numbers(expr)
@@ -229,10 +223,10 @@ class _Lowering:
 
     def parts(self, index: Expr) -> tuple[Expr, DataflowNode]:
         """An index as the sum of what is known for each lane, and of what values decide."""
-        if self.is_static(index):
+        if is_static(index, self.lanes):
             return index, self.graph.const(0)
         form = linear(index) if index.dtype == INDEX else Linear(((index, 1),))
-        known = tuple(term for term in form.terms if self.is_static(term[0]))
+        known = tuple(term for term in form.terms if is_static(term[0], self.lanes))
         node = self.graph.const(0)
         for atom, factor in form.terms:
             if (atom, factor) not in known:
@@ -251,8 +245,6 @@ class _Lowering:
         return self.graph.make("lookup", (place, number))
 
     def binary(self, op: str, a: DataflowNode, b: DataflowNode, dtype: str) -> DataflowNode:
-        if op in ("div", "floordiv", "mod"):
-            self.refuse(f"Operator must be one that fits a pipeline, not {op}")
         if op in ("shl", "shr", "rshift_rne"):
             return self.shift(op, a, b, dtype)
         node = self.graph.make(op, (a, b))

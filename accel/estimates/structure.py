@@ -12,7 +12,7 @@ from accel.datapath.plan import DatapathPlan, plan
 from accel.estimates.memories import (buffer_blocks, distributed, lookups, queue_blocks,
                                       shallow_blocks)
 from accel.estimates.amounts import Amounts, amounts
-from accel.hw.counters import COUNTER_BITS
+from accel.hw.core.counters import COUNTER_BITS
 from accel.hw.interface import INDEX_BITS
 from accel.hw.issue import RECORD
 from accel.hw.parts import GROUP

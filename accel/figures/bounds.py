@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import ceil
 
 from accel.machine.machine import Machine
-from accel.machine.work import Bound, Work
+from accel.figures.work import Bound, Work
 
 __all__ = ["group_cycles", "stream_cycles"]
 

@@ -12,7 +12,7 @@ from accel.figures.traffic import dram_bytes
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import STALLS, Run
-from accel.machine.work import Work
+from accel.figures.work import Work
 
 __all__ = ["LayerRow", "layer_rows"]
 

@@ -1,5 +1,4 @@
-"""The legal values of a geometry's fields and their costs, declared beside the field. of a geometry
-may be, and what it costs, declared beside the field.
+"""The legal values of a geometry's fields and what they cost, declared beside the field.
 
 The constructors of `AccelConfig` and `Dram` check numbers by it, and docs/geometry.md is written
 from it.

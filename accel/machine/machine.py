@@ -15,7 +15,8 @@ from amaranth.lib import data
 
 from accel.machine import immediates, isa, rules
 from accel.machine.config import LEFT_OUT, AccelConfig, ConfigError
-from accel.machine.intrinsics import SHIPPED, Declaration, kinds_of, known_immediates
+from accel.machine.declare import Declaration, kinds_of, known_immediates
+from accel.machine.intrinsics import SHIPPED
 from compiler import notebook
 from compiler.lazy import cached_property
 from compiler.ops.patterns import Pattern

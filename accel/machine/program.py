@@ -15,7 +15,7 @@ from accel.machine import isa
 from accel.machine.config import WEIGHT_BITS
 from accel.machine.dram import ALIGNMENT
 from accel.machine.machine import Machine, MachineRecord
-from accel.machine.provenance import UNKNOWN, Origin, Provenance
+from accel.machine.origins import UNKNOWN, Origin, Origins
 from compiler.errors import Error
 from compiler.lazy import cached_property
 from compiler.te import numpy_dtype
@@ -73,7 +73,7 @@ class Stream:
     """Instruction words in their order, uint8 of shape (count, 64), and where they come from."""
 
     words: np.ndarray
-    provenance: Provenance = field(default_factory=Provenance)
+    origins: Origins = field(default_factory=Origins)
 
     @classmethod
     def of(cls, machine: Machine, instructions: Iterable[Instruction]) -> "Stream":
@@ -81,21 +81,21 @@ class Stream:
         known = list(instructions)
         raw = b"".join(i.encode(machine).to_bytes(isa.WORD_BYTES, "little") for i in known)
         return cls(np.frombuffer(bytearray(raw), np.uint8).reshape(-1, isa.WORD_BYTES),
-                   Provenance.of(i.origin for i in known))
+                   Origins.of(i.origin for i in known))
 
     @classmethod
     def joined(cls, parts: Sequence["Stream"]) -> "Stream":
         """The streams one after the other."""
         words = [part.words for part in parts]
         return cls(np.concatenate(words) if words else np.zeros((0, isa.WORD_BYTES), np.uint8),
-                   Provenance.joined([part.provenance for part in parts]))
+                   Origins.joined([part.origins for part in parts]))
 
     def __len__(self) -> int:
         return len(self.words)
 
     def take(self, order: np.ndarray) -> "Stream":
         """The instructions with these numbers, in this order."""
-        return Stream(self.words[order], self.provenance.take(order))
+        return Stream(self.words[order], self.origins.take(order))
 
 
 def finish(waits: int = 0) -> Instruction:
@@ -142,7 +142,7 @@ class AccelProgram:
     activations_bytes, io_bytes : sizes of the two segments that the program writes.
     program_bytes : room for words, of longer streams too; 0 for no more than its own.
     inputs, outputs : tensors of the io segment.
-    provenance : where each instruction comes from; empty where that is unknown.
+    origins : where each instruction comes from; empty where that is unknown.
     layers : pairs (name, index one past its last instruction).
     machine : the record behind its hash, where known; another machine is refused with its help.
     """
@@ -154,7 +154,7 @@ class AccelProgram:
     io_bytes: int = 0
     inputs: tuple[TensorSlot, ...] = ()
     outputs: tuple[TensorSlot, ...] = ()
-    provenance: Provenance = field(default_factory=Provenance)
+    origins: Origins = field(default_factory=Origins)
     layers: tuple[tuple[str, int], ...] = ()
     machine: MachineRecord | None = None
     program_bytes: int = 0
@@ -165,7 +165,7 @@ class AccelProgram:
         """Build a program of a stream, or of instructions; `parts` are the other fields."""
         stream = (instructions if isinstance(instructions, Stream)
                   else Stream.of(machine, instructions))
-        parts.setdefault("provenance", stream.provenance)
+        parts.setdefault("origins", stream.origins)
         return cls(machine.hash, stream.words, **parts, machine=machine.record)
 
     @property
@@ -174,7 +174,7 @@ class AccelProgram:
 
     def origin(self, index: int) -> Origin:
         """The origin of an instruction: layer, statement and loops."""
-        return self.provenance.origin(index)
+        return self.origins.origin(index)
 
     @cached_property
     def labels(self) -> tuple[str, ...]:

@@ -2,8 +2,8 @@
 
 Each rule is a function that says, in a sentence for each place, what is wrong with an instruction:
 the operand or field, the rule, the reason. `RULES` is all of them; to lift a rule is to take it
-out of the list. What a datapath cannot be made of (float64, divisions, amounts of shifts) is
-refused where the datapath is planned (`accel.datapath.lowering`, `accel.datapath.plan`).
+out of the list. What only intervals of values tell (amounts of shifts, places of tables) is refused
+where the datapath is planned (`accel.datapath.lowering`, `accel.datapath.plan`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,8 +14,9 @@ from accel.machine import isa
 from accel.machine.config import (ELEMENTS, PARAM_BYTES, TYPES, UNITS, AccelConfig, ConfigError,
                                   element_bytes, one_of)
 from accel.machine.immediates import NoRoom, whole_range
-from accel.machine.intrinsics import (SHIPPED, TABLE, Declaration, immediate_fields, kinds_of,
-                                      known_immediates)
+from accel.machine.declare import TABLE, Declaration, immediate_fields, kinds_of, known_immediates
+from accel.machine.intrinsics import SHIPPED
+from accel.machine.pipelines import unfit
 from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import (Binary, Cast, Const, Expr, Read, Var, bits, is_float, is_integer,
                          is_record, is_signed, numpy_dtype, record_fields, substitute, walk)
@@ -428,6 +429,13 @@ def _bools_are_not_numbers(config, declaration, forms) -> Iterator[str]:
                        f"integer")
 
 
+def _operators_fit_a_pipeline(config, declaration, forms) -> Iterator[str]:
+    for body in forms:
+        lanes = {axis.var for axis in body.axes} | {var for var, _ in body.reduce_axes}
+        for operator, instead in unfit(body.value, lanes):
+            yield f"{operator} in {body.name} must be {instead}"
+
+
 def _matches_are_found(config, declaration, forms) -> Iterator[str]:
     """Refuses a pattern that does not become one instruction: the compiler finds the numbers of
     immediates in the expression, where each stands by itself."""
@@ -462,5 +470,5 @@ RULES: tuple[Rule, ...] = (
     _operands_are_entries, _records_are_elements_of_par, _floats_are_rounded_before_out,
     _two_fields_address_two_operands, _accumulating_takes_the_port_of_acc,
     _values_read_what_is_declared, _vector_reduces_over_lanes, _bools_are_not_numbers,
-    _matches_are_found)
+    _operators_fit_a_pipeline, _matches_are_found)
 """Every rule, in the order of checking."""

@@ -12,19 +12,19 @@ from amaranth.lib import data
 from accel.machine import isa
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
-from accel.machine.provenance import UNKNOWN, Provenance
+from accel.machine.origins import UNKNOWN, Origins
 
 __all__ = ["column", "decode_words"]
 
 
 def decode_words(machine: Machine, words: np.ndarray,
-                 provenance: Provenance | None = None) -> list[Instruction]:
+                 origins: Origins | None = None) -> list[Instruction]:
     """`Instruction.decode` of every row of `words` (uint8, 64 bytes a row), in order.
 
     Fields without meaning (``reserved``, ``rest``) are left out.
     """
-    origins = ([provenance.origin(index) for index in range(len(words))] if provenance
-               else [UNKNOWN] * len(words))
+    known = ([origins.origin(index) for index in range(len(words))] if origins
+             else [UNKNOWN] * len(words))
     layouts: list[data.Layout] = [isa.HEADER]
     layout_of, places = np.zeros(256, int), {}      # by identity: equality of layouts takes long
     for opcode, name in machine.names.items():
@@ -41,7 +41,7 @@ def decode_words(machine: Machine, words: np.ndarray,
         for row, fields in zip(rows.tolist(), decoded, strict=True):
             opcode = fields["opcode"]
             result[row] = Instruction(machine.names.get(opcode, "illegal"),
-                                      machine.units.get(opcode, "illegal"), fields, origins[row])
+                                      machine.units.get(opcode, "illegal"), fields, known[row])
     return result
 
 

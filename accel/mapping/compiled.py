@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from accel.machine.device import Device
 from accel.machine.program import AccelProgram
-from accel.machine.work import Work
+from accel.figures.work import Work
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.positions.prefixes import PrefixStream
 from accel.mapping.positions.puts import PlacePut

@@ -30,7 +30,7 @@ def constants_first(machine: Machine, stream: Stream) -> Stream:
     """The stream with the loads of constants before the other ones of those at its start. These
     write to other places than the loads that they pass, and nothing has read them yet.
     """
-    units = Batches(machine, stream.words, stream.provenance, {}).units
+    units = Batches(machine, stream.words, stream.origins, {}).units
     others = np.flatnonzero(units != LOAD)
     first = int(others[0]) if len(others) else len(stream)
     constant = np.isin(_bases(stream.words[:first]), [isa.BASES.index(base) for base in CONSTANT])

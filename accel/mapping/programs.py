@@ -94,7 +94,7 @@ def _put_of(machine: Machine, layer: MappedLayer, forms: Forms, stream: Stream) 
     axis = node.attrs["axis"]
     codes = [machine.opcodes[one.name] for one in machine.of_unit("store")]
     stores = tuple(index for index in np.flatnonzero(np.isin(stream.words[:, 0], codes)).tolist()
-                   if stream.provenance.origin(index).site.layer == layer.name)
+                   if stream.origins.origin(index).site.layer == layer.name)
     if not stores:
         raise LoweringError(f"{layer.name}: no store of what is put is known by its origin")
     return PlacePut(node.inputs[2], view.shape[axis],

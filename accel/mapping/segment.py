@@ -11,7 +11,7 @@ from accel.figures.layers import LayerRow, layer_rows
 from accel.machine.device import Device, DeviceError
 from accel.machine.program import AccelProgram, ProgramError, TensorSlot
 from accel.machine.status import Run
-from accel.machine.work import Work
+from accel.figures.work import Work
 from accel.mapping.memory.borders import is_converted
 from accel.mapping.memory.layout import from_memory, to_memory
 from accel.mapping.positions.prefixes import PrefixStream

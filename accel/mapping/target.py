@@ -9,7 +9,7 @@ from accel.datapath.dataflow import PlanError
 from accel.machine.dram import Dram
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
-from accel.machine.work import Work
+from accel.figures.work import Work
 from accel.mapping.bounds import bound_of
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.compiled import CompiledSegment

@@ -19,7 +19,7 @@ from accel.machine.intrinsics import operand_field
 from accel.machine.layouts import layouts_header, weight_codes
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction, disassemble
-from accel.machine.provenance import Provenance
+from accel.machine.origins import Origins
 from accel.proof.access import (CONSTANT, DMA_BUFFERS, WRITABLE, Fault, Touch, event,
                                 require_ranges, touches)
 from compiler.errors import DEFECT, Error
@@ -68,9 +68,9 @@ class Batches:
     allowed or not in range.
     """
 
-    def __init__(self, machine: Machine, words: np.ndarray, provenance: Provenance,
+    def __init__(self, machine: Machine, words: np.ndarray, origins: Origins,
                  segments: Mapping[str, int]):
-        self.machine, self.words, self.provenance = machine, words, provenance
+        self.machine, self.words, self.origins = machine, words, origins
         self.segments = segments
 
     def __len__(self) -> int:
@@ -92,7 +92,7 @@ class Batches:
     def instruction(self, index: int) -> Instruction:
         return Instruction.decode(self.machine, int.from_bytes(self.words[index].tobytes(),
                                                                "little"),
-                                  self.provenance.origin(index))
+                                  self.origins.origin(index))
 
     def event(self, index: int) -> Event:
         """The event of one instruction."""

@@ -24,7 +24,7 @@ import numpy as np
 from accel.machine import isa
 from accel.machine.config import UNITS
 from accel.machine.program import AccelProgram, disassemble
-from accel.machine.provenance import Origin
+from accel.machine.origins import Origin
 from accel.proof.batches import Batches
 from compiler.latency_hiding import CAPACITY, TokenPair, Violation, pair_masks
 

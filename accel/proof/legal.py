@@ -31,8 +31,8 @@ def ordered(machine: Machine, stream: Stream) -> Stream:
     words = stream.words
     working = np.flatnonzero(words[:, 0] != FINISH)
     is_whole = len(working) == len(words)
-    batches = (Batches(machine, words, stream.provenance, {}) if is_whole else
-               Batches(machine, words[working], stream.provenance.take(working), {}))
+    batches = (Batches(machine, words, stream.origins, {}) if is_whole else
+               Batches(machine, words[working], stream.origins.take(working), {}))
     waits, signals = token_masks(batches, len(UNITS), batches.measures)
     words[working, WAITS], words[working, SIGNALS] = waits, signals
     return stream
@@ -58,7 +58,7 @@ def prove(machine: Machine, program: AccelProgram) -> None:
     program.require(machine)
     _require_finish(machine, program)
     words = program.words[:-1]
-    batches = Batches(machine, words, program.provenance, program.segment_sizes)
+    batches = Batches(machine, words, program.origins, program.segment_sizes)
     initial: dict[str, list[tuple[int, int]]] = {}
     for slot in program.inputs:
         initial.setdefault(slot.base, []).append((slot.offset, slot.offset + slot.size_bytes))
@@ -73,7 +73,7 @@ def prove(machine: Machine, program: AccelProgram) -> None:
                                place, LIMIT)
     if violations:
         raise IllegalProgram(Findings(program, batches, waits, signals, violations), violations, [
-            program.provenance.origin(one.later.index).site.layer for one in violations])
+            program.origins.origin(one.later.index).site.layer for one in violations])
 
 
 def _require_finish(machine: Machine, program: AccelProgram) -> None:

@@ -161,7 +161,7 @@ def _events(machine: Machine, recordings: Sequence[Recording]) -> Iterator[dict[
     lanes: dict[str, int] = {}
     begin = flow = 0
     for program, run in recordings:
-        stream = decode_words(machine, program.words, program.provenance)
+        stream = decode_words(machine, program.words, program.origins)
         yield from _layer_slices(program, run, begin)
         yield from _activity_slices(run, begin)
         placed = _placed(stream, run)

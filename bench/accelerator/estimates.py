@@ -20,8 +20,8 @@ from amaranth.back import rtlil
 from accel.estimates import clock, model
 from accel.estimates.memories import shallow_blocks
 from accel.estimates.runs import DATA, MachineSpec, Routing, Synthesis, append, routings, syntheses
-from accel.hw.commands import CommandQueue
-from accel.hw.fetch import Fetch
+from accel.hw.core.commands import CommandQueue
+from accel.hw.core.fetch import Fetch
 from accel.hw.compute.gemm import Gemm
 from accel.hw.moving.load import Load
 from accel.hw.parts import ECP5

@@ -45,7 +45,7 @@ from compiler.exports.objects import section_bytes
 from examples.digits.data import held_out
 from lockstep.testing.models import DIGITS
 from runtime.exporting.export import export, exported_code
-from runtime.ports import random_inputs
+from runtime.exporting.ports import random_inputs
 
 KINDS = (".tflite", ".onnx")
 SAMPLES, SEED, BOUND = 2, 11, 1e-4

@@ -53,7 +53,7 @@ from lockstep.testing.models import DIGITS
 from runtime.driver.emitted import network_in_c
 from runtime.exporting.export import export
 from runtime.module import Module
-from runtime.ports import random_inputs
+from runtime.exporting.ports import random_inputs
 
 TARGETS = ("aarch64", "x86-64", "x86-64-v3")
 RUNNERS = {

@@ -30,7 +30,7 @@ from compiler.frontend.building.binding import extents_of, real_inputs
 from compiler.frontend.onnx.importing import OLDEST_OPSET
 from compiler.frontend.onnx.nodes import registry
 from compiler.graph.passes.pipeline import optimize, standard_passes
-from runtime import onnx_backend
+from runtime.driver import onnx_backend
 
 PAGE = Path(__file__).parents[2] / "docs" / "onnx.md"
 EXPANDED = "_expanded"
@@ -120,7 +120,7 @@ def operator_of(case) -> str:
 
 
 def judge(case, device: str = "CPU", without_data: bool = False) -> Outcome:
-    """Runs the case on a device, as `runtime.onnx_backend` names them. Any error of the backend
+    """Runs the case on a device, as `runtime.driver.onnx_backend` names them. Any error of the
     becomes the reason of the failure.
     """
     reason = ""

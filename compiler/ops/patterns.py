@@ -40,6 +40,7 @@ class Pattern:
         whose low bits are the result in stored form.
     fields : the immediates of `body`.
     immediates : what they are.
+    tolerance : how far operators may be from `real` that are taken for the same function.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Pattern:
     body: Expr
     fields: tuple[Immediate, ...]
     immediates: Immediates
+    tolerance: float = 0.0
 
     def function(self, inputs: Sequence[Stored], out: Stored) -> str:
         """The meaning in integers, as `qmap` has it. Raises StaysFloat with the reason where there

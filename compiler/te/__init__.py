@@ -8,6 +8,6 @@ from .expr import (ARITHMETIC, BITWISE, COMPARISONS, FUNCTIONS, REDUCERS, Binary
                    children, is_extent, is_number, rewrite, substitute, walk, with_children)
 from .lanes import LaneSum
 from .reducer import Reducer, Reduction, neutral, reducer
-from .tensor import (Tensor, abs, all_of, any_of, cast, clamp, compute, const, exp, max,
-                     maximum, min, minimum, placeholder, reduce_axis, rint, rshift_rne, scan,
+from .tensor import (Tensor, abs, all_of, any_of, cast, clamp, compute, const, erf, exp,
+                     max, maximum, min, minimum, placeholder, reduce_axis, rint, rshift_rne, scan,
                      select, sqrt, sum, symbol, tanh, tf32)

@@ -19,9 +19,9 @@ from .expr import (Binary, Buffer, Call, Const, Expr, Extent, Read, Reduce, Sele
 from .lanes import LaneSum
 from .reducer import Reduction
 
-__all__ = ["Axis", "Tensor", "abs", "all_of", "any_of", "cast", "clamp", "compute", "const", "exp",
-           "max", "maximum", "min", "minimum", "placeholder", "reduce_axis", "rint", "rshift_rne",
-           "scan", "select", "sqrt", "sum", "symbol", "tanh", "tf32"]
+__all__ = ["Axis", "Tensor", "abs", "all_of", "any_of", "cast", "clamp", "compute", "const", "erf",
+           "exp", "max", "maximum", "min", "minimum", "placeholder", "reduce_axis", "rint",
+           "rshift_rne", "scan", "select", "sqrt", "sum", "symbol", "tanh", "tf32"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +269,7 @@ def rshift_rne(value: Expr, amount) -> Expr:
 
 
 def abs(value: Expr) -> Call: return Call("abs", (value,))         # noqa: A001
+def erf(value: Expr) -> Call: return Call("erf", (value,))
 def exp(value: Expr) -> Call: return Call("exp", (value,))
 def rint(value: Expr) -> Call: return Call("rint", (value,))
 def sqrt(value: Expr) -> Call: return Call("sqrt", (value,))

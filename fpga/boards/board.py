@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from accel.hw.parts import ECP5
 from compiler.errors import Error
-from fpga.sdram import Sdram
+from fpga.boards.sdram import Sdram
 
 __all__ = ["BlockRam", "Board", "BoardError"]
 

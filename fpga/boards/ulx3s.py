@@ -1,7 +1,7 @@
 """ULX3S (Radiona, https://ulx3s.github.io): an ECP5 with SDRAM, and an FT231X for USB."""
 
 from fpga.boards.board import Board
-from fpga.sdram import ULX3S
+from fpga.boards.sdram import ULX3S
 
 __all__ = ["BOARDS"]
 

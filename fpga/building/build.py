@@ -22,8 +22,8 @@ from fpga.building import flow
 from fpga.boards import BlockRam, Board
 from fpga.building.flow import Routed
 from fpga.gateware.board import BoardTop, require
-from fpga.identity import machine_of
-from fpga.pll import Pll, search
+from fpga.link.identity import machine_of
+from fpga.gateware.pll import Pll, search
 from fpga.building.record import wrong
 from fpga.building.tools import Tools
 

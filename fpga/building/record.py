@@ -11,7 +11,7 @@ from typing import Any
 
 from fpga.boards import BOARDS
 from fpga.boards.board import BAUD_RATES
-from fpga.pll import OUTPUT_MHZ
+from fpga.gateware.pll import OUTPUT_MHZ
 
 __all__ = ["wrong"]
 

@@ -1,6 +1,6 @@
 """The files of the driver that every exported network shares: ``lockstep_board.h`` and ``.c``.
 
-The registers in the header are those of `fpga.registers`.
+The registers in the header are those of `fpga.link.registers`.
 """
 
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from accel.machine.isa import BASES, DMA
 from accel.machine.status import Status
-from fpga.registers import ADDRESSES, MACHINE_WORDS, MAGIC, REGISTERS, VERSION
+from fpga.link.registers import ADDRESSES, MACHINE_WORDS, MAGIC, REGISTERS, VERSION
 
 __all__ = ["BOARD_FILES", "board_files"]
 

@@ -12,7 +12,7 @@ from accel.mapping.memory.allocate import allocate
 from accel.mapping.segment import AccelSegment
 from fpga.driver.tables import (BoardMemory, aligned, byte_rows, store_rows, tensor_table,
                                 word_rows)
-from fpga.registers import MACHINE_WORDS, VERSION, WORD_BITS
+from fpga.link.registers import MACHINE_WORDS, VERSION, WORD_BITS
 from runtime.exporting.segments import (HEADER_BYTES, CInterface, SegmentCode, arrays_of,
                                         bytes_of)
 from runtime.module import Module

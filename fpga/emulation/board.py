@@ -16,7 +16,7 @@ from fpga.emulation.sdram_chip import RULES, SdramChip, cells_port
 from fpga.gateware.memory import controller
 from fpga.gateware.pads import simulated_pads
 from fpga.gateware.top import Accelerator
-from fpga.sdram import ULX3S, Sdram
+from fpga.boards.sdram import ULX3S, Sdram
 
 __all__ = ["EmulatedGateware"]
 

@@ -23,7 +23,7 @@ from fpga.boards import BlockRam
 from fpga.emulation.board import EmulatedGateware
 from fpga.emulation.library import build_library
 from fpga.emulation.sdram_chip import RULES
-from fpga.sdram import ULX3S, Sdram
+from fpga.boards.sdram import ULX3S, Sdram
 
 __all__ = ["EmulatedBoard"]
 

@@ -8,13 +8,13 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from fpga.gateware.sdram import sdram_pins
-from fpga.sdram import Command, Sdram
+from fpga.boards.sdram import Command, Sdram
 
 __all__ = ["RULES", "SdramChip", "cells_port"]
 
 RULES = ("init", "mode", "rcd", "rp", "ras", "rc", "rrd", "rfc", "wr", "mrd", "refresh", "row",
          "bus")
-"""Names of `fpga.sdram.Sdram`; and: ``mode``: not burst and latency that this clock allows;
+"""Names of `fpga.boards.sdram.Sdram`; and: ``mode``: not burst and latency that this clock allows;
 ``row``: a column of a closed bank, an open bank opened, a refresh with open banks; ``bus``: both
 sides drive the data."""
 

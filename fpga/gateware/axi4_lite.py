@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, Signature
 
 from fpga.gateware.registers import READ_CYCLES
-from fpga.registers import WORDS
+from fpga.link.registers import WORDS
 
 __all__ = ["ADDRESS_BITS", "Axi4LiteSlave", "axi4_lite_port"]
 

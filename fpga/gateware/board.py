@@ -5,13 +5,13 @@ from amaranth.lib import io, wiring
 
 from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
-from fpga import margins
+from fpga.gateware import margins
 from fpga.boards import BlockRam, Board
 from fpga.gateware.clocks import CHIP, Clocks
 from fpga.gateware.memory import controller
 from fpga.gateware.pads import SdramPads
 from fpga.gateware.top import Accelerator
-from fpga.pll import Pll
+from fpga.gateware.pll import Pll
 
 __all__ = ["BoardTop", "require"]
 

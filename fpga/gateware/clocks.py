@@ -4,7 +4,7 @@ from amaranth.hdl import *
 from amaranth.lib import io
 from amaranth.lib.cdc import ResetSynchronizer
 
-from fpga.pll import Pll
+from fpga.gateware.pll import Pll
 
 __all__ = ["CHIP", "Clocks"]
 

@@ -17,7 +17,7 @@ from accel.hw.queue import Relay
 from accel.machine.config import AccelConfig
 from fpga.gateware.registers import READ_CYCLES
 from fpga.link import frames
-from fpga.registers import WORDS
+from fpga.link.registers import WORDS
 
 __all__ = ["WAITING", "Framer", "LinkServer", "Unframer"]
 

@@ -6,7 +6,7 @@ from fpga.boards import BlockRam
 from fpga.gateware.block_memory import BLOCK_MEMORY, BlockMemory
 from fpga.gateware.sdram import SdramController, sdram_memory
 from fpga.gateware.top import relayed
-from fpga.sdram import Sdram
+from fpga.boards.sdram import Sdram
 
 __all__ = ["controller", "dram_of"]
 

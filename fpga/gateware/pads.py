@@ -1,7 +1,7 @@
 """The pins of an SDRAM chip, each with its register in its I/O cell.
 
 The chip's clock is that of the domain `fpga.gateware.clocks.CHIP`, which leads by
-`fpga.margins.LEAD`; `fpga/margins.py` computes the resulting margins.
+`fpga.gateware.margins.LEAD`; `fpga/gateware/margins.py` computes the resulting margins.
 """
 
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In
 
 from fpga.gateware.clocks import CHIP
 from fpga.gateware.sdram import sdram_pins
-from fpga.sdram import Sdram
+from fpga.boards.sdram import Sdram
 
 __all__ = ["SdramPads", "simulated_pads"]
 

@@ -1,4 +1,4 @@
-"""The registers of `fpga.registers`, between a link and the core."""
+"""The registers of `fpga.link.registers`, between a link and the core."""
 
 from struct import iter_unpack
 
@@ -11,8 +11,8 @@ from accel.hw.core import core_signature
 from accel.machine.config import UNITS
 from accel.machine.machine import Machine
 from accel.machine.status import COUNTERS
-from fpga.identity import encoded
-from fpga.registers import ADDRESSES, MAGIC, RECORD, REGISTERS, VERSION, WORDS
+from fpga.link.identity import encoded
+from fpga.link.registers import ADDRESSES, MAGIC, RECORD, REGISTERS, VERSION, WORDS
 
 __all__ = ["READ_CYCLES", "Registers"]
 

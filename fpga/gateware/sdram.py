@@ -24,7 +24,7 @@ from accel.hw.queue import Queue
 from accel.machine.config import AccelConfig
 from accel.machine.dram import Dram
 from accel.machine.timing import TIMING
-from fpga.sdram import Command, Sdram, SdramTiming
+from fpga.boards.sdram import Command, Sdram, SdramTiming
 
 __all__ = ["READ_DELAY", "SdramController", "sdram_memory", "sdram_pins"]
 

@@ -15,7 +15,7 @@ from accel.machine.isa import BASES
 from accel.machine.machine import Machine
 from fpga.device import BoardDevice
 from fpga.link.host import LinkError
-from fpga.registers import ADDRESSES, WORD_BITS
+from fpga.link.registers import ADDRESSES, WORD_BITS
 from fpga.zynq.export import NAME
 
 __all__ = ["PynqLink", "open_board"]

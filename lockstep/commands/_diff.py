@@ -15,7 +15,7 @@ from lockstep.intrinsics.bench import (Results, change, measured, show_idle, sho
                                        show_networks)
 from lockstep.printing.table import show_columns
 from lockstep.compare import MachineDifference, compare
-from lockstep.lines import say
+from lockstep.printing.lines import say
 from lockstep.manual.resources import KINDS, UnitResources
 
 __all__ = ["diff", "diff_closely"]

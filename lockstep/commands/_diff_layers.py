@@ -9,7 +9,7 @@ from accel.machine.machine import Machine
 from lockstep.intrinsics.bench import change
 from lockstep.printing.table import show_columns
 from lockstep.compare import NetworkCycles
-from lockstep.lines import shortened
+from lockstep.printing.lines import shortened
 
 __all__ = ["show_estimates", "show_layers", "show_units"]
 

@@ -9,7 +9,7 @@ from typing import Any
 from compiler.errors import RequestError
 from compiler.files import write_text
 from lockstep.options.arguments import add_machine
-from lockstep.paths import output_file
+from lockstep.options.paths import output_file
 
 __all__ = ["add_parser", "run"]
 

@@ -7,9 +7,9 @@ from compiler.errors import RequestError
 from compiler.files import is_stream, whole_file, write_bytes, write_text
 from compiler.target_names import ACCEL, HOST
 from lockstep.options.arguments import DEFAULT_THREADS, NETWORK, add_compilation
-from lockstep.lines import say
+from lockstep.printing.lines import say
 from lockstep.options.choices import OneOf
-from lockstep.paths import MachineName, OutputFolder, model_file, output_file
+from lockstep.options.paths import MachineName, OutputFolder, model_file, output_file
 
 __all__ = ["add_parser", "run"]
 
@@ -51,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
     from lockstep.options.compilation import compiled, machine_of, target_of
     from runtime import SimulatedDevice, simulator
     from runtime.artifact import write
+    from runtime.driver.emitted import NetworkStages
     from runtime.driver.pipeline import is_about_float
 
     output: Path | None = args.output
@@ -62,7 +63,11 @@ def run(args: argparse.Namespace) -> int:
     args.no_cache = args.no_cache or args.emit is not None      # files have no text of the host
     machine = machine_of(args)
     device = SimulatedDevice(machine, simulator("functional")) if machine else None
-    module = compiled(args, device, _dump(args.dump, dump_into))
+    after = _dump(args.dump, dump_into)
+    if args.emit == "c":
+        network = NetworkStages(after) if after else None
+        return _emit_c(args, compiled(args, device, network), network)
+    module = compiled(args, device, after)
     if args.emit or output is None:
         return _emit(args, module)
     with whole_file(output) as file:
@@ -93,21 +98,23 @@ def _require_c(args: argparse.Namespace) -> None:
         raise RequestError("--weights apart must come with -o FILE.c, beside which they lie")
 
 
-def _emit_c(args: argparse.Namespace, module) -> int:
+def _emit_c(args: argparse.Namespace, module, stages) -> int:
     from runtime.driver.emitted import network_in_c
 
     output: Path | None = args.output
-    if output is None or is_stream(output):
-        text = network_in_c(module, args.model.stem).alone
-        print(text, end="") if output is None else write_text(output, text)
+    path = None if output is None or is_stream(output) else output
+    apart = None if args.weights is None else args.weights == "apart"
+    files = (network_in_c(module, args.model.stem) if path is None else
+             network_in_c(module, path.stem, path.with_suffix(".h").name, apart))
+    if stages:
+        stages.show(files.stages)
+    if path is None:
+        print(files.alone, end="") if output is None else write_text(output, files.alone)
         return 0
-    beside = output.with_suffix(".h")
-    files = network_in_c(module, output.stem, beside.name,
-                         None if args.weights is None else args.weights == "apart")
-    write_text(beside, files.header)
+    write_text(path.with_suffix(".h"), files.header)
     if files.weights is not None:
-        write_bytes(output.with_suffix(".bin"), files.weights)
-    write_text(output, files.source)
+        write_bytes(path.with_suffix(".bin"), files.weights)
+    write_text(path, files.source)
     return 0
 
 
@@ -115,8 +122,6 @@ def _emit(args: argparse.Namespace, module) -> int:
     from runtime.arguments import archs_of
     from runtime.driver.emitted import ARCH, emitted
 
-    if args.emit == "c":
-        return _emit_c(args, module)
     text = emitted(module, args.emit, next(iter(archs_of(args.arch)), ARCH))
     if args.output:
         write_text(args.output, text)

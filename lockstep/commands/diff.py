@@ -3,8 +3,8 @@
 import argparse
 
 from lockstep.options.arguments import NETWORK, add_json, at_least
-from lockstep.network_files import SIZE
-from lockstep.paths import machine_name, output_file
+from lockstep.options.network_files import SIZE
+from lockstep.options.paths import machine_name, output_file
 
 __all__ = ["add_parser", "run"]
 

@@ -5,8 +5,8 @@ import argparse
 from accel.machine.config import MACHINE
 from lockstep.options.choices import OneOf
 from lockstep.options.arguments import EFFORT, NETWORK, add_json, add_tls, at_least, seconds
-from lockstep.network_files import SIZE
-from lockstep.paths import energy_name, input_file, machine_name, output_file
+from lockstep.options.network_files import SIZE
+from lockstep.options.paths import energy_name, input_file, machine_name, output_file
 
 __all__ = ["add_parser", "run"]
 
@@ -37,7 +37,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help="instructions that each machine may have or not: those of this machine (repeatable)")
     add("--objective", metavar="LIST", default=OBJECTIVES,
         help="what the front is of, with commas: cycles, ms, luts, registers, multipliers, "
-             f"block_rams, gates, mhz, energy, dram, bytes, products (default {OBJECTIVES})")
+             "block_rams, gates, mhz, energy, dram, bytes, products, accuracy, edp, power, or a "
+             f"formula of these such as energy*ms (default {OBJECTIVES})")
     add("--budget", action="append", default=[], metavar="LIMIT",
         help='the most or the least of an objective, such as "luts<=50000" or "mhz>=80" '
              '(repeatable)')

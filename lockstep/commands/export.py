@@ -7,9 +7,9 @@ from typing import Any
 from compiler.errors import RequestError
 from lockstep.options.arguments import NETWORK, add_compilation
 from lockstep.options.saved import saved_module
-from lockstep.lines import say
+from lockstep.printing.lines import say
 from lockstep.options.choices import OneOf
-from lockstep.paths import model_file
+from lockstep.options.paths import model_file
 
 __all__ = ["add_parser", "run"]
 

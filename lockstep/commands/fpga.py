@@ -11,8 +11,8 @@ from typing import Any
 
 from compiler.errors import RequestError
 from lockstep.options.arguments import NETWORK, add_compilation, add_kinds, add_machine, at_least
-from lockstep.lines import say
-from lockstep.paths import input_file, model_file, output_file, require_files
+from lockstep.printing.lines import say
+from lockstep.options.paths import input_file, model_file, output_file, require_files
 
 __all__ = ["add_parser", "run"]
 
@@ -209,7 +209,7 @@ def _run(args: argparse.Namespace) -> int:
     from lockstep.options.inputs import arrays, write_outputs
     from lockstep.options.saved import saved_module
     from runtime import DeviceError
-    from runtime.ports import random_inputs
+    from runtime.exporting.ports import random_inputs
 
     saved = saved_module(args, args.machine)
     given = arrays(args.input) if args.input else None

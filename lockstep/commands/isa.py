@@ -7,8 +7,8 @@ from accel.machine.config import MACHINE
 from compiler.errors import RequestError
 from compiler.files import write_text
 from lockstep.options.arguments import add_machine
-from lockstep.lines import say
-from lockstep.paths import output_file
+from lockstep.printing.lines import say
+from lockstep.options.paths import output_file
 
 __all__ = ["add_parser", "run"]
 

@@ -5,7 +5,7 @@ import argparse
 from pathlib import Path
 
 from lockstep.options.arguments import add_kinds, add_tls, at_least, certificates_of
-from lockstep.lines import say
+from lockstep.printing.lines import say
 
 __all__ = ["add_parser", "run"]
 

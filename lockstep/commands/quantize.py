@@ -11,9 +11,9 @@ from typing import Any
 from compiler.files import whole_file
 from lockstep.options.arguments import (CALIBRATION, NETWORK, add_bind, add_machine, add_quantizer,
                                         add_verbose, quantizer_options)
-from lockstep.lines import counted, say
+from lockstep.printing.lines import counted, say
 from lockstep.printing.table import show_table
-from lockstep.paths import float_model_file, input_file, output_file
+from lockstep.options.paths import float_model_file, input_file, output_file
 
 __all__ = ["add_parser", "run"]
 

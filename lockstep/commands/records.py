@@ -3,7 +3,7 @@
 import argparse
 
 from lockstep.options.arguments import add_json, add_kinds
-from lockstep.paths import input_file, output_file
+from lockstep.options.paths import input_file, output_file
 
 __all__ = ["add_parser", "run"]
 

@@ -17,7 +17,7 @@ from lockstep.options.arguments import (NETWORK, add_compilation, add_json, add_
 from lockstep.options.inputs import arrays, set_inputs, write_outputs
 from lockstep.options.saved import saved_module
 from lockstep.options.choices import OneOf
-from lockstep.paths import energy_name, input_file, model_file, output_file
+from lockstep.options.paths import energy_name, input_file, model_file, output_file
 from compiler.files import whole_file
 
 __all__ = ["add_parser", "run"]
@@ -153,7 +153,7 @@ def _run(args: argparse.Namespace, saved, trace) -> int:
     from lockstep.printing.layers import show
     from lockstep.printing.progress import progress_bar
     from runtime import DeviceError, report
-    from runtime.ports import random_inputs
+    from runtime.exporting.ports import random_inputs
 
     given = arrays(args.input) if args.input else None
     graph = None if saved else _imported(args, given)
@@ -214,7 +214,7 @@ def _run_there(args: argparse.Namespace, saved) -> int:
     from lockstep.printing.progress import progress_bar
     from lockstep.options.arguments import certificates_of
     from runtime import DeviceError, report
-    from runtime.ports import random_inputs
+    from runtime.exporting.ports import random_inputs
     from runtime.tuning.pool import device_of
     from runtime.tuning.remote import RemoteError, remote
 

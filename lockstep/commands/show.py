@@ -7,7 +7,7 @@ from typing import Any
 
 from compiler.errors import RequestError
 from lockstep.options.arguments import DEFAULT_THREADS, NETWORK, add_compilation
-from lockstep.paths import model_file
+from lockstep.options.paths import model_file
 
 __all__ = ["add_parser", "recorded", "run", "shown"]
 

@@ -5,7 +5,7 @@ import argparse
 from lockstep.options.choices import OneOf
 from lockstep.options.arguments import (NETWORK, add_bind, add_json, add_machine, add_tls,
                                         add_verbose, at_least, minutes, seconds, shape)
-from lockstep.paths import MachineName, model_file, output_file
+from lockstep.options.paths import MachineName, model_file, output_file
 
 __all__ = ["add_parser", "run"]
 

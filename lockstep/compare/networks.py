@@ -20,7 +20,7 @@ from accel.machine.words import decode_words
 from compiler.errors import RequestError
 from compiler.frontend.kinds import names_model
 from compiler.te import numpy_dtype
-from lockstep.network_files import SIZE, network_file
+from lockstep.options.network_files import SIZE, network_file
 from runtime.module import Module
 
 __all__ = ["DEFAULT", "NetworkCycles", "measure", "networks"]

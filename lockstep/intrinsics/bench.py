@@ -14,7 +14,7 @@ from lockstep.printing.progress import progress_bar
 from lockstep.printing.table import show_columns
 from lockstep.compare import NetworkCycles, measure, networks
 from lockstep.compare.networks import DEFAULT
-from lockstep.lines import say
+from lockstep.printing.lines import say
 from runtime.instructions import idle_lines
 
 __all__ = ["Results", "bench", "change", "measured", "show_idle", "show_instructions",

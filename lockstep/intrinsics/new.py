@@ -11,8 +11,8 @@ from compiler import te
 from compiler.errors import RequestError
 from compiler.files import is_stream, write_text
 from compiler.tensorize import UPDATES
-from lockstep.lines import say
-from lockstep.paths import output_file
+from lockstep.printing.lines import say
+from lockstep.options.paths import output_file
 
 __all__ = ["new", "template"]
 

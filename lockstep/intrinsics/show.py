@@ -13,7 +13,7 @@ from accel.machine.program import disassemble
 from compiler.errors import RequestError
 from compiler.files import write_text
 from compiler.ir.printer import expr_text
-from lockstep.lines import say
+from lockstep.printing.lines import say
 from lockstep.manual import Facts
 from lockstep.manual.examples import example, hexadecimal
 from lockstep.manual.instructions import facts

@@ -10,7 +10,7 @@ from accel.machine.config import MACHINE
 from accel.machine.dram import DRAM
 from compiler.target_names import ACCEL, HOST
 from lockstep.options.choices import OneOf
-from lockstep.paths import MachineName, input_file, machine_name, output_file
+from lockstep.options.paths import MachineName, input_file, machine_name, output_file
 
 __all__ = ["CACHED_PLANS", "CALIBRATION", "DEFAULT_THREADS", "EFFORT", "NETWORK", "OWN_PLANS",
            "QUANTIZER", "add_bind", "add_compilation", "add_json", "add_kinds", "add_machine",

@@ -11,7 +11,7 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import Run
 from lockstep.printing.table import show_table
-from lockstep.lines import say
+from lockstep.printing.lines import say
 
 __all__ = ["add_energy", "show_energy"]
 

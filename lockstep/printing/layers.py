@@ -6,7 +6,7 @@ from typing import Any
 from accel.figures.layers import LayerRow
 from compiler.graph.notes import Note
 from lockstep.printing.columns import LAYER_COLUMNS, cells
-from lockstep.lines import counted, host_entries, say, shortened
+from lockstep.printing.lines import counted, host_entries, say, shortened
 from lockstep.printing.table import show_table
 
 __all__ = ["show"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from lockstep.lines import shortened, width
+from lockstep.printing.lines import shortened, width
 
 __all__ = ["show_columns", "show_table"]
 

@@ -16,7 +16,7 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import ACTIVITIES, STALLS
 from lockstep.printing.columns import largest_stall
-from lockstep.lines import counted, host_entries
+from lockstep.printing.lines import counted, host_entries
 
 from .series import Grid, Recording, activity_series, occupancy_series
 

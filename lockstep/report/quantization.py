@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
-from lockstep.lines import shortened
+from lockstep.printing.lines import shortened
 from lockstep.report.plain_page import picture, write_plain_page
 
 __all__ = ["write_quantization_page"]

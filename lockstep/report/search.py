@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from difflib import ndiff
 from typing import IO, Any
 
-from lockstep.lines import shortened
+from lockstep.printing.lines import shortened
 from lockstep.report.plain_page import picture, write_plain_page
 
 __all__ = ["write_search_page"]

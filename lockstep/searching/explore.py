@@ -17,7 +17,7 @@ from lockstep.printing.progress import progress_bar
 from lockstep.printing.table import show_columns
 from lockstep.options.arguments import certificates_of
 from lockstep.compare import networks
-from lockstep.lines import say
+from lockstep.printing.lines import say
 from lockstep.report import require_plotly
 from runtime.exploring import (Exploration, MachineBudget, MachineSpace, axes_of_file, axis_of,
                                budget_of, objectives_of, run_point)

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from accel.estimates.area import area
 from lockstep.printing.table import show_columns
-from lockstep.lines import say
+from lockstep.printing.lines import say
 from runtime.exploring.answers import label_of
 from runtime.exploring.cores import BuiltCore
 from runtime.exploring.exploration import Exploration

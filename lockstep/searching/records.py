@@ -18,7 +18,7 @@ from compiler.tune.replay import check as replayed
 from compiler.tune.space import CountsCycles, Tunable
 from lockstep.printing.progress import progress_bar
 from lockstep.printing.table import show_columns
-from lockstep.lines import say, shortened
+from lockstep.printing.lines import say, shortened
 from runtime.driver.targets import Placed, request
 
 __all__ = ["best", "check", "export", "merge", "show"]

@@ -28,7 +28,7 @@ from compiler.tune.space import Tunable
 from lockstep.options.arguments import CACHED_PLANS
 from lockstep.options.compilation import checked_plans
 from lockstep.printing.table import show_columns
-from lockstep.lines import say, shortened, width
+from lockstep.printing.lines import say, shortened, width
 from lockstep.report import require_plotly
 from runtime import Device, SimulatedDevice, compile_on, simulator
 from runtime.devices.device import AbsentDevice

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from accel.figures.work import Bound, Work
 from accel.machine import isa
 from accel.machine.dram import ALIGNMENT
 from accel.machine.machine import Machine
+from accel.machine.origins import Origins
 from accel.machine.program import AccelProgram, Stream, TensorSlot
-from accel.machine.provenance import Provenance
-from accel.machine.work import Bound, Work
 from accel.mapping.memory.layout import blocks_of
 from accel.mapping.positions.prefixes import OWN_LAYER, PrefixStream
 from accel.mapping.positions.puts import PlacePut
@@ -34,18 +34,18 @@ def program_json(program: AccelProgram, number: int, members: Members) -> dict[s
         "inputs": [_slot_json(slot) for slot in program.inputs],
         "outputs": [_slot_json(slot) for slot in program.outputs],
         "layers": program.layers,
-        "sites": members.add(f"{place}/sites.json", program.provenance.sites_text().encode()),
-        "origins": members.array(f"{place}/origins", program.provenance.rows)}
+        "sites": members.add(f"{place}/sites.json", program.origins.sites_text().encode()),
+        "origins": members.array(f"{place}/origins", program.origins.rows)}
 
 
 def program_of(entry: Mapping[str, Any], machine: Machine, graph: Graph, segment: Segment,
                container: Container) -> AccelProgram:
-    provenance = Provenance.parse(container.data(entry["sites"]).decode(),
+    origins = Origins.parse(container.data(entry["sites"]).decode(),
                                   container.array(entry["origins"]))
     program = AccelProgram(
         machine.hash, container.array(entry["words"]), container.array(entry["weights"]),
         entry["activations_bytes"], entry["io_bytes"],
-        tuple(map(_slot_of, entry["inputs"])), tuple(map(_slot_of, entry["outputs"])), provenance,
+        tuple(map(_slot_of, entry["inputs"])), tuple(map(_slot_of, entry["outputs"])), origins,
         tuple((str(name), int(end)) for name, end in entry["layers"]), machine.record)
     _check_stream(program)
     _check_memory(program, machine, graph, segment)
@@ -54,7 +54,7 @@ def program_of(entry: Mapping[str, Any], machine: Machine, graph: Graph, segment
 
 def _check_stream(program: AccelProgram) -> None:
     ends = [0, *(end for _, end in program.layers)]
-    origins = program.provenance
+    origins = program.origins
     _need(program.words.shape == (program.count, isa.WORD_BYTES) and program.words.dtype == np.uint8
           and program.weights.dtype == np.uint8, "instruction words and weights must be bytes")
     _need(ends == sorted(ends) and ends[-1] <= program.count, "layers must end in the stream")
@@ -117,8 +117,8 @@ def prefix_json(prefix: PrefixStream, number: int, members: Members) -> dict[str
     return {"places": prefix.places, "order": prefix.order, "layers": prefix.layers,
             "words": members.array(f"{place}/words", prefix.own.words),
             "sites": members.add(f"{place}/sites.json",
-                                 prefix.own.provenance.sites_text().encode()),
-            "origins": members.array(f"{place}/origins", prefix.own.provenance.rows),
+                                 prefix.own.origins.sites_text().encode()),
+            "origins": members.array(f"{place}/origins", prefix.own.origins.rows),
             "work": work_json(prefix.work), "puts": [asdict(put) for put in prefix.puts]}
 
 
@@ -133,11 +133,11 @@ def prefixes_of(entries: Sequence[Mapping[str, Any]], graph: Graph, segment: Seg
 
 def _prefix_of(entry: Mapping[str, Any], graph: Graph, segment: Segment, whole: AccelProgram,
                container: Container) -> PrefixStream:
-    provenance = Provenance.parse(container.data(entry["sites"]).decode(),
+    origins = Origins.parse(container.data(entry["sites"]).decode(),
                                   container.array(entry["origins"]))
-    own, order = Stream(container.array(entry["words"]), provenance), tuple(entry["order"])
+    own, order = Stream(container.array(entry["words"]), origins), tuple(entry["order"])
     layers = tuple((str(name), int(end)) for name, end in entry["layers"])
-    _check_stream(replace(whole, words=own.words, provenance=provenance, layers=layers))
+    _check_stream(replace(whole, words=own.words, origins=origins, layers=layers))
     _need(all(OWN_LAYER <= number < len(whole.layers) for number in order)
           and order.count(OWN_LAYER) == len(layers), "a prefix must have layers that there are")
     prefix = PrefixStream(int(entry["places"]), order, own, layers,

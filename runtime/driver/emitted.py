@@ -2,13 +2,19 @@
 accelerator's loop programs and words.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
 from compiler.cpu_gpu_backends.c.network import CFiles, network_files
 from compiler.errors import ArgumentError
 from compiler.exports.names import identifier_from
 from compiler.graph.division.target import HOST, Emits
+from compiler.graph.passes.pipeline import AfterStage
+from runtime.driver.pipeline import LayOut
 from runtime.module import Module
 
-__all__ = ["KINDS", "NETWORKS", "emitted", "network_in_c"]
+__all__ = ["KINDS", "NETWORKS", "NetworkStages", "emitted", "network_in_c"]
 
 KINDS = {"cuda": "//", "opencl": "//", "metal": "//", "ptx": "//", "llvm": ";", "asm": "#",
          "loops": "#", "program": "#"}
@@ -52,3 +58,24 @@ def network_in_c(module: Module, name: str, header_name: str = "", apart: bool |
         raise ArgumentError(f"emit c must come with target cpu, which computes the whole network; "
                             f"segments of this one are on {', '.join(places)}")
     return network_files(module.graph, identifier_from(name), header_name, apart)
+
+
+@dataclass(slots=True)
+class NetworkStages:
+    """A hook that shows the stages of a network up to its layout, and then, instead of its
+    targets' stages, those of a text of the whole network.
+    """
+
+    after: AfterStage
+    count: int = 0
+    is_over: bool = False
+
+    def __call__(self, index: int, name: str, result: Any) -> None:
+        if not self.is_over:
+            self.after(index, name, result)
+            self.count, self.is_over = index + 1, name == LayOut.name
+
+    def show(self, stages: Mapping[str, Any]) -> None:
+        """Shows the stages of `CFiles.stages`."""
+        for index, (name, result) in enumerate(stages.items(), self.count):
+            self.after(index, name, result)

@@ -4,17 +4,17 @@
 
     import                           the graph as it was read
     fold-constants, clean-up, ...    graph -> graph:
-    `compiler.graph.passes.pipeline.standard_passes` partition                        graph -> which
-    target computes what layout                           which images are NHWC, and what is
-    converted where compile                          a `Compiled` for each segment, by stages of its
-    target:
+                                     `compiler.graph.passes.pipeline.standard_passes`
+    partition                        graph -> the target that computes each node
+    layout                           images that are NHWC, and where they are converted
+    compile                          a `Compiled` for each segment, by stages of its target:
       forms, layers, tiles, loops,     the accelerator's (`accel.mapping.texts`)
       stream, program
       ..., fuse, plan-memory,          a processor's or GPU's passes (its list), then these
       kernels
 
-Every stage's result has a text form, and every stage a contract, its docstring. `lockstep compile
---dump` writes the text of each, `lockstep show` prints one.
+Every stage's result has a text form, and every stage a contract, its docstring.
+`lockstep compile --dump` writes the text of each, `lockstep show` prints one.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Limits of what a machine may cost: ``luts<=50000``, ``mhz>=80``."""
+"""Limits of what a machine may cost: ``luts<=50000``, ``mhz>=80``, ``energy*ms<=2``."""
 
 import re
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class MachineBudget:
 
 def budget_of(text: str) -> MachineBudget:
     """Parses ``OBJECTIVE<=NUMBER`` or ``OBJECTIVE>=NUMBER``. Raises ObjectiveError."""
-    found = re.fullmatch(r"\s*(\w+)\s*(<=|>=)\s*(\d+(?:\.\d+)?)([kM]?)\s*", text)
+    found = re.fullmatch(r"\s*(.+?)\s*(<=|>=)\s*(\d+(?:\.\d+)?)([kM]?)\s*", text)
     if not found:
         raise ObjectiveError(f"A budget must be OBJECTIVE<=NUMBER or OBJECTIVE>=NUMBER, not "
                              f"{text!r}")

@@ -27,11 +27,16 @@ DRAFTS = 12             # measured points before anything is predicted
 OPTIMISM = 0.5          # standard deviations
 SAMPLES = 4096          # at random, by which hypervolumes are estimated
 MARGIN = 0.05           # of the range, from the worst point to the reference
+TINY = 1e-12            # of an objective: what is less counts as this
 
 
 def turned(objective: Objective, value: float) -> float:
-    """The logarithm of an objective's value, turned so that less is better."""
-    logarithm = float(np.log2(max(value, 1e-12)))
+    """The logarithm of an objective's value, turned so that less is better. Below zero, where
+    formulas may lead, it is mirrored at `TINY`.
+    """
+    logarithm = float(np.log2(max(value, TINY)))
+    if value < 0:
+        logarithm = float(2 * np.log2(TINY) - np.log2(max(-value, TINY)))
     return -logarithm if objective.greatest else logarithm
 
 

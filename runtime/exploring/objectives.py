@@ -1,15 +1,15 @@
-"""Objectives to make least or greatest: each is a figure of a measured point.
+"""Objectives to make least or greatest: each is a figure of a measured point, or a formula of such.
 
-This is the one place that names objectives. Those of the machine alone cost no simulation.
+This is the one place that names objectives: `OBJECTIVES` has one declaration of each. Those of the
+machine alone cost no simulation.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 from accel.machine.machine import Machine
-from compiler.errors import RequestError
+from runtime.exploring.formulas import Formula, ObjectiveError, ObjectiveValue, formula_of
 from runtime.exploring.point_trials import PointFigures
 
 __all__ = ["OBJECTIVES", "MeasuredPoint", "Objective", "ObjectiveError", "ObjectiveValue",
@@ -17,18 +17,11 @@ __all__ = ["OBJECTIVES", "MeasuredPoint", "Objective", "ObjectiveError", "Object
 
 KEPT = 1 << 14          # estimates of machines
 
+PARTS = frozenset({"geometry", "area", "clock", "cycles", "traffic", "energy", "accuracy"})
+"""What objectives read of a point."""
 
-class ObjectiveError(RequestError):
-    """An objective that there is not, or of which a point has no figure."""
-
-
-class ObjectiveValue(NamedTuple):
-    """A figure, with the interval that an estimate gives; exact figures are their own interval."""
-
-    value: float
-    low: float
-    high: float
-    extrapolated: bool = False
+OF_MACHINE = frozenset({"geometry", "area", "clock"})
+"""The parts that are known without simulation."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +41,26 @@ class Objective:
 
     Parameters
     ----------
-    of_machine : it follows from the machine, without simulation.
+    meaning : what it is, in a few words.
+    reads : the parts of a point that it is computed from, some of `PARTS`.
     """
 
     name: str
     unit: str
     meaning: str
     compute: Callable[[MeasuredPoint], ObjectiveValue]
+    reads: frozenset[str]
     greatest: bool = False
-    of_machine: bool = False
+
+    @property
+    def of_machine(self) -> bool:
+        """True if it follows from the machine, without simulation."""
+        return self.reads <= OF_MACHINE
+
+    @property
+    def title(self) -> str:
+        """The name with its unit, as tables head a column."""
+        return f"{self.name}, {self.unit}" if self.unit not in ("", self.name) else self.name
 
     def of(self, point: MeasuredPoint) -> ObjectiveValue:
         """Raises ObjectiveError where the point has no figure of it."""
@@ -117,6 +121,16 @@ def _energy(point: MeasuredPoint) -> ObjectiveValue:
     return _exact(1e6 * sum(one for one in joules if one is not None))
 
 
+def _accuracy(point: MeasuredPoint) -> ObjectiveValue:
+    """That of the network that is furthest off."""
+    found = [one.accuracy for one in point.figures.values()]
+    known = [one for one in found if one is not None]
+    if not found or len(known) < len(found):
+        raise ObjectiveError("Objective accuracy must come with networks in float, which are "
+                             "quantized for each machine")
+    return _exact(min(known))
+
+
 def _dram(point: MeasuredPoint) -> ObjectiveValue:
     return _exact(sum(one.dram_bytes for one in point.figures.values()))
 
@@ -134,25 +148,66 @@ AREA_FIGURES = {"luts": ("LUTs", "LUTs of an ECP5"), "registers": ("FFs", "regis
                 "block_rams": ("", "block RAMs of 18 kbit"),
                 "gates": ("NAND2", "gates of logic and registers")}
 
-OBJECTIVES = {one.name: one for one in (
-    Objective("cycles", "", "cycles of all networks together", _cycles),
-    Objective("ms", "ms", "time of all networks at the clock", _milliseconds),
-    *(Objective(name, unit, meaning, _of_area(name), of_machine=True)
+
+def _require_known(name: str) -> None:
+    if name not in OBJECTIVES:
+        raise ObjectiveError(f"Objective must be one of {', '.join(OBJECTIVES)}, or a formula of "
+                             f"them, not {name!r}")
+
+
+def _of_formula(formula: Formula, name: str, meaning: str, unit: str = "") -> Objective:
+    """The objective that a formula of others is; its unit is the one that follows, unless given."""
+    for one in formula.names:
+        _require_known(one)
+    parts = [OBJECTIVES[one] for one in formula.names]
+    return Objective(
+        name, unit or formula.unit({one.name: one.unit for one in parts}), meaning,
+        lambda point: formula.of(lambda one: OBJECTIVES[one].of(point)),
+        frozenset().union(*(one.reads for one in parts)))
+
+
+def _declared(name: str, unit: str, meaning: str, reads: str,
+              compute: Callable[[MeasuredPoint], ObjectiveValue], greatest: bool = False
+              ) -> Objective:
+    return Objective(name, unit, meaning, compute, frozenset(reads.split()), greatest)
+
+
+OBJECTIVES: dict[str, Objective] = {one.name: one for one in (
+    _declared("cycles", "", "cycles of all networks together", "cycles", _cycles),
+    _declared("ms", "ms", "time of all networks at the clock", "cycles clock", _milliseconds),
+    *(_declared(name, unit, meaning, "area", _of_area(name))
       for name, (unit, meaning) in AREA_FIGURES.items()),
-    Objective("mhz", "MHz", "clock, the greatest first", _mhz, True, True),
-    Objective("energy", "uJ", "energy of all networks", _energy),
-    Objective("dram", "B", "bytes over the memory port", _dram),
-    Objective("bytes", "B", "bytes of buffers on the chip", _bytes, of_machine=True),
-    Objective("products", "", "products that the array computes in a cycle", _products,
-              of_machine=True))}
+    _declared("mhz", "MHz", "clock, the greatest first", "clock", _mhz, True),
+    _declared("energy", "uJ", "energy of all networks", "energy", _energy),
+    _declared("dram", "B", "bytes over the memory port", "traffic", _dram),
+    _declared("bytes", "B", "bytes of buffers on the chip", "geometry", _bytes),
+    _declared("products", "", "products that the array computes in a cycle", "geometry",
+              _products),
+    _declared("accuracy", "dB", "accuracy of the network that is furthest off, the greatest first",
+              "accuracy", _accuracy, True))}
 """By name, in the order of columns."""
+
+FORMULAS = (("edp", "energy * ms", "energy times delay", ""),
+            ("power", "energy / ms", "mean power while the networks run", "mW"))
+
+OBJECTIVES |= {name: _of_formula(formula_of(text), name, f"{meaning}: {text}", unit)
+               for name, text, meaning, unit in FORMULAS}
 
 
 def objectives_of(names: Sequence[str]) -> tuple[Objective, ...]:
-    """The objectives of these names. Raises ObjectiveError for one that there is not."""
+    """The objectives of these names and formulas. Raises ObjectiveError for one that there is not.
+    """
     for name in names:
-        if name not in OBJECTIVES:
-            raise ObjectiveError(f"Objective must be one of {', '.join(OBJECTIVES)}, not {name!r}")
         if list(names).count(name) > 1:
             raise ObjectiveError(f"Objective {name} must be given once")
-    return tuple(OBJECTIVES[name] for name in names)
+    return tuple(map(_objective, names))
+
+
+def _objective(text: str) -> Objective:
+    text = text.strip()
+    if text in OBJECTIVES:
+        return OBJECTIVES[text]
+    formula = formula_of(text)
+    if not formula.names:
+        raise ObjectiveError(f"Objective {text} must read a figure, such as ms")
+    return _of_formula(formula, text, "a formula")

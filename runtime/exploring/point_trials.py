@@ -55,6 +55,8 @@ class PointFigures:
         (`accel.figures.layers.LayerRow.bound`).
     compared : elements of outputs that were compared with the reference and equal; 0: none were.
     joules : of the run, and of each layer; None without a model.
+    accuracy : of the quantized network, in dB or by a user's metric; None where it was not
+        quantized here.
     """
 
     macs: int
@@ -64,6 +66,7 @@ class PointFigures:
     compared: int = 0
     joules: float | None = None
     layer_joules: tuple[float, ...] = ()
+    accuracy: float | None = None
     idle: tuple[tuple[str, str, int | None], ...] = ()
 
     @property
@@ -195,8 +198,8 @@ def _measured(trial: PointTrial) -> Result:
         figures["macs"], sum(row.dram_bytes for row in rows), len(figures["host"]),
         tuple((row.name, row.cycles, row.ideal_cycles, row.dram_bytes, row.bound)
               for row in rows), compared, joules, each,
-        tuple((row["name"], row["reason"], row["luts"]) for row in figures["instructions"]
-              if row["own"] and row["reason"]))
+        idle=tuple((row["name"], row["reason"], row["luts"]) for row in figures["instructions"]
+                   if row["own"] and row["reason"]))
     return Result(float(figures["cycles"]), CYCLES, details=result.text)
 
 

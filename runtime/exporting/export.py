@@ -24,7 +24,7 @@ from compiler.plans import Plans
 from compiler.tune.best import packaged
 from runtime.exporting.linking import shared_library, static_library, wasm_module
 from runtime.exporting.scales import described
-from runtime.ports import random_inputs
+from runtime.exporting.ports import random_inputs
 
 __all__ = ["KINDS", "SEED", "ExportedFiles", "export", "exported_code"]
 

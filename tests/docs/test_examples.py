@@ -15,7 +15,7 @@ BLOCKS = [(page, number, text) for page in PAGES for number, text in enumerate(
 MODULES = ["accel.machine.isa", "compiler.ops.registry", "compiler.plans",
            "compiler.schedule.handle", "compiler.te.lanes", "compiler.te.reducer",
            "compiler.te.tensor", "compiler.tune.chooser", "compiler.tune.explorer",
-           "compiler.tune.space", "runtime.driver.compilation", "runtime.onnx_backend"]
+           "compiler.tune.space", "runtime.driver.compilation", "runtime.driver.onnx_backend"]
 
 
 @pytest.mark.parametrize(("page", "number", "text"), BLOCKS,

@@ -9,7 +9,7 @@ from typing import Any
 from accel.mapping.texts import STAGES
 from lockstep.cli import make_parser
 from lockstep.commands.show import recorded, shown
-from lockstep.paths import find_networks
+from lockstep.options.paths import find_networks
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tour.md"

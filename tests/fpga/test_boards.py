@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fpga import margins
+from fpga.gateware import margins
 from fpga.boards import BOARDS, BlockRam, BoardError, board
 from fpga.gateware.board import BoardTop
-from fpga.pll import search
-from fpga.sdram import ULX3S
+from fpga.gateware.pll import search
+from fpga.boards.sdram import ULX3S
 from tests.support.machines import TINY
 
 
@@ -98,7 +98,7 @@ def test_the_page_tells_the_margins():
 
 
 def test_an_inverted_clock_would_leave_less(monkeypatch):
-    """What the text of `fpga.margins` says of 180 degrees."""
+    """What the text of `fpga.gateware.margins` says of 180 degrees."""
     monkeypatch.setattr(margins, "LEAD", 12.5 / 2)
     assert margins.margins(ULX3S, 80e6)["data after the core's edge"] < 0
 

@@ -11,7 +11,7 @@ from accel.machine.status import Status
 from accel.sim.timed import cycle
 from fpga.device import BoardDevice, BoardRefused, held_machine
 from fpga.link.host import HostLink, LinkError
-from fpga.registers import ADDRESSES, VERSION
+from fpga.link.registers import ADDRESSES, VERSION
 from runtime import SimulatedDevice, compile_for
 from tests.support.board_model import BoardModel, faulty
 from tests.support.machines import TINY, machine

@@ -17,7 +17,7 @@ from fpga.emulation.emulated import EmulatedBoard
 from fpga.link.frames import READ, Frame, framed
 from fpga.link.host import HostLink, LinkError
 from fpga.link.serial_port import SerialLine
-from fpga.sdram import ULX3S
+from fpga.boards.sdram import ULX3S
 from runtime import SimulatedDevice, compile_for
 from tests.support.machines import TINY, machine
 

@@ -16,7 +16,7 @@ from fpga.gateware.memory import dram_of
 from fpga.link.host import HostLink
 from fpga.link.serial_port import SerialLine
 from fpga.memory import on_board
-from fpga.sdram import ULX3S
+from fpga.boards.sdram import ULX3S
 from runtime import compile_for
 from tests.fpga.test_emulated import DIGITS
 from tests.support.machines import TINY, machine

@@ -10,7 +10,7 @@ from fpga import selftest as testing
 from fpga.device import BoardDevice, BoardRefused
 from fpga.link.frames import READ, WRITE, Frame
 from fpga.link.host import HostLink, LinkError
-from fpga.registers import ADDRESSES
+from fpga.link.registers import ADDRESSES
 from fpga.selftest import selftest
 from tests.support.board_model import BoardModel, faulty
 from tests.support.machines import TINY

@@ -13,7 +13,7 @@ import pytest
 import lockstep.commands
 from compiler.errors import DEFECT, Error, RequestError
 from lockstep import cli
-from lockstep.paths import input_file, output_file
+from lockstep.options.paths import input_file, output_file
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from accel.mapping.texts import STAGES
+from compiler.cpu_gpu_backends.c.lowering import PASSES
 from lockstep.cli import main
 from lockstep.options.arguments import QUANTIZER
 from runtime.driver import compilation
@@ -112,6 +113,18 @@ def test_dump(tmp_path, capsys) -> None:
               for line in path.read_text().splitlines() if line.startswith("segment ")
               and " on " in line}
     assert places == {"segment 0 on host", "segment 1 on accel", "segment 2 on host"}
+
+
+def test_dump_of_a_network_in_c_has_its_own_passes_each_once(tmp_path) -> None:
+    assert call("compile", DIGITS, "--emit", "c", "-o", tmp_path / "d.c", "--dump",
+                tmp_path / "texts") == 0
+    paths = sorted((tmp_path / "texts").iterdir())
+    assert [int(path.name[:2]) for path in paths] == [*range(len(paths))]
+    kinds = [path.name[3:-4] for path in paths]
+    assert kinds[kinds.index("layout") + 1:] == [
+        *(each.name for each in PASSES), "fuse", "plan-memory", "kernels"]
+    assert all("conv1" in path.read_text() for path in paths[:2] + paths[-3:-2] + paths[-1:])
+    assert "(vectorize):" in paths[-1].read_text()
 
 
 def test_without_the_cache(tmp_path, monkeypatch) -> None:

@@ -14,7 +14,7 @@ from accel.sim.rtl.netlist import whole_words
 from compiler.exports.names import c_type
 from fpga.driver.export import export_accelerated
 from fpga.emulation.library import build_library
-from fpga.registers import ADDRESSES
+from fpga.link.registers import ADDRESSES
 from fpga.zynq.export import NAME, zynq_verilog
 from runtime import Module
 

@@ -12,10 +12,10 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import ACTIVITIES, REPORTERS
 from accel.sim.timed import cycle
-from fpga.identity import encoded
+from fpga.link.identity import encoded
 from fpga.link.frames import (ANSWER, GRAIN, READ, READ_REGISTERS, REFUSED, WRITE, WRITE_REGISTER,
                               Frame, Unframe, framed)
-from fpga.registers import ADDRESSES, MAGIC, REGISTERS, VERSION, WORDS
+from fpga.link.registers import ADDRESSES, MAGIC, REGISTERS, VERSION, WORDS
 
 __all__ = ["BoardModel", "faulty"]
 

@@ -12,7 +12,7 @@ import numpy as np
 from accel.machine.machine import Machine
 from compiler.errors import Error
 from fpga.driver.board import board_files
-from fpga.registers import ADDRESSES
+from fpga.link.registers import ADDRESSES
 from tests.support.axi_board import WARNINGS
 from tests.support.board_model import BoardModel
 

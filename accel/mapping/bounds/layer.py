@@ -12,7 +12,7 @@ import numpy as np
 from accel.machine.dram import Dram
 from accel.machine.isa import WORD_BYTES
 from accel.machine.machine import Machine
-from accel.machine.work import Bound
+from accel.figures.work import Bound
 from accel.mapping.bounds.tilings import fitting, listed
 from accel.mapping.bounds.traffic import LayerFacts, Traffic
 from accel.mapping.builders.layer import MappedLayer

@@ -19,7 +19,7 @@ import numpy as np
 from accel.machine import isa
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction, Stream
-from accel.machine.provenance import Loop, Provenance, Site
+from accel.machine.origins import Loop, Origins, Site
 from accel.mapping.lowering.classes import Classes, Columns, classes_of, row_of
 from accel.mapping.lowering.memory import Room, Scratchpads, TensorPlacement
 from accel.mapping.lowering.nest import AffineAddress, LoweringError, NotAffine, solve
@@ -42,7 +42,7 @@ def lower(machine: Machine, program: Program, placement: Mapping[str, TensorPlac
 
     `placement` says where the program's inputs and outputs lie in DRAM, `room` which part of the
     buffers it may use, from below or `from_above`. `renamed` gives the names of loops and tensors
-    in the stream's provenance.
+    in the stream's origins.
     """
     pads = Scratchpads(machine.config, program.body, room, from_above)
     return _Lowering(machine, pads, placement, layer, renamed).stream(program.body)
@@ -131,7 +131,7 @@ class _Lowering:
         rows = _Rows(np.zeros((total, isa.WORD_BYTES), np.uint8),
                      np.zeros((total, 1 + len(self.loops)), np.int32))
         self._write(whole_program, np.zeros(1, np.int64), np.zeros(1, np.int64), {}, rows)
-        return Stream(rows.words, Provenance.numbered(rows.sites, rows.origins).trimmed())
+        return Stream(rows.words, Origins.numbered(rows.sites, rows.origins).trimmed())
 
     # ---- what there is at which iterations ---------------------------------------------------
 

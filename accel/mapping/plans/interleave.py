@@ -42,7 +42,7 @@ def interleave(machine: Machine, first: Stream, second: Stream, cycles: int = 0)
     A tile of `second` comes when the array has begun with the next tile of `first`. If the loads
     of `second` wait for vector, and fetch for their queue, the array has something to do.
     """
-    ahead, behind = (Batches(machine, part.words, part.provenance, {}) for part in (first, second))
+    ahead, behind = (Batches(machine, part.words, part.origins, {}) for part in (first, second))
     ends, after = _begun(ahead.units, _ends(ahead.units)), _ends(behind.units)
     tile = np.searchsorted(ends, np.arange(len(first)), side="right")
     measures = measure(chain(ahead, behind), len(MEMORIES))

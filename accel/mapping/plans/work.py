@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from accel.machine.work import Work
+from accel.figures.work import Work
 from accel.mapping.builders.layer import MappedLayer
 
 __all__ = ["block_products", "work_of"]

@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from accel.machine.program import AccelProgram, Stream
-from accel.machine.work import Work
+from accel.figures.work import Work
 from accel.mapping.positions.puts import PlacePut
 
 __all__ = ["OWN_LAYER", "PrefixStream", "prefix_of_program", "with_room"]
@@ -54,9 +54,9 @@ class PrefixStream:
         """The program, in the memory of the whole."""
         spans = self._spans(whole)
         order = np.concatenate([*(np.arange(begin, end) for _, begin, end in spans), _rest(whole)])
-        stream = Stream.joined([Stream(whole.words, whole.provenance), self.own]).take(order)
+        stream = Stream.joined([Stream(whole.words, whole.origins), self.own]).take(order)
         ends = accumulate(end - begin for _, begin, end in spans)
-        return replace(whole, words=stream.words, provenance=stream.provenance,
+        return replace(whole, words=stream.words, origins=stream.origins,
                        layers=tuple((name, top) for (name, _, _), top in zip(spans, ends)))
 
     def _spans(self, whole: AccelProgram) -> list[Span]:
@@ -92,7 +92,7 @@ def prefix_of_program(places: int, program: AccelProgram, work: LayerWork,
             layers.append((name, top))
             mine.append(its)
     chosen = np.concatenate(own) if own else np.zeros(0, np.int64)
-    stream = Stream(program.words, program.provenance).take(chosen)
+    stream = Stream(program.words, program.origins).take(chosen)
     return PrefixStream(places, tuple(order), stream, tuple(layers), tuple(mine), tuple(puts))
 
 

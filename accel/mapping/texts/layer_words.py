@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from accel.machine.isa import BASES
 from accel.machine.program import AccelProgram
-from accel.machine.provenance import Origin, Site
+from accel.machine.origins import Origin, Site
 from accel.mapping.plans.choices import Group
 from accel.mapping.schedules import prefix_of
 

@@ -34,7 +34,7 @@ def prefixes_text(machine: Machine, groups: Sequence[Group], program: AccelProgr
 
 def _own(machine: Machine, whole: AccelProgram, prefix: PrefixStream, names: Mapping[str, str]
          ) -> Iterator[Part]:
-    own = replace(whole, words=prefix.own.words, provenance=prefix.own.provenance,
+    own = replace(whole, words=prefix.own.words, origins=prefix.own.origins,
                   layers=prefix.layers)
 
     def lines(title: str, span: range) -> Iterator[str]:

@@ -76,7 +76,7 @@ class _Execution:
         self.machine = machine
         self.memory = memory
         self.bases = program.bases
-        self.stream = decode_words(machine, program.words, program.provenance)
+        self.stream = decode_words(machine, program.words, program.origins)
         self.buffers = Buffers(machine.config)
         self.counters = {(a, b): 0 for a in UNITS for b in UNITS}
         self.units = {unit: _Unit() for unit in UNITS}

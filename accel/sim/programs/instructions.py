@@ -5,7 +5,7 @@ from random import Random
 from accel.machine import isa
 from accel.machine.config import PARAM_BYTES, WEIGHT_BITS
 from accel.machine.immediates import fields_in
-from accel.machine.intrinsics import address_field, immediate_fields
+from accel.machine.declare import address_field, immediate_fields
 from accel.machine.machine import Machine
 
 from . import shapes

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// Reads the program, hands instructions on, performs FINISH; accel/hw/fetch.py.
+// Reads the program, hands instructions on, performs FINISH; accel/hw/core/fetch.py.
 class Fetch {
 public:
     Fetch(Board &board, uint32_t base) : board_(board), base_(base) {}
@@ -336,7 +336,7 @@ std::vector<Instruction> decoded(const CycleConfig &config) {
     return program;
 }
 
-// The core: its parts in the order in which they are evaluated, and control (accel/hw/control.py).
+// The core: its parts in the order in which they are evaluated; control (accel/hw/core/control.py).
 class Core {
 public:
     Core(const CycleConfig &config, int64_t *start, int64_t *retire, int64_t *accesses)

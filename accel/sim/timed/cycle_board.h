@@ -75,7 +75,7 @@ public:
             due_ |= uint32_t(timers_[part] <= now) << part;
     }
 
-    // ---- tokens: accel/hw/tokens.py ------------------------------------------------------------
+    // ---- tokens: accel/hw/core/tokens.py -------------------------------------------------------
 
     uint32_t missing(unsigned to, uint32_t waits) const { return waits & ~there_[to]; }
     bool fits(unsigned from, uint32_t signals) const { return !(signals & full_[from]); }

@@ -6,8 +6,9 @@ of another value, or an input, is copied there.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from textwrap import wrap
+from typing import Any
 
 import numpy as np
 
@@ -21,11 +22,12 @@ from compiler.cpu_gpu_backends.simt.names import spelled
 from compiler.cpu_gpu_backends.simt.serial import WIDTH
 from compiler.graph.fusion import Group, fuse
 from compiler.graph.graph import Graph
-from compiler.graph.passes.pipeline import optimize
+from compiler.graph.passes.pipeline import lower
 from compiler.graph.room import bytes_of
 from compiler.exports import CInterface, header
 from compiler.exports.names import is_identifier
-from compiler.ir import Program
+from compiler.ir import Program, program_text
+from compiler.texts import Part, PartedText
 
 from .constants import array_lines
 from .helpers import BEGIN, STORED, helper_texts
@@ -42,7 +44,7 @@ ALIGNMENT = 16          # bytes
 @dataclass(frozen=True, slots=True)
 class CFiles:
     """A network in C: the text of its file, that of the header, which it includes, and the bytes
-    of the constants where these are apart.
+    of the constants where these are apart. `stages` are what it went through, by name.
     """
 
     source: str
@@ -50,6 +52,7 @@ class CFiles:
     weights: bytes | None
     include: str
     interface: CInterface
+    stages: Mapping[str, Any] = field(compare=False, repr=False)
 
     @property
     def alone(self) -> str:
@@ -91,9 +94,10 @@ class CNetwork:
     """
 
     def __init__(self, graph: Graph, name: str, header_name: str, apart: bool | None):
-        graph = optimize(graph, PASSES)
+        graph, lowering = lower(graph, PASSES)
         self.graph, self.name = graph, name
-        self.groups = fuse(graph, is_one_kernel).groups
+        fused = fuse(graph, is_one_kernel)
+        self.groups = fused.groups
         self.root = storage(self.groups)
         self.direct = direct_outputs(graph, self.groups)
         self.copied = [(output, self.root(output)) for output in graph.outputs
@@ -103,6 +107,10 @@ class CNetwork:
             replace(graph, outputs=tuple(self.direct)), self.groups,
             [step.program and step.program.outputs[1:] for step in self.steps],
             alignment=ALIGNMENT)
+        self.stages = {**lowering, "fuse": fused, "plan-memory": self.plan,
+                       "kernels": PartedText([
+                           _kernel_part(step.group, step.program)
+                           for step in self.steps if step.program])}
         self.constants = self._constants()
         wanted = [*graph.inputs, *self.constants, *(step.group.output for step in self.steps)]
         self.names = spelled(dict.fromkeys(wanted), ("self", "inputs", "outputs", "arena", "bytes"),
@@ -171,7 +179,8 @@ class CNetwork:
             self._head(interface), include, BEGIN, *helper_texts(used),
             *arrays, *(one.text for one in functions), *self._init(interface),
             *self._run(interface, offsets), ""])
-        return CFiles(source, header(interface), weights, include, interface)
+        return CFiles(source, header(interface), weights, include, interface,
+                      self.stages)
 
     def _head(self, interface: CInterface) -> str:
         most = max((step.function.stack_bytes for step in self.steps if step.function), default=0)
@@ -292,6 +301,11 @@ class CNetwork:
 
     def _at(self, offset: int, dtype: str) -> str:
         return f"({STORED[dtype]} *){f'(bytes + {offset})' if offset else 'bytes'}"
+
+
+def _kernel_part(group: Group, program: Program) -> Part:
+    return Part(tuple(node.name for node in group.nodes),
+                lambda: iter((str(group), program_text(program))))
 
 
 def _operators(group: Group) -> str:

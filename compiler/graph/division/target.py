@@ -66,7 +66,7 @@ class Executable(Protocol):
 
     `device` is what executes it, None for this processor. `program` is the stream of instructions
     that the device executes, None for native code; `work` is what the layers have to do
-    (`accel.machine.work.Work`), those that are computed at the same time together, empty where
+    (`accel.figures.work.Work`), those that are computed at the same time together, empty where
     nobody counts it.
     """
 

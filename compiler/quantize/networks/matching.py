@@ -3,7 +3,8 @@
 Elementwise operators that depend on as many values as a pattern has inputs are tried with numbers,
 and so is the pattern's real expression. They are the same function if they agree on all of them, as
 exporters may write it: in the order of factors, by multiplying or dividing, before or after a clip.
-The numbers lie densely about zero, where functions bend, and are powers of two beyond; a bend in
+A pattern with a tolerance is taken for functions that are so near to it, as GELU by erf and by tanh
+are. The numbers lie densely about zero, where functions bend, and are powers of two beyond; a bend in
 between, or a difference below a thousandth of a percent, is not seen.
 """
 
@@ -143,7 +144,8 @@ class _Search:
         near = np.abs(wanted)[np.all([np.abs(each) <= CLOSE for each in numbers], axis=0)]
         near = near[np.isfinite(near)]
         about = float(near.mean()) if near.size else 0.0
-        return bool(np.allclose(known[result], wanted, RELATIVE, ABSOLUTE * about, equal_nan=True))
+        return bool(np.allclose(known[result], wanted, RELATIVE,
+                                max(ABSOLUTE * about, pattern.tolerance), equal_nan=True))
 
 
 def _numbers(count: int) -> list[Array]:

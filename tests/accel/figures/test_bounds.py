@@ -6,7 +6,7 @@ from accel.figures.bounds import group_cycles, stream_cycles
 from accel.machine.config import preset
 from accel.machine.dram import Dram
 from accel.machine.machine import Machine
-from accel.machine.work import Bound, Work
+from accel.figures.work import Bound, Work
 from compiler.graph import Node
 
 MACHINE = Machine(preset("tiny-1x4x4"))             # a bus of 4 bytes

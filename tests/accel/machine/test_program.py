@@ -12,7 +12,7 @@ from accel.machine.config import preset
 from accel.machine.machine import Machine
 from accel.machine.program import (Instruction, AccelProgram, ProgramError, TensorSlot, disassemble,
                                    finish)
-from accel.machine.provenance import Loop, Origin, Provenance, Site
+from accel.machine.origins import Loop, Origin, Origins, Site
 from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import numpy_dtype
 from tests.support.machines import PACKED
@@ -109,7 +109,7 @@ def test_instructions_are_decoded_with_their_labels() -> None:
     assert first.fields["run"] == 8 and first.fields["opcode"] == MACHINE.opcodes["load"]
     assert (last.name, last.unit, last.label, last.waits) == ("finish", "fetch", "", ())
     assert program(load).labels == ("layer y=1", "")
-    unknown = replace(program(load), provenance=Provenance())
+    unknown = replace(program(load), origins=Origins())
     assert unknown.instructions(MACHINE)[0].label == "" and unknown.labels == ("", "")
 
 

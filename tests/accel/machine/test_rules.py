@@ -241,6 +241,21 @@ REFUSED = {
     "a sum of bools": (
         vector(lambda a: ((a > 0) + (a > 1)).astype("int32"), a()),
         "Operator add in own must not be on bool: cast it to an integer"),
+    "a division": (
+        vector_op("own", lambda a, b: a // te.maximum(b, 1)),
+        "Operator floordiv in own must be a shift, or a product and a shift: no pipeline divides"),
+    "a remainder": (
+        vector_op("own", lambda a: a % 3),
+        "Operator mod in own must be a shift, or a product and a shift: no pipeline divides"),
+    "a division of floats": (
+        vector_op("own", lambda a, b: (a.astype("float32") / b.astype("float32")).astype("int32")),
+        "Operator div in own must be a shift, or a product and a shift: no pipeline divides"),
+    "an exponential": (
+        vector_op("own", lambda a: te.exp(a.astype("float32")).astype("int32")),
+        "Function exp in own must be a table, or a polynomial: no pipeline computes it"),
+    "a place that is divided": (
+        vector_op("own", lambda a, table: table[(a & 255) // 2]),
+        "Operator floordiv in own must be a shift, or a product and a shift: no pipeline divides"),
     "two bodies": (
         Declaration("own", "vector", lambda config: (
             *vector(lambda a: a, a()).build(config), *vector(lambda a: -a, a()).build(config))),
@@ -311,6 +326,12 @@ def test_what_can_be_computed_is_not_refused():
     for declaration in (gemm(), gemm(update="max"), vector(lambda a: a, a()), shipped("load"),
                         shipped("store"), vector_op("gemm2", lambda a, imm: a + imm)):
         assert declaration.name in Machine(TINY, (*SHIPPED, declaration)).opcodes
+
+
+def test_places_of_lanes_may_be_divided() -> None:
+    """They are known before anything is computed."""
+    own = vector(lambda a: a + (Var("y") // 2 + Var("y") % 2).astype("int32"), a())
+    assert plan(Machine(TINY, (*SHIPPED, own)), "vector").count("mul")
 
 
 def test_floats_that_are_not_rounded_do_not_live_in_out() -> None:

@@ -12,7 +12,7 @@ from accel.machine.config import preset
 from accel.machine.machine import Machine
 from accel.machine.program import (Instruction, AccelProgram, ProgramError, TensorSlot, disassemble,
                                    finish)
-from accel.machine.provenance import Origin
+from accel.machine.origins import Origin
 from accel.machine.words import decode_words
 from accel.proof.access import Fault, Walk, event, require_ranges, touches
 from accel.proof.legal import IllegalProgram, prove, with_tokens

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from accel.machine.program import Stream
-from accel.machine.provenance import Provenance
+from accel.machine.origins import Origins
 from accel.proof import batches
 from accel.proof.access import event
 from accel.proof.batches import MEMORIES, Batches
@@ -34,7 +34,7 @@ def test_random_programs(name: str) -> None:
     machine = MACHINES[name]
     for seed in range(tries(6)):
         program = generate(machine, seed).program
-        stream = Batches(machine, program.words[:-1], Provenance(), program.segment_sizes)
+        stream = Batches(machine, program.words[:-1], Origins(), program.segment_sizes)
         index = 0
         for batch in stream:
             for number in range(len(batch)):
@@ -53,13 +53,13 @@ def test_batches_follow_each_other(monkeypatch) -> None:
     machine = next(iter(MACHINES.values()))
     program = generate(machine, 3).program
     words = program.words[:-1]
-    whole = list(Batches(machine, words, Provenance(), {}))
+    whole = list(Batches(machine, words, Origins(), {}))
     monkeypatch.setattr(batches, "SIZE", 7)
-    parts = list(Batches(machine, words, Provenance(), {}))
+    parts = list(Batches(machine, words, Origins(), {}))
     assert [len(part) for part in parts] == [7] * (len(words) // 7) + [len(words) % 7] * (
         len(words) % 7 > 0)
     assert np.concatenate([part.unit for part in parts]).tolist() == whole[0].unit.tolist()
-    assert list(Batches(machine, words[:0], Provenance(), {})) == []
+    assert list(Batches(machine, words[:0], Origins(), {})) == []
     one, other = measure(whole, len(MEMORIES)), measure(parts, len(MEMORIES))
     assert np.array_equal(one.granule, other.granule) and np.array_equal(one.stop, other.stop)
 
@@ -67,7 +67,7 @@ def test_batches_follow_each_other(monkeypatch) -> None:
 def test_a_granule_divides_all_addresses() -> None:
     machine = next(iter(MACHINES.values()))
     program = generate(machine, 5).program
-    stream = Batches(machine, program.words[:-1], Provenance(), program.segment_sizes)
+    stream = Batches(machine, program.words[:-1], Origins(), program.segment_sizes)
     measures = stream.measures
     for index in range(len(stream)):
         for access in stream.event(index).accesses:
@@ -80,13 +80,13 @@ def test_a_granule_divides_all_addresses() -> None:
 def test_streams_are_joined_and_cut() -> None:
     machine = next(iter(MACHINES.values()))
     program = generate(machine, 2).program
-    stream = Stream(program.words, program.provenance)
+    stream = Stream(program.words, program.origins)
     half = len(stream) // 2
     order = np.arange(len(stream))
     both = Stream.joined([stream.take(order[:half]), stream.take(order[half:])])
-    assert np.array_equal(both.words, stream.words) and both.provenance == stream.provenance
+    assert np.array_equal(both.words, stream.words) and both.origins == stream.origins
     assert len(Stream.joined([])) == 0
     back = both.take(order[::-1]).take(order[::-1])
-    assert np.array_equal(back.words, stream.words) and back.provenance == stream.provenance
+    assert np.array_equal(back.words, stream.words) and back.origins == stream.origins
 
 

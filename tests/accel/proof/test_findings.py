@@ -9,7 +9,7 @@ from accel.machine import isa
 from accel.machine.config import preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, finish
-from accel.machine.provenance import Provenance
+from accel.machine.origins import Origins
 from accel.mapping.schedules import Tiles
 from accel.mapping.target import AccelTarget
 from accel.proof.findings import LIMIT
@@ -47,7 +47,7 @@ def without(stream, index, kind, unit):
 def refusal(stream) -> IllegalProgram:
     made = AccelProgram.assemble(MACHINE, stream)
     with pytest.raises(IllegalProgram) as caught:
-        prove(MACHINE, replace(compiled(), words=made.words, provenance=made.provenance))
+        prove(MACHINE, replace(compiled(), words=made.words, origins=made.origins))
     return caught.value
 
 
@@ -213,5 +213,5 @@ def test_a_program_that_nobody_knows_the_origin_of(stream):
     words = whole.words.copy()
     words[2, 2] = 0
     with pytest.raises(IllegalProgram) as caught:
-        prove(MACHINE, replace(whole, words=words, provenance=Provenance()))
+        prove(MACHINE, replace(whole, words=words, origins=Origins()))
     assert "from" not in str(caught.value) and "tensors" not in str(caught.value)

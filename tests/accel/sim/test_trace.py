@@ -17,7 +17,7 @@ from accel.machine import isa
 from accel.machine.config import UNITS, preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, finish
-from accel.machine.provenance import Loop, Origin, Site
+from accel.machine.origins import Loop, Origin, Site
 from accel.machine.status import ACTIVITIES, Run, Status, Timeline
 from accel.sim import trace
 from accel.sim.trace import TraceError, TraceFile

@@ -46,7 +46,7 @@ def test_types():
     assert P[I].high.dtype == "int16"
     assert te.select(I < 1, F[I], 0).dtype == "float32"
     assert te.sum(A[I, J], te.reduce_axis(3, "k")).dtype == "int8"
-    assert te.exp(F[I]).dtype == "float32"
+    assert te.exp(F[I]).dtype == te.erf(F[I]).dtype == "float32"
     assert A[I, J].astype("int8") is not A[I, J].astype("int32")
     assert A[I, J].astype("int8") == A[I, J]
     assert te.cast(I, "bool").dtype == "bool"

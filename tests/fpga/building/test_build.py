@@ -22,11 +22,11 @@ from fpga.building import flow
 from fpga.boards import board
 from fpga.building.build import Bitstream, BitstreamError, build
 from fpga.device import BoardDevice, BoardRefused
-from fpga.identity import decoded, encoded, named
+from fpga.link.identity import decoded, encoded, named
 from fpga.link.host import HostLink
 from fpga.opening import _held
 from fpga.building.record import READ, TOLD
-from fpga.registers import RECORD_BYTES
+from fpga.link.registers import RECORD_BYTES
 from tests.support.board_model import BoardModel
 from tests.support.machines import SHORT, TINY, machine
 

@@ -15,7 +15,7 @@ from accel.mapping.memory.layout import (BLOCKED, BLOCKED_LAST, BLOCKED_ROWS, PL
                                          from_memory, to_memory)
 from fpga.driver.board import board_files
 from fpga.driver.tables import tensor_table
-from fpga.registers import ADDRESSES, MAGIC, VERSION, WORDS
+from fpga.link.registers import ADDRESSES, MAGIC, VERSION, WORDS
 from tests.support.axi_board import WARNINGS
 from tests.support.c_driver import LINE, PythonBoard, Tensor, shared_library
 from tests.support.machines import TINY, machine

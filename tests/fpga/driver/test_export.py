@@ -15,7 +15,7 @@ from accel.mapping.target import AccelTarget
 from accel.sim.meaning import functional
 from compiler.graph import Graph
 from fpga.driver.export import export_accelerated
-from fpga.registers import ADDRESSES
+from fpga.link.registers import ADDRESSES
 from runtime import Module, SimulatedDevice, compile_graph
 from tests.fpga.driver.test_board import STATUS
 from tests.support import decoders

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In
 
 from fpga.gateware.axi4_lite import Axi4LiteSlave, axi4_lite_port
 from fpga.gateware.registers import Registers
-from fpga.registers import ADDRESSES, MAGIC, REGISTERS, WORDS
+from fpga.link.registers import ADDRESSES, MAGIC, REGISTERS, WORDS
 from tests.support.machines import TINY
 
 

@@ -7,7 +7,7 @@ import pytest
 from fpga.gateware.link import LinkServer
 from fpga.link.frames import (ANSWER, READ, READ_REGISTERS, REFUSED, WRITE, WRITE_REGISTER,
                               Frame, Unframe, framed)
-from fpga.registers import ADDRESSES, WORDS
+from fpga.link.registers import ADDRESSES, WORDS
 from tests.support.amaranth_sim import simulate
 from tests.support.effort import Effort
 from tests.support.machines import TINY, machine

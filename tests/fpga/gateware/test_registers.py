@@ -8,8 +8,8 @@ from accel.machine.config import UNITS
 from accel.machine.isa import BASES
 from accel.machine.status import COUNTERS, Status
 from fpga.gateware.registers import READ_CYCLES, Registers
-from fpga.identity import decoded
-from fpga.registers import ADDRESSES, MAGIC, RECORD_BYTES, REGISTERS, VERSION, WORDS
+from fpga.link.identity import decoded
+from fpga.link.registers import ADDRESSES, MAGIC, RECORD_BYTES, REGISTERS, VERSION, WORDS
 from tests.support.amaranth_sim import simulate
 from tests.support.machines import TINY
 

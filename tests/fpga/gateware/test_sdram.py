@@ -10,7 +10,7 @@ from amaranth.lib.memory import Memory
 from fpga.emulation.sdram_chip import RULES, SdramChip
 from fpga.gateware.pads import simulated_pads
 from fpga.gateware.sdram import SdramController
-from fpga.sdram import ULX3S, SdramTiming
+from fpga.boards.sdram import ULX3S, SdramTiming
 from tests.support import memory_port
 from tests.support.effort import tries
 from tests.support.machines import TINY, machine

@@ -18,7 +18,7 @@ from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam
 from accel.machine.isa import BASES
 from accel.machine.status import ACTIVITIES, Status
 from fpga.gateware.zynq import CONTROL, MEMORY
-from fpga.registers import ADDRESSES
+from fpga.link.registers import ADDRESSES
 from tests.fpga.gateware.axi4_transfers import Watch
 
 ORIGIN = 5 * 4096 + 64      # where programs lie; what is around them must stay

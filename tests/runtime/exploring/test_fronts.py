@@ -9,7 +9,8 @@ from accel.machine.loading import load_machine
 from runtime.exploring.budgets import budget_of
 from runtime.exploring.front_search import turned
 from runtime.exploring.fronts import gains, hypervolume, non_dominated
-from runtime.exploring.objectives import OBJECTIVES, MeasuredPoint, ObjectiveError, objectives_of
+from runtime.exploring.objectives import (OBJECTIVES, PARTS, MeasuredPoint, ObjectiveError,
+                                          objectives_of)
 from runtime.exploring.point_trials import PointFigures
 from runtime.exploring.surrogate import predicted
 
@@ -72,9 +73,44 @@ def test_energy_is_in_microjoules() -> None:
         OBJECTIVES["energy"].of(MeasuredPoint(point.machine, {}, {"a": figures(None)}))
 
 
+def test_every_objective_says_what_it_reads() -> None:
+    assert all(one.reads and one.reads <= PARTS and one.meaning for one in OBJECTIVES.values())
+    assert {name for name, one in OBJECTIVES.items() if one.of_machine} == {
+        "luts", "registers", "multipliers", "block_rams", "gates", "mhz", "bytes", "products"}
+    assert OBJECTIVES["edp"].title == "edp, uJ*ms" and OBJECTIVES["ms"].title == "ms"
+
+
+def test_a_formula_is_an_objective() -> None:
+    point = MeasuredPoint(load_machine("tiny-1x4x4"), {"a": 500}, {
+        "a": PointFigures(0, 0, 0, (), joules=2e-6)})
+    product, area, turned_area = objectives_of(["energy*ms", "luts / 1000", "0 - luts"])
+    energy, ms, luts = (OBJECTIVES[name].of(point) for name in ("energy", "ms", "luts"))
+    assert product.of(point) == OBJECTIVES["edp"].of(point)
+    assert product.of(point).high == energy.high * ms.high and product.unit == "uJ*ms"
+    assert OBJECTIVES["power"].of(point).value == pytest.approx(energy.value / ms.value)
+    assert area.of_machine and not product.of_machine
+    assert area.of(point).value == luts.value / 1000 == -turned_area.of(point).value / 1000
+    assert budget_of("energy * ms<=1000").refusal(point) == ""
+
+
+def test_accuracy_is_that_of_the_network_that_is_furthest_off() -> None:
+    def point(*accuracies: float | None) -> MeasuredPoint:
+        return MeasuredPoint(load_machine("tiny-1x4x4"), {}, {
+            str(place): PointFigures(0, 0, 0, (), accuracy=one)
+            for place, one in enumerate(accuracies)})
+
+    assert OBJECTIVES["accuracy"].of(point(30.0, 20.0)).value == 20
+    for absent in (point(), point(30.0, None)):
+        with pytest.raises(ObjectiveError, match="^Objective accuracy must come with networks in "
+                                                 "float, which are quantized for each machine$"):
+            OBJECTIVES["accuracy"].of(absent)
+
+
 def test_what_is_to_be_greatest_is_turned() -> None:
     assert turned(OBJECTIVES["mhz"], 100) < turned(OBJECTIVES["mhz"], 50)
     assert turned(OBJECTIVES["ms"], 100) > turned(OBJECTIVES["ms"], 50)
+    below = [turned(OBJECTIVES["ms"], value) for value in (-9, -2, -1e-15, 0, 1e-9, 1)]
+    assert below == sorted(below) and below[0] < below[1] < below[2]
 
 
 @pytest.mark.parametrize("text", ["cycles<400", "cycles<=", "<=4", "cycles<=x", "cycles<=-1"])
@@ -87,5 +123,9 @@ def test_a_budget_that_is_none(text: str) -> None:
 def test_objectives_that_are_none() -> None:
     with pytest.raises(ObjectiveError, match="^Objective must be one of cycles, .*, not 'speed'$"):
         objectives_of(["speed"])
+    with pytest.raises(ObjectiveError, match="^Objective must be one of .*, not 'speed'$"):
+        objectives_of(["ms / speed"])
     with pytest.raises(ObjectiveError, match="^Objective cycles must be given once$"):
         objectives_of(["cycles", "cycles"])
+    with pytest.raises(ObjectiveError, match="^Objective 7 must read a figure, such as ms$"):
+        objectives_of(["7"])

@@ -27,7 +27,7 @@ from compiler.exports.interface import STATUSES
 from compiler.exports.objects import missing_symbols
 from compiler.graph import Builder, TensorType
 from runtime.exporting.export import export, exported_code
-from runtime.ports import random_inputs
+from runtime.exporting.ports import random_inputs
 from tests.support.exported import WARNINGS, Called, needs_c, run_test_program
 from tests.support.float_graphs import FloatNet
 from tests.support.integer_graphs import Net as IntegerNet

@@ -124,11 +124,11 @@ def test_orders_are_kept_and_results_come_first() -> None:
     _, graph = graph_of("add")
     segment = AccelTarget(TINY).compile(graph)
     program, (_, begin), (_, end) = segment.program, *segment.program.layers
-    both = Stream(program.words[begin:end], program.provenance.take(np.arange(begin, end)))
+    both = Stream(program.words[begin:end], program.origins.take(np.arange(begin, end)))
     layers = [str(program.origin(index)).split()[0] for index in range(begin, end)]
     convolution, adds = (both.take(np.flatnonzero([name == layer for name in layers]))
                          for layer in dict.fromkeys(layers))
     result = interleave(TINY, convolution, adds)
     assert len(result) == len(both) == len(convolution) + len(adds)
     assert np.array_equal(result.words[:, 3:], both.words[:, 3:])       # but for the tokens
-    assert result.provenance == both.provenance
+    assert result.origins == both.origins

@@ -270,7 +270,7 @@ def test_a_saved_module_has_its_prefixes(tmp_path) -> None:
         assert (one.places, one.order, one.layers, one.puts) == (
             other.places, other.order, other.layers, other.puts)
         assert np.array_equal(one.own.words, other.own.words)
-        assert one.own.provenance == other.own.provenance
+        assert one.own.origins == other.own.origins
     for position in (0, 15, 16, 31, 32, 39):
         assert is_right(loaded, position)
 

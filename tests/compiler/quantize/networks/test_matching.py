@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -84,6 +85,32 @@ def test_every_way_of_writing_it_is_found(float_model, rng, name: str) -> None:
 def test_other_functions_are_not(float_model, rng, name: str) -> None:
     made = quantize(between(float_model, OTHERS[name]), samples(rng), patterns=[pattern()])
     assert by(made) == [] and "qmap" not in ops(made)
+
+
+def gelu_by_erf(one, x: str) -> str:
+    erf = one.add("Erf", one.add("Div", x, number(one, 2 ** 0.5)))
+    return one.add("Mul", one.add("Mul", x, number(one, 0.5)),
+                   one.add("Add", erf, number(one, 1)))
+
+
+def gelu_by_tanh(one, x: str) -> str:
+    cube = one.add("Mul", one.add("Mul", x, x), x)
+    inner = one.add("Mul", one.add("Add", x, one.add("Mul", cube, number(one, 0.044715))),
+                    number(one, (2 / np.pi) ** 0.5))
+    return one.add("Mul", x, one.add("Mul", one.add("Add", one.add("Tanh", inner), number(
+        one, 1)), number(one, 0.5)))
+
+
+GELU = X * 0.5 * (te.erf(X * 2 ** -0.5) + 1.0)
+
+
+@pytest.mark.parametrize(("form", "tolerance", "found"), [
+    (gelu_by_erf, 0.0, True), (gelu_by_tanh, 0.0, False), (gelu_by_erf, 1e-3, True),
+    (gelu_by_tanh, 1e-3, True), (OTHERS["swish"], 1e-3, False)])
+def test_a_tolerance_takes_near_functions_for_one(float_model, form, tolerance: float, found: bool
+                                                  ) -> None:
+    near = replace(pattern(GELU), tolerance=tolerance)
+    assert bool(matches_of(convert(between(float_model, form, 1)), [near])) is found
 
 
 def test_a_far_bound_is_no_part_of_it(float_model) -> None:

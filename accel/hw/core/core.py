@@ -6,17 +6,17 @@ from amaranth.lib.wiring import In, Out
 
 from accel.hw.compute.acc import Acc
 from accel.hw.moving.arbiter import Arbiter
-from accel.hw.commands import CommandQueue
-from accel.hw.control import Control
-from accel.hw.counters import COUNTER_BITS, Counters
-from accel.hw.fetch import Fetch
+from accel.hw.core.commands import CommandQueue
+from accel.hw.core.control import Control
+from accel.hw.core.counters import COUNTER_BITS, Counters
+from accel.hw.core.fetch import Fetch
 from accel.hw.compute.gemm import Gemm
 from accel.hw.interface import INDEX_BITS, memory_port
 from accel.hw.moving.load import Load
 from accel.hw.parts import registered
 from accel.hw.moving.scratchpad import InputScratchpad, OutputScratchpad, TableScratchpad
 from accel.hw.moving.store import Store
-from accel.hw.tokens import Tokens
+from accel.hw.core.tokens import Tokens
 from accel.hw.vector import Vector
 from accel.machine.config import UNITS
 from accel.machine.isa import BASES

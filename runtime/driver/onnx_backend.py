@@ -2,7 +2,7 @@
 
 >>> import numpy as np
 >>> from onnx import helper
->>> from runtime import onnx_backend
+>>> from runtime.driver import onnx_backend
 >>> x, y = (helper.make_tensor_value_info(name, 1, [2]) for name in "xy")
 >>> graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
 >>> model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])

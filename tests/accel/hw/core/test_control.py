@@ -1,6 +1,6 @@
 import pytest
 
-from accel.hw.control import Control
+from accel.hw.core.control import Control
 from accel.machine.config import UNITS
 from accel.machine.status import REPORTERS, Status
 from accel.machine.timing import TIMING

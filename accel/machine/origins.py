@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-__all__ = ["UNKNOWN", "Loop", "Origin", "Provenance", "Site"]
+__all__ = ["UNKNOWN", "Loop", "Origin", "Origins", "Site"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ UNKNOWN = Origin()
 
 
 @dataclass(frozen=True, eq=False)
-class Provenance:
+class Origins:
     """The origin of every instruction of a program, by index.
 
     Parameters
@@ -84,7 +84,7 @@ class Provenance:
     rows: np.ndarray = field(default_factory=lambda: np.zeros((0, 1), np.int32))
 
     @classmethod
-    def of(cls, origins: Iterable[Origin]) -> "Provenance":
+    def of(cls, origins: Iterable[Origin]) -> "Origins":
         known: dict[Site, int] = {}
         entries = [(known.setdefault(origin.site, len(known)), *origin.position)
                 for origin in origins]
@@ -94,7 +94,7 @@ class Provenance:
         return cls(tuple(known), rows)
 
     @classmethod
-    def numbered(cls, sites: Sequence[Site], rows: np.ndarray) -> "Provenance":
+    def numbered(cls, sites: Sequence[Site], rows: np.ndarray) -> "Origins":
         """The table for rows that name these sites by their places in the sequence, in any order
         and equal ones more than once. The rows, int32, become those of the table.
         """
@@ -111,7 +111,7 @@ class Provenance:
         return cls(tuple(unique[number] for number in met.tolist()), rows)
 
     @classmethod
-    def joined(cls, parts: Sequence["Provenance"]) -> "Provenance":
+    def joined(cls, parts: Sequence["Origins"]) -> "Origins":
         """The tables one after the other."""
         total, begin = sum(map(len, parts)), 0
         rows = np.zeros((total, max((part.rows.shape[1] for part in parts), default=1)), np.int32)
@@ -124,14 +124,14 @@ class Provenance:
             begin += len(part)
         return cls.numbered(sites, rows)
 
-    def take(self, order: np.ndarray) -> "Provenance":
+    def take(self, order: np.ndarray) -> "Origins":
         """The origins of the instructions with these numbers; `UNKNOWN` ones stay so."""
         return self.numbered(self.sites, self.rows[order]) if len(self.rows) else self
 
-    def trimmed(self) -> "Provenance":
+    def trimmed(self) -> "Origins":
         """The table without columns that no site has loops for."""
         width = 1 + max((len(site.loops) for site in self.sites), default=0)
-        return Provenance(self.sites, np.ascontiguousarray(self.rows[:, :width]))
+        return Origins(self.sites, np.ascontiguousarray(self.rows[:, :width]))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -145,7 +145,7 @@ class Provenance:
         return Origin(site, tuple(values[:len(site.loops)]))
 
     def __eq__(self, other: object) -> bool:
-        return (isinstance(other, Provenance) and self.sites == other.sites
+        return (isinstance(other, Origins) and self.sites == other.sites
                 and np.array_equal(self.rows, other.rows))
 
     def sites_text(self) -> str:
@@ -154,7 +154,7 @@ class Provenance:
         return json.dumps([asdict(site) for site in self.sites], separators=(",", ":"))
 
     @classmethod
-    def parse(cls, sites_text: str, rows: np.ndarray) -> "Provenance":
+    def parse(cls, sites_text: str, rows: np.ndarray) -> "Origins":
         """Rebuild the table from `sites_text` and `rows`."""
         sites = tuple(Site(site["layer"], tuple(Loop(**loop) for loop in site["loops"]),
                            tuple(site["folded"]), tuple(tuple(row) for row in site["tensors"]))

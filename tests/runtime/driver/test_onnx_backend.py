@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from bench.networks import onnx_nodes
 from bench.scoreboard import read_table
 from compiler.frontend import ImportRefused
-from runtime import onnx_backend
+from runtime.driver import onnx_backend
 
 COUNT = 40
 
@@ -113,7 +113,7 @@ def test_sequences_and_optionals_are_lists_and_none() -> None:
 
 def test_results_are_not_those_of_the_reference() -> None:
     """Nothing in the compiler imports ONNX's own evaluator."""
-    found = subprocess.run([sys.executable, "-c", "import sys, runtime.onnx_backend; "
+    found = subprocess.run([sys.executable, "-c", "import sys, runtime.driver.onnx_backend; "
                             "print('onnx.reference' in sys.modules)"], capture_output=True,
                            text=True, check=True)
     assert found.stdout == "False\n"

@@ -61,6 +61,12 @@ def with_zp(a, zp):
     (lambda a: a, {"immediates": lambda x, y: {}},
      "Immediates of vector operation own must come with matches: what they are follows from the "
      "scales of what it matches"),
+    (lambda a: a, {"tolerance": 1e-3},
+     "Tolerance of vector operation own must come with matches"),
+    (lambda a: a, {"matches": half, "tolerance": -1},
+     "Tolerance of own must be a finite number of 0 or more, not -1"),
+    (lambda a: a, {"matches": half, "tolerance": float("inf")},
+     "Tolerance of own must be a finite number of 0 or more, not inf"),
     (lambda a: a, {"matches": half, "stored": "bfloat16"},
      "Vector operation own must compute in int32 to match something, not in float32"),
     (lambda a: a, {"matches": half, "accumulator": "int40"},

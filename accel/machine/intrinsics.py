@@ -1,16 +1,20 @@
-"""The instructions that every machine has. Opcodes follow the order of this list: append only."""
+"""The instructions that every machine has, and `vector_op` and the like for one's own.
+
+Opcodes follow the order of `SHIPPED`: append only.
+"""
 
 from functools import partial
 
 from accel.machine.config import AccelConfig
+from accel.machine.declare import (IMMEDIATES, TABLE, Declaration, computed_type, operand_field,
+                                   vector_op)
 from compiler import te
 from compiler.ops.integers.arithmetic import PARAM, add_scaled, requantize
 from compiler.te import Axis, Expr, Var
 from compiler.tensorize import Immediate, Intrinsic, Operand
 
-from .declare import Declaration, computed_type, vector_op
-
-__all__ = ["SHIPPED", "gemm_op", "instructions"]
+__all__ = ["IMMEDIATES", "SHIPPED", "TABLE", "Declaration", "gemm_op", "instructions",
+           "operand_field", "vector_op"]
 
 
 def gemm_op(name: str = "gemm", inp: str = "int8", wgt: str = "int8",

@@ -14,7 +14,7 @@ from typing import Any
 
 from compiler.errors import RequestError
 from compiler.files import is_stream, require_writable
-from lockstep.network_files import may_be_name, network_file
+from lockstep.options.network_files import may_be_name, network_file
 
 __all__ = ["FloatModelFile", "InputFile", "MachineName", "ModelFile", "OutputFile",
            "OutputFolder", "energy_name", "find_networks", "float_model_file", "input_file",

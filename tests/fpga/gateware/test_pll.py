@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from fpga.pll import DIVIDERS, Pll, search
+from fpga.gateware.pll import DIVIDERS, Pll, search
 from tests.support.effort import Effort
 
 MHZ = 1_000_000

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from accel.hw import parts
-from accel.hw.commands import CommandQueue
+from accel.hw.core.commands import CommandQueue
 from accel.hw.parts import ECP5
 from accel.machine.config import preset
 from accel.machine.timing import TIMING

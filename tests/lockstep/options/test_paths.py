@@ -10,10 +10,10 @@ from onnx import TensorProto, helper
 
 from compiler.frontend.onnx.nodes.external import external_files
 from lockstep import cli
-from lockstep.paths import (MachineName, ModelFile, OutputFile, OutputFolder, input_file,
-                            model_file, output_file, require_files)
+from lockstep.options.paths import (MachineName, ModelFile, OutputFile, OutputFolder, input_file,
+                                    model_file, output_file, require_files)
 
-DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits-int8.onnx"
+DIGITS = Path(__file__).resolve().parents[3] / "examples" / "digits" / "digits-int8.onnx"
 
 
 @pytest.fixture

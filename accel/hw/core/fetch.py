@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from accel.hw.moving.arbiter import BURST, read_port
-from accel.hw.commands import handover
+from accel.hw.core.commands import handover
 from accel.hw.interface import INDEX_BITS
 from accel.hw.parts import follows
 from accel.hw.queue import Queue, Relay, tally

@@ -12,7 +12,7 @@ from compiler.errors import ArgumentError
 from compiler.graph import Graph, TensorType
 from lockstep import testing
 from runtime import InputError, Module, SimulatedDevice, compile_graph
-from runtime.ports import NetworkPort, inputs_of, outputs_of, random_inputs
+from runtime.exporting.ports import NetworkPort, inputs_of, outputs_of, random_inputs
 from runtime.pricing.timing import Spread, spread
 from tests.support.integer_graphs import Net
 from tests.support.machines import TINY

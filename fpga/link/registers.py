@@ -60,7 +60,7 @@ def _registers() -> tuple[Register, ...]:
                  + ", ".join(UNITS)),
         *(Register(f"waiting_{unit}", 32, f"instruction that {unit} waits with") for unit in UNITS),
         *(Register(name, 64, _counts(name)) for name in COUNTERS),
-        Register("record", 8 * RECORD_BYTES, "what the machine is: see `fpga.identity`"),
+        Register("record", 8 * RECORD_BYTES, "what the machine is: see `fpga.link.identity`"),
     )
 
 

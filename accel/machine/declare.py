@@ -21,7 +21,7 @@ from compiler.ops.patterns import Immediates, Pattern
 from compiler.te import Axis, Expr, Var
 from compiler.tensorize import Immediate, Intrinsic, Operand
 
-from .matching import pattern_of
+from accel.machine.matching import pattern_of
 
 __all__ = ["IMMEDIATES", "TABLE", "Declaration", "address_field", "computed_type",
            "immediate_fields", "kinds_of", "known_immediates", "operand_field", "vector_op"]
@@ -126,7 +126,7 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
               lanes: str | None = None, a: tuple[str, ...] = _ANYWHERE["a"],
               b: tuple[str, ...] | None = None, stored: str = "int8",
               accumulator: str | None = None, matches: Callable[..., Expr] | None = None,
-              immediates: Immediates | None = None,
+              immediates: Immediates | None = None, tolerance: float = 0.0,
               fields: Sequence[Immediate] = (), record: str = PARAM) -> Declaration:
     """Declare an operation of the vector unit.
 
@@ -153,6 +153,8 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         int24, int32, int40 or int48 (None: int32, and float32 with bfloat16).
     matches : a real function of as many numbers as there are operands, a before b. Where operators
         of a float network compute it, `lockstep quantize --machine` puts this operation.
+    tolerance : with `matches`, how far operators may be from it that are taken for the same
+        function: 1e-3 takes GELU by tanh for GELU by erf.
     immediates : with `matches`, the integers that the immediates of `value` then are, by name: a
         function of the quantized inputs and of the quantized result, which have ``scale`` and
         ``zp``. What is stored as q stands for ``(q - zp) * scale``; the operands and the result of
@@ -216,7 +218,7 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         raise ValueError(f"Vector operation {name} must compute each lane by itself, and "
                          f"assign it, to match something")
     pattern = pattern_of(name, value, names, {each: scalars[each] for each in names
-                                              if each in scalars}, stored, matches, immediates)
+                                              if each in scalars}, stored, matches, immediates, tolerance)
     types = {"acc": computed, "res": stored, "par": f"{PARAM}.bias", "imm": "int32"}
     why = "" if update == "assign" else f" beside acc: update {update} takes its read port"
     if members.keys() & set(names):

@@ -4,7 +4,7 @@ import numpy as np
 
 from accel.machine.config import preset
 from accel.machine.machine import Machine
-from accel.machine.provenance import UNKNOWN, Loop, Origin, Provenance, Site
+from accel.machine.origins import UNKNOWN, Loop, Origin, Origins, Site
 from accel.mapping.target import AccelTarget
 from tests.support.networks import convolution_graph
 
@@ -25,7 +25,7 @@ def test_tensors_are_known_by_memory():
 
 
 def test_every_site_is_kept_once_in_order():
-    table = Provenance.of(ORIGINS)
+    table = Origins.of(ORIGINS)
     assert table.sites == (POOL, CONV, Site())
     assert table.rows.tolist() == [[0, 3, 0], [1, 2, 1], [0, 1, 0], [2, 0, 0]]
     assert len(table) == 4
@@ -33,10 +33,10 @@ def test_every_site_is_kept_once_in_order():
 
 
 def test_text_and_rows_are_all_there_is():
-    table = Provenance.of(ORIGINS)
-    assert Provenance.parse(table.sites_text(), table.rows.copy()) == table
-    assert Provenance.parse(table.sites_text(), table.rows[:2]) != table
-    assert Provenance.parse(Provenance().sites_text(), Provenance().rows) == Provenance()
+    table = Origins.of(ORIGINS)
+    assert Origins.parse(table.sites_text(), table.rows.copy()) == table
+    assert Origins.parse(table.sites_text(), table.rows[:2]) != table
+    assert Origins.parse(Origins().sites_text(), Origins().rows) == Origins()
 
 
 def compiled():
@@ -66,7 +66,7 @@ def test_compilation_records_layer_loops_and_tensors():
 
 
 def test_the_same_network_has_the_same_table():
-    one, other = compiled().provenance, compiled().provenance
+    one, other = compiled().origins, compiled().origins
     assert one == other and one.sites_text() == other.sites_text()
     assert np.array_equal(one.rows, other.rows)
     assert len(one.sites) < len(one) / 2

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Any
 
 from compiler.ops.patterns import Immediates, Pattern
@@ -17,7 +18,7 @@ _REAL = frozenset("add sub mul div min max lt le gt ge eq ne".split())
 
 def pattern_of(name: str, value: Callable[..., Expr], names: Sequence[str],
                fields: Mapping[str, Immediate], stored: str, matches: Callable[..., Any] | None,
-               immediates: Immediates | None) -> Pattern | None:
+               immediates: Immediates | None, tolerance: float) -> Pattern | None:
     """The pattern of a vector operation that takes `names`, of which `fields` are immediates.
     Refuses with ValueError what cannot be matched.
     """
@@ -25,7 +26,13 @@ def pattern_of(name: str, value: Callable[..., Expr], names: Sequence[str],
         if immediates is not None:
             raise ValueError(f"Immediates of vector operation {name} must come with matches: "
                              f"what they are follows from the scales of what it matches")
+        if tolerance:
+            raise ValueError(f"Tolerance of vector operation {name} must come with matches")
         return None
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not (
+            0 <= tolerance < inf):
+        raise ValueError(f"Tolerance of {name} must be a finite number of 0 or more, "
+                         f"not {tolerance!r}")
     for other in names:
         if other not in ("a", "b", *fields):
             raise ValueError(f"Vector operation {name} must take a, b and immediates alone to "
@@ -44,7 +51,7 @@ def pattern_of(name: str, value: Callable[..., Expr], names: Sequence[str],
         raise ValueError(f"Result of vector operation {name} must be an int32 expression, "
                          f"not {body!r}")
     return Pattern(name, variables, real, body, scalars,
-                   _told(name, immediates, scalars, len(inputs), stored))
+                   _told(name, immediates, scalars, len(inputs), stored), tolerance)
 
 
 def _parameters(what: str, name: str, function: object) -> list[str]:

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from compiler.errors import RequestError
-from lockstep import cli, network_files
-from lockstep.network_files import may_be_name, network_file
-from lockstep.paths import FloatModelFile, ModelFile, find_networks
+from lockstep import cli
+from lockstep.options import network_files
+from lockstep.options.network_files import may_be_name, network_file
+from lockstep.options.paths import FloatModelFile, ModelFile, find_networks
 from lockstep.testing.models import DIGITS, DIGITS_FLOAT
 
 

@@ -19,7 +19,7 @@ The round trip is that of clock and data through the I/O cells, pins and wires o
 has measured it here: `ROUND_TRIP` is wide on purpose.
 """
 
-from fpga.sdram import Sdram
+from fpga.boards.sdram import Sdram
 
 __all__ = ["LEAD", "ROUND_TRIP", "SKEW", "TAKE", "margins", "require"]
 

@@ -1,6 +1,6 @@
 import random
 
-from accel.hw.tokens import Tokens
+from accel.hw.core.tokens import Tokens
 from accel.machine.config import UNITS
 from tests.support.amaranth_sim import simulate
 

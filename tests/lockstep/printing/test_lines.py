@@ -11,11 +11,11 @@ from onnx import TensorProto, helper
 
 from compiler.graph.notes import Note
 from lockstep.cli import main
-from lockstep.lines import counted, say, shortened
+from lockstep.printing.lines import counted, say, shortened
 from lockstep.printing.table import show_table
 from lockstep.commands.fpga import _show_build
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 INT8 = ROOT / "examples" / "digits" / "digits-int8.onnx"
 FLOAT = ROOT / "examples" / "digits" / "digits-float.onnx"
 LAYERS = 60

@@ -7,7 +7,7 @@ from amaranth.hdl import Elaboratable, Module
 from amaranth.lib import wiring
 
 from accel.hw.moving.arbiter import Arbiter
-from accel.hw.fetch import Fetch
+from accel.hw.core.fetch import Fetch
 from accel.hw.parts import ECP5
 from accel.machine.config import UNITS, preset
 from accel.machine.machine import FINISH, Machine

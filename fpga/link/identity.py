@@ -12,7 +12,7 @@ from typing import Any
 
 from accel.machine.config import AccelConfig, ConfigError
 from accel.machine.machine import Machine, MachineRecord
-from fpga.registers import RECORD_BYTES
+from fpga.link.registers import RECORD_BYTES
 
 __all__ = ["decoded", "encoded", "machine_of", "named"]
 
