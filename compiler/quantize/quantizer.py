@@ -15,8 +15,9 @@ from compiler.errors import ArgumentError, called_by_name
 from compiler.files import write_bytes
 from compiler.frontend.building.binding import Bindings
 from compiler.frontend.onnx.exporting import Variant, exported_model
-from compiler.frontend.onnx.importing import convert
+from compiler.frontend.onnx.importing import UNUSED_KEY, convert
 from compiler.graph.graph import Graph
+from compiler.graph.notes import UNUSED, Note
 from compiler.graph.room import require_room
 from compiler.ops.patterns import Pattern
 from compiler.quantize.improve.bias_correction import correct_biases
@@ -114,7 +115,10 @@ class Quantized:
     @cached_property
     def model(self) -> ModelProto:
         """The graph as an ONNX model, with open dimensions where the network has them."""
-        return exported_model(self.graph, self.forms.variants())
+        model = exported_model(self.graph, self.forms.variants())
+        for name, reason in self.unused.items():
+            model.metadata_props.add(key=f"{UNUSED_KEY}{name}", value=reason)
+        return model
 
     @property
     def fixed(self) -> dict[str, int]:
@@ -363,12 +367,14 @@ class _Quantizer:
         if budget is not None and not budget.met_by(attempt.measured, self.network.place):
             ranking = self._rank(attempt)
             attempt, fallen = self._fall_back(ranking, budget)
-        graph = write(attempt.network, attempt.plan, attempt.scales).graph
+        unused = dict(self._unused(attempt))
+        graph = replace(write(attempt.network, attempt.plan, attempt.scales).graph, notes=tuple(
+            str(Note(name, "instruction", UNUSED, reason)) for name, reason in unused.items()))
         return Quantized(graph, self._figures(attempt, ranking), attempt.measured.agreement,
                          attempt.measured.decibels, self.samples.count, self.equalized, fallen,
                          _Forms(self.source, self.samples.shapes, attempt, self.options.patterns,
                                 self.declined),
-                         self.sparse, dict(self._unused(attempt)))
+                         self.sparse, unused)
 
     def _unused(self, attempt: _Attempt) -> Iterator[tuple[str, str]]:
         """Why no layer has a pattern, by its name."""

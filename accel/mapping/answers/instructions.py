@@ -16,6 +16,7 @@ from accel.mapping.memory.forms import Forms
 from accel.mapping.memory.layout import blocks_of
 from accel.mapping.memory.weights import multipliers_of
 from compiler.graph.graph import Graph
+from compiler.graph.notes import UNUSED, Note
 from compiler.tensorize import Intrinsic
 
 __all__ = ["InstructionAnswer", "answers"]
@@ -69,6 +70,8 @@ def _answer(machine: Machine, name: str, body: Intrinsic, programs: Sequence[Acc
 
 def _reason(machine: Machine, name: str, body: Intrinsic, graph: Graph,
             segments: Sequence[Forms]) -> str:
+    if told := _of_quantizer(name, graph):
+        return told
     if not segments:
         return NOTHING
     if body.unit == "gemm":
@@ -79,6 +82,12 @@ def _reason(machine: Machine, name: str, body: Intrinsic, graph: Graph,
     if pattern is None:
         return _unfilled(machine, body) or why_no_element(machine, name, graph)
     return f"no layer was quantized for it; {why_no_element(machine, name, graph)}"
+
+
+def _of_quantizer(name: str, graph: Graph) -> str:
+    """What the quantizer says of an instruction that matches something in float networks."""
+    notes = [note for text in graph.notes if (note := Note.of(text)) and note.fate == UNUSED]
+    return next((note.reason for note in notes if note.node == name), "")
 
 
 def _unfilled(machine: Machine, body: Intrinsic) -> str:
