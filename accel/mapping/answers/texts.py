@@ -25,8 +25,18 @@ def short_text(expr: Expr, names: Mapping[str, str] | None = None) -> str:
         return None
 
     text = re.sub(r"\bu?int\d+\(", "(", expr_text(rewrite(expr, plain)))
-    if text.startswith("(") and text.find(")") == len(text) - 1:
+    while _is_enclosed(text):
         text = text[1:-1]
     if len(text) <= LONGEST:
         return text
     return f"{text[:LONGEST // 2 - 1]}…{text[-LONGEST // 2:]}"
+
+
+def _is_enclosed(text: str) -> bool:
+    """True if the first parenthesis ends with the text."""
+    depth = 0
+    for place, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0:
+            return place > 0 and place == len(text) - 1
+    return False
