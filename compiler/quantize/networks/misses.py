@@ -74,4 +74,4 @@ def _condition(graph: Graph, match: Match, loose: bool) -> str:
         for reader in graph.nodes:
             if value in reader.inputs and reader.name not in inside:
                 return f"but {reader.name} ({reader.op}) reads {node.name} ({node.op}), too"
-    return "but another match has some of its operators"
+    return "but another layer has some of its operators"

@@ -76,6 +76,9 @@ class _Preparation:
                 self._visit(node, (node.name,))
         self.network.layers = list(self.layers.values())
         self.network.layers = with_functions(self.network)
+        self.network.matched = {
+            layer.value: matched[layer.value] for layer in self.network.layers
+            if layer.value in matched and layer.body == matched[layer.value].nodes}
         self.layers = {}
         for layer in self.network.layers:
             if layer.body or self._affine(layer.node) is None and bounds(layer.node) is None:

@@ -55,3 +55,18 @@ def test_nothing_near(float_model, rng) -> None:
     made = quantize(between(float_model, lambda one, x: one.add("Tanh", x)), samples(rng),
                     patterns=[ADDRELU])
     assert made.unused == {"addrelu": "no operators compute max(x + y, 0.0)"}
+
+
+def test_a_softmax_stays_whole(float_model, rng) -> None:
+    """A quotient inside it is no match, or else its exponentials had no scale."""
+    ratio = pattern(X / Y, name="ratio", inputs=(X, Y), body=clamped(X0 + X1))
+
+    def softmax(one, x: str) -> str:
+        powers = one.add("Exp", one.add("Sub", x, one.add("ReduceMax", x, axes=[3])))
+        return one.add("Div", powers, one.add("ReduceSum", powers, one.constant(np.array([3]))),
+                       name="last")
+
+    made = quantize(between(float_model, softmax), samples(rng), patterns=[ratio])
+    assert made.unused == {
+        "ratio": "nearest is last (div), but another layer has some of its operators"}
+    assert all(layer.quantized for layer in made.layers)
