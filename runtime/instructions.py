@@ -1,6 +1,6 @@
 """What each instruction of the machine did in a compiled network, and the area of idle ones."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -24,18 +24,25 @@ def instruction_rows(module: Module, machine: Machine) -> list[dict[str, Any]]:
     steps = [step for step in module.steps if step.execute.program is not None]
     found = answers(machine, [one.program for one in module.accelerated if one.program is not None],
                     module.graph, [subgraph(module.graph, step.segment) for step in steps])
-    return [{**asdict(one), "luts": luts_of(machine, one.name) if one.own and one.reason else None}
-            for one in found]
+    idle = [one.name for one in found if one.own and one.reason]
+    spent = dict(zip(idle, luts_of(machine, idle), strict=True))
+    return [{**asdict(one), "luts": spent.get(one.name)} for one in found]
 
 
-def luts_of(machine: Machine, name: str) -> int | None:
-    """The estimated LUTs that a machine is larger by for one of its instructions; None where there
-    is no such machine without it.
+def luts_of(machine: Machine, names: Sequence[str]) -> Iterator[int | None]:
+    """The estimated LUTs that a machine is larger by for each of these instructions; None where
+    there is no such machine without it.
     """
+    whole = _luts(machine, ()) if names else None
+    for name in names:
+        without = _luts(machine, (name,))
+        yield None if whole is None or without is None else max(round(whole - without), 0)
+
+
+def _luts(machine: Machine, left_out: Sequence[str]) -> float | None:
     try:
-        without = Machine(machine.config, tuple(one for one in machine.declarations
-                                                if one.name != name))
-        return max(round(area(machine).luts.value - area(without).luts.value), 0)
+        return area(Machine(machine.config, tuple(
+            one for one in machine.declarations if one.name not in left_out))).luts.value
     except (ConfigError, DeclarationError, PlanError):
         return None
 

@@ -9,7 +9,7 @@ import numpy as np
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.mapping.answers.products import why_no_depthwise, why_no_product
-from accel.mapping.answers.vector import why_no_element
+from accel.mapping.answers.vector import SLOWER, why_no_element
 from accel.mapping.layers import forms_of
 from accel.mapping.memory.borders import core
 from accel.mapping.memory.forms import Forms
@@ -78,10 +78,10 @@ def _reason(machine: Machine, name: str, body: Intrinsic, graph: Graph,
         return why_no_product(machine, name, segments)
     if body in multipliers_of(machine):
         return why_no_depthwise(machine, name, segments)
-    pattern = next(one for one in machine.declarations if one.name == name).pattern
-    if pattern is None:
-        return _unfilled(machine, body) or why_no_element(machine, name, graph)
-    return f"no layer was quantized for it; {why_no_element(machine, name, graph)}"
+    reason = why_no_element(machine, name, graph)
+    if next(one for one in machine.declarations if one.name == name).pattern is not None:
+        return f"no layer was quantized for it; {reason}"
+    return reason if reason.startswith(SLOWER) else _unfilled(machine, body) or reason
 
 
 def _of_quantizer(name: str, graph: Graph) -> str:

@@ -3,8 +3,9 @@ with the instruction as one of the steps.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from accel.machine.machine import Machine
@@ -19,8 +20,9 @@ from compiler.tensorize import Intrinsic
 from compiler.tensorize.cover import (COMPUTED, CoverStep, Mismatch, Uncovered, Unmatched,
                                       cover_with, is_lanewise, plain_text)
 
-__all__ = ["why_no_element"]
+__all__ = ["SLOWER", "why_no_element"]
 
+SLOWER = "slower at "
 TOTALS = {"sum": "sums", "max": "takes the greatest of", "min": "takes the least of"}
 
 
@@ -43,7 +45,7 @@ def why_no_element(machine: Machine, name: str, graph: Graph) -> str:
     if not body.reduce_axes and not is_lanewise(body):
         return ("it computes lanes from other lanes, and layers compute each element from those at "
                 "its own place")
-    parts = _different(_parts(machine, graph))
+    parts = _different_parts(machine, graph)
     if not parts and not body.reduce_axes:
         return "no layer of the network is elementwise"
     slower, left = list[tuple[int, str]](), list[str]()
@@ -99,13 +101,14 @@ def _parts(machine: Machine, graph: Graph) -> Iterator[_Part]:
             continue
 
 
-def _different(parts: Iterable[_Part]) -> list[_Part]:
-    """The first of those parts that differ in numbers alone."""
+@lru_cache(2)
+def _different_parts(machine: Machine, graph: Graph) -> tuple[_Part, ...]:
+    """What vector computes of a graph; the first of those parts that differ in numbers alone."""
     found: dict[tuple[str, ...], _Part] = {}
-    for part in parts:
+    for part in _parts(machine, graph):
         key = part.node.op, part.total, part.scope, re.sub(r"\d+", "#", plain_text(part.value))
         found.setdefault(key, part)
-    return [*found.values()]
+    return tuple(found.values())
 
 
 def _dearer(machine: Machine, body: Intrinsic, graph: Graph, part: _Part) -> tuple[int, str]:
@@ -119,7 +122,7 @@ def _dearer(machine: Machine, body: Intrinsic, graph: Graph, part: _Part) -> tup
         return 0, f"{place} is not on the accelerator"
     more = (_cycles(steps) - _cycles(best)) * _entries(machine, graph, node)
     if more > 0:
-        return more, (f"slower at {place} by {more:,} cycles: {_named(steps)} instead of "
+        return more, (f"{SLOWER}{place} by {more:,} cycles: {_named(steps)} instead of "
                       f"{_named(best)}")
     if body in (step.intrinsic for step in best):
         return 0, f"{place} would be computed by it, and is not on the accelerator"
