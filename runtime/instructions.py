@@ -9,7 +9,7 @@ from accel.estimates.area import area
 from accel.machine.config import ConfigError
 from accel.machine.machine import Machine
 from accel.machine.rules import DeclarationError
-from accel.mapping.answers.instructions import answers
+from accel.answers.instructions import answers
 from compiler.graph.division.partition import subgraph
 from runtime.module import Module
 
@@ -18,7 +18,7 @@ __all__ = ["idle_lines", "instruction_rows", "luts_of"]
 
 def instruction_rows(module: Module, machine: Machine) -> list[dict[str, Any]]:
     """The answer of each instruction of gemm and of vector as plain data
-    (`accel.mapping.answers.instructions.InstructionAnswer`), with `luts`: what one of the machine's
+    (`accel.answers.instructions.InstructionAnswer`), with `luts`: what one of the machine's
     own takes that is never executed, else None.
     """
     steps = [step for step in module.steps if step.execute.program is not None]

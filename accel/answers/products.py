@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from accel.machine.machine import Machine
-from accel.mapping.answers.texts import short_text
+from accel.answers.texts import short_text
 from accel.mapping.layers import PRODUCTS, product_cycles
 from accel.mapping.memory.forms import Forms
 from accel.mapping.memory.weights import slots_of

@@ -10,7 +10,7 @@ import pytest
 
 from accel.machine.intrinsics import SHIPPED, Declaration, vector_op
 from accel.machine.machine import Machine
-from accel.mapping.answers.instructions import InstructionAnswer, answers
+from accel.answers.instructions import InstructionAnswer, answers
 from accel.mapping.target import AccelTarget
 from compiler import te
 from compiler.te import Axis, Expr, Var

@@ -9,7 +9,7 @@ from functools import lru_cache
 from math import prod
 
 from accel.machine.machine import Machine
-from accel.mapping.answers.texts import short_text
+from accel.answers.texts import short_text
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.selecting.row_selection import is_row_function, select_rows
 from accel.mapping.selecting.selection import (RESULTS, covered, element_of, is_elementwise,

@@ -8,8 +8,8 @@ import numpy as np
 
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
-from accel.mapping.answers.products import why_no_depthwise, why_no_product
-from accel.mapping.answers.vector import SLOWER, why_no_element
+from accel.answers.products import why_no_depthwise, why_no_product
+from accel.answers.vector import SLOWER, why_no_element
 from accel.mapping.layers import forms_of
 from accel.mapping.memory.borders import core
 from accel.mapping.memory.forms import Forms
