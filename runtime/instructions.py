@@ -23,7 +23,8 @@ def instruction_rows(module: Module, machine: Machine) -> list[dict[str, Any]]:
     """
     steps = [step for step in module.steps if step.execute.program is not None]
     found = answers(machine, [one.program for one in module.accelerated if one.program is not None],
-                    module.graph, [subgraph(module.graph, step.segment) for step in steps])
+                    module.graph, [subgraph(module.graph, step.segment) for step in steps],
+                    module.partition.stay)
     idle = [one.name for one in found if one.own and one.reason]
     spent = dict(zip(idle, luts_of(machine, idle), strict=True))
     return [{**asdict(one), "luts": spent.get(one.name)} for one in found]

@@ -1,7 +1,7 @@
 """What each instruction does for a network: how often it is executed, by which layers, or why not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.answers.products import why_no_depthwise, why_no_product
 from accel.answers.vector import SLOWER, why_no_element
-from accel.mapping.layers import forms_of
+from accel.mapping.layers import PRODUCTS, forms_of
 from accel.mapping.memory.borders import core
 from accel.mapping.memory.forms import Forms
 from accel.mapping.memory.layout import blocks_of
@@ -45,17 +45,20 @@ class InstructionAnswer:
 
 
 def answers(machine: Machine, programs: Sequence[AccelProgram], graph: Graph,
-            parts: Sequence[Graph]) -> tuple[InstructionAnswer, ...]:
+            parts: Sequence[Graph], stay: Mapping[str, str]) -> tuple[InstructionAnswer, ...]:
     """The answer of each instruction of gemm and of vector, in order of opcodes. `parts` of the
-    network's graph became the programs.
+    network's graph became the programs; `stay` says of nodes on the host why they are there.
     """
+    host = next((f"{node.name} ({node.op}) is on the host: {stay[node.name]}"
+                 for node in sorted(graph.nodes, key=lambda node: node.op not in PRODUCTS)
+                 if node.name in stay), "")
     segments = [forms_of(core(part), blocks_of(machine.config)) for part in parts]
-    return tuple(_answer(machine, name, forms[0], programs, graph, segments)
+    return tuple(_answer(machine, name, forms[0], programs, graph, segments, host)
                  for name, forms in machine.forms.items() if forms[0].unit in ("gemm", "vector"))
 
 
 def _answer(machine: Machine, name: str, body: Intrinsic, programs: Sequence[AccelProgram],
-            graph: Graph, segments: Sequence[Forms]) -> InstructionAnswer:
+            graph: Graph, segments: Sequence[Forms], host: str) -> InstructionAnswer:
     code, executed, layers = machine.opcodes[name], 0, list[str]()
     for program in programs:
         places = np.flatnonzero(program.words[:, 0] == code)
@@ -64,18 +67,18 @@ def _answer(machine: Machine, name: str, body: Intrinsic, programs: Sequence[Acc
         layers += [program.layers[layer][0] for layer in
                    np.unique(np.searchsorted(ends, places, side="right")).tolist()
                    if layer < len(ends)]
-    reason = "" if executed else _reason(machine, name, body, graph, segments)
+    reason = "" if executed else _reason(machine, name, body, graph, segments, host)
     return InstructionAnswer(name, body.unit, name in machine.own, executed, tuple(layers), reason)
 
 
 def _reason(machine: Machine, name: str, body: Intrinsic, graph: Graph,
-            segments: Sequence[Forms]) -> str:
+            segments: Sequence[Forms], host: str) -> str:
     if told := _of_quantizer(name, graph):
         return told
     if not segments:
-        return NOTHING
+        return "; ".join(filter(None, (NOTHING, host)))
     if body.unit == "gemm":
-        return why_no_product(machine, name, segments)
+        return why_no_product(machine, name, segments, host)
     if body in multipliers_of(machine):
         return why_no_depthwise(machine, name, segments)
     reason = why_no_element(machine, name, graph)

@@ -14,11 +14,14 @@ from compiler.tensorize import Intrinsic
 __all__ = ["why_no_depthwise", "why_no_product"]
 
 
-def why_no_product(machine: Machine, name: str, segments: Sequence[Forms]) -> str:
-    """The reason of an instruction of gemm: the layer at which it is the least slower."""
+def why_no_product(machine: Machine, name: str, segments: Sequence[Forms], host: str) -> str:
+    """The reason of an instruction of gemm: the layer at which it is the least slower. `host` says
+    of a product on the host why it is there, or of another layer.
+    """
     body, layers = machine.intrinsic(name), _layers(segments)
     if not layers:
-        return "the network has no products on the accelerator"
+        return "; ".join(filter(None, ("the network has no products of weights on the accelerator",
+                                       host)))
     slots, (_, first) = slots_of(body), layers[0]
     if slots is None:
         return (f"its {_told(body)} is no sum of products of one element of inp and one of wgt, "

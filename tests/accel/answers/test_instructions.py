@@ -5,7 +5,6 @@ test takes the condition away, the instruction runs.
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from accel.machine.intrinsics import SHIPPED, Declaration, vector_op
@@ -81,7 +80,7 @@ def machine_with(*own: Declaration, before: tuple[Declaration, ...] = SHIPPED) -
 def told(machine: Machine, net: Net, *outputs: str) -> dict[str, InstructionAnswer]:
     graph = net.graph(*outputs)
     program = AccelTarget(machine).compile(graph).program
-    return {one.name: one for one in answers(machine, [program], graph, [graph])}
+    return {one.name: one for one in answers(machine, [program], graph, [graph], {})}
 
 
 def convolution() -> tuple[Net, str]:
@@ -206,6 +205,23 @@ def test_shipped_instructions_answer_too() -> None:
 def test_nothing_on_the_accelerator() -> None:
     net = Net(1)
     graph = net.graph(net.rescale(net.input(1, 4, 2, 2)))
-    assert {one.reason for one in answers(machine_with(), [], graph, [])} == {
-        "no layer of the network runs on the accelerator"}
-    assert np.sum([one.executed for one in answers(machine_with(), [], graph, [])]) == 0
+    found = answers(machine_with(), [], graph, [], {"qrescale_0": "acc of the machine holds int16"})
+    assert {(one.executed, one.reason) for one in found} == {
+        (0, "no layer of the network runs on the accelerator; qrescale_0 (qrescale) is on the "
+         "host: acc of the machine holds int16")}
+
+
+def test_products_of_other_types() -> None:
+    """A machine of int4 leaves products of int8 to the host."""
+    net = Net(1)
+    x = net.conv(net.input(1, 4, 4, 4), 4, (1, 1))
+    graph = net.graph(net.rescale(x))
+    part = replace(graph, nodes=graph.nodes[1:], inputs=(x,), constants={},
+                   values={name: type_ for name, type_ in graph.values.items()
+                           if name in (x, *graph.outputs)})
+    machine = machine_with()
+    found = answers(machine, [AccelTarget(machine).compile(part).program], graph, [part],
+                    {"qconv2d_0": "its weight is int8; gemm takes int4"})
+    assert found[0].reason == ("the network has no products of weights on the accelerator; "
+                               "qconv2d_0 (qconv2d) is on the host: its weight is int8; gemm takes "
+                               "int4")
