@@ -8,12 +8,12 @@ import numpy as np
 
 from accel.figures.bounds import stream_cycles
 from accel.machine.config import UNITS
-from accel.machine.intrinsics import SHIPPED
 from accel.machine.machine import Machine
 from accel.machine.status import Run
 from accel.figures.work import Work
 from compiler import notebook
-from compiler.graph.notes import Note
+from compiler.graph.notes import UNUSED, Note
+from runtime.instructions import idle_lines, instruction_rows
 from runtime.module import Module, Step
 
 __all__ = ["RunReport", "report"]
@@ -72,16 +72,18 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
     `copies` in order of execution, `layout` (what is converted between NCHW and NHWC, and what
     would be with all of the host in NCHW: counts and bytes), `auto` (the figures that this target
     decided by), `notes` (nodes that could not become integers, and why; nodes that cost extra
-    products; instructions that no layer uses), `device_bytes` (memory of each GPU), `counters`,
-    `outputs`. Without cycles (functional simulation, host alone) the figures in cycles are 0,
-    without events (boards) those of layers; without a timeline, `busy` and `stalls` of the layers
-    are empty. Else for each unit they add up to the layer's cycles.
+    products; instructions of the machine's own that are never executed), `instructions` (of gemm
+    and vector: how often each is executed, by which layers, or why not), `device_bytes` (memory of
+    each GPU), `counters`, `outputs`. Without cycles (functional simulation, host alone) the figures
+    in cycles are 0, without events (boards) those of layers; without a timeline, `busy` and
+    `stalls` of the layers are empty. Else for each unit they add up to the layer's cycles.
     """
     layers: list[dict[str, Any]] = []
     for step, run in _programs(module, runs):
         layers += [{"device": step.segment.target, **row} for row in step.execute.rows(run)]
     cycles = sum(run.cycles for run in runs)
     macs = sum(row["macs"] for row in layers)
+    instructions = instruction_rows(module, machine) if machine else []
     return RunReport({
         "cycles": cycles, "macs": macs,
         "utilization": _ratio(macs, cycles * machine.config.macs_per_cycle) if machine else 0.0,
@@ -96,7 +98,8 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
                    for copy in module.partition.copies],
         "layout": module.layout,
         "auto": module.auto,
-        "notes": [*module.graph.notes, *_layer_notes(module), *_unused(module, machine)],
+        "notes": [*_graph_notes(module), *_layer_notes(module), *idle_lines(instructions)],
+        "instructions": instructions,
         "device_bytes": module.device_bytes,
         "counters": [{"activity": run.counters.activity, "bytes": run.counters.bytes}
                      for run in runs],
@@ -125,21 +128,16 @@ def _segments(module: Module, runs: Sequence[Run]) -> list[dict[str, Any]]:
              "cycles": cycles.get(id(step), 0)} for step in module.steps]
 
 
+def _graph_notes(module: Module) -> list[str]:
+    """The notes of the graph, but for those of instructions, which have reasons of their own."""
+    return [text for text in module.graph.notes
+            if not ((note := Note.of(text)) and note.fate == UNUSED)]
+
+
 def _layer_notes(module: Module) -> list[str]:
     """The notes of layers, once for each node."""
     return list(dict.fromkeys(str(Note(layer.node.name, layer.node.op, "", layer.note))
                               for layer in _layers(module) if layer.note))
-
-
-def _unused(module: Module, machine: Machine | None) -> Iterator[str]:
-    """Says which instructions by names of the machine's own no program has."""
-    own = machine.own.difference(one.name for one in SHIPPED) if machine else ()
-    used = {code for segment in module.accelerated if segment.program is not None
-            for code in np.unique(segment.program.words[:, 0]).tolist()}
-    unused = [name for name in sorted(own) if machine and machine.opcodes[name] not in used]
-    if unused:
-        yield (f"no layer uses {', '.join(unused)} of the machine: no operator of the network has "
-               f"their expression, or other instructions take fewer cycles")
 
 
 def _layers(module: Module) -> Iterator[Work]:

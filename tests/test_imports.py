@@ -7,6 +7,7 @@
                   <- frontend | cpu_gpu_backends <- quantize
     cpu_gpu_backends:   llvm, simt <- intrinsics <- cpu | gpu;  cpu <- c
     accel:     machine <- datapath | proof <- figures <- mapping | hw | sim | estimates
+                  <- answers
     mapping:   lowering <- selecting <- operators <- memory, schedules <- builders <- plans
                   <- bounds <- texts
                accel/sim/rtl/verilated.py alone builds from hw; accel/machine/timing.py has numbers
@@ -48,8 +49,8 @@ LAYERS = {
         {"quantize"},
     ),
     "compiler.cpu_gpu_backends": ({"llvm", "simt"}, {"intrinsics"}, {"cpu", "gpu"}, {"c"}),
-    "accel": ({"machine"}, {"datapath", "proof"}, {"figures"}, {"mapping", "hw", "sim",
-                                                                "estimates"}),
+    "accel": ({"machine"}, {"datapath", "proof"}, {"figures"},
+              {"mapping", "hw", "sim", "estimates"}, {"answers"}),
     "accel.mapping": ({"lowering"}, {"selecting"}, {"operators"}, {"memory", "schedules"},
                       {"builders"}, {"plans"}, {"bounds", "positions"}, {"texts"},
                       {"assembling", "compiled", "layers", "loads", "memory_map", "programs",

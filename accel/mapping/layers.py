@@ -2,7 +2,7 @@
 which way takes the fewest cycles. `accel.mapping.builders` makes them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -18,7 +18,7 @@ from accel.mapping.memory.layout import blocks_of, least_bits
 from accel.mapping.memory.misfits import idle_copy, misfit
 from accel.mapping.memory.nodes import is_view
 from accel.mapping.memory.weights import multipliers_of, products_of
-from accel.mapping.operators.blocked import Blocks
+from accel.mapping.operators.blocked import Blocks, Product
 from accel.mapping.schedules import Tiles, cost_of, fits, schedule, shape_of, tiles_of
 from accel.mapping.selecting.row_selection import is_row_function
 from accel.mapping.selecting.selection import is_elementwise
@@ -27,7 +27,7 @@ from compiler.graph.graph import Graph, Node
 from compiler.ir import Tensorized, walk_stmts
 from compiler.tensorize import Intrinsic
 
-__all__ = ["LAYERS", "build_layers", "forms_of", "refusal"]
+__all__ = ["LAYERS", "PRODUCTS", "build_layers", "forms_of", "product_cycles", "refusal"]
 
 PRODUCTS = ("qconv2d", "qconvtranspose2d", "qdense", "qmatmul")
 """Operators that gemm computes."""
@@ -182,18 +182,14 @@ def _cheapest(node: Node, graph: Graph, known: Forms, machine: Machine
     """The layers of a node by the product of the machine, or the instruction of vector, that takes
     the fewest cycles for its weights, as tiles are priced; of equal ones by that with the fewest
     bytes of constants."""
-    forms, blocks = products_of(machine), blocks_of(machine.config)
+    forms = products_of(machine)
     if node.op == "qmatmul":
         if None not in forms:
             raise LoweringError("no instruction of gemm multiplies two computed matrices")
         forms = (None,)
     found: list[tuple[tuple[int, int], tuple[MappedLayer, ...]]] = []
     refused = LoweringError("")
-    ways = [lambda form=form: _in_form(node, graph, known, machine, replace(blocks, product=form))
-            for form in forms]
-    ways += [lambda body=body: products.depthwise(node, graph, known, blocks, body)
-             for body in _multipliers(node, graph, machine)]
-    for way in ways:
+    for _, way in _ways(node, graph, known, machine, forms):
         try:
             layers = tuple(map(_told, _packed(way(), machine)))
             found.append(((_cycles(layers, machine), sum(layer.size(*layer.constants)
@@ -203,6 +199,32 @@ def _cheapest(node: Node, graph: Graph, known: Forms, machine: Machine
     if not found:
         raise refused
     return min(found, key=lambda priced: priced[0])[1]
+
+
+def _ways(node: Node, graph: Graph, known: Forms, machine: Machine,
+          forms: Sequence[Product | None]
+          ) -> Iterator[tuple[str, Callable[[], MappedLayer | tuple[MappedLayer, ...]]]]:
+    """The ways to compute a product, each with the instruction; "" is the one that takes a matrix
+    as it is."""
+    blocks = blocks_of(machine.config)
+    for form in forms:
+        yield form.body.name if form else "", lambda form=form: _in_form(
+            node, graph, known, machine, replace(blocks, product=form))
+    for body in _multipliers(node, graph, machine):
+        yield body.name, lambda body=body: products.depthwise(node, graph, known, blocks, body)
+
+
+def product_cycles(node: Node, graph: Graph, known: Forms, machine: Machine
+                   ) -> dict[str, int | str]:
+    """The cycles that a product takes by each instruction that might compute it, as tiles are
+    priced, or why it cannot; "" is the one that takes a matrix as it is."""
+    cycles: dict[str, int | str] = {}
+    for name, way in _ways(node, graph, known, machine, products_of(machine)):
+        try:
+            cycles[name] = int(_cycles(_packed(way(), machine), machine))
+        except LoweringError as error:
+            cycles[name] = str(error)
+    return cycles
 
 
 def _multipliers(node: Node, graph: Graph, machine: Machine) -> tuple[Intrinsic, ...]:

@@ -14,6 +14,7 @@ from accel.machine.machine import Machine
 from accel.mapping.memory.weights import Slots, slots_of
 from compiler.ops.patterns import Pattern
 from compiler.ops.records.integer_forms import Stored
+from compiler.ops.term_patterns import TermPattern
 from compiler.quantize.improve.sparsity import Sparsity, pattern_of
 from compiler.quantize.improve.weight_bits import bits_by_name
 from compiler.quantize.ranges.refusal import QuantizeRefused
@@ -23,6 +24,7 @@ __all__ = ["machine_fingerprint", "quantizer_options", "sparsity_of"]
 
 ACTIVATION_BITS = {"int8": 8, "int16": 16}
 SCALES = (0.0031, 0.02, 0.25, 1.7)      # at which immediates are compared
+NUMBERS = np.array([-0.75, 0.125, 1.5])     # of channels, likewise
 
 
 def quantizer_options(machine: Machine, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,13 +79,14 @@ def machine_fingerprint(machine: Machine) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _pattern_texts(pattern: Pattern) -> Iterator[str]:
+def _pattern_texts(pattern: Pattern | TermPattern) -> Iterator[str]:
     """What a pattern says; its immediates by their numbers for some scales, however they are
     written.
     """
     for field in fields(pattern):
         value = getattr(pattern, field.name)
-        yield f"{field.name} {value!r}" if not callable(value) else str(_sampled(pattern))
+        is_told = isinstance(pattern, Pattern) and callable(value)
+        yield str(_sampled(pattern)) if is_told else f"{field.name} {value!r}"
 
 
 def _sampled(pattern: Pattern) -> list[str]:
@@ -92,8 +95,10 @@ def _sampled(pattern: Pattern) -> list[str]:
     for place, factor in enumerate(SCALES):
         stored = [Stored(f"x{number}", factor * (number + 1), place - number)
                   for number in range(len(pattern.inputs) + 1)]
+        channels = [NUMBERS + shift for shift in range(len(pattern.constants))]
         try:
-            found.append(str(sorted(pattern.immediates(*stored).items())))
+            told = pattern.immediates(*stored[:-1], *channels, stored[-1])
+            found.append(str([(name, np.asarray(told[name]).tolist()) for name in sorted(told)]))
         except (ValueError, ArithmeticError) as reason:
             found.append(str(reason))
     return found

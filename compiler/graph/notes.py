@@ -3,7 +3,10 @@
 import re
 from dataclasses import dataclass
 
-__all__ = ["Note"]
+__all__ = ["UNUSED", "Note"]
+
+UNUSED = "is not used by the quantized network"
+"""The fate of an instruction of which the quantizer says why no layer has its meaning."""
 
 _FORM = re.compile(r"(?P<node>.+) \((?P<op>\w+)\)(?P<fate> [^:]+)?: (?P<reason>.+)", re.DOTALL)
 

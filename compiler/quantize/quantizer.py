@@ -17,6 +17,7 @@ from compiler.frontend.building.binding import Bindings
 from compiler.frontend.onnx.exporting import Variant, exported_model
 from compiler.frontend.onnx.importing import convert
 from compiler.graph.graph import Graph
+from compiler.graph.notes import UNUSED, Note
 from compiler.graph.room import require_room
 from compiler.ops.patterns import Pattern
 from compiler.ops.term_patterns import TermPattern
@@ -28,6 +29,7 @@ from compiler.quantize.improve.sparsity import Sparsity, pattern_of, prune
 from compiler.quantize.improve.weight_bits import (bits_by_name, chosen_bits, is_weighted,
                                                    require_bits)
 from compiler.quantize.made_for import marked
+from compiler.quantize.networks.misses import why_unmatched
 from compiler.quantize.networks.network import Layer, LayeredNetwork
 from compiler.quantize.networks.preparation import prepare
 from compiler.quantize.networks.recurrent import parts
@@ -41,6 +43,7 @@ from compiler.quantize.ranges.observers import Observer, observer
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from compiler.quantize.ranges.scales import ACCUMULATOR_BITS, ACTIVATION_BITS, Scale
 from compiler.quantize.ranges.sets import CalibrationSet, calibration_set
+from compiler.quantize.settling import Declined, integer_nodes, planned_nodes, settled
 
 __all__ = ["LayerFigures", "Quantized", "Watch", "quantize", "quantize_ranges"]
 
@@ -85,8 +88,9 @@ class Quantized:
     """The graph in QDQ form, for the extents of the samples, with its figures.
     `agreement`: the share of samples (of pixels where outputs are images) whose largest output is
     the same as in float, None without classes; `decibels`: of the output. Both over the calibration
-    samples, of the worst output. `sparse` are the layers whose weights were pruned first,
-    `made_for` says for which machine, by the keys of the file's metadata.
+    samples, of the worst output. `sparse` are the layers whose weights were pruned first. `unused`
+    says of each pattern that no layer has why, by its name; `made_for` for which machine it is, by
+    the keys of the file's metadata.
     """
 
     graph: Graph
@@ -98,6 +102,7 @@ class Quantized:
     fell_back: tuple[str, ...]
     forms: "_Forms"
     sparse: tuple[str, ...] = ()
+    unused: Mapping[str, str] = field(default_factory=dict)
     made_for: Mapping[str, str] = field(default_factory=dict)
 
     def graph_of(self, shapes: Mapping[str, int] | None = None,
@@ -114,9 +119,9 @@ class Quantized:
     @cached_property
     def model(self) -> ModelProto:
         """The graph as an ONNX model, with open dimensions where the network has them; its metadata
-        say which version made it, and for which machine (`compiler.quantize.made_for`).
+        say which version made it, for which machine, and which instructions of that no layer uses.
         """
-        return marked(exported_model(self.graph, self.forms.variants()), self.made_for)
+        return marked(exported_model(self.graph, self.forms.variants()), self.made_for, self.unused)
 
     @property
     def fixed(self) -> dict[str, int]:
@@ -210,7 +215,9 @@ def quantize(model: Any, calibration: CalibrationSet, *,
     samples = calibration_set(calibration)
     source = source_of(model, samples, example_inputs, bind, options.keep_float)
     fitted = Samples.of(source.inputs, source.place, samples)
-    quantized = _Quantizer(source, fitted, options, watch).run()
+    plain = replace(options, patterns=())
+    quantized = settled(lambda declined: _Quantizer(source, fitted, options, watch, declined),
+                        lambda: _Quantizer(source, fitted, plain, watch, {})).run()
     return replace(quantized, made_for=dict(made_for or {}))
 
 
@@ -244,14 +251,22 @@ class _Options:
 
 
 @dataclass(frozen=True, slots=True)
-class _Attempt:
-    """A choice of layers in float, and its results."""
+class _Choice:
+    """A choice of layers in float; `declined` says why matches have no meaning, by the value that
+    they make.
+    """
 
     network: LayeredNetwork
     plan: Plan
     scales: Mapping[str, Scale]
-    measured: Measured
     declined: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt(_Choice):
+    """A choice of layers in float, and its results."""
+
+    measured: Measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,9 +279,11 @@ class _Forms:
     calibrated: Mapping[str, int]
     attempt: _Attempt
     patterns: tuple[Pattern | TermPattern, ...]
+    declined: Declined
 
     def graph(self, shapes: Mapping[str, int], arrays: Mapping[str, Array]) -> Graph:
-        network = prepare(self.source.graph(shapes, arrays), self.source.place, self.patterns)
+        network = prepare(self.source.graph(shapes, arrays), self.source.place, self.patterns,
+                          self.declined)
         network.adopt(self.attempt.network)
         plan, scales = self.attempt.plan, self.attempt.scales
         return write(network, plan.within(network, scales), scales).graph
@@ -300,12 +317,18 @@ class _Forms:
 
 
 class _Quantizer:
-    def __init__(self, source: Source, samples: Samples, options: _Options, watch: Watch):
+    """Quantizes a network with its matches, but those that are `declined`; a
+    `compiler.quantize.settling.Candidate`.
+    """
+
+    def __init__(self, source: Source, samples: Samples, options: _Options, watch: Watch,
+                 declined: Declined):
         self.source, self.options, self.watch = source, options, watch
         self.make_observer = observer(options.observer, options.percentile,
                                       options.activation_bits)
-        self.samples = samples
-        self.network = prepare(source.graph(samples.shapes), source.place, options.patterns)
+        self.samples, self.declined = samples, declined
+        self.network = prepare(source.graph(samples.shapes), source.place, options.patterns,
+                               declined)
         self.network.activation_bits = options.activation_bits
         self.network.accumulator_bits = options.accumulator_bits
         self.kept = source.recurrent.reasons(self.network) | _named(self.network,
@@ -313,19 +336,35 @@ class _Quantizer:
         self.network.weight_bits = chosen_bits(self.network, self.kept, options.weight_bits)
         self.sparse = tuple(prune(self.network, self.kept, options.sparsity)
                             if options.sparsity else ())
-        self.equalized = 0
+        self.equalized = equalize(self.network) if options.equalize else 0
         self.unbounded: set[str] = set()
+        self.ranges: Ranges | None = None
+        self.first = make_plan(self.network, self.kept)
+
+    @property
+    def planned(self) -> frozenset[str]:
+        return planned_nodes(self.network, self.first)
+
+    @cached_property
+    def integers(self) -> frozenset[str]:
+        chosen = self._chosen(self._calibrated())
+        return integer_nodes(chosen.network, chosen.plan, write(
+            chosen.network, chosen.plan, chosen.scales).graph)
+
+    def refused(self) -> Mapping[str, str]:
+        reasons = self._left(self.first)
+        if not reasons:
+            chosen = self._chosen(self._calibrated())
+            reasons = self._left(chosen.plan) | dict(chosen.declined)
+        return reasons
+
+    def _left(self, plan: Plan) -> dict[str, str]:
+        """Why matches stay in float, by the value that they make."""
+        return {layer.value: plan.reasons[layer.name] for layer in self.network.layers
+                if layer.value in self.network.matched and layer.value not in plan.quantized}
 
     def run(self) -> Quantized:
-        if self.options.equalize:
-            self.equalized = equalize(self.network)
-        self.graph = self.network.float_graph()
-        require_room(self.graph)
-        plan = make_plan(self.network, self.kept)
-        self.ranges = self._calibrate([value for value in plan.groups
-                                       if value not in plan.constants])
-        self.kept |= disproportionate(self.network, plan, self.ranges)
-        attempt, ranking, fallen = self._attempt(self.kept), {}, ()
+        attempt, ranking, fallen = self._attempt(self._calibrated()), {}, ()
         require_bits(attempt.network, attempt.plan, self.options.weight_bits)
         budget = self.options.budget
         if budget is not None and not budget.met_by(attempt.measured, self.network.place):
@@ -333,11 +372,36 @@ class _Quantizer:
         if budget is not None and not budget.met_by(attempt.measured, self.network.place):
             ranking = self._rank(attempt)
             attempt, fallen = self._fall_back(ranking, budget)
-        graph = write(attempt.network, attempt.plan, attempt.scales).graph
+        unused = dict(self._unused(attempt))
+        graph = replace(write(attempt.network, attempt.plan, attempt.scales).graph, notes=tuple(
+            str(Note(name, "instruction", UNUSED, reason)) for name, reason in unused.items()))
         return Quantized(graph, self._figures(attempt, ranking), attempt.measured.agreement,
                          attempt.measured.decibels, self.samples.count, self.equalized, fallen,
-                         _Forms(self.source, self.samples.shapes, attempt, self.options.patterns),
-                         self.sparse)
+                         _Forms(self.source, self.samples.shapes, attempt, self.options.patterns,
+                                self.declined),
+                         self.sparse, unused)
+
+    def _unused(self, attempt: _Attempt) -> Iterator[tuple[str, str]]:
+        """Why no layer has a pattern, by its name."""
+        graph, used = self.network.graph, {match.pattern.name for match in
+                                           attempt.network.matched.values()}
+        producers = graph.producers()
+        for pattern in self.options.patterns:
+            reasons = (f"at {producers[value].name} ({producers[value].op}) {reason}"
+                       for (name, value), reason in self._reasons(attempt).items()
+                       if name == pattern.name)
+            if pattern.name not in used:
+                yield pattern.name, next(reasons, "") or why_unmatched(graph, pattern)
+
+    def _calibrated(self) -> Mapping[str, str]:
+        """Why layers stay in float, by name, now that ranges are known."""
+        if self.ranges is None:
+            self.graph = self.network.float_graph()
+            require_room(self.graph)
+            self.ranges = self._calibrate([value for value in self.first.groups
+                                           if value not in self.first.constants])
+            self.kept |= disproportionate(self.network, self.first, self.ranges)
+        return self.kept
 
     def _calibrate(self, wanted: Collection[str]) -> Ranges:
         """The range of each value in the float network over all samples; non-finite values have
@@ -357,23 +421,28 @@ class _Quantizer:
         self.samples.require_finite(self.network.place, self.unbounded)
         return {value: watcher.range() for value, watcher in watchers.items()}
 
-    def _attempt(self, kept: Mapping[str, str]) -> _Attempt:
+    def _chosen(self, kept: Mapping[str, str]) -> _Choice:
         network = replace(self.network, layers=list(self.network.layers),
                           tensors=dict(self.network.tensors))
         declined: dict[str, str] = {}
+        assert self.ranges is not None
         while True:
             plan = make_plan(network, kept, self.unbounded)
             scales = plan.scales(self.ranges)
             network.matched, reasons = usable(network, plan, scales)
             declined |= reasons
             if not reasons:
-                break
+                return _Choice(network, plan, scales, declined)
+
+    def _attempt(self, kept: Mapping[str, str]) -> _Attempt:
+        chosen = self._chosen(kept)
+        network, plan, scales = chosen.network, chosen.plan, chosen.scales
         if self.options.bias_correction:
             with self.watch("bias correction", self.samples.count) as tick:
                 correct_biases(network, self.graph, plan, scales, self.samples, tick)
         with self.watch("comparing with float", self.samples.count) as tick:
             measured = measure(network, self.graph, plan, scales, self.samples, tick)
-        return _Attempt(network, plan, scales, measured, declined)
+        return _Attempt(network, plan, scales, chosen.declined, measured)
 
     def _rank(self, attempt: _Attempt) -> dict[str, Noise]:
         """The output noise of each layer quantized by itself, largest first."""
@@ -426,12 +495,25 @@ class _Quantizer:
         with self.watch("layers alone", self.samples.count) as tick:
             by_itself = alone(attempt.network, self.graph, attempt.plan, attempt.scales,
                               self.samples, tick)
-        return tuple(_figures(layer, attempt, by_itself, ranking)
+        return tuple(_figures(layer, attempt, by_itself, ranking, self._declined(layer, attempt))
                      for layer in attempt.network.layers)
+
+    def _declined(self, layer: Layer, attempt: _Attempt) -> str:
+        """Why instructions do not compute operators of the layer that they match."""
+        producers = self.network.graph.producers()
+        return "; ".join(f"{name} is not used: {reason}"
+                         for (name, value), reason in self._reasons(attempt).items()
+                         if producers[value].name in layer.names)
+
+    def _reasons(self, attempt: _Attempt) -> Declined:
+        """Why patterns that match are not used."""
+        matched = self.network.matched
+        return {**self.declined, **{(matched[value].pattern.name, value): reason
+                                    for value, reason in attempt.declined.items()}}
 
 
 def _figures(layer: Layer, attempt: _Attempt, by_itself: Mapping[str, Noise],
-             ranking: Mapping[str, Noise]) -> LayerFigures:
+             ranking: Mapping[str, Noise], declined: str) -> LayerFigures:
     def decibels(noises: Mapping[str, Noise]) -> float | None:
         return noises[layer.value].decibels if layer.value in noises else None
 
@@ -442,7 +524,7 @@ def _figures(layer: Layer, attempt: _Attempt, by_itself: Mapping[str, Noise],
                         attempt.plan.reasons.get(layer.name, ""), _bits(layer, attempt),
                         match.pattern.name if match else "",
                         steps_off(match, layer.value, attempt.scales) if match else None,
-                        attempt.declined.get(layer.value, ""))
+                        declined)
 
 
 def _bits(layer: Layer, attempt: _Attempt) -> int | None:

@@ -23,8 +23,9 @@ from .intrinsic import Intrinsic, Operand
 from .ranges import fits, narrowed, widened
 from .unify import Bound, Unifier
 
-__all__ = ["COMPUTED", "CONSTANTS", "TABLES", "CoverStep", "StepCost", "Uncovered", "cover", "leaf",
-           "leaf_of", "name_of", "plain_text", "table"]
+__all__ = ["COMPUTED", "CONSTANTS", "TABLES", "CoverStep", "Mismatch", "StepCost", "Uncovered",
+           "Unmatched", "cover", "cover_with", "is_lanewise", "leaf", "leaf_of", "name_of",
+           "plain_text", "table"]
 
 COMPUTED, CONSTANTS, IMMEDIATE, TABLES = "acc", "par", "imm", "tab"
 
@@ -108,6 +109,18 @@ class Uncovered(Exception):
         self.value = value
 
 
+Mismatch = tuple[int, Expr, Expr, str]
+"""How deep two expressions differ, that of a body, the other, and the reason if it is told."""
+
+
+class Unmatched(Exception):
+    """A body computes no part of an expression; `mismatch` is the deepest difference, if any."""
+
+    def __init__(self, mismatch: Mismatch | None):
+        super().__init__()
+        self.mismatch = mismatch
+
+
 def plain_text(value: Expr) -> str:
     """The expression without conversions that keep a leaf's value."""
     def strip(node: Expr) -> Expr | None:
@@ -177,19 +190,70 @@ def cover(value: Expr, intrinsics: Sequence[Intrinsic], scope: str, cost: StepCo
 
     Raises `Uncovered` with a part that no body computes.
     """
-    usable = [intrinsic for intrinsic in intrinsics if _is_lanewise(intrinsic)]
-    word = intrinsics[0].dst.dtype
-    search = _Search([i for i in usable if COMPUTED in i.dst.scopes], cost, word)
-    last = [intrinsic for intrinsic in ([i for i in intrinsics if _is_total(i, total)]
-                                        if total else usable) if scope in intrinsic.dst.scopes]
+    search = _Search.over(intrinsics, cost)
+    return search.steps(_whole(value, search.word), _last(intrinsics, scope, total))
+
+
+def cover_with(chosen: Intrinsic, value: Expr, intrinsics: Sequence[Intrinsic], scope: str,
+               cost: StepCost, total: str = "") -> tuple[CoverStep, ...]:
+    """Steps as those of `cover`, one of them by `chosen`; the cheapest, but for what its operands
+    and the rest could share.
+
+    Raises `Unmatched` where `chosen` computes no part of the expression, or `Uncovered` with what
+    nothing computes beside it.
+    """
+    search, whole, last = _explored(value, tuple(intrinsics), scope, cost, total)
+    ways, left, nearest = list[tuple[CoverStep, ...]](), list[Uncovered](), list[Mismatch]()
+    for part in (whole, *[*search.found]):
+        if chosen in (last if part is whole else search.inner):
+            steps = min(search.through(chosen, part, nearest), key=search._total, default=None)
+            try:
+                if steps is not None:
+                    ways.append(steps if part is whole else
+                                steps + _rest(whole, part, search, last))
+            except Uncovered as error:
+                left.append(error)
+    if ways:
+        return min(ways, key=search._total)
+    if left:
+        raise left[0]
+    raise Unmatched(max(nearest, key=lambda one: one[0], default=None))
+
+
+@lru_cache(256)
+def _explored(value: Expr, intrinsics: tuple[Intrinsic, ...], scope: str, cost: StepCost,
+              total: str) -> "tuple[_Search, Expr, list[Intrinsic]]":
+    """A search that has looked at all parts of an expression; the whole, and what may be last."""
+    search = _Search.over(intrinsics, cost)
+    whole, last = _whole(value, search.word), _last(intrinsics, scope, total)
+    search._best(whole, last)
+    return search, whole, last
+
+
+def _rest(whole: Expr, part: Expr, search: "_Search", last: Sequence[Intrinsic]
+          ) -> tuple[CoverStep, ...]:
+    """The steps that are left of an expression when a part of it is in ``acc``."""
+    known = leaf("part", search.word, COMPUTED)
+    rest = rewrite(whole, lambda node: known if node == part else None)
+    return replace(search, found=dict(search.found), open=[], refused=[]).steps(rest, last)
+
+
+def _whole(value: Expr, word: str) -> Expr:
+    """The expression in the type of ``acc``."""
     whole = widened(value, word)
     if isinstance(whole, Cast) and whole.dtype != word:
         whole = whole.value
-    return search.steps(widened(Cast(whole, word), word), last)
+    return widened(Cast(whole, word), word)
 
 
-def _is_lanewise(intrinsic: Intrinsic) -> bool:
-    """True if it computes each element from the operands' elements at the same place."""
+def _last(intrinsics: Sequence[Intrinsic], scope: str, total: str) -> list[Intrinsic]:
+    """The instructions that may write a result to a scope, or reduce it to a total."""
+    return [one for one in intrinsics if scope in one.dst.scopes
+            and (_is_total(one, total) if total else is_lanewise(one))]
+
+
+def is_lanewise(intrinsic: Intrinsic) -> bool:
+    """True if it assigns each element what it computes from those at the same place."""
     return (intrinsic.update == "assign" and not intrinsic.reduce_axes
             and _reads_at(intrinsic, tuple(axis.var for axis in intrinsic.axes)))
 
@@ -239,6 +303,23 @@ class _Search:
     open: list[Expr] = field(default_factory=list)
     refused: list[Expr] = field(default_factory=list)
 
+    @classmethod
+    def over(cls, intrinsics: Sequence[Intrinsic], cost: StepCost) -> "_Search":
+        return cls([one for one in intrinsics if is_lanewise(one) and COMPUTED in one.dst.scopes],
+                   cost, intrinsics[0].dst.dtype)
+
+    def through(self, chosen: Intrinsic, value: Expr, nearest: list[Mismatch]
+                ) -> Iterator[tuple[CoverStep, ...]]:
+        """The ways to compute a value of which `chosen` is the last step; where there is none
+        `nearest` gets the difference.
+        """
+        self.open = [*dict.fromkeys((value, narrowed(value, self.word)))]
+        for form in self.open:
+            for step in self._matches(chosen, form, value, nearest):
+                if steps := self._with_operands(step):
+                    yield steps
+        self.open = []
+
     def steps(self, value: Expr, last: Sequence[Intrinsic]) -> tuple[CoverStep, ...]:
         best = self._best(value, last)
         if best is None:
@@ -275,13 +356,18 @@ class _Search:
                 best = whole
         return best
 
-    def _matches(self, intrinsic: Intrinsic, form: Expr, value: Expr) -> Iterator[CoverStep]:
+    def _matches(self, intrinsic: Intrinsic, form: Expr, value: Expr,
+                 nearest: list[Mismatch] | None = None) -> Iterator[CoverStep]:
         """The ways to compute a value, in this form; it is no operand of itself."""
-        for bound in _Binder(intrinsic, {}).unify(_pattern(intrinsic), form, {}):
+        binder, fits_it = _Binder(intrinsic, {}), False
+        for bound in binder.unify(_pattern(intrinsic), form, {}):
             step = CoverStep(intrinsic, value, tuple(
                 (name, widened(expr, self.word)) for name, expr in bound.items()))
             if not any(expr in self.open for expr in step.computed):
+                fits_it = True
                 yield step
+        if nearest is not None and binder.mismatch and not fits_it:
+            nearest.append(binder.mismatch)
 
     def _with_operands(self, step: CoverStep) -> tuple[CoverStep, ...] | None:
         """The step after those that compute its operands."""

@@ -12,7 +12,8 @@ from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from compiler.errors import RequestError
 from compiler.files import whole_file, write_text
-from lockstep.intrinsics.bench import Results, change, measured, show_instructions, show_networks
+from lockstep.intrinsics.bench import (Results, change, measured, show_idle, show_instructions,
+                                       show_networks, show_origins)
 from lockstep.options.whole import calibration_of
 from lockstep.printing.rows import diff_rows, put_rows
 from lockstep.printing.table import show_columns
@@ -69,6 +70,7 @@ def _compared(args: argparse.Namespace, machines: list[Machine], titles: list[st
     put_pictures(args, comparison_pictures(figures, hardware), figures["provenance"])
     if args.tsv:
         return
+    show_origins(machines, args.networks, args.size, args.calibration is None)
     for line in _lines(found, titles):
         say(line)
     show_columns("hardware of the datapaths, from their plans, and bytes of the buffers",
@@ -95,6 +97,7 @@ def diff_closely(args: argparse.Namespace) -> int:
     for name, (here, there) in results.items():
         show_units(name, here, there, titles)
         show_layers(name, here, there, titles)
+    show_idle(results)
     return 0
 
 

@@ -103,7 +103,7 @@ def _figures(args: argparse.Namespace, options: Mapping[str, Any], quantized) ->
         "fell_back": list(quantized.fell_back),
         "fixed": quantized.fixed, "hindrance": quantized.hindrance, "samples": quantized.samples,
         "agreement": quantized.agreement,
-        "sqnr_db": quantized.decibels,
+        "sqnr_db": quantized.decibels, "unused": dict(quantized.unused),
         "layers": [asdict(layer) for layer in quantized.layers]}
 
 
@@ -153,6 +153,8 @@ def _summary(figures: Mapping[str, Any]) -> Iterator[str]:
         worst = max(layer["steps_off"] for layer in own)
         yield (f"{len(own)} of {len(layers)} layers by {name}: at most {worst} "
                f"{'step' if worst == 1 else 'steps'} from what it matches")
+    for name, reason in figures["unused"].items():
+        yield f"no layer by {name}: {reason}"
     if figures["equalize"]:
         yield f"{figures['equalized_pairs']} pairs of layers equalized"
     if figures["fell_back"]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +42,8 @@ class NetworkCycles:
     macs : useful multiply-accumulates. share : of the array's peak, 0 to 1.
     layers : on the accelerator. host : nodes that the host computes.
     executed : instructions in the stream, by name. iterations : block products, entries, runs.
+    instructions : what each instruction of gemm and vector did, or why it did nothing
+        (`runtime.instructions.instruction_rows`).
     rows : of each layer the name, cycles, bytes moved, and what bounds it
         (`accel.figures.layers.LayerRow.bound`).
     busy : cycles in which each unit was busy. seconds : of the accelerator at the technology's
@@ -65,6 +68,7 @@ class NetworkCycles:
     beside: HostPart
     waiting_joules: float
     accuracy: float | None = None
+    instructions: Sequence[Mapping[str, Any]] = ()
 
     @property
     def whole_joules(self) -> float | None:
@@ -117,7 +121,7 @@ def measure(machine: Machine, path: Path, built: Technology | None = None,
         sum(row["op"] != "fetch" for row in figures["layers"]), len(figures["host"]),
         executed, iterations, rows, busy, figures["cycles"] / (built.clock(machine).value * 1e6),
         _joules(machine, module, runs, built) if built.energies else {}, beside,
-        waiting_joules(machine, built.energies, beside), accuracy)
+        waiting_joules(machine, built.energies, beside), accuracy, figures["instructions"])
 
 
 def _joules(machine: Machine, module: Module, runs: Sequence[Run], built: Technology

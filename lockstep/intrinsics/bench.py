@@ -4,6 +4,7 @@ import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from accel.estimates.technology import Technology
 from accel.machine.loading import load_machine
@@ -18,9 +19,11 @@ from lockstep.compare import NetworkCycles, measure, networks
 from lockstep.compare.networks import DEFAULT
 from lockstep.printing.lines import say
 from runtime.driver.calibrated import Calibration, origin_note
+from runtime.instructions import idle_lines
 from runtime.pricing.hosts import TABLE
 
-__all__ = ["Results", "bench", "change", "measured", "show_instructions", "show_networks"]
+__all__ = ["Results", "bench", "change", "measured", "show_idle", "show_instructions",
+           "show_networks", "show_origins"]
 
 Results = Mapping[str, Sequence[NetworkCycles]]
 """What each network takes on each of the machines, by the network's name."""
@@ -38,6 +41,7 @@ def bench(args: argparse.Namespace) -> int:
                          for title, machine in zip(titles, machines)],
             "networks": {name: [asdict(one) for one in some] for name, some in results.items()}},
             indent=1) + "\n")
+    show_origins(machines, args.networks or DEFAULT, args.size, calibration is None)
     show_networks(results, titles)
     show_wholes(results, titles, "" if args.metric else "dB")
     show_instructions(results, titles, machines)
@@ -47,9 +51,7 @@ def bench(args: argparse.Namespace) -> int:
 def measured(machines: Sequence[Machine], names: Sequence[str], size: int,
              built: Technology | None = None, calibration: Calibration | None = None,
              host: str = TABLE) -> Results:
-    """Measure networks on machines in a technology; a bar shows how far it is. A line says of a
-    network that it was quantized for another machine.
-    """
+    """Measure networks on machines in a technology; a bar shows how far it is."""
     done: list[str] = []
     total = len(dict.fromkeys(names)) * len(machines)
     files = networks(names, size, int8=calibration is None)
@@ -60,10 +62,15 @@ def measured(machines: Sequence[Machine], names: Sequence[str], size: int,
                 results.setdefault(name, []).append(
                     measure(machine, path, built, calibration, host))
                 done.append(name)
-    for name, path in files.items():
+    return results
+
+
+def show_origins(machines: Sequence[Machine], names: Sequence[str], size: int, int8: bool
+                 ) -> None:
+    """Say of networks in int8 that they were quantized for other machines."""
+    for name, path in networks(names, size, int8).items():
         if note := origin_note(name, path, machines):
             say(note)
-    return results
 
 
 def show_networks(results: Results, titles: Sequence[str]) -> None:
@@ -96,17 +103,29 @@ def show_instructions(results: Results, titles: Sequence[str],
     """Show how often each instruction of gemm and vector was executed, and its iterations."""
     known = {name: machine.units[opcode] for machine in machines
              for name, opcode in machine.opcodes.items()}
-    rows, idle = [], []
+    rows = []
     for name, unit in known.items():
         if unit not in ("gemm", "vector"):
             continue
         if not any(one.executed.get(name) for some in results.values() for one in some):
-            idle.append(name)
             continue
         cells = [f"{one.executed.get(name, 0):,} ({one.iterations.get(name, 0):,})"
                  for some in results.values() for one in some]
         rows.append([name, *("-" if cell == "0 (0)" else cell for cell in cells)])
     heads = [heading for network in results for heading in _each(network, titles)]
     show_columns("instructions executed (and their iterations)", ["instruction", *heads], rows)
-    if idle:
-        say(f"never executed: {', '.join(idle)}")
+    show_idle(results)
+
+
+def show_idle(results: Results) -> None:
+    """Show why instructions are executed by no network, each with its reason in the first, and what
+    area those take that are no shipped ones.
+    """
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for some in results.values():
+        for one in some:
+            for row in one.instructions:
+                found.setdefault(row["name"], []).append(row)
+    for line in idle_lines([rows[0] for rows in found.values()
+                            if not any(row["executed"] for row in rows)], shipped=True):
+        say(line)

@@ -8,6 +8,7 @@ from lockstep.printing.lines import say
 from lockstep.printing.table import show_columns
 from lockstep.report.exploring import on_host
 from lockstep.searching.explore_cores import show_cores
+from runtime.instructions import idle_lines
 
 __all__ = ["show_answer"]
 
@@ -45,7 +46,22 @@ def show_answer(answer: Mapping[str, Any]) -> None:
     _say_rest(answer)
 
 
+def _say_idle(answer: Mapping[str, Any]) -> None:
+    """The instructions that no network executes on a machine that has them, each once."""
+    told: dict[str, str] = {}
+    for point in answer["points"]:
+        networks = [*point["networks"].values()]
+        for row in networks[0]["idle"]:
+            if all(row["name"] in [other["name"] for other in network["idle"]]
+                   for network in networks):
+                told.setdefault(row["name"], next(idle_lines([row], shipped=True))
+                                + f" (machine {point['label']})")
+    for line in told.values():
+        say(line)
+
+
 def _say_rest(answer: Mapping[str, Any]) -> None:
+    _say_idle(answer)
     say(answer["host"]["text"])
     for line in (*answer["quantized"], *answer["made_for"]):
         say(line)

@@ -75,6 +75,7 @@ class PointFigures:
     copy_seconds: float = 0.0
     host_joules: float | None = 0.0
     accuracy: float | None = None
+    idle: tuple[tuple[str, str, int | None], ...] = ()
 
     @property
     def beside_seconds(self) -> float:
@@ -90,7 +91,8 @@ class PointFigures:
         fields = json.loads(text)
         return cls(**fields | {"layers": tuple(map(tuple, fields["layers"])),
                                "layer_joules": tuple(fields["layer_joules"]),
-                               "host_layers": tuple(fields["host_layers"])})
+                               "host_layers": tuple(fields["host_layers"]),
+                               "idle": tuple(map(tuple, fields.get("idle", ())))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +209,9 @@ def _measured(trial: PointTrial) -> Result:
         figures["macs"], sum(row.dram_bytes for row in rows), len(figures["host"]),
         tuple((row.name, row.cycles, row.ideal_cycles, row.dram_bytes, row.bound)
               for row in rows), compared, joules, each,
-        beside.layers, beside.seconds, beside.copy_seconds, beside.joules)
+        beside.layers, beside.seconds, beside.copy_seconds, beside.joules,
+        idle=tuple((row["name"], row["reason"], row["luts"]) for row in figures["instructions"]
+                   if row["own"] and row["reason"]))
     return Result(float(figures["cycles"]), CYCLES, details=result.text)
 
 

@@ -285,3 +285,27 @@ def test_nothing_is_wider_than_a_phone(page: Path, shown: chromium.Page) -> None
     assert wide == there and 320 <= there <= 340
 
 
+
+
+OWN = """
+import lockstep
+from accel.machine.intrinsics import SHIPPED
+from compiler import te
+
+own = lockstep.vector_op("absdiff", lambda a, b: te.abs(a - b))
+machine = lockstep.Machine(lockstep.preset("tiny-1x4x4"), (*SHIPPED, own))
+"""
+
+
+def test_an_instruction_that_no_network_executes_has_a_reason(tmp_path: Path, capsys) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    assert explore(tmp_path, "--add", str(tmp_path / "own.py"), "--no-check", "--json",
+                   str(tmp_path / "a.json")) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"never executed: absdiff \(\d+ LUTs for nothing, estimated\): no layer "
+                     r"computes abs\(a - b\); nearest is add \(qadd\), which computes .* "
+                     r"\(machine \+absdiff\)", said)
+    base, other = json.loads((tmp_path / "a.json").read_text())["points"]
+    (idle,) = other["networks"]["digits-int8.onnx"]["idle"]
+    assert base["networks"]["digits-int8.onnx"]["idle"] == [] and idle["luts"] > 0
+    assert idle["name"] == "absdiff" and idle["reason"].startswith("no layer computes abs(a - b); ")

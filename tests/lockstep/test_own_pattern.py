@@ -165,5 +165,12 @@ def test_scales_that_it_does_not_take_leave_an_ordinary_function(capsys) -> None
     figures = quantized("--machine", "mine.py")
     (layer,) = (layer for layer in figures["layers"] if layer["declined"])
     assert layer["declined"] == "magnitude is not used: not today"
+    assert figures["unused"] == {"magnitude": "at length (sqrt) not today"}
+    told = run("--target", "accel,cpu", "--machine", "mine.py", "--no-values")
+    (row,) = (row for row in told["instructions"] if row["name"] == "magnitude")
+    assert (row["executed"], row["reason"]) == (0, "at length (sqrt) not today")
+    assert [note for note in told["notes"] if "today" in note] == [
+        f"never executed: magnitude ({row['luts']:,} LUTs for nothing, estimated): "
+        f"at length (sqrt) not today"]
     printed = " ".join(capsys.readouterr().out.split())
     assert "without the machine's instruction: length (magnitude is not used: not today)" in printed

@@ -173,9 +173,16 @@ def test_own_instructions_that_no_layer_uses() -> None:
                            SimulatedDevice(own, simulate))
     for name, array in net.samples().items():
         module.set_input(name, array)
-    assert report(module, module.run(), own, 0.1)["notes"] == [
-        "no layer uses twice of the machine: no operator of the network has their expression, or "
-        "other instructions take fewer cycles"]
+    made = report(module, module.run(), own, 0.1)
+    (row,) = (row for row in made["instructions"] if row["name"] == "twice")
+    assert row | {"reason": "", "luts": 0} == {
+        "name": "twice", "unit": "vector", "own": True, "executed": 0, "layers": (), "reason": "",
+        "luts": 0}
+    assert row["reason"].startswith("no layer computes a + a; nearest is qrescale_0 (qrescale), ")
+    assert made["notes"] == [f"never executed: twice ({row['luts']:,} LUTs for nothing, "
+                             f"estimated): {row['reason']}"]
+    (used,) = (row for row in made["instructions"] if row["name"] == "requantize")
+    assert (used["executed"], used["layers"], used["reason"]) == (1, ("qrescale_0",), "")
     assert figures()["notes"] == []
 
 

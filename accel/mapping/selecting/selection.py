@@ -22,8 +22,8 @@ from compiler.te import Cast, Const, Expr, Read, Tensor, children, rewrite, subs
 from compiler.tensorize.cover import (COMPUTED, CONSTANTS, CoverStep, Uncovered, cover, leaf,
                                       plain_text, table)
 
-__all__ = ["INPUTS", "RESULTS", "Selection", "covered", "is_elementwise", "leaf_of_constant",
-           "note_of", "select"]
+__all__ = ["INPUTS", "RESULTS", "Selection", "covered", "element_of", "is_elementwise",
+           "leaf_of_constant", "note_of", "select", "step_cost"]
 
 INPUTS, RESULTS = "res", "out"
 """The buffers that inputs are loaded into, and that results are stored from."""
@@ -59,7 +59,7 @@ def select(machine: Machine, graph: Graph, node: Node) -> Selection:
     """The cheapest composition of the machine's vector instructions that computes the node to the
     bit. Refuses an operator that none computes.
     """
-    element, inputs, constants, tables = _element(graph, node)
+    element, inputs, constants, tables = element_of(graph, node)
     return Selection(covered(machine, element, RESULTS), inputs, constants, tables)
 
 
@@ -114,14 +114,16 @@ def _once_covered(machine: Machine, value: Expr, scope: str, total: str
 def _cover(machine: Machine, value: Expr, scope: str, total: str
            ) -> tuple[CoverStep, ...] | str:
     """The cheapest steps, or the part that has none."""
-    def cost(step: CoverStep) -> tuple[int, ...]:
-        return (_cycles(step), any(scope == CONSTANTS for *_, scope in step.operands),
-                _size(step.intrinsic.value))
-
     try:
-        return cover(value, machine.of_unit("vector"), scope, cost, total)
+        return cover(value, machine.of_unit("vector"), scope, step_cost, total)
     except Uncovered as error:
         return plain_text(error.value)
+
+
+def step_cost(step: CoverStep) -> tuple[int, ...]:
+    """The cycles of an entry, then what decides between steps that take as many."""
+    return (_cycles(step), any(scope == CONSTANTS for *_, scope in step.operands),
+            _size(step.intrinsic.value))
 
 
 def _cycles(step: CoverStep) -> int:
@@ -134,7 +136,7 @@ def _size(expr: Expr) -> int:
     return 1 + sum(map(_size, children(expr)))
 
 
-def _element(graph: Graph, node: Node) -> tuple[Expr, dict[str, str], dict[str, np.ndarray],
+def element_of(graph: Graph, node: Node) -> tuple[Expr, dict[str, str], dict[str, np.ndarray],
                                                 dict[str, np.ndarray]]:
     """The expression of an element over leaves, and what these are."""
     types = [graph.values[value] for value in node.inputs]

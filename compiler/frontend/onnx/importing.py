@@ -21,6 +21,7 @@ from compiler.frontend.building.refusal import ImportRefused
 from compiler.frontend.building.values import MOST_STEPS, NodeRefused, dtype_name
 from compiler.frontend.onnx.nodes.functions import expanded
 from compiler.frontend.onnx.nodes.importer import CONTRADICTIONS, Importer, element_type
+from compiler.graph.notes import UNUSED, Note
 from compiler.graph.graph import Graph, TensorType
 
 __all__ = ["ImportRefused", "check_functions", "check_model", "convert", "load", "read_model"]
@@ -29,6 +30,9 @@ OLDEST_OPSET = 1
 """Before 7 many operators had attributes that they lack today; those are refused one by one."""
 
 PAGE = "docs/onnx.md"
+
+UNUSED_KEY = "lockstep.unused."
+"""With the name of an instruction: why no layer has its meaning, in a model's metadata."""
 
 UNREAD = ("doc_string", "metadata_props")
 
@@ -90,10 +94,17 @@ def _finished(importer: Importer, place: str, page: str) -> Graph:
             raise ImportRefused(f"{place}: output {output.name!r} is made by no node; "
                                 "export the model again")
     names = dict.fromkeys(output.name for output in importer.model.graph.output)
+    importer.builder.notes.extend(unused_notes(importer.model))
     try:
         return importer.builder.finish([importer.result(name) for name in names])
     except NodeRefused as error:
         raise ImportRefused(f"{place}: {error}") from None
+
+
+def unused_notes(model: onnx.ModelProto) -> list[str]:
+    """What the quantizer that wrote the model says of instructions that no layer uses."""
+    return [str(Note(entry.key.removeprefix(UNUSED_KEY), "instruction", UNUSED, entry.value))
+            for entry in model.metadata_props if entry.key.startswith(UNUSED_KEY)]
 
 
 def check_model(model: onnx.ModelProto, place: str) -> None:

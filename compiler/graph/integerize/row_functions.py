@@ -217,7 +217,7 @@ class _Reading:
         if len(factors) == 1:
             value, root = self._of(factors[0], "div")
         else:
-            self._need(len(factors) == 2)
+            self._need(len(set(factors)) == len(factors) == 2)
             inverse = next((factor for factor in factors if self._is_inverse(factor)), "")
             self._need(inverse != "")
             (value,) = (factor for factor in factors if factor != inverse)

@@ -48,7 +48,9 @@ class Noise:
     @property
     def decibels(self) -> float | None:
         """The signal to noise ratio; None without noise."""
-        return 10 * log10(max(self.signal, TINY) / self.noise) if self.noise else None
+        if not self.noise:
+            return None
+        return 10 * log10(max(max(self.signal, TINY) / self.noise, TINY))
 
 
 @dataclass(slots=True)

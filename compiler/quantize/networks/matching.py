@@ -8,7 +8,7 @@ are. Constants of channels that a pattern has are tried with their own numbers, 
 `compiler.quantize.networks.trials`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations, product
 
@@ -61,14 +61,15 @@ class _Constants:
         return tuple(rows[places].T)
 
 
-def matches_of(graph: Graph, patterns: Sequence[Pattern], taken: Iterable[str] = ()
+def matches_of(graph: Graph, patterns: Sequence[Pattern | TermPattern],
+               taken: Iterable[str] = (), without: Collection[tuple[str, str]] = ()
                ) -> dict[str, Match]:
     """The matches by the value that their last node makes; no node is in two of them, and none
     makes a value that is `taken`. Of several for one value that of most nodes is taken, of patterns
-    the first.
+    the first. `without` names patterns, each with a value that it shall not make.
     """
     most = max((len(pattern.constants) for pattern in patterns), default=0)
-    return _Search(graph, most > 0, {*taken}).run(patterns) if patterns else {}
+    return _Search(graph, most > 0, {*taken}, without).run(patterns) if patterns else {}
 
 
 @dataclass(slots=True)
@@ -78,6 +79,7 @@ class _Search:
     graph: Graph
     of_channels: bool
     taken: set[str]
+    without: Collection[tuple[str, str]]
     producers: Mapping[str, Node] = field(init=False)
     readers: Mapping[str, list[str]] = field(init=False)
     places: Mapping[str, int] = field(init=False)
@@ -91,7 +93,7 @@ class _Search:
                 readers.setdefault(value, []).append(node.outputs[0])
         self.readers = readers
 
-    def run(self, patterns: Sequence[Pattern]) -> dict[str, Match]:
+    def run(self, patterns: Sequence[Pattern | TermPattern]) -> dict[str, Match]:
         found: dict[str, Match] = {}
         for node in reversed(self.graph.nodes):
             value = node.outputs[0]
@@ -104,7 +106,8 @@ class _Search:
                 self.taken.update(inner.outputs[0] for inner in match.nodes)
         return found
 
-    def _best(self, value: str, patterns: Sequence[Pattern]) -> Match | None:
+    def _best(self, value: str, patterns: Sequence[Pattern | TermPattern]) -> Match | None:
+        patterns = [pattern for pattern in patterns if (pattern.name, value) not in self.without]
         regions = sorted(self._regions(value), key=len, reverse=True)
         for region in regions:
             sources = self._sources(region)
@@ -175,8 +178,8 @@ class _Search:
         return (all(type_.dtype == "float32" for type_ in (first, *rest))
                 and whole == self.graph.values[result].shape)
 
-    def _agrees(self, pattern: Pattern, region: frozenset[str], sources: Sequence[str],
-                constants: _Constants) -> bool:
+    def _agrees(self, pattern: Pattern | TermPattern, region: frozenset[str],
+                sources: Sequence[str], constants: _Constants) -> bool:
         """True if the nodes and the pattern are one function of the sources, and constants."""
         numbers, channels = numbers_of(len(sources)), constants.tried()
         if channels:

@@ -4,7 +4,7 @@ pass through unchanged.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from compiler.graph.graph import Graph, Node
@@ -33,9 +33,11 @@ QUANTIZED = ("quantizelinear", "dequantizelinear", "quantize", "dequantize")
 
 
 def prepare(graph: Graph, place: str = "model",
-            patterns: Sequence[Pattern | TermPattern] = ()) -> LayeredNetwork:
-    """The network of a float graph; what patterns match are layers. Raises QuantizeRefused, with
-    `place` before the reason.
+            patterns: Sequence[Pattern | TermPattern] = (),
+            without: Collection[tuple[str, str]] = ()) -> LayeredNetwork:
+    """The network of a float graph; what patterns match are layers, but where `without` names a
+    pattern with the value that it would make. Raises QuantizeRefused, with `place` before the
+    reason.
     """
     for node in graph.nodes:
         if node.op in QUANTIZED:
@@ -46,17 +48,18 @@ def prepare(graph: Graph, place: str = "model",
                    ReductionsAsPools(before_products=True)):
         graph = change(graph)
     network = LayeredNetwork(graph, [], dict(graph.constants), Names(graph.values), place,
-                      matched=_matched(graph, patterns))
+                      matched=_matched(graph, patterns, without))
     _Preparation(network).run()
     return network
 
 
-def _matched(graph: Graph, patterns: Sequence[Pattern | TermPattern]) -> dict[str, Match]:
+def _matched(graph: Graph, patterns: Sequence[Pattern | TermPattern],
+             without: Collection[tuple[str, str]]) -> dict[str, Match]:
     """Finds what patterns match, sums first."""
-    sums = totals_of(graph, [each for each in patterns if isinstance(each, TermPattern)])
+    sums = totals_of(graph, [each for each in patterns if isinstance(each, TermPattern)], without)
     inside = {node.outputs[0] for match in sums.values() for node in match.nodes}
     return sums | matches_of(graph, [each for each in patterns if isinstance(each, Pattern)],
-                             inside)
+                             inside, without)
 
 
 @dataclass(slots=True)
@@ -85,6 +88,9 @@ class _Preparation:
                 self._visit(node, (node.name,))
         self.network.layers = list(self.layers.values())
         self.network.layers = with_functions(self.network)
+        self.network.matched = {
+            layer.value: matched[layer.value] for layer in self.network.layers
+            if layer.value in matched and layer.body == matched[layer.value].nodes}
         self.layers = {}
         for layer in self.network.layers:
             if layer.body or self._affine(layer.node) is None and bounds(layer.node) is None:

@@ -5,7 +5,7 @@ operators. ::
     x [..,K] -> reshape [..,1,K] -> elementwise operators, with w [N,K] -> reduce_sum -> [..,N]
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -19,8 +19,11 @@ from compiler.quantize.networks.trials import agree, evaluated, numbers_of
 __all__ = ["totals_of"]
 
 
-def totals_of(graph: Graph, patterns: Sequence[TermPattern]) -> dict[str, Match]:
-    """The matches by the value that their sum makes; of several patterns the first."""
+def totals_of(graph: Graph, patterns: Sequence[TermPattern],
+              without: Collection[tuple[str, str]] = ()) -> dict[str, Match]:
+    """The matches by the value that their sum makes; of several patterns the first. `without` names
+    patterns, each with a value that it shall not make.
+    """
     if not patterns:
         return {}
     producers, readers = graph.producers(), graph.consumers()
@@ -30,8 +33,9 @@ def totals_of(graph: Graph, patterns: Sequence[TermPattern]) -> dict[str, Match]
         if terms is None:
             continue
         nodes, apart, weight = terms
-        pattern = next((pattern for pattern in patterns if _sums(
-            graph, pattern, nodes, apart.outputs[0], weight)), None)
+        pattern = next((pattern for pattern in patterns
+                        if (pattern.name, node.outputs[0]) not in without
+                        and _sums(graph, pattern, nodes, apart.outputs[0], weight)), None)
         if pattern is not None:
             found[node.outputs[0]] = Match(pattern, (apart, *nodes, node), apart.inputs[:1],
                                            weight=weight)

@@ -54,7 +54,7 @@ def usable(network: LayeredNetwork, plan: Plan, scales: Scales
                 else:
                     meaning(match, value, scales)
             except StaysFloat as reason:
-                reasons[value] = f"{match.pattern.name} is not used: {reason}"
+                reasons[value] = str(reason)
                 del matched[value]
     return matched, reasons
 

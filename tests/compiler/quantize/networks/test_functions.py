@@ -203,3 +203,14 @@ def test_a_softmax_whose_powers_others_read_is_no_function(float_model, rng) -> 
     both = one.add("Add", one.add("Div", powers, total), powers)
     made = quantize(one.model(one.conv(both, 8, 5)), samples(rng))
     assert "qsoftmax" not in ops(made)
+
+
+def test_the_square_of_an_inverse_is_no_normalization(float_model, rng) -> None:
+    """Its two factors are one value, which is divided by nothing."""
+    def build(one, x: str) -> str:
+        root = one.add("Sqrt", one.add("Add", one.add("Mul", x, x), one.constant(np.float32(1))))
+        inverse = one.add("Div", one.constant(np.float32(1)), root)
+        return one.add("Mul", inverse, inverse)
+
+    made = quantize(between(float_model, build), samples(rng))
+    assert ops(made) == ["quantize", "qconv2d", "qtable", "qconv2d", "dequantize"]

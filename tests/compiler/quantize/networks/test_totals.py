@@ -24,12 +24,14 @@ PRODUCTS = TermPattern("products", (X, W), X * W, X0 * X1)
 ROWS = np.random.default_rng(3).normal(size=(5, 4)).astype(np.float32)
 
 
-def network(float_model, terms, axis: int = -1, keepdims: int = 0, place: int = 1, rows=ROWS):
+def network(float_model, terms, axis: int = -1, keepdims: int = 0, place: int = 1, rows=ROWS,
+            name: str = ""):
     one = float_model()
     x = one.input("x", 7, 4)
     apart = one.add("Unsqueeze", x, one.constant(np.array([place])))
     made = terms(one, apart, one.constant(rows))
-    return one.model(one.add("ReduceSum", made, one.constant(np.array([axis])), keepdims=keepdims))
+    return one.model(one.add("ReduceSum", made, one.constant(np.array([axis])), keepdims=keepdims,
+                             **{"name": name} if name else {}))
 
 
 def by_product(one, x: str, w: str) -> str:

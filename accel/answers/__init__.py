@@ -1,0 +1,1 @@
+"""What each declared instruction does for a network, or why it does nothing."""

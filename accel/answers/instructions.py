@@ -1,0 +1,103 @@
+"""What each instruction does for a network: how often it is executed, by which layers, or why not.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from accel.machine.machine import Machine
+from accel.machine.program import AccelProgram
+from accel.answers.products import why_no_depthwise, why_no_product
+from accel.answers.vector import SLOWER, why_no_element
+from accel.mapping.layers import PRODUCTS, forms_of
+from accel.mapping.memory.borders import core
+from accel.mapping.memory.forms import Forms
+from accel.mapping.memory.layout import blocks_of
+from accel.mapping.memory.weights import multipliers_of
+from compiler.graph.graph import Graph
+from compiler.graph.notes import UNUSED, Note
+from compiler.tensorize import Intrinsic
+
+__all__ = ["InstructionAnswer", "answers"]
+
+NOTHING = "no layer of the network runs on the accelerator"
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionAnswer:
+    """What an instruction does for a network.
+
+    Parameters
+    ----------
+    own : True for one that is not shipped.
+    executed : how often it stands in the streams.
+    layers : the layers that execute it, in order.
+    reason : why it is not executed; "" where it is.
+    """
+
+    name: str
+    unit: str
+    own: bool
+    executed: int
+    layers: tuple[str, ...]
+    reason: str
+
+
+def answers(machine: Machine, programs: Sequence[AccelProgram], graph: Graph,
+            parts: Sequence[Graph], stay: Mapping[str, str]) -> tuple[InstructionAnswer, ...]:
+    """The answer of each instruction of gemm and of vector, in order of opcodes. `parts` of the
+    network's graph became the programs; `stay` says of nodes on the host why they are there.
+    """
+    host = next((f"{node.name} ({node.op}) is on the host: {stay[node.name]}"
+                 for node in sorted(graph.nodes, key=lambda node: node.op not in PRODUCTS)
+                 if node.name in stay), "")
+    segments = [forms_of(core(part), blocks_of(machine.config)) for part in parts]
+    return tuple(_answer(machine, name, forms[0], programs, graph, segments, host)
+                 for name, forms in machine.forms.items() if forms[0].unit in ("gemm", "vector"))
+
+
+def _answer(machine: Machine, name: str, body: Intrinsic, programs: Sequence[AccelProgram],
+            graph: Graph, segments: Sequence[Forms], host: str) -> InstructionAnswer:
+    code, executed, layers = machine.opcodes[name], 0, list[str]()
+    for program in programs:
+        places = np.flatnonzero(program.words[:, 0] == code)
+        executed += len(places)
+        ends = [end for _, end in program.layers]
+        layers += [program.layers[layer][0] for layer in
+                   np.unique(np.searchsorted(ends, places, side="right")).tolist()
+                   if layer < len(ends)]
+    reason = "" if executed else _reason(machine, name, body, graph, segments, host)
+    return InstructionAnswer(name, body.unit, name in machine.own, executed, tuple(layers), reason)
+
+
+def _reason(machine: Machine, name: str, body: Intrinsic, graph: Graph,
+            segments: Sequence[Forms], host: str) -> str:
+    if told := _of_quantizer(name, graph):
+        return told
+    if not segments:
+        return "; ".join(filter(None, (NOTHING, host)))
+    if body.unit == "gemm":
+        return why_no_product(machine, name, segments, host)
+    if body in multipliers_of(machine):
+        return why_no_depthwise(machine, name, segments)
+    reason = why_no_element(machine, name, graph)
+    if next(one for one in machine.declarations if one.name == name).pattern is not None:
+        return f"no layer was quantized for it; {reason}"
+    return reason if reason.startswith(SLOWER) else _unfilled(machine, body) or reason
+
+
+def _of_quantizer(name: str, graph: Graph) -> str:
+    """What the quantizer says of an instruction that matches something in float networks."""
+    notes = [note for text in graph.notes if (note := Note.of(text)) and note.fate == UNUSED]
+    return next((note.reason for note in notes if note.node == name), "")
+
+
+def _unfilled(machine: Machine, body: Intrinsic) -> str:
+    """Why networks cannot fill a record of the machine's own that an instruction reads."""
+    stored = [stored.partition(".") for operand in body.operands for _, stored in operand.storage]
+    fields = {field: record for record, _, field in stored if record in machine.config.records}
+    if not fields:
+        return ""
+    return (f"its record {next(iter(fields.values()))} has fields of its own, "
+            f"{' and '.join(fields)}, that no pattern fills")
