@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from accel.estimates.technology import technology
+from accel.estimates.technology import load_technology
 from accel.machine.intrinsics import SHIPPED
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
@@ -58,12 +58,12 @@ def diff_closely(args: argparse.Namespace) -> int:
     """`diff`, and beside it area, clock, each layer and each unit."""
     from lockstep.commands._diff_layers import show_estimates, show_layers, show_units
 
-    built = technology(args.technology)
+    technology = load_technology(args.technology)
     machines, titles = _machines(args)
-    built = built.at(machines[0].config.clock_mhz)
-    results = measured(machines, args.networks, args.size, built) if args.networks else {}
-    _compared(args, machines, titles, results, {"technology": built.plain})
-    show_estimates(machines, titles, built)
+    technology = technology.at(machines[0].config.clock_mhz)
+    results = measured(machines, args.networks, args.size, technology) if args.networks else {}
+    _compared(args, machines, titles, results, {"technology": technology.plain})
+    show_estimates(machines, titles, technology)
     for name, (here, there) in results.items():
         show_units(name, here, there, titles)
         show_layers(name, here, there, titles)

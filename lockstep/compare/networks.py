@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from accel.estimates.energy import energy
-from accel.estimates.technology import Technology, technology
+from accel.estimates.technology import Technology, load_technology
 from accel.figures.accesses import AccessProfile
 from accel.figures.layers import LayerRow
 from accel.machine.config import UNITS
@@ -72,11 +72,11 @@ def _file(name: str, size: int) -> Path:
     return Path(name)
 
 
-def measure(machine: Machine, path: Path, built: Technology | None = None) -> NetworkCycles:
+def measure(machine: Machine, path: Path, technology: Technology | None = None) -> NetworkCycles:
     """Compile the network for the accelerator and run it once, without values, in a technology.
     Raises DeviceError where the run fails.
     """
-    built = built or technology()
+    technology = technology or load_technology()
     from runtime import compile, report
 
     module = compile(str(path), machine=machine, sim="cycle", values=False, timeline=True)
@@ -85,6 +85,7 @@ def measure(machine: Machine, path: Path, built: Technology | None = None) -> Ne
         module.set_input(name, np.zeros(kind.shape, numpy_dtype(kind.dtype)))
     runs = module.run()
     figures = report(module, runs, machine, 0.0)
+    seconds = figures["cycles"] / (technology.clock(machine).value * 1e6)
     executed, iterations = _executed(machine, [one.program for one in module.accelerated])
     rows = [(row.name, row.cycles, row.dram_bytes, row.bound)
             for row in map(LayerRow.of, figures["layers"])]
@@ -92,15 +93,17 @@ def measure(machine: Machine, path: Path, built: Technology | None = None) -> Ne
     return NetworkCycles(
         figures["cycles"], figures["macs"], figures["utilization"],
         sum(row["op"] != "fetch" for row in figures["layers"]), len(figures["host"]),
-        executed, iterations, rows, busy, figures["cycles"] / (built.clock(machine).value * 1e6),
-        _joules(machine, module, runs, built) if built.energies else {})
+        executed, iterations, rows, busy, seconds,
+        _joules(machine, module, runs, technology) if technology.energies else {})
 
 
-def _joules(machine: Machine, module: Module, runs: Sequence[Run], built: Technology
+def _joules(machine: Machine, module: Module, runs: Sequence[Run], technology: Technology
             ) -> dict[str, float]:
     profiles = [AccessProfile.of(machine, compiled.program, run)
                 for compiled, run in zip(module.accelerated, runs, strict=True)]
-    return dict(energy(AccessProfile.joined(profiles), machine, built).units) if profiles else {}
+    if not profiles:
+        return {}
+    return dict(energy(AccessProfile.joined(profiles), machine, technology).units)
 
 
 def _executed(machine: Machine, programs: Sequence[AccelProgram | None]

@@ -38,7 +38,7 @@ def bench(args: argparse.Namespace) -> int:
 
 
 def measured(machines: Sequence[Machine], names: Sequence[str], size: int,
-             built: Technology | None = None) -> Results:
+             technology: Technology | None = None) -> Results:
     """Measure networks on machines in a technology; a bar shows how far it is."""
     done: list[str] = []
     total = len(dict.fromkeys(names)) * len(machines)
@@ -46,7 +46,7 @@ def measured(machines: Sequence[Machine], names: Sequence[str], size: int,
         results: dict[str, list[NetworkCycles]] = {}
         for name, path in networks(names, size).items():
             for machine in machines:
-                results.setdefault(name, []).append(measure(machine, path, built))
+                results.setdefault(name, []).append(measure(machine, path, technology))
                 done.append(name)
     return results
 

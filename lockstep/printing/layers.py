@@ -49,9 +49,9 @@ def _clock(figures: Mapping[str, Any]) -> str:
     """The clock that times are at."""
     if "technology" not in figures:
         return "the machine's clock"
-    built = figures["technology"]
-    share = (built["mhz_high"] - built["mhz_low"]) / 2 / built["mhz"]
-    return f"{built['mhz']:g} MHz" + (f" ±{share:.0%}" if share else "")
+    technology = figures["technology"]
+    share = (technology["mhz_high"] - technology["mhz_low"]) / 2 / technology["mhz"]
+    return f"{technology['mhz']:g} MHz" + (f" ±{share:.0%}" if share else "")
 
 
 def _division(figures: Mapping[str, Any], verbose: bool = False) -> Iterator[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from accel.estimates.technology import Technology, technology
+from accel.estimates.technology import Technology, load_technology
 from compiler.errors import RequestError
 from compiler.native import digest
 from compiler.plans import Task
@@ -85,7 +85,7 @@ class Exploration:
     strategy: str = "grid"
     trials: int | None = None
     seed: int = 0
-    technology: Technology = field(default_factory=technology)
+    technology: Technology = field(default_factory=load_technology)
     watch: Callable[["Exploration"], None] = lambda exploration: None
     measured: dict[str, tuple[ExploredPoint, MeasuredPoint]] = field(default_factory=dict)
     failed: dict[str, tuple[ExploredPoint, str]] = field(default_factory=dict)
