@@ -21,7 +21,10 @@ from compiler.errors import RequestError
 from compiler.frontend.kinds import names_model
 from compiler.te import numpy_dtype
 from lockstep.options.network_files import SIZE, network_file
+from runtime.driver.calibrated import Calibration
 from runtime.module import Module
+from runtime.pricing.hosts import TABLE
+from runtime.whole import HostPart, host_part
 
 __all__ = ["DEFAULT", "NetworkCycles", "measure", "networks"]
 
@@ -40,8 +43,11 @@ class NetworkCycles:
     executed : instructions in the stream, by name. iterations : block products, entries, runs.
     rows : of each layer the name, cycles, bytes moved, and what bounds it
         (`accel.figures.layers.LayerRow.bound`).
-    busy : cycles in which each unit was busy. seconds : at the technology's clock. joules : energy
-        by unit (`accel.estimates.energy.ENERGY_UNITS`); none where the technology has none.
+    busy : cycles in which each unit was busy. joules : energy by unit
+        (`accel.estimates.energy.ENERGY_UNITS`); none where the technology has none.
+    seconds : of the accelerator, at the technology's clock. beside : the host's part
+        (`runtime.whole.HostPart`), with the energy of host and copies.
+    accuracy : of a network that was quantized for the machine; None for one in int8.
     """
 
     cycles: int
@@ -53,32 +59,45 @@ class NetworkCycles:
     iterations: Mapping[str, int]
     rows: Sequence[tuple[str, int, int, str]]
     busy: Mapping[str, int]
-    seconds: float
     joules: Mapping[str, float]
+    seconds: float
+    beside: HostPart
+    accuracy: float | None = None
+
+    @property
+    def whole_joules(self) -> float | None:
+        """The energy of the whole inference; None where that of the host is absent."""
+        beside = self.beside.joules
+        return None if beside is None else sum(self.joules.values()) + beside
 
 
-def networks(names: Sequence[str], size: int = SIZE) -> dict[str, Path]:
-    """The files of networks, by name: files of one's own, or what `network_file` makes of names.
-    Raises RequestError for what is neither.
+def networks(names: Sequence[str], size: int = SIZE, int8: bool = True) -> dict[str, Path]:
+    """The files of networks, by name: files of one's own, or what `network_file` makes of names, in
+    int8 or in float. Raises RequestError for what is neither.
     """
-    return {name: _file(name, size) for name in dict.fromkeys(names)}
+    return {name: _file(name, size, int8) for name in dict.fromkeys(names)}
 
 
-def _file(name: str, size: int) -> Path:
+def _file(name: str, size: int, int8: bool) -> Path:
     if not names_model(name):
-        return network_file(name, size)
+        return network_file(name, size, int8)
     if not Path(name).exists():
         raise RequestError(f"{name!r} must be a file that exists")
     return Path(name)
 
 
-def measure(machine: Machine, path: Path, technology: Technology | None = None) -> NetworkCycles:
-    """Compile the network for the accelerator and run it once, without values, in a technology.
-    Raises DeviceError where the run fails.
+def measure(machine: Machine, path: Path, calibration: Calibration | None = None,
+            host: str = TABLE, technology: Technology | None = None) -> NetworkCycles:
+    """Compile the network for the accelerator and run it once, without values, in a technology; one
+    in float is quantized for the machine first. Raises DeviceError where the run fails.
     """
     technology = technology or load_technology()
     from runtime import compile, report
 
+    accuracy = None
+    if calibration and calibration.takes(path):
+        made = calibration.quantized(path, machine)
+        path, accuracy = made.path, made.accuracy
     module = compile(str(path), machine=machine, sim="cycle", values=False, timeline=True)
     for name in module.graph.inputs:            # cycles do not depend on values
         kind = module.graph.values[name]
@@ -90,11 +109,14 @@ def measure(machine: Machine, path: Path, technology: Technology | None = None) 
     rows = [(row.name, row.cycles, row.dram_bytes, row.bound)
             for row in map(LayerRow.of, figures["layers"])]
     busy = {unit: sum(run.counters.activity[unit]["busy"] for run in runs) for unit in UNITS}
+    beside = host_part(module, host, technology.energies)
+    assert beside is not None, "an accelerator and the host alone compute the network"
     return NetworkCycles(
         figures["cycles"], figures["macs"], figures["utilization"],
         sum(row["op"] != "fetch" for row in figures["layers"]), len(figures["host"]),
-        executed, iterations, rows, busy, seconds,
-        _joules(machine, module, runs, technology) if technology.energies else {})
+        executed, iterations, rows, busy,
+        _joules(machine, module, runs, technology) if technology.energies else {}, seconds,
+        beside, accuracy)
 
 
 def _joules(machine: Machine, module: Module, runs: Sequence[Run], technology: Technology

@@ -8,13 +8,12 @@ goes on where it was. Effort for mappings can be spent on the front alone (`Expl
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from accel.estimates.technology import Technology, load_technology
-from compiler.errors import RequestError
+from compiler.errors import Error, RequestError
 from compiler.native import digest
 from compiler.plans import Task
 from compiler.tune.explorer import ROUND, Explorer, Strategy, at_random, grid
@@ -26,11 +25,13 @@ from runtime.exploring.cores import BuiltCore
 from runtime.exploring.front_search import FrontSearch
 from runtime.exploring.fronts import PointIntervals, non_dominated
 from runtime.exploring.objectives import MeasuredPoint, Objective
-from runtime.exploring.point_trials import (PointFigures, PointTrial, file_digest,
-                                            is_lasting)
+from runtime.exploring.networks import ExploredNetwork
+from runtime.exploring.point_trials import PointFigures, PointTrial, is_lasting
 from runtime.exploring.points import ExploredPoint, MachineSpace
+from runtime.pricing.hosts import TABLE, THIS
+from runtime.whole import division_difference, host_key
 
-__all__ = ["STRATEGIES", "Exploration", "ExplorationError", "ExploredNetwork", "RunPoints"]
+__all__ = ["STRATEGIES", "Exploration", "ExplorationError", "RunPoints"]
 
 STRATEGIES = ("grid", "random", "search")
 
@@ -46,19 +47,6 @@ class ExplorationError(RequestError):
     """A base that cannot be measured: its network, and why."""
 
 
-@dataclass(frozen=True)
-class ExploredNetwork:
-    """A network that machines are measured with: its name, its file, and the file's hash."""
-
-    name: str
-    path: Path
-    digest: str
-
-    @classmethod
-    def of(cls, name: str, path: Path) -> "ExploredNetwork":
-        return cls(name, path, file_digest(path))
-
-
 @dataclass
 class Exploration:
     """Measures points of a space.
@@ -68,6 +56,8 @@ class Exploration:
     trials : the most points that are measured, the base included; None: all of the grid.
     technology : that all points are in. Where it has no estimate of clocks, all run at the nominal
         clock of the base.
+    host : that computes the rest of the networks.
+    same_division : whether points fail whose host computes other layers than that of the base.
     watch : called with the number of measured points and of points under way, whenever a result
         has come.
     measured, failed : what came of points, by identity; why they have no figures.
@@ -86,6 +76,8 @@ class Exploration:
     trials: int | None = None
     seed: int = 0
     technology: Technology = field(default_factory=load_technology)
+    host: str = TABLE
+    same_division: bool = False
     watch: Callable[["Exploration"], None] = lambda exploration: None
     measured: dict[str, tuple[ExploredPoint, MeasuredPoint]] = field(default_factory=dict)
     failed: dict[str, tuple[ExploredPoint, str]] = field(default_factory=dict)
@@ -98,14 +90,10 @@ class Exploration:
         self.technology = self.technology.at(self.space.base.machine.config.clock_mhz)
         for one in (*self.objectives, *(budget.objective for budget in self.budgets)):
             one.require(self.technology)
-        self._versions = versions(ROOMS)
+        self._versions, self._host = versions(ROOMS), host_key(self.host)
         self._known: dict[tuple[str, str], Result] = {}
-        for network in self.networks:
-            for values in (False, True):
-                task = self._task(network, values)
-                for record in self.records.of(task):
-                    if record.versions == self._versions:
-                        self._known[task.digest, record.plan] = record.result
+        self._read: set[str] = set()                    # tasks whose records are known
+        self._quantized: dict[str, list[ExploredNetwork | Result]] = {}
 
     def run(self, run: RunPoints) -> None:
         """Measures the base, each field alone, and what the strategy proposes. Raises
@@ -227,11 +215,27 @@ class Exploration:
             errors = [f"{name}: {one.error}" for name, one in results.items() if one.error]
             if errors:
                 self.failed[point.identity] = point, "; ".join(errors)
+                continue
+            figures = MeasuredPoint(
+                point.machine, {name: int(one.value or 0) for name, one in results.items()},
+                {network.name: replace(PointFigures.of(results[network.name].details),
+                                       accuracy=network.accuracy)
+                 for network in self._networks(point) if isinstance(network, ExploredNetwork)},
+                self.technology)
+            if self.same_division and (other := self.other_division(figures)):
+                self.failed[point.identity] = point, f"--same-division: {other}"
             else:
-                self.measured[point.identity] = point, MeasuredPoint(
-                    point.machine, {name: int(one.value or 0) for name, one in results.items()},
-                    {name: PointFigures.of(one.details) for name, one in results.items()},
-                    self.technology)
+                self.measured[point.identity] = point, figures
+
+    def other_division(self, figures: MeasuredPoint) -> str:
+        """What the host computes for a point and not for the base, or the other way round; "" where
+        both divide the networks alike.
+        """
+        if self.space.base.identity not in self.measured:
+            return ""
+        base = self.measured[self.space.base.identity][1]
+        return "; ".join(text for name, one in figures.figures.items() if (
+            text := division_difference(name, base.figures[name].host_layers, one.host_layers)))
 
     def _results(self, points: Sequence[ExploredPoint], run: RunPoints, values: bool
                  ) -> Iterator[tuple[ExploredPoint, dict[str, Result]]]:
@@ -239,8 +243,8 @@ class Exploration:
         wanted: dict[str, tuple[ExploredNetwork, ExploredPoint]] = {}
         trials: list[PointTrial] = []
         for point in points:
-            for network in self.networks:
-                if self._key(network, point, values) not in self._known:
+            for network in self._networks(point):
+                if not isinstance(network, Result) and not self._has(network, point, values):
                     trial = self.trial(network, point, values)
                     wanted[trial.id] = network, point
                     trials.append(trial)
@@ -251,14 +255,38 @@ class Exploration:
             self._keep(network, point, values, result)
             self.watch(self)
         for point in points:
-            yield point, {network.name: self._known[self._key(network, point, values)]
-                          for network in self.networks}
+            yield point, {given.name: network if isinstance(network, Result)
+                          else self._known[self._key(network, point, values)]
+                          for given, network in zip(self.networks, self._networks(point))}
+
+    def _networks(self, point: ExploredPoint) -> list[ExploredNetwork | Result]:
+        """The networks as the point computes them; a refusal of the quantizer is a result."""
+        if point.identity not in self._quantized:
+            self._quantized[point.identity] = [_on(one, point) for one in self.networks]
+        return self._quantized[point.identity]
+
+    def quantized_of(self, network: ExploredNetwork) -> list[ExploredNetwork]:
+        """A network as the measured points compute it."""
+        place = list(self.networks).index(network)
+        return [found for identity in self.measured if not isinstance(
+            found := self._networks(self.measured[identity][0])[place], Result)]
+
+    def _has(self, network: ExploredNetwork, point: ExploredPoint, values: bool) -> bool:
+        """True if the result is known, also by a record."""
+        task = self._task(network, values)
+        if task.digest not in self._read:
+            self._read.add(task.digest)
+            self._known |= {(task.digest, record.plan): record.result
+                            for record in self.records.of(task)
+                            if record.versions == self._versions}
+        return self._key(network, point, values) in self._known
 
     def trial(self, network: ExploredNetwork, point: ExploredPoint, values: bool = False
               ) -> PointTrial:
-        """The trial of a network on a point."""
+        """The trial of a network on a point, as it computes it."""
         return PointTrial(str(network.path), network.digest, point.toml, point.sources,
-                          point.machine.hash, values, self.technology.text, point.effort)
+                          point.machine.hash, values, self.technology.text, point.effort,
+                          self.host)
 
     def known(self, network: ExploredNetwork, point: ExploredPoint) -> Result:
         """The result of a network on a point that was measured."""
@@ -272,7 +300,7 @@ class Exploration:
         if not is_lasting(result):
             return
         self.records.add(Record(self._task(network, values), key[1], result, WHERE, self.seed,
-                                "exact", self._versions))
+                                "measured" if self.host == THIS else "exact", self._versions))
 
     def _key(self, network: ExploredNetwork, point: ExploredPoint, values: bool) -> tuple[str, str]:
         effort = f"# effort {point.effort}\n" if point.effort else ""
@@ -281,4 +309,12 @@ class Exploration:
 
     def _task(self, network: ExploredNetwork, values: bool) -> Task:
         title = f"{network.name}: {'values' if values else 'time'} on machines"
-        return Task("explore", digest([network.digest, self.technology.text, str(values)]), title)
+        key = [network.digest, self.technology.text, self._host, str(values)]
+        return Task("explore", digest(key), title)
+
+
+def _on(network: ExploredNetwork, point: ExploredPoint) -> ExploredNetwork | Result:
+    try:
+        return network.on(point.machine)
+    except Error as error:
+        return Result(None, "cycles", " ".join(str(error).split()))

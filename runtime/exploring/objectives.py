@@ -26,7 +26,7 @@ OF_MACHINE = frozenset({"geometry", "period", "fpga", "silicon", "clock"})
 The ``period`` is that of one cycle, at the nominal clock where there is no estimate.
 """
 
-PARTS = OF_MACHINE | {"cycles", "traffic", "energy", "accuracy"}
+PARTS = OF_MACHINE | {"cycles", "traffic", "energy", "host", "accuracy"}
 """What objectives read of a point. Those of `ASPECTS` a technology must have."""
 
 
@@ -102,11 +102,20 @@ def _cycles(point: MeasuredPoint) -> ObjectiveValue:
 
 
 def _milliseconds(point: MeasuredPoint) -> ObjectiveValue:
-    """At the point's one clock."""
-    cycles = sum(point.cycles.values())
-    mhz = _mhz(point)
+    """The accelerator at the point's one clock, then the host and copies."""
+    own, beside = _accelerator_ms(point), _host(point).value
+    return ObjectiveValue(own.value + beside, own.low + beside, own.high + beside,
+                          own.extrapolated)
+
+
+def _accelerator_ms(point: MeasuredPoint) -> ObjectiveValue:
+    cycles, mhz = sum(point.cycles.values()), _mhz(point)
     return ObjectiveValue(cycles / mhz.value / 1e3, cycles / mhz.high / 1e3,
                           cycles / mhz.low / 1e3, mhz.extrapolated)
+
+
+def _host(point: MeasuredPoint) -> ObjectiveValue:
+    return _exact(1e3 * sum(one.beside_seconds for one in point.figures.values()))
 
 
 def _mhz(point: MeasuredPoint) -> ObjectiveValue:
@@ -146,18 +155,20 @@ def _millimeters(point: MeasuredPoint) -> ObjectiveValue:
 
 
 def _energy(point: MeasuredPoint) -> ObjectiveValue:
-    """What is counted, and what leaks meanwhile."""
-    joules = [one.joules for one in point.figures.values()]
+    """Of the accelerator, which leaks while it works, the host and copies."""
+    joules = [joules for one in point.figures.values() for joules in (one.joules, one.host_joules)]
     if any(one is None for one in joules):
         raise ObjectiveError("Objective energy must come with points whose energy was counted")
     counted = 1e6 * sum(one for one in joules if one is not None)
-    ms, milliwatts = _milliseconds(point), _leaking(point)
+    ms, milliwatts = _accelerator_ms(point), _leaking(point)
     value, low, high = (counted + milliwatts * time for time in ms[:3])
     return ObjectiveValue(value, low, high, ms.extrapolated)
 
 
 def joules_of(point: MeasuredPoint, network: str) -> float | None:
-    """The energy of one of the point's networks, leakage included; None where none is known."""
+    """Joules of the accelerator for one of the point's networks, leakage included; None where none
+    are known.
+    """
     joules = point.figures[network].joules
     if joules is None:
         return None
@@ -172,10 +183,9 @@ def _leaking(point: MeasuredPoint) -> float:
 
 
 def _accuracy(point: MeasuredPoint) -> ObjectiveValue:
-    """That of the network that is furthest off."""
-    found = [one.accuracy for one in point.figures.values()]
-    known = [one for one in found if one is not None]
-    if not found or len(known) < len(found):
+    """That of the network that is furthest off, among those that were quantized here."""
+    known = [one.accuracy for one in point.figures.values() if one.accuracy is not None]
+    if not known:
         raise ObjectiveError("Objective accuracy must come with networks in float, which are "
                              "quantized for each machine")
     return _exact(min(known))
@@ -222,14 +232,18 @@ def _declared(name: str, unit: str, meaning: str, reads: str,
 
 
 OBJECTIVES: dict[str, Objective] = {one.name: one for one in (
-    _declared("cycles", "", "cycles of all networks together", "cycles", _cycles),
-    _declared("ms", "ms", "time of all networks at the clock", "cycles period", _milliseconds),
+    _declared("cycles", "", "cycles of the accelerator, of all networks together", "cycles",
+              _cycles),
+    _declared("ms", "ms", "time of all networks, host and copies included", "cycles period host",
+              _milliseconds),
+    _declared("host_ms", "ms", "time of the host and of copies", "host", _host),
     _declared("area", "mm2", "area of logic and memories on a chip", "silicon", _millimeters),
     *(_declared(name, unit, meaning, "fpga", _of_area(name))
       for name, (unit, meaning) in AREA_FIGURES.items()),
     _declared("gates", "NAND2", "gates of logic and registers", "geometry", _of_area("gates")),
     _declared("mhz", "MHz", "clock, the greatest first", "clock", _mhz, True),
-    _declared("energy", "uJ", "energy of all networks", "energy cycles period", _energy),
+    _declared("energy", "uJ", "energy of all networks, host and copies included",
+              "energy cycles period host", _energy),
     _declared("dram", "B", "bytes over the memory port", "traffic", _dram),
     _declared("bytes", "B", "bytes of buffers on the chip", "geometry", _bytes),
     _declared("products", "", "products that the array computes in a cycle", "geometry",
