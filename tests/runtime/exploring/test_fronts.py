@@ -182,8 +182,8 @@ def test_accuracy_is_that_of_the_network_that_is_furthest_off() -> None:
             str(place): PointFigures(0, 0, 0, (), accuracy=one)
             for place, one in enumerate(accuracies)})
 
-    assert OBJECTIVES["accuracy"].of(point(30.0, 20.0)).value == 20
-    for absent in (point(), point(30.0, None)):
+    assert OBJECTIVES["accuracy"].of(point(30.0, 20.0, None)).value == 20
+    for absent in (point(), point(None)):
         with pytest.raises(ObjectiveError, match="^Objective accuracy must come with networks in "
                                                  "float, which are quantized for each machine$"):
             OBJECTIVES["accuracy"].of(absent)
