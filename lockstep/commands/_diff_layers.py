@@ -52,10 +52,8 @@ def _estimate(one: Estimate) -> str:
 
 
 def show_units(name: str, here: NetworkCycles, there: NetworkCycles, titles: Sequence[str]) -> None:
-    """Show the time, how long each unit was busy, and the energy that each takes."""
-    rows = [["ms", *(f"{1e3 * one.seconds:,.4g}" for one in (here, there)),
-             change(here.seconds, there.seconds)]]
-    rows += [[f"{unit}: busy cycles", f"{here.busy[unit]:,}", f"{there.busy[unit]:,}",
+    """Show how long each unit was busy, and the energy that each takes."""
+    rows = [[f"{unit}: busy cycles", f"{here.busy[unit]:,}", f"{there.busy[unit]:,}",
              change(here.busy[unit], there.busy[unit])] for unit in here.busy]
     rows += [[f"{unit}: uJ", *(f"{1e6 * one.joules[unit]:,.4g}" for one in (here, there)),
               change(here.joules[unit], there.joules[unit])]
