@@ -145,12 +145,12 @@ def _require_page(args: argparse.Namespace) -> None:
 
 
 def _require_technology(args: argparse.Namespace) -> None:
-    from accel.estimates.technology import technology
+    from accel.estimates.technology import load_technology
 
     if args.sim != "cycle":
         raise RequestError(f"--technology must come with --sim cycle, not {args.sim}: the cycle "
                            f"simulator alone counts every access")
-    args.technology = technology(args.technology)
+    args.technology = load_technology(args.technology)
 
 
 def _opened(path: Path | None):

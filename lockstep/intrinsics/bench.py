@@ -33,8 +33,7 @@ def bench(args: argparse.Namespace) -> int:
     machines = [with_memory(load_machine(name), args) for name in (args.base, args.machine) if name]
     titles = [name for name in (args.base, args.machine) if name]
     calibration = calibration_of(args)
-    results = measured(machines, args.networks or DEFAULT, args.size, None, calibration,
-                       args.host)
+    results = measured(machines, args.networks or DEFAULT, args.size, calibration, args.host)
     if args.json:
         write_text(args.json, json.dumps({
             "machines": [{"name": title, "hash": machine.hash}
@@ -49,8 +48,8 @@ def bench(args: argparse.Namespace) -> int:
 
 
 def measured(machines: Sequence[Machine], names: Sequence[str], size: int,
-             built: Technology | None = None, calibration: Calibration | None = None,
-             host: str = TABLE) -> Results:
+             calibration: Calibration | None = None, host: str = TABLE,
+             technology: Technology | None = None) -> Results:
     """Measure networks on machines in a technology; a bar shows how far it is."""
     done: list[str] = []
     total = len(dict.fromkeys(names)) * len(machines)
@@ -60,7 +59,7 @@ def measured(machines: Sequence[Machine], names: Sequence[str], size: int,
         for name, path in files.items():
             for machine in machines:
                 results.setdefault(name, []).append(
-                    measure(machine, path, built, calibration, host))
+                    measure(machine, path, calibration, host, technology))
                 done.append(name)
     return results
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from accel.estimates.technology import Technology, technology
+from accel.estimates.technology import Technology, load_technology
 from accel.machine.loading import load_machine
 from compiler.errors import RequestError
 from compiler.frontend.kinds import names_model
@@ -49,19 +49,19 @@ def explore(args: argparse.Namespace) -> int:
     if args.report:
         require_plotly()
     require_matplotlib(args)
-    built = technology(args.technology)
+    technology = load_technology(args.technology)
     builds = args.synthesize or args.route
     if builds:
-        _require_cells(built, args.route)
+        _require_cells(technology, args.route)
         require_tools(args.route)
     elif args.jobs:
         raise RequestError("--jobs must come with --synthesize or --route")
-    objectives = (usual_objectives(built) if args.objective is None
+    objectives = (usual_objectives(technology) if args.objective is None
                   else objectives_of(args.objective.split(",")))
     budgets = [budget_of(text) for text in args.limits]
     for one in (*objectives, *(budget.objective for budget in budgets)):
-        one.require(built)
-    space = _space(args, budgets, built)
+        one.require(technology)
+    space = _space(args, budgets, technology)
     strategy, trials = _strategy(args, space)
     status = 0
     with ExitStack() as stack:
@@ -72,7 +72,7 @@ def explore(args: argparse.Namespace) -> int:
         exploration = Exploration(
             space, [ExploredNetwork.of(_name(name), path, calibration)
                     for name, path in files.items()],
-            objectives, records, budgets, strategy, trials, args.seed, built, args.host,
+            objectives, records, budgets, strategy, trials, args.seed, technology, args.host,
             args.same_division)
         _require_figures(exploration)
         run = _runner(args, stack)
@@ -141,13 +141,13 @@ def _name(name: str) -> str:
     return Path(name).name if "/" in name or names_model(name) else name
 
 
-def _require_cells(built: Technology, routed: bool) -> None:
-    if not {"fpga", "clock"} <= built.has:
+def _require_cells(technology: Technology, routed: bool) -> None:
+    if not {"fpga", "clock"} <= technology.has:
         raise RequestError(f"{'--route' if routed else '--synthesize'} must come with --technology "
-                           f"ecp5, in whose cells cores are built, not {built.name!r}")
+                           f"ecp5, in whose cells cores are technology, not {technology.name!r}")
 
 
-def _space(args: argparse.Namespace, budgets: Sequence[MachineBudget], built: Technology
+def _space(args: argparse.Namespace, budgets: Sequence[MachineBudget], technology: Technology
            ) -> MachineSpace:
     axes: list[VariedAxis] = [axis_of(text) for text in args.vary]
     axes += axes_of_file(args.space) if args.space else []
@@ -156,10 +156,10 @@ def _space(args: argparse.Namespace, budgets: Sequence[MachineBudget], built: Te
         raise AxisError("Something must be varied: --vary FIELD=A,B, --space FILE or --add FILE.py")
     cheap = [budget for budget in budgets if budget.objective.of_machine]
     base = load_machine(args.base)
-    built = built.at(base.config.clock_mhz)
+    technology = technology.at(base.config.clock_mhz)
 
     def refusal(point: ExploredPoint) -> str:
-        alone = MeasuredPoint(point.machine, {}, {}, built)
+        alone = MeasuredPoint(point.machine, {}, {}, technology)
         return next((reason for budget in cheap if (reason := budget.refusal(alone))), "")
 
     return MachineSpace(base, str(args.base), axes, added, refusal)

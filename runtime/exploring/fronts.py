@@ -54,7 +54,7 @@ class PointIntervals:
     def _of(self, place: int, front: np.ndarray, open_: Sequence[int]) -> list[int]:
         row = self.values[place]
         found = (~self._more(place).any(axis=1) if front[place]
-                 else front & (self.values <= row).all(axis=1))
+                 else front & (self.values <= row).all(axis=1)).tolist()
         return [other for other in open_ if found[other] and other != place]
 
     def _dominating(self, place: int) -> np.ndarray:

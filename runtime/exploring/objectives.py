@@ -10,7 +10,8 @@ from functools import lru_cache
 
 from accel.estimates.energy import leakage_watts
 from accel.estimates.silicon import silicon_area
-from accel.estimates.technology import ASPECTS, Silicon, Technology, technologies, technology
+from accel.estimates.technology import (ASPECTS, Silicon, Technology, load_technology,
+                                        technologies)
 from accel.machine.machine import Machine
 from runtime.exploring.formulas import Formula, ObjectiveError, ObjectiveValue, formula_of
 from runtime.exploring.point_trials import PointFigures
@@ -38,7 +39,7 @@ class MeasuredPoint:
     machine: Machine
     cycles: Mapping[str, int]
     figures: Mapping[str, PointFigures]
-    technology: Technology = field(default_factory=technology)
+    technology: Technology = field(default_factory=load_technology)
 
 
 @dataclass(frozen=True)
@@ -73,13 +74,13 @@ class Objective:
         self.require(point.technology)
         return self.compute(point)
 
-    def require(self, built: Technology) -> None:
+    def require(self, technology: Technology) -> None:
         """Raises ObjectiveError where the technology lacks what it reads."""
-        for aspect in sorted((self.reads & ASPECTS.keys()) - built.has):
-            others = [name for name in technologies() if aspect in technology(name).has]
+        for aspect in sorted((self.reads & ASPECTS.keys()) - technology.has):
+            others = [name for name in technologies() if aspect in load_technology(name).has]
             raise ObjectiveError(f"Objective {self.name} must come with a technology that has "
                                  f"{ASPECTS[aspect]}, such as {' or '.join(others)}, not "
-                                 f"{built.name!r}")
+                                 f"{technology.name!r}")
 
     def interval(self, point: MeasuredPoint) -> tuple[float, float, float]:
         """The least, the likely and the most of it, turned so that less is better."""
@@ -117,8 +118,8 @@ def _mhz(point: MeasuredPoint) -> ObjectiveValue:
 
 
 @lru_cache(KEPT)
-def _clock(machine: Machine, built: Technology) -> ObjectiveValue:
-    found = built.clock(machine)
+def _clock(machine: Machine, technology: Technology) -> ObjectiveValue:
+    found = technology.clock(machine)
     return ObjectiveValue(found.value, found.low, found.high, found.extrapolated)
 
 
@@ -155,7 +156,8 @@ def _energy(point: MeasuredPoint) -> ObjectiveValue:
         raise ObjectiveError("Objective energy must come with points whose energy was counted")
     counted = 1e6 * sum(one for one in joules if one is not None)
     ms, milliwatts = _milliseconds(point), _leaking(point)
-    return ObjectiveValue(*(counted + milliwatts * time for time in ms[:3]), ms.extrapolated)
+    value, low, high = (counted + milliwatts * time for time in ms[:3])
+    return ObjectiveValue(value, low, high, ms.extrapolated)
 
 
 def joules_of(point: MeasuredPoint, network: str) -> float | None:
@@ -258,10 +260,10 @@ USUAL = ("ms", "area", "luts", "energy")
 """What a front is of by default, as far as the technology has it."""
 
 
-def usual_objectives(built: Technology) -> tuple[Objective, ...]:
+def usual_objectives(technology: Technology) -> tuple[Objective, ...]:
     """Those of `USUAL` that the technology has."""
     return tuple(one for one in map(OBJECTIVES.__getitem__, USUAL)
-                 if one.reads & ASPECTS.keys() <= built.has)
+                 if one.reads & ASPECTS.keys() <= technology.has)
 
 
 def objectives_of(names: Sequence[str]) -> tuple[Objective, ...]:

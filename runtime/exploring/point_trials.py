@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from accel.estimates.technology import technology_of
 from accel.figures.layers import LayerRow
 from accel.machine.config import AccelConfig
 from accel.machine.intrinsics import SHIPPED
@@ -108,7 +109,7 @@ class PointTrial:
     values : whether values are computed, and compared with those of the host.
     effort : of the search for mappings (`accel.mapping.plans.search.EFFORTS`).
     technology : its text (`accel.estimates.technology.technology_of`), by whose energies joules
-        are counted.
+        are counted; "": none are.
     host : that computes the rest (`runtime.pricing.hosts`).
     """
 
@@ -216,8 +217,6 @@ def _measured(trial: PointTrial) -> Result:
 
 
 def _beside(trial: PointTrial, module: Module) -> HostPart:
-    from accel.estimates.technology import technology_of
-
     energies = technology_of(trial.technology).energies if trial.technology else None
     found = host_part(module, trial.host, energies)
     assert found is not None, "a point has the accelerator and the host alone"
@@ -289,7 +288,6 @@ def _counted(text: str, machine: Machine, module: Module, runs: Sequence[Any]
              ) -> tuple[float | None, tuple[float, ...]]:
     """Joules of all runs, and of each layer, without leakage: what leaks depends on the clock."""
     from accel.estimates.energy import energy
-    from accel.estimates.technology import technology_of
     from accel.figures.accesses import AccessProfile
 
     built = technology_of(text) if text else None

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from accel.estimates.technology import technology
+from accel.estimates.technology import load_technology
 from compiler.tune.records import Records
 from lockstep.cli import main
 from lockstep.report.exploring import write_exploration_page
@@ -189,7 +189,7 @@ def page(tmp_path_factory) -> Path:
     with Records(path.with_name("r.sqlite")) as records:
         found = exploration(records, "block_out=4,8,16", "block_in=4,8,16",
                             objectives="ms,luts,bytes",
-                            technology=technology("ecp5"))
+                            technology=load_technology("ecp5"))
         found.run(MadeUp(lambda config: config.block_out == config.block_in == 16))
         for identity in found.front():
             core = BuiltCore({"luts": 20_000}, ("yosys 1",))

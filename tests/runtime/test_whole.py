@@ -3,7 +3,7 @@
 
 import pytest
 
-from accel.estimates.technology import technology
+from accel.estimates.technology import load_technology
 from accel.machine.loading import load_machine
 from compiler.graph.division.partition import HOST
 from runtime import compile
@@ -14,7 +14,7 @@ from runtime.whole import division_difference, energy_refusal, host_key, host_pa
 from tests.support.whole import CHANNELS, SIZE, write_case
 
 TABLE = host_table()
-ENERGIES = technology("45nm").energies
+ENERGIES = load_technology("45nm").energies
 
 
 @pytest.fixture(scope="module")
