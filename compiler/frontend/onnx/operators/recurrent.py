@@ -80,17 +80,20 @@ def _given(x: Value, w: Value, bias: Value | None) -> Value:
     return rows if bias is None else rows + bias
 
 
-def _recur(t, times: int, batch: int, hidden: int, dtype: str, lengths: Value | None,
-           first: list[Value | None], direction: str, layout: int,
-           ways: Sequence[tuple[Value, Step]]) -> tuple[Value, list[Value]]:
+def _recur(t, x: Value, hidden: int, lengths: Value | None, first: list[Value | None],
+           direction: str, layout: int, way: Callable[[int], tuple[Value, Step]]
+           ) -> tuple[Value, ...]:
     """Returns all states of the first kind, [T,D,B,H] or [B,T,D,H], and the last state of each
-    kind. A way has what the input gives to all steps, [T*B,G], and the step.
+    kind. A way has what the input [T,B,I] gives to all steps, [T*B,G], and the step.
     """
+    times, batch = x.shape[:2]
+    require_turns(times)
+    ways = [way(number) for number in range(_directions(direction))]
     limits = None if lengths is None else lengths.astype("int64").reshape(batch, 1)
     rows, ends = [], []
     for number, (given, step) in enumerate(ways):
         backwards = direction == "reverse" or number == 1
-        state = tuple(_beginning(t, initial, number, layout, batch, hidden, dtype)
+        state = tuple(_beginning(t, initial, number, layout, batch, hidden, x.dtype)
                       for initial in first)
         each: dict[int, Value] = {}
         for time in reversed(range(times)) if backwards else range(times):
@@ -107,8 +110,8 @@ def _recur(t, times: int, batch: int, hidden: int, dtype: str, lengths: Value | 
     whole = _joined(t, rows, 1)
     last = [_joined(t, [end[kind].unsqueeze(0) for end in ends], 0) for kind in range(len(first))]
     if layout:
-        return whole.transpose(2, 0, 1, 3), [state.transpose(1, 0, 2) for state in last]
-    return whole, last
+        return whole.transpose(2, 0, 1, 3), *(state.transpose(1, 0, 2) for state in last)
+    return whole, *last
 
 
 def _joined(t, parts: list[Value], axis: int) -> Value:
@@ -175,11 +178,7 @@ def rnn(t, x, w, r, b=None, sequence_lens=None, initial_h=None, *, activation_al
             return (function(_clipped(now + _matrix(state[0], wh), clip)),)
         return _given(x, _part(w, number), _bias(b, number)), step
 
-    times, batch = x.shape[:2]
-    require_turns(times)
-    whole, last = _recur(t, times, batch, hidden_size, x.dtype, sequence_lens, [initial_h],
-                         direction, layout, [way(number) for number in range(count)])
-    return whole, *last
+    return _recur(t, x, hidden_size, sequence_lens, [initial_h], direction, layout, way)
 
 
 @operator("GRU")
@@ -220,11 +219,7 @@ def gru(t, x, w, r, b=None, sequence_lens=None, initial_h=None, *, activation_al
         bias = of_input if linear_before_reset else _bias(b, number)
         return _given(x, _part(w, number), bias), step
 
-    times, batch = x.shape[:2]
-    require_turns(times)
-    whole, last = _recur(t, times, batch, hidden_size, x.dtype, sequence_lens, [initial_h],
-                         direction, layout, [way(number) for number in range(count)])
-    return whole, *last
+    return _recur(t, x, hidden_size, sequence_lens, [initial_h], direction, layout, way)
 
 
 @operator("LSTM")
@@ -261,12 +256,7 @@ def lstm(t, x, w, r, b=None, sequence_lens=None, initial_h=None, initial_c=None,
             return o * h_of(c), c
         return _given(x, _part(w, number), _bias(b, number)), step
 
-    times, batch = x.shape[:2]
-    require_turns(times)
-    whole, last = _recur(t, times, batch, hidden_size, x.dtype, sequence_lens,
-                         [initial_h, initial_c], direction, layout,
-                         [way(number) for number in range(count)])
-    return whole, *last
+    return _recur(t, x, hidden_size, sequence_lens, [initial_h, initial_c], direction, layout, way)
 
 
 def _arranged(t, x: Value, w: Value, r: Value, b: Value | None, direction: str
