@@ -34,7 +34,7 @@ RISING = frozenset((
     "DequantizeLinear Cast CastLike IsNaN IsInf GridSample Col2Im").split())
 """Operators that keep the order of all their inputs."""
 
-CUT = frozenset(("Resize", "Pow"))
+CUT = frozenset(("Resize", "Pow", "QLinearConv", "QLinearMatMul"))
 """Operators that cut floats to integers themselves, or have integers that no type holds: what they
 make of certain inputs may be uncertain."""
 
