@@ -10,7 +10,7 @@ from accel.sim.meaning import functional
 from accel.sim.programs.case import Case
 from accel.sim.programs.forms import Form, forms
 from accel.sim.programs.generate import with_forms
-from fpga.registers import ADDRESSES
+from fpga.link.registers import ADDRESSES
 
 __all__ = ["bench_files", "program"]
 

@@ -58,8 +58,8 @@ the same cycle.
 _ABOUT = {
     "native": "The memory port is described in docs/machine.md of Lockstep, \"Memory port\".",
     "axi4": "Registers lie behind AXI4-Lite, a word every four bytes, in the order of "
-            "fpga/registers.py of\nLockstep; docs/driver.md says how a run is started. Memory is "
-            "behind AXI4."}
+            "fpga/link/registers.py\nof Lockstep; docs/driver.md says how a run is started. Memory "
+            "is behind AXI4."}
 
 
 def page(machine: Machine, top: str, bus: str, ports: list[Port], memories: list[Memory]) -> str:

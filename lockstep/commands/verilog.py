@@ -5,7 +5,7 @@ from pathlib import Path
 
 from accel.machine.config import MACHINE
 from compiler.errors import RequestError
-from lockstep.lines import say
+from lockstep.printing.lines import say
 from lockstep.options.arguments import add_machine, at_least
 from lockstep.options.choices import OneOf
 
