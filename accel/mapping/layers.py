@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
-from accel.mapping.builders import elementwise, movement, pools, products
+from accel.mapping.builders import movement, pools, products, vector_layers
 from accel.mapping.builders.layer import Builder, MappedLayer, leading_refusal
 from accel.mapping.builders.terms import terms
 from accel.mapping.lowering.nest import LoweringError
@@ -52,8 +52,8 @@ LAYERS: dict[str, Builder] = {
     "pad": movement.pad,
     "qconcat": movement.concat,
     "qput": movement.put,
-    "qargmax": elementwise.place_layer,
-    "qargmin": elementwise.place_layer,
+    "qargmax": vector_layers.place_layer,
+    "qargmin": vector_layers.place_layer,
 }
 """How the nodes of each operator become layers."""
 
@@ -62,8 +62,8 @@ REFUSALS: dict[str, Callable[[Graph, Node], str | None]] = {
     "pad": movement.pad_refusal,
     "qmatmul": leading_refusal,
     "qmean": pools.mean_refusal,
-    "qargmax": elementwise.place_refusal,
-    "qargmin": elementwise.place_refusal,
+    "qargmax": vector_layers.place_refusal,
+    "qargmin": vector_layers.place_refusal,
 }
 """Cases of a supported operator that the accelerator refuses."""
 
@@ -88,9 +88,9 @@ def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
     if node.op == "qput":
         return forms.of(node).refused or leading_refusal(graph, node)
     if is_elementwise(node):
-        return elementwise.elementwise_refusal(graph, node, forms.blocks.element)
+        return vector_layers.elementwise_refusal(graph, node, forms.blocks.element)
     if is_row_function(node):
-        return elementwise.row_function_refusal(graph, node, forms)
+        return vector_layers.row_function_refusal(graph, node, forms)
     if node.op not in (*LAYERS, "qterms"):
         return f"the accelerator has no operator {node.op}"
     if x.dtype != forms.blocks.element:
@@ -118,10 +118,10 @@ def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
     if known.moves_nothing(node):
         return ()
     if is_elementwise(node):
-        layers = _packed(elementwise.elementwise_layer(node, graph, known, machine), machine)
+        layers = _packed(vector_layers.elementwise_layer(node, graph, known, machine), machine)
     elif is_row_function(node):
         layers = _first_that_fits(machine, *(
-            lambda apart=apart: elementwise.row_function_layer(node, graph, known, machine, apart)
+            lambda apart=apart: vector_layers.row_function_layer(node, graph, known, machine, apart)
             for apart in (False, True)))
     elif node.op == "qterms":
         layers = (terms(node, graph, known, machine),)

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from typing import Any
@@ -27,6 +27,7 @@ from compiler.quantize.improve.noise import Measured, Noise, Tick, alone, effect
 from compiler.quantize.improve.sparsity import Sparsity, pattern_of, prune
 from compiler.quantize.improve.weight_bits import (bits_by_name, chosen_bits, is_weighted,
                                                    require_bits)
+from compiler.quantize.made_for import marked
 from compiler.quantize.networks.network import Layer, LayeredNetwork
 from compiler.quantize.networks.preparation import prepare
 from compiler.quantize.networks.recurrent import parts
@@ -84,7 +85,8 @@ class Quantized:
     """The graph in QDQ form, for the extents of the samples, with its figures.
     `agreement`: the share of samples (of pixels where outputs are images) whose largest output is
     the same as in float, None without classes; `decibels`: of the output. Both over the calibration
-    samples, of the worst output. `sparse` are the layers whose weights were pruned first.
+    samples, of the worst output. `sparse` are the layers whose weights were pruned first,
+    `made_for` says for which machine, by the keys of the file's metadata.
     """
 
     graph: Graph
@@ -96,6 +98,7 @@ class Quantized:
     fell_back: tuple[str, ...]
     forms: "_Forms"
     sparse: tuple[str, ...] = ()
+    made_for: Mapping[str, str] = field(default_factory=dict)
 
     def graph_of(self, shapes: Mapping[str, int] | None = None,
                  arrays: Mapping[str, Array] | None = None) -> Graph:
@@ -110,8 +113,10 @@ class Quantized:
 
     @cached_property
     def model(self) -> ModelProto:
-        """The graph as an ONNX model, with open dimensions where the network has them."""
-        return exported_model(self.graph, self.forms.variants())
+        """The graph as an ONNX model, with open dimensions where the network has them; its metadata
+        say which version made it, and for which machine (`compiler.quantize.made_for`).
+        """
+        return marked(exported_model(self.graph, self.forms.variants()), self.made_for)
 
     @property
     def fixed(self) -> dict[str, int]:
@@ -156,8 +161,8 @@ def quantize(model: Any, calibration: CalibrationSet, *,
              weight_bits: int | Mapping[str, int] | Iterable[str] = 8, activation_bits: int = 8,
              accumulator_bits: int = 32,
              sparsity: str | None = None, patterns: Sequence[Pattern | TermPattern] = (),
-             example_inputs: Any = None, bind: Bindings | None = None, watch: Watch = _unwatched
-             ) -> Quantized:
+             made_for: Mapping[str, str] | None = None, example_inputs: Any = None,
+             bind: Bindings | None = None, watch: Watch = _unwatched) -> Quantized:
     """Quantize a float network. Nothing is random: same arguments, same model.
 
     Parameters
@@ -186,6 +191,7 @@ def quantize(model: Any, calibration: CalibrationSet, *,
     accumulator_bits : of sums of products on a machine, 16 to 48: weights are as coarse as proves
         that sums of int16, or any in fewer than 32 bits, stay within.
     patterns : what instructions of a machine match; where a layer does, it has their meaning.
+    made_for : the machine, as the file's metadata name it.
     example_inputs : what an nn.Module is exported with: a tensor, or a tuple of them.
     bind : inputs that become constants, by their name: arrays, or a number for all elements.
     watch : is notified of long tasks.
@@ -204,7 +210,8 @@ def quantize(model: Any, calibration: CalibrationSet, *,
     samples = calibration_set(calibration)
     source = source_of(model, samples, example_inputs, bind, options.keep_float)
     fitted = Samples.of(source.inputs, source.place, samples)
-    return _Quantizer(source, fitted, options, watch).run()
+    quantized = _Quantizer(source, fitted, options, watch).run()
+    return replace(quantized, made_for=dict(made_for or {}))
 
 
 def quantize_ranges(model: ModelProto, ranges: Mapping[str, tuple[float, float]],
