@@ -68,6 +68,8 @@ def _redirect(args: argparse.Namespace, folder: Path) -> Path:
             setattr(args, name, _scratch(folder / name, value))
         elif isinstance(value, OutputFile | OutputFolder | PictureFolder):
             setattr(args, name, None)
+        elif name == "waves" and value:         # it chooses the simulator
+            args.waves = (value[0], OutputFile(folder / value[1].name))
         elif name == "no_cache":
             args.no_cache = True
     return folder / "json"

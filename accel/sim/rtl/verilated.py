@@ -37,8 +37,9 @@ from compiler.native import (BuildError, build_once, call, compile_objects, comp
 
 from accel.sim.dram import DramTiming, bases, patience, timing
 from .netlist import clocked, whole_words
+from .waves import Waves
 
-__all__ = ["Port", "SimulatorError", "VerilatedCore", "Waves", "build", "build_object", "emitted",
+__all__ = ["Port", "SimulatorError", "VerilatedCore", "build", "build_object", "emitted",
            "ports_of", "pyverilator_view", "simulate", "verilator_root", "view"]
 
 _HERE = Path(__file__).parent
@@ -82,24 +83,6 @@ class Tracing:
 PORTS = Tracing(("--trace", "--trace-depth", "1"), ("-DVM_TRACE_VCD=1",),
                 ("verilated_vcd_c.cpp",), viewed=True)
 SIGNALS = Tracing(("--trace-fst",), ("-DVM_TRACE_FST=1",), ("verilated_fst_c.cpp",), _HERE / "fst")
-
-
-@dataclass(frozen=True, slots=True)
-class Waves:
-    """A wish for a file (FST) of all signals while a layer runs: from the first start of its
-    instructions to their last retirement. Programs without the layer run as ever."""
-
-    layer: str
-    path: Path
-
-    def instructions(self, program: AccelProgram) -> tuple[int, int] | None:
-        """The first of the layer's instructions and one past the last; None: none of it runs."""
-        begin = 0
-        for name, end in program.layers:
-            if name == self.layer and end > begin:
-                return begin, end
-            begin = end
-        return None
 
 
 class SimulatorError(Error):
