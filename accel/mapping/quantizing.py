@@ -24,7 +24,6 @@ __all__ = ["machine_fingerprint", "quantizer_options", "sparsity_of"]
 
 ACTIVATION_BITS = {"int8": 8, "int16": 16}
 SCALES = (0.0031, 0.02, 0.25, 1.7)      # at which immediates are compared
-NUMBERS = np.array([-0.75, 0.125, 1.5])     # of channels, likewise
 
 
 def quantizer_options(machine: Machine, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,25 +79,27 @@ def machine_fingerprint(machine: Machine) -> str:
 
 
 def _pattern_texts(pattern: Pattern | TermPattern) -> Iterator[str]:
-    """What a pattern says; its immediates by their numbers for some scales, however they are
-    written.
+    """Writes all that a pattern says; its immediates by their numbers for some scales, however they
+    are written.
     """
     for field in fields(pattern):
-        value = getattr(pattern, field.name)
-        is_told = isinstance(pattern, Pattern) and callable(value)
-        yield str(_sampled(pattern)) if is_told else f"{field.name} {value!r}"
+        if field.name != "immediates":
+            yield f"{field.name} {getattr(pattern, field.name)!r}"
+    if isinstance(pattern, Pattern):
+        yield str(_sampled(pattern))
 
 
 def _sampled(pattern: Pattern) -> list[str]:
-    """The immediates for a few scales and zero points, or why there are none."""
+    """The immediates for a few scales, zero points and constants, or why there are none."""
     found = []
+    constants = [np.linspace(-number, 1, 5) for number, _ in enumerate(pattern.constants)]
     for place, factor in enumerate(SCALES):
-        stored = [Stored(f"x{number}", factor * (number + 1), place - number)
-                  for number in range(len(pattern.inputs) + 1)]
-        channels = [NUMBERS + shift for shift in range(len(pattern.constants))]
+        *inputs, out = (Stored(f"x{number}", factor * (number + 1), place - number)
+                        for number in range(len(pattern.inputs) + 1))
         try:
-            told = pattern.immediates(*stored[:-1], *channels, stored[-1])
-            found.append(str([(name, np.asarray(told[name]).tolist()) for name in sorted(told)]))
+            told = pattern.immediates(*inputs, *constants, out)
+            found.append(str(sorted((name, np.asarray(number).tolist())
+                                    for name, number in told.items())))
         except (ValueError, ArithmeticError) as reason:
             found.append(str(reason))
     return found

@@ -15,7 +15,7 @@ from lockstep.provenance.made import made
 
 __all__ = ["Asked"]
 
-NO_OPTIONS = ("run", "perform", "parse", "words", "files_then", "no_cache", "db")
+NO_OPTIONS = ("run", "perform", "parse", "words", "files_then", "no_cache", "db", "waves")
 """What the command line leaves among the arguments for itself, and what no result depends on."""
 
 MADE = "provenance/made"
