@@ -19,6 +19,7 @@ from compiler.frontend.onnx.importing import convert
 from compiler.graph.graph import Graph
 from compiler.graph.room import require_room
 from compiler.ops.patterns import Pattern
+from compiler.ops.term_patterns import TermPattern
 from compiler.quantize.improve.bias_correction import correct_biases
 from compiler.quantize.improve.budget import Budget
 from compiler.quantize.improve.equalization import equalize
@@ -159,7 +160,7 @@ def quantize(model: Any, calibration: CalibrationSet, *,
              budget: float | str | None = None,
              weight_bits: int | Mapping[str, int] | Iterable[str] = 8, activation_bits: int = 8,
              accumulator_bits: int = 32,
-             sparsity: str | None = None, patterns: Sequence[Pattern] = (),
+             sparsity: str | None = None, patterns: Sequence[Pattern | TermPattern] = (),
              made_for: Mapping[str, str] | None = None, example_inputs: Any = None,
              bind: Bindings | None = None, watch: Watch = _unwatched) -> Quantized:
     """Quantize a float network. Nothing is random: same arguments, same model.
@@ -239,7 +240,7 @@ class _Options:
     sparsity: Sparsity | None
     activation_bits: int
     accumulator_bits: int
-    patterns: tuple[Pattern, ...]
+    patterns: tuple[Pattern | TermPattern, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +263,7 @@ class _Forms:
     source: Source
     calibrated: Mapping[str, int]
     attempt: _Attempt
-    patterns: tuple[Pattern, ...]
+    patterns: tuple[Pattern | TermPattern, ...]
 
     def graph(self, shapes: Mapping[str, int], arrays: Mapping[str, Array]) -> Graph:
         network = prepare(self.source.graph(shapes, arrays), self.source.place, self.patterns)

@@ -18,7 +18,8 @@ from accel.mapping.target import AccelTarget
 from accel.sim.timed import cycle
 from compiler.graph.division.channels_last import FROM_LAST
 from compiler.graph.division.partition import Segment, subgraph
-from compiler.graph.division.target import ACCEL, HOST, Compiled, Crossing, Measure, Priced, Target
+from compiler.graph.division.protocols import (ACCEL, HOST, Compiled, Crossing, Measure, Priced,
+                                               Target)
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.native import digest
 from runtime.pricing.link import LINK, Link
