@@ -33,7 +33,7 @@ PJ = 1e-12
 
 @dataclass(frozen=True)
 class HostPart:
-    """What an inference takes beside the accelerator.
+    """Time and energy of an inference beside the accelerator.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def energy_refusal(host: str, process: EnergyTable) -> str:
 
 
 def waiting_joules(machine: Machine, process: EnergyTable | None, part: HostPart) -> float:
-    """What leaks in the accelerator while it waits for the host and copies."""
+    """The energy that leaks in the accelerator while it waits for the host and copies."""
     watts = leakage_watts(machine, process) if process else None
     return (watts or 0.0) * (part.seconds + part.copy_seconds)
 

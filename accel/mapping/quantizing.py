@@ -78,8 +78,8 @@ def machine_fingerprint(machine: Machine) -> str:
 
 
 def _pattern_texts(pattern: Pattern) -> Iterator[str]:
-    """What a pattern says; its immediates by their numbers for some scales, however they are
-    written.
+    """The fields of a pattern as text; immediates by their numbers for some scales, however they
+    are written.
     """
     for field in fields(pattern):
         value = getattr(pattern, field.name)

@@ -91,7 +91,7 @@ class Calibration:
 
     @property
     def count(self) -> int:
-        """How many quantized networks were made, or found in the cache."""
+        """The number of quantized networks that were made, or found in the cache."""
         return len(self._kept)
 
     def require_metric(self) -> None:
