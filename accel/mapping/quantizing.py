@@ -14,6 +14,7 @@ from accel.machine.machine import Machine
 from accel.mapping.memory.weights import Slots, slots_of
 from compiler.ops.patterns import Pattern
 from compiler.ops.records.integer_forms import Stored
+from compiler.ops.term_patterns import TermPattern
 from compiler.quantize.improve.sparsity import Sparsity, pattern_of
 from compiler.quantize.improve.weight_bits import bits_by_name
 from compiler.quantize.ranges.refusal import QuantizeRefused
@@ -22,7 +23,7 @@ from compiler.te import bits as bits_of
 __all__ = ["machine_fingerprint", "quantizer_options", "sparsity_of"]
 
 ACTIVATION_BITS = {"int8": 8, "int16": 16}
-SCALES = (0.0031, 0.02, 0.25, 1.7)      # at which immediates are compared
+SCALES, CONSTANTS = (0.0031, 0.02, 0.25, 1.7), (0.25, 0.5)      # for which immediates are compared
 
 
 def quantizer_options(machine: Machine, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,26 +78,26 @@ def machine_fingerprint(machine: Machine) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _pattern_texts(pattern: Pattern) -> Iterator[str]:
+def _pattern_texts(pattern: Pattern | TermPattern) -> Iterator[str]:
     """The fields of a pattern as text; immediates by their numbers for some scales, however they
     are written.
     """
-    for field in fields(pattern):
-        value = getattr(pattern, field.name)
-        yield f"{field.name} {value!r}" if not callable(value) else str(_sampled(pattern))
+    yield from (f"{field.name} {value!r}" for field in fields(pattern)
+                if not callable(value := getattr(pattern, field.name)))
+    if isinstance(pattern, Pattern):
+        yield from _sampled(pattern)
 
 
-def _sampled(pattern: Pattern) -> list[str]:
+def _sampled(pattern: Pattern) -> Iterator[str]:
     """The immediates for a few scales and zero points, or why there are none."""
-    found = []
+    constants = [np.array(CONSTANTS)] * len(pattern.constants)
     for place, factor in enumerate(SCALES):
-        stored = [Stored(f"x{number}", factor * (number + 1), place - number)
-                  for number in range(len(pattern.inputs) + 1)]
+        *inputs, out = [Stored(f"x{number}", factor * (number + 1), place - number)
+                        for number in range(len(pattern.inputs) + 1)]
         try:
-            found.append(str(sorted(pattern.immediates(*stored).items())))
+            yield str(sorted(pattern.immediates(*inputs, *constants, out).items()))
         except (ValueError, ArithmeticError) as reason:
-            found.append(str(reason))
-    return found
+            yield str(reason)
 
 
 def sparsity_of(machine: Machine) -> tuple[Sparsity | None, list[Sparsity]]:

@@ -1,4 +1,4 @@
-"""Whole inferences in the terminal: accelerator, host and copies."""
+"""The whole of a run in the terminal: accelerator, host and copies."""
 
 from collections.abc import Mapping
 from typing import Any
