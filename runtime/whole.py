@@ -13,7 +13,8 @@ from accel.estimates.energy import leakage_watts
 from accel.estimates.tables import EnergyTable
 from accel.machine.machine import Machine
 from compiler.graph.division.partition import HOST
-from compiler.graph.graph import Graph
+from compiler.graph.division.layout import MOVED
+from compiler.graph.graph import Graph, Node
 from compiler.native import digest, processor
 from runtime.module import Module, Step
 from runtime.pricing.counting import node_cycles
@@ -38,7 +39,8 @@ class HostPart:
     Parameters
     ----------
     host : the name of the host. is_measured : its seconds are, on this processor.
-    layers : the operators that it computes, by name, without `CONVERSIONS`.
+    layers : the operators of the network that it computes, by name: without `CONVERSIONS` and
+        changes of layout.
     seconds : of all its operators. operators : name, operator and seconds of each; none where only
         whole segments were measured.
     copies, copied_bytes, copy_seconds : tensors that cross the link, their bytes as the accelerator
@@ -86,9 +88,15 @@ def host_part(module: Module, host: str, process: EnergyTable | None = None) -> 
     link = table.link if table else LINK
     return HostPart(
         table.name if table else f"this processor ({processor()})", table is None,
-        tuple(node.name for node in nodes if node.op not in CONVERSIONS), seconds, rows,
+        tuple(node.name for node in nodes if _is_layer(module, node)), seconds, rows,
         len(crossing), sum(crossing), _link_seconds(link, crossing, starts),
         _joules(table, process, seconds, sum(crossing)))
+
+
+def _is_layer(module: Module, node: Node) -> bool:
+    """True for what the network asks for: no change of numbers' types or of the layout."""
+    return (node.op not in CONVERSIONS
+            and module.partition.reasons.get(node.name, "") != MOVED)
 
 
 def host_key(host: str) -> str:
