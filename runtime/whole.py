@@ -13,7 +13,8 @@ from accel.estimates.energy import leakage_watts
 from accel.estimates.tables import EnergyTable
 from accel.machine.machine import Machine
 from compiler.graph.division.partition import HOST
-from compiler.graph.graph import Graph
+from compiler.graph.division.layout import MOVED
+from compiler.graph.graph import Graph, Node
 from compiler.native import digest, processor
 from runtime.module import Module, Step
 from runtime.pricing.counting import node_cycles
@@ -33,12 +34,13 @@ PJ = 1e-12
 
 @dataclass(frozen=True)
 class HostPart:
-    """What an inference takes beside the accelerator.
+    """Time and energy of an inference beside the accelerator.
 
     Parameters
     ----------
     host : the name of the host. is_measured : its seconds are, on this processor.
-    layers : the operators that it computes, by name, without `CONVERSIONS`.
+    layers : the operators of the network that it computes, by name: without `CONVERSIONS` and
+        changes of layout.
     seconds : of all its operators. operators : name, operator and seconds of each; none where only
         whole segments were measured.
     copies, copied_bytes, copy_seconds : tensors that cross the link, their bytes as the accelerator
@@ -86,9 +88,15 @@ def host_part(module: Module, host: str, process: EnergyTable | None = None) -> 
     link = table.link if table else LINK
     return HostPart(
         table.name if table else f"this processor ({processor()})", table is None,
-        tuple(node.name for node in nodes if node.op not in CONVERSIONS), seconds, rows,
+        tuple(node.name for node in nodes if _is_layer(module, node)), seconds, rows,
         len(crossing), sum(crossing), _link_seconds(link, crossing, starts),
         _joules(table, process, seconds, sum(crossing)))
+
+
+def _is_layer(module: Module, node: Node) -> bool:
+    """True for what the network asks for: no change of numbers' types or of the layout."""
+    return (node.op not in CONVERSIONS
+            and module.partition.reasons.get(node.name, "") != MOVED)
 
 
 def host_key(host: str) -> str:
@@ -120,7 +128,7 @@ def energy_refusal(host: str, process: EnergyTable) -> str:
 
 
 def waiting_joules(machine: Machine, process: EnergyTable | None, part: HostPart) -> float:
-    """What leaks in the accelerator while it waits for the host and copies."""
+    """The energy that leaks in the accelerator while it waits for the host and copies."""
     watts = leakage_watts(machine, process) if process else None
     return (watts or 0.0) * (part.seconds + part.copy_seconds)
 

@@ -36,7 +36,7 @@ def marked(model: onnx.ModelProto, machine: Mapping[str, str],
 
 
 def made_for(path: Path) -> dict[str, str]:
-    """What the metadata of an ONNX file say, without the prefix; nothing for other files.
+    """Reads the metadata of an ONNX file, without the prefix; other files have none.
 
     A file without metadata that holds the meaning of a machine's own instruction was made for a
     machine, too, which is `UNNAMED`.

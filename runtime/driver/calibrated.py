@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from accel.mapping.quantizing import machine_fingerprint
 from compiler.errors import ArgumentError
 from compiler.frontend.onnx.nodes.external import external_files
 from compiler.native import build_once, digest
+from compiler.ops.patterns import Pattern
 from compiler.quantize.improve.noise import Measured, Noise
 from compiler.quantize.made_for import made_for, made_for_note
 from compiler.quantize.networks.source import is_quantized, source_of
@@ -91,7 +93,7 @@ class Calibration:
 
     @property
     def count(self) -> int:
-        """How many quantized networks were made, or found in the cache."""
+        """The number of quantized networks that were made, or found in the cache."""
         return len(self._kept)
 
     def require_metric(self) -> None:
@@ -151,7 +153,7 @@ class Calibration:
     def _judge(self) -> Metric:
         file, name = _parts(self.metric)
         try:
-            found = runpy.run_path(file).get(name)
+            found: Any = runpy.run_path(file).get(name)
         except Exception as error:      # noqa: BLE001 - the code is the user's
             raise ArgumentError(f"Metric {self.metric} must be FILE.py:NAME of a file that runs: "
                                 f"{type(error).__name__}: {error}") from None
@@ -190,8 +192,16 @@ def _parts(metric: str) -> tuple[str, str]:
 
 def _codes(machine: Machine) -> list[str]:
     """The code of the immediates of patterns, of which a fingerprint has a few numbers."""
-    codes = [getattr(pattern.immediates, "__code__", None) for pattern in machine.patterns]
-    return [f"{code.co_code!r} {code.co_names}" if code else "" for code in codes]
+    return [_code(getattr(pattern.immediates, "__code__", None)) for pattern in machine.patterns
+            if isinstance(pattern, Pattern)]
+
+
+def _code(code: CodeType | None) -> str:
+    """The code of a function; what it has of others, objects with addresses, is left out."""
+    if code is None:
+        return ""
+    numbers = [one for one in code.co_consts if isinstance(one, int | float)]
+    return f"{code.co_code!r} {code.co_names} {numbers}"
 
 
 def _split(path: Path, given: Mapping[str, Array] | Array, bind: Any

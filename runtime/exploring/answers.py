@@ -95,7 +95,7 @@ def _host(exploration: Exploration) -> dict[str, Any]:
 
 
 def _quantized(exploration: Exploration) -> Iterator[str]:
-    """How many networks in int8 the machines share."""
+    """Tells the number of networks in int8 that the machines share."""
     for network in exploration.networks:
         if network.calibration:
             digests = {one.digest for one in exploration.quantized_of(network)}

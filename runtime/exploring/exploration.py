@@ -228,8 +228,8 @@ class Exploration:
                 self.measured[point.identity] = point, figures
 
     def other_division(self, figures: MeasuredPoint) -> str:
-        """What the host computes for a point and not for the base, or the other way round; "" where
-        both divide the networks alike.
+        """The layers that the host computes for a point and not for the base, or the other way
+        round; "" where both divide the networks alike.
         """
         if self.space.base.identity not in self.measured:
             return ""

@@ -150,7 +150,7 @@ def _millimeters(point: MeasuredPoint) -> ObjectiveValue:
 
 
 def _energy(point: MeasuredPoint) -> ObjectiveValue:
-    """What is counted of accelerator, host and copies, and what leaks meanwhile."""
+    """The counted energy of accelerator, host and copies, and what leaks meanwhile."""
     joules = [joules for one in point.figures.values() for joules in (one.joules, one.host_joules)]
     if any(one is None for one in joules):
         raise ObjectiveError("Objective energy must come with points whose energy was counted")
@@ -179,7 +179,7 @@ def _leaking(point: MeasuredPoint) -> float:
 
 
 def _accuracy(point: MeasuredPoint) -> ObjectiveValue:
-    """That of the network that is furthest off."""
+    """The accuracy of the network that is furthest off."""
     found = [one.accuracy for one in point.figures.values()]
     known = [one for one in found if one is not None]
     if not found or len(known) < len(found):

@@ -31,7 +31,7 @@ def _cycles(recipe: Recipe, host: HostTable) -> float:
 
 
 def _turns(body: Stmt, write: Stmt) -> int:
-    """How often a statement runs."""
+    """The number of times that a statement runs."""
     around = path_to(body, lambda stmt: stmt is write)
     return prod(stmt.extent for stmt in around if isinstance(stmt, For))
 

@@ -3,22 +3,31 @@
 
 import pytest
 
+from accel.estimates.tables import EnergyTable
 from accel.estimates.technology import load_technology
 from accel.machine.loading import load_machine
 from compiler.graph.division.partition import HOST
 from runtime import compile
 from runtime.driver.quantization import quantize
+from runtime.module import Module
 from runtime.pricing.counting import node_cycles
 from runtime.pricing.hosts import host_table
-from runtime.whole import division_difference, energy_refusal, host_key, host_part
+from runtime.whole import HostPart, division_difference, energy_refusal, host_key, host_part
 from tests.support.whole import CHANNELS, SIZE, write_case
 
 TABLE = host_table()
 ENERGIES = load_technology("45nm").energies
+assert ENERGIES is not None
+
+
+def part_of(module: Module, host: str, energies: EnergyTable | None = None) -> HostPart:
+    found = host_part(module, host, energies)
+    assert found is not None
+    return found
 
 
 @pytest.fixture(scope="module")
-def modules(tmp_path_factory) -> dict[str, object]:
+def modules(tmp_path_factory) -> dict[str, Module]:
     """The network for a machine with `addrelu`, compiled for that and for one without `max`."""
     folder = tmp_path_factory.mktemp("case")
     write_case(folder)
@@ -29,7 +38,7 @@ def modules(tmp_path_factory) -> dict[str, object]:
 
 def test_every_operator_of_the_host_is_counted(modules) -> None:
     module = modules["no_max"]
-    part = host_part(module, "table", ENERGIES)
+    part = part_of(module, "table", ENERGIES)
     nodes = [node for step in module.steps if step.segment.target == HOST
              for node in step.segment.nodes]
     assert part.layers == ("relu",) and len(part.operators) == len(nodes) == 3
@@ -38,23 +47,23 @@ def test_every_operator_of_the_host_is_counted(modules) -> None:
 
 
 def test_every_tensor_that_crosses_the_link_is_counted(modules) -> None:
-    part, tensor = host_part(modules["addrelu"], "table"), CHANNELS * SIZE * SIZE
+    part, tensor = part_of(modules["addrelu"], "table"), CHANNELS * SIZE * SIZE
     assert (part.copies, part.copied_bytes) == (2, 2 * tensor)
     assert part.copy_seconds == pytest.approx(
         2 * TABLE.link.copy_seconds(tensor) + TABLE.link.start_seconds)
-    assert part.layers == () and host_part(modules["no_max"], "table").copies == 5
+    assert part.layers == () and part_of(modules["no_max"], "table").copies == 5
 
 
 def test_energy_is_of_cycles_and_of_bytes(modules) -> None:
-    part = host_part(modules["addrelu"], "table", ENERGIES)
+    part = part_of(modules["addrelu"], "table", ENERGIES)
     cycles = part.seconds * TABLE.mhz * 1e6
     bits = 8 * TABLE.moves_per_byte * part.copied_bytes
     assert part.joules == pytest.approx(1e-12 * (70 * cycles + ENERGIES.dram_pj * bits))
-    assert host_part(modules["addrelu"], "table").joules is None
+    assert part_of(modules["addrelu"], "table").joules is None
 
 
 def test_this_processor_is_measured_and_has_no_energy(modules) -> None:
-    part = host_part(modules["no_max"], "this", ENERGIES)
+    part = part_of(modules["no_max"], "this", ENERGIES)
     assert part.is_measured and part.seconds > 0 and part.joules is None and part.operators == ()
     assert host_key("this") != host_key("table")
     assert energy_refusal("this", ENERGIES).startswith("the energy of this processor is absent: ")
@@ -65,12 +74,12 @@ def test_the_energy_of_a_process_may_be_absent(modules) -> None:
     from dataclasses import replace
 
     other = replace(ENERGIES, name="3nm")
-    assert host_part(modules["addrelu"], "table", other).joules is None
+    assert part_of(modules["addrelu"], "table", other).joules is None
     assert "has no energy.pj_per_cycle for '3nm'" in energy_refusal("table", other)
 
 
 def test_the_whole_adds_up(modules) -> None:
-    part = host_part(modules["no_max"], "table")
+    part = part_of(modules["no_max"], "table")
     plain = part.plain(1e-3)
     assert plain["whole_seconds"] == 1e-3 + part.seconds + part.copy_seconds
     assert plain["share"] == pytest.approx(1 - 1e-3 / plain["whole_seconds"])

@@ -27,8 +27,10 @@ from compiler.graph.rewrite import Builder
 from compiler.graph.room import bytes_of
 from compiler.graph.verify import verify
 
-__all__ = ["RELAYOUT", "Borders", "Conversion", "Layout", "as_it_is", "lay_out", "plain"]
+__all__ = ["MOVED", "RELAYOUT", "Borders", "Conversion", "Layout", "as_it_is", "lay_out", "plain"]
 
+MOVED = "it changes the layout"
+"""Why a node that this pass adds is where it is."""
 RELAYOUT = "relayout"
 """The operator of a change of layout: a transposition in a free segment; at the border of a bound
 one it moves nothing and says that the value crosses in the other order.
@@ -326,7 +328,7 @@ class _Writer:
         for node in self.segments[at].nodes:
             for moved in self._free_nodes(node):
                 self.builder.add(moved)
-                self.reasons.setdefault(moved.name, "it changes the layout")
+                self.reasons.setdefault(moved.name, MOVED)
             for value in node.outputs:
                 if value in wanted:
                     self._emit_conversion(value)
@@ -336,7 +338,7 @@ class _Writer:
         to_last = self.here[value] == NCHW
         source, result = (value, self._named(value)) if to_last else (self._named(value), value)
         name = self.builder.fresh_node(result)
-        self.reasons[name] = "it changes the layout"
+        self.reasons[name] = MOVED
         type_ = self.graph.values[value]
         if not moves(type_):
             shape = (last_type(type_) if to_last else type_).shape

@@ -1,5 +1,6 @@
 """Float networks quantized for several machines: what is shared, what accuracy is, what is told."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from compiler.quantize import QuantizeRefused
 from compiler.quantize.made_for import UNNAMED, made_for
 from runtime.driver.calibrated import Calibration, origin_note
 from runtime.driver.quantization import quantize
+from tests.lockstep import test_own_constants as own_constants, test_own_terms as own_terms
 from tests.support.whole import write_case
 
 TINY = load_machine("tiny-1x4x4")
@@ -79,8 +81,6 @@ def test_samples_that_lack_an_input_are_refused(case: Path) -> None:
 
 
 def test_only_what_the_quantizer_takes_tells_machines_apart(case: Path) -> None:
-    from dataclasses import replace
-
     quicker = replace(TINY, config=replace(TINY.config, clock_mhz=500, wgt_bytes=1 << 16))
     addrelu, no_max = (load_machine(case / name) for name in ("addrelu.py", "no_max.py"))
     prints = list(map(machine_fingerprint, (TINY, quicker, no_max, addrelu)))
@@ -94,6 +94,11 @@ def test_immediates_tell_machines_apart(case: Path) -> None:
     machines = [load_machine(case / name) for name in ("addrelu.py", "same.py", "other.py")]
     prints = list(map(machine_fingerprint, machines))
     assert prints[0] == prints[1] != prints[2]
+
+
+def test_patterns_of_every_kind_have_a_fingerprint() -> None:
+    machines = [own_constants.MACHINE, own_terms.MACHINE, TINY]
+    assert len(set(map(machine_fingerprint, machines))) == 3
 
 
 def test_a_file_says_for_which_machine_it_was_made(case: Path) -> None:
