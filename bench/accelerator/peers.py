@@ -31,7 +31,7 @@ from compiler.errors import RequestError
 from lockstep.options.network_files import network_file
 from runtime import compile, report
 from runtime.exporting.peers import ProductLayer, product_layers, scalesim
-from runtime.ports import random_inputs
+from runtime.exporting.ports import random_inputs
 
 PINS = ("scalesim==3.0.0", "zigzag-dse==3.9.1", "six==1.17.0",
         "numpy==2.2.6")         # SCALE-Sim fails with 2.4
