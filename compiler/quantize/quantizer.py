@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from typing import Any
@@ -19,6 +19,7 @@ from compiler.frontend.onnx.importing import convert
 from compiler.graph.graph import Graph
 from compiler.graph.room import require_room
 from compiler.ops.patterns import Pattern
+from compiler.ops.term_patterns import TermPattern
 from compiler.quantize.improve.bias_correction import correct_biases
 from compiler.quantize.improve.budget import Budget
 from compiler.quantize.improve.equalization import equalize
@@ -26,6 +27,7 @@ from compiler.quantize.improve.noise import Measured, Noise, Tick, alone, effect
 from compiler.quantize.improve.sparsity import Sparsity, pattern_of, prune
 from compiler.quantize.improve.weight_bits import (bits_by_name, chosen_bits, is_weighted,
                                                    require_bits)
+from compiler.quantize.made_for import marked
 from compiler.quantize.networks.network import Layer, LayeredNetwork
 from compiler.quantize.networks.preparation import prepare
 from compiler.quantize.networks.recurrent import parts
@@ -83,7 +85,8 @@ class Quantized:
     """The graph in QDQ form, for the extents of the samples, with its figures.
     `agreement`: the share of samples (of pixels where outputs are images) whose largest output is
     the same as in float, None without classes; `decibels`: of the output. Both over the calibration
-    samples, of the worst output. `sparse` are the layers whose weights were pruned first.
+    samples, of the worst output. `sparse` are the layers whose weights were pruned first,
+    `made_for` says for which machine, by the keys of the file's metadata.
     """
 
     graph: Graph
@@ -95,6 +98,7 @@ class Quantized:
     fell_back: tuple[str, ...]
     forms: "_Forms"
     sparse: tuple[str, ...] = ()
+    made_for: Mapping[str, str] = field(default_factory=dict)
 
     def graph_of(self, shapes: Mapping[str, int] | None = None,
                  arrays: Mapping[str, Array] | None = None) -> Graph:
@@ -109,8 +113,10 @@ class Quantized:
 
     @cached_property
     def model(self) -> ModelProto:
-        """The graph as an ONNX model, with open dimensions where the network has them."""
-        return exported_model(self.graph, self.forms.variants())
+        """The graph as an ONNX model, with open dimensions where the network has them; its metadata
+        say which version made it, and for which machine (`compiler.quantize.made_for`).
+        """
+        return marked(exported_model(self.graph, self.forms.variants()), self.made_for)
 
     @property
     def fixed(self) -> dict[str, int]:
@@ -154,9 +160,9 @@ def quantize(model: Any, calibration: CalibrationSet, *,
              budget: float | str | None = None,
              weight_bits: int | Mapping[str, int] | Iterable[str] = 8, activation_bits: int = 8,
              accumulator_bits: int = 32,
-             sparsity: str | None = None, patterns: Sequence[Pattern] = (),
-             example_inputs: Any = None, bind: Bindings | None = None, watch: Watch = _unwatched
-             ) -> Quantized:
+             sparsity: str | None = None, patterns: Sequence[Pattern | TermPattern] = (),
+             made_for: Mapping[str, str] | None = None, example_inputs: Any = None,
+             bind: Bindings | None = None, watch: Watch = _unwatched) -> Quantized:
     """Quantize a float network. Nothing is random: same arguments, same model.
 
     Parameters
@@ -185,6 +191,7 @@ def quantize(model: Any, calibration: CalibrationSet, *,
     accumulator_bits : of sums of products on a machine, 16 to 48: weights are as coarse as proves
         that sums of int16, or any in fewer than 32 bits, stay within.
     patterns : what instructions of a machine match; where a layer does, it has their meaning.
+    made_for : the machine, as the file's metadata name it.
     example_inputs : what an nn.Module is exported with: a tensor, or a tuple of them.
     bind : inputs that become constants, by their name: arrays, or a number for all elements.
     watch : is notified of long tasks.
@@ -203,7 +210,8 @@ def quantize(model: Any, calibration: CalibrationSet, *,
     samples = calibration_set(calibration)
     source = source_of(model, samples, example_inputs, bind, options.keep_float)
     fitted = Samples.of(source.inputs, source.place, samples)
-    return _Quantizer(source, fitted, options, watch).run()
+    quantized = _Quantizer(source, fitted, options, watch).run()
+    return replace(quantized, made_for=dict(made_for or {}))
 
 
 def quantize_ranges(model: ModelProto, ranges: Mapping[str, tuple[float, float]],
@@ -232,7 +240,7 @@ class _Options:
     sparsity: Sparsity | None
     activation_bits: int
     accumulator_bits: int
-    patterns: tuple[Pattern, ...]
+    patterns: tuple[Pattern | TermPattern, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +263,7 @@ class _Forms:
     source: Source
     calibrated: Mapping[str, int]
     attempt: _Attempt
-    patterns: tuple[Pattern, ...]
+    patterns: tuple[Pattern | TermPattern, ...]
 
     def graph(self, shapes: Mapping[str, int], arrays: Mapping[str, Array]) -> Graph:
         network = prepare(self.source.graph(shapes, arrays), self.source.place, self.patterns)

@@ -12,8 +12,10 @@ from accel.machine.machine import Machine
 from compiler.errors import RequestError
 from compiler.files import whole_file, write_text
 from lockstep.intrinsics.bench import Results, change, measured, show_instructions, show_networks
+from lockstep.options.whole import THIS, calibration_of
 from lockstep.printing.rows import diff_rows, put_rows
 from lockstep.printing.table import show_columns
+from lockstep.printing.whole import show_wholes
 from lockstep.compare import MachineDifference, compare, networks
 from lockstep.provenance import Asked
 from lockstep.report.pictures import put_pictures, require_matplotlib
@@ -23,16 +25,24 @@ from lockstep.manual.resources import KINDS, UnitResources
 
 __all__ = ["diff", "diff_closely"]
 
+MEASURED = ("networks/*/*/beside",)
+"""Paths in the figures of what is measured, where the host is this processor."""
+
 
 def diff(args: argparse.Namespace) -> int:
-    asked = Asked.of(args, networks(args.networks, args.size))
+    asked = _asked(args)
     machines, titles = _machines(args)
-    results = measured(machines, args.networks, args.size) if args.networks else {}
+    results = _measured(args, machines)
     _compared(args, machines, titles, results, asked)
     if results and not args.tsv:
         show_networks(results, titles)
+        _show_wholes(args, results, titles)
         show_instructions(results, titles, machines)
     return 0
+
+
+def _asked(args: argparse.Namespace) -> Asked:
+    return Asked.of(args, networks(args.networks, args.size, int8=args.calibration is None))
 
 
 def _compared(args: argparse.Namespace, machines: list[Machine], titles: list[str],
@@ -42,7 +52,8 @@ def _compared(args: argparse.Namespace, machines: list[Machine], titles: list[st
         "machines": [{"name": title, "hash": machine.hash}
                      for title, machine in zip(titles, machines)],
         "networks": {name: [asdict(one) for one in some] for name, some in results.items()},
-        "provenance": asked.provenance(dict(zip(titles, machines)))}
+        "provenance": asked.provenance(dict(zip(titles, machines)),
+                                       MEASURED if args.host == THIS else ())}
     if args.json:
         write_text(args.json, json.dumps(figures, indent=1) + "\n")
     if args.html:
@@ -67,17 +78,29 @@ def diff_closely(args: argparse.Namespace) -> int:
     """`diff`, and beside it area, clock, each layer and each unit."""
     from lockstep.commands._diff_layers import show_estimates, show_layers, show_units
 
-    asked = Asked.of(args, networks(args.networks, args.size))
+    asked = _asked(args)
     machines, titles = _machines(args)
-    results = measured(machines, args.networks, args.size) if args.networks else {}
+    results = _measured(args, machines)
     _compared(args, machines, titles, results, asked)
     if args.tsv:
         return 0
     show_estimates(machines, titles)
+    if results:
+        _show_wholes(args, results, titles)
     for name, (here, there) in results.items():
         show_units(name, here, there, titles)
         show_layers(name, here, there, titles)
     return 0
+
+
+def _measured(args: argparse.Namespace, machines: list[Machine]) -> Results:
+    calibration = calibration_of(args)
+    return (measured(machines, args.networks, args.size, calibration, args.host)
+            if args.networks else {})
+
+
+def _show_wholes(args: argparse.Namespace, results: Results, titles: list[str]) -> None:
+    show_wholes(results, titles, "" if args.metric else "dB")
 
 
 def _machines(args: argparse.Namespace) -> tuple[list[Machine], list[str]]:

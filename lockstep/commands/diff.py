@@ -6,6 +6,7 @@ from lockstep.options.arguments import NETWORK, add_json, at_least
 from lockstep.options.results import add_pictures, add_rows
 from lockstep.options.network_files import SIZE
 from lockstep.options.paths import machine_name, output_file
+from lockstep.options.whole import add_calibration, add_host
 
 __all__ = ["add_parser", "run"]
 
@@ -30,6 +31,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add_rows(parser, "the figures of both")
     add("--html", type=output_file, metavar="FILE.html", help="write one page with pictures")
     add_pictures(parser)
+    add_host(parser)
+    add_calibration(parser)
     parser.set_defaults(machine=None)
     return parser
 

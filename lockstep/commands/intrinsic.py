@@ -7,6 +7,7 @@ from lockstep.options.arguments import NETWORK, add_kinds, add_machine, add_memo
 from lockstep.options.results import add_pictures, add_rows
 from lockstep.options.network_files import SIZE
 from lockstep.options.paths import machine_name, output_file
+from lockstep.options.whole import add_calibration, add_host
 
 __all__ = ["add_parser", "run"]
 
@@ -86,6 +87,8 @@ def _add_diff(kinds) -> argparse.ArgumentParser:
     add_rows(parser, "the figures of both")
     add("--html", type=output_file, metavar="FILE.html", help="write one page with pictures")
     add_pictures(parser)
+    add_host(parser)
+    add_calibration(parser)
     return parser
 
 
@@ -108,6 +111,8 @@ def _add_bench(kinds) -> argparse.ArgumentParser:
     add_memory(parser)
     _add_size(parser)
     add("--json", type=output_file, metavar="R.json", help="write the figures as JSON")
+    add_host(parser)
+    add_calibration(parser)
     return parser
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from compiler.errors import RequestError
 from lockstep.options.arguments import (NETWORK, add_compilation, add_json, add_tls, at_least, rate,
                                         refresh, row_buffer)
+from lockstep.options.whole import THIS, add_host
 from lockstep.options.inputs import arrays, set_inputs, write_outputs
 from lockstep.options.saved import saved_module
 from lockstep.options.results import PICTURES, add_pictures, add_rows
@@ -69,6 +70,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--energy", type=energy_name, metavar="TABLE",
         help="estimate the energy of each layer by a table: 45nm, 7nm, or a .toml file "
              "(--sim cycle)")
+    add_host(parser)
     add("--seed", type=at_least(0), default=0, metavar="N", help="of the random input (default 0)")
     add("--on", metavar="ADDRESS",
         help="run on a worker of the pool at tcp://HOST:PORT or tls://HOST:PORT (lockstep pool)")
@@ -197,11 +199,14 @@ def _run(args: argparse.Namespace, saved, trace, asked) -> int:
         figures["outputs"] = []
     if args.energy:
         _add_energy(args, figures, machine, watched)
+    _add_whole(args, figures, module, machine)
     _write_trace(args, trace, machine, watched)
     _write(args, module, figures)
     if any(getattr(args, option) for option in PAGES):
         _write_page(args, figures, machine, watched)
     _show(args, figures)
+    if not args.tsv:
+        _say_origin(args, machine)
     return 0
 
 
@@ -219,13 +224,17 @@ def _show(args: argparse.Namespace, figures: dict[str, Any]) -> None:
 
 MEASURED = ("wall_seconds",)
 MEASURED_BY_AUTO = ("auto", "host/*", "notes")
-"""Paths in the report of what the next run may find otherwise; of targets ``auto:``, prices."""
+MEASURED_HOST = ("whole",)
+"""Paths in the report of what the next run may find otherwise; of targets ``auto:``, prices; where
+the host is this processor, its part.
+"""
 
 
 def _provenance(args: argparse.Namespace, asked, machine) -> dict[str, Any]:
     by_auto = MEASURED_BY_AUTO if args.target.startswith("auto:") else ()
     name = machine.config.name if machine else ""
-    return asked.provenance({name: machine}, (*MEASURED, *by_auto))
+    by_host = MEASURED_HOST if args.host == THIS else ()
+    return asked.provenance({name: machine}, (*MEASURED, *by_auto, *by_host))
 
 
 def _add_energy(args: argparse.Namespace, figures: dict[str, Any], machine, watched) -> None:
@@ -234,10 +243,32 @@ def _add_energy(args: argparse.Namespace, figures: dict[str, Any], machine, watc
     add_energy(figures, watched.recordings, machine, args.energy)
 
 
+def _add_whole(args: argparse.Namespace, figures: dict[str, Any], module, machine) -> None:
+    """Adds the host's part, where the time of the accelerator's is known."""
+    from runtime.whole import host_part
+
+    is_timed = machine and (figures["cycles"] or not module.accelerated)
+    part = host_part(module, args.host, args.energy) if is_timed else None
+    figures["whole"] = part and part.plain(figures["seconds"])
+
+
+def _say_origin(args: argparse.Namespace, machine) -> None:
+    from lockstep.printing.lines import say
+    from runtime.driver.calibrated import origin_note
+
+    if machine and args.calibration is None and (
+            note := origin_note(args.model.title, args.model, [machine])):
+        say(note)
+
+
 def _show_energy(figures: dict[str, Any]) -> None:
+    from lockstep.printing.lines import say
     from lockstep.printing.energy import show_energy
+    from lockstep.printing.whole import whole_energy
 
     show_energy(figures)
+    if part := figures["whole"]:
+        say(whole_energy(part, figures["energy"]["joules"]))
 
 
 def _run_there(args: argparse.Namespace, saved, asked) -> int:

@@ -16,10 +16,10 @@ from compiler.errors import RequestError
 from compiler.files import is_stream, require_writable
 from lockstep.options.network_files import may_be_name, network_file
 
-__all__ = ["FileName", "FloatModelFile", "InputFile", "MachineName", "ModelFile", "OutputFile",
-           "OutputFolder", "PictureFolder", "energy_name", "files_read", "find_networks",
-           "float_model_file", "input_file", "machine_name", "model_file", "output_file",
-           "picture_folder", "require_files"]
+__all__ = ["FileName", "FloatModelFile", "FunctionName", "InputFile", "MachineName", "ModelFile",
+           "OutputFile", "OutputFolder", "PictureFolder", "energy_name", "files_read",
+           "find_networks", "float_model_file", "input_file", "machine_name", "model_file",
+           "output_file", "picture_folder", "require_files"]
 
 DUMPED = re.compile(r"\d\d+-.*\.txt")
 """The files that `compiler.graph.passes.pipeline.dump_into` writes into its folder."""
@@ -68,6 +68,13 @@ class FileName(str):
 
     def files(self) -> list[str]:
         return [self]
+
+
+class FunctionName(FileName):
+    """A function of a file: ``FILE.py:NAME``."""
+
+    def files(self) -> list[str]:
+        return [self.rpartition(":")[0]] if ":" in self else []
 
 
 class MachineName(FileName):

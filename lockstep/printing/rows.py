@@ -52,7 +52,7 @@ def layer_rows(figures: Mapping[str, Any]) -> list[Row]:
 
 def point_rows(answer: Mapping[str, Any]) -> list[Row]:
     """A row for each machine of an exploration: its label, its fields that are varied, each
-    objective with both ends of its interval, and the cycles in each network.
+    objective with both ends of its interval, what the host has, and the figures of each network.
     """
     return [dict(_point(answer, point)) for point in answer["points"]]
 
@@ -67,10 +67,16 @@ def _point(answer: Mapping[str, Any], point: Mapping[str, Any]) -> Iterator[tupl
         name = objective_title(one)
         yield from ((name, value), (f"{name} low", low), (f"{name} high", high),
                     (f"{name} extrapolated", extrapolated))
+    yield from ((name.replace("_", " "), point[name]) for name in ("host_layers", "host_share"))
     for network, figures in point["networks"].items():
-        yield from ((f"{network} {name}", figures[name])
-                    for name in ("cycles", "dram_bytes", "joules"))
+        yield from ((f"{network} {name}", value) for name, value in _single(figures))
     yield from ((f"bound by {bound}", share) for bound, share in point["bounds"].items())
+
+
+def _single(figures: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The figures that are one number."""
+    return ((name, value) for name, value in figures.items()
+            if not isinstance(value, Mapping | list | tuple))
 
 
 def objective_title(objective: Mapping[str, Any]) -> str:
@@ -91,7 +97,8 @@ def diff_rows(figures: Mapping[str, Any], hardware: Sequence[tuple[str, Any, Any
 
 
 def _network(sides: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
-    yield "network", [{"cycles": side["cycles"], "share": side["share"]} for side in sides]
+    yield "network", [dict(_single(side)) for side in sides]
+    yield "host", [dict(_single(side["beside"])) for side in sides]
     for what, key in (("busy cycles", "busy"), ("joules", "joules")):
         yield what, [side[key] for side in sides]
     for what, place in (("cycles", 1), ("bytes", 2), ("bound by", 3)):

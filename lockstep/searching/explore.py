@@ -8,16 +8,18 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from accel.estimates.tables import energy_table
 from accel.machine.loading import load_machine
 from compiler.errors import RequestError
 from compiler.frontend.kinds import names_model
 from compiler.files import whole_file, write_text
 from compiler.tune.records import Records
-from lockstep.searching.explore_cores import build_cores, require_tools, show_cores
+from lockstep.searching.explore_cores import build_cores, require_tools
+from lockstep.searching.explore_table import show_answer
 from lockstep.printing.progress import progress_bar
-from lockstep.printing.rows import objective_title, point_rows, put_rows
-from lockstep.printing.table import show_columns
+from lockstep.printing.rows import point_rows, put_rows
 from lockstep.options.arguments import certificates_of
+from lockstep.options.whole import THIS, calibration_of
 from lockstep.compare import networks
 from lockstep.printing.lines import say
 from lockstep.provenance import Asked
@@ -28,17 +30,22 @@ from runtime.exploring import (Exploration, MachineBudget, MachineSpace, axes_of
                                budget_of, objectives_of, run_point)
 from runtime.exploring.answers import answer_of
 from runtime.exploring.axes import AxisError, VariedAxis
-from runtime.exploring.exploration import ExploredNetwork, RunPoints
-from runtime.exploring.objectives import MeasuredPoint
+from runtime.exploring.exploration import RunPoints
+from runtime.exploring.networks import ExploredNetwork
+from runtime.exploring.objectives import MeasuredPoint, ObjectiveError
 from runtime.exploring.points import AddedInstructions, ExploredPoint
 from runtime.tuning.children import usable_cores
+from runtime.whole import energy_refusal
 
 __all__ = ["explore"]
 
 LISTED = 256            # the largest grid that auto takes
 SEARCHED = 200          # trials of other strategies by default
+MEASURED = ("points/*/values", "points/*/front", "points/*/host_share", "front",
+            "points/*/networks/*/host_seconds")
+"""Paths in the answer of what the next exploration may find otherwise where the host is measured.
+"""
 INTERRUPTED = 130
-MOST_ROWS = 20          # of a table; the front is shown whole
 
 
 def explore(args: argparse.Namespace) -> int:
@@ -51,18 +58,21 @@ def explore(args: argparse.Namespace) -> int:
     elif args.jobs:
         raise RequestError("--jobs must come with --synthesize or --route")
     objectives = objectives_of(args.objective.split(","))
-    budgets = [budget_of(text) for text in args.budget]
+    budgets = [budget_of(text) for text in args.limits]
     space = _space(args, budgets)
     strategy, trials = _strategy(args, space)
     status = 0
     with ExitStack() as stack:
-        files = networks(args.networks, args.size)
+        calibration = calibration_of(args)
+        files = networks(args.networks, args.size, int8=calibration is None)
         asked = Asked.of(args, files)
         records = stack.enter_context(Records(args.db) if args.db else Records.in_cache())
         exploration = Exploration(
-            space, [ExploredNetwork.of(_name(name), path) for name, path in files.items()],
-            objectives, records, budgets, strategy, trials, args.seed,
-            args.energy)
+            space, [ExploredNetwork.of(_name(name), path, calibration)
+                    for name, path in files.items()],
+            objectives, records, budgets, strategy, trials, args.seed, args.energy, args.host,
+            args.same_division)
+        _require_figures(exploration)
         run = _runner(args, stack)
         try:
             with _progress(exploration):
@@ -79,15 +89,29 @@ def explore(args: argparse.Namespace) -> int:
             if space.base.identity not in exploration.measured:
                 return status
         answer: dict[str, Any] = answer_of(exploration) | {
-            "provenance": asked.provenance({str(args.base): space.base.machine})}
+            "provenance": asked.provenance({str(args.base): space.base.machine},
+                                           MEASURED if args.host == THIS else ())}
     _write(args, answer)
     if not args.tsv:
-        _show(answer)
+        show_answer(answer)
     wrong = {identity: reason for identity, reason in exploration.checked.items() if reason}
     for identity, reason in wrong.items():
         text = f"wrong: {answer['points'][_place(answer, identity)]['label']}: {reason}"
         print(text, file=sys.stderr) if args.tsv else say(text)
     return status or (1 if wrong else 0)
+
+
+def _require_figures(exploration: Exploration) -> None:
+    """Refuses objectives of which no point can have a figure, before anything is measured."""
+    asked = {one.name for one in exploration.objectives} | {
+        one.objective.name for one in exploration.budgets}
+    reason = energy_refusal(exploration.host, energy_table(exploration.table))
+    if "energy" in asked and reason:
+        raise ObjectiveError(f"Objective energy must have the energy of the host: {reason}; or "
+                             f"name other ones by --objective")
+    if "accuracy" in asked and not any(one.calibration for one in exploration.networks):
+        raise ObjectiveError("Objective accuracy must come with networks in float, which are "
+                             "quantized for each machine: --calibration FILE")
 
 
 def _place(answer: Mapping[str, Any], identity: str) -> int:
@@ -158,74 +182,3 @@ def _write(args: argparse.Namespace, answer: Mapping[str, Any]) -> None:
         with progress_bar(f"writing {args.report.name}", 0, lambda: 0):
             with whole_file(args.report) as file:
                 write_exploration_page(file, answer)
-
-
-def _show(answer: Mapping[str, Any]) -> None:
-    """The table: the front first, then the base and the others nearest to it."""
-    asked = [one for one in answer["objectives"] if one["asked"]]
-    front = [answer["points"][number] for number in answer["front"]]
-    others = [point for point in answer["points"] if not point["front"]]
-    first = asked[0]
-    others.sort(key=lambda point: point["values"][first["name"]][0] * (-1) ** first["greatest"])
-    base = answer["points"][0]
-    shown = [*front, *([] if base["front"] else [base]),
-             *[point for point in others if point is not base][:max(MOST_ROWS - len(front), 0)]]
-    several = len(answer["networks"]) > 1
-    show_columns(
-        f"{_counted(answer)} like {answer['base']}, front of "
-        f"{', '.join(one['name'] for one in asked)} first; strategy {answer['strategy']}, seed "
-        f"{answer['seed']}",
-        ["", "machine", *map(objective_title, asked),
-         *(answer["networks"] if several else []), "bound by"],
-        [[_mark(point), point["label"], *(_value(point["values"][one["name"]], base["values"][
-            one["name"]], point is base) for one in asked),
-          *([f"{point['networks'][name]['cycles']:,}" for name in answer["networks"]]
-            if several else []), _bound(point["bounds"])] for point in shown], 2, True)
-    show_cores(answer)
-    hidden = len(answer["points"]) - len(shown)
-    if hidden > 0:
-        say(f"{hidden:,} more machines, which others beat: --json and --report have them")
-    _say_rest(answer)
-
-
-def _say_rest(answer: Mapping[str, Any]) -> None:
-    over = sum(bool(point["over_budget"]) for point in answer["points"])
-    if over:
-        say(f"{over:,} machines are over the budget {', '.join(answer['budgets'])}")
-    checked = [point for point in answer["points"] if point["checked"] is not None]
-    if checked:
-        good = sum(not point["checked"] for point in checked)
-        say(f"values of {good} of {len(checked)} machines on the front are those of the host, all "
-            f"programs are proved")
-    for kind, what in (("refused", "cannot be built or are over the budget"),
-                       ("failed", "could not be measured")):
-        if answer[kind]:
-            say(f"{len(answer[kind]):,} machines {what}, such as: {answer[kind][0]['reason']}")
-
-
-def _counted(answer: Mapping[str, Any]) -> str:
-    """The machines, and how often they were measured where some were with several efforts."""
-    points = answer["points"]
-    machines = {(point["hash"], json.dumps(point["geometry"])) for point in points}
-    mappings = f" in {len(points):,} mappings" if len(machines) < len(points) else ""
-    return f"{len(machines):,} machines{mappings}"
-
-
-def _mark(point: Mapping[str, Any]) -> str:
-    return "*" if point["front"] else ""
-
-
-def _value(value: Sequence[Any], base: Sequence[Any], is_base: bool) -> str:
-    number, low, high, beyond = value
-    error = f" ±{(high - low) / 2 / number:.0%}" if number and high > low else ""
-    change = "" if is_base or not base[0] else f" ({number / base[0] - 1:+.0%})"
-    return f"{_number(number)}{error}{'?' if beyond else ''}{change}"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value == int(value) or value >= 1000 else f"{value:,.4g}"
-
-
-def _bound(bounds: Mapping[str, float]) -> str:
-    return ", ".join(f"{bound} {share:.0%}" for bound, share in [*bounds.items()][:3]
-                     if share >= 0.01)

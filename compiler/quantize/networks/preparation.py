@@ -15,13 +15,15 @@ from compiler.graph.passes.puts import WheresAsPuts
 from compiler.graph.passes.reductions import ReductionsAsPools
 from compiler.graph.passes.sequences import SequencesAsImages
 from compiler.ops.patterns import Pattern
+from compiler.ops.term_patterns import TermPattern
 from compiler.ops.registry import OPERATORS
 from compiler.quantize.networks.affine import Affine, as_convolution, fold, read_affine
 from compiler.quantize.networks.functions import with_functions
-from compiler.quantize.networks.matching import matches_of
+from compiler.quantize.networks.matching import Match, matches_of
 from compiler.quantize.networks.names import Names
 from compiler.quantize.networks.network import (FUNCTION, INTEGER_FORMS, PICKS, SLOPES, Layer,
                                                 LayeredNetwork, bounds)
+from compiler.quantize.networks.totals import totals_of
 from compiler.quantize.ranges.refusal import QuantizeRefused
 
 __all__ = ["prepare"]
@@ -30,7 +32,8 @@ CLAMPED = {name for name in INTEGER_FORMS if OPERATORS[name].integer} - SLOPES
 QUANTIZED = ("quantizelinear", "dequantizelinear", "quantize", "dequantize")
 
 
-def prepare(graph: Graph, place: str = "model", patterns: Sequence[Pattern] = ()) -> LayeredNetwork:
+def prepare(graph: Graph, place: str = "model",
+            patterns: Sequence[Pattern | TermPattern] = ()) -> LayeredNetwork:
     """The network of a float graph; what patterns match are layers. Raises QuantizeRefused, with
     `place` before the reason.
     """
@@ -43,9 +46,17 @@ def prepare(graph: Graph, place: str = "model", patterns: Sequence[Pattern] = ()
                    ReductionsAsPools(before_products=True)):
         graph = change(graph)
     network = LayeredNetwork(graph, [], dict(graph.constants), Names(graph.values), place,
-                      matched=matches_of(graph, patterns))
+                      matched=_matched(graph, patterns))
     _Preparation(network).run()
     return network
+
+
+def _matched(graph: Graph, patterns: Sequence[Pattern | TermPattern]) -> dict[str, Match]:
+    """What patterns match, sums first."""
+    sums = totals_of(graph, [each for each in patterns if isinstance(each, TermPattern)])
+    inside = {node.outputs[0] for match in sums.values() for node in match.nodes}
+    return sums | matches_of(graph, [each for each in patterns if isinstance(each, Pattern)],
+                             inside)
 
 
 @dataclass(slots=True)
