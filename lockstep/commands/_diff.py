@@ -28,8 +28,8 @@ from runtime.pricing.hosts import THIS
 
 __all__ = ["diff", "diff_closely"]
 
-MEASURED_HOST = ("networks/*/*/beside", "networks/*/*/waiting_joules")
-"""Paths in the JSON of what the next run may find otherwise, where the host is measured."""
+MEASURED = ("networks/*/*/beside", "networks/*/*/waiting_joules")
+"""Paths in the figures of what is measured, where the host is this processor."""
 
 
 def diff(args: argparse.Namespace) -> int:
@@ -57,7 +57,7 @@ def _compared(args: argparse.Namespace, machines: list[Machine], titles: list[st
         "networks": {name: [asdict(one) for one in some] for name, some in results.items()},
         **(more or {}),
         "provenance": asked.provenance(dict(zip(titles, machines)),
-                                       MEASURED_HOST if args.host == THIS else ())}
+                                       MEASURED if args.host == THIS else ())}
     if args.json:
         write_text(args.json, json.dumps(figures, indent=1) + "\n")
     if args.html:

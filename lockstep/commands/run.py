@@ -239,14 +239,17 @@ def _show(args: argparse.Namespace, figures: dict[str, Any]) -> None:
 
 MEASURED = ("wall_seconds",)
 MEASURED_BY_AUTO = ("auto", "host/*", "notes")
-"""Paths in the report of what the next run may find otherwise; of targets ``auto:``, prices."""
+MEASURED_HOST = ("whole",)
+"""Paths in the report of what the next run may find otherwise; of targets ``auto:``, prices; where
+the host is this processor, its part.
+"""
 
 
 def _provenance(args: argparse.Namespace, asked, machine) -> dict[str, Any]:
     from runtime.pricing.hosts import THIS
 
     by_auto = MEASURED_BY_AUTO if args.target.startswith("auto:") else ()
-    by_host = ("whole",) if args.host == THIS else ()
+    by_host = MEASURED_HOST if args.host == THIS else ()
     name = machine.config.name if machine else ""
     return asked.provenance({name: machine}, (*MEASURED, *by_auto, *by_host))
 

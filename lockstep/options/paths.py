@@ -16,8 +16,9 @@ from compiler.errors import RequestError
 from compiler.files import is_stream, require_writable
 from lockstep.options.network_files import may_be_name, network_file
 
-__all__ = ["FileName", "FloatModelFile", "InputFile", "MachineName", "MetricName", "ModelFile",
-           "OutputFile", "OutputFolder", "PictureFolder", "files_read", "find_networks",
+__all__ = ["FileName", "FloatModelFile", "FunctionName", "InputFile", "MachineName",
+           "ModelFile", "OutputFile", "OutputFolder", "PictureFolder", "files_read",
+           "find_networks",
            "float_model_file", "input_file", "known_name", "machine_name", "model_file",
            "output_file", "picture_folder", "require_files"]
 
@@ -70,7 +71,7 @@ class FileName(str):
         return [self]
 
 
-class MetricName(FileName):
+class FunctionName(FileName):
     """A function of a file: ``FILE.py:NAME``."""
 
     def files(self) -> list[str]:

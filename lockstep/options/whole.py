@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from compiler.errors import RequestError
 from lockstep.options.arguments import (CALIBRATION, QUANTIZER, add_bind, add_quantizer,
                                         quantizer_options)
-from lockstep.options.paths import MetricName, input_file, known_name
+from lockstep.options.paths import FunctionName, input_file, known_name
 
 if TYPE_CHECKING:
     from runtime.driver.calibrated import Calibration
@@ -33,7 +33,7 @@ def add_accuracy(group: argparse._ActionsContainer) -> None:
     group.add_argument("--held-out", type=input_file, nargs="+", default=[], metavar="FILE",
                        help="tell accuracy by these samples (default: those of --calibration); "
                             "arrays that are no inputs are labels")
-    group.add_argument("--metric", type=MetricName, default="", metavar="FILE.py:NAME",
+    group.add_argument("--metric", type=FunctionName, default="", metavar="FILE.py:NAME",
                        help="accuracy by a function of outputs and of what they should be (outputs "
                             "in float, and labels), by name, that gives a number, the greatest is "
                             "best; the file is run (default: signal to noise in dB)")

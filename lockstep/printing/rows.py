@@ -17,9 +17,6 @@ __all__ = ["Row", "diff_rows", "flat", "layer_rows", "point_rows", "put_rows"]
 
 Row = Mapping[str, Any]
 
-BESIDE = ("host_seconds", "copy_seconds", "host_joules", "accuracy")
-"""Figures of whole inferences, of a network on a machine."""
-
 
 def put_rows(args: argparse.Namespace, rows: Sequence[Row]) -> None:
     """Writes the rows where the options ask for it."""
@@ -55,16 +52,14 @@ def layer_rows(figures: Mapping[str, Any]) -> list[Row]:
 
 def point_rows(answer: Mapping[str, Any]) -> list[Row]:
     """A row for each machine of an exploration: its label, its fields that are varied, each
-    objective with both ends of its interval, the host's part, and the figures of each network.
+    objective with both ends of its interval, what the host has, and the figures of each network.
     """
     return [dict(_point(answer, point)) for point in answer["points"]]
 
 
 def _point(answer: Mapping[str, Any], point: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield from (("machine", point["label"]), ("hash", point["hash"]), ("front", point["front"]),
-                ("effort", point["effort"]), ("layers on the host", point["host_layers"]),
-                ("share of the host", point["host_share"]),
-                ("other division", point["other_division"]))
+                ("effort", point["effort"]))
     for axis in answer["axes"]:
         yield axis["name"], point["choices"].get(axis["name"], "")
     for one in answer["objectives"]:
@@ -72,14 +67,17 @@ def _point(answer: Mapping[str, Any], point: Mapping[str, Any]) -> Iterator[tupl
         name = one["title"]
         yield from ((name, value), (f"{name} low", low), (f"{name} high", high),
                     (f"{name} extrapolated", extrapolated))
+    yield from ((name.replace("_", " "), point[name]) for name in ("host_layers", "host_share",
+                                                                 "other_division"))
     for network, figures in point["networks"].items():
-        yield from ((f"{network} {name}", figures[name])
-                    for name in ("cycles", "dram_bytes", "joules", *BESIDE))
+        yield from ((f"{network} {name}", value) for name, value in _single(figures))
     yield from ((f"bound by {bound}", share) for bound, share in point["bounds"].items())
 
 
-NETWORK = ("cycles", "share", "seconds", "waiting_joules", "accuracy")
-HOST = ("seconds", "copy_seconds", "joules")
+def _single(figures: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The figures that are one number."""
+    return ((name, value) for name, value in figures.items()
+            if not isinstance(value, Mapping | list | tuple))
 
 
 def diff_rows(figures: Mapping[str, Any], hardware: Sequence[tuple[str, Any, Any]]) -> list[Row]:
@@ -94,8 +92,8 @@ def diff_rows(figures: Mapping[str, Any], hardware: Sequence[tuple[str, Any, Any
 
 
 def _network(sides: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
-    yield "network", [{name: side[name] for name in NETWORK} for side in sides]
-    yield "beside", [{name: side["beside"][name] for name in HOST} for side in sides]
+    yield "network", [dict(_single(side)) for side in sides]
+    yield "host", [dict(_single(side["beside"])) for side in sides]
     for what, key in (("busy cycles", "busy"), ("joules", "joules")):
         yield what, [side[key] for side in sides]
     for what, place in (("cycles", 1), ("bytes", 2), ("bound by", 3)):

@@ -44,6 +44,7 @@ def reproduce(path: Path, parse: Parse) -> int:
 
 def _read(path: Path) -> dict[str, Any]:
     """The results. Raises RequestError for a file without a provenance to begin from."""
+    told: Any = None
     try:
         told = json.loads(path.read_bytes())
         provenance = told["provenance"]

@@ -2,7 +2,8 @@
 
 ``scalesim``  the layers as the topology CSV of SCALE-Sim, which has images, filters and one stride.
               What it does not say becomes several lines: one for each image, group of channels or
-              product of a batch; paddings are part of the image.
+              product of a batch; paddings are part of the image. Pixels that no window sees are
+              left out, since SCALE-Sim would count a window more for them.
 """
 
 from collections.abc import Iterator
@@ -45,6 +46,13 @@ class ProductLayer:
         """Rows and columns of the output."""
         return ((self.height - self.kernel[0]) // self.strides[0] + 1,
                 (self.width - self.kernel[1]) // self.strides[1] + 1)
+
+    @property
+    def seen(self) -> tuple[int, int]:
+        """Rows and columns of the input that some window sees."""
+        rows, columns = ((count - 1) * step + size for count, step, size in zip(
+            self.outputs, self.strides, self.kernel, strict=True))
+        return rows, columns
 
     @property
     def macs(self) -> int:
@@ -115,5 +123,5 @@ def _single(layer: ProductLayer) -> Iterator[ProductLayer]:
 def _line(layer: ProductLayer) -> str:
     """A line of the file. SCALE-Sim repeats layers whose names have DP, and cuts at commas."""
     name = layer.name.replace(",", ";").replace("DP", "dp")
-    return ", ".join(map(str, (name, layer.height, layer.width, *layer.kernel, layer.channels,
+    return ", ".join(map(str, (name, *layer.seen, *layer.kernel, layer.channels,
                                layer.filters, layer.strides[0]))) + ","

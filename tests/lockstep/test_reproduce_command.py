@@ -82,12 +82,16 @@ def _first_number(value: Any, path: tuple = ()) -> tuple:
     return next(filter(None, found), ())
 
 
-def _change(value: Any, place: str) -> None:
+def _change(figures: Any, place: str) -> None:
     *path, last = place.split("/")
     for key in path:
-        value = value[int(key) if isinstance(value, list) else key]
-    key = int(last) if isinstance(value, list) else last
-    value[key] = np.nextafter(value[key], np.inf)
+        figures = _of(figures, key)
+    figures[int(last) if isinstance(figures, list) else last] = np.nextafter(
+        _of(figures, last), np.inf)
+
+
+def _of(value: Any, key: str) -> Any:
+    return value[int(key)] if isinstance(value, list) else value[key]
 
 
 def test_one_byte_of_the_model(files: Path, monkeypatch, capsys) -> None:

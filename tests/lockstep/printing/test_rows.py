@@ -27,31 +27,27 @@ def test_machines_of_an_exploration() -> None:
     point = {"label": "base", "hash": "ab", "front": True, "effort": 0, "choices": {"wgt": "half"},
              "host_layers": 2, "host_share": 0.5, "other_division": "",
              "values": {"energy": [2.0, 1.0, 3.0, False]}, "bounds": {"gemm": 1.0},
-             "networks": {"digits": {"cycles": 7, "dram_bytes": 8, "joules": 9.0,
-                                     "host_seconds": 1e-3, "copy_seconds": 0.0,
-                                     "host_joules": None, "accuracy": 20.0}}}
+             "networks": {"digits": {"cycles": 7, "accuracy": None, "layers": []}}}
     assert point_rows({"axes": [{"name": "wgt"}, {"name": "acc"}], "points": [point],
                        "objectives": [{"name": "energy", "title": "energy, uJ"}]}) == [{
-        "machine": "base", "hash": "ab", "front": True, "effort": 0, "layers on the host": 2,
-        "share of the host": 0.5, "other division": "", "wgt": "half", "acc": "",
+        "machine": "base", "hash": "ab", "front": True, "effort": 0, "wgt": "half", "acc": "",
         "energy, uJ": 2.0, "energy, uJ low": 1.0, "energy, uJ high": 3.0,
-        "energy, uJ extrapolated": False, "digits cycles": 7, "digits dram_bytes": 8,
-        "digits joules": 9.0, "digits host_seconds": 1e-3, "digits copy_seconds": 0.0,
-        "digits host_joules": None, "digits accuracy": 20.0, "bound by gemm": 1.0}]
+        "energy, uJ extrapolated": False, "host layers": 2, "host share": 0.5,
+        "other division": "", "digits cycles": 7, "digits accuracy": None, "bound by gemm": 1.0}]
 
 
 def test_two_machines() -> None:
-    beside = {"seconds": 1e-3, "copy_seconds": 1e-4, "joules": None}
-    side = {"cycles": 9, "share": .5, "seconds": 2e-3, "waiting_joules": 0.0, "accuracy": None,
-            "beside": beside, "busy": {"gemm": 4}, "joules": {"gemm": 1e-6},
-            "rows": [("conv1", 9, 20, "load")]}
+    side = {"cycles": 9, "share": .5, "busy": {"gemm": 4}, "joules": {"gemm": 1e-6},
+            "rows": [("conv1", 9, 20, "load")],
+            "beside": {"seconds": 0.5, "layers": ["a"]}}
     other = side | {"rows": [("conv2", 8, 21, "gemm")]}
     rows = diff_rows({"networks": {"n": [side, other]}}, [("gemm: stages", 5, 6)])
     cells = [tuple(row.values()) for row in rows]
     assert [*rows[0]] == ["network", "what", "name", "a", "b"]
     assert cells[0] == ("", "hardware", "gemm: stages", 5, 6)
     assert ("n", "layer: bound by", "conv1", "load", None) in cells
-    assert ("n", "busy cycles", "gemm", 4, 4) in cells
+    assert ("n", "busy cycles", "gemm", 4, 4) in cells and ("n", "network", "cycles", 9, 9) in cells
+    assert [cell for cell in cells if cell[1] == "host"] == [("n", "host", "seconds", 0.5, 0.5)]
 
 
 def test_layers_of_a_run(tmp_path: Path, capsys) -> None:

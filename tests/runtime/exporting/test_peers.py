@@ -31,6 +31,12 @@ def test_images_and_groups_are_lines_of_their_own() -> None:
     assert layer.macs == 2 * 16 * 16 * 9 * 2
 
 
+def test_pixels_that_no_window_sees_are_left_out() -> None:
+    net = Net(4)
+    graph = net.graph(net.conv(net.input(1, 4, 8, 9), 4, (1, 1), strides=(2, 2)))
+    assert scalesim(graph) == f"{HEAD}qconv2d_0, 7, 9, 1, 1, 4, 4, 2,\n"
+
+
 @pytest.mark.parametrize(("attrs", "message"), [
     ({"strides": (1, 2)}, r"strides must be equal for scalesim, not \(1, 2\) \(qconv2d_0\)"),
     ({"dilations": (2, 2)}, r"dilations must be 1, not \(2, 2\) \(qconv2d_0\)")])
