@@ -39,8 +39,6 @@ from compiler.plans import OWN
 from lockstep.testing import zoo
 from lockstep.options.paths import output_file
 
-__all__ = ["SIZE", "TARGETS", "Fingerprints", "differences", "main"]
-
 GEOMETRIES = Path(zoo.__file__).parents[2] / "examples" / "geometries"
 TARGETS: Mapping[str, str] = {
     "cpu": "cpu",

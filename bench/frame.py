@@ -23,8 +23,6 @@ from accel.machine.machine import Machine
 from compiler.errors import Error, RequestError
 from compiler.files import write_text
 
-__all__ = ["Bench", "Sheet", "positive"]
-
 HERE = Path(__file__).parent
 
 

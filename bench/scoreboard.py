@@ -21,8 +21,6 @@ from rich.table import Table
 
 from compiler.cpu_gpu_backends.llvm.machine import host
 
-__all__ = ["Figure", "Measured", "judge", "main", "measure", "read_table", "values_in"]
-
 TABLE = Path(__file__).with_name("scoreboard.toml")
 TIMEOUT_SECONDS = 3600
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from accel.mapping.plans.search import EFFORTS
 from compiler.errors import ArgumentError
-from compiler.graph.division.target import ACCEL, HOST
+from compiler.graph.division.protocols import ACCEL, HOST
 from runtime.pricing.link import Link
 
 __all__ = ["archs_of", "require_kind", "require_path", "require_settings",

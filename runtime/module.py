@@ -16,7 +16,7 @@ from compiler import notebook
 from compiler.errors import ArgumentError, Error
 from compiler.graph.graph import Graph
 from compiler.graph.division.partition import Partition, Segment
-from compiler.graph.division.target import Compiled, Executable, Outcome, Row
+from compiler.graph.division.protocols import Compiled, Executable, Outcome, Row
 from compiler.te import numpy_dtype
 from runtime.artifact import save
 from runtime.executor import overlaps, run_all

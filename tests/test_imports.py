@@ -325,7 +325,7 @@ def test_a_planted_violation_is_found(tmp_path: Path, path: str, text: str, mess
     ("accel/sim/timed/cycle.py",
      "from . import dram\nfrom accel.datapath.plan import plan\nimport numpy"),
     ("compiler/ir/a.py", "from compiler.te import Expr\nfrom compiler.errors import Refused"),
-    ("compiler/cpu_gpu_backends/cpu/a.py", "from compiler.graph.division.target import Target"),
+    ("compiler/cpu_gpu_backends/cpu/a.py", "from compiler.graph.division.protocols import Target"),
     ("compiler/__init__.py", "from compiler.graph import Graph"),
     ("fpga/a.py", "from compiler.native import build_once"),
     ("lockstep/a.py", "import fpga, runtime, accel, compiler"),

@@ -18,6 +18,7 @@ from accel.machine.config import ELEMENTS, TABLE_BYTES, AccelConfig, one_of
 from compiler import te
 from compiler.ops.integers.arithmetic import PARAM
 from compiler.ops.patterns import Immediates, Pattern
+from compiler.ops.term_patterns import TermPattern
 from compiler.te import Axis, Expr, Var
 from compiler.tensorize import Immediate, Intrinsic, Operand
 
@@ -76,7 +77,7 @@ class Declaration:
     name: str
     unit: str
     build: Callable[[AccelConfig], tuple[Intrinsic, ...]]
-    pattern: Pattern | None = None
+    pattern: Pattern | TermPattern | None = None
 
 
 def computed_type(name: str, accumulator: str | None, float_: bool) -> str:
@@ -151,14 +152,16 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         instructions of a machine. With the wide ones the immediates `lo` and `hi` are int16.
     accumulator : the type of an element of acc, one for all instructions of a machine: int16,
         int24, int32, int40 or int48 (None: int32, and float32 with bfloat16).
-    matches : a real function of as many numbers as there are operands, a before b. Where operators
-        of a float network compute it, `lockstep quantize --machine` puts this operation.
+    matches : a real function of as many numbers as there are operands, a before b, and, of a body
+        with parameters of channels, of constants of channels behind them. Where operators of a
+        float network compute it, `lockstep quantize --machine` puts this operation.
     tolerance : with `matches`, how far operators may be from it that are taken for the same
         function: 1e-3 takes GELU by tanh for GELU by erf.
     immediates : with `matches`, the integers that the immediates of `value` then are, by name: a
-        function of the quantized inputs and of the quantized result, which have ``scale`` and
-        ``zp``. What is stored as q stands for ``(q - zp) * scale``; the operands and the result of
-        `value` are such q. It may refuse scales by ValueError.
+        function of the quantized inputs, an array for each constant of channels, and the quantized
+        result; what is quantized has ``scale`` and ``zp``. What is stored as q stands for
+        ``(q - zp) * scale``; the operands and the result of `value` are such q. Fields of the
+        record are arrays, one integer for each channel, or numbers. It may refuse by ValueError.
     fields : immediates of one's own, which are fields of the instruction's word where that has room
         for them: ``Immediate("scale", "int8", -128, 127)`` has 8 bits.
     record : what the body reads an element of par as: a record that `te.record` declared, of 5 to 8
@@ -218,7 +221,8 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         raise ValueError(f"Vector operation {name} must compute each lane by itself, and "
                          f"assign it, to match something")
     pattern = pattern_of(name, value, names, {each: scalars[each] for each in names
-                                              if each in scalars}, stored, matches, immediates, tolerance)
+                                              if each in scalars},
+                         members, stored, matches, immediates, tolerance)
     types = {"acc": computed, "res": stored, "par": f"{PARAM}.bias", "imm": "int32"}
     why = "" if update == "assign" else f" beside acc: update {update} takes its read port"
     if members.keys() & set(names):

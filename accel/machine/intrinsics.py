@@ -3,11 +3,15 @@
 Opcodes follow the order of `SHIPPED`: append only.
 """
 
+from collections.abc import Callable
 from functools import partial
+from operator import mul
+from typing import Any
 
 from accel.machine.config import AccelConfig
 from accel.machine.declare import (IMMEDIATES, TABLE, Declaration, computed_type, operand_field,
                                    vector_op)
+from accel.machine.matching import term_pattern_of
 from compiler import te
 from compiler.ops.integers.arithmetic import PARAM, add_scaled, requantize
 from compiler.te import Axis, Expr, Var
@@ -18,25 +22,32 @@ __all__ = ["IMMEDIATES", "SHIPPED", "TABLE", "Declaration", "gemm_op", "instruct
 
 
 def gemm_op(name: str = "gemm", inp: str = "int8", wgt: str = "int8",
-            accumulator: str | None = None) -> Declaration:
+            accumulator: str | None = None, term: Callable[[Expr, Expr], Expr] = mul,
+            matches: Callable[..., Any] | None = None) -> Declaration:
     """Declare the block product ``acc[b, o] += sum over i of inp[b, i] * wgt[o, i]`` of elements
     of these types, in the type of the accumulator: int16, int24, int32 (the default), int40 or
-    int48; float32 if one of them is a float."""
+    int48; float32 if one of them is a float.
+
+    `term` is what it sums in place of the product, an expression of both in the accumulator's type.
+    `matches` is the same of real numbers: where a float network sums it along the last axis, of a
+    tensor and of each row of a constant, `lockstep quantize --machine` puts this instruction.
+    """
     acc = computed_type(name, accumulator, te.is_float(inp) or te.is_float(wgt))
+    pattern = term_pattern_of(name, term, (inp, wgt, acc), matches)
 
     def build(config: AccelConfig) -> tuple[Intrinsic, ...]:
         b, o = Axis(Var("lane_b"), config.batch), Axis(Var("lane_o"), config.block_out)
         i = te.reduce_axis(config.block_in, "lane_i")
         x = te.placeholder((b.extent, i.extent), inp, "inp")
         w = te.placeholder((o.extent, i.extent), wgt, "wgt")
-        product = x[b.var, i.var].astype(acc) * w[o.var, i.var].astype(acc)
+        product = term(x[b.var, i.var].astype(acc), w[o.var, i.var].astype(acc))
         return (Intrinsic(
             name, "gemm", Operand("dst", (b.extent, o.extent), acc, (("acc", acc),)),
             (Operand("inp", x.shape, inp, (("inp", inp),)),
              Operand("wgt", w.shape, wgt, (("wgt", wgt),))),
             (b, o), te.sum(product, i), "sum", loops=6),)
 
-    return Declaration(name, "gemm", build)
+    return Declaration(name, "gemm", build, pattern)
 
 
 def _copy(name: str, sources: tuple[str, ...], destinations: tuple[str, ...], dtype: str,

@@ -20,6 +20,7 @@ from accel.machine.intrinsics import SHIPPED
 from compiler import notebook
 from compiler.lazy import cached_property
 from compiler.ops.patterns import Pattern
+from compiler.ops.term_patterns import TermPattern
 from compiler.tensorize import Intrinsic
 
 __all__ = ["FINISH", "Machine", "MachineRecord"]
@@ -195,7 +196,7 @@ class Machine:
         return frozenset(d.name for d in self.declarations if d not in SHIPPED)
 
     @cached_property
-    def patterns(self) -> tuple[Pattern, ...]:
+    def patterns(self) -> tuple[Pattern | TermPattern, ...]:
         """The patterns that instructions match in float networks, in order of opcodes."""
         return tuple(d.pattern for d in self.declarations if d.pattern is not None)
 

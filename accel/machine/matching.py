@@ -5,22 +5,30 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
+import numpy as np
+
 from compiler.ops.patterns import Immediates, Pattern
 from compiler.ops.records.integer_forms import Stored
+from compiler.ops.term_patterns import TermPattern
 from compiler.te import Binary, Call, Const, Expr, Select, Var, walk
 from compiler.tensorize import Immediate
 
-__all__ = ["pattern_of"]
+__all__ = ["pattern_of", "term_pattern_of"]
 
 MOST_INPUTS = 2
 _REAL = frozenset("add sub mul div min max lt le gt ge eq ne".split())
 
 
+FIELDS = ("int8", "uint8", "int16", "uint16", "int32")
+"""Types of fields of a record that constants of a network fill."""
+
+
 def pattern_of(name: str, value: Callable[..., Expr], names: Sequence[str],
-               fields: Mapping[str, Immediate], stored: str, matches: Callable[..., Any] | None,
-               immediates: Immediates | None, tolerance: float) -> Pattern | None:
-    """The pattern of a vector operation that takes `names`, of which `fields` are immediates.
-    Refuses with ValueError what cannot be matched.
+               fields: Mapping[str, Immediate], members: Mapping[str, str], stored: str,
+               matches: Callable[..., Any] | None, immediates: Immediates | None,
+               tolerance: float) -> Pattern | None:
+    """The pattern of a vector operation that takes `names`, of which `fields` are immediates and
+    `members` may be fields of its record. Refuses with ValueError what cannot be matched.
     """
     if matches is None:
         if immediates is not None:
@@ -34,24 +42,63 @@ def pattern_of(name: str, value: Callable[..., Expr], names: Sequence[str],
         raise ValueError(f"Tolerance of {name} must be a finite number of 0 or more, "
                          f"not {tolerance!r}")
     for other in names:
-        if other not in ("a", "b", *fields):
-            raise ValueError(f"Vector operation {name} must take a, b and immediates alone to "
-                             f"match something, not {other}")
+        if other not in ("a", "b", *fields, *members):
+            raise ValueError(f"Vector operation {name} must take a, b, immediates and parameters "
+                             f"of channels alone to match something, not {other}")
+    record = tuple(Var(each, members[each]) for each in names if each in members)
+    for member in record:
+        if member.dtype not in FIELDS:
+            raise ValueError(f"Field {member.name} of {name} must be one of {', '.join(FIELDS)} to "
+                             f"match something, not {member.dtype}")
     operands = [operand for operand in ("a", "b") if operand in names]
     inputs = _parameters("Matches", name, matches)
-    if len(inputs) != len(operands):
+    if len(inputs) < len(operands) or len(inputs) > len(operands) and not record:
+        more = ", and then constants of channels, which fill its record" if record else ""
         raise ValueError(f"Matches of {name} must take as many numbers as it has operands, "
-                         f"{', '.join(operands)}, not {', '.join(inputs) or 'none'}")
+                         f"{', '.join(operands)}{more}, not {', '.join(inputs) or 'none'}")
     variables = tuple(Var(each, "float32") for each in inputs)
     real = _real(name, matches(*variables), variables)
     scalars = tuple(fields[each] for each in names if each in fields)
     given = dict(zip(operands, (Var(f"x{place}", "int32") for place in range(MOST_INPUTS))))
+    given |= {member.name: member for member in record}
     body = value(*(given[each] if each in given else fields[each].var for each in names))
     if not isinstance(body, Expr) or body.dtype != "int32":
         raise ValueError(f"Result of vector operation {name} must be an int32 expression, "
                          f"not {body!r}")
-    return Pattern(name, variables, real, body, scalars,
-                   _told(name, immediates, scalars, len(inputs), stored), tolerance)
+    count = len(operands)
+    wanted = [each.name for each in (*scalars, *record)]
+    return Pattern(name, variables[:count], real, body, scalars,
+                   _told(name, immediates, wanted, count, len(inputs) - count, stored),
+                   variables[count:], record, tolerance)
+
+
+def term_pattern_of(name: str, term: Callable[[Expr, Expr], Expr], types: tuple[str, str, str],
+                    matches: Callable[..., Any] | None) -> TermPattern | None:
+    """The pattern of a product with a term of these types: input, weight, accumulator. Refuses with
+    ValueError what cannot be matched.
+    """
+    if matches is None:
+        return None
+    if types != ("int8", "int8", "int32"):
+        raise ValueError(f"Product {name} must sum int8 in int32 to match something, not "
+                         f"{types[0]} and {types[1]} in {types[2]}")
+    inputs = _parameters("Matches", name, matches)
+    if len(inputs) != 2:
+        raise ValueError(f"Matches of {name} must take an input and a weight, not "
+                         f"{', '.join(inputs) or 'none'}")
+    x, w = (Var(each, "float32") for each in inputs)
+    body = term(Var("x0", "int32"), Var("x1", "int32"))
+    if not isinstance(body, Expr) or body.dtype != "int32":
+        raise ValueError(f"Term of {name} must be an int32 expression, not {body!r}")
+    pattern = TermPattern(name, (x, w), _real(name, matches(x, w), (x, w)), body)
+    try:
+        factors = [pattern.factor(scale, scale) for scale in (1.0, 0.75)]
+    except ValueError as reason:
+        raise ValueError(f"Term of {name} cannot match something: {reason}") from None
+    if None in factors:
+        raise ValueError(f"Matches of {name} must be a multiple of its term, where both numbers "
+                         f"have one scale")
+    return pattern
 
 
 def _parameters(what: str, name: str, function: object) -> list[str]:
@@ -85,20 +132,21 @@ def _real(name: str, real: object, inputs: Sequence[Var]) -> Expr:
     return real
 
 
-def _told(name: str, immediates: Immediates | None, scalars: Sequence[Immediate], count: int,
-          stored: str) -> Immediates:
+def _told(name: str, immediates: Immediates | None, wanted: Sequence[str], count: int,
+          constants: int, stored: str) -> Immediates:
     """The function of immediates, after a trial that shows which ones it gives."""
-    wanted = [scalar.name for scalar in scalars]
     if immediates is None:
         if wanted:
             raise ValueError(f"Vector operation {name} must say by immediates= what "
                              f"{', '.join(wanted)} are where it matches")
         return lambda *quantized: {}
-    if len(_parameters("Immediates", name, immediates)) != count + 1:
+    if len(_parameters("Immediates", name, immediates)) != count + constants + 1:
+        arrays = f", {constants} constants of channels" if constants else ""
         raise ValueError(f"Immediates of {name} must be a function of what it matches, "
-                         f"{count} quantized and then the result, each with scale and zp")
+                         f"{count} quantized{arrays} and then the result, each with scale and zp")
+    *inputs, out = (Stored("", 1 / 16, 0, stored) for _ in range(count + 1))
     try:
-        given = immediates(*(Stored("", 1 / 16, 0, stored) for _ in range(count + 1)))
+        given = immediates(*inputs, *(np.full(3, 0.5) for _ in range(constants)), out)
     except (ValueError, ArithmeticError):       # none for these scales
         return immediates
     if not isinstance(given, Mapping) or set(given) != set(wanted):

@@ -18,6 +18,7 @@ from accel.machine.declare import TABLE, Declaration, immediate_fields, kinds_of
 from accel.machine.intrinsics import SHIPPED
 from accel.machine.pipelines import unfit
 from compiler.ops.integers.arithmetic import PARAM
+from compiler.ops.patterns import Pattern
 from compiler.te import (Binary, Cast, Const, Expr, Read, Var, bits, is_float, is_integer,
                          is_record, is_signed, numpy_dtype, record_fields, substitute, walk)
 from compiler.tensorize import Immediate, Intrinsic, Operand
@@ -440,7 +441,7 @@ def _matches_are_found(config, declaration, forms) -> Iterator[str]:
     """Refuses a pattern that does not become one instruction: the compiler finds the numbers of
     immediates in the expression, where each stands by itself."""
     pattern, stored = declaration.pattern, config.elements["res"]
-    if pattern is None:
+    if not isinstance(pattern, Pattern):
         return
     operands = [forms[0].operand(name) for name in ("a", "b")
                 if any(operand.name == name for operand in forms[0].operands)]
@@ -456,6 +457,7 @@ def _matches_are_found(config, declaration, forms) -> Iterator[str]:
         for place, scope in enumerate(scopes)}
     known |= {field.var: Const(min(field.high, 5 + 3 * place), field.dtype)
               for place, field in enumerate(pattern.fields)}
+    known |= {field: leaf(field.name, field.dtype, "par") for field in pattern.record}
     try:
         cover(Cast(substitute(pattern.body, known), stored), forms[:1], "out", lambda step: (1,))
     except Uncovered:

@@ -8,8 +8,9 @@ from functools import lru_cache
 
 from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
-from accel.mapping.builders import elementwise, movement, pools, products
+from accel.mapping.builders import movement, pools, products, vector_layers
 from accel.mapping.builders.layer import Builder, MappedLayer, leading_refusal
+from accel.mapping.builders.terms import terms
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.memory.deciding import decided
 from accel.mapping.memory.forms import Forms, PartForm
@@ -34,7 +35,7 @@ PRODUCTS = ("qconv2d", "qconvtranspose2d", "qdense", "qmatmul")
 THREADS = 2
 """Virtual threads for which products are compared."""
 
-ANY_RANK = ("qdense", "qmatmul", "qmean", "qconcat")
+ANY_RANK = ("qdense", "qterms", "qmatmul", "qmean", "qconcat")
 """Operators that take the rows of matrices as well as images."""
 
 LAYERS: dict[str, Builder] = {
@@ -51,8 +52,8 @@ LAYERS: dict[str, Builder] = {
     "pad": movement.pad,
     "qconcat": movement.concat,
     "qput": movement.put,
-    "qargmax": elementwise.place_layer,
-    "qargmin": elementwise.place_layer,
+    "qargmax": vector_layers.place_layer,
+    "qargmin": vector_layers.place_layer,
 }
 """How the nodes of each operator become layers."""
 
@@ -61,8 +62,8 @@ REFUSALS: dict[str, Callable[[Graph, Node], str | None]] = {
     "pad": movement.pad_refusal,
     "qmatmul": leading_refusal,
     "qmean": pools.mean_refusal,
-    "qargmax": elementwise.place_refusal,
-    "qargmin": elementwise.place_refusal,
+    "qargmax": vector_layers.place_refusal,
+    "qargmin": vector_layers.place_refusal,
 }
 """Cases of a supported operator that the accelerator refuses."""
 
@@ -72,7 +73,7 @@ def forms_of(graph: Graph, blocks: Blocks) -> Forms:
     """The memory forms of the graph's values where the accelerator computes all that it can. They
     are kept for a graph and its last segment, about which targets ask node after node.
     """
-    return decided(graph, blocks, (*LAYERS, *(node.op for node in graph.nodes
+    return decided(graph, blocks, (*LAYERS, "qterms", *(node.op for node in graph.nodes
                                               if is_elementwise(node) or is_row_function(node))))
 
 
@@ -87,10 +88,10 @@ def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
     if node.op == "qput":
         return forms.of(node).refused or leading_refusal(graph, node)
     if is_elementwise(node):
-        return elementwise.elementwise_refusal(graph, node, forms.blocks.element)
+        return vector_layers.elementwise_refusal(graph, node, forms.blocks.element)
     if is_row_function(node):
-        return elementwise.row_function_refusal(graph, node, forms)
-    if node.op not in LAYERS:
+        return vector_layers.row_function_refusal(graph, node, forms)
+    if node.op not in (*LAYERS, "qterms"):
         return f"the accelerator has no operator {node.op}"
     if x.dtype != forms.blocks.element:
         return f"its input is {x.dtype}; the accelerator takes {forms.blocks.element}"
@@ -117,11 +118,13 @@ def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
     if known.moves_nothing(node):
         return ()
     if is_elementwise(node):
-        layers = _packed(elementwise.elementwise_layer(node, graph, known, machine), machine)
+        layers = _packed(vector_layers.elementwise_layer(node, graph, known, machine), machine)
     elif is_row_function(node):
         layers = _first_that_fits(machine, *(
-            lambda apart=apart: elementwise.row_function_layer(node, graph, known, machine, apart)
+            lambda apart=apart: vector_layers.row_function_layer(node, graph, known, machine, apart)
             for apart in (False, True)))
+    elif node.op == "qterms":
+        layers = (terms(node, graph, known, machine),)
     elif node.op in PRODUCTS and (products_of(machine) != (None,)
                                   or _multipliers(node, graph, machine)):
         layers = _cheapest(node, graph, known, machine)
@@ -162,7 +165,7 @@ def _first_that_fits(machine: Machine, *ways: Callable[[], MappedLayer | tuple[M
 
 def _require_products(node: Node, graph: Graph, config: AccelConfig) -> None:
     """Refuses an operator with products of other types than gemm takes and vector writes."""
-    if node.op not in PRODUCTS:
+    if node.op not in (*PRODUCTS, "qterms"):
         return
     if config.operand != config.output:
         raise LoweringError(f"gemm takes {config.operand} and vector writes {config.output}; "

@@ -1,21 +1,28 @@
 """The terms on which a network is quantized for a machine."""
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from accel.machine.config import ELEMENTS
+from accel.machine.intrinsics import SHIPPED
 from accel.machine.machine import Machine
 from accel.mapping.memory.weights import Slots, slots_of
+from compiler.ops.patterns import Pattern
+from compiler.ops.records.integer_forms import Stored
 from compiler.quantize.improve.sparsity import Sparsity, pattern_of
 from compiler.quantize.improve.weight_bits import bits_by_name
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from compiler.te import bits as bits_of
 
-__all__ = ["quantizer_options", "sparsity_of"]
+__all__ = ["machine_fingerprint", "quantizer_options", "sparsity_of"]
 
 ACTIVATION_BITS = {"int8": 8, "int16": 16}
+SCALES = (0.0031, 0.02, 0.25, 1.7)      # at which immediates are compared
 
 
 def quantizer_options(machine: Machine, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,7 +54,49 @@ def quantizer_options(machine: Machine, given: Mapping[str, Any]) -> dict[str, A
         options["sparsity"] = ":".join(map(str, needed))
     if config.accumulator != ELEMENTS["accumulator"][0]:
         options.setdefault("accumulator_bits", bits_of(config.accumulator))
-    return {"patterns": machine.patterns, **options}
+    made_for = {"machine": _title(machine), "machine_fingerprint": machine_fingerprint(machine)}
+    return {"patterns": machine.patterns, "made_for": made_for, **options}
+
+
+def _title(machine: Machine) -> str:
+    """The name of the geometry, with the instructions that the shipped ones lack."""
+    shipped = {one.name for one in SHIPPED}
+    more = [one.name for one in machine.declarations if one.name not in shipped]
+    return machine.config.name + (f" with {', '.join(more)}" if more else "")
+
+
+@cache
+def machine_fingerprint(machine: Machine) -> str:
+    """The hash of what the quantizer takes from a machine: machines of one fingerprint have the
+    same int8 networks, whatever their clocks and buffers.
+    """
+    config = machine.config
+    parts = [config.output, config.accumulator, *map(str, config.weight_bits),
+             *map(str, sparsity_of(machine)),
+             *(text for pattern in machine.patterns for text in _pattern_texts(pattern))]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _pattern_texts(pattern: Pattern) -> Iterator[str]:
+    """What a pattern says; its immediates by their numbers for some scales, however they are
+    written.
+    """
+    for field in fields(pattern):
+        value = getattr(pattern, field.name)
+        yield f"{field.name} {value!r}" if not callable(value) else str(_sampled(pattern))
+
+
+def _sampled(pattern: Pattern) -> list[str]:
+    """The immediates for a few scales and zero points, or why there are none."""
+    found = []
+    for place, factor in enumerate(SCALES):
+        stored = [Stored(f"x{number}", factor * (number + 1), place - number)
+                  for number in range(len(pattern.inputs) + 1)]
+        try:
+            found.append(str(sorted(pattern.immediates(*stored).items())))
+        except (ValueError, ArithmeticError) as reason:
+            found.append(str(reason))
+    return found
 
 
 def sparsity_of(machine: Machine) -> tuple[Sparsity | None, list[Sparsity]]:

@@ -16,7 +16,7 @@ from accel.mapping.memory.borders import is_converted
 from accel.mapping.memory.layout import from_memory, to_memory
 from accel.mapping.positions.prefixes import PrefixStream
 from accel.mapping.positions.puts import PlacePut, moved
-from compiler.graph.division.target import HOST, Outcome, Row, Values
+from compiler.graph.division.protocols import HOST, Outcome, Row, Values
 
 __all__ = ["AccelSegment"]
 

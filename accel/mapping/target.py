@@ -38,7 +38,7 @@ from compiler.graph.graph import Graph, Node
 from compiler.graph.division.prefixes import Tail, shorter_forms
 from compiler.plans import OWN, Learns, Plans, Task, replayed
 from compiler.native import digest
-from compiler.graph.division.target import ACCEL
+from compiler.graph.division.protocols import ACCEL
 from compiler.te import is_float
 
 __all__ = ["AccelTarget"]

@@ -49,7 +49,7 @@ from bench.frame import Bench, Sheet
 from compiler.frontend.onnx.importing import convert
 from compiler.graph import Graph, optimize, partition
 from compiler.graph.division.partition import ACCEL, subgraph
-from compiler.graph.division.target import Executable
+from compiler.graph.division.protocols import Executable
 from compiler.graph.reference import evaluate
 from lockstep.testing import zoo
 from runtime import SimulatedDevice, compile_for, simulator

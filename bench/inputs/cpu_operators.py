@@ -10,8 +10,6 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-__all__ = ["OPERATORS", "operator_model", "samples"]
-
 CONVOLUTIONS = (                # inputs, outputs, kernel, size, stride, group
     (3, 64, 7, 224, 2, 1), (3, 32, 3, 224, 2, 1), (64, 64, 3, 56, 1, 1), (64, 128, 3, 56, 2, 1),
     (128, 128, 3, 28, 1, 1), (256, 256, 3, 14, 1, 1), (512, 512, 3, 7, 1, 1),

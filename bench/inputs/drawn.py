@@ -8,8 +8,6 @@ from accel.estimates.runs import MachineSpec
 from accel.machine.config import ConfigError, preset
 from accel.machine.rules import DeclarationError
 
-__all__ = ["drawn", "specs"]
-
 NUMBERS = 48
 """Machines that are drawn, the smallest first."""
 

@@ -7,8 +7,6 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-__all__ = ["write_small_network"]
-
 CHANNELS, HIDDEN, SIZE = 16, 32, 12
 
 

@@ -10,8 +10,6 @@ from compiler.graph.graph import Graph
 from compiler.graph.passes.pipeline import optimize
 from lockstep.testing import zoo
 
-__all__ = ["NAMES", "float_graph", "float_model", "image"]
-
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 NAMES = (*(name for name in zoo.NETWORKS if not name.endswith("_step")), "densenet121")
 

@@ -21,8 +21,6 @@ import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, numpy_helper
 
-__all__ = ["NAMES", "images", "light_model"]
-
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 FILES = {"alexnet": "bvlc_alexnet", "densenet121": "densenet121", "inception_v1": "inception_v1",
          "inception_v2": "inception_v2", "resnet50": "resnet50", "shufflenet": "shufflenet",

@@ -15,9 +15,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["FILE_KINDS", "RATE", "file_bytes", "page", "photograph", "pictures", "speech",
-           "text_line", "text_of", "tone"]
-
 RATE = 16_000       # sample rate of all sound, in Hz
 VOWELS = ((730, 1090, 2440), (530, 1840, 2480), (270, 2290, 3010), (570, 840, 2410),
           (300, 870, 2240), (500, 1500, 2500))

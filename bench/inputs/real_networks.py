@@ -30,8 +30,6 @@ from bench.inputs.real_inputs import (
     tone,
 )
 
-__all__ = ["CALIBRATION", "NETWORKS", "Network", "Sample", "overlap"]
-
 CALIBRATION = 16        # the most samples to quantize a network by
 
 Array = np.ndarray

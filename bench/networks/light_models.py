@@ -40,7 +40,7 @@ from compiler.graph.division.partition import ACCEL, Partition, Segment, subgrap
 from compiler.graph.passes.pipeline import optimize
 from compiler.graph.reference import evaluate, evaluate_node
 from compiler.quantize import quantize
-from compiler.graph.division.target import Outcome
+from compiler.graph.division.protocols import Outcome
 from examples.digits.data import held_out
 from lockstep.testing.models import DIGITS
 from runtime import SimulatedDevice, compile_graph, simulator

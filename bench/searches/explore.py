@@ -29,7 +29,7 @@ from compiler.tune.space import Result
 from lockstep.compare import networks
 from runtime.exploring import (Exploration, MachineSpace, PointTrial, axis_of, hypervolume,
                                objectives_of)
-from runtime.exploring.exploration import ExploredNetwork
+from runtime.exploring.networks import ExploredNetwork
 from runtime.exploring.front_search import turned
 from runtime.tuning.children import Children, usable_cores
 

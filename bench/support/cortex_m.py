@@ -16,8 +16,6 @@ import numpy as np
 
 from compiler.exports import CArray, CInterface
 
-__all__ = ["CC", "EMULATOR", "FLAGS", "Run", "Values", "run_function", "run_network"]
-
 CC, EMULATOR = "arm-none-eabi-gcc", "qemu-system-arm"
 FLAGS = ("-mcpu=cortex-m7", "-mthumb", "-mfpu=fpv5-sp-d16", "-mfloat-abi=hard", "-Wall", "-Wextra",
          "-Werror", "-nostartfiles", "--specs=nano.specs", "--specs=nosys.specs",

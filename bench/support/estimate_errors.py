@@ -12,8 +12,6 @@ from accel.estimates.estimate import Estimate
 from accel.estimates.runs import Routing, Synthesis, routings, syntheses
 from fpga.building import flow
 
-__all__ = ["PAGE", "figures", "judge", "taken", "written"]
-
 PAGE = Path(__file__).parents[2] / "docs" / "estimates.md"
 
 BEGIN, END = "<!-- python -m bench accelerator.estimates --write -->\n", "<!-- end -->\n"

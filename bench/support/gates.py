@@ -11,8 +11,6 @@ from compiler.native import call
 from fpga.building import bare_core
 from fpga.building.tools import Tools
 
-__all__ = ["by_unit", "mapped", "products"]
-
 MAPPING = ("proc; opt; wreduce; peepopt; alumacc; share; opt; memory -nomap; opt -fast -full; "
            "techmap; opt -fast; abc -fast; opt_clean; tee -q -o stat.json stat -json")
 """The hierarchy is kept, and so are memories and multipliers of the FPGA."""

@@ -16,8 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Ended", "Limits", "isolated"]
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:

@@ -12,8 +12,6 @@ import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, version_converter
 from onnx.reference import ReferenceEvaluator
 
-__all__ = ["Peer", "bound", "in_float", "is_int8", "quantized_by_onnx_runtime"]
-
 Array = np.ndarray
 Values = Mapping[str, Array]
 

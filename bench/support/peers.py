@@ -11,8 +11,6 @@ from bench.support.isolated import Limits, isolated
 from bench.support.onnx_runtime import Peer as OnnxRuntime
 from tests.support.spoiled.arrays import save_arrays
 
-__all__ = ["compared", "difference", "save_arrays"]
-
 Arrays = Mapping[str, np.ndarray]
 LIMITS = Limits(cpu_seconds=30)
 RANDOM = (b"RandomNormal", b"RandomUniform", b"Bernoulli", b"Multinomial")

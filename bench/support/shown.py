@@ -5,8 +5,6 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-__all__ = ["stopwatch"]
-
 
 def stopwatch() -> Callable[[str], None]:
     """A function that says a line with the seconds since the stopwatch was made."""

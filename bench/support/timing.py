@@ -3,8 +3,6 @@
 import time
 from collections.abc import Callable, Mapping
 
-__all__ = ["Run", "best_times"]
-
 Run = Callable[[], object]
 
 

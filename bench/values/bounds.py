@@ -16,8 +16,6 @@ from bench.values.rules import RULES
 from bench.values.intervals import Array, Interval
 from bench.values.spread import spread
 
-__all__ = ["Interval", "bounded"]
-
 ADDED_STEPS = 5
 """Steps that a sum of 16 bits may be off, whose multipliers have 16 bits, too (docs/int16.md)."""
 

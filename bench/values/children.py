@@ -17,8 +17,6 @@ from bench.values.draw import Trial
 from bench.values.judge import Finding, Verdict, judged
 from bench.values.ways import WAYS
 
-__all__ = ["Child", "judged_by"]
-
 SECONDS = 300.0             # for one way; a network takes a few on a loaded computer
 MEMORY_BYTES = 8 << 30
 MOST_TRIALS = 150           # of one child: code that was made stays in its memory

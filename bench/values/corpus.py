@@ -15,8 +15,6 @@ from bench.values.judge import Finding
 from bench.values.reference import evaluated
 from bench.values.shrink import Case
 
-__all__ = ["as_text", "from_text", "kept", "read"]
-
 Array = np.ndarray
 MODEL, INPUTS, EXPECTED, ABOUT = "model.onnx", "inputs.npz", "expected.npz", "about.txt"
 

@@ -8,8 +8,6 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.ops import load_op
 
-__all__ = ["CONTEXT", "OPERATORS", "OPSET", "of_type"]
-
 OPSET = 26
 CONTEXT = {"log": lambda *_: None, "opsets": {"": OPSET}, "verbose": 0, "new_ops": None,
            "existing_functions": {}, "evaluator_cls": ReferenceEvaluator}

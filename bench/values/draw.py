@@ -12,8 +12,6 @@ from onnx import helper, numpy_helper
 
 from bench.values.reference import OPSET, computed
 
-__all__ = ["Array", "Drawer", "Trial", "Unfit", "Value"]
-
 Array = np.ndarray
 MOST_ELEMENTS = 2048
 LARGEST = 1e6               # beyond it float32 says little about quantized networks

@@ -8,9 +8,6 @@ import onnx
 
 from bench.values.intervals import Array, Interval
 
-__all__ = ["Intervals", "Run", "WIDE", "elementwise", "numbers_of", "one_by_one", "product",
-           "rising"]
-
 PLACES = 9                  # of an interval that are tried
 WIDE = 24                   # intervals of integers of which not every number is tried
 MOST_TRIES = 200            # of computations for one node

@@ -21,8 +21,6 @@ from bench.values.rules.registry import gives
 from bench.values.rules.steps import dequantized, quantized
 from bench.values.sources import TRIES, source
 
-__all__ = ["MADE", "Pair", "Seen", "Steering", "drawn", "legal_pairs", "trials"]
-
 Pair = tuple[str, str, str]
 Thing = TypeVar("Thing", bound=tuple[str, ...])
 MADE = ("input", "QuantizeLinear")
@@ -174,7 +172,7 @@ def _moved_and_read(d: Drawer, steering: Steering) -> dict[Pair, None]:
     moved = _first_reader(d, pair)
     if moved is None:
         return {}
-    pairs, most = {pair: None}, d.choice((1, 2, MOST_READERS, MOST_READERS))
+    pairs, most = {pair: None}, d.choice((1, MOST_READERS, MOST_READERS, MOST_READERS))
     for other in steering.others(pair, d.rng):
         if len(pairs) >= most:
             break

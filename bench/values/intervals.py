@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Array", "Interval", "ROUNDING"]
-
 Array = np.ndarray
 ROUNDING = 2.0**-20
 """What float32 may be off, of the magnitudes that were added up: 8 units in the last place."""

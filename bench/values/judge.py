@@ -20,8 +20,6 @@ from compiler.ops.registry import find
 from compiler.te import is_float
 from runtime.driver.targets import TargetError
 
-__all__ = ["FINDINGS", "Finding", "Verdict", "beyond", "judged", "telling"]
-
 Array = np.ndarray
 FINDINGS = ("wrong", "differs", "traceback", "refusal", "crash", "hang", "judge")
 STEPS = 1                   # that an integer form may be off: docs/machine.md, Numbers

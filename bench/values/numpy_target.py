@@ -10,12 +10,10 @@ from typing import Any, ClassVar
 from unittest.mock import patch
 
 from compiler.graph import Graph, evaluate
-from compiler.graph.division.target import Outcome, Row, Values
+from compiler.graph.division.protocols import Outcome, Row, Values
 from compiler.graph.graph import Node
 from runtime.driver import targets
 from runtime.driver.targets import Placed
-
-__all__ = ["NAME", "InNumpy", "known"]
 
 NAME = "numpy"
 

@@ -14,8 +14,6 @@ from compiler.frontend.onnx.importing import convert
 from compiler.graph import Graph
 from compiler.te import is_float, numpy_dtype
 
-__all__ = ["first_place", "random_inputs", "tried"]
-
 SECONDS = 600.0             # for one way of a network of any size
 
 

@@ -10,8 +10,6 @@ from bench.values.general import (WIDE, Intervals, Run, elementwise, numbers_of,
 from bench.values.intervals import ROUNDING, Array, Interval
 from bench.values.reference import computed
 
-__all__ = ["RULES", "cancelled", "places_in_order"]
-
 Spread = Callable[[onnx.NodeProto, Intervals, Array, Run], Interval]
 
 
@@ -153,6 +151,12 @@ def _cast(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> I
     return rising(node, inputs, middle, run)
 
 
+def _is_about_half(numbers: Array) -> Array:
+    """Where float32 decides which integer is nearest."""
+    off = np.abs(numbers - np.floor(numbers) - 0.5)
+    return off <= ROUNDING * np.maximum(np.abs(numbers), 1)
+
+
 def _integers(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> Interval:
     """A product of integers, whose first input alone may be uncertain."""
     quantized = node.op_type.startswith("QLinear")
@@ -172,11 +176,15 @@ def _integers(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) 
     alone.attribute.extend(node.attribute)
     radius, = computed(alone, [far, steps])
     if quantized:
-        scale, _, _, factors, _, out = (np.float64(1) if one is None else one.middle
-                                        for one in inputs[1:7])
-        each = np.asarray(factors, np.float64)
-        each = each.reshape(-1, 1, 1) if each.ndim and each.size > 1 and op == "Conv" else each
-        radius = np.ceil(radius * float(scale) * each / float(out)) + 1
+        scale, start, _, factors, _, out = (
+            np.squeeze(np.float64(0) if one is None else one.middle.astype(np.float64))
+            for one in inputs[1:7])
+        each = factors.reshape(-1, 1, 1) if op == "Conv" else factors
+        real = scale * each / out
+        sums, = computed(alone, [x.middle - start, weight.middle - zero])
+        if len(inputs) > 8 and inputs[8] is not None:
+            sums = sums + inputs[8].middle.astype(np.float64).reshape(-1, 1, 1)
+        radius = np.where(radius > 0, np.ceil(radius * real) + 1, _is_about_half(sums * real))
     info = np.iinfo(middle.dtype)
     return Interval(np.clip(middle - radius, info.min, info.max).astype(middle.dtype), middle,
                     np.clip(middle + radius, info.min, info.max).astype(middle.dtype))

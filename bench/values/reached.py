@@ -7,16 +7,15 @@ from bench.values.ways import optimized
 from compiler.ops.packed import channel_blocks, last_convolutions, quantized_blocks, winograd
 from compiler.ops.registry import FAMILIES
 
-__all__ = ["NOT_MADE", "in_graphs", "wanted"]
-
 _LAYOUT = "a back end makes it of another operator, for the layout of its images or its weights"
 _LAYOUTS = (channel_blocks, last_convolutions, quantized_blocks, winograd)
 
 NOT_MADE: dict[str, str] = {
     **{operator.name: _LAYOUT for family in _LAYOUTS for operator in family.OPERATORS},
     **dict.fromkeys(("block_columns", "packed_matmul", "qavgpool_lanes", "relayout"), _LAYOUT),
-    "quantized_map": "the quantizer writes it for an instruction of a machine, as an operator that "
-                     "ONNX does not have",
+    **dict.fromkeys(("quantized_map", "quantized_terms", "qterms"),
+                    "the quantizer writes it for an instruction of a machine, as an operator that "
+                    "ONNX does not have"),
 }
 """Operators that no front end makes of an ONNX file, and why."""
 

@@ -15,8 +15,6 @@ from onnx.reference.ops import load_op
 from bench.values import corrections
 from bench.values.corrections import CONTEXT, OPSET
 
-__all__ = ["OPSET", "computed", "evaluated"]
-
 Array = np.ndarray
 
 

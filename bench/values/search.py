@@ -24,8 +24,6 @@ from bench.values.ways import DEFAULT, GRAPH, chosen, require
 from compiler.errors import Error
 from google.protobuf.message import DecodeError
 
-__all__ = ["Report", "main", "search"]
-
 MOST_ALIKE = 3              # findings of one kind that are made small
 BAR = 20                    # of how often a pair should occur
 

@@ -14,8 +14,6 @@ from onnx import helper, numpy_helper
 
 from bench.values.reference import evaluated
 
-__all__ = ["Case", "shrunk", "with_outputs"]
-
 Array = np.ndarray
 
 

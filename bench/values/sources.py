@@ -8,8 +8,6 @@ from bench.values.draw import Array, Drawer, Unfit, Value
 from bench.values.rules import RULES, readers
 from bench.values.rules.steps import dequantized, quantized, real
 
-__all__ = ["TRIES", "source"]
-
 TRIES = 12                  # of one choice, before another one is made
 
 LAYERS = ("Conv", "Gemm", "MatMul", "Add", "AveragePool", "ReduceMean", "Concat", "ConvTranspose")

@@ -17,8 +17,6 @@ from bench.values.intervals import Array, Interval
 from bench.values.particular import RULES, cancelled, places_in_order
 from bench.values.reference import computed
 
-__all__ = ["spread"]
-
 EXACT = frozenset((
     "Transpose Reshape Flatten Squeeze Unsqueeze Slice Split Concat Tile Expand Gather "
     "GatherElements GatherND Pad DepthToSpace SpaceToDepth Identity Dropout Trilu ReverseSequence "
@@ -36,7 +34,7 @@ RISING = frozenset((
     "DequantizeLinear Cast CastLike IsNaN IsInf GridSample Col2Im").split())
 """Operators that keep the order of all their inputs."""
 
-CUT = frozenset(("Resize", "Pow"))
+CUT = frozenset(("Resize", "Pow", "QLinearConv", "QLinearMatMul"))
 """Operators that cut floats to integers themselves, or have integers that no type holds: what they
 make of certain inputs may be uncertain."""
 

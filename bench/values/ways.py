@@ -14,8 +14,6 @@ import onnx
 from compiler.errors import ArgumentError
 from compiler.graph import Graph
 
-__all__ = ["DEFAULT", "GRAPH", "WAYS", "Way", "chosen", "optimized", "require"]
-
 Array = np.ndarray
 Arrays = dict[str, Array]
 EXAMPLES = Path(__file__).parents[2] / "examples" / "machines"

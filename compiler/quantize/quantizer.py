@@ -15,11 +15,12 @@ from compiler.errors import ArgumentError, called_by_name
 from compiler.files import write_bytes
 from compiler.frontend.building.binding import Bindings
 from compiler.frontend.onnx.exporting import Variant, exported_model
-from compiler.frontend.onnx.importing import UNUSED_KEY, convert
+from compiler.frontend.onnx.importing import convert
 from compiler.graph.graph import Graph
-from compiler.graph.notes import UNUSED, Note
+from compiler.graph.notes import UNUSED, UNUSED_PART, Note
 from compiler.graph.room import require_room
 from compiler.ops.patterns import Pattern
+from compiler.ops.term_patterns import TermPattern
 from compiler.quantize.improve.bias_correction import correct_biases
 from compiler.quantize.improve.budget import Budget
 from compiler.quantize.improve.equalization import equalize
@@ -27,6 +28,7 @@ from compiler.quantize.improve.noise import Measured, Noise, Tick, alone, effect
 from compiler.quantize.improve.sparsity import Sparsity, pattern_of, prune
 from compiler.quantize.improve.weight_bits import (bits_by_name, chosen_bits, is_weighted,
                                                    require_bits)
+from compiler.quantize.made_for import marked
 from compiler.quantize.networks.misses import why_unmatched
 from compiler.quantize.networks.network import Layer, LayeredNetwork
 from compiler.quantize.networks.preparation import prepare
@@ -86,8 +88,9 @@ class Quantized:
     """The graph in QDQ form, for the extents of the samples, with its figures.
     `agreement`: the share of samples (of pixels where outputs are images) whose largest output is
     the same as in float, None without classes; `decibels`: of the output. Both over the calibration
-    samples, of the worst output. `sparse` are the layers whose weights were pruned first. `unused`
-    says of each pattern that no layer has why, by its name.
+    samples, of the worst output. `sparse` are the layers whose weights were pruned first,
+    `made_for` says for which machine, by the keys of the file's metadata. `unused` says of each
+    pattern that no layer has why, by its name.
     """
 
     graph: Graph
@@ -99,6 +102,7 @@ class Quantized:
     fell_back: tuple[str, ...]
     forms: "_Forms"
     sparse: tuple[str, ...] = ()
+    made_for: Mapping[str, str] = field(default_factory=dict)
     unused: Mapping[str, str] = field(default_factory=dict)
 
     def graph_of(self, shapes: Mapping[str, int] | None = None,
@@ -114,11 +118,13 @@ class Quantized:
 
     @cached_property
     def model(self) -> ModelProto:
-        """The graph as an ONNX model, with open dimensions where the network has them."""
-        model = exported_model(self.graph, self.forms.variants())
-        for name, reason in self.unused.items():
-            model.metadata_props.add(key=f"{UNUSED_KEY}{name}", value=reason)
-        return model
+        """The graph as an ONNX model, with open dimensions where the network has them; its metadata
+        say which version made it, and for which machine (`compiler.quantize.made_for`), and why it
+        does not use instructions that match.
+        """
+        told = {**self.made_for, **{f"{UNUSED_PART}{name}": reason
+                                    for name, reason in self.unused.items()}}
+        return marked(exported_model(self.graph, self.forms.variants()), told)
 
     @property
     def fixed(self) -> dict[str, int]:
@@ -162,9 +168,9 @@ def quantize(model: Any, calibration: CalibrationSet, *,
              budget: float | str | None = None,
              weight_bits: int | Mapping[str, int] | Iterable[str] = 8, activation_bits: int = 8,
              accumulator_bits: int = 32,
-             sparsity: str | None = None, patterns: Sequence[Pattern] = (),
-             example_inputs: Any = None, bind: Bindings | None = None, watch: Watch = _unwatched
-             ) -> Quantized:
+             sparsity: str | None = None, patterns: Sequence[Pattern | TermPattern] = (),
+             made_for: Mapping[str, str] | None = None, example_inputs: Any = None,
+             bind: Bindings | None = None, watch: Watch = _unwatched) -> Quantized:
     """Quantize a float network. Nothing is random: same arguments, same model.
 
     Parameters
@@ -193,6 +199,7 @@ def quantize(model: Any, calibration: CalibrationSet, *,
     accumulator_bits : of sums of products on a machine, 16 to 48: weights are as coarse as proves
         that sums of int16, or any in fewer than 32 bits, stay within.
     patterns : what instructions of a machine match; where a layer does, it has their meaning.
+    made_for : the machine, as the file's metadata name it.
     example_inputs : what an nn.Module is exported with: a tensor, or a tuple of them.
     bind : inputs that become constants, by their name: arrays, or a number for all elements.
     watch : is notified of long tasks.
@@ -212,8 +219,10 @@ def quantize(model: Any, calibration: CalibrationSet, *,
     source = source_of(model, samples, example_inputs, bind, options.keep_float)
     fitted = Samples.of(source.inputs, source.place, samples)
     plain = replace(options, patterns=())
-    return settled(lambda declined: _Quantizer(source, fitted, options, watch, declined),
-                   lambda: _Quantizer(source, fitted, plain, watch, {})).run()
+    quantized = settled(
+        lambda declined: _Quantizer(source, fitted, options, watch, declined),
+        lambda: _Quantizer(source, fitted, plain, watch, {})).run()
+    return replace(quantized, made_for=dict(made_for or {}))
 
 
 def quantize_ranges(model: ModelProto, ranges: Mapping[str, tuple[float, float]],
@@ -242,7 +251,7 @@ class _Options:
     sparsity: Sparsity | None
     activation_bits: int
     accumulator_bits: int
-    patterns: tuple[Pattern, ...]
+    patterns: tuple[Pattern | TermPattern, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +282,7 @@ class _Forms:
     source: Source
     calibrated: Mapping[str, int]
     attempt: _Attempt
-    patterns: tuple[Pattern, ...]
+    patterns: tuple[Pattern | TermPattern, ...]
     declined: Declined
 
     def graph(self, shapes: Mapping[str, int], arrays: Mapping[str, Array]) -> Graph:
@@ -374,7 +383,7 @@ class _Quantizer:
                          attempt.measured.decibels, self.samples.count, self.equalized, fallen,
                          _Forms(self.source, self.samples.shapes, attempt, self.options.patterns,
                                 self.declined),
-                         self.sparse, unused)
+                         self.sparse, unused=unused)
 
     def _unused(self, attempt: _Attempt) -> Iterator[tuple[str, str]]:
         """Why no layer has a pattern, by its name."""

@@ -2,7 +2,7 @@
 #
 #     vivado -mode batch -source build.tcl
 #
-# lockstep.v and settings.tcl, which `python -m fpga.zynq` writes, lie beside this file. Leaves
+# lockstep.v and settings.tcl, which `lockstep verilog` writes, lie beside this file. Leaves
 # lockstep.bit and lockstep.hwh there, which PYNQ loads. Ends with status 1 if the clock is missed.
 #
 # The processor's DDR and pins are set up by the board's boot loader and not by this design, so that

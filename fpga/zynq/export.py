@@ -1,17 +1,18 @@
-"""The folder for Vivado: Verilog, and the script with its settings."""
+"""What Vivado needs: Verilog, and the script with its settings."""
 
 from pathlib import Path
 
 from amaranth.back import verilog
 
 from accel.machine.machine import Machine
-from compiler.files import write_bytes, write_text
+from compiler.errors import RequestError
 from fpga.gateware.zynq import CONTROL, MEMORY, ZynqAccelerator
 
-__all__ = ["MEMORY_BYTES", "NAME", "PART", "export", "zynq_verilog"]
+__all__ = ["MEMORY_BYTES", "NAME", "PART", "vivado_files", "zynq_verilog"]
 
 NAME = "lockstep"
 PART = "xc7z020clg400-1"        # of PYNQ-Z1 and PYNQ-Z2
+LOWEST_MHZ, HIGHEST_MHZ = 10, 250       # that the processor's PLLs give the logic
 
 MEMORY_BYTES = 64 << 20
 """Bytes that the driver allocates; PYNQ's images keep 128 MiB for such buffers."""
@@ -39,12 +40,12 @@ def zynq_verilog(machine: Machine, clock_mhz: int) -> str:
     return text
 
 
-def export(machine: Machine, clock_mhz: int, folder: Path) -> None:
-    """Writes the folder, and creates it if it does not exist."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / f"{NAME}.v", zynq_verilog(machine, clock_mhz))
-    write_text(
-        folder / "settings.tcl",
-        f"set name {NAME}\nset part {PART}\nset clock_mhz {clock_mhz}\n"
-        f"set control {CONTROL}\nset memory {MEMORY}\n")
-    write_bytes(folder / "build.tcl", SCRIPT.read_bytes())
+def vivado_files(clock_mhz: int) -> dict[str, str]:
+    """The script for Vivado with its settings, by name. Raises RequestError for a clock that the
+    processor's PLLs cannot give."""
+    if not LOWEST_MHZ <= clock_mhz <= HIGHEST_MHZ:
+        raise RequestError(f"--clock-mhz must be {LOWEST_MHZ} to {HIGHEST_MHZ} on a Zynq, "
+                           f"not {clock_mhz}")
+    return {"settings.tcl": f"set name {NAME}\nset part {PART}\nset clock_mhz {clock_mhz}\n"
+                            f"set control {CONTROL}\nset memory {MEMORY}\n",
+            "build.tcl": SCRIPT.read_text()}

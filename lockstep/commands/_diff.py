@@ -13,7 +13,9 @@ from compiler.errors import RequestError
 from compiler.files import whole_file, write_text
 from lockstep.intrinsics.bench import (Results, change, measured, show_idle, show_instructions,
                                        show_networks)
+from lockstep.options.whole import calibration_of
 from lockstep.printing.table import show_columns
+from lockstep.printing.whole import show_wholes
 from lockstep.compare import MachineDifference, compare
 from lockstep.printing.lines import say
 from lockstep.manual.resources import KINDS, UnitResources
@@ -23,10 +25,11 @@ __all__ = ["diff", "diff_closely"]
 
 def diff(args: argparse.Namespace) -> int:
     machines, titles = _machines(args)
-    results = measured(machines, args.networks, args.size) if args.networks else {}
+    results = _measured(args, machines)
     _compared(args, machines, titles, results)
     if results:
         show_networks(results, titles)
+        _show_wholes(args, results, titles)
         show_instructions(results, titles, machines)
     return 0
 
@@ -58,14 +61,26 @@ def diff_closely(args: argparse.Namespace) -> int:
     from lockstep.commands._diff_layers import show_estimates, show_layers, show_units
 
     machines, titles = _machines(args)
-    results = measured(machines, args.networks, args.size) if args.networks else {}
+    results = _measured(args, machines)
     _compared(args, machines, titles, results)
     show_estimates(machines, titles)
+    if results:
+        _show_wholes(args, results, titles)
     for name, (here, there) in results.items():
         show_units(name, here, there, titles)
         show_layers(name, here, there, titles)
     show_idle(results)
     return 0
+
+
+def _measured(args: argparse.Namespace, machines: list[Machine]) -> Results:
+    calibration = calibration_of(args)
+    return (measured(machines, args.networks, args.size, calibration, args.host)
+            if args.networks else {})
+
+
+def _show_wholes(args: argparse.Namespace, results: Results, titles: list[str]) -> None:
+    show_wholes(results, titles, "" if args.metric else "dB")
 
 
 def _machines(args: argparse.Namespace) -> tuple[list[Machine], list[str]]:

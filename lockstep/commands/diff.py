@@ -5,6 +5,7 @@ import argparse
 from lockstep.options.arguments import NETWORK, add_json, at_least
 from lockstep.options.network_files import SIZE
 from lockstep.options.paths import machine_name, output_file
+from lockstep.options.whole import add_calibration, add_host
 
 __all__ = ["add_parser", "run"]
 
@@ -27,6 +28,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help=f"pixels, frames or tokens of named networks (default {SIZE})")
     add_json(parser, "write the comparison as JSON")
     add("--html", type=output_file, metavar="FILE.html", help="write one page with pictures")
+    add_host(parser)
+    add_calibration(parser)
     parser.set_defaults(machine=None)
     return parser
 

@@ -7,6 +7,7 @@ from lockstep.options.choices import OneOf
 from lockstep.options.arguments import EFFORT, NETWORK, add_json, add_tls, at_least, seconds
 from lockstep.options.network_files import SIZE
 from lockstep.options.paths import energy_name, input_file, machine_name, output_file
+from lockstep.options.whole import add_calibration, add_host
 
 __all__ = ["add_parser", "run"]
 
@@ -36,10 +37,11 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--add", action="append", type=machine_name, default=[], metavar="FILE.py",
         help="instructions that each machine may have or not: those of this machine (repeatable)")
     add("--objective", metavar="LIST", default=OBJECTIVES,
-        help="what the front is of, with commas: cycles, ms, luts, registers, multipliers, "
-             "block_rams, gates, mhz, energy, dram, bytes, products, accuracy, edp, power, or a "
+        help="what the front is of, with commas: ms and energy, of the whole inference, host and "
+             "copies included; cycles and dram, of the accelerator alone; host_ms, accuracy, luts, "
+             "registers, multipliers, block_rams, gates, mhz, bytes, products, edp, power, or a "
              f"formula of these such as energy*ms (default {OBJECTIVES})")
-    add("--budget", action="append", default=[], metavar="LIMIT",
+    add("--budget", action="append", default=[], dest="limits", metavar="LIMIT",
         help='the most or the least of an objective, such as "luts<=50000" or "mhz>=80" '
              '(repeatable)')
     add("--strategy", default="auto",
@@ -65,6 +67,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help="cores that are built at a time (default: one for each core of this computer)")
     add("--energy", type=energy_name, metavar="TABLE", default=TABLE,
         help=f"energies of a process: 45nm, 7nm, or FILE.toml (default {TABLE})")
+    add_host(parser)
+    add("--same-division", action="store_true",
+        help="refuse machines for which the host computes other layers than for the base")
     add("--db", type=output_file, metavar="FILE",
         help="the database of records (default: one in the cache), made if there is none")
     add("--pool", metavar="ADDRESS",
@@ -80,6 +85,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--report", type=output_file, metavar="PAGE.html",
         help="write a page: fronts to turn and filter, each machine, each field alone")
     add_json(parser, "write everything as JSON")
+    add_calibration(parser, budget="--quantizer-budget")
     return parser
 
 

@@ -6,6 +6,7 @@ from accel.machine.config import MACHINE
 from lockstep.options.arguments import NETWORK, add_kinds, add_machine, add_memory, at_least
 from lockstep.options.network_files import SIZE
 from lockstep.options.paths import machine_name, output_file
+from lockstep.options.whole import add_calibration, add_host
 
 __all__ = ["add_parser", "run"]
 
@@ -83,6 +84,8 @@ def _add_diff(kinds) -> argparse.ArgumentParser:
     _add_size(parser)
     add("--json", type=output_file, metavar="R.json", help="write the comparison as JSON")
     add("--html", type=output_file, metavar="FILE.html", help="write one page with pictures")
+    add_host(parser)
+    add_calibration(parser)
     return parser
 
 
@@ -105,6 +108,8 @@ def _add_bench(kinds) -> argparse.ArgumentParser:
     add_memory(parser)
     _add_size(parser)
     add("--json", type=output_file, metavar="R.json", help="write the figures as JSON")
+    add_host(parser)
+    add_calibration(parser)
     return parser
 
 

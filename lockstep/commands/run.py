@@ -14,6 +14,7 @@ from typing import Any
 from compiler.errors import RequestError
 from lockstep.options.arguments import (NETWORK, add_compilation, add_json, add_tls, at_least, rate,
                                         refresh, row_buffer)
+from lockstep.options.whole import add_host
 from lockstep.options.inputs import arrays, set_inputs, write_outputs
 from lockstep.options.saved import saved_module
 from lockstep.options.choices import OneOf
@@ -66,6 +67,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--energy", type=energy_name, metavar="TABLE",
         help="estimate the energy of each layer by a table: 45nm, 7nm, or a .toml file "
              "(--sim cycle)")
+    add_host(parser)
     add("--seed", type=at_least(0), default=0, metavar="N", help="of the random input (default 0)")
     add("--on", metavar="ADDRESS",
         help="run on a worker of the pool at tcp://HOST:PORT or tls://HOST:PORT (lockstep pool)")
@@ -186,6 +188,7 @@ def _run(args: argparse.Namespace, saved, trace) -> int:
         figures["outputs"] = []
     if args.energy:
         _add_energy(args, figures, machine, watched)
+    _add_whole(args, figures, module, machine)
     _write_trace(args, trace, machine, watched)
     _write(args, module, figures)
     if args.report:
@@ -193,6 +196,7 @@ def _run(args: argparse.Namespace, saved, trace) -> int:
     show(figures, args.verbose, args.bounds)
     if args.energy:
         _show_energy(figures)
+    _say_origin(args, machine)
     return 0
 
 
@@ -202,10 +206,32 @@ def _add_energy(args: argparse.Namespace, figures: dict[str, Any], machine, watc
     add_energy(figures, watched.recordings, machine, args.energy)
 
 
+def _add_whole(args: argparse.Namespace, figures: dict[str, Any], module, machine) -> None:
+    """Adds the host's part, where the time of the accelerator's is known."""
+    from runtime.whole import host_part
+
+    is_timed = machine and (figures["cycles"] or not module.accelerated)
+    part = host_part(module, args.host, args.energy) if is_timed else None
+    figures["whole"] = part and part.plain(figures["seconds"])
+
+
+def _say_origin(args: argparse.Namespace, machine) -> None:
+    from lockstep.printing.lines import say
+    from runtime.driver.calibrated import origin_note
+
+    if machine and args.calibration is None and (
+            note := origin_note(args.model.title, args.model, [machine])):
+        say(note)
+
+
 def _show_energy(figures: dict[str, Any]) -> None:
+    from lockstep.printing.lines import say
     from lockstep.printing.energy import show_energy
+    from lockstep.printing.whole import whole_energy
 
     show_energy(figures)
+    if part := figures["whole"]:
+        say(whole_energy(part, figures["energy"]["joules"]))
 
 
 def _run_there(args: argparse.Namespace, saved) -> int:

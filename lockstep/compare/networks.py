@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from accel.estimates.energy import energy
+from accel.estimates.tables import energy_table
 from accel.figures.accesses import AccessProfile
 from accel.figures.layers import LayerRow
 from accel.machine.config import UNITS
@@ -21,11 +22,15 @@ from compiler.errors import RequestError
 from compiler.frontend.kinds import names_model
 from compiler.te import numpy_dtype
 from lockstep.options.network_files import SIZE, network_file
+from runtime.driver.calibrated import Calibration
 from runtime.module import Module
+from runtime.pricing.hosts import TABLE
+from runtime.whole import HostPart, host_part
 
 __all__ = ["DEFAULT", "NetworkCycles", "measure", "networks"]
 
 DEFAULT = ("digits", "keywords")
+PROCESS = "45nm"        # of energies
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,9 @@ class NetworkCycles:
         (`accel.figures.layers.LayerRow.bound`).
     busy : cycles in which each unit was busy. joules : energy by unit
         (`accel.estimates.energy.ENERGY_UNITS`).
+    seconds : of the accelerator, at the machine's clock. beside : the host's part
+        (`runtime.whole.HostPart`), with the energy of host and copies.
+    accuracy : of a network that was quantized for the machine; None for one in int8.
     """
 
     cycles: int
@@ -56,30 +64,44 @@ class NetworkCycles:
     rows: Sequence[tuple[str, int, int, str]]
     busy: Mapping[str, int]
     joules: Mapping[str, float]
+    seconds: float
+    beside: HostPart
+    accuracy: float | None = None
     instructions: Sequence[Mapping[str, Any]] = ()
 
+    @property
+    def whole_joules(self) -> float | None:
+        """The energy of the whole inference; None where that of the host is absent."""
+        beside = self.beside.joules
+        return None if beside is None else sum(self.joules.values()) + beside
 
-def networks(names: Sequence[str], size: int = SIZE) -> dict[str, Path]:
-    """The files of networks, by name: files of one's own, or what `network_file` makes of names.
-    Raises RequestError for what is neither.
+
+def networks(names: Sequence[str], size: int = SIZE, int8: bool = True) -> dict[str, Path]:
+    """The files of networks, by name: files of one's own, or what `network_file` makes of names, in
+    int8 or in float. Raises RequestError for what is neither.
     """
-    return {name: _file(name, size) for name in dict.fromkeys(names)}
+    return {name: _file(name, size, int8) for name in dict.fromkeys(names)}
 
 
-def _file(name: str, size: int) -> Path:
+def _file(name: str, size: int, int8: bool) -> Path:
     if not names_model(name):
-        return network_file(name, size)
+        return network_file(name, size, int8)
     if not Path(name).exists():
         raise RequestError(f"{name!r} must be a file that exists")
     return Path(name)
 
 
-def measure(machine: Machine, path: Path) -> NetworkCycles:
-    """Compile the network for the accelerator and run it once, without values. Raises DeviceError
-    where the run fails.
+def measure(machine: Machine, path: Path, calibration: Calibration | None = None,
+            host: str = TABLE) -> NetworkCycles:
+    """Compile the network for the accelerator and run it once, without values; one in float is
+    quantized for the machine first. Raises DeviceError where the run fails.
     """
     from runtime import compile, report
 
+    accuracy = None
+    if calibration and calibration.takes(path):
+        made = calibration.quantized(path, machine)
+        path, accuracy = made.path, made.accuracy
     module = compile(str(path), machine=machine, sim="cycle", values=False, timeline=True)
     for name in module.graph.inputs:            # cycles do not depend on values
         kind = module.graph.values[name]
@@ -90,16 +112,19 @@ def measure(machine: Machine, path: Path) -> NetworkCycles:
     rows = [(row.name, row.cycles, row.dram_bytes, row.bound)
             for row in map(LayerRow.of, figures["layers"])]
     busy = {unit: sum(run.counters.activity[unit]["busy"] for run in runs) for unit in UNITS}
+    beside = host_part(module, host, energy_table(PROCESS))
+    assert beside is not None, "an accelerator and the host alone compute the network"
     return NetworkCycles(
         figures["cycles"], figures["macs"], figures["utilization"],
         sum(row["op"] != "fetch" for row in figures["layers"]), len(figures["host"]),
-        executed, iterations, rows, busy, _joules(machine, module, runs), figures["instructions"])
+        executed, iterations, rows, busy, _joules(machine, module, runs), figures["seconds"],
+        beside, accuracy, figures["instructions"])
 
 
 def _joules(machine: Machine, module: Module, runs: Sequence[Run]) -> dict[str, float]:
     profiles = [AccessProfile.of(machine, compiled.program, run)
                 for compiled, run in zip(module.accelerated, runs, strict=True)]
-    return dict(energy(AccessProfile.joined(profiles), machine).units) if profiles else {}
+    return dict(energy(AccessProfile.joined(profiles), machine, PROCESS).units) if profiles else {}
 
 
 def _executed(machine: Machine, programs: Sequence[AccelProgram | None]

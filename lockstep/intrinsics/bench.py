@@ -10,12 +10,16 @@ from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from compiler.files import write_text
 from lockstep.options.compilation import with_memory
+from lockstep.options.whole import calibration_of
 from lockstep.printing.progress import progress_bar
 from lockstep.printing.table import show_columns
+from lockstep.printing.whole import show_wholes
 from lockstep.compare import NetworkCycles, measure, networks
 from lockstep.compare.networks import DEFAULT
 from lockstep.printing.lines import say
+from runtime.driver.calibrated import Calibration, origin_note
 from runtime.instructions import idle_lines
+from runtime.pricing.hosts import TABLE
 
 __all__ = ["Results", "bench", "change", "measured", "show_idle", "show_instructions",
            "show_networks"]
@@ -27,7 +31,8 @@ Results = Mapping[str, Sequence[NetworkCycles]]
 def bench(args: argparse.Namespace) -> int:
     machines = [with_memory(load_machine(name), args) for name in (args.base, args.machine) if name]
     titles = [name for name in (args.base, args.machine) if name]
-    results = measured(machines, args.networks or DEFAULT, args.size)
+    calibration = calibration_of(args)
+    results = measured(machines, args.networks or DEFAULT, args.size, calibration, args.host)
     if args.json:
         write_text(args.json, json.dumps({
             "machines": [{"name": title, "hash": machine.hash}
@@ -35,20 +40,28 @@ def bench(args: argparse.Namespace) -> int:
             "networks": {name: [asdict(one) for one in some] for name, some in results.items()}},
             indent=1) + "\n")
     show_networks(results, titles)
+    show_wholes(results, titles, "" if args.metric else "dB")
     show_instructions(results, titles, machines)
     return 0
 
 
-def measured(machines: Sequence[Machine], names: Sequence[str], size: int) -> Results:
-    """Measure networks on machines; a bar shows how far it is."""
+def measured(machines: Sequence[Machine], names: Sequence[str], size: int,
+             calibration: Calibration | None = None, host: str = TABLE) -> Results:
+    """Measure networks on machines; a bar shows how far it is. A line says of a network that it was
+    quantized for another machine.
+    """
     done: list[str] = []
     total = len(dict.fromkeys(names)) * len(machines)
+    files = networks(names, size, int8=calibration is None)
     with progress_bar("networks", total, lambda: len(done)):
         results: dict[str, list[NetworkCycles]] = {}
-        for name, path in networks(names, size).items():
+        for name, path in files.items():
             for machine in machines:
-                results.setdefault(name, []).append(measure(machine, path))
+                results.setdefault(name, []).append(measure(machine, path, calibration, host))
                 done.append(name)
+    for name, path in files.items():
+        if note := origin_note(name, path, machines):
+            say(note)
     return results
 
 
@@ -61,7 +74,7 @@ def show_networks(results: Results, titles: Sequence[str]) -> None:
         rows.append([*row, *(f"{one.share:.1%}" for one in some),
                      *(f"{one.layers} + {one.host}" for one in some)])
     more = ["change"] if len(titles) > 1 else []
-    show_columns("cycles, share of the array's peak, nodes on the accelerator and on the host",
+    show_columns("cycles of the accelerator, share of its peak, nodes there and on the host",
                  ["network", *_each("cycles", titles), *more, *_each("share", titles),
                   *_each("nodes", titles)], rows)
 

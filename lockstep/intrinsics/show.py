@@ -81,7 +81,10 @@ def _lines(machine: Machine, found: Facts, figures: Mapping[str, Any]) -> Iterat
             yield f"  immediates: {immediates_text(form)}"
     for pattern in machine.patterns:
         if pattern.name == found.name:
-            yield f"stands for {expr_text(pattern.real)} in float networks"
+            names = " and ".join(constant.name for constant in pattern.constants)
+            yield (f"stands for {expr_text(pattern.real)} in float networks"
+                   + (f", {names} of each channel" if names else "")
+                   + (f", up to {pattern.tolerance:g}" if pattern.tolerance else ""))
     if found.opcode != FINISH:
         yield f"{loops_text(found)}; {update_text(found)}; {flags_text(found)}"
     yield "time:" if found.timing else ""

@@ -124,8 +124,10 @@ QUANTIZER = ("observer", "percentile", "equalize", "bias_correction", "keep_floa
 """Options of `compiler.quantize.quantize` that commands have."""
 
 
-def add_quantizer(parser: argparse._ActionsContainer) -> None:
-    """Adds the options of quantization. An option that is not given is None, False or empty."""
+def add_quantizer(parser: argparse._ActionsContainer, budget: str = "--budget") -> None:
+    """Adds the options of quantization; `budget` is the name of one that other commands have for
+    something else. An option that is not given is None, False or empty.
+    """
     add = parser.add_argument
     add("--observer", type=OneOf("compiler.quantize.ranges.observers:OBSERVERS"),
         help="how ranges are chosen: extremes, percentiles, or the least mean squared error "
@@ -138,7 +140,7 @@ def add_quantizer(parser: argparse._ActionsContainer) -> None:
         help="correct biases so that the samples' means stay")
     add("--keep-float", action="append", default=[], metavar="LAYER",
         help="leave this layer in float (repeatable)")
-    add("--budget", metavar="POINTS|NdB",
+    add(budget, dest="budget", metavar="POINTS|NdB",
         help="percentage points of samples whose largest output may change, or the least SQNR of "
              "the outputs, such as 30dB: the layers that hurt most fall back to float until it "
              "is met")

@@ -8,6 +8,7 @@ from compiler.graph.notes import Note
 from lockstep.printing.columns import LAYER_COLUMNS, cells
 from lockstep.printing.lines import counted, host_entries, say, shortened
 from lockstep.printing.table import show_table
+from lockstep.printing.whole import whole_time
 
 __all__ = ["show"]
 
@@ -28,6 +29,8 @@ def show(figures: Mapping[str, Any], verbose: bool = False, bounds: bool = False
     if figures["cycles"]:
         say(f"{figures['cycles']:,} cycles, {figures['seconds'] * 1e3:.3f} ms at the "
             f"machine's clock, array busy {figures['utilization']:.1%}")
+    if part := figures.get("whole"):
+        say(whole_time(part))
     if bounds and figures["cycles"] and figures["bound_cycles"]:
         say(f"at least {figures['bound_cycles']:,} cycles whatever the tilings: a better mapping "
             f"saves {1 - figures['bound_cycles'] / figures['cycles']:.1%} at most")

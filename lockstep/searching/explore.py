@@ -7,15 +7,17 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from accel.estimates.tables import energy_table
 from accel.machine.loading import load_machine
 from compiler.errors import RequestError
 from compiler.frontend.kinds import names_model
 from compiler.files import whole_file, write_text
 from compiler.tune.records import Records
-from lockstep.searching.explore_cores import build_cores, require_tools, show_cores
+from lockstep.searching.explore_cores import build_cores, require_tools
+from lockstep.searching.explore_table import show_answer
 from lockstep.printing.progress import progress_bar
-from lockstep.printing.table import show_columns
 from lockstep.options.arguments import certificates_of
+from lockstep.options.whole import calibration_of
 from lockstep.compare import networks
 from lockstep.printing.lines import say
 from lockstep.report import require_plotly
@@ -23,18 +25,18 @@ from runtime.exploring import (Exploration, MachineBudget, MachineSpace, axes_of
                                budget_of, objectives_of, run_point)
 from runtime.exploring.answers import answer_of
 from runtime.exploring.axes import AxisError, VariedAxis
-from runtime.exploring.exploration import ExploredNetwork, RunPoints
-from runtime.exploring.objectives import MeasuredPoint
+from runtime.exploring.exploration import RunPoints
+from runtime.exploring.networks import ExploredNetwork
+from runtime.exploring.objectives import MeasuredPoint, ObjectiveError
 from runtime.exploring.points import AddedInstructions, ExploredPoint
-from runtime.instructions import idle_lines
 from runtime.tuning.children import usable_cores
+from runtime.whole import energy_refusal
 
 __all__ = ["explore"]
 
 LISTED = 256            # the largest grid that auto takes
 SEARCHED = 200          # trials of other strategies by default
 INTERRUPTED = 130
-MOST_ROWS = 20          # of a table; the front is shown whole
 
 
 def explore(args: argparse.Namespace) -> int:
@@ -46,17 +48,20 @@ def explore(args: argparse.Namespace) -> int:
     elif args.jobs:
         raise RequestError("--jobs must come with --synthesize or --route")
     objectives = objectives_of(args.objective.split(","))
-    budgets = [budget_of(text) for text in args.budget]
+    budgets = [budget_of(text) for text in args.limits]
     space = _space(args, budgets)
     strategy, trials = _strategy(args, space)
     status = 0
     with ExitStack() as stack:
-        files = networks(args.networks, args.size)
+        calibration = calibration_of(args)
+        files = networks(args.networks, args.size, int8=calibration is None)
         records = stack.enter_context(Records(args.db) if args.db else Records.in_cache())
         exploration = Exploration(
-            space, [ExploredNetwork.of(_name(name), path) for name, path in files.items()],
-            objectives, records, budgets, strategy, trials, args.seed,
-            args.energy)
+            space, [ExploredNetwork.of(_name(name), path, calibration)
+                    for name, path in files.items()],
+            objectives, records, budgets, strategy, trials, args.seed, args.energy, args.host,
+            args.same_division)
+        _require_figures(exploration)
         run = _runner(args, stack)
         try:
             with _progress(exploration):
@@ -74,11 +79,24 @@ def explore(args: argparse.Namespace) -> int:
                 return status
         answer = answer_of(exploration)
     _write(args, answer)
-    _show(answer)
+    show_answer(answer)
     wrong = {identity: reason for identity, reason in exploration.checked.items() if reason}
     for identity, reason in wrong.items():
         say(f"wrong: {answer['points'][_place(answer, identity)]['label']}: {reason}")
     return status or (1 if wrong else 0)
+
+
+def _require_figures(exploration: Exploration) -> None:
+    """Refuses objectives of which no point can have a figure, before anything is measured."""
+    asked = {one.name for one in exploration.objectives} | {
+        one.objective.name for one in exploration.budgets}
+    reason = energy_refusal(exploration.host, energy_table(exploration.table))
+    if "energy" in asked and reason:
+        raise ObjectiveError(f"Objective energy must have the energy of the host: {reason}; or "
+                             f"name other ones by --objective")
+    if "accuracy" in asked and not any(one.calibration for one in exploration.networks):
+        raise ObjectiveError("Objective accuracy must come with networks in float, which are "
+                             "quantized for each machine: --calibration FILE")
 
 
 def _place(answer: Mapping[str, Any], identity: str) -> int:
@@ -146,89 +164,3 @@ def _write(args: argparse.Namespace, answer: Mapping[str, Any]) -> None:
         with progress_bar(f"writing {args.report.name}", 0, lambda: 0):
             with whole_file(args.report) as file:
                 write_exploration_page(file, answer)
-
-
-def _show(answer: Mapping[str, Any]) -> None:
-    """The table: the front first, then the base and the others nearest to it."""
-    asked = [one for one in answer["objectives"] if one["asked"]]
-    front = [answer["points"][number] for number in answer["front"]]
-    others = [point for point in answer["points"] if not point["front"]]
-    first = asked[0]
-    others.sort(key=lambda point: point["values"][first["name"]][0] * (-1) ** first["greatest"])
-    base = answer["points"][0]
-    shown = [*front, *([] if base["front"] else [base]),
-             *[point for point in others if point is not base][:max(MOST_ROWS - len(front), 0)]]
-    several = len(answer["networks"]) > 1
-    show_columns(
-        f"{_counted(answer)} like {answer['base']}, front of "
-        f"{', '.join(one['name'] for one in asked)} first; strategy {answer['strategy']}, seed "
-        f"{answer['seed']}",
-        ["", "machine", *(one["name"] for one in asked),
-         *(answer["networks"] if several else []), "bound by"],
-        [[_mark(point), point["label"], *(_value(point["values"][one["name"]], base["values"][
-            one["name"]], point is base) for one in asked),
-          *([f"{point['networks'][name]['cycles']:,}" for name in answer["networks"]]
-            if several else []), _bound(point["bounds"])] for point in shown], 2)
-    show_cores(answer)
-    hidden = len(answer["points"]) - len(shown)
-    if hidden > 0:
-        say(f"{hidden:,} more machines, which others beat: --json and --report have them")
-    _say_rest(answer)
-
-
-def _say_idle(answer: Mapping[str, Any]) -> None:
-    """The instructions that no network executes on a machine that has them, each once."""
-    told: dict[str, str] = {}
-    for point in answer["points"]:
-        networks = [*point["networks"].values()]
-        for row in networks[0]["idle"]:
-            if all(row["name"] in [other["name"] for other in network["idle"]]
-                   for network in networks):
-                told.setdefault(row["name"], next(idle_lines([row], shipped=True))
-                                + f" (machine {point['label']})")
-    for line in told.values():
-        say(line)
-
-
-def _say_rest(answer: Mapping[str, Any]) -> None:
-    _say_idle(answer)
-    over = sum(bool(point["over_budget"]) for point in answer["points"])
-    if over:
-        say(f"{over:,} machines are over the budget {', '.join(answer['budgets'])}")
-    checked = [point for point in answer["points"] if point["checked"] is not None]
-    if checked:
-        good = sum(not point["checked"] for point in checked)
-        say(f"values of {good} of {len(checked)} machines on the front are those of the host, all "
-            f"programs are proved")
-    for kind, what in (("refused", "cannot be built or are over the budget"),
-                       ("failed", "could not be measured")):
-        if answer[kind]:
-            say(f"{len(answer[kind]):,} machines {what}, such as: {answer[kind][0]['reason']}")
-
-
-def _counted(answer: Mapping[str, Any]) -> str:
-    """The machines, and how often they were measured where some were with several efforts."""
-    points = answer["points"]
-    machines = {(point["hash"], json.dumps(point["geometry"])) for point in points}
-    mappings = f" in {len(points):,} mappings" if len(machines) < len(points) else ""
-    return f"{len(machines):,} machines{mappings}"
-
-
-def _mark(point: Mapping[str, Any]) -> str:
-    return "*" if point["front"] else ""
-
-
-def _value(value: Sequence[Any], base: Sequence[Any], is_base: bool) -> str:
-    number, low, high, beyond = value
-    error = f" ±{(high - low) / 2 / number:.0%}" if number and high > low else ""
-    change = "" if is_base or not base[0] else f" ({number / base[0] - 1:+.0%})"
-    return f"{_number(number)}{error}{'?' if beyond else ''}{change}"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value == int(value) or value >= 1000 else f"{value:,.4g}"
-
-
-def _bound(bounds: Mapping[str, float]) -> str:
-    return ", ".join(f"{bound} {share:.0%}" for bound, share in [*bounds.items()][:3]
-                     if share >= 0.01)

@@ -13,7 +13,7 @@ from accel.machine.machine import Machine, MachineRecord
 from compiler.cpu_gpu_backends.llvm import host
 from compiler.files import whole_file
 from compiler.graph.division.partition import Partition
-from compiler.graph.division.target import Compiled
+from compiler.graph.division.protocols import Compiled
 from compiler.graph.graph import Graph
 
 from .container import ArtifactError, opened, write_archive

@@ -1,4 +1,4 @@
-"""Compiled segments as JSON: a codec for each kind of `compiler.graph.division.target.Compiled`."""
+"""Compiled segments as JSON: a codec for each kind of `Compiled`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -11,7 +11,7 @@ from compiler.cpu_gpu_backends.cpu.target import CpuTarget, HostSegment
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment
 from compiler.cpu_gpu_backends.llvm import Kernel
 from compiler.graph.division.partition import Segment, subgraph
-from compiler.graph.division.target import Compiled
+from compiler.graph.division.protocols import Compiled
 from compiler.graph.graph import Graph
 
 from .container import ArtifactError, Container, Members

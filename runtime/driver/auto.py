@@ -16,7 +16,7 @@ from typing import Any
 from compiler.graph.division.partition import ACCEL, HOST, Partition, Takes, by_preference, subgraph
 from compiler.graph.division.placement import Pins, Placement, moves, pinned, place, prefer
 from compiler.graph.division.placement import price as estimate
-from compiler.graph.division.target import CannotCompile, RefusesInside
+from compiler.graph.division.protocols import CannotCompile, RefusesInside
 from compiler.graph.graph import Graph, Node
 from runtime.driver.costs import CopyPrice, Price, Pricing
 from runtime.driver.targets import Targets

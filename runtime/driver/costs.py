@@ -6,7 +6,7 @@ from typing import Any
 
 from compiler.graph.division.layout import Layout, lay_out
 from compiler.graph.division.partition import HOST, Copy, Partition, Segment, divide, subgraph
-from compiler.graph.division.target import Compiled, Measure
+from compiler.graph.division.protocols import Compiled, Measure
 from compiler.graph.graph import Graph, Node, TensorType
 from runtime.driver.targets import Targets
 from runtime.pricing.timing import measured
@@ -102,7 +102,7 @@ class Pricing:
     """Prices of one optimized graph that is divided between these targets.
 
     As `compiler.graph.division.placement.Costs` it estimates. `division` is exact: it compiles and
-    prices the segments as they are, each target by its own `compiler.graph.division.target.Prices`.
+    prices the segments as they are, each target by its own `Prices`.
     `pipelined` selects the objective (`Price`); `times` are the measured seconds by key.
     """
 

@@ -13,7 +13,7 @@ from accel.machine.status import Run
 from compiler.errors import ArgumentError
 from compiler.frontend.models import Model, graph_of
 from compiler.graph.division.states import State, with_stored_states
-from compiler.graph.division.target import KeepsInputs
+from compiler.graph.division.protocols import KeepsInputs
 from compiler.graph.passes.pipeline import optimize
 from runtime.driver.compilation import compile as compile_module
 from runtime.module import InputError, Module

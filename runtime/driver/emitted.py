@@ -9,7 +9,7 @@ from typing import Any
 from compiler.cpu_gpu_backends.c.network import CFiles, network_files
 from compiler.errors import ArgumentError
 from compiler.exports.names import identifier_from
-from compiler.graph.division.target import HOST, Emits
+from compiler.graph.division.protocols import HOST, Emits
 from compiler.graph.passes.pipeline import AfterStage
 from runtime.driver.pipeline import LayOut
 from runtime.module import Module

@@ -26,7 +26,7 @@ from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.frontend.building.values import Value, dtype_name
 from compiler.frontend.onnx.importing import ImportRefused, check_model
 from compiler.frontend.onnx.nodes.importer import Importer, Item
-from compiler.graph.division.target import HOST
+from compiler.graph.division.protocols import HOST
 from compiler.graph.graph import DTYPES, Graph, TensorType
 from compiler.graph.passes.pipeline import optimize, standard_passes
 from runtime.driver.compilation import compile_on

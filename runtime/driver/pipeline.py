@@ -26,7 +26,7 @@ from compiler.graph.division.layout import Layout, lay_out
 from compiler.graph.division.partition import ACCEL, HOST, Partition, subgraph
 from compiler.graph.division.placement import Pins
 from compiler.graph.division.prefixes import masks_of
-from compiler.graph.division.target import CannotCompile, Compiled, CompilesPrefixes
+from compiler.graph.division.protocols import CannotCompile, Compiled, CompilesPrefixes
 from compiler.graph.graph import Graph
 from compiler.graph.notes import Note
 from compiler.graph.passes.pipeline import AfterStage, PipelineStage, run, standard_passes

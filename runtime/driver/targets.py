@@ -45,7 +45,7 @@ from compiler.graph.division.partition import Segment, subgraph
 from compiler.native import digest
 from compiler.ops.records.integer_forms import ACCUMULATOR_BITS
 from compiler.plans import OWN, Plans
-from compiler.graph.division.target import ACCEL, HOST, Measure, Prices, Target
+from compiler.graph.division.protocols import ACCEL, HOST, Measure, Prices, Target
 from compiler.te import bits
 from runtime.devices.cuda import CudaDevice
 from runtime.devices.device import AbsentDevice, DeviceMissing

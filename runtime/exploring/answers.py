@@ -11,13 +11,15 @@ off the estimates are.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from runtime.driver.calibrated import origin_note
 from runtime.exploring.cores import BuiltCore
 from runtime.exploring.exploration import Exploration
 from runtime.exploring.objectives import OBJECTIVES, MeasuredPoint, Objective, ObjectiveError
 from runtime.exploring.points import ExploredPoint
+from runtime.pricing.hosts import known_host
 
 __all__ = ["answer_of", "bounds_of", "label_of"]
 
@@ -40,6 +42,8 @@ def answer_of(exploration: Exploration) -> dict[str, Any]:
                     for budget in exploration.budgets],
         "axes": [{"name": axis.name, "options": list(axis.options)}
                  for axis in exploration.space.axes],
+        "host": _host(exploration), "quantized": [*_quantized(exploration)],
+        "made_for": [*_made_for(exploration)],
         "points": points, "front": [_number(points, identity) for identity in front],
         "failed": [{"changes": exploration.space.differences(point), "reason": reason}
                    for point, reason in exploration.failed.values()],
@@ -66,8 +70,40 @@ def _has(objective: Objective, figures: MeasuredPoint) -> bool:
 
 
 def _described(objective: Objective, exploration: Exploration) -> dict[str, Any]:
-    return {"name": objective.name, "unit": objective.unit, "meaning": objective.meaning,
-            "greatest": objective.greatest, "asked": objective in exploration.objectives}
+    return {"name": objective.name, "unit": _unit(objective, exploration),
+            "meaning": objective.meaning, "greatest": objective.greatest,
+            "asked": objective in exploration.objectives}
+
+
+def _unit(objective: Objective, exploration: Exploration) -> str:
+    units = [one.calibration.unit for one in exploration.networks if one.calibration]
+    return units[0] if objective.name == "accuracy" and units else objective.unit
+
+
+def _host(exploration: Exploration) -> dict[str, Any]:
+    table = known_host(exploration.host)
+    name = table.name if table else "this processor"
+    return {"name": name, "is_measured": table is None, "text": (
+        f"ms and energy are of whole inferences, one step after the other: the host is "
+        f"{name}, {'measured' if table is None else 'by counts'}; cycles are the accelerator's")}
+
+
+def _quantized(exploration: Exploration) -> Iterator[str]:
+    """How many networks in int8 the machines share."""
+    for network in exploration.networks:
+        if network.calibration:
+            digests = {one.digest for one in exploration.quantized_of(network)}
+            yield (f"{network.name}: quantized for each machine; machines here: "
+                   f"{len(exploration.measured)}, different networks: {len(digests)}")
+
+
+def _made_for(exploration: Exploration) -> Iterator[str]:
+    """Networks that were quantized for other machines than those that are measured."""
+    machines = [point.machine for point, _ in exploration.measured.values()]
+    for network in exploration.networks:
+        if not network.calibration and (
+                note := origin_note(network.name, network.path, machines)):
+            yield note
 
 
 def _point(exploration: Exploration, known: list[Objective], identity: str, front: list[str]
@@ -82,10 +118,15 @@ def _point(exploration: Exploration, known: list[Objective], identity: str, fron
         "effort": point.effort, "built": _built(exploration.built.get(point.machine.hash), values),
         "values": values, "front": identity in front,
         "over_budget": exploration.over_budget(figures),
+        "host_layers": sum(len(one.host_layers) for one in figures.figures.values()),
+        "host_share": values["host_ms"][0] / values["ms"][0] if values["ms"][0] else 0.0,
+        "other_division": exploration.other_division(figures),
         "checked": exploration.checked.get(identity),
         "networks": {name: {
             "cycles": figures.cycles[name], "macs": one.macs, "dram_bytes": one.dram_bytes,
-            "host": one.host, "joules": one.joules,
+            "host": one.host, "joules": one.joules, "host_layers": list(one.host_layers),
+            "host_seconds": one.host_seconds, "copy_seconds": one.copy_seconds,
+            "host_joules": one.host_joules, "accuracy": one.accuracy,
             "idle": [{"name": name, "reason": reason, "luts": luts}
                      for name, reason, luts in one.idle],
             "layers": [{"name": layer, "cycles": cycles, "ideal_cycles": ideal,

@@ -8,12 +8,11 @@ goes on where it was. Effort for mappings can be spent on the front alone (`Expl
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from compiler.errors import RequestError
+from compiler.errors import Error, RequestError
 from compiler.native import digest
 from compiler.plans import Task
 from compiler.tune.explorer import ROUND, Explorer, Strategy, at_random, grid
@@ -25,11 +24,13 @@ from runtime.exploring.cores import BuiltCore
 from runtime.exploring.front_search import FrontSearch
 from runtime.exploring.fronts import non_dominated
 from runtime.exploring.objectives import MeasuredPoint, Objective
-from runtime.exploring.point_trials import (PointFigures, PointTrial, file_digest,
-                                            is_lasting)
+from runtime.exploring.networks import ExploredNetwork
+from runtime.exploring.point_trials import PointFigures, PointTrial, is_lasting
 from runtime.exploring.points import ExploredPoint, MachineSpace
+from runtime.pricing.hosts import TABLE, THIS
+from runtime.whole import division_difference, host_key
 
-__all__ = ["STRATEGIES", "Exploration", "ExplorationError", "ExploredNetwork", "RunPoints"]
+__all__ = ["STRATEGIES", "Exploration", "ExplorationError", "RunPoints"]
 
 STRATEGIES = ("grid", "random", "search")
 
@@ -45,19 +46,6 @@ class ExplorationError(RequestError):
     """A base that cannot be measured: its network, and why."""
 
 
-@dataclass(frozen=True)
-class ExploredNetwork:
-    """A network that machines are measured with: its name, its file, and the file's hash."""
-
-    name: str
-    path: Path
-    digest: str
-
-    @classmethod
-    def of(cls, name: str, path: Path) -> "ExploredNetwork":
-        return cls(name, path, file_digest(path))
-
-
 @dataclass
 class Exploration:
     """Measures points of a space.
@@ -65,7 +53,8 @@ class Exploration:
     Parameters
     ----------
     trials : the most points that are measured, the base included; None: all of the grid.
-    table : of energies, "" for none.
+    table : of energies, "" for none. host : that computes the rest of the networks.
+    same_division : whether points fail whose host computes other layers than that of the base.
     watch : called with the number of measured points and of points under way, whenever a result
         has come.
     measured, failed : what came of points, by identity; why they have no figures.
@@ -84,6 +73,8 @@ class Exploration:
     trials: int | None = None
     seed: int = 0
     table: str = ""
+    host: str = TABLE
+    same_division: bool = False
     watch: Callable[["Exploration"], None] = lambda exploration: None
     measured: dict[str, tuple[ExploredPoint, MeasuredPoint]] = field(default_factory=dict)
     failed: dict[str, tuple[ExploredPoint, str]] = field(default_factory=dict)
@@ -93,14 +84,10 @@ class Exploration:
     done: int = 0
 
     def __post_init__(self) -> None:
-        self._versions = versions(ROOMS)
+        self._versions, self._host = versions(ROOMS), host_key(self.host)
         self._known: dict[tuple[str, str], Result] = {}
-        for network in self.networks:
-            for values in (False, True):
-                task = self._task(network, values)
-                for record in self.records.of(task):
-                    if record.versions == self._versions:
-                        self._known[task.digest, record.plan] = record.result
+        self._read: set[str] = set()                    # tasks whose records are known
+        self._quantized: dict[str, list[ExploredNetwork | Result]] = {}
 
     def run(self, run: RunPoints) -> None:
         """Measures the base, each field alone, and what the strategy proposes. Raises
@@ -204,10 +191,26 @@ class Exploration:
             errors = [f"{name}: {one.error}" for name, one in results.items() if one.error]
             if errors:
                 self.failed[point.identity] = point, "; ".join(errors)
+                continue
+            figures = MeasuredPoint(
+                point.machine, {name: int(one.value or 0) for name, one in results.items()},
+                {network.name: replace(PointFigures.of(results[network.name].details),
+                                       accuracy=network.accuracy)
+                 for network in self._networks(point) if isinstance(network, ExploredNetwork)})
+            if self.same_division and (other := self.other_division(figures)):
+                self.failed[point.identity] = point, f"--same-division: {other}"
             else:
-                self.measured[point.identity] = point, MeasuredPoint(
-                    point.machine, {name: int(one.value or 0) for name, one in results.items()},
-                    {name: PointFigures.of(one.details) for name, one in results.items()})
+                self.measured[point.identity] = point, figures
+
+    def other_division(self, figures: MeasuredPoint) -> str:
+        """What the host computes for a point and not for the base, or the other way round; "" where
+        both divide the networks alike.
+        """
+        if self.space.base.identity not in self.measured:
+            return ""
+        base = self.measured[self.space.base.identity][1]
+        return "; ".join(text for name, one in figures.figures.items() if (
+            text := division_difference(name, base.figures[name].host_layers, one.host_layers)))
 
     def _results(self, points: Sequence[ExploredPoint], run: RunPoints, values: bool
                  ) -> Iterator[tuple[ExploredPoint, dict[str, Result]]]:
@@ -215,8 +218,8 @@ class Exploration:
         wanted: dict[str, tuple[ExploredNetwork, ExploredPoint]] = {}
         trials: list[PointTrial] = []
         for point in points:
-            for network in self.networks:
-                if self._key(network, point, values) not in self._known:
+            for network in self._networks(point):
+                if not isinstance(network, Result) and not self._has(network, point, values):
                     trial = self.trial(network, point, values)
                     wanted[trial.id] = network, point
                     trials.append(trial)
@@ -227,14 +230,37 @@ class Exploration:
             self._keep(network, point, values, result)
             self.watch(self)
         for point in points:
-            yield point, {network.name: self._known[self._key(network, point, values)]
-                          for network in self.networks}
+            yield point, {given.name: network if isinstance(network, Result)
+                          else self._known[self._key(network, point, values)]
+                          for given, network in zip(self.networks, self._networks(point))}
+
+    def _networks(self, point: ExploredPoint) -> list[ExploredNetwork | Result]:
+        """The networks as the point computes them; a refusal of the quantizer is a result."""
+        if point.identity not in self._quantized:
+            self._quantized[point.identity] = [_on(one, point) for one in self.networks]
+        return self._quantized[point.identity]
+
+    def quantized_of(self, network: ExploredNetwork) -> list[ExploredNetwork]:
+        """A network as the measured points compute it."""
+        place = list(self.networks).index(network)
+        return [found for identity in self.measured if not isinstance(
+            found := self._networks(self.measured[identity][0])[place], Result)]
+
+    def _has(self, network: ExploredNetwork, point: ExploredPoint, values: bool) -> bool:
+        """True if the result is known, also by a record."""
+        task = self._task(network, values)
+        if task.digest not in self._read:
+            self._read.add(task.digest)
+            self._known |= {(task.digest, record.plan): record.result
+                            for record in self.records.of(task)
+                            if record.versions == self._versions}
+        return self._key(network, point, values) in self._known
 
     def trial(self, network: ExploredNetwork, point: ExploredPoint, values: bool = False
               ) -> PointTrial:
-        """The trial of a network on a point."""
+        """The trial of a network on a point, as it computes it."""
         return PointTrial(str(network.path), network.digest, point.toml, point.sources,
-                          point.machine.hash, values, self.table, point.effort)
+                          point.machine.hash, values, self.table, point.effort, self.host)
 
     def known(self, network: ExploredNetwork, point: ExploredPoint) -> Result:
         """The result of a network on a point that was measured."""
@@ -248,7 +274,7 @@ class Exploration:
         if not is_lasting(result):
             return
         self.records.add(Record(self._task(network, values), key[1], result, WHERE, self.seed,
-                                "exact", self._versions))
+                                "measured" if self.host == THIS else "exact", self._versions))
 
     def _key(self, network: ExploredNetwork, point: ExploredPoint, values: bool) -> tuple[str, str]:
         effort = f"# effort {point.effort}\n" if point.effort else ""
@@ -257,4 +283,12 @@ class Exploration:
 
     def _task(self, network: ExploredNetwork, values: bool) -> Task:
         title = f"{network.name}: {'values' if values else 'time'} on machines"
-        return Task("explore", digest([network.digest, self.table, str(values)]), title)
+        return Task("explore", digest([network.digest, self.table, self._host, str(values)]),
+                    title)
+
+
+def _on(network: ExploredNetwork, point: ExploredPoint) -> ExploredNetwork | Result:
+    try:
+        return network.on(point.machine)
+    except Error as error:
+        return Result(None, "cycles", " ".join(str(error).split()))

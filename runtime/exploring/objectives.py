@@ -17,7 +17,8 @@ __all__ = ["OBJECTIVES", "MeasuredPoint", "Objective", "ObjectiveError", "Object
 
 KEPT = 1 << 14          # estimates of machines
 
-PARTS = frozenset({"geometry", "area", "clock", "cycles", "traffic", "energy", "accuracy"})
+PARTS = frozenset({"geometry", "area", "clock", "cycles", "traffic", "energy", "host",
+                   "accuracy"})
 """What objectives read of a point."""
 
 OF_MACHINE = frozenset({"geometry", "area", "clock"})
@@ -80,11 +81,15 @@ def _cycles(point: MeasuredPoint) -> ObjectiveValue:
 
 
 def _milliseconds(point: MeasuredPoint) -> ObjectiveValue:
-    """At the estimated clock."""
+    """The accelerator at the estimated clock, then the host and copies."""
     cycles = sum(point.cycles.values())
-    mhz = _mhz(point)
-    return ObjectiveValue(cycles / mhz.value / 1e3, cycles / mhz.high / 1e3,
-                          cycles / mhz.low / 1e3, mhz.extrapolated)
+    mhz, beside = _mhz(point), _host(point).value
+    return ObjectiveValue(cycles / mhz.value / 1e3 + beside, cycles / mhz.high / 1e3 + beside,
+                          cycles / mhz.low / 1e3 + beside, mhz.extrapolated)
+
+
+def _host(point: MeasuredPoint) -> ObjectiveValue:
+    return _exact(1e3 * sum(one.beside_seconds for one in point.figures.values()))
 
 
 def _mhz(point: MeasuredPoint) -> ObjectiveValue:
@@ -115,17 +120,17 @@ def _area(machine: Machine) -> Mapping[str, ObjectiveValue]:
 
 
 def _energy(point: MeasuredPoint) -> ObjectiveValue:
-    joules = [one.joules for one in point.figures.values()]
+    """Of the accelerator, the host and copies."""
+    joules = [joules for one in point.figures.values() for joules in (one.joules, one.host_joules)]
     if any(one is None for one in joules):
         raise ObjectiveError("Objective energy needs points whose energy was counted")
     return _exact(1e6 * sum(one for one in joules if one is not None))
 
 
 def _accuracy(point: MeasuredPoint) -> ObjectiveValue:
-    """That of the network that is furthest off."""
-    found = [one.accuracy for one in point.figures.values()]
-    known = [one for one in found if one is not None]
-    if not found or len(known) < len(found):
+    """That of the network that is furthest off, among those that were quantized here."""
+    known = [one.accuracy for one in point.figures.values() if one.accuracy is not None]
+    if not known:
         raise ObjectiveError("Objective accuracy must come with networks in float, which are "
                              "quantized for each machine")
     return _exact(min(known))
@@ -173,12 +178,16 @@ def _declared(name: str, unit: str, meaning: str, reads: str,
 
 
 OBJECTIVES: dict[str, Objective] = {one.name: one for one in (
-    _declared("cycles", "", "cycles of all networks together", "cycles", _cycles),
-    _declared("ms", "ms", "time of all networks at the clock", "cycles clock", _milliseconds),
+    _declared("cycles", "", "cycles of the accelerator, of all networks together", "cycles",
+              _cycles),
+    _declared("ms", "ms", "time of all networks, host and copies included", "cycles clock host",
+              _milliseconds),
+    _declared("host_ms", "ms", "time of the host and of copies", "host", _host),
     *(_declared(name, unit, meaning, "area", _of_area(name))
       for name, (unit, meaning) in AREA_FIGURES.items()),
     _declared("mhz", "MHz", "clock, the greatest first", "clock", _mhz, True),
-    _declared("energy", "uJ", "energy of all networks", "energy", _energy),
+    _declared("energy", "uJ", "energy of all networks, host and copies included", "energy host",
+              _energy),
     _declared("dram", "B", "bytes over the memory port", "traffic", _dram),
     _declared("bytes", "B", "bytes of buffers on the chip", "geometry", _bytes),
     _declared("products", "", "products that the array computes in a cycle", "geometry",

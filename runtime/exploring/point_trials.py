@@ -4,7 +4,6 @@ A trial is text, so that it can be run anywhere. The result's value is the cycle
 `PointFigures` as JSON. What cannot be measured is a result too, with the reason.
 """
 
-import hashlib
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from accel.estimates.tables import energy_table
 from accel.figures.layers import LayerRow
 from accel.machine.config import AccelConfig
 from accel.machine.intrinsics import SHIPPED
@@ -23,16 +23,18 @@ from accel.machine.machine import Machine
 from accel.sim.timed import cycle
 from compiler.errors import ArgumentError, Error
 from compiler.frontend.models import graph_of
-from compiler.frontend.onnx.nodes.external import external_files
 from compiler.graph.graph import Graph
 from compiler.native import digest
 from compiler.te import numpy_dtype
 from compiler.tune.space import Result
+from runtime.driver.calibrated import file_digest
 from runtime.driver.compilation import compile_on
 from runtime.devices.device import SimulatedDevice
 from runtime.module import Module
+from runtime.pricing.hosts import TABLE
 from runtime.report import report
 from runtime.driver.targets import Targets, accelerator
+from runtime.whole import HostPart, host_part
 
 __all__ = ["PointFigures", "PointTrial", "file_digest", "is_lasting", "is_point", "machine_of",
            "run_point"]
@@ -55,6 +57,8 @@ class PointFigures:
         (`accel.figures.layers.LayerRow.bound`).
     compared : elements of outputs that were compared with the reference and equal; 0: none were.
     joules : of the run, and of each layer; None without a model.
+    host_layers, host_seconds, copy_seconds, host_joules : the host's part
+        (`runtime.whole.HostPart`), its energy with that of copies; None where that is absent.
     accuracy : of the quantized network, in dB or by a user's metric; None where it was not
         quantized here.
     """
@@ -66,8 +70,17 @@ class PointFigures:
     compared: int = 0
     joules: float | None = None
     layer_joules: tuple[float, ...] = ()
+    host_layers: tuple[str, ...] = ()
+    host_seconds: float = 0.0
+    copy_seconds: float = 0.0
+    host_joules: float | None = 0.0
     accuracy: float | None = None
     idle: tuple[tuple[str, str, int | None], ...] = ()
+
+    @property
+    def beside_seconds(self) -> float:
+        """The seconds of host and copies."""
+        return self.host_seconds + self.copy_seconds
 
     @property
     def text(self) -> str:
@@ -78,6 +91,7 @@ class PointFigures:
         fields = json.loads(text)
         return cls(**fields | {"layers": tuple(map(tuple, fields["layers"])),
                                "layer_joules": tuple(fields["layer_joules"]),
+                               "host_layers": tuple(fields["host_layers"]),
                                "idle": tuple(map(tuple, fields.get("idle", ())))})
 
 
@@ -94,6 +108,7 @@ class PointTrial:
     values : whether values are computed, and compared with those of the host.
     effort : of the search for mappings (`accel.mapping.plans.search.EFFORTS`).
     table : of energies (`accel.estimates.energy`); "": none are counted.
+    host : that computes the rest (`runtime.pricing.hosts`).
     """
 
     network: str
@@ -104,6 +119,7 @@ class PointTrial:
     values: bool = False
     table: str = ""
     effort: int = 0
+    host: str = TABLE
 
     @property
     def target(self) -> str:
@@ -113,7 +129,7 @@ class PointTrial:
     @property
     def id(self) -> str:
         return digest([self.digest, self.toml, self.machine_hash, str(self.values), self.table,
-                       str(self.effort)])
+                       str(self.effort), self.host])
 
     @property
     def text(self) -> str:
@@ -152,14 +168,6 @@ def is_lasting(result: Result) -> bool:
     return result.unit == CYCLES
 
 
-def file_digest(path: Path) -> str:
-    """The hash of a network's file, with those of its weights; of a folder, that of its files."""
-    total = hashlib.sha256()
-    for part in (*(() if path.is_dir() else (path,)), *external_files(path)):
-        total.update(hashlib.sha256(part.read_bytes()).digest())
-    return total.hexdigest()
-
-
 def run_point(trial: PointTrial) -> Result:
     """Measures a point here. Every failure is a result, too."""
     try:
@@ -185,7 +193,8 @@ def _measured(trial: PointTrial) -> Result:
     module = compile_on(graph, Targets([accelerator(machine, device, effort=trial.effort)]),
                         cache=False)
     if not module.accelerated:
-        return _failure("all of the network runs on the host")
+        return _failure("all of the network runs on the host: a network in float must come with "
+                        "--calibration FILE, by which it is quantized")
     inputs = _inputs(graph, trial.values)
     for name, array in inputs.items():
         module.set_input(name, array)
@@ -193,14 +202,22 @@ def _measured(trial: PointTrial) -> Result:
     figures = report(module, runs, machine, 0.0)
     compared = _compared(trial, module, inputs) if trial.values else 0
     joules, each = _energy(trial.table, machine, module, runs)
+    beside = _beside(trial, module)
     rows = [LayerRow.of(row) for row in figures["layers"]]
     result = PointFigures(
         figures["macs"], sum(row.dram_bytes for row in rows), len(figures["host"]),
         tuple((row.name, row.cycles, row.ideal_cycles, row.dram_bytes, row.bound)
               for row in rows), compared, joules, each,
+        beside.layers, beside.seconds, beside.copy_seconds, beside.joules,
         idle=tuple((row["name"], row["reason"], row["luts"]) for row in figures["instructions"]
                    if row["own"] and row["reason"]))
     return Result(float(figures["cycles"]), CYCLES, details=result.text)
+
+
+def _beside(trial: PointTrial, module: Module) -> HostPart:
+    found = host_part(module, trial.host, energy_table(trial.table) if trial.table else None)
+    assert found is not None, "a point has the accelerator and the host alone"
+    return found
 
 
 def machine_of(toml: str, sources: Sequence[str], expected: str) -> Machine:

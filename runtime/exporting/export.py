@@ -19,7 +19,7 @@ from compiler.exports.bindings import bindings as texts_of
 from compiler.exports.check import BOUND
 from compiler.exports.names import identifier_from
 from compiler.files import FileError, write_bytes
-from compiler.graph.division.target import HOST
+from compiler.graph.division.protocols import HOST
 from compiler.plans import Plans
 from compiler.tune.best import packaged
 from runtime.exporting.linking import shared_library, static_library, wasm_module

@@ -13,7 +13,7 @@ from compiler.errors import ArgumentError
 from compiler.exports import CInterface, ExportError, header
 from compiler.exports.names import is_identifier
 from compiler.graph.division.partition import subgraph
-from compiler.graph.division.target import HOST
+from compiler.graph.division.protocols import HOST
 from compiler.graph.room import bytes_of
 
 __all__ = ["HEADER_BYTES", "CInterface", "ExportError", "SegmentCode", "arrays_of", "bytes_of",

@@ -18,12 +18,13 @@ from accel.mapping.target import AccelTarget
 from accel.sim.timed import cycle
 from compiler.graph.division.channels_last import FROM_LAST
 from compiler.graph.division.partition import Segment, subgraph
-from compiler.graph.division.target import ACCEL, HOST, Compiled, Crossing, Measure, Priced, Target
+from compiler.graph.division.protocols import (ACCEL, HOST, Compiled, Crossing, Measure, Priced,
+                                               Target)
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.native import digest
 from runtime.pricing.link import LINK, Link
 
-__all__ = ["AccelPrices", "MeasuredPrices"]
+__all__ = ["AccelPrices", "MeasuredPrices", "samples"]
 
 
 @dataclass
@@ -85,7 +86,7 @@ class AccelPrices:
         """The bytes that cross the link, and a function that changes the layout."""
         image = len(kind.shape) == 4
         if not outwards:
-            given = _samples({value: kind})[value]
+            given = samples({value: kind})[value]
             layout = PLAIN if image and not last else PLAIN_ROWS
             return given.nbytes, lambda: to_memory(given, layout)
         blocks = blocks_of(self.target.machine.config)
@@ -152,7 +153,7 @@ class MeasuredPrices:
         if self._call is None:
             kind = TensorType((1,), "int8")
             compiled = self.target.compile(Graph("call", ("x",), ("x",), (), {"x": kind}))
-            run, given = compiled.on(self.device), _samples({"x": kind})
+            run, given = compiled.on(self.device), samples({"x": kind})
             self._call = self.measure(f"call {inspect.getsource(type(compiled))}",
                                       lambda: run(given))
         return self._call
@@ -178,7 +179,7 @@ class MeasuredPrices:
 
     def _measured(self, part: Graph) -> float:
         types = {value: part.values[value] for value in part.inputs}
-        compiled, given = self._compiled_part(part), _samples(types)
+        compiled, given = self._compiled_part(part), samples(types)
         run = compiled.on(self.device)
         key = digest([*compiled.text, *map(str, types.values())])
         return self.measure(f"segment of {len(part.nodes)} nodes {key}", lambda: run(given))
@@ -199,7 +200,7 @@ class MeasuredPrices:
         return self._compiled[key]
 
 
-def _samples(types: Mapping[str, TensorType]) -> dict[str, np.ndarray]:
+def samples(types: Mapping[str, TensorType]) -> dict[str, np.ndarray]:
     """Values like those of networks: small, of both signs where there are signs."""
     rng = np.random.default_rng(0)
     return {name: (rng.standard_normal(kind.shape).astype(kind.dtype)

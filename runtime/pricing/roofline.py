@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from compiler.cpu_gpu_backends.gpu.target import GpuTarget
-from compiler.cpu_gpu_backends.gpu.tiles import LEAST
+from compiler.cpu_gpu_backends.gpu.shared_tiles import LEAST
 from compiler.cpu_gpu_backends.groups import Recipe, recipe_of, unscheduled
-from compiler.graph.division.target import Crossing, Priced
+from compiler.graph.division.protocols import Crossing, Priced
 from compiler.graph.fusion import Group
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.graph.room import bytes_of

@@ -183,6 +183,19 @@ def test_resized_integers_are_rounded():
     assert np.all((made.low <= middle) & (one_more <= made.high))
 
 
+def test_halves_alone_may_be_rounded_either_way():
+    """15428 times these scales is 114.5000007, which float32 cannot tell from a half."""
+    x, w = np.array([[226, 126, 102], [226, 126, 103]], np.uint8), np.array([[123], [44], [-55]],
+                                                                            np.int8)
+    scales = [np.float32(one) for one in (0.04523168504238129, 0.01, 0.06094623729586601)]
+    given = [x, scales[0], np.uint8(134), w, scales[1], np.int8(-52), scales[2], np.uint8(2)]
+    node = onnx.helper.make_node("QLinearMatMul", list("abcdefgh"), ["y"])
+    middle, = computed(node, given)
+    made, = spread(node, [Interval.exact(np.asarray(one)) for one in given], [middle], 26)
+    np.testing.assert_array_equal(made.high.astype(int) - made.low, [[2], [0]])
+    assert made.low[0, 0] == middle[0, 0] - 1
+
+
 def test_logarithms_of_sums_are_as_far_off_as_the_sums():
     x = np.array([9, -8, 0.017], np.float32)
     node = onnx.helper.make_node("ReduceLogSum", ["x"], ["y"], keepdims=0)

@@ -92,7 +92,7 @@ def test_it_is_within_a_step_whatever_the_range(reach: float, below: float) -> N
     low, high = -below * reach, (1 - below) * reach
     values = pattern.value(np.linspace(low, high, 2001))
     x, y = (as_stored(*ends) for ends in ((low, high), (values.min(), values.max())))
-    assert pattern.steps_off(pattern.function([x], y), [x], y) <= 1
+    assert pattern.steps_off([x], y) <= 1
 
 
 def as_stored(low: float, high: float) -> Stored:
@@ -107,7 +107,7 @@ def test_it_is_within_a_few_steps_of_16_bits(reach: float, steps: int) -> None:
     x = Stored("x", reach / 32767, 0, "int16")
     most = np.abs(pattern.value(np.linspace(-reach, reach, 2001))).max()
     y = replace(x, scale=float(most) / 32767)
-    assert pattern.steps_off(pattern.function([x], y), [x], y) <= steps
+    assert pattern.steps_off([x], y) <= steps
 
 
 def test_a_scale_that_is_too_small_is_refused() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from compiler.graph import Builder, Graph, TensorType
-from compiler.graph.division.target import Values
+from compiler.graph.division.protocols import Values
 from tests.support.float_graphs import inputs_of
 
 __all__ = ["Heads", "Shape", "attention", "given_to"]

@@ -9,7 +9,7 @@ from accel.machine.config import AccelConfig
 from compiler.tune.records import Records
 from compiler.tune.space import Result
 from runtime.exploring import Exploration, MachineSpace, PointTrial, axis_of, objectives_of
-from runtime.exploring.exploration import ExploredNetwork
+from runtime.exploring.networks import ExploredNetwork
 from runtime.exploring.point_trials import PointFigures
 from runtime.exploring.points import ExploredPoint
 

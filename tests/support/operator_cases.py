@@ -53,6 +53,16 @@ def _int8(*shape: int) -> Array:
     return _rng.integers(-128, 128, shape).astype(np.int8)
 
 
+def _counted(dtype: str, *shape: int) -> Array:
+    """Numbers far from each other, the same ones whatever is drawn before."""
+    return (np.arange(np.prod(shape)) * 73 % 256 - 128 * (dtype == "int8")).reshape(shape).astype(
+        dtype)
+
+
+NUMBERS = np.array([-32768, 301, 12345, -7, 32767], np.int32).reshape(5, 1, 1)
+"""Constants of channels."""
+
+
 def _int16(*shape: int) -> Array:
     return _rng.integers(-2**15, 2**15, shape).astype(np.int16)
 
@@ -279,6 +289,16 @@ ELEMENTWISE = [
                                                                     np.arange(-128, 128, 5)))),
     OperatorCase("qmap", {"function": "int32(rshift_rne(int64(x0) * 40000, 17)) & 8191"},
                  (_rng.integers(-2**15, 2**15, (2, 3, 5)).astype(np.int16),)),
+    OperatorCase("qmap", {"function": "int32(clamp(rshift_rne(int64(x0) * int64(int16(x1)), "
+                                      "int64(uint8(x2) & 63)), -128, 127))"},
+                 (_counted("int8", 2, 5, 3, 3), NUMBERS, NUMBERS // 17 & 15)),
+    OperatorCase("quantized_map", {"function": "clamp((x0 * int32(int16(x1))) >> 14, -128, 127)"},
+                 (_counted("uint8", 2, 5, 3, 3), NUMBERS)),
+    OperatorCase("qterms", {"term": "(x0 - x1) * (x0 - x1)", "bias": 0, "mult": 40000, "shift": 26,
+                            **CLAMP}, (_counted("int8", 2, 3, 19), _counted("int8", 5, 19))),
+    OperatorCase("quantized_terms", {"term": "abs(x0 - x1)", "bias": 9, "mult": 40000, "shift": 21,
+                                     **CLAMP},
+                 (_counted("uint8", 4, 7), _counted("uint8", 3, 7)[:, ::-1])),
     OperatorCase("quantized_map", {"function": "clamp(max(x0, x1) - 5, -128, 127)"},
                  (_uint8(2, 3, 1), _uint8(3, 4))),
     OperatorCase("quantized_map", {"function": "clamp(x0 * x0 >> 9, -9, 32767)"},

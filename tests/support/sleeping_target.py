@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from compiler.graph.division.target import Compiled
+from compiler.graph.division.protocols import Compiled
 from compiler.graph.graph import Graph, Node
 from compiler.plans import PlanRefused, Task
 from compiler.tune.space import Space

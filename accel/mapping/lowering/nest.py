@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from compiler.graph.division.target import CannotCompile
+from compiler.graph.division.protocols import CannotCompile
 from compiler.te import COMPARISONS, Binary, Const, Expr, Var
 
 __all__ = ["AffineAddress", "Box", "Interval", "LoweringError", "NotABox", "NotAffine", "affine",

@@ -1,7 +1,8 @@
 """Layouts of tensors in memory; docs/machine.md, Layouts. NumPy only."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +13,8 @@ from compiler.te import numpy_dtype
 
 __all__ = ["BLOCKED", "BLOCKED_LAST", "BLOCKED_ROWS", "LAST", "PLAIN", "PLAIN_ROWS", "blocks_of",
            "from_blocked", "from_memory", "least_bits", "pack_elements", "pack_params",
-           "pack_pixel_params", "pack_weights", "pack_windows", "stored_bytes", "to_memory",
-           "to_plain"]
+           "pack_pixel_params", "pack_records", "pack_weights", "pack_windows", "stored_bytes",
+           "to_memory", "to_plain"]
 
 PLAIN, BLOCKED = "NHWC", "N/b H W b C"
 PLAIN_ROWS, BLOCKED_ROWS = "rows, C", "rows/b, b, C"
@@ -66,10 +67,10 @@ def from_blocked(stored: np.ndarray, logical: tuple[int, ...]) -> np.ndarray:
     return np.ascontiguousarray(nchw[:logical[0], :channels]).reshape(logical)
 
 
-def pack_weights(weights: np.ndarray, x: Activation, blocks: Blocks) -> np.ndarray:
-    """Pack [Co][Ci][kh][kw] as [co][kh][kw][ci][block_out][block_in], padded with zeros."""
+def pack_weights(weights: np.ndarray, x: Activation, blocks: Blocks, pad: int = 0) -> np.ndarray:
+    """Pack [Co][Ci][kh][kw] as [co][kh][kw][ci][block_out][block_in], padded with a number."""
     outputs, inputs, kh, kw = weights.shape
-    padded = np.zeros((blocks.padded(outputs), blocks.padded(x.c), kh, kw), blocks.weight)
+    padded = np.full((blocks.padded(outputs), blocks.padded(x.c), kh, kw), pad, blocks.weight)
     padded[:outputs, :inputs] = weights
     cut = padded.reshape(-1, blocks.block_out, padded.shape[1] // blocks.block_in,
                          blocks.block_in, kh, kw)
@@ -102,9 +103,15 @@ def pack_elements(array: np.ndarray, bits: int) -> np.ndarray:
 
 
 def pack_params(bias, mult, shift, channels: int, blocks: Blocks) -> np.ndarray:
+    """Pack records of bias, multiplier and shift."""
+    return pack_records(PARAM, {"bias": bias, "mult": mult, "shift": shift}, channels, blocks)
+
+
+def pack_records(record: str, fields: Mapping[str, Any], channels: int, blocks: Blocks
+                 ) -> np.ndarray:
     """Pack records [co][block_out]. Scalars apply to every channel; padding channels are zero."""
-    packed = np.zeros(blocks.padded(channels), numpy_dtype(PARAM))
-    for name, values in (("bias", bias), ("mult", mult), ("shift", shift)):
+    packed = np.zeros(blocks.padded(channels), numpy_dtype(record))
+    for name, values in fields.items():
         packed[name][:channels] = values
     return packed.reshape(-1, blocks.block_out)
 

@@ -106,7 +106,7 @@ def _flattened(forms: Forms, node: Node) -> Activation | None:
         return None
     if len(after) == 4 and before[1] == after[1]:
         return replace(x, h=after[2], w=after[3])
-    dense = all(reader.op == "qdense" for reader in forms.readers[node.outputs[0]])
+    dense = all(reader.op in ("qdense", "qterms") for reader in forms.readers[node.outputs[0]])
     return x if len(after) == 2 and ((x.h, x.w) == (1, 1) or dense) else None
 
 

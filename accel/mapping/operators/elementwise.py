@@ -13,12 +13,11 @@ import numpy as np
 from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks, Window,
                                              inside, windowed, written)
 from compiler import te
-from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import Buffer, Cast, Const, Expr, Field, Tensor
 from compiler.tensorize import Operand
 from compiler.tensorize.cover import COMPUTED, CONSTANTS, TABLES, CoverStep, leaf_of, name_of
 
-__all__ = ["SOURCES", "elementwise", "parameters_of", "record_of", "tables_of"]
+__all__ = ["SOURCES", "elementwise", "numbers_of", "parameters_of", "record_read", "tables_of"]
 
 SOURCES = ("x", "y", "z", *(f"x{place}" for place in range(3, 16)))
 """The roles of inputs as they lie in memory, in order."""
@@ -50,7 +49,7 @@ def elementwise(name: str, inputs: Mapping[str, Activation], result: Activation,
     for place, step in enumerate(steps):
         params = None
         if step in records:
-            params = te.placeholder((shape[3], blocks.block_out), PARAM,
+            params = te.placeholder((shape[3], blocks.block_out), record_read(step),
                                     f"{name}_{records[step]}")
             stages[records[step]] = params
         lane = _Lane(step, loaded, computed, params, blocks.element)
@@ -65,16 +64,19 @@ def elementwise(name: str, inputs: Mapping[str, Activation], result: Activation,
     raise ValueError(f"Steps of {name} must be one or more")
 
 
-def record_of(step: CoverStep, constants: Mapping[str, np.ndarray]) -> tuple[Any, Any, Any]:
-    """Bias, multiplier and shift that a step reads, 0 where it reads none; a number, or one for
-    each channel, from the constants that leaves are.
+def record_read(step: CoverStep) -> str:
+    """The record that a step reads parameters as."""
+    return next(operand.stored_as(scope).partition(".")[0] for operand, _, scope in step.operands
+                if scope == CONSTANTS)
+
+
+def numbers_of(step: CoverStep, constants: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The fields of the record that a step reads: each a number, or one for each channel, from the
+    constants that leaves are.
     """
-    fields: dict[str, Any] = dict.fromkeys(te.record_fields(PARAM), 0)
-    for operand, expr, scope in step.operands:
-        if scope == CONSTANTS:
-            fields[operand.stored_as(scope).partition(".")[2]] = (
-                expr.value if isinstance(expr, Const) else constants[name_of(expr)])
-    return fields["bias"], fields["mult"], fields["shift"]
+    return {operand.stored_as(scope).partition(".")[2]:
+            expr.value if isinstance(expr, Const) else constants[name_of(expr)]
+            for operand, expr, scope in step.operands if scope == CONSTANTS}
 
 
 def parameters_of(steps: Sequence[CoverStep]) -> dict[CoverStep, str]:

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field, replace
 
 from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks, Window, inside,
                                              written)
-from accel.mapping.operators.elementwise import parameters_of, tables_of
+from accel.mapping.operators.elementwise import parameters_of, record_read, tables_of
 from accel.mapping.selecting.row_selection import ROW, RowSelection, RowStage
 from compiler import te
-from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import Cast, Const, Expr, Field, Tensor
 from compiler.tensorize import Operand
 from compiler.tensorize.cover import (COMPUTED, CONSTANTS, TABLES, CoverStep, leaf_of, name_of)
@@ -60,7 +59,7 @@ class _Building:
         self.params: dict[CoverStep, Tensor] = {}
         for step, role in parameters_of(steps).items():
             stages[role] = self.params[step] = te.placeholder(
-                (shape[3], shape[5]), PARAM, f"{self.name}_{role}")
+                (shape[3], shape[5]), record_read(step), f"{self.name}_{role}")
         for stage in selection.stages[:-1]:
             self.numbers[stage.name] = self._number(stage)
         return self._result(selection.stages[-1])

@@ -19,7 +19,6 @@ from compiler.graph.graph import Graph, Node
 from compiler.ops.records.operator import Kind, Numbers
 from compiler.ops.registry import expression, find
 from compiler.te import Cast, Const, Expr, Read, Tensor, children, rewrite, substitute, walk
-from compiler.tensorize import Intrinsic
 from compiler.tensorize.cover import (COMPUTED, CONSTANTS, CoverStep, Uncovered, cover, leaf,
                                       plain_text, table)
 
@@ -116,16 +115,9 @@ def _cover(machine: Machine, value: Expr, scope: str, total: str
            ) -> tuple[CoverStep, ...] | str:
     """The cheapest steps, or the part that has none."""
     try:
-        return cover(value, _filled(machine), scope, step_cost, total)
+        return cover(value, machine.of_unit("vector"), scope, step_cost, total)
     except Uncovered as error:
         return plain_text(error.value)
-
-
-def _filled(machine: Machine) -> tuple[Intrinsic, ...]:
-    """The instructions whose operands networks can fill: none that reads a record of its own."""
-    return tuple(body for body in machine.of_unit("vector") if not any(
-        stored.partition(".")[0] in machine.config.records
-        for operand in body.operands for _, stored in operand.storage))
 
 
 def step_cost(step: CoverStep) -> tuple[int, ...]:

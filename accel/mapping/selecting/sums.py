@@ -23,7 +23,7 @@ def require_sums(node: Node, graph: Graph, accumulator: str) -> None:
     own = sums_of(node.attrs)
     if bits(own) == bits(accumulator):
         return
-    if find(node.op).by_rows or node.op in ("qargmax", "qargmin"):
+    if find(node.op).by_rows or node.op in ("qargmax", "qargmin", "qterms"):
         raise LoweringError(f"it is computed in {own}; acc of the machine holds {accumulator}")
     narrow = min(own, accumulator, key=bits)
     most = 2**(bits(narrow) - 1) - 1

@@ -4,6 +4,3 @@ from bench.values.rules import (computed, elementwise, integers, movement, other
                                 reductions)
 from bench.values.rules.others import NOT_DRAWN
 from bench.values.rules.registry import QUANTIZED, RULES, TYPES, Rule, allows, readers
-
-__all__ = ["NOT_DRAWN", "QUANTIZED", "RULES", "TYPES", "Rule", "allows", "computed", "elementwise",
-           "integers", "movement", "others", "products", "readers", "reductions"]

@@ -6,8 +6,6 @@ from bench.values.draw import Drawer, Unfit, Value
 from bench.values.rules.registry import ROWS, rule
 from bench.values.rules.steps import dequantized, quantized, scale_of
 
-__all__: list[str] = []
-
 
 @rule("QuantizeLinear:channels", types=("float32",), ranks=ROWS)
 def quantize_channels(d: Drawer, x: Value, op: str) -> Value:

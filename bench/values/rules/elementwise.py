@@ -8,8 +8,6 @@ from bench.values.draw import Drawer, Unfit, Value
 from bench.values.rules.registry import rule
 from bench.values.rules.steps import operand, weight
 
-__all__: list[str] = []
-
 
 @rule("Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh", "Erf", "Exp",
       "Floor", "HardSwish", "Log", "Mish", "Neg", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign",

@@ -7,8 +7,6 @@ from bench.values.draw import Drawer, Unfit, Value
 from bench.values.rules.registry import QUANTIZED, ROWS, rule
 from bench.values.rules.steps import dequantized, quantized, scale_of
 
-__all__: list[str] = []
-
 
 @rule("Cast", "CastLike")
 def cast(d: Drawer, x: Value, op: str) -> Value:

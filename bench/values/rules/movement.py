@@ -5,8 +5,6 @@ import numpy as np
 from bench.values.draw import Drawer, Unfit, Value
 from bench.values.rules.registry import ALL_RANKS, MATRICES, ROWS, rule
 
-__all__: list[str] = []
-
 
 def _kept(x: Value) -> tuple[float | None, int]:
     return x.scale, x.zero

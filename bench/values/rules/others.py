@@ -7,8 +7,6 @@ import numpy as np
 from bench.values.draw import Drawer, Unfit, Value
 from bench.values.rules.registry import MATRICES, rule
 
-__all__ = ["NOT_DRAWN"]
-
 _SEQUENCE = "sequences, optionals and strings exist only while a network is built"
 _DATA = "its shape follows from the data, which the importer does not have"
 _SOURCE = "it reads no tensor of the network: what it gives is a constant"

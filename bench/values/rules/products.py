@@ -8,8 +8,6 @@ from bench.values.draw import Drawer, Value
 from bench.values.rules.registry import rule
 from bench.values.rules.steps import weight
 
-__all__: list[str] = []
-
 
 def _window(d: Drawer, x: Value) -> dict:
     spatial = x.shape[2:]

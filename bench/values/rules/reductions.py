@@ -8,8 +8,6 @@ from bench.values.draw import Drawer, Unfit, Value
 from bench.values.rules.registry import ROWS, RULES, rule
 from bench.values.rules.steps import dequantized, quantized
 
-__all__: list[str] = []
-
 
 @rule("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2",
       "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare")

@@ -9,9 +9,6 @@ import onnx
 from bench.values.draw import Drawer, Unfit, Value
 from bench.values.reference import OPSET
 
-__all__ = ["ALL_RANKS", "MATRICES", "QUANTIZED", "ROWS", "RULES", "TYPES", "Rule", "allows",
-           "allows_any", "gives", "readers", "rule"]
-
 QUANTIZED = ("int8", "uint8", "int16", "uint16")
 TYPES = (*QUANTIZED, "float32")
 """Types of what movers move."""

@@ -6,8 +6,6 @@ import numpy as np
 
 from bench.values.draw import LARGEST, Array, Drawer, Unfit, Value
 
-__all__ = ["dequantized", "operand", "quantized", "real", "scale_of", "weight"]
-
 
 def scale_of(d: Drawer, array: Array, dtype: str) -> tuple[float, int]:
     """A scale and a zero point for these numbers: most of them lie in the range, few are cut."""

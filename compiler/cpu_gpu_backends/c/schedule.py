@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from compiler.cpu_gpu_backends.cpu.schedules.schedule import schedule
-from compiler.cpu_gpu_backends.cpu.schedules.tiles import axes_of, sum_apart
+from compiler.cpu_gpu_backends.cpu.schedules.row_tiles import axes_of, sum_apart
 from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.cpu_gpu_backends.llvm.instruction_sets import InstructionSet
 from compiler.ir import (Alloc, Program, Stmt, Store, Update, Write, free_variables, map_exprs,

@@ -18,7 +18,7 @@ from compiler.cpu_gpu_backends.listing import listing
 from compiler.cpu_gpu_backends.llvm.objects.jit import assembly
 from compiler.cpu_gpu_backends.llvm.objects.kernel import Kernel
 from compiler.cpu_gpu_backends.memory import plan_groups
-from compiler.graph.division.target import Outcome, Row, Values
+from compiler.graph.division.protocols import Outcome, Row, Values
 from compiler.graph.fusion import Group, Groups
 from compiler.graph.graph import Graph
 from compiler.graph.memory import MemoryPlan

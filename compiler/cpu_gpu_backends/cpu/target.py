@@ -20,7 +20,7 @@ from compiler.cpu_gpu_backends.cpu.space import GroupSpace
 from compiler.cpu_gpu_backends.groups import Recipe, recipe_from, recipe_of, sample
 from compiler.cpu_gpu_backends.llvm import Kernel, build, host
 from compiler.cpu_gpu_backends.llvm.machine import Processor
-from compiler.graph.division.target import HOST
+from compiler.graph.division.protocols import HOST
 from compiler.graph.fusion import Group, Groups, fuse, separate
 from compiler.graph.graph import Graph, Node
 from compiler.graph.lowering.winograd import Convolution, Sizes, best_size

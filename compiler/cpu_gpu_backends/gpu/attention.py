@@ -27,8 +27,8 @@ from compiler.cpu_gpu_backends.gpu.parts import MULTIPROCESSORS
 from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, inline_copies,
                                                   loops_around, padded, readers, stages, write_of,
                                                   writes_in)
-from compiler.cpu_gpu_backends.gpu.tiles import (GpuTiles, TiledProduct, tile_product, tile_terms,
-                                                 widened)
+from compiler.cpu_gpu_backends.gpu.shared_tiles import (GpuTiles, TiledProduct, tile_product,
+                                                        tile_terms, widened)
 from compiler.ir import Program, Store, Update, Write, free_variables, reads
 from compiler.schedule import Schedule, pad
 from compiler.te import Binary, Buffer, Var, walk

@@ -42,8 +42,8 @@ from compiler.cpu_gpu_backends.gpu.tensor_attention import (tensor_attention_of,
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import (OFFERED, TensorProduct, TensorTiles,
                                                         flatten_rows, result_of,
                                                         tensor_product_of, tile_tensors, work_of)
-from compiler.cpu_gpu_backends.gpu.tiles import (LEAST, SHARED, GpuTiles, product_of,
-                                                 shared_bytes, tile_product, tiled_work)
+from compiler.cpu_gpu_backends.gpu.shared_tiles import (LEAST, SHARED, GpuTiles, product_of,
+                                                        shared_bytes, tile_product, tiled_work)
 from compiler.cpu_gpu_backends.simt.vectors import vectors
 from compiler.ir import Program, Store, Update, Write, reads
 from compiler.schedule import Schedule, ScheduleError

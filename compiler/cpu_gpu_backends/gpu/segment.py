@@ -12,7 +12,7 @@ from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
 from compiler.cpu_gpu_backends.listing import listing
 from compiler.cpu_gpu_backends.memory import plan_groups, storage
 from compiler.cpu_gpu_backends.simt.code import Code
-from compiler.graph.division.target import Outcome, Row, Values
+from compiler.graph.division.protocols import Outcome, Row, Values
 from compiler.graph.fusion import Group, Groups
 from compiler.graph.graph import Graph
 from compiler.graph.memory import MemoryPlan

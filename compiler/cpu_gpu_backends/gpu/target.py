@@ -26,7 +26,7 @@ from compiler.cpu_gpu_backends.simt.dialects import DIALECT
 from compiler.cpu_gpu_backends.simt.generate import generate_all
 from compiler.cpu_gpu_backends.simt.kernels import SimtError
 from compiler.graph.division.cheapest_orders import Order
-from compiler.graph.division.target import CannotCompile, plain
+from compiler.graph.division.protocols import CannotCompile, plain
 from compiler.graph.fusion import Group, Groups, fuse, separate
 from compiler.graph.graph import Graph, Node
 from compiler.graph.passes.pipeline import lower

@@ -34,7 +34,7 @@ from compiler.cpu_gpu_backends.gpu.tensor_tiles import (STEP_BYTES, TensorOperan
                                                         TensorTiles, cut_sum, dimensions_of,
                                                         factors_of, step_of, tile_steps,
                                                         tile_tensors)
-from compiler.cpu_gpu_backends.gpu.tiles import SHARED
+from compiler.cpu_gpu_backends.gpu.shared_tiles import SHARED
 from compiler.ir import Update, reads
 from compiler.schedule import Schedule
 from compiler.te import Read

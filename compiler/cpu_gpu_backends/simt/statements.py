@@ -20,7 +20,7 @@ from .kernels import (BLOCKS, FRAGMENT, FRAGMENTS, THREADS, WORDS, Counter, Simt
                       is_of_groups, is_of_tma, tile_of)
 from .names import is_taken, spelled
 from .serial import WIDTH, SerialPrinter
-from .tiles import SimtCall, SimtTile
+from .simt_calls import SimtCall, SimtTile
 from .units import (BeginUnits, Expect, ProductsBegin, ProductsEnd, RegisterShare, TokenSignal,
                     TokenWait, map_of)
 from .vectors import VectorLoop, vector, vectors, without_guard

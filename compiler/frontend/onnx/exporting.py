@@ -19,7 +19,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from compiler.frontend.onnx.nodes.maps import OWN, QUANTIZED_MAP, function_of
+from compiler.frontend.onnx.nodes.maps import (OWN, QUANTIZED_MAP, QUANTIZED_TERMS,
+                                               TERM_ATTRIBUTES, function_of, summing_function)
 from compiler.frontend.building.refusal import ImportRefused
 from compiler.frontend.onnx.operators.elementwise import PLAIN, ROUNDED
 from compiler.graph.graph import Graph, Node, TensorType
@@ -72,7 +73,7 @@ class _Writer:
         self.nodes: list[onnx.NodeProto] = []
         self.tensors = dict(graph.constants)
         self.taken = {*graph.values, *(node.name for node in graph.nodes)}
-        self.maps: dict[tuple[str, str, int], str] = {}
+        self.functions: dict[tuple, str] = {}       # what makes them, and their names
 
     def model(self) -> onnx.ModelProto:
         self._require_like()
@@ -91,8 +92,8 @@ class _Writer:
             list(map(self._info, self.graph.outputs)),
             [numpy_helper.from_array(array, name) for name, array in self.tensors.items()],
             value_info=list(map(self._info, inner)))
-        own = [helper.make_opsetid(OWN, 1)] * bool(self.maps)
-        functions = [function_of(name, *key, opset) for key, name in self.maps.items()]
+        own = [helper.make_opsetid(OWN, 1)] * bool(self.functions)
+        functions = [make(name, *of, opset) for (make, *of), name in self.functions.items()]
         return helper.make_model(graph, ir_version=IR_VERSION + 2 * wide, producer_name="lockstep",
                                  opset_imports=[helper.make_opsetid("", opset), *own],
                                  functions=functions)
@@ -129,6 +130,10 @@ class _Writer:
     def _written(self, node: Node) -> bool:
         rule = RULES.get(node.op)
         return rule is not None and rule(self, node) is not False
+
+    def function(self, key: tuple, stem: str) -> str:
+        """The name of a function of the model, which nodes share."""
+        return self.functions.setdefault(key, f"{stem}_{len(self.functions) + 1}")
 
     def types(self, node: Node) -> list[TensorType]:
         return [self.graph.values[value] for value in node.inputs]
@@ -396,9 +401,15 @@ def _end(dtype: np.dtype, low: bool) -> float:
 
 def _quantized_map(w: _Writer, node: Node) -> None:
     """Maps that are the same share a function of the model."""
-    key = node.attrs["function"], w.types(node)[0].dtype, len(node.inputs)
-    name = w.maps.setdefault(key, f"{QUANTIZED_MAP}_{len(w.maps) + 1}")
-    w.add(node, name, domain=OWN, function=node.attrs["function"])
+    key = function_of, node.attrs["function"], tuple(type_.dtype for type_ in w.types(node))
+    w.add(node, w.function(key, QUANTIZED_MAP), domain=OWN, function=node.attrs["function"])
+
+
+def _quantized_terms(w: _Writer, node: Node) -> None:
+    term, *numbers = (node.attrs[name] for name in TERM_ATTRIBUTES)
+    key = summing_function, term, tuple(numbers), w.types(node)[0].dtype
+    w.add(node, w.function(key, QUANTIZED_TERMS), domain=OWN,
+          **dict(zip(TERM_ATTRIBUTES, (term, *numbers), strict=True)))
 
 
 _BITWISE = {"and": "And", "or": "Or", "xor": "Xor", "not": "Not"}
@@ -428,7 +439,7 @@ RULES: dict[str, Rule] = {
     "last_places": _last_places, "scatter_reduced": _scatter_reduced,
     "sorted_places": _sorted_places, "cumsum": _running("CumSum"), "cumprod": _running("CumProd"),
     "quantizelinear": _linear("QuantizeLinear"), "dequantizelinear": _linear("DequantizeLinear"),
-    "quantized_map": _quantized_map,
+    "quantized_map": _quantized_map, "quantized_terms": _quantized_terms,
     "shl": _shift("LEFT"), "shr": _shift("RIGHT"), "pool_place": _pool_place,
 }
 OPEN = ("reshape", "expand", "slice")

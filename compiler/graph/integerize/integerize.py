@@ -34,6 +34,8 @@ from compiler.graph.verify import GraphRefused
 __all__ = ["Integerize"]
 
 STAYS_IN_FLOAT = "stays in float"
+WITH_CONSTANTS = {"quantized_map": "qmap", "quantized_terms": "qterms"}
+"""Operators between quantizations that stand for instructions, and their integer forms."""
 NO_FORM = "it has no form on integers"
 PER_CHANNEL = "an activation must have one scale"
 
@@ -125,11 +127,23 @@ class _Rewriting:
                            for number in numbers)
             self._define(node.outputs[0], IntegerNode(node.op, (source,), node.attrs, stored),
                          node.name)
-        elif node.op == "quantized_map" and {*node.inputs} <= self.view.stored.keys():
-            sources = tuple(self.view.stored[value] for value in node.inputs)
-            self._define(node.outputs[0], IntegerNode("qmap", sources, node.attrs), node.name)
-        elif not (find(node.op).places and self._place(node)):
+        elif not (node.op in WITH_CONSTANTS and self._with_constants(node)
+                  or find(node.op).places and self._place(node)):
             self.builder.add(node)
+
+    def _with_constants(self, node: Node) -> bool:
+        """Computes an operator between quantizations from stored forms, and from constants behind
+        them. Returns whether it can.
+        """
+        known = self.view.stored.keys()
+        sources = tuple(self.view.stored[value] for value in node.inputs if value in known)
+        others = node.inputs[len(sources):]
+        if not {*others} <= self.graph.constants.keys() or not sources:
+            return False
+        constants = tuple((value, stored_form(self.graph.constants[value])) for value in others)
+        self._define(node.outputs[0], IntegerNode(WITH_CONSTANTS[node.op], sources, node.attrs,
+                                                  constants), node.name)
+        return True
 
     def _place(self, node: Node) -> bool:
         """Computes a place from the stored form, which has the order of the numbers: multiples of

@@ -1,12 +1,13 @@
 """Any function of int8 elements: by a table, or by an expression of integers.
 
 `qtable` reads table[x & 255]: the result for every byte. `qmap` computes its `function`, a text of
-the language of `compiler/ops/integers/integer_text.py` over ``x0``, ``x1`` and ``x2``; ranges prove
-that nothing on the way leaves its type. `quantized_map` is the same between quantizations: what the
-quantizer puts where a machine's instruction stands for operators in float (docs/quantize.md).
+the language of `compiler/ops/integers/integer_text.py` over ``x0``, ``x1``, ...; ranges prove that
+nothing on the way leaves its type. Inputs of int32 are constants of channels. `quantized_map` is
+the same between quantizations: what the quantizer puts where a machine's instruction stands for
+operators in float (docs/quantize.md).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -24,8 +25,8 @@ __all__ = ["BYTES", "HALVES", "OPERATORS"]
 
 BYTES = np.arange(256).astype(np.uint8).view(np.int8)
 """The int8 of every place of a table."""
-RANGES = {"int8": INT8, "int16": (-2**15, 2**15 - 1)}
-HALVES = {"uint8": 128, "uint16": 32768, "int8": 0, "int16": 0}
+RANGES = {"int8": INT8, "int16": (-2**15, 2**15 - 1), "int32": (-2**31, 2**31 - 1)}
+HALVES = {"uint8": 128, "uint16": 32768, "int8": 0, "int16": 0, "int32": 0}
 """What a number of the type is less in stored form."""
 
 
@@ -40,22 +41,22 @@ def _qtable_type(node: Node, types: Types) -> TensorType:
 
 
 def _qmap_type(node: Node, types: Types) -> TensorType:
-    return _map_type(node, types, tuple(RANGES), "int16" if all(
-        type_.dtype == "int16" for type_ in types) else "int8")
+    return _map_type(node, types, tuple(RANGES), _narrowest(type_.dtype for type_ in types))
 
 
 def _quantized_map_type(node: Node, types: Types) -> TensorType:
     for name, type_ in zip(node.inputs, types, strict=True):
-        need(type_.dtype == types[0].dtype, node,
+        need(type_.dtype in (types[0].dtype, "int32"), node,
              f"input {name!r} must be {types[0].dtype}, not {type_.dtype}")
     return _map_type(node, types, tuple(HALVES), types[0].dtype if types else "")
 
 
 def _map_type(node: Node, types: Types, taken: Sequence[str], dtype: str) -> TensorType:
-    need_arity(node, types, 1, 2, 3)
-    for name, type_ in zip(node.inputs, types, strict=True):
-        need(type_.dtype in taken, node,
-             f"input {name!r} must be {' or '.join(taken)}, not {type_.dtype}")
+    need_arity(node, types, *range(1, len(OPERANDS) + 1))
+    for place, (name, type_) in enumerate(zip(node.inputs, types, strict=True)):
+        known = [dtype for dtype in taken if place or dtype != "int32"]
+        need(type_.dtype in known, node,
+             f"input {name!r} must be {' or '.join(known)}, not {type_.dtype}")
     stored = dtype.removeprefix("u")
     try:
         made = _range(node.attrs["function"], types)
@@ -74,6 +75,11 @@ def _range(text: str, types: Types) -> IntegerRange:
     return range_of(text, [RANGES[type_.dtype.removeprefix("u")] for type_ in types])
 
 
+def _narrowest(dtypes: Iterable[str]) -> str:
+    """The type of a result: int16 where all tensors are."""
+    return "int16" if {*dtypes} - {"int32"} == {"int16"} else "int8"
+
+
 # Expressions
 
 
@@ -85,7 +91,7 @@ def _qtable(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 def _qmap(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """Elements at the same place, as NumPy broadcasts them, in int32."""
-    dtype = "int16" if all(x.dtype == "int16" for x in inputs) else "int8"
+    dtype = _narrowest(x.dtype for x in inputs)
     shape = broadcast_shape(*(x.shape for x in inputs))
     return te.compute(shape, lambda *indices: expression(attrs["function"], [
         broadcast(x, indices).astype("int32") for x in inputs]).astype(dtype), name)
@@ -96,7 +102,7 @@ def _quantized_map(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     dtype = inputs[0].dtype
     half, shape = HALVES[dtype], broadcast_shape(*(x.shape for x in inputs))
     return te.compute(shape, lambda *indices: (expression(attrs["function"], [
-        broadcast(x, indices).astype("int32") - half for x in inputs]).astype("int32")
+        broadcast(x, indices).astype("int32") - HALVES[x.dtype] for x in inputs]).astype("int32")
         + half).astype(dtype), name)
 
 
@@ -104,15 +110,14 @@ def _quantized_map(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 
 def _qmap_meaning(attrs: Attributes, *arrays: Array) -> Array:
-    wide = all(array.dtype == np.int16 for array in arrays)
-    return computed(attrs["function"], arrays).astype(np.int16 if wide else np.int8)
+    return computed(attrs["function"], arrays).astype(_narrowest(
+        array.dtype.name for array in arrays))
 
 
 def _quantized_map_meaning(attrs: Attributes, *arrays: Array) -> Array:
     dtype = arrays[0].dtype
-    half = HALVES[dtype.name]
-    stored = [array.astype(np.int64) - half for array in arrays]
-    return (computed(attrs["function"], stored) + half).astype(dtype)
+    stored = [array.astype(np.int64) - HALVES[array.dtype.name] for array in arrays]
+    return (computed(attrs["function"], stored) + HALVES[dtype.name]).astype(dtype)
 
 
 # Records
@@ -130,12 +135,12 @@ OPERATORS = (
         numbers=Numbers.INTEGER, kind=Kind.ELEMENTWISE, data_inputs=1, parameters=_any_table,
         blocks=BlockForm("qtable", lambda attrs: attrs)),
     Operator(
-        name="qmap", summary="the function of x0, x1? and x2?", inputs="x0, x1?, x2?",
+        name="qmap", summary="the function of x0, x1?, ...", inputs="x0, x1?, ...",
         attributes="function: its text", define=_qmap,
         meaning=_qmap_meaning, type=_qmap_type, numbers=Numbers.INTEGER, kind=Kind.ELEMENTWISE),
     Operator(
         name="quantized_map", summary="qmap of quantized tensors, which uint8 and uint16 are as "
-                                      "they are stored", inputs="x0, x1?, x2?",
+                                      "they are stored", inputs="x0, x1?, ...",
         attributes="function: its text", define=_quantized_map,
         meaning=_quantized_map_meaning, type=_quantized_map_type,
         numbers=Numbers.CONVERSION,

@@ -1,11 +1,11 @@
 """Functions of integers as text: what `qmap` computes of its elements.
 
-A text is an expression in Python's syntax over ``x0``, ``x1``, ``x2`` and integers::
+A text is an expression in Python's syntax over ``x0``, ``x1``, ... and integers::
 
     requantize((x0 - 3) * (x1 + 128), 40000, 22, -7, -128, 127)
     clamp(max(x0, x1) - 5, -128, 127)
 
-+, -, *, &, |, ^ and shifts by a number; comparisons, which `select(condition, a, b)` reads; `min`,
++, -, *, &, |, ^ and shifts; comparisons, which `select(condition, a, b)` reads; `min`,
 `max`, `abs`, `clamp(x, lo, hi)`; ``rshift_rne(x, n) = x / 2**n``, rounded half to even; and
 ``requantize(acc, mult, shift, zp, lo, hi)``, which is `compiler.ops.integers.arithmetic.requantize`
 without a bias: all its parameters are numbers. Everything is int32 but what `int64(x)`, or the name
@@ -33,7 +33,8 @@ from compiler.te import Expr
 __all__ = ["INT8", "OPERANDS", "IntegerRange", "computed", "expression", "operands", "range_of",
            "read", "text_of"]
 
-OPERANDS = ("x0", "x1", "x2")
+OPERANDS = tuple(f"x{place}" for place in range(10))
+"""Two tensors, and the fields of a record that may be constants of channels."""
 INT8, INT32 = (-128, 127), (-2**31, 2**31 - 1)
 LONGEST = 20000         # characters that `text_of` writes
 
@@ -47,7 +48,7 @@ _SYMBOLS: dict[type, str] = {
     ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne"}
 _ARGUMENTS = {"min": 2, "max": 2, "abs": 1, "clamp": 3, "select": 3, "rshift_rne": 2,
               "requantize": 6, **dict.fromkeys(_TYPES, 1)}
-_NUMBERS = {"shl": 1, "shr": 1, "rshift_rne": 1, "requantize": 5}
+_NUMBERS = {"requantize": 5}
 """How many of the last arguments must be numbers."""
 _CONDITIONS = frozenset(("lt", "le", "gt", "ge", "eq", "ne"))
 _SHIFTS = ("shl", "shr", "rshift_rne")
@@ -90,7 +91,7 @@ def range_of(text: str, ranges: Sequence[tuple[int, int]]) -> IntegerRange:
 
 def read(text: str, known: Mapping[str, Any], meaning: Mapping[str, Callable]) -> Any:
     """The value of a text for operands that are `known`: `meaning` has a function for ``number``
-    and for each operation, of values and, last, of plain numbers.
+    and for each operation, of values and, last, of plain numbers; amounts of shifts may be either.
     """
     return _read(_tree(text), known, meaning)
 
@@ -181,9 +182,12 @@ def _read(tree: ast.expr, known: Mapping[str, Any], meaning: Mapping[str, Callab
     if isinstance(tree, ast.Name):
         return known[tree.id]
     name, arguments = _parts(tree)
-    split = len(arguments) - _NUMBERS.get(name, 0)
+    split = len(arguments) - _NUMBERS.get(name, name in _SHIFTS)
     values = [_read(argument, known, meaning) for argument in arguments[:split]]
-    return meaning[name](*values, *(_number(argument) for argument in arguments[split:]))
+    plain = map(_number, arguments[split:])
+    return meaning[name](*values, *(
+        _read(argument, known, meaning) if number is None else number
+        for argument, number in zip(arguments[split:], plain)))
 
 
 # Writing
@@ -201,9 +205,10 @@ def _written(expr: Expr, beside: Expr | None = None) -> str:
         case te.Const(int(value), dtype) if dtype in _TYPES:
             adopts = dtype == "int32" or beside is not None and not isinstance(beside, te.Const)
             return str(value) if adopts else f"{dtype}({value})"
-        case te.Binary(op, a, te.Const(int(n))) if op in _SHIFTS:
-            return (f"rshift_rne({_written(a)}, {n})" if op == "rshift_rne"
-                    else f"({_written(a)} {_SIGNS[op]} {n})")
+        case te.Binary(op, a, b) if op in _SHIFTS:
+            amount = str(b.value) if isinstance(b, te.Const) else _written(b)
+            return (f"rshift_rne({_written(a)}, {amount})" if op == "rshift_rne"
+                    else f"({_written(a)} {_SIGNS[op]} {amount})")
         case te.Binary("min" | "max" as op, a, b):
             return f"{op}({_written(a, b)}, {_written(b, a)})"
         case te.Binary(op, a, b) if op in _SIGNS and op not in _SHIFTS and a.dtype in _TYPES:
@@ -250,13 +255,12 @@ _EXPRESSIONS: dict[str, Callable] = {
     **{dtype: partial(lambda dtype, x: te.Cast(x, dtype), dtype) for dtype in _TYPES}}
 
 
-def _rounded_shift(x: np.ndarray, n: int) -> np.ndarray:
+def _rounded_shift(x: np.ndarray, n: int | np.ndarray) -> np.ndarray:
     """Half to even: floor(x / 2**n + 1/2), less one where that is odd and x was halfway."""
-    if n == 0:
-        return x
-    half = 1 << (n - 1)
+    whole = np.int64(1) << n
+    half = whole >> 1
     up = (x + half) >> n
-    return up - (((x & (2 * half - 1)) == half) & (up & 1 == 1))
+    return up - (((x & (whole - 1)) == half) & (half > 0) & (up & 1 == 1))
 
 
 _ARRAYS: dict[str, Callable] = {
@@ -319,12 +323,16 @@ def _compared(a: _Typed, b: _Typed) -> _Typed:
     return _CONDITION
 
 
-def _shifted(rule: Callable[[_Typed, int], tuple[int, int]]) -> Callable[..., _Typed]:
-    def checked(a: _Typed, n: int) -> _Typed:
-        width = te.bits(_type_of((a,)))
-        if n >= width:
-            raise ValueError(f"a shift by {n} is not 0 to {width - 1}")
-        return _checked(rule)(a, n)
+def _shifted(rule: Callable[[int, int], int]) -> Callable[..., _Typed]:
+    """The range of shifts, which go one way with a number and, from 0 away, with the amount."""
+    def checked(a: _Typed, n: _Typed | int) -> _Typed:
+        amounts = n if isinstance(n, _Typed) else (n, n)
+        width = te.bits(_type_of((a, n)))
+        for end in amounts:
+            if not 0 <= end < width:
+                raise ValueError(f"a shift by {end} is not 0 to {width - 1}")
+        ends = [rule(x, amount) for x in a for amount in amounts]
+        return _checked(lambda a, n: (min(ends), max(ends)))(a, n)
     return checked
 
 
@@ -374,14 +382,13 @@ _RANGES: dict[str, Callable] = {
     "sub": _checked(lambda a, b: (a.low - b.high, a.high - b.low)),
     "mul": _checked(_product),
     "and": _checked(_masked), "or": _checked(_bits_of), "xor": _checked(_bits_of),
-    "shl": _shifted(lambda a, n: (a.low << n, a.high << n)),
-    "shr": _shifted(lambda a, n: (a.low >> n, a.high >> n)),
+    "shl": _shifted(int.__lshift__), "shr": _shifted(int.__rshift__),
     "neg": _checked(lambda a: (-a.high, -a.low)),
     **dict.fromkeys(_CONDITIONS, _compared),
     "min": _checked(_least), "max": _checked(_greatest), "abs": _checked(_magnitude),
     "clamp": _checked(lambda x, lo, hi: _least(IntegerRange(*_greatest(x, lo)), hi)),
     "select": lambda condition, a, b: _checked(
         lambda a, b: (min(a.low, b.low), max(a.high, b.high)))(a, b),
-    "rshift_rne": _shifted(_monotone(_rounded_shift)),
+    "rshift_rne": _shifted(lambda x, n: int(_rounded_shift(np.int64(x), n))),
     "requantize": _checked(_monotone(_ARRAYS["requantize"])),
     **{dtype: partial(_converted, dtype) for dtype in _TYPES}}

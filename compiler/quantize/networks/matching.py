@@ -4,13 +4,14 @@ Elementwise operators that depend on as many values as a pattern has inputs are 
 and so is the pattern's real expression. They are the same function if they agree on all of them, as
 exporters may write it: in the order of factors, by multiplying or dividing, before or after a clip.
 A pattern with a tolerance is taken for functions that are so near to it, as GELU by erf and by tanh
-are. The numbers lie densely about zero, where functions bend, and are powers of two beyond; a bend in
-between, or a difference below a thousandth of a percent, is not seen.
+are. Constants of channels that a pattern has are tried with their own numbers. The others lie
+densely about zero, where functions bend, and are powers of two beyond; a bend in between, or a
+difference below a thousandth of a percent, is not seen.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 
@@ -20,41 +21,70 @@ from compiler.ops.patterns import Pattern
 from compiler.ops.records.broadcasting import common_shape
 from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
+from compiler.ops.term_patterns import TermPattern
 
-__all__ = ["Match", "matches_of"]
+__all__ = ["Match", "agree", "evaluated", "matches_of", "numbers_of"]
 
 Array = np.ndarray
 MOST_REGIONS = 256      # that are tried for each value
 CLOSE, FAR = 8.0, 20    # numbers up to 8, and powers of two up to 2**20
 RELATIVE, ABSOLUTE = 1e-5, 1e-6
+CHANNELS = 64           # of different numbers that are tried
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The nodes, in order, that compute what a pattern matches of the values `sources`."""
+    """The nodes, in order, that compute what a pattern matches of the values `sources`, and of
+    constants: `numbers` of each channel, in float64, which lie along the result as `shape` says. Of
+    a sum of terms `weight` is the constant whose rows it reads.
+    """
 
-    pattern: Pattern
+    pattern: Pattern | TermPattern
     nodes: tuple[Node, ...]
     sources: tuple[str, ...]
+    numbers: tuple[Array, ...] = ()
+    shape: tuple[int, ...] = ()
+    weight: str = ""
 
 
-def matches_of(graph: Graph, patterns: Sequence[Pattern],
+@dataclass(frozen=True, slots=True)
+class _Constants:
+    """Constants of one region in the order of a pattern's, by name, in the shape of the widest."""
+
+    names: tuple[str, ...] = ()
+    numbers: tuple[Array, ...] = ()
+    shape: tuple[int, ...] = ()
+
+    def tried(self) -> tuple[Array, ...]:
+        """The different numbers of channels, of many some that span them."""
+        if not self.names:
+            return ()
+        rows = np.unique(np.stack(self.numbers, axis=1), axis=0)
+        places = np.unique(np.linspace(0, len(rows) - 1, CHANNELS).astype(int))
+        return tuple(rows[places].T)
+
+
+def matches_of(graph: Graph, patterns: Sequence[Pattern], taken: Iterable[str] = (),
                without: Collection[tuple[str, str]] = ()) -> dict[str, Match]:
-    """The matches by the value that their last node makes; no node is in two of them. Of several
-    for one value that of most nodes is taken, of patterns the first. `without` names patterns, each
-    with a value that it shall not make.
+    """The matches by the value that their last node makes; no node is in two of them, and none
+    makes a value that is `taken`. Of several for one value that of most nodes is taken, of patterns
+    the first. `without` names patterns, each with a value that it shall not make.
     """
-    return _Search(graph, without).run(patterns) if patterns else {}
+    most = max((len(pattern.constants) for pattern in patterns), default=0)
+    return _Search(graph, most > 0, {*taken}, without).run(patterns) if patterns else {}
 
 
 @dataclass(slots=True)
 class _Search:
+    """`of_channels`: nodes that read constants of channels count as elementwise, too."""
+
     graph: Graph
+    of_channels: bool
+    taken: set[str]
     without: Collection[tuple[str, str]]
     producers: Mapping[str, Node] = field(init=False)
     readers: Mapping[str, list[str]] = field(init=False)
     places: Mapping[str, int] = field(init=False)
-    taken: set[str] = field(default_factory=set)
 
     def __post_init__(self):
         self.producers = {node.outputs[0]: node for node in self.graph.nodes}
@@ -85,19 +115,42 @@ class _Search:
             sources = self._sources(region)
             for pattern in patterns:
                 if len(sources) == len(pattern.inputs) and self._fits(value, sources):
-                    for order in permutations(sources):
-                        if self._agrees(pattern, region, order, value):
+                    for order, constants in product(permutations(sources), self._constants(
+                            region, len(pattern.constants), value)):
+                        if self._agrees(pattern, region, order, constants):
                             nodes = sorted(region, key=self.places.__getitem__)
                             return Match(pattern, tuple(map(self.producers.__getitem__, nodes)),
-                                         order)
+                                         order, constants.numbers, constants.shape)
         return None
 
     def _is_elementwise(self, value: str) -> bool:
-        """True if an elementwise operator makes the value, of values and single numbers."""
+        """True if an elementwise operator makes the value, of values and single numbers, or numbers
+        of channels."""
         node = self.producers.get(value)
         return (node is not None and find(node.op).kind is Kind.ELEMENTWISE and all(
-            self.graph.constants[each].size == 1 for each in node.inputs
-            if each in self.graph.constants))
+            array.size == 1 or self.of_channels and array.dtype == np.float32
+            and sum(extent > 1 for extent in array.shape) == 1
+            for each in node.inputs if (array := self.graph.constants.get(each)) is not None))
+
+    def _constants(self, region: frozenset[str], count: int, result: str) -> list[_Constants]:
+        """The ways to take so many constants that the region reads for those of a pattern: all that
+        have several numbers, along one axis of the result, are among them."""
+        known = self.graph.constants
+        read = dict.fromkeys(value for made in region for value in self.producers[made].inputs
+                             if value in known and known[value].dtype == np.float32)
+        several = {value for value in read if known[value].size > 1}
+        axes = {next(place for place, extent in enumerate(known[value].shape) if extent > 1)
+                - known[value].ndim for value in several}
+        if len(axes) > 1 or len(several) > count:
+            return []
+        if not count:
+            return [_Constants()]
+        shape = (1,)
+        for axis in axes:
+            shape = (self.graph.values[result].shape[axis], *(-1 - axis) * [1])
+        return [_Constants(names, tuple(np.broadcast_to(known[name].reshape(-1), shape[:1]).astype(
+            np.float64) for name in names), shape)
+            for names in permutations(read, count) if several <= {*names}]
 
     def _regions(self, value: str) -> Iterator[frozenset[str]]:
         """The results of nodes that together make the value, of which nothing else reads any other;
@@ -128,27 +181,46 @@ class _Search:
                 and whole == self.graph.values[result].shape)
 
     def _agrees(self, pattern: Pattern, region: frozenset[str], sources: Sequence[str],
-                result: str) -> bool:
-        """True if the nodes and the pattern are one function of the sources."""
-        numbers = _numbers(len(sources))
-        wanted = np.broadcast_to(pattern.value(*numbers), numbers[0].shape)
-        known = dict(zip(sources, numbers, strict=True))
-        for value in sorted(region, key=self.places.__getitem__):
-            node = self.producers[value]
-            inputs = [known[each] if each in known else self.graph.constants[each].reshape(1)
-                      for each in node.inputs]
-            made = np.asarray(evaluate_node(node, inputs))
-            if made.shape not in (numbers[0].shape, (1,)):
-                return False
-            known[value] = made
-        near = np.abs(wanted)[np.all([np.abs(each) <= CLOSE for each in numbers], axis=0)]
-        near = near[np.isfinite(near)]
-        about = float(near.mean()) if near.size else 0.0
-        return bool(np.allclose(known[result], wanted, RELATIVE,
-                                max(ABSOLUTE * about, pattern.tolerance), equal_nan=True))
+                constants: _Constants) -> bool:
+        """True if the nodes and the pattern are one function of the sources, and constants."""
+        numbers, channels = numbers_of(len(sources)), constants.tried()
+        if channels:
+            numbers = [np.tile(each, len(channels[0])) for each in numbers]
+            channels = [np.repeat(each, len(numbers[0]) // len(each)) for each in channels]
+        nodes = [self.producers[value] for value in sorted(region, key=self.places.__getitem__)]
+        made = evaluated(self.graph, nodes, dict(zip((*sources, *constants.names),
+                                                     (*numbers, *channels), strict=True)))
+        return made is not None and agree(made, pattern, numbers, channels)
 
 
-def _numbers(count: int) -> list[Array]:
+def evaluated(graph: Graph, nodes: Sequence[Node], known: Mapping[str, Array]) -> Array | None:
+    """What the last of some elementwise nodes makes of vectors that are `known`; constants beside
+    them are single numbers. None where a result is no such vector.
+    """
+    values = dict(known)
+    shape = next(iter(values.values())).shape
+    for node in nodes:
+        made = np.asarray(evaluate_node(node, [
+            values[each] if each in values else graph.constants[each].reshape(1)
+            for each in node.inputs]))
+        if made.shape not in (shape, (1,)):
+            return None
+        values[node.outputs[0]] = made
+    return values[nodes[-1].outputs[0]]
+
+
+def agree(found: Array, pattern: Pattern | TermPattern, numbers: Sequence[Array],
+          channels: Sequence[Array] = ()) -> bool:
+    """True if that is what a pattern gives for the same numbers, up to its tolerance."""
+    wanted = np.broadcast_to(pattern.value(*numbers, *channels), numbers[0].shape)
+    near = np.abs(wanted)[np.all([np.abs(each) <= CLOSE for each in numbers], axis=0)]
+    near = near[np.isfinite(near)]
+    about = float(near.mean()) if near.size else 0.0
+    return bool(np.allclose(found, wanted, RELATIVE, max(ABSOLUTE * about, pattern.tolerance),
+                            equal_nan=True))
+
+
+def numbers_of(count: int) -> list[Array]:
     """Numbers that functions of so many are tried with."""
     powers = 2.0 ** np.arange(-10, FAR + 1)
     if count == 1:

@@ -6,6 +6,7 @@ from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder
 from compiler.ir.printer import expr_text
 from compiler.ops.patterns import Pattern
+from compiler.ops.term_patterns import TermPattern
 from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
 from compiler.quantize.networks.matching import Match, matches_of
@@ -13,9 +14,11 @@ from compiler.quantize.networks.matching import Match, matches_of
 __all__ = ["why_unmatched"]
 
 
-def why_unmatched(graph: Graph, pattern: Pattern) -> str:
+def why_unmatched(graph: Graph, pattern: Pattern | TermPattern) -> str:
     """The nearest operators, and the condition by which they are none: it would be a match without.
     """
+    if isinstance(pattern, TermPattern):
+        return f"no operators sum {expr_text(pattern.real)} of a tensor and each row of a constant"
     for node in reversed(graph.nodes):
         if _is_elementwise(graph, node):
             for loose in (False, True):

@@ -15,13 +15,15 @@ from compiler.graph.passes.puts import WheresAsPuts
 from compiler.graph.passes.reductions import ReductionsAsPools
 from compiler.graph.passes.sequences import SequencesAsImages
 from compiler.ops.patterns import Pattern
+from compiler.ops.term_patterns import TermPattern
 from compiler.ops.registry import OPERATORS
 from compiler.quantize.networks.affine import Affine, as_convolution, fold, read_affine
 from compiler.quantize.networks.functions import with_functions
-from compiler.quantize.networks.matching import matches_of
+from compiler.quantize.networks.matching import Match, matches_of
 from compiler.quantize.networks.names import Names
 from compiler.quantize.networks.network import (FUNCTION, INTEGER_FORMS, PICKS, SLOPES, Layer,
                                                 LayeredNetwork, bounds)
+from compiler.quantize.networks.totals import totals_of
 from compiler.quantize.ranges.refusal import QuantizeRefused
 
 __all__ = ["prepare"]
@@ -30,7 +32,8 @@ CLAMPED = {name for name in INTEGER_FORMS if OPERATORS[name].integer} - SLOPES
 QUANTIZED = ("quantizelinear", "dequantizelinear", "quantize", "dequantize")
 
 
-def prepare(graph: Graph, place: str = "model", patterns: Sequence[Pattern] = (),
+def prepare(graph: Graph, place: str = "model",
+            patterns: Sequence[Pattern | TermPattern] = (),
             without: Collection[tuple[str, str]] = ()) -> LayeredNetwork:
     """The network of a float graph; what patterns match are layers, but where `without` names a
     pattern with the value that it would make. Raises QuantizeRefused, with `place` before the
@@ -45,9 +48,20 @@ def prepare(graph: Graph, place: str = "model", patterns: Sequence[Pattern] = ()
                    ReductionsAsPools(before_products=True)):
         graph = change(graph)
     network = LayeredNetwork(graph, [], dict(graph.constants), Names(graph.values), place,
-                      matched=matches_of(graph, patterns, without))
+                      matched=_matched(graph, patterns, without))
     _Preparation(network).run()
     return network
+
+
+def _matched(graph: Graph, patterns: Sequence[Pattern | TermPattern],
+             without: Collection[tuple[str, str]]) -> dict[str, Match]:
+    """What patterns match, sums first, but for those that are left out."""
+    found = totals_of(graph, [each for each in patterns if isinstance(each, TermPattern)])
+    sums = {value: match for value, match in found.items()
+            if (match.pattern.name, value) not in without}
+    inside = {node.outputs[0] for match in sums.values() for node in match.nodes}
+    return sums | matches_of(graph, [each for each in patterns if isinstance(each, Pattern)],
+                             inside, without)
 
 
 @dataclass(slots=True)

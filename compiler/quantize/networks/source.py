@@ -20,7 +20,7 @@ from compiler.quantize.ranges.calibration import Input
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from compiler.te import numpy_dtype
 
-__all__ = ["Source", "source_of"]
+__all__ = ["Source", "is_quantized", "source_of"]
 
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv",
              "QLinearMatMul", "ConvInteger", "MatMulInteger")
@@ -65,6 +65,14 @@ def source_of(model: Any, samples: Mapping[str, Array] | Array, example_inputs: 
         return _of_model(model, place, bind, keep_float)
     except ImportRefused as error:
         raise QuantizeRefused(str(error)) from None
+
+
+def is_quantized(path: str | PathLike[str]) -> bool:
+    """True if a file has quantized operators; False for programs of frameworks. Raises
+    ImportRefused.
+    """
+    return not is_of_torch(path) and not is_of_keras(path) and any(
+        node.op_type in QUANTIZED for node in read_file(path).model.graph.node)
 
 
 def _of_torch(model: Any, place: str, samples: Mapping[str, Array] | Array, example_inputs: Any,

@@ -1,28 +1,43 @@
 """The meaning in integers of layers that a pattern matches, from their scales."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
+from compiler.ops.patterns import Meaning, Pattern
 from compiler.ops.records.integer_forms import StaysFloat, Stored
+from compiler.ops.term_patterns import TermPattern
 from compiler.quantize.networks.matching import Match
 from compiler.quantize.networks.network import LayeredNetwork
 from compiler.quantize.plans.plan import Plan
 from compiler.quantize.ranges.scales import Scale
 
-__all__ = ["meaning", "steps_off", "usable"]
+__all__ = ["meaning", "steps_off", "sum_meaning", "usable"]
 
 Scales = Mapping[str, Scale]
 
 
-def meaning(match: Match, value: str, scales: Scales) -> str:
+def meaning(match: Match, value: str, scales: Scales) -> Meaning:
     """The function of the layer that makes `value`, as `qmap` has it. Raises StaysFloat."""
-    return match.pattern.function(*_stored(match, value, scales))
+    assert isinstance(match.pattern, Pattern)
+    return match.pattern.function(*_stored(match, value, scales), match.numbers)
+
+
+def sum_meaning(match: Match, value: str, scales: Scales, depth: int) -> Mapping[str, Any]:
+    """The attributes of the layer that makes `value` by sums of so many terms, as `qterms` has
+    them. Raises StaysFloat."""
+    assert isinstance(match.pattern, TermPattern)
+    (x,), out = _stored(match, value, scales)
+    return match.pattern.attributes(x, _as_stored(match.weight, scales[match.weight]), out, depth)
 
 
 def steps_off(match: Match, value: str, scales: Scales) -> int:
-    """The most steps of the result by which that is off from the real expression."""
-    return match.pattern.steps_off(meaning(match, value, scales), *_stored(match, value, scales))
+    """The most steps of the result by which that is off from the real expression; of sums, which
+    are exact, what their multiplier is off."""
+    if isinstance(match.pattern, TermPattern):
+        return 1
+    return match.pattern.steps_off(*_stored(match, value, scales), match.numbers)
 
 
 def usable(network: LayeredNetwork, plan: Plan, scales: Scales
@@ -34,7 +49,10 @@ def usable(network: LayeredNetwork, plan: Plan, scales: Scales
     for value, match in network.matched.items():
         if value in plan.quantized:
             try:
-                meaning(match, value, scales)
+                if match.weight:
+                    sum_meaning(match, value, scales, network.tensors[match.weight].shape[-1])
+                else:
+                    meaning(match, value, scales)
             except StaysFloat as reason:
                 reasons[value] = str(reason)
                 del matched[value]

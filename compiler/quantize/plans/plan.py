@@ -8,7 +8,8 @@ instruction of the machine matches, wherever all that it reads is. An operator
 that only moves elements keeps the scale of its input. All inputs of a concatenation have the scale
 of its result, which spans them all, so that joining them moves bytes and computes nothing. A
 constant of many elements that is added, multiplied or joined is quantized as a computed value is.
-What is subtracted from, or compared with, something else has the scale of that, which spans both.
+What is subtracted from, or compared with, something else has the scale of that, which spans both;
+so has the constant of a sum of terms that an instruction matches, unless these are products.
 Both inputs of a product of computed values have zero point 128, which is 0 in int8.
 """
 
@@ -22,6 +23,7 @@ from compiler.graph.integerize.maps import compares
 from compiler.ops.records.operator import Kind
 from compiler.ops.records.weights import of_channels
 from compiler.ops.registry import find
+from compiler.ops.term_patterns import TermPattern
 from compiler.quantize.networks.network import (FILLS, FUNCTION, INTEGER_FORMS, PICKS, Layer,
                                                 LayeredNetwork, is_operand)
 from compiler.quantize.networks.weights import MATRICES, WEIGHTED, outputs
@@ -186,7 +188,8 @@ class _Planning:
         if any(self.types[value].dtype != "float32" for value in data):
             return "its values are no float32 numbers"
         wide = self.network.activation_bits > 8
-        if wide and node.op == FUNCTION and layer.value not in self.network.matched:
+        match = self.network.matched.get(layer.value)
+        if wide and node.op == FUNCTION and (match is None or match.weight):
             return "functions of elements are of 8 bits, and activations have 16"
         if wide and node.op in WEIGHTED and len(data) == 2:
             return "products of computed values are of 8 bits, and activations have 16"
@@ -223,6 +226,12 @@ class _Planning:
             self.symmetric.update(data)
         for one, other in self._compared(layer):
             self.parent[self._root(one)] = self._root(other)
+        match = self.network.matched.get(value)
+        if match is not None and isinstance(match.pattern, TermPattern):
+            if match.pattern.shares:
+                self.parent[self._root(match.weight)] = self._root(match.sources[0])
+            if not match.pattern.moves:
+                self.symmetric.update((match.weight, *match.sources))
         self.quantized.add(value)
         self.known.add(value)
 
@@ -245,6 +254,9 @@ class _Planning:
     def _operands(self, layer: Layer) -> list[str]:
         """The constants that stand in the place of computed values."""
         tensors, node = self.network.tensors, layer.node
+        match = self.network.matched.get(layer.value)
+        if match is not None:
+            return [match.weight] if match.weight else []
         if node.op == FUNCTION:
             alone = all(find(inner.op).kind is Kind.ELEMENTWISE for inner in layer.body)
             return [value for value in node.inputs if alone and is_operand(tensors.get(value))]

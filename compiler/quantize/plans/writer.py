@@ -18,7 +18,7 @@ from compiler.quantize.networks.matching import Match
 from compiler.quantize.networks.names import Names
 from compiler.quantize.networks.network import Layer, LayeredNetwork, bounds, built
 from compiler.quantize.networks.weights import WEIGHTED, channel_axis, vector
-from compiler.quantize.plans.meanings import meaning
+from compiler.quantize.plans.meanings import meaning, sum_meaning
 from compiler.quantize.plans.plan import Plan
 from compiler.quantize.ranges.scales import Scale, quantized_bias, quantized_weight
 
@@ -118,10 +118,26 @@ class _Writer:
     def _add_matched(self, layer: Layer, match: Match) -> None:
         for source in match.sources:
             self._dequantized(source)
-        made = self.names.fresh(f"{layer.value}_Map_Output")
+        if match.weight:
+            self._add_sums(layer, match)
+            return
+        made, told = (self.names.fresh(f"{layer.value}_Map_Output"),
+                      meaning(match, layer.value, self.scales))
+        constants = [self._constant(f"{layer.value}_numbers", array.reshape(match.shape))
+                     for array in told.constants]
         self.nodes.append(Node("quantized_map", layer.name,
-                               tuple(self.stored[source] for source in match.sources), (made,),
-                               {"function": meaning(match, layer.value, self.scales)}))
+                               (*(self.stored[source] for source in match.sources), *constants),
+                               (made,), {"function": told.text}))
+        self._dequantize(made, layer.value)
+
+    def _add_sums(self, layer: Layer, match: Match) -> None:
+        weight = self.network.tensors[match.weight]
+        steps = self.scales[match.weight].steps(weight).reshape(weight.shape[-2:])
+        made = self.names.fresh(f"{layer.value}_Terms_Output")
+        self.nodes.append(Node(
+            "quantized_terms", layer.name, (self.stored[match.sources[0]], self._constant(
+                f"{match.weight}_quantized", steps)), (made,),
+            sum_meaning(match, layer.value, self.scales, weight.shape[-1])))
         self._dequantize(made, layer.value)
 
     def _append(self, layer: Layer, reads: Sequence[str], computed: str, clamped: bool) -> None:

@@ -5,9 +5,10 @@ import re
 import pytest
 
 from accel.machine.config import preset
-from accel.machine.intrinsics import SHIPPED, vector_op
+from accel.machine.intrinsics import SHIPPED, gemm_op, vector_op
 from accel.machine.machine import Machine
 from compiler import te
+from compiler.ir.printer import expr_text
 from compiler.ops.records.integer_forms import Stored
 
 TINY = preset("tiny-1x4x4")
@@ -24,7 +25,7 @@ def test_a_pattern_has_the_body_over_what_is_stored() -> None:
     assert own.pattern is not None and own.pattern.name == "own"
     assert [variable.name for variable in own.pattern.inputs] == ["x", "y"]
     stored = [Stored(name, 0.5, -3) for name in "xy"]
-    assert own.pattern.function(stored, Stored("z", 0.5, -128)) == "(abs((x0 - x1)) + -128)"
+    assert own.pattern.function(stored, Stored("z", 0.5, -128)).text == "(abs((x0 - x1)) + -128)"
 
 
 def test_it_changes_no_machine() -> None:
@@ -72,9 +73,21 @@ def with_zp(a, zp):
     (lambda a: a, {"matches": half, "accumulator": "int40"},
      "Vector operation own must compute in int32 to match something, not in int40"),
     (lambda a, table: table[a & 255], {"matches": half},
-     "Vector operation own must take a, b and immediates alone to match something, not table"),
+     "Vector operation own must take a, b, immediates and parameters of channels alone to match "
+     "something, not table"),
     (lambda a, bias: a + bias, {"matches": half},
-     "Vector operation own must take a, b and immediates alone to match something, not bias"),
+     "Vector operation own must say by immediates= what bias are where it matches"),
+    (lambda a, far: a + far.astype("int32"), {
+        "record": te.record("far_numbers", far="uint32", near="int32"), "matches": half},
+     "Field far of own must be one of int8, uint8, int16, uint16, int32 to match something, not "
+     "uint32"),
+    (lambda a, bias: a + bias, {"matches": lambda x, y: x + y,
+                                "immediates": lambda x, out: {"bias": 0}},
+     "Immediates of own must be a function of what it matches, 1 quantized, 1 constants of "
+     "channels and then the result, each with scale and zp"),
+    (lambda a, b, bias: a + b + bias, {"matches": half},
+     "Matches of own must take as many numbers as it has operands, a, b, and then constants of "
+     "channels, which fill its record, not x"),
     (lambda a: a, {"matches": half, "lanes": "max"},
      "Vector operation own must compute each lane by itself, and assign it, to match something"),
     (lambda a: a, {"matches": half, "update": "sum"},
@@ -113,3 +126,38 @@ def test_what_cannot_be_matched_is_refused(value, options, message: str) -> None
     with pytest.raises(ValueError, match=f"^{re.escape(message)}") as refused:
         vector_op("own", value, **options)
     assert "\n" not in str(refused.value)
+
+
+def squared(x, w):
+    return (x - w) * (x - w)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"term": squared, "matches": lambda x: x * x},
+     "Matches of own must take an input and a weight, not x"),
+    ({"term": squared, "matches": 3}, "Matches of own must be a function, not 3"),
+    ({"term": squared, "matches": lambda x, w: te.abs(x - w)},
+     "Matches of own must be a multiple of its term, where both numbers have one scale"),
+    ({"term": lambda x, w: x * w + 1, "matches": lambda x, w: x * w},
+     "Matches of own must be a multiple of its term, where both numbers have one scale"),
+    ({"term": lambda x, w: x < w, "matches": squared},
+     "Term of own must be an int32 expression, not Binary("),
+    ({"term": lambda x, w: (x * w) << 20, "matches": lambda x, w: x * w},
+     "Term of own cannot match something: its results on the way must fit int32, not reach "
+     "17179869184"),
+    ({"wgt": "int16", "matches": squared},
+     "Product own must sum int8 in int32 to match something, not int8 and int16 in int32")])
+def test_sums_that_cannot_be_matched_are_refused(options, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}") as refused:
+        gemm_op("own", **options)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_product_sums_a_term_of_its_own() -> None:
+    """What it matches is no part of what it computes."""
+    plain, matching = (Machine(TINY, (*SHIPPED, gemm_op("own", term=squared, **more)))
+                       for more in ({}, {"matches": squared}))
+    assert plain.hash == matching.hash and plain.patterns == ()
+    assert [pattern.name for pattern in matching.patterns] == ["own"]
+    off = "(int32(inp[lane_b, lane_i]) - int32(wgt[lane_o, lane_i]))"
+    assert expr_text(matching.intrinsic("own").value).count(off) == 2

@@ -78,19 +78,26 @@ def test_records_are_loaded_by_hand(rng) -> None:
 
 
 def test_networks_run_beside_them() -> None:
-    """The compiler fills the shipped records alone."""
     net = Net(2)
     x = net.conv(net.input(1, 4, 5, 5), 8)
     assert_right(MACHINE, net.graph(net.add(x, net.rescale(x))), net.samples())
 
 
-def test_no_network_is_computed_by_them() -> None:
-    """What `line` says is in the network, and nobody would write its records."""
+@pytest.mark.parametrize("slope", [5, np.arange(-4, 4, dtype=np.int32).reshape(8, 1, 1)])
+def test_networks_fill_them(slope) -> None:
+    """Numbers of the network, one or one a channel, become fields of the records."""
     net = Net(2)
     x, y = net.input(1, 8, 4, 4), net.input(1, 8, 4, 4, name="y")
-    graph = net.graph(net.add_node("qmap", x, y, function="clamp((x0 + x1) * 5 + 3, -128, 127)"))
+    more = [] if isinstance(slope, int) else [net.constant(slope)]
+    times = slope if isinstance(slope, int) else "int32(int8(x2))"
+    node = net.add_node("qmap", x, y, *more, function=f"clamp((x0 + x1) * {times} + 3, -128, 127)")
+    graph = net.graph(node)
     layer, = AccelTarget(MACHINE).compile(graph).layers
-    assert "line" not in layer.operator.by.values()
+    assert "line" in layer.operator.by.values()
+    (records,) = (array for role, array in layer.constants.items() if role.startswith("params"))
+    np.testing.assert_array_equal(records["slope"].reshape(-1), np.broadcast_to(
+        np.reshape(slope, -1), 8))
+    assert (records["start"] == 3).all()
     assert_right(MACHINE, graph, net.samples())
 
 

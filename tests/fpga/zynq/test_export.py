@@ -1,5 +1,4 @@
-# amaranth: UnusedElaboratable=no
-"""What Vivado gets, as far as it can be checked without Vivado."""
+"""Scripts for Vivado, as far as they can be checked without Vivado."""
 
 import re
 import shutil
@@ -8,48 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from fpga.zynq import __main__ as command
-from fpga.zynq.export import export
-from tests.support.machines import TINY
-from tests.support.verilator_lint import assert_clean
+from compiler.errors import RequestError
+from fpga.zynq.export import vivado_files
 
 TCLSH = shutil.which("tclsh")
 needs_tcl = pytest.mark.skipif(TCLSH is None, reason="needs tclsh")
 VIVADO = Path(__file__).parent / "vivado.tcl"
 
-ADDRESS = "addr prot valid ready".split()
-CHANNELS = {"aw": ADDRESS, "w": "data strb valid ready".split(), "b": "resp valid ready".split(),
-            "ar": ADDRESS, "r": "data resp valid ready".split()}
-BURSTS = {"aw": "id len size burst cache".split(), "w": ["last"], "b": ["id"],
-          "ar": "id len size burst cache".split(), "r": ["id", "last"]}
-"""The signals that AXI4 has beyond AXI4-Lite."""
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    made = tmp_path_factory.mktemp("zynq") / "made"
-    export(TINY, 50, made)
+    made = tmp_path_factory.mktemp("zynq")
+    for name, text in {**vivado_files(50), "lockstep.v": ""}.items():
+        (made / name).write_text(text)
     return made
-
-
-def test_verilog_has_no_errors(folder):
-    assert_clean(folder / "lockstep.v", "lockstep")
-
-
-def test_ports_are_what_vivado_takes_for_interfaces(folder):
-    text = (folder / "lockstep.v").read_text()
-    module = text[text.index("\nmodule lockstep("):]
-    ports = set(re.findall(r"\w+", module[:module.index(";")])) - {"module", "lockstep"}
-    names = {f"{c}{one}" for c, all_ in CHANNELS.items() for one in all_}
-    wanted = {f"s_axi_control_{one}" for one in names}
-    wanted |= {f"m_axi_gmem_{one}" for one in
-               names | {f"{c}{one}" for c, all_ in BURSTS.items() for one in all_}}
-    assert ports == wanted | {"ap_clk", "ap_rst_n", "irq"}
-    assert re.search(r'ASSOCIATED_BUSIF s_axi_control:m_axi_gmem, ASSOCIATED_RESET ap_rst_n" \*\)\n'
-                     r"  input ap_clk;", module)
-    assert re.search(r'X_INTERFACE_INFO = "xilinx.com:signal:interrupt:1.0 irq INTERRUPT", '
-                     r'X_INTERFACE_PARAMETER = "SENSITIVITY LEVEL_HIGH" \*\)\n  output irq;',
-                     module)
 
 
 @needs_tcl
@@ -118,23 +89,8 @@ def test_script_fails_where_vivado_does(folder, tmp_path, progress, slack, text)
     assert not (tmp_path / "lockstep.bit").exists()
 
 
-@pytest.mark.parametrize("arguments, text", [
-    (["--machine", "nope"], "fpga.zynq: Machine must be one of "),
-    (["--clock-mhz", "400"], "--clock-mhz must be 10 to 250, not 400")])
-def test_wrong_requests(monkeypatch, capsys, tmp_path, arguments, text):
-    monkeypatch.setattr("sys.argv", ["zynq", "-o", str(tmp_path), *arguments])
-    try:
-        assert command.main() == 2
-    except SystemExit as error:
-        assert error.code == 2
-    assert text in capsys.readouterr().err
-    assert not [*tmp_path.iterdir()]
-
-
-def test_command(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr("fpga.zynq.export.zynq_verilog", lambda machine, clock_mhz: "")
-    monkeypatch.setattr("sys.argv", ["zynq", "--machine", "tiny-1x4x4", "-o", str(tmp_path / "x")])
-    assert command.main() == 0
-    assert "tiny-1x4x4 at 100 MHz; in that folder run `vivado" in capsys.readouterr().out
-    assert {path.name for path in (tmp_path / "x").iterdir()} == {
-        "lockstep.v", "settings.tcl", "build.tcl"}
+@pytest.mark.parametrize("clock_mhz", [9, 251])
+def test_a_clock_that_the_processor_cannot_give_is_refused(clock_mhz):
+    with pytest.raises(RequestError, match=re.escape(
+            f"--clock-mhz must be 10 to 250 on a Zynq, not {clock_mhz}")):
+        vivado_files(clock_mhz)

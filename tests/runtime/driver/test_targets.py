@@ -15,8 +15,8 @@ from accel.machine.machine import Machine
 from compiler.cpu_gpu_backends.cpu.segment import HostSegment
 from compiler.graph import Builder, Graph, Node, TensorType, evaluate
 from compiler.graph.division.partition import Copy, Segment
-from compiler.graph.division.target import (CannotCompile, Compiled, Crossing, Executable, Outcome,
-                                            Priced, Row, Target, plain)
+from compiler.graph.division.protocols import (CannotCompile, Compiled, Crossing, Executable,
+                                               Outcome, Priced, Row, Target, plain)
 from runtime import TargetError
 from runtime.driver.costs import busiest, elapsed
 from runtime.driver.targets import Placed, request

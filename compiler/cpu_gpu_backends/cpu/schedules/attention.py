@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from compiler.cpu_gpu_backends.cpu.schedules.product_tiles import (
     ResultTiles, packed_weight_of, tile_of_rows)
 from compiler.cpu_gpu_backends.cpu.schedules.row_stages import along_rows
-from compiler.cpu_gpu_backends.cpu.schedules.tiles import axes_of, extents_of
+from compiler.cpu_gpu_backends.cpu.schedules.row_tiles import axes_of, extents_of
 from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.graph.fusion import Group
 from compiler.graph.graph import Graph

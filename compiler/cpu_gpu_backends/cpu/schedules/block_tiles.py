@@ -20,8 +20,9 @@ from math import prod
 
 from compiler.cpu_gpu_backends.cpu.schedules.byte_groups import (
     add_groups, copy_pixels, is_grouped, order_groups)
-from compiler.cpu_gpu_backends.cpu.schedules.tiles import (axes_of, copy_by_vectors, extents_of,
-                                                           keep_in_registers, sum_apart, the_sum)
+from compiler.cpu_gpu_backends.cpu.schedules.row_tiles import (axes_of, copy_by_vectors, extents_of,
+                                                               keep_in_registers, sum_apart,
+                                                               the_sum)
 from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.ir import Program, Update, free_variables, linear, reads
 from compiler.ops.records.blocks import LANES

@@ -22,8 +22,8 @@ from compiler.cpu_gpu_backends.cpu.schedules.block_tiles import BlockTile
 from compiler.cpu_gpu_backends.cpu.schedules.byte_groups import (
     GROUP, copy_pixels, is_grouped, sums_bytes)
 from compiler.cpu_gpu_backends.cpu.schedules.product_tiles import ResultTiles, packed_weight_of
-from compiler.cpu_gpu_backends.cpu.schedules.tiles import (axes_of, copy_by_vectors, extents_of,
-                                                           sum_apart, the_sum)
+from compiler.cpu_gpu_backends.cpu.schedules.row_tiles import (axes_of, copy_by_vectors, extents_of,
+                                                               sum_apart, the_sum)
 from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.cpu_gpu_backends.intrinsics.cpu import ByteRows, ByteWindows, step_of
 from compiler.ir import Program, Update, free_variables, linear, loops, reads

@@ -14,7 +14,7 @@ No copy of an operand is made: pads, and what a window sees of an image, are cho
 read. Conditions on the loops outside of the last one are tested there.
 """
 
-from compiler.cpu_gpu_backends.cpu.schedules.tiles import axes_of, sum_apart, the_sum
+from compiler.cpu_gpu_backends.cpu.schedules.row_tiles import axes_of, sum_apart, the_sum
 from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.ir import Alloc, Program, Store, walk_stmts
 from compiler.schedule import Schedule

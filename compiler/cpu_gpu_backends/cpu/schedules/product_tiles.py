@@ -21,8 +21,9 @@ from dataclasses import dataclass
 
 from compiler.cpu_gpu_backends.cpu.schedules.block_tiles import BlockTile, best_tile
 from compiler.cpu_gpu_backends.cpu.schedules.byte_groups import add_groups, order_groups, sums_bytes
-from compiler.cpu_gpu_backends.cpu.schedules.tiles import (axes_of, copy_by_vectors, extents_of,
-                                                           keep_in_registers, sum_apart, the_sum)
+from compiler.cpu_gpu_backends.cpu.schedules.row_tiles import (axes_of, copy_by_vectors, extents_of,
+                                                               keep_in_registers, sum_apart,
+                                                               the_sum)
 from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.ir import Program, Update, reads
 from compiler.ops.records.blocks import LANES, blocks_of

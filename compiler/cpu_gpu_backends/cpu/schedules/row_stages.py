@@ -12,7 +12,7 @@
 `cpu.schedules.sums` makes lanes of the reductions.
 """
 
-from compiler.cpu_gpu_backends.cpu.schedules.tiles import axes_of
+from compiler.cpu_gpu_backends.cpu.schedules.row_tiles import axes_of
 from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.ir import Alloc, For, Program, Store, Update, Write, path_to, walk_stmts
 from compiler.schedule import Schedule, peel, split, vectorize

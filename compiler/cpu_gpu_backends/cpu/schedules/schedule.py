@@ -14,7 +14,7 @@ from compiler.cpu_gpu_backends.cpu.schedules.row_stages import along_rows, stage
 from compiler.cpu_gpu_backends.cpu.schedules.streams import read_ahead
 from compiler.cpu_gpu_backends.cpu.schedules.sums import ordered_sums
 from compiler.cpu_gpu_backends.cpu.schedules.threads import share_out
-from compiler.cpu_gpu_backends.cpu.schedules.tiles import SHORTEST_ROW, tile_sums
+from compiler.cpu_gpu_backends.cpu.schedules.row_tiles import SHORTEST_ROW, tile_sums
 from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.cpu_gpu_backends.cpu.schedules.winograd import tile_winograd
 from compiler.cpu_gpu_backends.intrinsics.cpu import TRANSPOSES, byte_tiles_named

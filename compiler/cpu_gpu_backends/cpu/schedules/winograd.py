@@ -10,7 +10,7 @@
         for b (unroll), lane (vectorize): v[n, a, b, c, h, w, lane] = 4 * rows[a, 0, lane] ...
 """
 
-from compiler.cpu_gpu_backends.cpu.schedules.tiles import axes_of, copy_by_vectors
+from compiler.cpu_gpu_backends.cpu.schedules.row_tiles import axes_of, copy_by_vectors
 from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.ir import Alloc, Program, walk_stmts
 from compiler.ops.packed.winograd import ROWS

@@ -11,7 +11,7 @@ the product runs along its depth, 64 bytes a step::
 from collections.abc import Callable
 
 from compiler.cpu_gpu_backends.llvm.emitting.amx import WHOLE
-from compiler.cpu_gpu_backends.llvm.emitting.tiles import LlvmCall
+from compiler.cpu_gpu_backends.llvm.emitting.llvm_calls import LlvmCall
 from compiler.cpu_gpu_backends.llvm.emitting.writer import LlvmType
 from compiler.cpu_gpu_backends.llvm.instruction_sets import AMX_BFLOAT16, AMX_BYTES
 from compiler.te import bits, is_signed

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from compiler import te
 from compiler.cpu_gpu_backends.llvm.emitting.amx import TileShapes
-from compiler.cpu_gpu_backends.llvm.emitting.tiles import LlvmCall
+from compiler.cpu_gpu_backends.llvm.emitting.llvm_calls import LlvmCall
 from compiler.cpu_gpu_backends.llvm.emitting.writer import LlvmType
 from compiler.cpu_gpu_backends.llvm.instruction_sets import AMX_BYTES
 from compiler.te import Axis, Var

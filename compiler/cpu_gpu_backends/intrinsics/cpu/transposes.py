@@ -14,7 +14,7 @@ Pieces of 128 bits are the last to change places, since that takes longest.
 from collections.abc import Callable, Sequence
 
 from compiler import te
-from compiler.cpu_gpu_backends.llvm.emitting.tiles import LlvmCall
+from compiler.cpu_gpu_backends.llvm.emitting.llvm_calls import LlvmCall
 from compiler.cpu_gpu_backends.llvm.emitting.writer import LlvmType, Writer
 from compiler.cpu_gpu_backends.llvm.instruction_sets import INSTRUCTION_SETS
 from compiler.te import Axis, Var, bits

@@ -11,7 +11,7 @@ row of b and spreads one element of a column of a over a register::
 from collections.abc import Callable
 
 from compiler import te
-from compiler.cpu_gpu_backends.llvm.emitting.tiles import LlvmCall
+from compiler.cpu_gpu_backends.llvm.emitting.llvm_calls import LlvmCall
 from compiler.cpu_gpu_backends.llvm.emitting.writer import LlvmType, Writer, type_name
 from compiler.cpu_gpu_backends.llvm.instruction_sets import (INSTRUCTION_SETS, NEON,
                                                               InstructionSet)

@@ -1,7 +1,7 @@
 """``dp4a``: a dot product of four bytes, exact in 32 bits."""
 
 from compiler import te
-from compiler.cpu_gpu_backends.simt.tiles import SimtCall
+from compiler.cpu_gpu_backends.simt.simt_calls import SimtCall
 from compiler.tensorize import Intrinsic, Operand
 
 __all__ = ["dp4a"]

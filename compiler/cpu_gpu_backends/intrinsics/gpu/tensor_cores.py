@@ -10,7 +10,7 @@ exact.
 from dataclasses import dataclass
 
 from compiler import te
-from compiler.cpu_gpu_backends.simt.tiles import SimtCall
+from compiler.cpu_gpu_backends.simt.simt_calls import SimtCall
 from compiler.te import Axis, Expr, Var, numpy_dtype
 from compiler.tensorize import Intrinsic, Operand
 

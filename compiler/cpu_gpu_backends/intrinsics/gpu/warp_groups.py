@@ -14,7 +14,7 @@ array is zeros.
 
 from compiler import te
 from compiler.cpu_gpu_backends.simt.hopper import COLUMNS_OF_GROUPS, GROUP_PRODUCTS
-from compiler.cpu_gpu_backends.simt.tiles import SimtCall, SimtTile
+from compiler.cpu_gpu_backends.simt.simt_calls import SimtCall, SimtTile
 from compiler.te import Axis, Var, numpy_dtype
 from compiler.tensorize import Immediate, Intrinsic, Operand
 

@@ -25,7 +25,7 @@ from .frame import FunctionFrame
 from .lanes import Lanes, has_lanes, piece, pieces
 from .prefetch import NOTE, fetched
 from .reductions import first_iteration, outer_axes, update_begun_by
-from .tiles import LlvmCall, LlvmTile
+from .llvm_calls import LlvmCall, LlvmTile
 from .writer import LlvmModule, LlvmType, LlvmValue, Writer
 
 __all__ = ["FunctionContext", "Statements"]

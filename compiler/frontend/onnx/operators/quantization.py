@@ -11,7 +11,8 @@ import onnx
 
 from compiler.frontend.building.values import NodeRefused, Value, axes_of, dtype_name
 from compiler.frontend.onnx.nodes.importer import element_type
-from compiler.frontend.onnx.nodes.maps import OWN, QUANTIZED_MAP
+from compiler.frontend.onnx.nodes.maps import (OWN, QUANTIZED_MAP, QUANTIZED_TERMS,
+                                               TERM_ATTRIBUTES)
 from compiler.frontend.onnx.nodes.registry import operator
 from compiler.frontend.onnx.operators.casts import code_of, converted
 from compiler.frontend.onnx.operators.matrix import product
@@ -80,8 +81,17 @@ def quantized_map(t, *inputs, function):
     if not isinstance(function, str):
         raise NodeRefused(f"function must be a text, not {function!r}")
     if not inputs or None in inputs:
-        raise NodeRefused("must have 1 to 3 inputs, none of them absent")
+        raise NodeRefused("must have inputs, none of them absent")
     return t.emit("quantized_map", *inputs, function=function)
+
+
+@operator(QUANTIZED_TERMS, domain=OWN)
+def quantized_terms(t, x, w, *, term, mult, shift, zp, lo, hi):
+    if not isinstance(term, str) or not all(
+            isinstance(number, int) for number in (mult, shift, zp, lo, hi)):
+        raise NodeRefused(f"{', '.join(TERM_ATTRIBUTES)} must be a text and integers")
+    return t.emit("quantized_terms", x, w, term=term, bias=0, mult=mult, shift=shift, zp=zp, lo=lo,
+                  hi=hi)
 
 
 def _is_plain(x: Value, scale: Value, zero: Value | None, block_size: int) -> bool:

@@ -182,7 +182,7 @@ def test_whole_programs_match_the_functional_simulator(machine, p_stall):
 
 @pytest.mark.slow
 def test_verilog_has_no_errors(tmp_path):
-    """The quick run has this of the core within tests/fpga/zynq."""
+    """The quick run has this of the core within tests/fpga/verilog."""
     (tmp_path / "core.v").write_text(verilog.convert(Core(TINY), name="core", emit_src=False,
                                                      strip_internal_attrs=True))
     assert_clean(tmp_path / "core.v", "core")

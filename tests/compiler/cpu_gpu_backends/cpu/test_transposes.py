@@ -7,7 +7,7 @@ import pytest
 
 from compiler import te
 from compiler.cpu_gpu_backends.cpu.schedules.schedule import map_by_vectors, schedule
-from compiler.cpu_gpu_backends.cpu.schedules.tiles import axes_of
+from compiler.cpu_gpu_backends.cpu.schedules.row_tiles import axes_of
 from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.cpu_gpu_backends.llvm.instruction_sets import ANY, AVX2, AVX512
 from compiler.cpu_gpu_backends.intrinsics.cpu import transpose

@@ -18,7 +18,7 @@ from compiler.graph.fusion import Group, fuse
 from compiler.graph.passes.pipeline import optimize
 from compiler.ir import Program
 from compiler.schedule import Schedule
-from compiler.graph.division.target import Values
+from compiler.graph.division.protocols import Values
 from runtime.devices.device import KernelDevice
 from runtime.devices.emulated import EmulatedDevice
 from tests.support.kernels import compute

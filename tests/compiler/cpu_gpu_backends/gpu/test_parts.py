@@ -13,7 +13,7 @@ from compiler.cpu_gpu_backends.gpu.segment import GpuSegment, ValueForms
 from compiler.cpu_gpu_backends.gpu.target import GpuTarget
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import (flatten_rows, tensor_product_of,
                                                         tile_tensors)
-from compiler.cpu_gpu_backends.gpu.tiles import product_of, tile_product
+from compiler.cpu_gpu_backends.gpu.shared_tiles import product_of, tile_product
 from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
 from compiler.cpu_gpu_backends.simt.code import Code
 from compiler.cpu_gpu_backends.simt.generate import generate

@@ -20,7 +20,7 @@ from compiler.graph import Builder, Graph, TensorType, evaluate
 from compiler.graph.fusion import Group, fuse
 from compiler.ir import For, If, Program, Update, interpret, path_to
 from compiler.plans import PlanRefused, Recorder, Table
-from compiler.graph.division.target import Values
+from compiler.graph.division.protocols import Values
 from compiler.te import Select
 from runtime.devices.device import KernelDevice
 from runtime.devices.emulated import EmulatedDevice

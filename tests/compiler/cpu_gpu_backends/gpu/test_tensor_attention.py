@@ -13,7 +13,7 @@ from compiler.cpu_gpu_backends.gpu.target import PRECISIONS, GpuTarget, ValueFor
 from compiler.cpu_gpu_backends.gpu.tensor_attention import (TensorAttention, tensor_attention_of,
                                                             tile_tensor_attention)
 from compiler.cpu_gpu_backends.gpu.tensor_tiles import in_precision
-from compiler.cpu_gpu_backends.gpu.tiles import SHARED, shared_bytes
+from compiler.cpu_gpu_backends.gpu.shared_tiles import SHARED, shared_bytes
 from compiler.cpu_gpu_backends.groups import recipe_of, unscheduled
 from compiler.cpu_gpu_backends.simt.generate import generate
 from compiler.cpu_gpu_backends.simt.lowering import lower
@@ -22,7 +22,7 @@ from compiler.graph import TensorType
 from compiler.graph.fusion import Group, fuse
 from compiler.ir import Program
 from compiler.schedule import Schedule
-from compiler.graph.division.target import Values
+from compiler.graph.division.protocols import Values
 from runtime.devices.emulated import EmulatedDevice
 from tests.support.kernels import compute
 from tests.support.attention import Heads, Shape, attention, given_to

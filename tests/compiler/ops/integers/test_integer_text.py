@@ -17,6 +17,7 @@ from compiler.ops.registry import expression, infer
 from compiler.tensorize.normal import normal
 
 INT8 = (-128, 127)
+AMOUNTS = ("0", "1", "3", "6", "(x0 & 3)", "(x2 & 7)")
 
 
 def random_text(rng: random.Random, depth: int, condition: bool = False) -> str:
@@ -27,15 +28,15 @@ def random_text(rng: random.Random, depth: int, condition: bool = False) -> str:
     if condition:
         return f"({go()} {rng.choice(['<', '<=', '>', '>=', '==', '!='])} {go()})"
     if depth <= 0:
-        return rng.choice([*OPERANDS, str(rng.randint(-300, 300))])
+        return rng.choice([*OPERANDS[:3], str(rng.randint(-300, 300))])
     match rng.randrange(12):
         case 0 | 1: return f"({go()} {rng.choice('+-*')} {go()})"
         case 2: return f"{rng.choice(['min', 'max'])}({go()}, {go()})"
         case 3: return f"abs({go()})"
         case 4: return f"(-{go()})"
         case 5: return f"select({go(True)}, {go()}, {go()})"
-        case 6: return f"({go()} {rng.choice(['<<', '>>'])} {rng.randint(0, 4)})"
-        case 7: return f"rshift_rne({go()}, {rng.randint(0, 6)})"
+        case 6: return f"({go()} {rng.choice(['<<', '>>'])} {rng.choice(AMOUNTS)})"
+        case 7: return f"rshift_rne({go()}, {rng.choice(AMOUNTS)})"
         case 8: return f"({go()} {rng.choice('&|^')} {go()})"
         case 9: return f"int32({rng.choice(['int8', 'uint8', 'int16', 'uint16'])}({go()}))"
         case 10: return (f"int32(rshift_rne(int64({go()}) * {rng.randint(1, 2**33)}, "
@@ -57,7 +58,7 @@ def test_three_readings_agree(seed: int) -> None:
         return
     exact = computed(text, arrays)
     assert low <= exact.min() and exact.max() <= high
-    inputs = [te.placeholder((500,), "int8", name) for name in OPERANDS]
+    inputs = [te.placeholder((500,), "int8", name) for name in OPERANDS[:3]]
     made = lower([expression("qmap", {"function": text}, inputs, "y")], "y")
     found = interpret(made, dict(zip(OPERANDS, arrays)))["y"]
     np.testing.assert_array_equal(found, exact)
@@ -88,7 +89,6 @@ def test_what_is_written_is_read_again(seed: int) -> None:
 
 @pytest.mark.parametrize(("build", "reason"), [
     (lambda x: x // 3, "x0 // 3 has no text"),
-    (lambda x: x >> x, "x0 >> x0 has no text"),
     (lambda x: x + te.Var("y", "int32"), "y has no text"),
     (lambda x: reduce(lambda sum_, _: sum_ + sum_, range(12), x),
      "its text must have at most 20000 characters, not 28667")])
@@ -108,13 +108,13 @@ def test_operands_are_found() -> None:
 
 
 @pytest.mark.parametrize(("text", "reason"), [
-    ("x0 +", "it is no expression"), ("x3", "x3 is no integer"),
+    ("x0 +", "it is no expression"), ("x10", "x10 is no integer"),
     ("x0 / 2", "x0 / 2 is no integer"),
     ("__import__('os')", "__import__('os') is no integer"), ("x0.real", "x0.real is no integer"),
     ("1.5", "1.5 is no integer"), ("True", "True is no integer"),
     ("x0 < 1", "x0 < 1 is no integer"),
     ("0 < x0 < 1", "0 < x0 < 1 is no integer"), ("select(x0, 1, 2)", "x0 is no condition"),
-    ("min(x0)", "min(x0) is no integer"), ("x0 << x1", "x1 must be a number"),
+    ("min(x0)", "min(x0) is no integer"),
     ("x0 << 64", "a shift by 64 is not 0 to 63"),
     ("x0 + 9223372036854775807", "9223372036854775807 is no int64"),
     ("int8(x0 + (x1 < 2))", "x1 < 2 is no integer"), ("int4(x0)", "int4(x0) is no integer"),
@@ -133,6 +133,9 @@ def test_what_is_no_function_is_refused(text: str, reason: str) -> None:
      "its results on the way must fit int32, not reach 35183298347008"),
     ("clamp(x0 + 2147483648, -1, 1)", ["int8"], "2147483648 is no int32"),
     ("clamp(x0 << 32, -1, 1)", ["int8"], "a shift by 32 is not 0 to 31"),
+    ("int8(x0 << x1)", ["int8"] * 2, "a shift by -128 is not 0 to 31"),
+    ("int8(x0 >> (int64(x1) & 3))", ["int8"] * 2,
+     "its operations must be on one type, not on int32 and int64"),
     ("int8(int64(x0) + x1)", ["int8"] * 2,
      "its operations must be on one type, not on int32 and int64"),
     ("int8(int64(x0) << 56)", ["int8"],

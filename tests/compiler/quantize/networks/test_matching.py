@@ -12,6 +12,7 @@ from compiler import te
 from compiler.frontend import convert
 from compiler.graph import evaluate, optimize
 from compiler.ops.patterns import Pattern
+from compiler.ops.records.integer_forms import Stored
 from compiler.quantize import quantize
 from compiler.quantize.networks.matching import matches_of
 from compiler.tensorize import Immediate
@@ -303,13 +304,94 @@ def test_steps_are_counted_over_all_values() -> None:
 
     x, y = Stored("x", 0.5, -3), Stored("y", 1.0, 9)
     half = pattern(X, body=((X0 + 3) >> 1) + 9)
-    assert half.steps_off(half.function([x], y), [x], y) == 1
+    assert half.steps_off([x], y) == 1
     exact = pattern(X, body=te.rshift_rne(X0 + 3, 1) + 9)
-    assert exact.steps_off(exact.function([x], y), [x], y) == 0
+    assert exact.steps_off([x], y) == 0
     wrong = pattern(X, body=te.select(X0.equal(100), te.const(0, "int32"),
                                       te.rshift_rne(X0 + 3, 1) + 9))
-    assert wrong.steps_off(wrong.function([x], y), [x], y) == round(103 / 2) + 9
+    assert wrong.steps_off([x], y) == round(103 / 2) + 9
     wide = Stored("x", 0.5, 0, "int16")
     half = pattern(X, body=X0 >> 1)
-    assert half.steps_off(half.function([wide], wide), [wide], wide) == 16384
+    assert half.steps_off([wide], wide) == 16384
     assert re.fullmatch(r"\(x0 >> 1\)", half.function([wide], wide))
+
+
+SLOPES = np.linspace(-0.5, 1.5, 8, dtype=np.float32)
+W = te.Var("w", "float32")
+FACTOR, SHIFT = te.Var("factor", "int16"), te.Var("shift", "uint8")
+
+
+def slopes(x: Stored, w: np.ndarray, out: Stored) -> dict:
+    if x.scale > 1e6:
+        raise ValueError("not so coarse")
+    return {"factor": np.rint(w * 2**6), "shift": 6}
+
+
+def of_slopes(immediates: Callable = slopes) -> Pattern:
+    """A slope of each channel below zero, as wrong as may be: it is told from any other."""
+    body = clamped(te.rshift_rne(X0 * FACTOR.astype("int32"), (SHIFT & 31).astype("int32")))
+    return Pattern("own", (X,), te.select(X < 0, X * W, X), body, (), immediates, (W,),
+                   (FACTOR, SHIFT))
+
+
+def of_channels(one, numbers: np.ndarray = SLOPES) -> str:
+    return one.constant(numbers.reshape(-1, 1, 1))
+
+
+def relu_and_slope(one, x: str) -> str:
+    below = one.add("Min", x, number(one, 0))
+    return one.add("Add", one.add("Relu", x), one.add("Mul", of_channels(one), below))
+
+
+CHANNELS = {
+    "the operator": (lambda one, x: one.add("PRelu", x, of_channels(one)), True),
+    "parts": (relu_and_slope, True),
+    "one slope": (lambda one, x: one.add("PRelu", x, number(one, 0.25)), True),
+    "no slope below": (lambda one, x: one.add("Mul", x, of_channels(one)), False),
+    "two constants": (lambda one, x: one.add("Mul", one.add("PRelu", x, of_channels(one)),
+                                             of_channels(one, SLOPES + 1)), None),
+    "a slope of each row": (lambda one, x: one.add("PRelu", x, one.constant(
+        np.linspace(0, 1, SHAPE[2], dtype=np.float32).reshape(-1, 1))), True)}
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_constants_of_channels_are_found(float_model, name: str) -> None:
+    """Of two constants the operator that reads one is found alone."""
+    form, found = CHANNELS[name]
+    graph = convert(between(float_model, form, 1))
+    matches = [*matches_of(graph, [of_slopes()]).values()]
+    assert len(matches) == (found is not False)
+    if found:
+        (match,) = matches
+        assert match.nodes[-1].op != "mul" and len(match.numbers) == 1
+        numbers = {"one slope": [0.25]}.get(name, SLOPES if "row" not in name else np.linspace(
+            0, 1, SHAPE[2]))
+        np.testing.assert_allclose(match.numbers[0], numbers, rtol=1e-6)
+
+
+def test_their_numbers_are_those_of_the_declaration(float_model, rng) -> None:
+    made = quantize(between(float_model, CHANNELS["parts"][0], 1), samples(rng),
+                    patterns=[of_slopes()])
+    graph = optimize(made.graph)
+    (node,) = (node for node in graph.nodes if node.op == "qmap")
+    x, y = node.inputs[0], node.outputs[0]
+    values = evaluate(graph, {"x": samples(rng, 1)}, [x, y])
+    factors = np.rint(SLOPES * 64).astype(int).reshape(-1, 1, 1)
+    np.testing.assert_array_equal(values[y], np.clip(np.rint(values[x] * factors / 64), -128, 127))
+    again = optimize(convert(made.model))
+    (same,) = (node for node in again.nodes if node.op == "qmap")
+    np.testing.assert_array_equal(again.constants[same.inputs[1]], graph.constants[node.inputs[1]])
+
+
+@pytest.mark.parametrize(("numbers", "reason"), [
+    ({"factor": [1.0, 2.0], "shift": 0},
+     "field factor must be a number, or one for each of 8 channels, not of shape (2,)"),
+    ({"factor": 40000, "shift": 0},
+     "field factor must be integers from -32768 to 32767, not 40000"),
+    ({"factor": 1.5, "shift": 0}, "field factor must be integers from -32768 to 32767, not 1.5")])
+def test_numbers_that_their_field_does_not_hold_are_declined(float_model, rng, numbers: dict,
+                                                             reason: str) -> None:
+    made = quantize(between(float_model, CHANNELS["the operator"][0]), samples(rng),
+                    patterns=[of_slopes(lambda x, w, out: numbers)])
+    assert [layer.declined for layer in made.layers if layer.declined] == [
+        f"own is not used: {reason}"]

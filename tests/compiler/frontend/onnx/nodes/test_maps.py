@@ -86,9 +86,9 @@ def other(function):
                           "'max(x0, x1'"),
     (other("x0 + x1"), "function must give int8, not -256 to 254"),
     (other("max(x0, 3)"), "function must read x0, x1, not 'max(x0, 3)'"),
-    (lambda node: node.input.__delitem__(slice(None)), "must have 1 to 3 inputs, none of them "
+    (lambda node: node.input.__delitem__(slice(None)), "must have inputs, none of them "
                                                        "absent"),
-    (lambda node: node.input.__setitem__(0, ""), "must have 1 to 3 inputs, none of them absent")])
+    (lambda node: node.input.__setitem__(0, ""), "must have inputs, none of them absent")])
 def test_spoiled_maps_are_refused(change, reason: str) -> None:
     with pytest.raises(ImportRefused, match=re.escape(f"y0 (lockstep.QuantizedMap_1): {reason}")):
         convert(spoiled(change))

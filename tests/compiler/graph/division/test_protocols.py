@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.graph.division.partition import partition
-from compiler.graph.division.target import HOST, Compiled, Executable, Target
+from compiler.graph.division.protocols import HOST, Compiled, Executable, Target
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.native import digest, processor
 

@@ -2,6 +2,7 @@
 of rows, and places.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,13 +11,14 @@ from accel.machine.machine import Machine
 from accel.mapping.builders.layer import MappedLayer, in_line, stage_of
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.memory.forms import Forms, ValueForm
-from accel.mapping.memory.layout import blocks_of, pack_params
+from accel.mapping.memory.layout import blocks_of, pack_params, pack_records
 from accel.mapping.operators import elementwise, places
 from accel.mapping.operators import rows as row_functions
 from accel.mapping.operators.blocked import Activation, Blocks
 from accel.mapping.selecting.row_selection import select_rows
 from accel.mapping.selecting.selection import Selection, note_of, select
 from compiler.graph.graph import Graph, Node
+from compiler.tensorize.cover import CoverStep
 
 __all__ = ["elementwise_layer", "elementwise_refusal", "place_layer", "place_refusal",
            "row_function_layer", "row_function_refusal"]
@@ -90,8 +92,15 @@ def _parameters(form: ValueForm, result: Activation, selection: Selection, block
         return array.reshape(-1)
 
     constants = {leaf: along(array) for leaf, array in selection.constants.items()}
-    return {role: pack_params(*elementwise.record_of(step, constants), result.c, blocks)
-            for step, role in elementwise.parameters_of(selection.steps).items()}
+    return _records(selection.steps, constants, result, blocks)
+
+
+def _records(steps: Sequence[CoverStep], constants: Mapping[str, np.ndarray], result: Activation,
+             blocks: Blocks) -> dict[str, np.ndarray]:
+    """The records of each step that reads some, by role."""
+    return {role: pack_records(elementwise.record_read(step),
+                               elementwise.numbers_of(step, constants), result.c, blocks)
+            for step, role in elementwise.parameters_of(steps).items()}
 
 
 def row_function_layer(node: Node, graph: Graph, known: Forms, machine: Machine,
@@ -109,8 +118,7 @@ def row_function_layer(node: Node, graph: Graph, known: Forms, machine: Machine,
            if name in machine.own]
     return MappedLayer(
         node, operator, {"x": node.inputs[0]},
-        {**{role: pack_params(*elementwise.record_of(step, constants), result.c, blocks)
-            for step, role in elementwise.parameters_of(steps).items()},
+        {**_records(steps, constants, result, blocks),
          **{role: selection.tables[buffer.name]
             for role, buffer in elementwise.tables_of(steps).items()}},
         note=f"by {', '.join(own)} on the accelerator; without: on the host" if own else "")

@@ -1,0 +1,71 @@
+"""Options of commands that measure whole inferences: samples, accuracy, and the host."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from compiler.errors import RequestError
+from lockstep.options.arguments import (CALIBRATION, QUANTIZER, add_bind, add_quantizer,
+                                        quantizer_options)
+from lockstep.options.paths import input_file
+
+if TYPE_CHECKING:
+    from runtime.driver.calibrated import Calibration
+
+__all__ = ["add_accuracy", "add_calibration", "add_host", "calibration_of"]
+
+
+def add_calibration(parser: argparse.ArgumentParser, budget: str = "--budget") -> None:
+    """Adds the options by which networks in float are quantized for each machine; `budget` as in
+    `add_quantizer`.
+    """
+    group = parser.add_argument_group(
+        "quantization", "Of networks in float, for each machine with the same samples and "
+                        "options: see lockstep quantize. Networks in int8 are taken as they are.")
+    group.add_argument("--calibration", type=input_file, nargs="+", metavar="FILE",
+                       help=f"quantize networks in float by these {CALIBRATION}")
+    add_accuracy(group)
+    add_quantizer(group, budget)
+    add_bind(group)
+
+
+def add_accuracy(group: argparse._ActionsContainer) -> None:
+    """Adds what accuracy is measured with."""
+    group.add_argument("--held-out", type=input_file, nargs="+", default=[], metavar="FILE",
+                       help="tell accuracy by these samples (default: those of --calibration); "
+                            "arrays that are no inputs are labels")
+    group.add_argument("--metric", default="", metavar="FILE.py:NAME",
+                       help="accuracy by a function of outputs and of what they should be (outputs "
+                            "in float, and labels), by name, that gives a number, the greatest is "
+                            "best; the file is run (default: signal to noise in dB)")
+
+
+def add_host(parser: argparse.ArgumentParser) -> None:
+    """Adds the host that computes what the accelerator does not."""
+    parser.add_argument("--host", type=_host, default="table", metavar="H",
+                        help="what computes the rest of a network: table, an in-order core at "
+                             "1 GHz by counts; FILE.toml, counts of your own; this, this "
+                             "processor, measured (default table)")
+
+
+def _host(text: str) -> str:
+    return str(input_file(text)) if text.endswith(".toml") else text
+
+
+def calibration_of(args: argparse.Namespace) -> "Calibration | None":
+    """The samples of --calibration with their options; None without. Raises RequestError for
+    options that mean nothing without samples.
+    """
+    if args.calibration is None:
+        for name in (*QUANTIZER, "bind", "held_out", "metric"):
+            if getattr(args, name) not in (None, False, [], ""):
+                raise RequestError(f"--{name.replace('_', '-')} must come with --calibration FILE, "
+                                   f"which quantizes the network")
+        return None
+    from runtime.driver.calibrated import Calibration
+
+    bind = {"bind": dict(args.bind)} if args.bind else {}
+    found = Calibration(tuple(args.calibration), quantizer_options(args) | bind,
+                        tuple(args.held_out), args.metric)
+    if args.metric:
+        found.require_metric()
+    return found

@@ -1,0 +1,40 @@
+"""Networks that machines are explored with: files in int8, or in float with samples."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from accel.machine.machine import Machine
+from runtime.driver.calibrated import Calibration, file_digest
+
+__all__ = ["ExploredNetwork"]
+
+
+@dataclass(frozen=True)
+class ExploredNetwork:
+    """A network: its name, its file, and the file's hash.
+
+    Parameters
+    ----------
+    calibration : by which each machine gets it quantized; None for one that is taken as it is.
+    accuracy : of what was quantized.
+    """
+
+    name: str
+    path: Path
+    digest: str
+    calibration: Calibration | None = None
+    accuracy: float | None = None
+
+    @classmethod
+    def of(cls, name: str, path: Path, calibration: Calibration | None = None
+           ) -> "ExploredNetwork":
+        """Raises ImportRefused where a calibration needs to know what the file holds."""
+        in_float = calibration is not None and calibration.takes(path)
+        return cls(name, path, file_digest(path), calibration if in_float else None)
+
+    def on(self, machine: Machine) -> "ExploredNetwork":
+        """The network that this machine computes. Raises QuantizeRefused."""
+        if self.calibration is None:
+            return self
+        made = self.calibration.quantized(self.path, machine)
+        return ExploredNetwork(self.name, made.path, made.digest, accuracy=made.accuracy)
