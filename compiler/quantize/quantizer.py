@@ -349,7 +349,6 @@ class _Quantizer:
     def planned(self) -> frozenset[str]:
         return planned_nodes(self.network, self.first)
 
-    @cached_property
     def integers(self) -> frozenset[str]:
         chosen = self._chosen(self._calibrated())
         return integer_nodes(chosen.network, chosen.plan, write(

@@ -55,7 +55,7 @@ def prepare(graph: Graph, place: str = "model",
 
 def _matched(graph: Graph, patterns: Sequence[Pattern | TermPattern],
              without: Collection[tuple[str, str]]) -> dict[str, Match]:
-    """What patterns match, sums first, but for those that are left out."""
+    """Finds what patterns match, sums first, but for those that are left out."""
     found = totals_of(graph, [each for each in patterns if isinstance(each, TermPattern)])
     sums = {value: match for value, match in found.items()
             if (match.pattern.name, value) not in without}
