@@ -77,14 +77,20 @@ def _reason(machine: Machine, name: str, body: Intrinsic, graph: Graph,
         return told
     if not segments:
         return "; ".join(filter(None, (NOTHING, host)))
+    reason = _of_bodies(machine, name, body, graph, segments, host)
+    pattern = next(one for one in machine.declarations if one.name == name).pattern
+    return reason if pattern is None else f"no layer was quantized for it; {reason}"
+
+
+def _of_bodies(machine: Machine, name: str, body: Intrinsic, graph: Graph,
+               segments: Sequence[Forms], host: str) -> str:
+    """The difference of what the instruction computes from what layers do."""
     if body.unit == "gemm":
         return why_no_product(machine, name, segments, host)
     if body in multipliers_of(machine):
         return why_no_depthwise(machine, name, segments)
     reason = why_no_element(machine, name, graph)
-    if next(one for one in machine.declarations if one.name == name).pattern is not None:
-        return f"no layer was quantized for it; {reason}"
-    return reason if reason.startswith(SLOWER) else _unfilled(machine, body) or reason
+    return reason if reason.startswith(SLOWER) else _unfilled(machine, name, body) or reason
 
 
 def _of_quantizer(name: str, graph: Graph) -> str:
@@ -93,11 +99,11 @@ def _of_quantizer(name: str, graph: Graph) -> str:
     return next((note.reason for note in notes if note.node == name), "")
 
 
-def _unfilled(machine: Machine, body: Intrinsic) -> str:
+def _unfilled(machine: Machine, name: str, body: Intrinsic) -> str:
     """Why networks cannot fill a record of the machine's own that an instruction reads."""
     stored = [stored.partition(".") for operand in body.operands for _, stored in operand.storage]
     fields = {field: record for record, _, field in stored if record in machine.config.records}
-    if not fields:
+    if not fields or next(one for one in machine.declarations if one.name == name).pattern:
         return ""
     return (f"its record {next(iter(fields.values()))} has fields of its own, "
             f"{' and '.join(fields)}, that no pattern fills")

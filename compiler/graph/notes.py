@@ -3,10 +3,13 @@
 import re
 from dataclasses import dataclass
 
-__all__ = ["UNUSED", "Note"]
+__all__ = ["UNUSED", "UNUSED_PART", "Note"]
 
 UNUSED = "is not used by the quantized network"
 """The fate of an instruction of which the quantizer says why no layer has its meaning."""
+
+UNUSED_PART = "unused."
+"""With the name of an instruction: its key in a model's metadata, behind ``lockstep.``."""
 
 _FORM = re.compile(r"(?P<node>.+) \((?P<op>\w+)\)(?P<fate> [^:]+)?: (?P<reason>.+)", re.DOTALL)
 

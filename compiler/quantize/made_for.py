@@ -9,12 +9,10 @@ of an instruction.
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from types import MappingProxyType
 
 import onnx
 from google.protobuf.message import DecodeError
 
-from compiler.frontend.onnx.importing import UNUSED_KEY
 from compiler.frontend.onnx.nodes.maps import OWN
 
 __all__ = ["UNNAMED", "made_for", "made_for_note", "marked"]
@@ -24,14 +22,10 @@ PACKAGE = "lockstep-hw"
 UNNAMED = "a machine that the file does not name"
 
 
-def marked(model: onnx.ModelProto, machine: Mapping[str, str],
-           unused: Mapping[str, str] = MappingProxyType({})) -> onnx.ModelProto:
-    """The model itself, with the metadata of a machine, none for a network for any machine, and the
-    reasons of instructions that are `unused`.
-    """
-    told = {"version": version(PACKAGE), **machine}
-    onnx.helper.set_model_props(model, {f"{PREFIX}{name}": text for name, text in told.items()} | {
-        f"{UNUSED_KEY}{name}": reason for name, reason in unused.items()})
+def marked(model: onnx.ModelProto, told: Mapping[str, str]) -> onnx.ModelProto:
+    """The model itself, with these metadata, by their names without the prefix, and the version."""
+    onnx.helper.set_model_props(model, {
+        f"{PREFIX}{name}": text for name, text in {"version": version(PACKAGE), **told}.items()})
     return model
 
 
@@ -48,7 +42,7 @@ def made_for(path: Path) -> dict[str, str]:
     except (DecodeError, OSError):      # the importer says what is wrong with a file
         return {}
     found = {one.key.removeprefix(PREFIX): one.value for one in model.metadata_props
-             if one.key.startswith(PREFIX) and not one.key.startswith(UNUSED_KEY)}
+             if one.key.startswith(PREFIX)}
     if not found and any(one.domain == OWN for one in model.opset_import):
         return {"machine": UNNAMED, "machine_fingerprint": "", "version": ""}
     return found

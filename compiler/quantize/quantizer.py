@@ -17,7 +17,7 @@ from compiler.frontend.building.binding import Bindings
 from compiler.frontend.onnx.exporting import Variant, exported_model
 from compiler.frontend.onnx.importing import convert
 from compiler.graph.graph import Graph
-from compiler.graph.notes import UNUSED, Note
+from compiler.graph.notes import UNUSED, UNUSED_PART, Note
 from compiler.graph.room import require_room
 from compiler.ops.patterns import Pattern
 from compiler.ops.term_patterns import TermPattern
@@ -88,9 +88,9 @@ class Quantized:
     """The graph in QDQ form, for the extents of the samples, with its figures.
     `agreement`: the share of samples (of pixels where outputs are images) whose largest output is
     the same as in float, None without classes; `decibels`: of the output. Both over the calibration
-    samples, of the worst output. `sparse` are the layers whose weights were pruned first. `unused`
-    says of each pattern that no layer has why, by its name; `made_for` for which machine it is, by
-    the keys of the file's metadata.
+    samples, of the worst output. `sparse` are the layers whose weights were pruned first,
+    `made_for` says for which machine, by the keys of the file's metadata. `unused` says of each
+    pattern that no layer has why, by its name.
     """
 
     graph: Graph
@@ -102,8 +102,8 @@ class Quantized:
     fell_back: tuple[str, ...]
     forms: "_Forms"
     sparse: tuple[str, ...] = ()
-    unused: Mapping[str, str] = field(default_factory=dict)
     made_for: Mapping[str, str] = field(default_factory=dict)
+    unused: Mapping[str, str] = field(default_factory=dict)
 
     def graph_of(self, shapes: Mapping[str, int] | None = None,
                  arrays: Mapping[str, Array] | None = None) -> Graph:
@@ -119,9 +119,12 @@ class Quantized:
     @cached_property
     def model(self) -> ModelProto:
         """The graph as an ONNX model, with open dimensions where the network has them; its metadata
-        say which version made it, for which machine, and which instructions of that no layer uses.
+        say which version made it, and for which machine (`compiler.quantize.made_for`), and why it
+        does not use instructions that match.
         """
-        return marked(exported_model(self.graph, self.forms.variants()), self.made_for, self.unused)
+        told = {**self.made_for, **{f"{UNUSED_PART}{name}": reason
+                                    for name, reason in self.unused.items()}}
+        return marked(exported_model(self.graph, self.forms.variants()), told)
 
     @property
     def fixed(self) -> dict[str, int]:
@@ -216,8 +219,9 @@ def quantize(model: Any, calibration: CalibrationSet, *,
     source = source_of(model, samples, example_inputs, bind, options.keep_float)
     fitted = Samples.of(source.inputs, source.place, samples)
     plain = replace(options, patterns=())
-    quantized = settled(lambda declined: _Quantizer(source, fitted, options, watch, declined),
-                        lambda: _Quantizer(source, fitted, plain, watch, {})).run()
+    quantized = settled(
+        lambda declined: _Quantizer(source, fitted, options, watch, declined),
+        lambda: _Quantizer(source, fitted, plain, watch, {})).run()
     return replace(quantized, made_for=dict(made_for or {}))
 
 
@@ -345,7 +349,6 @@ class _Quantizer:
     def planned(self) -> frozenset[str]:
         return planned_nodes(self.network, self.first)
 
-    @cached_property
     def integers(self) -> frozenset[str]:
         chosen = self._chosen(self._calibrated())
         return integer_nodes(chosen.network, chosen.plan, write(
@@ -379,7 +382,7 @@ class _Quantizer:
                          attempt.measured.decibels, self.samples.count, self.equalized, fallen,
                          _Forms(self.source, self.samples.shapes, attempt, self.options.patterns,
                                 self.declined),
-                         self.sparse, unused)
+                         self.sparse, unused=unused)
 
     def _unused(self, attempt: _Attempt) -> Iterator[tuple[str, str]]:
         """Why no layer has a pattern, by its name."""

@@ -34,7 +34,6 @@ class Candidate(Protocol):
     @property
     def planned(self) -> frozenset[str]: ...
 
-    @property
     def integers(self) -> frozenset[str]: ...
 
     def refused(self) -> Mapping[str, str]:
@@ -66,9 +65,10 @@ def _hindered(candidate: Candidate, plain: Callable[[], Candidate]) -> Mapping[s
     refused = candidate.refused()
     if refused:
         return refused
-    if plain().planned <= candidate.integers:       # most often, and cheap to know
+    integers = candidate.integers()
+    if plain().planned <= integers:                 # most often, and cheap to know
         return {}
-    lost = plain().integers - candidate.integers
+    lost = plain().integers() - integers
     return dict(_blamed(candidate.network, plain().network, lost)) if lost else {}
 
 

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from random import Random
+from unittest.mock import patch
 
 import numpy as np
 
 from compiler import te
 from compiler.graph import Graph, optimize
 from compiler.ops.patterns import Pattern
-from compiler.quantize.quantizer import Quantized, quantize
+from compiler.quantize import quantizer
+from compiler.quantize.improve.noise import Measured
+from compiler.quantize.quantizer import Quantized
 from tests.support.float_graphs import FloatNet
 
 __all__ = ["lost", "random_network", "random_patterns"]
@@ -118,8 +121,11 @@ def random_network(rng: Random, steps: int = 7) -> Graph:
 
 
 def quantized(graph: Graph, patterns: Sequence[Pattern]) -> Quantized:
+    """The network after quantization, whose noise nobody measures: that takes most of the time."""
     samples = np.random.default_rng(0).standard_normal((2, *SHAPE[1:])).astype(np.float32)
-    return quantize(graph, samples, patterns=patterns)
+    with (patch.object(quantizer, "measure", lambda *given: Measured({}, ())),
+          patch.object(quantizer, "alone", lambda *given: {})):
+        return quantizer.quantize(graph, samples, patterns=patterns)
 
 
 def _in_float(made: Quantized) -> set[str]:

@@ -21,8 +21,8 @@ from compiler.frontend.building.refusal import ImportRefused
 from compiler.frontend.building.values import MOST_STEPS, NodeRefused, dtype_name
 from compiler.frontend.onnx.nodes.functions import expanded
 from compiler.frontend.onnx.nodes.importer import CONTRADICTIONS, Importer, element_type
-from compiler.graph.notes import UNUSED, Note
 from compiler.graph.graph import Graph, TensorType
+from compiler.graph.notes import UNUSED, UNUSED_PART, Note
 
 __all__ = ["ImportRefused", "check_functions", "check_model", "convert", "load", "read_model"]
 
@@ -31,8 +31,7 @@ OLDEST_OPSET = 1
 
 PAGE = "docs/onnx.md"
 
-UNUSED_KEY = "lockstep.unused."
-"""With the name of an instruction: why no layer has its meaning, in a model's metadata."""
+UNUSED_KEY = f"lockstep.{UNUSED_PART}"
 
 UNREAD = ("doc_string", "metadata_props")
 
