@@ -14,6 +14,7 @@ from accel.machine.machine import Machine
 from accel.mapping.memory.weights import Slots, slots_of
 from compiler.ops.patterns import Pattern
 from compiler.ops.records.integer_forms import Stored
+from compiler.ops.term_patterns import TermPattern
 from compiler.quantize.improve.sparsity import Sparsity, pattern_of
 from compiler.quantize.improve.weight_bits import bits_by_name
 from compiler.quantize.ranges.refusal import QuantizeRefused
@@ -77,23 +78,28 @@ def machine_fingerprint(machine: Machine) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _pattern_texts(pattern: Pattern) -> Iterator[str]:
-    """What a pattern says; its immediates by their numbers for some scales, however they are
-    written.
+def _pattern_texts(pattern: Pattern | TermPattern) -> Iterator[str]:
+    """Writes all that a pattern says; its immediates by their numbers for some scales, however they
+    are written.
     """
     for field in fields(pattern):
-        value = getattr(pattern, field.name)
-        yield f"{field.name} {value!r}" if not callable(value) else str(_sampled(pattern))
+        if field.name != "immediates":
+            yield f"{field.name} {getattr(pattern, field.name)!r}"
+    if isinstance(pattern, Pattern):
+        yield str(_sampled(pattern))
 
 
 def _sampled(pattern: Pattern) -> list[str]:
-    """The immediates for a few scales and zero points, or why there are none."""
+    """The immediates for a few scales, zero points and constants, or why there are none."""
     found = []
+    constants = [np.linspace(-number, 1, 5) for number, _ in enumerate(pattern.constants)]
     for place, factor in enumerate(SCALES):
-        stored = [Stored(f"x{number}", factor * (number + 1), place - number)
-                  for number in range(len(pattern.inputs) + 1)]
+        *inputs, out = (Stored(f"x{number}", factor * (number + 1), place - number)
+                        for number in range(len(pattern.inputs) + 1))
         try:
-            found.append(str(sorted(pattern.immediates(*stored).items())))
+            told = pattern.immediates(*inputs, *constants, out)
+            found.append(str(sorted((name, np.asarray(number).tolist())
+                                    for name, number in told.items())))
         except (ValueError, ArithmeticError) as reason:
             found.append(str(reason))
     return found
