@@ -113,7 +113,7 @@ module bench;
       .m_axi_gmem_wvalid(wvalid),
       .m_axi_gmem_wready(wready),
       .m_axi_gmem_bid(1'b0),
-      .m_axi_gmem_bresp({outside, 1'b0}),
+      .m_axi_gmem_bresp({at > WORDS, 1'b0}),
       .m_axi_gmem_bvalid(bvalid),
       .m_axi_gmem_bready(bready),
       .m_axi_gmem_araddr(araddr),

@@ -90,7 +90,7 @@ module bench;
       .mem__rdata__ready(rdata_ready),
       .mem__rdata__payload({outside, outside ? {BUS_BITS{1'b0}} : memory[at]}),
       .mem__ack__valid(ack_valid),
-      .mem__ack__payload(outside),
+      .mem__ack__payload(at > WORDS),
       .done(done),
       .status(status),
       .status_unit(status_unit),

@@ -351,7 +351,8 @@ def _compiled(args: argparse.Namespace, saved, graph):
     if machine:
         memory = replace(machine.config.memory, **_memory_options(args))
         machine = replace(machine, config=replace(machine.config, memory=memory))
-    options = {"values": not args.no_values, "timeline": True} if args.sim == "cycle" else {}
+    options: dict[str, Any] = (
+        {"values": not args.no_values, "timeline": True} if args.sim == "cycle" else {})
     if args.waves:
         options["waves"] = Waves(*args.waves)
     watched = Watched(args.sim, options)
