@@ -55,7 +55,8 @@ def _files(machine: Machine, bus: str, clock_mhz: int) -> dict[str, str]:
 
 def _table(memories: list[VerilogMemory]) -> str:
     text = io.StringIO()
-    table = csv.DictWriter(text, [field.name for field in fields(VerilogMemory)], lineterminator="\n")
+    names = [field.name for field in fields(VerilogMemory)]
+    table = csv.DictWriter(text, names, lineterminator="\n")
     table.writeheader()
     table.writerows(asdict(memory) for memory in memories)
     return text.getvalue()
