@@ -26,7 +26,7 @@ import numpy as np
 
 from bench.frame import Bench, Sheet
 
-MODELS = Path(__file__).parents[1] / "tests" / "models"
+MODELS = Path(__file__).parents[2] / "tests" / "models"
 TOLERANCE = 1e-5
 SAMPLES = 6
 Array = np.ndarray

@@ -12,7 +12,7 @@ from fpga.zynq.export import NAME, vivado_files, zynq_verilog
 
 from .bench import bench_files
 from .lint import waivers
-from .memories import Memory, memories_of
+from .memories import VerilogMemory, memories_of
 from .netlist import core_verilog, tidied
 from .page import page
 from .ports import ports_of
@@ -53,9 +53,10 @@ def _files(machine: Machine, bus: str, clock_mhz: int) -> dict[str, str]:
             **bench_files(machine, bus == "axi4")}
 
 
-def _table(memories: list[Memory]) -> str:
+def _table(memories: list[VerilogMemory]) -> str:
     text = io.StringIO()
-    table = csv.DictWriter(text, [field.name for field in fields(Memory)], lineterminator="\n")
+    names = [field.name for field in fields(VerilogMemory)]
+    table = csv.DictWriter(text, names, lineterminator="\n")
     table.writeheader()
     table.writerows(asdict(memory) for memory in memories)
     return text.getvalue()

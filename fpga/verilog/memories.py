@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from .netlist import MODULE, modules
 
-__all__ = ["Memory", "memories_of"]
+__all__ = ["VerilogMemory", "memories_of"]
 
 _DECLARED = re.compile(r"^  reg \[(\d+):0\] (\S+) \[(\d+):0\];$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Memory:
+class VerilogMemory:
     """A memory: `name` in `module`, of `depth` rows of `width` bits.
 
     Parameters
@@ -38,19 +38,19 @@ class Memory:
         return self.depth * self.width
 
 
-def memories_of(text: str) -> list[Memory]:
+def memories_of(text: str) -> list[VerilogMemory]:
     """Every memory, the largest first."""
     found = [memory for module in modules(text) if (named := MODULE.match(module))
              for memory in _memories(named[1].removeprefix("\\"), module)]
     return sorted(found, key=lambda memory: (-memory.bits, memory.module, memory.name))
 
 
-def _memories(path: str, module: str) -> list[Memory]:
+def _memories(path: str, module: str) -> list[VerilogMemory]:
     return [_memory(path, module, name, int(high) + 1, int(last) + 1)
             for high, name, last in _DECLARED.findall(module)]
 
 
-def _memory(path: str, module: str, name: str, width: int, depth: int) -> Memory:
+def _memory(path: str, module: str, name: str, width: int, depth: int) -> VerilogMemory:
     row = rf"{re.escape(name)}\[(.+?)\]"
     written = re.findall(rf"^ +{row}(?:\[(\d+):(\d+)\]|\[(\d+)\])? <= ", module, re.MULTILINE)
     parts = [1 if bit else int(high) - int(low) + 1 if high else width
@@ -58,7 +58,7 @@ def _memory(path: str, module: str, name: str, width: int, depth: int) -> Memory
     clocked = re.findall(rf"^ +\S+ +<= {row};$", module, re.MULTILINE)
     direct = re.findall(rf"^  assign \S+ += {row};$", module, re.MULTILINE)
     mask_bits = min(parts, default=width)
-    return Memory(path, name, depth, width, len(parts) * mask_bits // width, mask_bits,
+    return VerilogMemory(path, name, depth, width, len(parts) * mask_bits // width, mask_bits,
                   len(clocked), len(direct), _held(path, name))
 
 
@@ -97,4 +97,4 @@ def _held(path: str, name: str) -> str:
     for pattern, text in _HELD.items():
         if match := (re.fullmatch(pattern, place) or re.fullmatch(pattern, f"{place} {name}")):
             return text.format(*match.groups())
-    raise ValueError(f"Memory must have a meaning in {__name__}, not {name!r} of {path!r}")
+    raise ValueError(f"VerilogMemory must have a meaning in {__name__}, not {name!r} of {path!r}")

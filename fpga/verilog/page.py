@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from accel.machine.machine import Machine
 
 from .lint import WAIVERS
-from .memories import Memory
-from .ports import Port
+from .memories import VerilogMemory
+from .ports import VerilogPort
 
 __all__ = ["page"]
 
@@ -62,7 +62,8 @@ _ABOUT = {
             "Memory is behind AXI4."}
 
 
-def page(machine: Machine, top: str, bus: str, ports: list[Port], memories: list[Memory]) -> str:
+def page(machine: Machine, top: str, bus: str, ports: list[VerilogPort],
+         memories: list[VerilogMemory]) -> str:
     return _PAGE.format(
         name=f"{machine.config.name} as Verilog", machine=machine.config.name, hash=machine.hash,
         top=top, bus=_ABOUT[bus], count=len(memories), bits=sum(m.bits for m in memories),

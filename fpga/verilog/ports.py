@@ -8,13 +8,13 @@ from accel.machine.status import CLIENTS, COUNTERS, Status
 
 from .netlist import MODULE, modules
 
-__all__ = ["Port", "ports_of"]
+__all__ = ["VerilogPort", "ports_of"]
 
 _DECLARED = re.compile(r"^  (input|output) (?:\[(\d+):0\] )?(\w+) ?;$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Port:
+class VerilogPort:
     """A port; `text` says what it does."""
 
     name: str
@@ -23,12 +23,12 @@ class Port:
     text: str
 
 
-def ports_of(text: str, top: str) -> list[Port]:
+def ports_of(text: str, top: str) -> list[VerilogPort]:
     """The ports of the module `top`, clock and reset first."""
     module = next(part for part in modules(text)
                   if (named := MODULE.match(part)) and named[1] == top)
     order = re.findall(r"\w+", module[module.index("("):module.index(";")])
-    known = {name: Port(name, int(high or 0) + 1, direction, _meaning(name))
+    known = {name: VerilogPort(name, int(high or 0) + 1, direction, _meaning(name))
              for direction, high, name in _DECLARED.findall(module)}
     first = [name for name in ("clk", "rst", "ap_clk", "ap_rst_n") if name in known]
     return [known[name] for name in (*first, *sorted(set(order) - {*first}))]
@@ -73,4 +73,4 @@ def _meaning(name: str) -> str:
     for pattern, text in _MEANINGS.items():
         if match := re.fullmatch(pattern, name):
             return text.format(*match.groups())
-    raise ValueError(f"Port must have a meaning in {__name__}, not {name!r}")
+    raise ValueError(f"VerilogPort must have a meaning in {__name__}, not {name!r}")

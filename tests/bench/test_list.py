@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +38,13 @@ def test_each_has_parts_that_options_fit(name, capsys):
     with pytest.raises(SystemExit, match="0"):
         bench.main(["--help"])
     assert f"usage: python -m bench {name} " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_folders_and_files_of_the_house_are_there(name):
+    constants = vars(importlib.import_module(f"bench.{name}")).values()
+    assert all(path.exists() for path in constants
+               if isinstance(path, Path) and HERE.parent in path.parents)
 
 
 def commands() -> list[tuple[str, list[str]]]:

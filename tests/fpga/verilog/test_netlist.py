@@ -102,10 +102,10 @@ def test_a_memory_says_its_ports():
 
 
 def test_a_memory_or_port_without_a_meaning_is_refused():
-    with pytest.raises(ValueError, match="Memory must have a meaning in fpga.verilog.memories, "
-                                         "not 'storage' of 'core'"):
+    with pytest.raises(ValueError, match="VerilogMemory must have a meaning in "
+                                         "fpga.verilog.memories, not 'storage' of 'core'"):
         memories_of(MEMORIES)
-    with pytest.raises(ValueError, match="Port must have a meaning in fpga.verilog.ports, "
+    with pytest.raises(ValueError, match="VerilogPort must have a meaning in fpga.verilog.ports, "
                                          "not 'odd'"):
         ports_of(MEMORIES.replace("done", "odd"), "core")
 

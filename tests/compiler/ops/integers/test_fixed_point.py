@@ -119,3 +119,9 @@ def test_add_multipliers_wrong(a: float, b: float, shown: str) -> None:
         add_multipliers(a, b)
     assert str(refusal.value) == (
         f"requantization scale must be 0 or between 2**-31 and 65535, not {shown}")
+
+
+def test_machine_files_of_version_0_1_find_it():
+    from compiler.ops import fixed_point
+
+    assert fixed_point.quantize_multiplier is quantize_multiplier
