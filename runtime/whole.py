@@ -69,13 +69,13 @@ class HostPart:
         return asdict(self) | {"whole_seconds": total, "share": beside / total if total else 0.0}
 
 
-def host_part(module: Module, host: str, process: EnergyTable | None = None) -> HostPart | None:
-    """The host's part of a module, on the host of this name; None where other targets than the
-    host and the accelerator have a part.
+def host_part(module: Module, table: HostTable | None, process: EnergyTable | None = None
+              ) -> HostPart | None:
+    """The host's part of a module, by a table, or measured here without one; None where other
+    targets than the host and the accelerator have a part.
     """
     if any(step.segment.target != HOST and step.execute.program is None for step in module.steps):
         return None
-    table = known_host(host)
     own = [step for step in module.steps if step.execute.program is None]
     nodes = [node for step in own for node in step.segment.nodes]
     graph = module.partition.graph
@@ -102,7 +102,7 @@ def _is_layer(module: Module, node: Node) -> bool:
 def host_key(host: str) -> str:
     """A text that tells hosts apart, for keys of records."""
     table = known_host(host)
-    return repr(table) if table else f"this {processor()}"
+    return table.text if table else f"this {processor()}"
 
 
 def division_difference(network: str, before: Sequence[str], after: Sequence[str]) -> str:

@@ -262,11 +262,12 @@ def _add_technology(args: argparse.Namespace, figures: dict[str, Any], machine, 
 
 def _add_whole(args: argparse.Namespace, figures: dict[str, Any], module, machine) -> None:
     """Adds the host's part, where the time of the accelerator's is known."""
+    from runtime.pricing.hosts import known_host
     from runtime.whole import host_part, waiting_joules
 
     is_timed = machine and (figures["cycles"] or not module.accelerated)
     energies = args.technology.energies if args.technology else None
-    part = host_part(module, args.host, energies) if is_timed else None
+    part = host_part(module, known_host(args.host), energies) if is_timed else None
     figures["whole"] = part and part.plain(figures["seconds"]) | {
         "waiting_joules": waiting_joules(machine, energies, part)}
 

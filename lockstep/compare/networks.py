@@ -24,7 +24,7 @@ from compiler.te import numpy_dtype
 from lockstep.options.network_files import SIZE, network_file
 from runtime.driver.calibrated import Calibration
 from runtime.module import Module
-from runtime.pricing.hosts import TABLE
+from runtime.pricing.hosts import TABLE, known_host
 from runtime.whole import HostPart, host_part, waiting_joules
 
 __all__ = ["DEFAULT", "NetworkCycles", "measure", "networks"]
@@ -115,7 +115,7 @@ def measure(machine: Machine, path: Path, calibration: Calibration | None = None
     rows = [(row.name, row.cycles, row.dram_bytes, row.bound)
             for row in map(LayerRow.of, figures["layers"])]
     busy = {unit: sum(run.counters.activity[unit]["busy"] for run in runs) for unit in UNITS}
-    beside = host_part(module, host, technology.energies)
+    beside = host_part(module, known_host(host), technology.energies)
     assert beside is not None, "an accelerator and the host alone compute the network"
     return NetworkCycles(
         figures["cycles"], figures["macs"], figures["utilization"],

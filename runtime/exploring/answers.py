@@ -3,12 +3,15 @@
 ::
 
     {"base": POINT, "networks": [...], "objectives": [...], "axes": [...], "points": [POINT...],
-     "failed": [...], "refused": [...], "sensitivity": [...]}
+     "failed": [...], "refused": [...], "sensitivity": [...], "host": {...},
+     "quantized": [TEXT...], "made_for": [TEXT...]}
 
 Points stand in the order in which they were measured, the base first. A point's `front` says
 whether it lies on the front, its `rivals` are the numbers of those from which it is not
 distinguishable (`PointIntervals.rivals`), its `built` is what tools made of its core (`BuiltCore`),
-with how far off the estimates are.
+with how far off the estimates are. `other_division` says in which layers of the host a point
+differs from the base. `quantized` and `made_for` tell of networks that were quantized here, and for
+other machines.
 """
 
 from collections import Counter

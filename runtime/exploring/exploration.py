@@ -28,7 +28,7 @@ from runtime.exploring.objectives import MeasuredPoint, Objective
 from runtime.exploring.networks import ExploredNetwork
 from runtime.exploring.point_trials import PointFigures, PointTrial, is_lasting
 from runtime.exploring.points import ExploredPoint, MachineSpace
-from runtime.pricing.hosts import TABLE, THIS
+from runtime.pricing.hosts import TABLE, THIS, host_text
 from runtime.whole import division_difference, host_key
 
 __all__ = ["STRATEGIES", "Exploration", "ExplorationError", "RunPoints"]
@@ -286,7 +286,7 @@ class Exploration:
         """The trial of a network on a point, as it computes it."""
         return PointTrial(str(network.path), network.digest, point.toml, point.sources,
                           point.machine.hash, values, self.technology.text, point.effort,
-                          self.host)
+                          host_text(self.host))
 
     def known(self, network: ExploredNetwork, point: ExploredPoint) -> Result:
         """The result of a network on a point that was measured."""

@@ -7,7 +7,7 @@ A trial is text, so that it can be run anywhere. The result's value is the cycle
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from runtime.driver.calibrated import file_digest
 from runtime.driver.compilation import compile_on
 from runtime.devices.device import SimulatedDevice
 from runtime.module import Module
-from runtime.pricing.hosts import TABLE
+from runtime.pricing.hosts import TABLE, host_of, host_text
 from runtime.report import report
 from runtime.driver.targets import Targets, accelerator
 from runtime.whole import HostPart, host_part
@@ -110,7 +110,7 @@ class PointTrial:
     effort : of the search for mappings (`accel.mapping.plans.search.EFFORTS`).
     technology : its text (`accel.estimates.technology.technology_of`), by whose energies joules
         are counted; "": none are.
-    host : that computes the rest (`runtime.pricing.hosts`).
+    host : the text of the one that computes the rest (`runtime.pricing.hosts.host_of`).
     """
 
     network: str
@@ -121,7 +121,7 @@ class PointTrial:
     values: bool = False
     technology: str = ""
     effort: int = 0
-    host: str = TABLE
+    host: str = field(default_factory=lambda: host_text(TABLE))
 
     @property
     def target(self) -> str:
@@ -218,7 +218,7 @@ def _measured(trial: PointTrial) -> Result:
 
 def _beside(trial: PointTrial, module: Module) -> HostPart:
     energies = technology_of(trial.technology).energies if trial.technology else None
-    found = host_part(module, trial.host, energies)
+    found = host_part(module, host_of(trial.host), energies)
     assert found is not None, "a point has the accelerator and the host alone"
     return found
 

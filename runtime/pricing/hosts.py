@@ -15,7 +15,8 @@ from typing import Any
 from compiler.errors import Error
 from runtime.pricing.link import Link
 
-__all__ = ["TABLE", "THIS", "HostTable", "HostTableError", "host_table", "known_host"]
+__all__ = ["TABLE", "THIS", "HostTable", "HostTableError", "host_of", "host_table", "host_text",
+           "known_host"]
 
 TABLE = "table"
 """The name of the table that comes with Lockstep."""
@@ -41,6 +42,7 @@ class HostTable:
 
     Parameters
     ----------
+    text : of its file.
     operation, division, function, access, iteration : cycles of an operation of each kind, of an
         element that is read or written, and of an iteration of a loop.
     operator : cycles of each operator of a network besides.
@@ -50,6 +52,7 @@ class HostTable:
     """
 
     name: str
+    text: str
     mhz: float
     operation: float
     division: float
@@ -71,6 +74,17 @@ def known_host(name: str) -> HostTable | None:
     return None if name == THIS else host_table(name)
 
 
+def host_text(name: str) -> str:
+    """The text by which a process elsewhere knows a host: `host_of`."""
+    return THIS if name == THIS else host_table(name).text
+
+
+@cache
+def host_of(text: str) -> HostTable | None:
+    """The host of `host_text`. Raises HostTableError."""
+    return None if text == THIS else _table(text)
+
+
 @cache
 def host_table(name: str = TABLE) -> HostTable:
     """Reads a table. Raises HostTableError for a name that is none, and a file that is no table."""
@@ -78,16 +92,18 @@ def host_table(name: str = TABLE) -> HostTable:
         raise HostTableError(f"Host must be {TABLE}, {THIS} or a .toml file, not {name!r}")
     path = SHIPPED if name == TABLE else Path(name)
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        return _table(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeError) as error:
         raise HostTableError(f"Host {path} cannot be read: {error}") from None
-    try:
-        return _table(raw)
     except HostTableError as error:
         raise HostTableError(f"Host {path}: {error}") from None
 
 
-def _table(raw: Mapping[str, Any]) -> HostTable:
+def _table(text: str) -> HostTable:
+    try:
+        raw = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise HostTableError(f"cannot be read: {error}") from None
     _require_names("the table", raw, ("name", "mhz", *SECTIONS))
     _require("name", isinstance(raw["name"], str) and raw["name"] != "", "a text", raw["name"])
     _require("mhz", _is_number(raw["mhz"]) and raw["mhz"] > 0, "a number above 0", raw["mhz"])
@@ -99,7 +115,7 @@ def _table(raw: Mapping[str, Any]) -> HostTable:
              "a table of numbers by process", energies)
     cycles = {name: float(raw["cycles"][name]) for name in SECTIONS["cycles"]}
     link = Link(**{name: float(raw["link"][name]) for name in SECTIONS["link"]})
-    return HostTable(raw["name"], float(raw["mhz"]), **cycles, link=link,
+    return HostTable(raw["name"], text, float(raw["mhz"]), **cycles, link=link,
                      cycle_pj=tuple(energies.items()),
                      moves_per_byte=raw["energy"]["moves_per_byte"])
 

@@ -11,7 +11,7 @@ from runtime import compile
 from runtime.driver.quantization import quantize
 from runtime.module import Module
 from runtime.pricing.counting import node_cycles
-from runtime.pricing.hosts import host_table
+from runtime.pricing.hosts import host_table, known_host
 from runtime.whole import HostPart, division_difference, energy_refusal, host_key, host_part
 from tests.support.whole import CHANNELS, SIZE, write_case
 
@@ -21,7 +21,7 @@ assert ENERGIES is not None
 
 
 def part_of(module: Module, host: str, energies: EnergyTable | None = None) -> HostPart:
-    found = host_part(module, host, energies)
+    found = host_part(module, known_host(host), energies)
     assert found is not None
     return found
 

@@ -6,7 +6,8 @@ import pytest
 
 from compiler.graph.graph import Graph, Node, TensorType
 from runtime.pricing.counting import node_cycles
-from runtime.pricing.hosts import SHIPPED, HostTableError, host_table, known_host
+from runtime.pricing.hosts import (SHIPPED, HostTableError, host_of, host_table, host_text,
+                                   known_host)
 from runtime.pricing.link import LINK
 
 HOST = host_table()
@@ -25,7 +26,11 @@ def test_the_link_of_the_shipped_host_is_what_auto_assumes() -> None:
 
 
 def test_this_processor_has_no_table() -> None:
-    assert known_host("this") is None
+    assert known_host("this") is host_of(host_text("this")) is None
+
+
+def test_a_process_elsewhere_knows_a_host_by_its_text() -> None:
+    assert host_of(host_text("table")) == HOST
 
 
 def test_an_element_costs_its_accesses_and_operations() -> None:
