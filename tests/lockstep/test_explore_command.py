@@ -109,7 +109,7 @@ def test_the_same_again_measures_nothing(folder: Path, capsys, monkeypatch, tmp_
     assert again.read_bytes() == (folder / "a.json").read_bytes()
     out = capsys.readouterr().out
     assert "2 machines like tiny-1x4x4, front of ms, area, energy first" in out
-    assert re.search(r"machine +ms +area, mm2 +energy, uJ +bound by", out)
+    assert re.search(r"machine +ms +area, mm2 +energy, uJ +on the host", out)
     assert ("technology 45nm: ms at the nominal clock, 100 MHz: 45nm has no estimate of clocks"
             in out)
     assert re.search(r"^\*? *block_out 8 .*gemm \d+%", out, re.MULTILINE)
