@@ -15,7 +15,7 @@ from compiler.files import whole_file, write_text
 from lockstep.intrinsics.bench import Results, change, measured, show_instructions, show_networks
 from lockstep.options.whole import calibration_of
 from lockstep.printing.table import show_columns
-from lockstep.printing.whole import show_wholes
+from lockstep.compare.wholes import show_wholes
 from lockstep.compare import MachineDifference, compare
 from lockstep.printing.lines import say
 from lockstep.manual.resources import KINDS, UnitResources
