@@ -39,4 +39,4 @@ def test_diff_in_another_technology(capsys, tmp_path: Path) -> None:
     assert here["seconds"] == here["cycles"] / (load_technology("ecp5").clock(
         load_machine("tiny-1x4x4")).value * 1e6)
     assert re.search(r"^luts +[\d,]+ ±\d+%", out, re.MULTILINE) and "mm2" not in out
-    assert "uJ" not in out and "is estimated to reach; absent: energy" in out
+    assert "dram: uJ" not in out and "is estimated to reach; absent: energy" in out
