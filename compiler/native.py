@@ -3,6 +3,7 @@
 Tools are run by `call` alone (`compiler.processes`).
 """
 
+import ctypes
 import hashlib
 import os
 import platform
@@ -16,8 +17,8 @@ from compiler.kept import (BuildError, CacheError, build_once, cache_folder, fin
 from compiler.processes import call_all, run_tool
 
 __all__ = ["BuildError", "CacheError", "build_once", "cache_folder", "call", "compile_objects",
-           "compile_shared", "compiler", "digest", "find", "note", "noted", "precompile_header",
-           "processor", "run_tool"]
+           "compile_shared", "compiler", "digest", "find", "library_of", "note", "noted",
+           "precompile_header", "processor", "run_tool"]
 
 
 @cache
@@ -65,6 +66,22 @@ def compile_shared(sources: Mapping[Path, Sequence[str]], target: Path,
           *map(str, (*compiled, *objects))], folder)
     for path in compiled:
         os.unlink(path)
+
+
+def library_of(kind: str, what: str, texts: Mapping[str, str], flags: Sequence[str],
+               takes: str = "up to a minute") -> ctypes.CDLL:
+    """The library of C++ files and the headers that they include, by the names of their files, for
+    this processor; from the cache, or newly built as `build_once` says it.
+    """
+    key = digest([*(f"{name}\n{text}" for name, text in texts.items()), *flags, compiler()[1],
+                  processor()])
+
+    def make(folder: Path) -> None:
+        for name, text in texts.items():
+            (folder / name).write_text(text)
+        compile_shared({folder / name: () for name in texts if name.endswith(".cpp")},
+                       folder / f"{kind}.so", [*flags, f"-I{folder}"])
+    return ctypes.CDLL(str(build_once(kind, key, what, make, takes) / f"{kind}.so"))
 
 
 def compile_objects(sources: Mapping[Path, Sequence[str]], folder: Path,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from compiler.ops.integers.integer_text import OPERANDS
 from compiler.ops.patterns import Immediates, Pattern
 from compiler.ops.records.integer_forms import Stored
 from compiler.ops.term_patterns import TermPattern
@@ -15,9 +16,7 @@ from compiler.tensorize import Immediate
 
 __all__ = ["pattern_of", "term_pattern_of"]
 
-MOST_INPUTS = 2
 _REAL = frozenset("add sub mul div min max lt le gt ge eq ne".split())
-
 
 FIELDS = ("int8", "uint8", "int16", "uint16", "int32")
 """Types of fields of a record that constants of a network fill."""
@@ -30,46 +29,67 @@ def pattern_of(name: str, value: Callable[..., Expr], names: Sequence[str],
     """The pattern of a vector operation that takes `names`, of which `fields` are immediates and
     `members` may be fields of its record. Refuses with ValueError what cannot be matched.
     """
+    _require_tolerance(name, tolerance)
     if matches is None:
-        if immediates is not None:
-            raise ValueError(f"Immediates of vector operation {name} must come with matches: "
-                             f"what they are follows from the scales of what it matches")
-        if tolerance:
-            raise ValueError(f"Tolerance of vector operation {name} must come with matches")
+        _require_nothing(name, immediates, tolerance)
         return None
-    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not (
-            0 <= tolerance < inf):
-        raise ValueError(f"Tolerance of {name} must be a finite number of 0 or more, "
-                         f"not {tolerance!r}")
     for other in names:
         if other not in ("a", "b", *fields, *members):
             raise ValueError(f"Vector operation {name} must take a, b, immediates and parameters "
                              f"of channels alone to match something, not {other}")
-    record = tuple(Var(each, members[each]) for each in names if each in members)
-    for member in record:
-        if member.dtype not in FIELDS:
-            raise ValueError(f"Field {member.name} of {name} must be one of {', '.join(FIELDS)} to "
-                             f"match something, not {member.dtype}")
+    record = _record(name, {each: members[each] for each in names if each in members})
     operands = [operand for operand in ("a", "b") if operand in names]
+    variables = _variables(name, matches, operands, record)
+    inputs, constants = variables[:len(operands)], variables[len(operands):]
+    scalars = tuple(fields[each] for each in names if each in fields)
+    given = dict(zip(operands, (Var(place, "int32") for place in OPERANDS)))
+    given |= {each.name: each for each in record} | {each.name: each.var for each in scalars}
+    body = value(*(given[each] for each in names))
+    if not isinstance(body, Expr) or body.dtype != "int32":
+        raise ValueError(f"Result of vector operation {name} must be an int32 expression, "
+                         f"not {body!r}")
+    return Pattern(name, inputs, _real(name, matches(*variables), variables), body, scalars,
+                   _told(name, immediates, [each.name for each in (*scalars, *record)],
+                         len(inputs), len(constants), stored), constants, record, tolerance)
+
+
+def _require_tolerance(name: str, tolerance: object) -> None:
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not (
+            0 <= tolerance < inf):
+        raise ValueError(f"Tolerance of {name} must be a finite number of 0 or more, "
+                         f"not {tolerance!r}")
+
+
+def _require_nothing(name: str, immediates: Immediates | None, tolerance: float) -> None:
+    """Refuses, without a pattern, what says more about it."""
+    if immediates is not None:
+        raise ValueError(f"Immediates of vector operation {name} must come with matches: what they "
+                         f"are follows from the scales of what it matches")
+    if tolerance:
+        raise ValueError(f"Tolerance of vector operation {name} must come with matches")
+
+
+def _record(name: str, members: Mapping[str, str]) -> tuple[Var, ...]:
+    """The fields of a record that a body reads, with their types."""
+    for member, dtype in members.items():
+        if dtype not in FIELDS:
+            raise ValueError(f"Field {member} of {name} must be one of {', '.join(FIELDS)} to "
+                             f"match something, not {dtype}")
+        if member in OPERANDS:
+            raise ValueError(f"Field {member} of {name} must have another name to match something: "
+                             f"operands are called so")
+    return tuple(Var(member, dtype) for member, dtype in members.items())
+
+
+def _variables(name: str, matches: Callable[..., Any], operands: Sequence[str],
+               record: Sequence[Var]) -> tuple[Var, ...]:
+    """The real numbers of a pattern: one for each operand, then constants of channels."""
     inputs = _parameters("Matches", name, matches)
     if len(inputs) < len(operands) or len(inputs) > len(operands) and not record:
         more = ", and then constants of channels, which fill its record" if record else ""
         raise ValueError(f"Matches of {name} must take as many numbers as it has operands, "
                          f"{', '.join(operands)}{more}, not {', '.join(inputs) or 'none'}")
-    variables = tuple(Var(each, "float32") for each in inputs)
-    real = _real(name, matches(*variables), variables)
-    scalars = tuple(fields[each] for each in names if each in fields)
-    given = dict(zip(operands, (Var(f"x{place}", "int32") for place in range(MOST_INPUTS))))
-    given |= {member.name: member for member in record}
-    body = value(*(given[each] if each in given else fields[each].var for each in names))
-    if not isinstance(body, Expr) or body.dtype != "int32":
-        raise ValueError(f"Result of vector operation {name} must be an int32 expression, "
-                         f"not {body!r}")
-    count = len(operands)
-    wanted = [each.name for each in (*scalars, *record)]
-    return Pattern(name, variables[:count], real, body, scalars,
-                   _told(name, immediates, wanted, count, len(inputs) - count, stored),
-                   variables[count:], record, tolerance)
+    return tuple(Var(each, "float32") for each in inputs)
 
 
 def term_pattern_of(name: str, term: Callable[[Expr, Expr], Expr], types: tuple[str, str, str],

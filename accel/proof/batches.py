@@ -26,7 +26,7 @@ from compiler.errors import DEFECT, Error
 from compiler.latency_hiding import LOOPS, SETS, Batch, Event, Measures, Violation, measure
 from compiler.latency_hiding.arrays import HEADERS, sets_of
 from compiler.lazy import cached_property
-from compiler.native import build_once, compile_shared, compiler, digest, processor
+from compiler.native import library_of
 
 __all__ = ["MEMORIES", "Batches", "IllegalProgram", "named"]
 
@@ -267,16 +267,7 @@ def _library() -> ctypes.CDLL:
     """The native library, one for all machines."""
     texts = {_SOURCE.name: _SOURCE.read_text(), "layouts.h": layouts_header(),
              **{path.name: path.read_text() for path in HEADERS}}
-    key = digest([*(f"{name}\n{text}" for name, text in texts.items()), *_FLAGS, compiler()[1],
-                  processor()])
-
-    def make(folder: Path) -> None:
-        for name, text in texts.items():
-            (folder / name).write_text(text)
-        compile_shared({folder / _SOURCE.name: _FLAGS}, folder / "touched.so")
-
-    found = ctypes.CDLL(str(build_once("touched", key, "what instructions touch", make,
-                                       "a few seconds") / "touched.so"))
+    found = library_of("touched", "what instructions touch", texts, _FLAGS, "a few seconds")
     found.touched.restype = None
     found.touched.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p,
                               ctypes.c_void_p)

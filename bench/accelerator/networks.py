@@ -27,12 +27,12 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import geometric_mean
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 import numpy as np
 import onnx
@@ -122,7 +122,7 @@ def compiled_twice(machine: Machine, name: str, config: str, effort: int = 0
                    ) -> tuple[Executable, dict[str, float]]:
     """The compiled network, and the seconds of compiling it and of loading it from its own cache.
     """
-    with TemporaryDirectory() as folder, cache_in(folder):
+    with TemporaryDirectory() as folder, patch.dict(os.environ, LOCKSTEP_CACHE=folder):
         path = Path(folder) / f"{name}.onnx"
         onnx.save(zoo.build(name, int8=True), path)
         device = SimulatedDevice(machine, cycle.simulate)
@@ -140,17 +140,6 @@ def compiled_twice(machine: Machine, name: str, config: str, effort: int = 0
         process = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         assert len(list(Path(folder).glob("networks/*/"))) == 1, "the cache must have had it"
     return segment, {"compile_seconds": first, "second_compile_s": process, "second_call_s": call}
-
-
-@contextmanager
-def cache_in(folder: str) -> Iterator[None]:
-    before = os.environ.get("LOCKSTEP_CACHE")
-    os.environ["LOCKSTEP_CACHE"] = folder
-    try:
-        yield
-    finally:
-        del os.environ["LOCKSTEP_CACHE"]
-        os.environ |= {"LOCKSTEP_CACHE": before} if before else {}
 
 
 def residual(sheet: Sheet, segment: Executable, rows: Rows) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from compiler.native import build_once, compile_shared, compiler, digest, processor
+from compiler.native import library_of
 
 from .events import AddressSet, Event
 
@@ -147,16 +147,7 @@ def texts() -> dict[str, str]:
 
 def built(sources: Mapping[str, str]) -> ctypes.CDLL:
     """The library of these sources."""
-    key = digest([*(f"{name}\n{text}" for name, text in sources.items()), *_FLAGS, compiler()[1],
-                  processor()])
-
-    def make(folder: Path) -> None:
-        for name, text in sources.items():
-            (folder / name).write_text(text)
-        compile_shared({folder / name: () for name in _SOURCES}, folder / "scans.so", _FLAGS)
-
-    found = ctypes.CDLL(str(build_once("scans", key, "the proof of streams", make,
-                                       "a few seconds") / "scans.so"))
+    found = library_of("scans", "the proof of streams", sources, _FLAGS, "a few seconds")
     pointer, number, long = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
     for name, result, arguments in (
             ("measure", None, (pointer, pointer, pointer)),

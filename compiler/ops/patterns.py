@@ -154,13 +154,16 @@ def _number(field: Immediate, number: Any) -> int:
 def _of_channels(field: Var, numbers: Any, constants: Sequence[Array]) -> Array:
     """The numbers of a field of a record, which it must hold: one, or one for each channel."""
     array, (low, high) = np.asarray(numbers), limits_of(field.dtype)
-    if array.ndim and array.shape != constants[0].shape:
-        raise StaysFloat(f"field {field.name} must be a number, or one for each of "
-                         f"{len(constants[0])} channels, not of shape {array.shape}")
+    if array.ndim and array.shape not in {known.shape for known in constants}:
+        several = f", or one for each of {len(constants[0])} channels" if constants else ""
+        raise StaysFloat(f"field {field.name} must be a number{several}, not of shape "
+                         f"{array.shape}")
+    if array.dtype.kind not in "iuf":
+        raise StaysFloat(f"field {field.name} must be integers, not {array.dtype}")
     wrong = array[(array != np.rint(array)) | (array < low) | (array > high)]
-    if array.dtype.kind not in "iuf" or wrong.size:
+    if wrong.size:
         raise StaysFloat(f"field {field.name} must be integers from {low} to {high}, not "
-                         f"{wrong[0] if wrong.size else array.dtype}")
+                         f"{wrong[0]}")
     return array
 
 

@@ -62,8 +62,8 @@ class TermPattern:
             return apply_expr(self.real, dict(zip(self.inputs, arrays, strict=True)))
 
     def factor(self, x_scale: float, w_scale: float, zp: int = 0) -> float | None:
-        """How many times the term of integers the real one is, where the numbers have these scales
-        and one zero point: found by values. None where there is no such number above 0.
+        """The factor between the term of integers and the real one, where the numbers have these
+        scales and one zero point: found by values. None where there is none above 0.
         """
         x, w = np.random.default_rng(0).integers(*INT8, (2, 999), endpoint=True)
         real = self.value((x - zp) * x_scale, (w - zp) * w_scale)

@@ -15,7 +15,7 @@ from lockstep.intrinsics.bench import Results, change, measured, show_instructio
 from lockstep.options.whole import THIS, calibration_of
 from lockstep.printing.rows import diff_rows, put_rows
 from lockstep.printing.table import show_columns
-from lockstep.printing.whole import show_wholes
+from lockstep.compare.wholes import show_wholes
 from lockstep.compare import MachineDifference, compare, networks
 from lockstep.provenance import Asked
 from lockstep.report.pictures import put_pictures, require_matplotlib

@@ -13,7 +13,7 @@ from typing import Any
 
 from compiler.errors import RequestError
 from lockstep.options.arguments import (NETWORK, add_compilation, add_json, add_tls, at_least, rate,
-                                        refresh, row_buffer)
+                                        refresh, row_buffer, waves)
 from lockstep.options.whole import THIS, add_host
 from lockstep.options.inputs import arrays, set_inputs, write_outputs
 from lockstep.options.saved import saved_module
@@ -24,7 +24,7 @@ from compiler.files import whole_file
 
 __all__ = ["add_parser", "run"]
 
-DEFAULT_SIMULATOR = "cycle"
+DEFAULT_SIMULATOR, RTL = "cycle", "verilator"
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
@@ -38,9 +38,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("model", metavar="MODEL", type=model_file,
         help=f"{NETWORK}; or what lockstep compile has made of one")
     add_compilation(parser)
-    add("--sim", default=DEFAULT_SIMULATOR, type=OneOf("runtime.devices.device:SIMULATORS"),
+    add("--sim", type=OneOf("runtime.devices.device:SIMULATORS"),
         help="values only; cycles, fast; the RTL, which takes long "
-             f"(default {DEFAULT_SIMULATOR})")
+             f"(default {DEFAULT_SIMULATOR}; with --waves {RTL})")
     add("--latency", "--dram-latency", type=at_least(0), metavar="N",
         dest="latency", help="of the memory, in cycles (this and the next five: by default that of "
                              "the machine or of --memory, else 64)")
@@ -62,6 +62,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add_rows(parser, "the layers")
     add("--trace", type=output_file, metavar="T.json",
         help="write what every unit did when: .json or .json.gz for Perfetto, .vcd for short runs")
+    add("--waves", type=waves, metavar="LAYER[,FILE.fst]",
+        help="write the waveforms of all signals of the RTL while a layer runs, for GTKWave or "
+             "Surfer (default file: LAYER.fst)")
     add("--report", type=output_file, metavar="FILE.html",
         help="write one page with timeline, roofline, stalls, traffic and buffers (--sim cycle)")
     add_pictures(parser)
@@ -83,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
     from lockstep.options.compilation import target_of
     from lockstep.provenance import Asked
 
+    args.sim = args.sim or (RTL if args.waves else DEFAULT_SIMULATOR)
     asked = Asked.of(args)
     saved = saved_module(args, args.machine)
     if saved is None:
@@ -99,13 +103,16 @@ def _require_sense(args: argparse.Namespace) -> None:
     _require_sense_there(args)
     for option, given in (("--trace", args.trace), ("--report", args.report), ("--svg", args.svg),
                           ("--pdf", args.pdf), ("--energy", args.energy),
-                          ("--no-values", args.no_values)):
+                          ("--no-values", args.no_values), ("--waves", args.waves)):
         if given and args.target.partition(":")[0] == "cpu" and "," not in args.target:
             raise RequestError(f"{option} must be left out with --target cpu: the host has no "
                                f"cycles")
     if args.trace and args.sim == "functional":
         raise RequestError("--trace must come with --sim cycle or verilator: functional has no "
                            "cycles")
+    if args.waves and args.sim != RTL:
+        raise RequestError(f"--waves must come with --sim {RTL}, not {args.sim}: the RTL alone has "
+                           f"signals")
     _require_page(args)
     if args.energy:
         _require_table(args)
@@ -118,8 +125,8 @@ def _require_sense(args: argparse.Namespace) -> None:
 PAGES = ("report", *PICTURES)
 """Options that show what every unit did when."""
 
-HERE = ("sim", "latency", "outstanding", "bytes_per_cycle", "row_buffer", "refresh", "stall_seed",
-        "no_values", "trace", *PAGES, "energy", "memory", "precision")
+HERE = ("waves", "sim", "latency", "outstanding", "bytes_per_cycle", "row_buffer", "refresh",
+        "stall_seed", "no_values", "trace", *PAGES, "energy", "memory", "precision")
 """Options of what runs here."""
 
 
@@ -174,6 +181,8 @@ def _run(args: argparse.Namespace, saved, trace, asked) -> int:
     programs = [compiled.program for compiled in module.accelerated]
     if trace:
         trace.require_space(programs)
+    if args.waves:
+        _require_layer(args, programs)
     for option in (*PAGES, "energy"):
         if getattr(args, option) and not programs:
             raise RequestError(f"--{option} must be left out for {str(args.model)!r}: all of it "
@@ -235,6 +244,14 @@ def _provenance(args: argparse.Namespace, asked, machine) -> dict[str, Any]:
     name = machine.config.name if machine else ""
     by_host = MEASURED_HOST if args.host == THIS else ()
     return asked.provenance({name: machine}, (*MEASURED, *by_auto, *by_host))
+
+
+def _require_layer(args: argparse.Namespace, programs) -> None:
+    """Refuses a layer that no program has."""
+    layers = [name for program in programs for name, _ in program.layers]
+    if args.waves[0] not in layers:
+        raise RequestError(f"--waves must name a layer that runs on the accelerator "
+                           f"({', '.join(layers) or 'there are none'}), not {args.waves[0]!r}")
 
 
 def _add_energy(args: argparse.Namespace, figures: dict[str, Any], machine, watched) -> None:
@@ -363,6 +380,7 @@ def _errors(module, graph, inputs) -> dict[str, float]:
 
 def _compiled(args: argparse.Namespace, saved, graph):
     from lockstep.options.compilation import compiled, machine_of, with_memory
+    from accel.sim.rtl.waves import Waves
     from lockstep.printing.progress import Watched
     from runtime import SimulatedDevice
     from runtime.driver.loading import placed
@@ -374,6 +392,8 @@ def _compiled(args: argparse.Namespace, saved, graph):
         memory = replace(machine.config.memory, **_memory_options(args))
         machine = replace(machine, config=replace(machine.config, memory=memory))
     options = {"values": not args.no_values, "timeline": True} if args.sim == "cycle" else {}
+    if args.waves:
+        options["waves"] = Waves(*args.waves)
     watched = Watched(args.sim, options)
     device = SimulatedDevice(machine, watched) if machine else None
     module = placed(saved, device) if saved else compiled(args, device, graph=graph)

@@ -1,4 +1,4 @@
-"""``lockstep verilog -o DIR``: the hardware of a machine as Verilog, with all that a check takes."""
+"""``lockstep verilog -o DIR``: the hardware of a machine as Verilog, with a test bench."""
 
 import argparse
 from pathlib import Path

@@ -12,7 +12,7 @@ from lockstep.options.compilation import with_memory
 from lockstep.options.whole import calibration_of
 from lockstep.printing.progress import progress_bar
 from lockstep.printing.table import show_columns
-from lockstep.printing.whole import show_wholes
+from lockstep.compare.wholes import show_wholes
 from lockstep.compare import NetworkCycles, measure, networks
 from lockstep.compare.networks import DEFAULT
 from lockstep.printing.lines import say

@@ -82,7 +82,8 @@ def _lines(machine: Machine, found: Facts, figures: Mapping[str, Any]) -> Iterat
     for pattern in machine.patterns:
         if pattern.name == found.name:
             names = " and ".join(constant.name for constant in pattern.constants)
-            yield (f"stands for {expr_text(pattern.real)} in float networks"
+            sums = "sums of " * (found.unit == "gemm")
+            yield (f"stands for {sums}{expr_text(pattern.real)} in float networks"
                    + (f", {names} of each channel" if names else "")
                    + (f", up to {pattern.tolerance:g}" if pattern.tolerance else ""))
     if found.opcode != FINISH:

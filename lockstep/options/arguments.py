@@ -10,13 +10,14 @@ from accel.machine.config import MACHINE
 from accel.machine.dram import DRAM
 from compiler.target_names import ACCEL, HOST
 from lockstep.options.choices import OneOf
-from lockstep.options.paths import FileName, MachineName, input_file, machine_name, output_file
+from lockstep.options.paths import (FileName, MachineName, OutputFile, input_file, machine_name,
+                                    output_file)
 
 __all__ = ["CACHED_PLANS", "CALIBRATION", "DEFAULT_THREADS", "EFFORT", "NETWORK", "OWN_PLANS",
            "QUANTIZER", "add_bind", "add_compilation", "add_json", "add_kinds", "add_machine",
            "add_memory", "add_quantizer", "add_tls", "add_verbose", "at_least", "certificates_of",
            "link", "memory", "minutes", "pin", "quantizer_options", "rate", "refresh",
-           "row_buffer", "seconds", "shape"]
+           "row_buffer", "seconds", "shape", "waves"]
 
 AddKind = Callable[[Any], argparse.ArgumentParser]
 
@@ -24,6 +25,7 @@ NETWORK = ("a network: a file (ONNX, .pt2 of torch.export.save, or another of do
            "or a name such as digits, resnet18 or resnet18@64 (docs/commands.md)")
 DEFAULT_THREADS = 2
 LONGEST = 1e6           # that a time may be, in its unit
+WAVES = ".fst"
 CACHED_PLANS, OWN_PLANS = "db", "own"
 
 EFFORT = OneOf("accel.mapping.plans.search:EFFORTS", names=lambda efforts: range(len(efforts)),
@@ -271,6 +273,14 @@ def row_buffer(text: str) -> dict[str, int | None]:
         raise argparse.ArgumentTypeError(f"must be BYTES[,MISS[,BANKS]], not {text!r}")
     given = dict(zip(("row_bytes", "row_miss", "banks"), map(int, numbers)))
     return {"row_miss": DRAM.row_miss, "banks": DRAM.banks, "row_closed": None, **given}
+
+
+def waves(text: str) -> tuple[str, OutputFile]:
+    """Layer and file of ``LAYER[,FILE.fst]``; without a file, it has the layer's name."""
+    layer, comma, file = text.rpartition(",")
+    if not (comma and file.endswith(WAVES)):
+        layer, file = text, re.sub(r"[^\w.-]+", "_", text) + WAVES
+    return layer, output_file(file)
 
 
 def pin(text: str) -> tuple[str, str]:

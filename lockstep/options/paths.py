@@ -180,7 +180,8 @@ def require_files(arguments: Mapping[str, Any]) -> None:
 
 def _flat(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in arguments.items():
-        yield from ((name, element) for element in (value if isinstance(value, list) else [value]))
+        several = value if isinstance(value, list | tuple) else [value]
+        yield from ((name, element) for element in several)
 
 
 def files_read(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str | os.PathLike[str]]]:

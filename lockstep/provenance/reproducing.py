@@ -67,11 +67,17 @@ def _redirect(args: argparse.Namespace, folder: Path) -> Path:
     for name, value in vars(args).items():
         if name == "db" or name in SCRATCH and isinstance(value, OutputFile):
             setattr(args, name, _scratch(folder / name, value))
-        elif isinstance(value, OutputFile | OutputFolder | PictureFolder):
+        elif _is_written(value):
             setattr(args, name, None)
         elif name == "no_cache":
             args.no_cache = True
     return folder / "json"
+
+
+def _is_written(value: Any) -> bool:
+    """True for a file or folder of results, also where it is a part of an option."""
+    return (isinstance(value, OutputFile | OutputFolder | PictureFolder)
+            or isinstance(value, tuple) and any(map(_is_written, value)))
 
 
 def _scratch(place: Path, given: OutputFile | None) -> OutputFile:

@@ -13,6 +13,7 @@ from compiler import te
 from compiler.graph import evaluate, optimize
 from compiler.ops.records.integer_forms import Stored
 from compiler.quantize.quantizer import Quantized
+from lockstep.cli import main
 
 SLOPES = np.linspace(-0.5, 1.5, 6, dtype=np.float32)
 RECORD = te.record("own_slopes", above="uint16", below="int16", amount="uint8")
@@ -75,6 +76,14 @@ def test_a_network_uses_it_in_cycles_as_numpy_says(made) -> None:
     np.testing.assert_array_equal(module(x)["y"], known["y"])
     assert [[node.op for node in segment.nodes] for segment in module.partition.segments
             if segment.target.startswith("accel")] == [["qconv2d", "qmap", "qconv2d"]]
+
+
+def test_show_tells_what_fills_its_record(tmp_path, capsys) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("from tests.lockstep.test_own_constants import MACHINE as machine\n")
+    assert main(["intrinsic", "show", "prelu", "--machine", str(path)]) == 0
+    said = "stands for select(x < 0.0, x * slope, x) in float networks, slope of each channel\n"
+    assert said in capsys.readouterr().out
 
 
 def _stored(graph, value: str) -> Stored:

@@ -113,8 +113,10 @@ def test_a_network_uses_it_on_every_device(stored: str, capsys) -> None:
 
 
 def test_commands_tell_what_it_stands_for(capsys) -> None:
+    Path("mine.py").write_text(OWN.replace("=immediates)", "=immediates, tolerance=1e-6)"))
     assert main(["intrinsic", "show", "magnitude", "--machine", "mine.py"]) == 0
-    assert "stands for sqrt(x * x + y * y) in float networks" in capsys.readouterr().out
+    assert "stands for sqrt(x * x + y * y) in float networks, up to 1e-06" in (
+        capsys.readouterr().out)
     quantized("--machine", "mine.py", "--report", "q.html")
     assert "by magnitude, steps off: " in Path("q.html").read_text()
 

@@ -31,7 +31,7 @@ MACHINE = Machine(preset("tiny-1x4x4"), (
     gemm_op("l1dist", term=absolute, matches=absolute)))
 
 TERMS = {"t": lambda x, w: (x - w) ** 2, "u": lambda x, w: abs(x - w), "y": lambda x, w: x * w}
-"""What is summed, by the value that it makes."""
+"""Terms, by the value that their sums make."""
 
 
 def network() -> onnx.ModelProto:

@@ -58,7 +58,7 @@ def _layer(node: Node, x: Activation, weights: np.ndarray, beyond: int, blocks: 
 
 
 def _beyond(node: Node, graph: Graph, x: Activation, blocks: Blocks) -> int:
-    """What lies in the channels that fill up a block of inputs."""
+    """The number in channels that fill up a block of inputs."""
     if x.plain or blocks.padded(x.c) == x.c:
         return 0
     writer = next((each for each in graph.nodes if node.inputs[0] in each.outputs), None)

@@ -30,7 +30,7 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction
 from accel.machine.status import Run, Status
 from accel.proof.access import DMA_BUFFERS, Fault, Touch, require_ranges, touches
-from compiler.native import build_once, compile_shared, compiler, digest, processor
+from compiler.native import library_of
 from compiler.te import bits, is_signed, numpy_dtype, record_places
 from compiler.tensorize import UPDATES, Intrinsic
 
@@ -102,15 +102,7 @@ class _Program(ctypes.Structure):
 def _library() -> ctypes.CDLL:
     """The native library, one for all machines."""
     sources = {_SOURCE.name: _SOURCE.read_text(), "layouts.h": layouts_header()}
-    key = digest([*(f"{name}\n{text}" for name, text in sources.items()), *FLAGS, compiler()[1],
-                  processor()])
-
-    def make(folder: Path) -> None:
-        for name, text in sources.items():
-            (folder / name).write_text(text)
-        compile_shared({folder / _SOURCE.name: FLAGS}, folder / "values.so")
-
-    return ctypes.CDLL(str(build_once("values", key, "the simulator's values", make) / "values.so"))
+    return library_of("values", "the simulator's values", sources, FLAGS)
 
 
 # ---- tables of a machine -----------------------------------------------------------------------

@@ -9,13 +9,27 @@
 #include "dram.h"
 #include "ports.h"
 #include "verilated.h"
+#if VM_TRACE_FST        // a model that has all signals, not the ports alone
+#include "verilated_fst_c.h"
+using Trace = VerilatedFstC;
+void vl_finish(const char *, int, const char *) {}      // the core has no $finish
+#else
 #include "verilated_vcd_c.h"
+using Trace = VerilatedVcdC;
+#endif
 
 struct LockstepConfig {
     uint64_t memory_bytes, max_cycles, idle_cycles;
     lockstep::DramTiming dram;
     uint32_t base[4];
     uint32_t count;
+};
+
+// A file for waveforms from the first start to the last retirement of instructions
+// begin <= index < end.
+struct LockstepWaves {
+    const char *path;
+    uint32_t begin, end;
 };
 
 namespace {
@@ -174,6 +188,37 @@ private:
     lockstep::DramOffer offer_ = {};
 };
 
+constexpr uint64_t PERIOD = 10;     // units of time a cycle; the clock falls with a cycle, and rises
+                                    // in the middle
+
+class Waves {
+public:
+    Waves(Vcore *top, const LockstepWaves &wanted)
+        : wanted_(wanted), left_(wanted.end - wanted.begin) {
+        trace_.set_time_unit("1ns");
+        trace_.set_time_resolution("1ns");
+        top->trace(&trace_, 99);
+    }
+
+    void started(uint32_t index) {
+        if (has(index) && !trace_.isOpen()) trace_.open(wanted_.path);
+    }
+    void retired(uint32_t index) { left_ -= has(index); }
+    void dump(uint64_t time) {
+        if (trace_.isOpen()) trace_.dump(time);
+    }
+    void close_after_last() {
+        if (!left_) trace_.close();
+    }
+
+private:
+    bool has(uint32_t index) const { return wanted_.begin <= index && index < wanted_.end; }
+
+    const LockstepWaves wanted_;
+    uint32_t left_;                 // instructions that have not retired
+    Trace trace_;
+};
+
 }  // namespace
 
 extern "C" {
@@ -192,28 +237,34 @@ struct LockstepResult {
 };
 
 // Run one program from reset until `done` or until a limit: then `status` is LOCKSTEP_WATCHDOG.
-// `start` and `retire` have one element for each instruction, set to -1 by the caller.
+// `start` and `retire` have one element for each instruction, set to -1 by the caller. `wanted` may
+// be null.
 void lockstep_run(const LockstepConfig *config, uint8_t *memory, int64_t *start, int64_t *retire,
-                  LockstepResult *result) {
+                  LockstepResult *result, const LockstepWaves *wanted) {
     Context context;
+    context.get()->traceEverOn(wanted);
     auto core = std::make_unique<Vcore>(context.get(), "core");
     Vcore *top = core.get();
     Bench bench(top, config, memory);
+    auto waves = wanted ? std::make_unique<Waves>(top, *wanted) : nullptr;
 #ifdef PORT_mutant
     top->PORT_mutant = lockstep_mutant;
 #endif
     auto event = [&](bool happened, uint32_t index, int64_t *times, uint64_t now) {
         if (happened && index < config->count) times[index] = int64_t(now);
+        if (happened && waves) times == start ? waves->started(index) : waves->retired(index);
         return happened;
     };
     uint64_t now = 0, progress = 0, seen = 0, checked = 0;
     for (;; now++) {
-        bench.follow(now);
+        if (waves) bench.settle(now);
+        else bench.follow(now);
         if (top->PORT_done && now) break;
 #define EVENTS(unit) \
     progress += event(top->PORT_##unit##_started, top->PORT_##unit##_started_index, start, now); \
     progress += event(top->PORT_##unit##_retired, top->PORT_##unit##_retired_index, retire, now);
         LOCKSTEP_REPORTERS(EVENTS)
+        if (waves) waves->dump(PERIOD * now);
         progress += bench.transfer(now);
 
         if (now - checked >= config->idle_cycles) {
@@ -225,7 +276,13 @@ void lockstep_run(const LockstepConfig *config, uint8_t *memory, int64_t *start,
             checked = now;
         }
         if (now >= config->max_cycles || bench.violated()) break;
-        bench.step();
+        if (waves) {
+            bench.rise();
+            waves->dump(PERIOD * now + PERIOD / 2);
+            waves->close_after_last();
+        } else {
+            bench.step();
+        }
     }
 
     bool done = top->PORT_done && now;
@@ -253,7 +310,7 @@ struct LockstepProbe {
     Vcore *top;
     Bench bench;
     uint64_t now = 0;
-    std::unique_ptr<VerilatedVcdC> trace;
+    std::unique_ptr<Trace> trace;
 };
 
 LockstepProbe *lockstep_probe(Vcore *top, const LockstepConfig *config, uint8_t *memory) {
@@ -265,10 +322,10 @@ uint64_t lockstep_probe_run(LockstepProbe *probe, uint64_t until) {
     while (probe->now < until && !(probe->top->PORT_done && probe->now)) {
         probe->bench.transfer(probe->now);
         probe->bench.rise();
-        if (probe->trace) probe->trace->dump(10 * probe->now + 5);
+        if (probe->trace) probe->trace->dump(PERIOD * probe->now + PERIOD / 2);
         probe->now++;
         probe->bench.settle(probe->now);
-        if (probe->trace) probe->trace->dump(10 * probe->now);
+        if (probe->trace) probe->trace->dump(PERIOD * probe->now);
         if (probe->bench.violated()) break;
     }
     return probe->now;
@@ -279,10 +336,10 @@ void lockstep_probe_trace(LockstepProbe *probe, const char *path) {
     if (probe->trace) probe->trace->close();
     probe->trace.reset();
     if (!path) return;
-    probe->trace = std::make_unique<VerilatedVcdC>();
+    probe->trace = std::make_unique<Trace>();
     probe->top->trace(probe->trace.get(), 99);
     probe->trace->open(path);
-    probe->trace->dump(10 * probe->now);
+    probe->trace->dump(PERIOD * probe->now);
 }
 
 bool lockstep_probe_violated(const LockstepProbe *probe) { return probe->bench.violated(); }

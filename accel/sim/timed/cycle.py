@@ -33,7 +33,7 @@ from accel.machine.status import (ACCESSES, ACTIVITIES, CLIENTS, REPORTERS, Coun
                                   Timeline)
 from accel.machine.timing import TIMING
 from accel.proof.access import DMA_BUFFERS
-from compiler.native import build_once, compile_shared, compiler, digest, processor
+from compiler.native import library_of
 from compiler.tensorize import Intrinsic
 
 from accel.sim.dram import DramTiming, bases, timing
@@ -221,16 +221,7 @@ def _library() -> ctypes.CDLL:
     """The native model, from the cache or newly built."""
     sources = {Path(name).name: (_HERE / name).read_text() for name in _SOURCES}
     sources |= {"layouts.h": layouts_header(), "names.h": _names_header()}
-    key = digest([*(f"{name}\n{text}" for name, text in sources.items()), " ".join(_FLAGS),
-                  compiler()[1], processor()])
-
-    def make(folder: Path) -> None:
-        for name, text in sources.items():
-            (folder / name).write_text(text)
-        compile_shared({folder / "cycle.cpp": _FLAGS}, folder / "cycle.so", [f"-I{folder}"])
-
-    path = build_once("cycle", key, "the cycle simulator", make) / "cycle.so"
-    library = ctypes.CDLL(str(path))
+    library = library_of("cycle", "the cycle simulator", sources, _FLAGS)
     library.cycle_run.restype = ctypes.c_void_p
     library.cycle_run.argtypes = [ctypes.POINTER(_Config), *[ctypes.c_void_p] * 3,
                                   ctypes.POINTER(_Result)]

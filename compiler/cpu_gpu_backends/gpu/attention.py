@@ -27,14 +27,14 @@ from compiler.cpu_gpu_backends.gpu.parts import MULTIPROCESSORS
 from compiler.cpu_gpu_backends.gpu.stages import (extent_of, fused, inline_copies,
                                                   loops_around, padded, readers, stages, write_of,
                                                   writes_in)
-from compiler.cpu_gpu_backends.gpu.shared_tiles import (GpuTiles, TiledProduct, tile_product,
-                                                        tile_terms, widened)
+from compiler.cpu_gpu_backends.gpu.shared_tiles import (GpuTiles, TiledProduct, part_of,
+                                                        tile_product, tile_terms, widened)
 from compiler.ir import Program, Store, Update, Write, free_variables, reads
 from compiler.schedule import Schedule, pad
 from compiler.te import Binary, Buffer, Var, walk
 
 __all__ = ["MOST_BLOCKS", "ROWS", "WIDEST", "Attention", "attention_of",
-           "axes_of", "part_of", "place_stages", "rows_of", "sum_of", "tile_attention",
+           "axes_of", "place_stages", "rows_of", "sum_of", "tile_attention",
            "widen_rows"]
 
 WARP = 32
@@ -332,8 +332,3 @@ def _turn_keys(s: Schedule, total: str, across: str) -> None:
 def axes_of(write: Write) -> list[str]:
     """The loops over the elements of a stage."""
     return [index.name for index in write.indices if isinstance(index, Var)]
-
-
-def part_of(extent: int, most: int) -> int:
-    """The number of them in a tile: `most`, or fewer so that tiles are of one size."""
-    return -(-extent // -(-extent // most))

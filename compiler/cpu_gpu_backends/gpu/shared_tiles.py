@@ -29,7 +29,7 @@ from compiler.ir import Program, Store, Update, Write, free_variables, interval,
 from compiler.schedule import Schedule, ScheduleError, pad
 from compiler.te import Buffer, Const, Read, Var
 
-__all__ = ["LEAST", "SHARED", "TiledProduct", "GpuTiles", "product_of", "shared_bytes",
+__all__ = ["LEAST", "SHARED", "TiledProduct", "GpuTiles", "part_of", "product_of", "shared_bytes",
            "tile_product", "tile_terms", "tiled_work", "widened"]
 
 SHARED = 48 << 10           # bytes that the blocks of every GPU have
@@ -229,9 +229,9 @@ def _cuts(product: TiledProduct, tiles: GpuTiles) -> dict[int, _Cut]:
     extents, *above, column = product.extents, *product.pixels
     cuts = {product.rows: cut(extents[product.rows], tiles.rows, tiles.thread_rows)}
     if above:
-        each = _part(extents[above[0]], tiles.thread_pixels)
+        each = part_of(extents[above[0]], tiles.thread_pixels)
         return cuts | {above[0]: _Cut(each, each),
-                       column: _Cut(_part(extents[column], tiles.columns), 1)}
+                       column: _Cut(part_of(extents[column], tiles.columns), 1)}
     return cuts | {column: cut(extents[column], tiles.columns, tiles.thread_pixels)}
 
 
@@ -327,6 +327,6 @@ def _copy_together(s: Schedule, stage: str, tiles: GpuTiles) -> None:
     s[stage].bind(loop, "threadIdx.x")
 
 
-def _part(extent: int, most: int) -> int:
+def part_of(extent: int, most: int) -> int:
     """The number of them in a tile: `most`, or fewer so that tiles are of one size."""
     return -(-extent // -(-extent // most))

@@ -14,7 +14,7 @@ from compiler.ir import (Access, Alloc, Barrier, Domain, For, If, Program, Seq, 
 from compiler.ir.affine import free_variables
 from compiler.te import Expr, Extent, Read, Var
 
-from .kernels import OWN, THREADS, is_of_warps, refuse
+from .kernels import OWN, THREADS, is_of_warps, refuse, sequence
 
 __all__ = ["is_uniform", "place_barriers"]
 
@@ -50,7 +50,7 @@ class _Walk:
                 for child in stmts:
                     new, pending = self.go(child, domain, pending)
                     done.append(new)
-                return _sequence(done), pending
+                return sequence(done), pending
             case Alloc():
                 new, pending = self.go(stmt.body, domain, pending)
                 return replace(stmt, body=new), pending
@@ -104,7 +104,7 @@ class _Walk:
                 for place, child in enumerate(stmts):
                     new, done = self._before_first(child, domain, left, order)
                     if done:
-                        return _sequence([*stmts[:place], new, *stmts[place + 1:]]), True
+                        return sequence([*stmts[:place], new, *stmts[place + 1:]]), True
                 return stmt, False
             case Alloc():
                 new, done = self._before_first(stmt.body, domain, left, order)
@@ -224,13 +224,7 @@ def _joined(stmt: Stmt) -> Stmt | None:
         match done[-1:], child:
             case [If(first, before)], If(condition, body) if first == condition and not any(
                     isinstance(node, Read) for node in te.walk(condition)):
-                done[-1] = If(condition, _sequence([before, body]))
+                done[-1] = If(condition, sequence([before, body]))
             case _:
                 done.append(child)
-    return _sequence(done)
-
-
-def _sequence(stmts: list[Stmt]) -> Stmt:
-    """A sequence of statements; sequences do not nest."""
-    flat = [child for stmt in stmts for child in (stmt.stmts if isinstance(stmt, Seq) else (stmt,))]
-    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+    return sequence(done)

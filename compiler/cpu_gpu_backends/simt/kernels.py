@@ -12,16 +12,16 @@ from itertools import groupby
 from typing import NoReturn
 
 from compiler.errors import DEFECT, Error
-from compiler.ir import (Alloc, Program, Stmt, Tensorized, Write, bindings, concrete, extent_value,
-                         loops, program_text, specialize, walk_stmts, writes)
+from compiler.ir import (Alloc, Program, Seq, Stmt, Tensorized, Write, bindings, concrete,
+                         extent_value, loops, program_text, specialize, walk_stmts, writes)
 from compiler.te import Buffer, Expr, Extent, Read, Symbol, Var, numpy_dtype
 
 from .code import Extent3, Grid, TensorMap
 
 __all__ = ["AXES", "BLOCKS", "FRAGMENT", "FRAGMENTS", "LOCAL", "OWN", "SHARED", "THREADS", "TILES",
            "WARP", "WORDS", "Counter", "SimtKernel", "SimtProgram", "Shuffle", "SimtError", "Turn",
-           "fresh", "is_of_groups", "is_of_tma", "is_of_warps", "names_in", "refuse", "symbol",
-           "tile_of", "tma_copies", "writes_own"]
+           "fresh", "is_of_groups", "is_of_tma", "is_of_warps", "names_in", "refuse", "sequence",
+           "symbol", "tile_of", "tma_copies", "writes_own"]
 
 THREADS = (Var("tx"), Var("ty"), Var("tz"))
 BLOCKS = (Var("bx"), Var("by"), Var("bz"))
@@ -63,6 +63,12 @@ def names_in(stmt: Stmt) -> set[str]:
     return {loop.var.name for loop in loops(stmt)} | {
         b.name for s in walk_stmts(stmt) for b in (
             (s.buffer,) if isinstance(s, Alloc) else s.buffers if isinstance(s, Write) else ())}
+
+
+def sequence(stmts: Sequence[Stmt]) -> Stmt:
+    """A sequence of statements; sequences do not nest."""
+    flat = [child for stmt in stmts for child in (stmt.stmts if isinstance(stmt, Seq) else (stmt,))]
+    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
 
 
 def fresh(name: str, taken: set[str]) -> str:

@@ -21,8 +21,8 @@ from .asynchronous import marked, possible, with_groups, written_out
 from .barriers import place_barriers
 from .code import Extent3, Grid
 from .kernels import (AXES, BLOCKS, FRAGMENTS, LOCAL, OWN, SHARED, THREADS, WARP, WORDS,
-                      SimtKernel, SimtProgram, Turn, fresh, is_of_warps, names_in, refuse, symbol,
-                      tile_of, tma_copies, writes_own)
+                      SimtKernel, SimtProgram, Turn, fresh, is_of_warps, names_in, refuse, sequence,
+                      symbol, tile_of, tma_copies, writes_own)
 from .own import require_own
 from .reductions import begin_outside, reduce_across_threads
 from .units import divided, maps_of, require_copies, require_groups, together
@@ -304,13 +304,7 @@ def without_single(stmt: Stmt) -> Stmt:
 
 def flat(stmt: Stmt) -> Stmt:
     """Flattens nested sequences."""
-    def rule(node: Stmt) -> Stmt | None:
-        if not isinstance(node, Seq):
-            return None
-        parts = [child for s in node.stmts for child in (s.stmts if isinstance(s, Seq) else (s,))]
-        return parts[0] if len(parts) == 1 else Seq(tuple(parts))
-
-    return rewrite_stmts(stmt, rule)
+    return rewrite_stmts(stmt, lambda node: sequence(node.stmts) if isinstance(node, Seq) else None)
 
 
 def _without_shared(stmt: Stmt) -> tuple[tuple[Buffer, ...], Stmt]:

@@ -9,7 +9,7 @@ from compiler.ir import (THREAD_KINDS, Alloc, Combine, For, If, Program, Seq, St
                          replace_stmt, walk_stmts, writes)
 from compiler.te import INDEX, Buffer, Const, Expr, Read, Symbol, Var, neutral
 
-from .kernels import LOCAL, SHARED, WARP, Shuffle, fresh, names_in, refuse
+from .kernels import LOCAL, SHARED, WARP, Shuffle, fresh, names_in, refuse, sequence
 
 __all__ = ["begin_outside", "identities", "reduce_across_threads"]
 
@@ -216,7 +216,7 @@ def _by_tree(across: _Across) -> Stmt:
     trees = across.buffers("tree", (*rows, extent), SHARED)
     var, own = _copied(across, "own", extent)
     steps = [*_parts(across, parts),
-             replace(own, body=_sequence([Store(tree, (*place, var), Read(part, (ZERO,)))
+             replace(own, body=sequence([Store(tree, (*place, var), Read(part, (ZERO,)))
                                           for tree, part in zip(trees, parts)]))]
     width = 1 << (extent - 1).bit_length()
     while width > 1:
@@ -239,13 +239,13 @@ def _by_shuffles(across: _Across) -> Stmt:
     trees = across.buffers("tree", (warps,), SHARED)
     var, loop = _copied(across, "first", across.loop.extent)
     first = (var % WARP).equal(0)
-    steps.append(replace(loop, body=If(first, _sequence(
+    steps.append(replace(loop, body=If(first, sequence(
         [Store(tree, (var // WARP,), value) for tree, value in zip(trees, values)]))))
     var, loop = _copied(across, "all", across.loop.extent)
     lane = var % WARP
     loads = [Store(part, (ZERO,), te.select(lane < warps, Read(tree, (lane,)), identity))
              for part, tree, identity in zip(parts, trees, identities(across.stmt))]
-    steps.append(replace(loop, body=_sequence([*loads, _butterfly(across, parts)])))
+    steps.append(replace(loop, body=sequence([*loads, _butterfly(across, parts)])))
     return block((*parts, *trees), (*steps, _result(across, values)))
 
 
@@ -254,9 +254,3 @@ def _butterfly(across: _Across, parts: list[Buffer]) -> Stmt:
     return Seq(tuple(_accumulate(across.stmt, parts, (ZERO,),
                                  [Shuffle(Read(part, (ZERO,)), step) for part in parts])
                      for step in (16, 8, 4, 2, 1)))
-
-
-def _sequence(stmts: list[Stmt]) -> Stmt:
-    """A sequence of statements; sequences do not nest."""
-    flat = [child for stmt in stmts for child in (stmt.stmts if isinstance(stmt, Seq) else (stmt,))]
-    return flat[0] if len(flat) == 1 else Seq(tuple(flat))

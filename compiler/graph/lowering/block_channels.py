@@ -7,7 +7,7 @@ goes on in blocks as far as it can say the same there: elementwise operators, po
 averages, concatenations of whole blocks. Everything else gets the image back as it was.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import ClassVar
@@ -15,11 +15,13 @@ from typing import ClassVar
 import numpy as np
 
 from compiler.graph.graph import Graph, Node
+from compiler.graph.lowering.block_constants import (PACKINGS, channels_of, image_of, joined,
+                                                     numbers_of_channels, vector_of)
+from compiler.graph.lowering.block_convolutions import FEW, is_convolution, is_spread, skips
 from compiler.graph.lowering.winograd import Convolution, Sizes, best_size
 from compiler.graph.reference import evaluate_node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.packed import channel_blocks as blocks
-from compiler.ops.packed.quantized_blocks import for_bytes, grouped_inputs, grouped_stem
 from compiler.ops.packed.winograd import KERNEL, winograd_weight
 from compiler.ops.records.blocks import LANES, blocks_of
 from compiler.ops.records.operator import Kind
@@ -27,7 +29,6 @@ from compiler.ops.registry import find
 
 __all__ = ["BlockChannels"]
 
-FEW = 4                 # channels of an image that are convolved as they lie, and of joined groups
 STORED = ("float32", "int8")
 
 
@@ -45,46 +46,10 @@ class BlockChannels:
     name: ClassVar[str] = "block-channels"
 
     def __call__(self, graph: Graph) -> Graph:
-        if not any(_is_convolution(graph, node, self.dtypes)
-                   or _is_spread(graph, node, self.dtypes) for node in graph.nodes):
+        if not any(is_convolution(graph, node, self.dtypes)
+                   or is_spread(graph, node, self.dtypes) for node in graph.nodes):
             return graph
         return _Blocking(graph, self.sizes, self.dtypes).run()
-
-
-def _is_convolution(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
-    """True if it computes on blocks: groups are of whole blocks, of one channel each, or so many
-    make up a block.
-    """
-    if not find(node.op).convolved or not _is_packable(graph, node, dtypes):
-        return False
-    outputs, depth, *_ = graph.values[node.inputs[1]].shape
-    group = node.attrs.get("group", 1)
-    if group == 1 or group == outputs and depth == 1:
-        return True
-    count = max(LANES // depth, 1)
-    return (depth * count % LANES == 0 and outputs // group * count % LANES == 0
-            and group % count == 0 and depth >= FEW)
-
-
-def _is_packable(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
-    """True if weights and parameters are constants, and products float32 or of bytes in int32, of
-    one of these types.
-    """
-    x, weight = (graph.values[value].dtype for value in node.inputs[:2])
-    return (all(value in graph.constants for value in node.inputs[1:]) and x == weight
-            and x in dtypes and node.attrs.get("sums", "int32") == "int32")
-
-
-def _is_spread(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
-    """True if it is a transposed convolution that computes each pixel from one of its input."""
-    if node.op not in ("convtranspose2d", "qconvtranspose2d") or not _is_packable(graph, node,
-                                                                                  dtypes):
-        return False
-    kernel, strides = graph.values[node.inputs[1]].shape[2:], tuple(node.attrs["strides"])
-    plain = {"pads": (0,) * 4, "dilations": (1, 1), "output_padding": (0, 0), "group": 1}
-    return strides == kernel and all(
-        node.attrs.get(name, usual) in (usual, list(usual) if name != "group" else usual)
-        for name, usual in plain.items())
 
 
 @dataclass(slots=True)
@@ -106,8 +71,8 @@ class _Blocking:
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
-            if not (_is_convolution(self.graph, node, self.dtypes) and self._convolution(node)
-                    or _is_spread(self.graph, node, self.dtypes) and self._spread(node)
+            if not (is_convolution(self.graph, node, self.dtypes) and self._convolution(node)
+                    or is_spread(self.graph, node, self.dtypes) and self._spread(node)
                     or any(value in self.blocked for value in node.inputs)
                     and (self._elementwise(node) or self._formed(node))):
                 for value in node.inputs:
@@ -122,19 +87,19 @@ class _Blocking:
 
     def _convolution(self, node: Node) -> bool:
         weight, *vectors = (self.graph.constants[value] for value in node.inputs[1:])
-        vectors = _for_channels(weight, vectors)
+        vectors = numbers_of_channels(weight, vectors)
         if vectors is None:
             return False
         x, group, attrs = node.inputs[0], node.attrs.get("group", 1), _window(node.attrs)
         if group > 1 and FEW <= weight.shape[1] < LANES:
-            weight, group = _joined(weight, group)
+            weight, group = joined(weight, group)
             attrs["group"] = group
         size = weight.dtype == np.float32 and self.sizes(Convolution.of(
             attrs, weight.shape, self.graph.values[node.outputs[0]].shape))
         if size:
             self._by_tiles(node, size, weight, vectors)
             return True
-        packing = _PACKINGS[weight.dtype.name]
+        packing = PACKINGS[weight.dtype.name]
         apart = group > 1 or attrs.get("dilations", (1, 1))[1] > 1
         if group == len(weight) and weight.shape[1] == 1 and group > 1:
             op, packed, source = packing.depthwise, blocks.packed_depthwise(weight), self._in(x)
@@ -143,11 +108,11 @@ class _Blocking:
             op, packed, source = packing.stem, packing.few(weight, apart), x
         else:
             op, packed, source = packing.plain, packing.many(weight, apart), self._in(x)
-            if weight.dtype == np.float32 and _skips(attrs, weight.shape):
+            if weight.dtype == np.float32 and skips(attrs, weight.shape):
                 source = self._kept(source, attrs)
                 attrs["strides"] = (1, 1)
         constants = [self._constant(value, array) for value, array in zip(
-            node.inputs[1:], [packed, *map(_vector, vectors)], strict=False)]
+            node.inputs[1:], [packed, *map(vector_of, vectors)], strict=False)]
         self._define(node, op, [source, *constants], attrs, _outside(attrs))
         return True
 
@@ -177,8 +142,9 @@ class _Blocking:
         apart = self._emit("reshape", value, [sums], shape=(
             n, size + KERNEL - 1, size + KERNEL - 1, count, rows, columns, LANES))
         self.blocked[value] = self._emit(
-            "winograd_image", value, [apart, *(self._constant(name, _vector(array)) for name, array
-                                               in zip(node.inputs[2:], bias, strict=True))],
+            "winograd_image", value,
+            [apart, *(self._constant(name, vector_of(array))
+                      for name, array in zip(node.inputs[2:], bias, strict=True))],
             size=size, shape=(height, width))
         if outputs % LANES:
             self.rest[value] = 0.0
@@ -190,22 +156,22 @@ class _Blocking:
         weight, *vectors = (self.graph.constants[value] for value in node.inputs[1:])
         if node.op == "convtranspose2d":
             weight = weight.transpose(1, 0, 2, 3)
-        attrs, packing = _window(node.attrs), _PACKINGS[weight.dtype.name]
+        attrs, packing = _window(node.attrs), PACKINGS[weight.dtype.name]
         outputs, inputs, kh, kw = weight.shape
         count, value = blocks_of(outputs), node.outputs[0]
         wide = np.zeros((kh, kw, count * LANES, inputs), weight.dtype)
         wide[:, :, :outputs] = weight.transpose(2, 3, 0, 1)
-        vectors = [np.tile(_vector(array), (kh * kw, 1)).reshape(-1) for array in vectors]
+        vectors = [np.tile(vector_of(array), (kh * kw, 1)).reshape(-1) for array in vectors]
         if attrs.get("pad_value"):          # which stands at all other places of a window
             sums = wide.astype(np.int64).sum(axis=3)
             others = attrs["pad_value"] * (sums.sum(axis=(0, 1)) - sums)
             vectors[0] = vectors[0] + others.reshape(-1)
         packed = wide.reshape(-1, inputs, 1, 1)
-        vectors = _for_channels(packed, vectors)
+        vectors = numbers_of_channels(packed, vectors)
         if vectors is None:
             return False
         constants = [self._constant(name, array) for name, array in zip(
-            node.inputs[1:], [packing.many(packed, False), *map(_vector, vectors)], strict=False)]
+            node.inputs[1:], [packing.many(packed, False), *map(vector_of, vectors)], strict=False)]
         n, _, h, w = self.graph.values[node.inputs[0]].shape
         attrs = {**{name: number for name, number in attrs.items()
                     if name not in ("output_padding", "dilations", "group")},
@@ -248,13 +214,13 @@ class _Blocking:
         constants = {value: self.graph.constants[value] for value in node.inputs
                      if value in self.graph.constants}
         whole = channels % LANES == 0
-        if any(array.ndim > 4 or _channels(array) not in (1, channels)
-               or not whole and array.size > 1 and _channels(array) == 1
+        if any(array.ndim > 4 or channels_of(array) not in (1, channels)
+               or not whole and array.size > 1 and channels_of(array) == 1
                for array in constants.values()):
             return None         # with a number for each pixel those lanes would differ
         for neutral in (0.0, 1.0):
             numbers = [self.rest.get(value, 0.0) if value not in constants else
-                       neutral if _channels(constants[value]) > 1 else
+                       neutral if channels_of(constants[value]) > 1 else
                        constants[value].reshape(-1)[0] for value in node.inputs]
             rest = float(evaluate_node(node, [
                 np.array(number, self.graph.values[value].dtype)
@@ -267,7 +233,7 @@ class _Blocking:
         array = self.graph.constants.get(value)
         if array is not None:
             return self._constant(value, array.reshape(1, 1, 1, 1, 1) if array.size == 1
-                                  else _image(array, neutral))
+                                  else image_of(array, neutral))
         single = prod(self.graph.values[value].shape) == 1 and value not in self.blocked
         return self._as_it_was(value) if single else self._in(value)
 
@@ -284,7 +250,7 @@ class _Blocking:
         parameters = [self._as_it_was(value) for value in node.inputs[len(data):]]
         if form.vectors:
             rest = _outside(attrs)
-            parameters = [self._constant(value, _vector(self.graph.constants[value]))
+            parameters = [self._constant(value, vector_of(self.graph.constants[value]))
                           for value in parameters]
         self._define(node, form.op, [*map(self._in, data), *parameters], dict(attrs), rest)
         return True
@@ -339,55 +305,6 @@ class _Blocking:
                                  self.builder.fresh(f"{stem}.{op}"), **attrs)
 
 
-@dataclass(frozen=True, slots=True)
-class _Packing:
-    """The operators of a type, and the layouts of their weights, for windows whose neighbouring
-    pixels lie side by side in the image, all channels of each, or apart.
-    """
-
-    plain: str
-    many: Callable[[np.ndarray, bool], np.ndarray]
-    stem: str
-    few: Callable[[np.ndarray, bool], np.ndarray]
-    depthwise: str
-
-
-_PACKINGS = {
-    "float32": _Packing("conv2d_blocks", lambda weight, _: blocks.packed_weight(weight),
-                        "conv2d_into_blocks", lambda weight, _: blocks.packed_stem(weight),
-                        "depthwise_blocks"),
-    "int8": _Packing("qconv2d_blocks", grouped_inputs, "qconv2d_into_blocks", grouped_stem,
-                     "qdepthwise_blocks")}
-
-
-def _for_channels(weight: np.ndarray, vectors: Sequence[np.ndarray]) -> Sequence[np.ndarray] | None:
-    """A number of each output: a bias, or for bytes a bias and a scale; None where sums of bytes
-    may not fit.
-    """
-    return vectors if weight.dtype != np.int8 else for_bytes(weight, *vectors)
-
-
-def _joined(weight: np.ndarray, group: int) -> tuple[np.ndarray, int]:
-    """The weight [Co,Ci/group,kh,kw] with as many groups as make up a block in one, and zeros where
-    an output does not see an input; and how many groups that are.
-    """
-    outputs, depth, *kernel = weight.shape
-    count, each = LANES // depth, outputs // group
-    wide = np.zeros((group // count, count, each, count, depth, *kernel), weight.dtype)
-    cut = weight.reshape(group // count, count, each, depth, *kernel)
-    for place in range(count):
-        wide[:, place, :, place] = cut[:, place]
-    return wide.reshape(outputs, count * depth, *kernel), group // count
-
-
-def _skips(attrs: Mapping, weight: Sequence[int]) -> bool:
-    """True if there are pixels that a convolution does not see: those that it sees are few, and
-    side by side they are one row.
-    """
-    return (tuple(weight[2:]) == (1, 1) and tuple(attrs["strides"]) != (1, 1)
-            and not any(attrs["pads"]))
-
-
 def _window(attrs: Mapping) -> dict:
     """The attributes of the convolution, without the type of its sums."""
     return {name: number for name, number in attrs.items() if name != "sums"}
@@ -397,24 +314,3 @@ def _outside(attrs: Mapping) -> float:
     """The numbers that are left in lanes that are no channel where weights, or multipliers, are
     zero."""
     return float(min(max(attrs["zp"], attrs["lo"]), attrs["hi"])) if "zp" in attrs else 0.0
-
-
-def _channels(array: np.ndarray) -> int:
-    return 1 if array.ndim < 3 else array.shape[-3]
-
-
-def _vector(array: np.ndarray) -> np.ndarray:
-    wide = np.zeros(blocks_of(len(array)) * LANES, array.dtype)
-    wide[:len(array)] = array
-    return wide.reshape(-1, LANES)
-
-
-def _image(array: np.ndarray, neutral: float) -> np.ndarray:
-    """A constant as it meets images in blocks by broadcasting."""
-    image = array.reshape((1,) * (4 - array.ndim) + array.shape)
-    if image.shape[1] == 1:
-        return image[..., None]
-    made = blocks.in_blocks(image)
-    if image.shape[1] % LANES:
-        made[:, -1, ..., image.shape[1] % LANES:] = neutral
-    return made

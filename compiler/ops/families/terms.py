@@ -39,7 +39,7 @@ def _summed(node: Node, types: Types, allowed: str) -> TensorType:
     need(len(x.shape) >= 2 and len(w.shape) == 2 and x.shape[-1] == w.shape[1], node,
          f"inputs must be [...,K] and [N,K], not {x} and {w}")
     check_requantized(node)
-    _check_term(node, x.shape[-1])
+    _check_term(node, w.shape[1])
     return TensorType((*x.shape[:-1], w.shape[0]), x.dtype)
 
 
@@ -68,9 +68,10 @@ def _sums(attrs: Attributes, x: Tensor, w: Tensor, name: str) -> Tensor:
 
 def _qterms(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``x`` [...,K], ``w`` [N,K]; numbers without a sign are less half their range."""
-    acc, half = _sums(attrs, *inputs, name), HALVES[inputs[0].dtype]
+    x, w = inputs
+    acc, half = _sums(attrs, x, w, name), HALVES[x.dtype]
     return te.compute(acc.shape, lambda *indices: (
-        requantized(attrs, acc[indices]).astype("int32") + half).astype(inputs[0].dtype), name)
+        requantized(attrs, acc[indices]).astype("int32") + half).astype(x.dtype), name)
 
 
 def _meaning(attrs: Attributes, x: Array, w: Array) -> Array:

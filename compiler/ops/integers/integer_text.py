@@ -389,6 +389,6 @@ _RANGES: dict[str, Callable] = {
     "clamp": _checked(lambda x, lo, hi: _least(IntegerRange(*_greatest(x, lo)), hi)),
     "select": lambda condition, a, b: _checked(
         lambda a, b: (min(a.low, b.low), max(a.high, b.high)))(a, b),
-    "rshift_rne": _shifted(lambda x, n: int(_rounded_shift(np.int64(x), n))),
+    "rshift_rne": _shifted(lambda x, n: int(_rounded_shift(np.array(x, np.int64), n))),
     "requantize": _checked(_monotone(_ARRAYS["requantize"])),
     **{dtype: partial(_converted, dtype) for dtype in _TYPES}}

@@ -4,9 +4,8 @@ Elementwise operators that depend on as many values as a pattern has inputs are 
 and so is the pattern's real expression. They are the same function if they agree on all of them, as
 exporters may write it: in the order of factors, by multiplying or dividing, before or after a clip.
 A pattern with a tolerance is taken for functions that are so near to it, as GELU by erf and by tanh
-are. Constants of channels that a pattern has are tried with their own numbers. The others lie
-densely about zero, where functions bend, and are powers of two beyond; a bend in between, or a
-difference below a thousandth of a percent, is not seen.
+are. Constants of channels that a pattern has are tried with their own numbers, values with those of
+`compiler.quantize.networks.trials`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,19 +15,17 @@ from itertools import permutations, product
 import numpy as np
 
 from compiler.graph.graph import Graph, Node
-from compiler.graph.reference import evaluate_node
 from compiler.ops.patterns import Pattern
 from compiler.ops.records.broadcasting import common_shape
 from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
 from compiler.ops.term_patterns import TermPattern
+from compiler.quantize.networks.trials import agree, evaluated, numbers_of
 
-__all__ = ["Match", "agree", "evaluated", "matches_of", "numbers_of"]
+__all__ = ["Match", "matches_of"]
 
 Array = np.ndarray
 MOST_REGIONS = 256      # that are tried for each value
-CLOSE, FAR = 8.0, 20    # numbers up to 8, and powers of two up to 2**20
-RELATIVE, ABSOLUTE = 1e-5, 1e-6
 CHANNELS = 64           # of different numbers that are tried
 
 
@@ -189,41 +186,3 @@ class _Search:
         made = evaluated(self.graph, nodes, dict(zip((*sources, *constants.names),
                                                      (*numbers, *channels), strict=True)))
         return made is not None and agree(made, pattern, numbers, channels)
-
-
-def evaluated(graph: Graph, nodes: Sequence[Node], known: Mapping[str, Array]) -> Array | None:
-    """What the last of some elementwise nodes makes of vectors that are `known`; constants beside
-    them are single numbers. None where a result is no such vector.
-    """
-    values = dict(known)
-    shape = next(iter(values.values())).shape
-    for node in nodes:
-        made = np.asarray(evaluate_node(node, [
-            values[each] if each in values else graph.constants[each].reshape(1)
-            for each in node.inputs]))
-        if made.shape not in (shape, (1,)):
-            return None
-        values[node.outputs[0]] = made
-    return values[nodes[-1].outputs[0]]
-
-
-def agree(found: Array, pattern: Pattern | TermPattern, numbers: Sequence[Array],
-          channels: Sequence[Array] = ()) -> bool:
-    """True if that is what a pattern gives for the same numbers, up to its tolerance."""
-    wanted = np.broadcast_to(pattern.value(*numbers, *channels), numbers[0].shape)
-    near = np.abs(wanted)[np.all([np.abs(each) <= CLOSE for each in numbers], axis=0)]
-    near = near[np.isfinite(near)]
-    about = float(near.mean()) if near.size else 0.0
-    return bool(np.allclose(found, wanted, RELATIVE, max(ABSOLUTE * about, pattern.tolerance),
-                            equal_nan=True))
-
-
-def numbers_of(count: int) -> list[Array]:
-    """Numbers that functions of so many are tried with."""
-    powers = 2.0 ** np.arange(-10, FAR + 1)
-    if count == 1:
-        return [np.concatenate([np.linspace(-CLOSE, CLOSE, 1021), powers, -powers])]
-    random = np.random.default_rng(0).uniform(-CLOSE, CLOSE, (count, 1500))
-    some = np.concatenate([powers[::3], -powers[::3], [0.0]])
-    grid = np.stack(np.meshgrid(*[some] * count)).reshape(count, -1)
-    return list(np.concatenate([random, grid], axis=1))

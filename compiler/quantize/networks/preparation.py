@@ -52,7 +52,7 @@ def prepare(graph: Graph, place: str = "model",
 
 
 def _matched(graph: Graph, patterns: Sequence[Pattern | TermPattern]) -> dict[str, Match]:
-    """What patterns match, sums first."""
+    """Finds what patterns match, sums first."""
     sums = totals_of(graph, [each for each in patterns if isinstance(each, TermPattern)])
     inside = {node.outputs[0] for match in sums.values() for node in match.nodes}
     return sums | matches_of(graph, [each for each in patterns if isinstance(each, Pattern)],

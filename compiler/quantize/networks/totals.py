@@ -13,7 +13,8 @@ from compiler.graph.graph import Graph, Node
 from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
 from compiler.ops.term_patterns import TermPattern
-from compiler.quantize.networks.matching import Match, agree, evaluated, numbers_of
+from compiler.quantize.networks.matching import Match
+from compiler.quantize.networks.trials import agree, evaluated, numbers_of
 
 __all__ = ["totals_of"]
 

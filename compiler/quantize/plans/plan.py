@@ -114,7 +114,7 @@ def disproportionate(network: LayeredNetwork, plan: Plan, ranges: Ranges) -> dic
     reasons: dict[str, str] = {}
     for layer in network.layers:
         if (layer.value in plan.quantized and not plan.constants.keys().isdisjoint(layer.read)
-                and any(node.op != "mul" for node in layer.nodes())):
+                and _shares_scale(network, layer)):
             spans = {value: _width(plan.constants.get(value) or ranges.get(plan.origin(value)))
                      for value in layer.read}
             widest, data = (max((span for value, span in spans.items()
@@ -124,6 +124,14 @@ def disproportionate(network: LayeredNetwork, plan: Plan, ranges: Ranges) -> dic
                 reasons[layer.name] = (f"its constant spans {widest:.3g}, more than {MOST_TIMES} "
                                        f"times what else it reads, {data:.3g}")
     return reasons
+
+
+def _shares_scale(network: LayeredNetwork, layer: Layer) -> bool:
+    """True if numbers that the layer reads meet in other than products."""
+    match = network.matched.get(layer.value)
+    if match is not None and isinstance(match.pattern, TermPattern):
+        return match.pattern.shares
+    return any(node.op != "mul" for node in layer.nodes())
 
 
 def _width(span: tuple[float, float] | None) -> float:

@@ -81,6 +81,9 @@ def with_zp(a, zp):
         "record": te.record("far_numbers", far="uint32", near="int32"), "matches": half},
      "Field far of own must be one of int8, uint8, int16, uint16, int32 to match something, not "
      "uint32"),
+    (lambda a, x0: a + x0, {
+        "record": te.record("taken_names", x0="int32", x1="int32"), "matches": half},
+     "Field x0 of own must have another name to match something: operands are called so"),
     (lambda a, bias: a + bias, {"matches": lambda x, y: x + y,
                                 "immediates": lambda x, out: {"bias": 0}},
      "Immediates of own must be a function of what it matches, 1 quantized, 1 constants of "
@@ -154,7 +157,6 @@ def test_sums_that_cannot_be_matched_are_refused(options, message: str) -> None:
 
 
 def test_a_product_sums_a_term_of_its_own() -> None:
-    """What it matches is no part of what it computes."""
     plain, matching = (Machine(TINY, (*SHIPPED, gemm_op("own", term=squared, **more)))
                        for more in ({}, {"matches": squared}))
     assert plain.hash == matching.hash and plain.patterns == ()

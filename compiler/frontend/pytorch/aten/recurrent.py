@@ -2,14 +2,15 @@
 
 ATen gives the parameters of a stack of layers in one list: for each layer and direction the
 weights of input and state, then their biases if there are any, then the projection of an LSTM's
-shown state if it has one. Gates stand in
-the order of ATen: of an LSTM input, forget, cell, output; of a GRU reset, update, new.
+shown state if it has one. Gates stand in the order of ATen: of an LSTM input, forget, cell, output;
+of a GRU reset, update, new.
 """
 
 from collections.abc import Callable, Sequence
 
 from compiler.frontend.building.values import NodeRefused, Value
 from compiler.frontend.onnx.operators.elementwise import sigmoid
+from compiler.frontend.onnx.operators.recurrent import gates_of, joined, part_of
 from compiler.frontend.pytorch.aten.matrix import linear
 from compiler.frontend.pytorch.aten.registry import aten, refuse
 
@@ -18,14 +19,9 @@ Cell = Callable[[Value, State, Sequence[Value]], State]
 """The next state from the input's part of the gates, the state, and the parameters of the state."""
 
 
-def _gates(x: Value, count: int) -> list[Value]:
-    size = x.shape[-1] // count
-    return [x.cut(x.rank - 1, gate * size, (gate + 1) * size) for gate in range(count)]
-
-
 def _lstm_cell(inner: Value, state: State, parameters: Sequence[Value]) -> State:
     t, (h, c) = inner.tracer, state
-    i, f, g, o = _gates(inner + linear(t, h, *_of_state(parameters)), 4)
+    i, f, g, o = gates_of(inner + linear(t, h, *_of_state(parameters)), 4)
     c = sigmoid(t, f) * c + sigmoid(t, i) * g.tanh()
     shown = sigmoid(t, o) * c.tanh()
     return shown if len(parameters) % 2 == 0 else linear(t, shown, parameters[-1]), c
@@ -33,8 +29,8 @@ def _lstm_cell(inner: Value, state: State, parameters: Sequence[Value]) -> State
 
 def _gru_cell(inner: Value, state: State, parameters: Sequence[Value]) -> State:
     t, (h,) = inner.tracer, state
-    xr, xz, xn = _gates(inner, 3)
-    hr, hz, hn = _gates(linear(t, h, *_of_state(parameters)), 3)
+    xr, xz, xn = gates_of(inner, 3)
+    hr, hz, hn = gates_of(linear(t, h, *_of_state(parameters)), 3)
     z = sigmoid(t, xz + hz)
     return ((1 - z) * (xn + sigmoid(t, xr + hr) * hn).tanh() + z * h,)
 
@@ -58,11 +54,7 @@ def _direction(t, x: Value, state: State, parameters: Sequence[Value], cell: Cel
     for time in reversed(times) if backwards else times:
         state = cell(inner.cut(0, time, time + 1).reshape(*inner.shape[1:]), state, parameters)
         each[time] = state[0].unsqueeze(0)
-    return _joined(t, [each[time] for time in times], 0), state
-
-
-def _joined(t, parts: list[Value], axis: int) -> Value:
-    return parts[0] if len(parts) == 1 else t.emit("concat", *parts, axis=axis)
+    return joined(t, [each[time] for time in times], 0), state
 
 
 def _stack(t, x: Value, first: Sequence[Value], parameters: Sequence[Value], has_biases: bool,
@@ -86,20 +78,16 @@ def _stack(t, x: Value, first: Sequence[Value], parameters: Sequence[Value], has
         rows = []
         for backwards in (False, True)[:directions]:
             number = len(ends)
-            begin = tuple(_part(state, number) for state in first)
+            begin = tuple(part_of(state, number) for state in first)
             row, end = _direction(t, x, begin, parameters[number * each:(number + 1) * each],
                                   cell, backwards)
             rows.append(row)
             ends.append(end)
-        x = _joined(t, rows, 2)
-    last = [_joined(t, [end[kind].unsqueeze(0) for end in ends], 0) for kind in range(len(first))]
+        x = joined(t, rows, 2)
+    last = [joined(t, [end[kind].unsqueeze(0) for end in ends], 0) for kind in range(len(first))]
     if alone:
         return tuple(state.reshape(state.shape[0], state.shape[2]) for state in (x, *last))
     return (x.transpose(1, 0, 2) if batch_first else x, *last)
-
-
-def _part(value: Value, number: int) -> Value:
-    return value.cut(0, number, number + 1).reshape(*value.shape[1:])
 
 
 @aten("lstm.input")

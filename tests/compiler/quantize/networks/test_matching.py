@@ -313,7 +313,7 @@ def test_steps_are_counted_over_all_values() -> None:
     wide = Stored("x", 0.5, 0, "int16")
     half = pattern(X, body=X0 >> 1)
     assert half.steps_off([wide], wide) == 16384
-    assert re.fullmatch(r"\(x0 >> 1\)", half.function([wide], wide))
+    assert re.fullmatch(r"\(x0 >> 1\)", half.function([wide], wide).text)
 
 
 SLOPES = np.linspace(-0.5, 1.5, 8, dtype=np.float32)
@@ -356,7 +356,7 @@ CHANNELS = {
 
 @pytest.mark.parametrize("name", CHANNELS)
 def test_constants_of_channels_are_found(float_model, name: str) -> None:
-    """Of two constants the operator that reads one is found alone."""
+    """An operator that reads one of two constants is found alone."""
     form, found = CHANNELS[name]
     graph = convert(between(float_model, form, 1))
     matches = [*matches_of(graph, [of_slopes()]).values()]
@@ -386,6 +386,7 @@ def test_their_numbers_are_those_of_the_declaration(float_model, rng) -> None:
 @pytest.mark.parametrize(("numbers", "reason"), [
     ({"factor": [1.0, 2.0], "shift": 0},
      "field factor must be a number, or one for each of 8 channels, not of shape (2,)"),
+    ({"factor": True, "shift": 0}, "field factor must be integers, not bool"),
     ({"factor": 40000, "shift": 0},
      "field factor must be integers from -32768 to 32767, not 40000"),
     ({"factor": 1.5, "shift": 0}, "field factor must be integers from -32768 to 32767, not 1.5")])
