@@ -9,9 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from accel.estimates.energy import leakage_watts
 from accel.estimates.tables import EnergyTable
-from accel.machine.machine import Machine
 from compiler.graph.division.partition import HOST
 from compiler.graph.division.layout import MOVED
 from compiler.graph.graph import Graph, Node
@@ -24,7 +22,7 @@ from runtime.pricing.prices import samples
 from runtime.pricing.timing import measured
 
 __all__ = ["CONVERSIONS", "HostPart", "division_difference", "energy_refusal", "host_key",
-           "host_part", "waiting_joules"]
+           "host_part"]
 
 CONVERSIONS = frozenset(("quantize", "dequantize", "quantizelinear", "dequantizelinear"))
 """Operators that change numbers between the network's types: they compute no layer."""
@@ -125,12 +123,6 @@ def energy_refusal(host: str, process: EnergyTable) -> str:
         return (f"host {table.name!r} has no energy.pj_per_cycle for {process.name!r}: give a file "
                 f"as --host that has it")
     return ""
-
-
-def waiting_joules(machine: Machine, process: EnergyTable | None, part: HostPart) -> float:
-    """The energy that leaks in the accelerator while it waits for the host and copies."""
-    watts = leakage_watts(machine, process) if process else None
-    return (watts or 0.0) * (part.seconds + part.copy_seconds)
 
 
 def _measured(step: Step, graph: Graph) -> float:

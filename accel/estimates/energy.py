@@ -23,7 +23,7 @@ from accel.estimates.operators import (all_operators, operand_bits, operators, p
                                        price)
 from accel.estimates.silicon import memory_kib
 from accel.estimates.tables import EnergyTable
-from accel.estimates.technology import DEFAULT, Technology, TechnologyError, technology
+from accel.estimates.technology import DEFAULT, Technology, TechnologyError, load_technology
 from accel.figures.accesses import AccessProfile
 from accel.machine import isa
 from accel.machine.config import AccelConfig
@@ -79,19 +79,19 @@ class Energy:
 
 
 def energy(profile: AccessProfile, machine: Machine,
-           built: Technology | str | Path = DEFAULT) -> Energy:
+           technology: Technology | str | Path = DEFAULT) -> Energy:
     """Prices the counts of a run, or of several runs (`AccessProfile.joined`) of one machine.
 
-    `built` is a technology or what `technology` takes. Raises TechnologyError for one without
+    `technology` is one, or what `load_technology` takes. Raises TechnologyError for one without
     energies.
     """
-    built = built if isinstance(built, Technology) else technology(built)
-    if built.energies is None:
-        raise TechnologyError(f"Technology must have energies, not {built.name!r}")
-    mhz = built.clock(machine).value
-    watts = leakage_watts(machine, built.energies)
-    known = prices(machine, built.energies) | {
-        "cycles": ("idle", idle_pj(machine, built.energies, mhz))}
+    technology = technology if isinstance(technology, Technology) else load_technology(technology)
+    if technology.energies is None:
+        raise TechnologyError(f"Technology must have energies, not {technology.name!r}")
+    mhz = technology.clock(machine).value
+    watts = leakage_watts(machine, technology.energies)
+    known = prices(machine, technology.energies) | {
+        "cycles": ("idle", idle_pj(machine, technology.energies, mhz))}
     rows = {unit: np.zeros(len(profile.layers)) for unit in ENERGY_UNITS}
     for key, values in profile.counts.items():
         unit, pj = known[key]
@@ -102,7 +102,7 @@ def energy(profile: AccessProfile, machine: Machine,
                    for name, column in zip(profile.layers, columns.T, strict=True))
     units = dict(zip(ENERGY_UNITS, columns.sum(axis=1).tolist(), strict=True))
     totals = profile.totals()
-    return Energy(built.name, mhz, sum(units.values()),
+    return Energy(technology.name, mhz, sum(units.values()),
                   None if watts is None else watts * totals["cycles"] / (mhz * 1e6), units, layers,
                   totals, _operations(machine, totals))
 

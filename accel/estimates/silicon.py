@@ -31,10 +31,12 @@ def silicon_area(machine: Machine, silicon: Silicon) -> SiliconArea:
     """Estimates the area of a machine's core. Raises `accel.datapath.plan.PlanError` as `area`."""
     gates, each = area(machine).gates, silicon.nand2_um2 * UM2
     memories = memory_kib(machine) * silicon.sram_um2_per_kib * UM2
-    core, logic = (Estimate(*(rest + number * each for number in (gates.value, gates.low,
-                                                                  gates.high)), gates.extrapolated)
-                   for rest in (memories, 0.0))
-    return SiliconArea(core, logic, Estimate(memories, memories, memories))
+
+    def beside(rest: float) -> Estimate:
+        return Estimate(rest + gates.value * each, rest + gates.low * each,
+                        rest + gates.high * each, gates.extrapolated)
+
+    return SiliconArea(beside(memories), beside(0.0), Estimate(memories, memories, memories))
 
 
 def memory_kib(machine: Machine) -> float:

@@ -2,9 +2,9 @@
 
 ::
 
-    built = technology("45nm")
-    built.clock(machine)            # an Estimate in MHz; of "45nm" the machine's nominal clock
-    built.has                       # {"silicon", "energy", "leakage"}
+    technology = load_technology("45nm")
+    technology.clock(machine)       # an Estimate in MHz; of "45nm" the machine's nominal clock
+    technology.has                  # {"silicon", "energy", "leakage"}
 
 What its file does not have is absent (`accel.estimates.technology_files`).
 """
@@ -22,7 +22,7 @@ from accel.estimates.technology_files import (DEFAULT, ENERGIES, TechnologyError
 from accel.machine.machine import Machine
 
 __all__ = ["ASPECTS", "DEFAULT", "Silicon", "Technology", "TechnologyError", "technologies",
-           "technology", "technology_of"]
+           "load_technology", "technology_of"]
 
 ASPECTS = {"fpga": "cells of an FPGA", "silicon": "area in mm2", "clock": "an estimate of clocks",
            "energy": "energies", "leakage": "leakage"}
@@ -97,7 +97,7 @@ class Technology:
         return f"the nominal clock{nominal}: {self.name} has no estimate of clocks"
 
 
-def technology(name: str | Path = DEFAULT) -> Technology:
+def load_technology(name: str | Path = DEFAULT) -> Technology:
     """A technology that comes with Lockstep, by name, or a file of one's own, which ends in
     ``.toml``. Raises TechnologyError for a name that is none, and a file that is no technology.
     """

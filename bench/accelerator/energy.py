@@ -26,7 +26,7 @@ from itertools import combinations
 import numpy as np
 
 from accel.estimates.energy import Energy, energy
-from accel.estimates.technology import Technology, technology
+from accel.estimates.technology import Technology, load_technology
 from accel.figures.accesses import AccessProfile
 from accel.figures.attribution import layer_ends
 from accel.machine.machine import Machine
@@ -45,7 +45,7 @@ FRAMES = 32
 NETWORKS = {"digits": lambda: DIGITS, "keywords": lambda: build("keywords", FRAMES, int8=True),
             "chain": chain_graph}
 MOST, TIED = 0.15, 0.01
-BUILT = technology("45nm")
+BUILT = load_technology("45nm")
 
 BENCH = Bench(__file__, __doc__, "tiny-1x4x4")
 MODULES = {
@@ -110,9 +110,9 @@ def compared(network: str, machine: Machine) -> Iterator[Comparison]:
                          energy(profile, machine, _without_clock(BUILT)), seen)
 
 
-def _without_clock(built: Technology) -> Technology:
-    assert built.energies is not None
-    return replace(built, energies=replace(built.energies, write_pj=0.0))
+def _without_clock(technology: Technology) -> Technology:
+    assert technology.energies is not None
+    return replace(technology, energies=replace(technology.energies, write_pj=0.0))
 
 
 def _inputs(network: str, graph) -> dict[str, np.ndarray]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from accel.estimates.technology import Technology, technology
+from accel.estimates.technology import Technology, load_technology
 from accel.machine.intrinsics import SHIPPED
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
@@ -61,12 +61,12 @@ def diff_closely(args: argparse.Namespace) -> int:
     """`diff`, and beside it area, clock, each layer and each unit."""
     from lockstep.commands._diff_layers import show_estimates, show_layers, show_units
 
-    built = technology(args.technology)
+    technology = load_technology(args.technology)
     machines, titles = _machines(args)
-    built = built.at(machines[0].config.clock_mhz)
-    results = _measured(args, machines, built)
-    _compared(args, machines, titles, results, {"technology": built.plain})
-    show_estimates(machines, titles, built)
+    technology = technology.at(machines[0].config.clock_mhz)
+    results = _measured(args, machines, technology)
+    _compared(args, machines, titles, results, {"technology": technology.plain})
+    show_estimates(machines, titles, technology)
     if results:
         _show_wholes(args, results, titles)
     for name, (here, there) in results.items():
@@ -76,9 +76,9 @@ def diff_closely(args: argparse.Namespace) -> int:
 
 
 def _measured(args: argparse.Namespace, machines: list[Machine],
-              built: Technology | None = None) -> Results:
+              technology: Technology | None = None) -> Results:
     calibration = calibration_of(args)
-    return (measured(machines, args.networks, args.size, built, calibration, args.host)
+    return (measured(machines, args.networks, args.size, calibration, args.host, technology)
             if args.networks else {})
 
 

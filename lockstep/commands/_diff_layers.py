@@ -17,19 +17,20 @@ __all__ = ["show_estimates", "show_layers", "show_units"]
 CELLS = ("luts", "registers", "multipliers", "block_rams")
 
 
-def show_estimates(machines: Sequence[Machine], titles: Sequence[str], built: Technology) -> None:
+def show_estimates(machines: Sequence[Machine], titles: Sequence[str], technology: Technology
+                   ) -> None:
     """Show area, as a whole and by unit, and the clock, as far as the technology has them."""
     here, there = map(area, machines)
-    whole = (*(CELLS if "fpga" in built.has else ()), "gates")
-    parts = ("luts", "registers") if "fpga" in built.has else ("gates",)
-    rows = [*_on_a_chip(machines, built.silicon)] if built.silicon else []
+    whole = (*(CELLS if "fpga" in technology.has else ()), "gates")
+    parts = ("luts", "registers") if "fpga" in technology.has else ("gates",)
+    rows = [*_on_a_chip(machines, technology.silicon)] if technology.silicon else []
     rows += [[name, *_pair(getattr(here, name), getattr(there, name))] for name in whole]
     rows += [[f"{unit}: {name}", *_pair(here.units[unit][name], there.units[unit][name])]
              for unit in here.units if unit in there.units for name in parts]
-    rows.append(["mhz", *_pair(*map(built.clock, machines))])
-    show_columns(f"area and clock in {built.name}, estimated (?: extrapolated)",
+    rows.append(["mhz", *_pair(*map(technology.clock, machines))])
+    show_columns(f"area and clock in {technology.name}, estimated (?: extrapolated)",
                  ["", *titles, "change"], rows)
-    say(f"technology {built.name}: {built.summary}")
+    say(f"technology {technology.name}: {technology.summary}")
 
 
 def _on_a_chip(machines: Sequence[Machine], silicon: Silicon) -> Iterator[list[str]]:
@@ -51,10 +52,8 @@ def _estimate(one: Estimate) -> str:
 
 
 def show_units(name: str, here: NetworkCycles, there: NetworkCycles, titles: Sequence[str]) -> None:
-    """Show the time, how long each unit was busy, and the energy that each takes."""
-    rows = [["ms", *(f"{1e3 * one.seconds:,.4g}" for one in (here, there)),
-             change(here.seconds, there.seconds)]]
-    rows += [[f"{unit}: busy cycles", f"{here.busy[unit]:,}", f"{there.busy[unit]:,}",
+    """Show how long each unit was busy, and the energy that each takes."""
+    rows = [[f"{unit}: busy cycles", f"{here.busy[unit]:,}", f"{there.busy[unit]:,}",
              change(here.busy[unit], there.busy[unit])] for unit in here.busy]
     rows += [[f"{unit}: uJ", *(f"{1e6 * one.joules[unit]:,.4g}" for one in (here, there)),
               change(here.joules[unit], there.joules[unit])]

@@ -43,7 +43,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
              "far as the technology has them)")
     add_technology(parser)
     add("--budget", action="append", default=[], dest="limits", metavar="LIMIT",
-        help='the most or the least of an objective, such as "luts<=50000" or "mhz>=80" '
+        help='the most or the least of an objective, such as "area<=2" or "mhz>=80" '
              '(repeatable)')
     add("--strategy", default="auto",
         type=OneOf("runtime.exploring.exploration:STRATEGIES", first=("auto",)),

@@ -141,12 +141,12 @@ def _require_page(args: argparse.Namespace) -> None:
 
 
 def _require_technology(args: argparse.Namespace) -> None:
-    from accel.estimates.technology import technology
+    from accel.estimates.technology import load_technology
 
     if args.sim != "cycle":
         raise RequestError(f"--technology must come with --sim cycle, not {args.sim}: the cycle "
                            f"simulator alone counts every access")
-    args.technology = technology(args.technology)
+    args.technology = load_technology(args.technology)
 
 
 def _opened(path: Path | None):
@@ -225,13 +225,12 @@ def _add_technology(args: argparse.Namespace, figures: dict[str, Any], machine, 
 def _add_whole(args: argparse.Namespace, figures: dict[str, Any], module, machine) -> None:
     """Adds the host's part, where the time of the accelerator's is known."""
     from runtime.pricing.hosts import known_host
-    from runtime.whole import host_part, waiting_joules
+    from runtime.whole import host_part
 
     is_timed = machine and (figures["cycles"] or not module.accelerated)
     energies = args.technology.energies if args.technology else None
     part = host_part(module, known_host(args.host), energies) if is_timed else None
-    figures["whole"] = part and part.plain(figures["seconds"]) | {
-        "waiting_joules": waiting_joules(machine, energies, part)}
+    figures["whole"] = part and part.plain(figures["seconds"])
 
 
 def _say_origin(args: argparse.Namespace, machine) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from accel.estimates.energy import energy
-from accel.estimates.technology import Technology, technology
+from accel.estimates.technology import Technology, load_technology
 from accel.figures.accesses import AccessProfile
 from accel.figures.layers import LayerRow
 from accel.machine.config import UNITS
@@ -24,7 +24,7 @@ from lockstep.options.network_files import SIZE, network_file
 from runtime.driver.calibrated import Calibration
 from runtime.module import Module
 from runtime.pricing.hosts import TABLE, known_host
-from runtime.whole import HostPart, host_part, waiting_joules
+from runtime.whole import HostPart, host_part
 
 __all__ = ["DEFAULT", "NetworkCycles", "measure", "networks"]
 
@@ -43,11 +43,10 @@ class NetworkCycles:
     executed : instructions in the stream, by name. iterations : block products, entries, runs.
     rows : of each layer the name, cycles, bytes moved, and what bounds it
         (`accel.figures.layers.LayerRow.bound`).
-    busy : cycles in which each unit was busy. seconds : of the accelerator at the technology's
-        clock. joules : energy by unit (`accel.estimates.energy.ENERGY_UNITS`); none where the
-        technology has none.
-    beside : the host's part (`runtime.whole.HostPart`), with the energy of host and copies.
-    waiting_joules : that leak in the accelerator meanwhile.
+    busy : cycles in which each unit was busy. joules : energy by unit
+        (`accel.estimates.energy.ENERGY_UNITS`); none where the technology has none.
+    seconds : of the accelerator, at the technology's clock. beside : the host's part
+        (`runtime.whole.HostPart`), with the energy of host and copies.
     accuracy : of a network that was quantized for the machine; None for one in int8.
     """
 
@@ -60,10 +59,9 @@ class NetworkCycles:
     iterations: Mapping[str, int]
     rows: Sequence[tuple[str, int, int, str]]
     busy: Mapping[str, int]
-    seconds: float
     joules: Mapping[str, float]
+    seconds: float
     beside: HostPart
-    waiting_joules: float
     accuracy: float | None = None
 
     @property
@@ -71,7 +69,7 @@ class NetworkCycles:
         """The energy of the whole inference; None where some part of it is absent."""
         if self.beside.joules is None or not self.joules:
             return None
-        return sum(self.joules.values()) + self.waiting_joules + self.beside.joules
+        return sum(self.joules.values()) + self.beside.joules
 
 
 def networks(names: Sequence[str], size: int = SIZE, int8: bool = True) -> dict[str, Path]:
@@ -89,14 +87,14 @@ def _file(name: str, size: int, int8: bool) -> Path:
     return Path(name)
 
 
-def measure(machine: Machine, path: Path, built: Technology | None = None,
-            calibration: Calibration | None = None, host: str = TABLE) -> NetworkCycles:
+def measure(machine: Machine, path: Path, calibration: Calibration | None = None,
+            host: str = TABLE, technology: Technology | None = None) -> NetworkCycles:
     """Compile the network for the accelerator and run it once, without values, in a technology; one
     in float is quantized for the machine first. Raises DeviceError where the run fails.
     """
     from runtime import compile, report
 
-    built, accuracy = built or technology(), None
+    technology, accuracy = technology or load_technology(), None
     if calibration and calibration.takes(path):
         made = calibration.quantized(path, machine)
         path, accuracy = made.path, made.accuracy
@@ -106,25 +104,28 @@ def measure(machine: Machine, path: Path, built: Technology | None = None,
         module.set_input(name, np.zeros(kind.shape, numpy_dtype(kind.dtype)))
     runs = module.run()
     figures = report(module, runs, machine, 0.0)
+    seconds = figures["cycles"] / (technology.clock(machine).value * 1e6)
     executed, iterations = _executed(machine, [one.program for one in module.accelerated])
     rows = [(row.name, row.cycles, row.dram_bytes, row.bound)
             for row in map(LayerRow.of, figures["layers"])]
     busy = {unit: sum(run.counters.activity[unit]["busy"] for run in runs) for unit in UNITS}
-    beside = host_part(module, known_host(host), built.energies)
+    beside = host_part(module, known_host(host), technology.energies)
     assert beside is not None, "an accelerator and the host alone compute the network"
     return NetworkCycles(
         figures["cycles"], figures["macs"], figures["utilization"],
         sum(row["op"] != "fetch" for row in figures["layers"]), len(figures["host"]),
-        executed, iterations, rows, busy, figures["cycles"] / (built.clock(machine).value * 1e6),
-        _joules(machine, module, runs, built) if built.energies else {}, beside,
-        waiting_joules(machine, built.energies, beside), accuracy)
+        executed, iterations, rows, busy,
+        _joules(machine, module, runs, technology) if technology.energies else {}, seconds,
+        beside, accuracy)
 
 
-def _joules(machine: Machine, module: Module, runs: Sequence[Run], built: Technology
+def _joules(machine: Machine, module: Module, runs: Sequence[Run], technology: Technology
             ) -> dict[str, float]:
     profiles = [AccessProfile.of(machine, compiled.program, run)
                 for compiled, run in zip(module.accelerated, runs, strict=True)]
-    return dict(energy(AccessProfile.joined(profiles), machine, built).units) if profiles else {}
+    if not profiles:
+        return {}
+    return dict(energy(AccessProfile.joined(profiles), machine, technology).units)
 
 
 def _executed(machine: Machine, programs: Sequence[AccelProgram | None]

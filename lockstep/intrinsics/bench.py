@@ -30,7 +30,7 @@ def bench(args: argparse.Namespace) -> int:
     machines = [with_memory(load_machine(name), args) for name in (args.base, args.machine) if name]
     titles = [name for name in (args.base, args.machine) if name]
     calibration = calibration_of(args)
-    results = measured(machines, args.networks or DEFAULT, args.size, None, calibration,
+    results = measured(machines, args.networks or DEFAULT, args.size, calibration,
                        args.host)
     if args.json:
         write_text(args.json, json.dumps({
@@ -45,8 +45,8 @@ def bench(args: argparse.Namespace) -> int:
 
 
 def measured(machines: Sequence[Machine], names: Sequence[str], size: int,
-             built: Technology | None = None, calibration: Calibration | None = None,
-             host: str = TABLE) -> Results:
+             calibration: Calibration | None = None, host: str = TABLE,
+             technology: Technology | None = None) -> Results:
     """Measure networks on machines in a technology; a bar shows how far it is. A line says of a
     network that it was quantized for another machine.
     """
@@ -58,7 +58,7 @@ def measured(machines: Sequence[Machine], names: Sequence[str], size: int,
         for name, path in files.items():
             for machine in machines:
                 results.setdefault(name, []).append(
-                    measure(machine, path, built, calibration, host))
+                    measure(machine, path, calibration, host, technology))
                 done.append(name)
     for name, path in files.items():
         if note := origin_note(name, path, machines):

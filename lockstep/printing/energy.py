@@ -23,19 +23,19 @@ _UNITS = (("J", 1.0), ("mJ", 1e-3), ("uJ", 1e-6), ("nJ", 1e-9))
 
 
 def add_technology(figures: dict[str, Any], recordings: Sequence[tuple[AccelProgram, Run]],
-                   machine: Machine, built: Technology) -> None:
+                   machine: Machine, technology: Technology) -> None:
     """Adds ``technology`` to the figures of a run, and ``energy`` to them and to each of their
     layers, in joules, where the technology has energies. Times are at its clock from then on.
     """
-    clock = built.clock(machine)
-    figures["technology"] = built.plain | {
+    clock = technology.clock(machine)
+    figures["technology"] = technology.plain | {
         "mhz": clock.value, "mhz_low": clock.low, "mhz_high": clock.high}
     figures["seconds"] = figures["cycles"] / (clock.value * 1e6)
-    if built.energies is None:
+    if technology.energies is None:
         return
     profile = AccessProfile.joined([AccessProfile.of(machine, program, run)
                                     for program, run in recordings])
-    used = energy(profile, machine, built)
+    used = energy(profile, machine, technology)
     figures["energy"] = used.plain
     for row, layer in zip(figures["layers"], used.layers, strict=True):
         row["energy"] = {"joules": layer.joules, "units": dict(layer.units)}

@@ -29,10 +29,10 @@ def show(figures: Mapping[str, Any], verbose: bool = False, bounds: bool = False
     if figures["cycles"]:
         say(f"{figures['cycles']:,} cycles, {figures['seconds'] * 1e3:.3f} ms at "
             f"{_clock(figures)}, array busy {figures['utilization']:.1%}")
-    if part := figures.get("whole"):
-        say(whole_time(part))
     if "technology" in figures:
         say(f"technology {figures['technology']['name']}: {figures['technology']['text']}")
+    if part := figures.get("whole"):
+        say(whole_time(part))
     if bounds and figures["cycles"] and figures["bound_cycles"]:
         say(f"at least {figures['bound_cycles']:,} cycles whatever the tilings: a better mapping "
             f"saves {1 - figures['bound_cycles'] / figures['cycles']:.1%} at most")
@@ -52,9 +52,9 @@ def _clock(figures: Mapping[str, Any]) -> str:
     """The clock that times are at."""
     if "technology" not in figures:
         return "the machine's clock"
-    built = figures["technology"]
-    share = (built["mhz_high"] - built["mhz_low"]) / 2 / built["mhz"]
-    return f"{built['mhz']:g} MHz" + (f" ±{share:.0%}" if share else "")
+    technology = figures["technology"]
+    share = (technology["mhz_high"] - technology["mhz_low"]) / 2 / technology["mhz"]
+    return f"{technology['mhz']:g} MHz" + (f" ±{share:.0%}" if share else "")
 
 
 def _division(figures: Mapping[str, Any], verbose: bool = False) -> Iterator[str]:

@@ -20,10 +20,9 @@ def whole_time(part: Mapping[str, Any]) -> str:
 
 
 def whole_energy(part: Mapping[str, Any], accelerator_joules: float) -> str:
-    """The energy of the host's part, and of the whole with what leaks meanwhile."""
+    """The energy of the host's part, and of the whole."""
     joules = part["joules"]
     if joules is None:
         return "energy of host and copies: absent"
-    whole = joules + accelerator_joules + part["waiting_joules"]
-    return (f"energy of host and copies {1e6 * joules:,.4g} uJ; the whole {1e6 * whole:,.4g} uJ, "
-            f"with {1e6 * part['waiting_joules']:,.4g} uJ that leak meanwhile")
+    return (f"energy of host and copies {1e6 * joules:,.4g} uJ; the whole "
+            f"{1e6 * (joules + accelerator_joules):,.4g} uJ")

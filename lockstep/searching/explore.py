@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from accel.estimates.technology import Technology, technology
+from accel.estimates.technology import Technology, load_technology
 from accel.machine.loading import load_machine
 from compiler.errors import RequestError
 from compiler.frontend.kinds import names_model
@@ -27,7 +27,8 @@ from runtime.exploring.answers import answer_of
 from runtime.exploring.axes import AxisError, VariedAxis
 from runtime.exploring.exploration import RunPoints
 from runtime.exploring.networks import ExploredNetwork
-from runtime.exploring.objectives import MeasuredPoint, ObjectiveError, usual_objectives
+from runtime.exploring.objectives import (MeasuredPoint, Objective, ObjectiveError,
+                                          usual_objectives)
 from runtime.exploring.points import AddedInstructions, ExploredPoint
 from runtime.tuning.children import usable_cores
 from runtime.whole import energy_refusal
@@ -42,19 +43,18 @@ INTERRUPTED = 130
 def explore(args: argparse.Namespace) -> int:
     if args.report:
         require_plotly()
-    built = technology(args.technology)
+    technology = load_technology(args.technology)
     builds = args.synthesize or args.route
     if builds:
-        _require_cells(built, args.route)
+        _require_cells(technology, args.route)
         require_tools(args.route)
     elif args.jobs:
         raise RequestError("--jobs must come with --synthesize or --route")
-    objectives = (usual_objectives(built) if args.objective is None
-                  else objectives_of(args.objective.split(",")))
     budgets = [budget_of(text) for text in args.limits]
+    objectives = _objectives(args, technology)
     for one in (*objectives, *(budget.objective for budget in budgets)):
-        one.require(built)
-    space = _space(args, budgets, built)
+        one.require(technology)
+    space = _space(args, budgets, technology)
     strategy, trials = _strategy(args, space)
     status = 0
     with ExitStack() as stack:
@@ -64,7 +64,7 @@ def explore(args: argparse.Namespace) -> int:
         exploration = Exploration(
             space, [ExploredNetwork.of(_name(name), path, calibration)
                     for name, path in files.items()],
-            objectives, records, budgets, strategy, trials, args.seed, built, args.host,
+            objectives, records, budgets, strategy, trials, args.seed, technology, args.host,
             args.same_division)
         _require_figures(exploration)
         run = _runner(args, stack)
@@ -91,16 +91,22 @@ def explore(args: argparse.Namespace) -> int:
     return status or (1 if wrong else 0)
 
 
+def _objectives(args: argparse.Namespace, technology: Technology) -> tuple[Objective, ...]:
+    if args.objective is None:
+        return usual_objectives(technology)
+    return objectives_of(args.objective.split(","))
+
+
 def _require_figures(exploration: Exploration) -> None:
     """Refuses objectives of which no point can have a figure, before anything is measured."""
     asked = {part for one in (*exploration.objectives, *(
         budget.objective for budget in exploration.budgets)) for part in one.reads}
     energies = exploration.technology.energies
-    if {"energy", "host"} <= asked and energies and (
+    if "energy" in asked and energies and (
             reason := energy_refusal(exploration.host, energies)):
         raise ObjectiveError(f"Objective energy must have the energy of the host: {reason}; or "
                              f"name other ones by --objective")
-    if "accuracy" in asked and not all(one.calibration for one in exploration.networks):
+    if "accuracy" in asked and not any(one.calibration for one in exploration.networks):
         raise ObjectiveError("Objective accuracy must come with networks in float, which are "
                              "quantized for each machine: --calibration FILE")
 
@@ -114,13 +120,13 @@ def _name(name: str) -> str:
     return Path(name).name if "/" in name or names_model(name) else name
 
 
-def _require_cells(built: Technology, routed: bool) -> None:
-    if not {"fpga", "clock"} <= built.has:
+def _require_cells(technology: Technology, routed: bool) -> None:
+    if not {"fpga", "clock"} <= technology.has:
         raise RequestError(f"{'--route' if routed else '--synthesize'} must come with --technology "
-                           f"ecp5, in whose cells cores are built, not {built.name!r}")
+                           f"ecp5, in whose cells cores are built, not {technology.name!r}")
 
 
-def _space(args: argparse.Namespace, budgets: Sequence[MachineBudget], built: Technology
+def _space(args: argparse.Namespace, budgets: Sequence[MachineBudget], technology: Technology
            ) -> MachineSpace:
     axes: list[VariedAxis] = [axis_of(text) for text in args.vary]
     axes += axes_of_file(args.space) if args.space else []
@@ -129,10 +135,10 @@ def _space(args: argparse.Namespace, budgets: Sequence[MachineBudget], built: Te
         raise AxisError("Something must be varied: --vary FIELD=A,B, --space FILE or --add FILE.py")
     cheap = [budget for budget in budgets if budget.objective.of_machine]
     base = load_machine(args.base)
-    built = built.at(base.config.clock_mhz)
+    technology = technology.at(base.config.clock_mhz)
 
     def refusal(point: ExploredPoint) -> str:
-        alone = MeasuredPoint(point.machine, {}, {}, built)
+        alone = MeasuredPoint(point.machine, {}, {}, technology)
         return next((reason for budget in cheap if (reason := budget.refusal(alone))), "")
 
     return MachineSpace(base, str(args.base), axes, added, refusal)

@@ -38,7 +38,6 @@ def show_answer(answer: Mapping[str, Any]) -> None:
     hidden = len(answer["points"]) - len(shown)
     if hidden > 0:
         say(f"{hidden:,} more machines, which others beat: --json and --report have them")
-    say(f"technology {answer['technology']['name']}: {answer['technology']['text']}")
     if any(point["rivals"] for point in shown):
         say("~ not distinguishable: within the errors of estimates it may be off the front (*~), "
             "or on it (~)")
@@ -46,6 +45,7 @@ def show_answer(answer: Mapping[str, Any]) -> None:
 
 
 def _say_rest(answer: Mapping[str, Any]) -> None:
+    say(f"technology {answer['technology']['name']}: {answer['technology']['text']}")
     say(answer["host"]["text"])
     for line in (*answer["quantized"], *answer["made_for"]):
         say(line)

@@ -78,10 +78,10 @@ def _has(objective: Objective, figures: MeasuredPoint) -> bool:
 
 
 def _described(objective: Objective, exploration: Exploration) -> dict[str, Any]:
-    shown = replace(objective, unit=_unit(objective, exploration))
-    return {"name": shown.name, "unit": shown.unit, "title": shown.title,
-            "meaning": shown.meaning, "greatest": shown.greatest,
-            "asked": objective in exploration.objectives}
+    asked = objective in exploration.objectives
+    objective = replace(objective, unit=_unit(objective, exploration))
+    return {"name": objective.name, "unit": objective.unit, "title": objective.title,
+            "meaning": objective.meaning, "greatest": objective.greatest, "asked": asked}
 
 
 def _unit(objective: Objective, exploration: Exploration) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from accel.estimates.technology import Technology, technology
+from accel.estimates.technology import Technology, load_technology
 from compiler.errors import Error, RequestError
 from compiler.native import digest
 from compiler.plans import Task
@@ -75,7 +75,7 @@ class Exploration:
     strategy: str = "grid"
     trials: int | None = None
     seed: int = 0
-    technology: Technology = field(default_factory=technology)
+    technology: Technology = field(default_factory=load_technology)
     host: str = TABLE
     same_division: bool = False
     watch: Callable[["Exploration"], None] = lambda exploration: None
@@ -309,8 +309,8 @@ class Exploration:
 
     def _task(self, network: ExploredNetwork, values: bool) -> Task:
         title = f"{network.name}: {'values' if values else 'time'} on machines"
-        return Task("explore", digest([network.digest, self.technology.text, self._host,
-                                       str(values)]), title)
+        key = [network.digest, self.technology.text, self._host, str(values)]
+        return Task("explore", digest(key), title)
 
 
 def _on(network: ExploredNetwork, point: ExploredPoint) -> ExploredNetwork | Result:

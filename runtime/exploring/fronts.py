@@ -53,9 +53,9 @@ class PointIntervals:
 
     def _of(self, place: int, front: np.ndarray, open_: Sequence[int]) -> list[int]:
         row = self.values[place]
-        found = (~self._more(place).any(axis=1) if front[place]
-                 else front & (self.values <= row).all(axis=1))
-        return [other for other in open_ if found[other] and other != place]
+        found = {*np.flatnonzero(~self._more(place).any(axis=1) if front[place] else
+                                 front & (self.values <= row).all(axis=1)).tolist()}
+        return [other for other in open_ if other in found and other != place]
 
     def _dominating(self, place: int) -> np.ndarray:
         """Which points dominate this one for sure."""

@@ -10,7 +10,8 @@ from functools import lru_cache
 
 from accel.estimates.energy import leakage_watts
 from accel.estimates.silicon import silicon_area
-from accel.estimates.technology import ASPECTS, Silicon, Technology, technologies, technology
+from accel.estimates.technology import (ASPECTS, Silicon, Technology, load_technology,
+                                        technologies)
 from accel.machine.machine import Machine
 from runtime.exploring.formulas import Formula, ObjectiveError, ObjectiveValue, formula_of
 from runtime.exploring.point_trials import PointFigures
@@ -38,7 +39,7 @@ class MeasuredPoint:
     machine: Machine
     cycles: Mapping[str, int]
     figures: Mapping[str, PointFigures]
-    technology: Technology = field(default_factory=technology)
+    technology: Technology = field(default_factory=load_technology)
 
 
 @dataclass(frozen=True)
@@ -73,13 +74,13 @@ class Objective:
         self.require(point.technology)
         return self.compute(point)
 
-    def require(self, built: Technology) -> None:
+    def require(self, technology: Technology) -> None:
         """Raises ObjectiveError where the technology lacks what it reads."""
-        for aspect in sorted((self.reads & ASPECTS.keys()) - built.has):
-            others = [name for name in technologies() if aspect in technology(name).has]
+        for aspect in sorted((self.reads & ASPECTS.keys()) - technology.has):
+            others = [name for name in technologies() if aspect in load_technology(name).has]
             raise ObjectiveError(f"Objective {self.name} must come with a technology that has "
                                  f"{ASPECTS[aspect]}, such as {' or '.join(others)}, not "
-                                 f"{built.name!r}")
+                                 f"{technology.name!r}")
 
     def interval(self, point: MeasuredPoint) -> tuple[float, float, float]:
         """The least, the likely and the most of it, turned so that less is better."""
@@ -102,10 +103,15 @@ def _cycles(point: MeasuredPoint) -> ObjectiveValue:
 
 def _milliseconds(point: MeasuredPoint) -> ObjectiveValue:
     """The accelerator at the point's one clock, then the host and copies."""
-    cycles = sum(point.cycles.values())
-    mhz, beside = _mhz(point), _host(point).value
-    return ObjectiveValue(cycles / mhz.value / 1e3 + beside, cycles / mhz.high / 1e3 + beside,
-                          cycles / mhz.low / 1e3 + beside, mhz.extrapolated)
+    own, beside = _accelerator_ms(point), _host(point).value
+    return ObjectiveValue(own.value + beside, own.low + beside, own.high + beside,
+                          own.extrapolated)
+
+
+def _accelerator_ms(point: MeasuredPoint) -> ObjectiveValue:
+    cycles, mhz = sum(point.cycles.values()), _mhz(point)
+    return ObjectiveValue(cycles / mhz.value / 1e3, cycles / mhz.high / 1e3,
+                          cycles / mhz.low / 1e3, mhz.extrapolated)
 
 
 def _host(point: MeasuredPoint) -> ObjectiveValue:
@@ -117,8 +123,8 @@ def _mhz(point: MeasuredPoint) -> ObjectiveValue:
 
 
 @lru_cache(KEPT)
-def _clock(machine: Machine, built: Technology) -> ObjectiveValue:
-    found = built.clock(machine)
+def _clock(machine: Machine, technology: Technology) -> ObjectiveValue:
+    found = technology.clock(machine)
     return ObjectiveValue(found.value, found.low, found.high, found.extrapolated)
 
 
@@ -149,24 +155,24 @@ def _millimeters(point: MeasuredPoint) -> ObjectiveValue:
 
 
 def _energy(point: MeasuredPoint) -> ObjectiveValue:
-    """The counted energy of accelerator, host and copies, and what leaks meanwhile."""
+    """Of the accelerator, which leaks while it works, the host and copies."""
     joules = [joules for one in point.figures.values() for joules in (one.joules, one.host_joules)]
     if any(one is None for one in joules):
         raise ObjectiveError("Objective energy must come with points whose energy was counted")
     counted = 1e6 * sum(one for one in joules if one is not None)
-    ms, milliwatts = _milliseconds(point), _leaking(point)
-    return ObjectiveValue(*(counted + milliwatts * time for time in ms[:3]), ms.extrapolated)
+    ms, milliwatts = _accelerator_ms(point), _leaking(point)
+    value, low, high = (counted + milliwatts * time for time in ms[:3])
+    return ObjectiveValue(value, low, high, ms.extrapolated)
 
 
 def joules_of(point: MeasuredPoint, network: str) -> float | None:
-    """The energy of the accelerator for one of the point's networks, with what leaks in the whole
-    inference; None where none is known.
+    """Joules of the accelerator for one of the point's networks, leakage included; None where none
+    are known.
     """
     joules = point.figures[network].joules
     if joules is None:
         return None
-    seconds = (point.cycles[network] / (_mhz(point).value * 1e6)
-               + point.figures[network].beside_seconds)
+    seconds = point.cycles[network] / (_mhz(point).value * 1e6)
     return joules + 1e-3 * _leaking(point) * seconds
 
 
@@ -177,10 +183,9 @@ def _leaking(point: MeasuredPoint) -> float:
 
 
 def _accuracy(point: MeasuredPoint) -> ObjectiveValue:
-    """The accuracy of the network that is furthest off."""
-    found = [one.accuracy for one in point.figures.values()]
-    known = [one for one in found if one is not None]
-    if not found or len(known) < len(found):
+    """The accuracy of the network that is furthest off, of those that were quantized here."""
+    known = [one.accuracy for one in point.figures.values() if one.accuracy is not None]
+    if not known:
         raise ObjectiveError("Objective accuracy must come with networks in float, which are "
                              "quantized for each machine")
     return _exact(min(known))
@@ -238,7 +243,7 @@ OBJECTIVES: dict[str, Objective] = {one.name: one for one in (
     _declared("gates", "NAND2", "gates of logic and registers", "geometry", _of_area("gates")),
     _declared("mhz", "MHz", "clock, the greatest first", "clock", _mhz, True),
     _declared("energy", "uJ", "energy of all networks, host and copies included",
-              "energy host cycles period", _energy),
+              "energy cycles period host", _energy),
     _declared("dram", "B", "bytes over the memory port", "traffic", _dram),
     _declared("bytes", "B", "bytes of buffers on the chip", "geometry", _bytes),
     _declared("products", "", "products that the array computes in a cycle", "geometry",
@@ -258,10 +263,10 @@ USUAL = ("ms", "area", "luts", "energy")
 """What a front is of by default, as far as the technology has it."""
 
 
-def usual_objectives(built: Technology) -> tuple[Objective, ...]:
+def usual_objectives(technology: Technology) -> tuple[Objective, ...]:
     """Those of `USUAL` that the technology has."""
     return tuple(one for one in map(OBJECTIVES.__getitem__, USUAL)
-                 if one.reads & ASPECTS.keys() <= built.has)
+                 if one.reads & ASPECTS.keys() <= technology.has)
 
 
 def objectives_of(names: Sequence[str]) -> tuple[Objective, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from accel.estimates.technology import technology_of
 from accel.figures.layers import LayerRow
 from accel.machine.config import AccelConfig
 from accel.machine.intrinsics import SHIPPED
@@ -106,7 +107,7 @@ class PointTrial:
     values : whether values are computed, and compared with those of the host.
     effort : of the search for mappings (`accel.mapping.plans.search.EFFORTS`).
     technology : its text (`accel.estimates.technology.technology_of`), by whose energies joules
-        are counted.
+        are counted; "": none are.
     host : the text of the one that computes the rest (`runtime.pricing.hosts.host_of`).
     """
 
@@ -212,10 +213,8 @@ def _measured(trial: PointTrial) -> Result:
 
 
 def _beside(trial: PointTrial, module: Module) -> HostPart:
-    from accel.estimates.technology import technology_of
-
-    energies = technology_of(trial.technology).energies if trial.technology else None
-    found = host_part(module, host_of(trial.host), energies)
+    technology = technology_of(trial.technology) if trial.technology else None
+    found = host_part(module, host_of(trial.host), technology.energies if technology else None)
     assert found is not None, "a point has the accelerator and the host alone"
     return found
 
@@ -285,7 +284,6 @@ def _counted(text: str, machine: Machine, module: Module, runs: Sequence[Any]
              ) -> tuple[float | None, tuple[float, ...]]:
     """Joules of all runs, and of each layer, without leakage: what leaks depends on the clock."""
     from accel.estimates.energy import energy
-    from accel.estimates.technology import technology_of
     from accel.figures.accesses import AccessProfile
 
     built = technology_of(text) if text else None

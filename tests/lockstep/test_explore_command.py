@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from accel.estimates.technology import technology
+from accel.estimates.technology import load_technology
 from compiler.tune.records import Records
 from lockstep.cli import main
 from lockstep.report.exploring import write_exploration_page
@@ -109,7 +109,7 @@ def test_the_same_again_measures_nothing(folder: Path, capsys, monkeypatch, tmp_
     assert again.read_bytes() == (folder / "a.json").read_bytes()
     out = capsys.readouterr().out
     assert "2 machines like tiny-1x4x4, front of ms, area, energy first" in out
-    assert re.search(r"machine +ms +area, mm2 +energy, uJ +on the host +bound by", out)
+    assert re.search(r"machine +ms +area, mm2 +energy, uJ +on the host", out)
     assert ("technology 45nm: ms at the nominal clock, 100 MHz: 45nm has no estimate of clocks"
             in out)
     assert re.search(r"^\*? *block_out 8 .*gemm \d+%", out, re.MULTILINE)
@@ -186,7 +186,7 @@ def page(tmp_path_factory) -> Path:
     with Records(path.with_name("r.sqlite")) as records:
         found = exploration(records, "block_out=4,8,16", "block_in=4,8,16",
                             objectives="ms,luts,bytes",
-                            technology=technology("ecp5"))
+                            technology=load_technology("ecp5"))
         found.run(MadeUp(lambda config: config.block_out == config.block_in == 16))
         for identity in found.front():
             core = BuiltCore({"luts": 20_000}, ("yosys 1",))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accel.estimates.technology import technology
+from accel.estimates.technology import load_technology
 from compiler.tune.records import Records
 from compiler.tune.space import Result
 from fpga.building.core_trials import CoreTrial
@@ -58,7 +58,7 @@ def explored(tmp_path, monkeypatch):
     monkeypatch.setattr(FakeChildren, "fails", "")
     with Records(tmp_path / "r.sqlite") as records:
         found = exploration(records, "block_out=4,8", "memory.latency=16,64",
-                            objectives="cycles,luts,products", technology=technology("ecp5"))
+                            objectives="cycles,luts,products", technology=load_technology("ecp5"))
         found.run(MadeUp())
         yield found
 

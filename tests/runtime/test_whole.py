@@ -4,7 +4,7 @@
 import pytest
 
 from accel.estimates.tables import EnergyTable
-from accel.estimates.technology import technology
+from accel.estimates.technology import load_technology
 from accel.machine.loading import load_machine
 from compiler.graph.division.partition import HOST
 from runtime import compile
@@ -16,7 +16,7 @@ from runtime.whole import HostPart, division_difference, energy_refusal, host_ke
 from tests.support.whole import CHANNELS, SIZE, write_case
 
 TABLE = host_table()
-ENERGIES = technology("45nm").energies
+ENERGIES = load_technology("45nm").energies
 assert ENERGIES is not None
 
 

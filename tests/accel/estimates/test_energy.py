@@ -8,7 +8,7 @@ import pytest
 from accel.datapath.plan import plan
 from accel.estimates.energy import ENERGY_UNITS, energy, idle_pj, leakage_watts, prices
 from accel.estimates.tables import EnergyTable
-from accel.estimates.technology import Technology, TechnologyError, technology, technology_of
+from accel.estimates.technology import Technology, TechnologyError, load_technology, technology_of
 from accel.figures.accesses import AccessProfile
 from accel.machine.config import preset
 from accel.machine.machine import Machine
@@ -18,7 +18,7 @@ from accel.sim.programs.generate import generate
 from tests.support.machines import MACHINES, SPARSE, example
 
 MACHINE = Machine(preset("tiny-1x4x4"))
-BUILT = technology("45nm")
+BUILT = load_technology("45nm")
 
 
 def changed(**fields) -> EnergyTable:
@@ -88,10 +88,10 @@ def test_an_idle_machine_costs_leakage_alone() -> None:
 
 
 def test_leakage_that_is_absent_is_none() -> None:
-    built = technology_of(BUILT.text[:BUILT.text.index("[leakage]")])
+    technology = technology_of(BUILT.text[:BUILT.text.index("[leakage]")])
     case = generate(MACHINE, 4)
     profile = AccessProfile.of(MACHINE, case.program, cycle.measure(MACHINE, case.program))
-    found, whole = energy(profile, MACHINE, built), energy(profile, MACHINE, BUILT)
+    found, whole = energy(profile, MACHINE, technology), energy(profile, MACHINE, BUILT)
     assert found.leaked is None and found.units["idle"] == 0 and whole.leaked
     assert found.joules == pytest.approx(whole.joules - whole.leaked)
     with pytest.raises(TechnologyError, match="^Technology must have energies, not 'ecp5'$"):
@@ -100,7 +100,7 @@ def test_leakage_that_is_absent_is_none() -> None:
 
 def test_a_machine_leaks_at_the_clock_of_the_technology() -> None:
     """Twice the clock, half the leakage; by the technology's clock, not by the machine's name."""
-    watts = leakage_watts(MACHINE, TABLE)
+    watts = leakage_watts(MACHINE, TABLE) or 0.0
     fast = Machine(replace(MACHINE.config, clock_mhz=2 * MACHINE.config.clock_mhz))
     assert idle_pj(MACHINE, TABLE, 200) == pytest.approx(idle_pj(MACHINE, TABLE, 100) / 2)
     assert idle_pj(MACHINE, TABLE, 100) == pytest.approx(watts * 1e4) and (
@@ -108,8 +108,8 @@ def test_a_machine_leaks_at_the_clock_of_the_technology() -> None:
     case = generate(MACHINE, 4)
     profile = AccessProfile.of(MACHINE, case.program, cycle.measure(MACHINE, case.program))
 
-    def leaked(machine: Machine, built: Technology) -> float:
-        return energy(profile, machine, built).leaked or 0.0
+    def leaked(machine: Machine, technology: Technology) -> float:
+        return energy(profile, machine, technology).leaked or 0.0
 
     assert leaked(fast, BUILT) == pytest.approx(leaked(MACHINE, BUILT) / 2)
     assert leaked(fast, BUILT.at(100)) == leaked(MACHINE, BUILT.at(100))

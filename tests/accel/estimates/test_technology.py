@@ -7,8 +7,8 @@ import pytest
 from accel.estimates.area import area
 from accel.estimates.clock import clock
 from accel.estimates.silicon import memory_kib, silicon_area
-from accel.estimates.technology import (ASPECTS, DEFAULT, TechnologyError, technologies,
-                                        technology, technology_of)
+from accel.estimates.technology import (ASPECTS, DEFAULT, TechnologyError, load_technology,
+                                        technologies, technology_of)
 from accel.estimates.technology_files import DATA
 from accel.machine.config import preset
 from accel.machine.machine import Machine
@@ -18,7 +18,7 @@ TEXT = (DATA / "technology-45nm.toml").read_text()
 
 
 def energies(name: str):
-    found = technology(name).energies
+    found = load_technology(name).energies
     assert found is not None
     return found
 
@@ -38,11 +38,11 @@ def test_shipped_energies_are_what_is_published() -> None:
 @pytest.mark.parametrize(("name", "has"), [("45nm", {"silicon", "energy", "leakage"}),
                                            ("7nm", {"energy"}), ("ecp5", {"fpga", "clock"})])
 def test_what_a_technology_lacks_is_absent(name: str, has: set[str]) -> None:
-    built = technology(name)
-    assert built.has == has <= ASPECTS.keys() and all(built.sources.values())
-    assert (built.energies is None) == ("energy" not in has)
-    assert (built.silicon is None) == ("silicon" not in has)
-    assert technology_of(built.text) == built
+    technology = load_technology(name)
+    assert technology.has == has <= ASPECTS.keys() and all(technology.sources.values())
+    assert (technology.energies is None) == ("energy" not in has)
+    assert (technology.silicon is None) == ("silicon" not in has)
+    assert technology_of(technology.text) == technology
 
 
 def test_power_laws_between_and_beyond() -> None:
@@ -54,8 +54,8 @@ def test_power_laws_between_and_beyond() -> None:
 
 def test_the_clock_is_estimated_given_or_nominal() -> None:
     fast = Machine(replace(MACHINE.config, clock_mhz=800))
-    assert technology("ecp5").clock(fast) == clock(MACHINE)         # the name makes it no faster
-    nominal = technology("45nm")
+    assert load_technology("ecp5").clock(fast) == clock(MACHINE)    # its name makes it no faster
+    nominal = load_technology("45nm")
     assert nominal.clock(fast).value == 800 and nominal.at(100).clock(fast).value == 100
     assert nominal.at(100).clock_text == (
         "the nominal clock, 100 MHz: 45nm has no estimate of clocks")
@@ -65,7 +65,7 @@ def test_the_clock_is_estimated_given_or_nominal() -> None:
 
 
 def test_the_area_of_a_chip_is_gates_and_memories() -> None:
-    silicon = technology("45nm").silicon
+    silicon = load_technology("45nm").silicon
     assert silicon is not None
     assert 4 * silicon.sram_um2_per_kib == pytest.approx(152.57 * 113.4, rel=1e-3)
     found, gates = silicon_area(MACHINE, silicon), area(MACHINE).gates
@@ -110,12 +110,12 @@ def test_refused_files(tmp_path, before, after, message) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(TEXT.replace(before, after))
     with pytest.raises(TechnologyError) as error:
-        technology(path)
+        load_technology(path)
     assert str(error.value).startswith(f"Technology {path}: {message}")
 
 
 def test_a_figure_without_a_source_is_refused() -> None:
-    text = TEXT.replace(technology("45nm").sources["dram"], "")
+    text = TEXT.replace(load_technology("45nm").sources["dram"], "")
     with pytest.raises(TechnologyError, match="^dram.source must be a text that says where"):
         technology_of(text)
 
@@ -127,6 +127,6 @@ def test_a_file_of_nothing_is_refused() -> None:
 
 def test_a_name_that_is_no_technology(tmp_path) -> None:
     with pytest.raises(TechnologyError, match="one of 45nm, 7nm, ecp5 or a .toml file, not '3nm'"):
-        technology("3nm")
+        load_technology("3nm")
     with pytest.raises(TechnologyError, match="cannot be read"):
-        technology(tmp_path / "none.toml")
+        load_technology(tmp_path / "none.toml")

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accel.estimates.technology import technology
+from accel.estimates.technology import load_technology
 from accel.machine.loading import load_machine
 from compiler.plans import PlanRefused
 from compiler.tune.records import Records
@@ -256,9 +256,9 @@ def test_budgets_keep_machines_from_the_front(records: Records) -> None:
 
 @pytest.mark.parametrize("name", ["45nm", "ecp5"])
 def test_no_machine_wins_by_the_name_of_its_clock(records: Records, name: str) -> None:
-    built = technology(name)
-    found = exploration(records, "clock_mhz=50,100,800", technology=built,
-                        objectives=",".join(one.name for one in usual_objectives(built)
+    technology = load_technology(name)
+    found = exploration(records, "clock_mhz=50,100,800", technology=technology,
+                        objectives=",".join(one.name for one in usual_objectives(technology)
                                             if one.name != "energy"))
     found.run(MadeUp())
     assert len(found.measured) == 3 and len({found.values(one) for one in found.measured}) == 1
@@ -271,7 +271,7 @@ def test_no_machine_wins_by_the_name_of_its_clock(records: Records, name: str) -
 
 def test_points_that_errors_may_turn_round_are_told(records: Records) -> None:
     """Queues change the LUTs by less than the error, and no cycles."""
-    found = exploration(records, "queue_depth=4,16", technology=technology("ecp5"),
+    found = exploration(records, "queue_depth=4,16", technology=load_technology("ecp5"),
                         objectives="luts,cycles")
     found.run(MadeUp())
     base, *others = answer_of(found)["points"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from accel.estimates.energy import leakage_watts
-from accel.estimates.technology import technology, technology_of
+from accel.estimates.technology import load_technology, technology_of
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from runtime.exploring.budgets import budget_of
@@ -92,7 +92,8 @@ def test_budgets_of_both_kinds() -> None:
 
 
 def test_an_estimated_time_has_the_interval_of_its_clock() -> None:
-    point = MeasuredPoint(load_machine("tiny-1x4x4"), {"a": 500, "b": 700}, {}, technology("ecp5"))
+    point = MeasuredPoint(load_machine("tiny-1x4x4"), {"a": 500, "b": 700}, {},
+                          load_technology("ecp5"))
     time, mhz = OBJECTIVES["ms"].of(point), OBJECTIVES["mhz"].of(point)
     assert mhz.low < mhz.value < mhz.high
     np.testing.assert_allclose([time.low, time.value, time.high],
@@ -113,20 +114,22 @@ def test_all_figures_of_a_point_are_at_one_clock() -> None:
     """Times and leakage are at the nominal clock of the base, whatever a machine is called."""
     base = load_machine("tiny-1x4x4")
     fast = Machine(replace(base.config, clock_mhz=800))
-    built = technology("45nm").at(100)
+    technology = load_technology("45nm").at(100)
     counted = {"a": PointFigures(0, 0, 0, (), joules=2e-6)}
-    slow, quick = (MeasuredPoint(one, {"a": 500_000}, counted, built) for one in (base, fast))
+    slow, quick = (MeasuredPoint(one, {"a": 500_000}, counted, technology) for one in (base, fast))
     names = ("ms", "energy", "edp", "power", "area")
     assert [OBJECTIVES[name].of(slow) for name in names] == [
         OBJECTIVES[name].of(quick) for name in names]
-    energy, leaking = OBJECTIVES["energy"].of(slow).value, leakage_watts(base, built.energies)
+    assert technology.energies is not None
+    energy, leaking = OBJECTIVES["energy"].of(slow).value, leakage_watts(base, technology.energies)
+    assert leaking is not None
     assert OBJECTIVES["ms"].of(slow).value == 5
     assert energy == pytest.approx(2 + 1e6 * leaking * 5e-3)
     assert joules_of(slow, "a") == pytest.approx(1e-6 * energy)
 
 
 def test_leakage_is_as_unsure_as_the_clock() -> None:
-    text = technology("45nm").text + '[clock]\nmodel = "ecp5"\nsource = "a test"\n'
+    text = load_technology("45nm").text + '[clock]\nmodel = "ecp5"\nsource = "a test"\n'
     point = MeasuredPoint(load_machine("tiny-1x4x4"), {"a": 500_000}, {
         "a": PointFigures(0, 0, 0, (), joules=2e-6)}, technology_of(text))
     energy, ms = OBJECTIVES["energy"].of(point), OBJECTIVES["ms"].of(point)
@@ -134,22 +137,22 @@ def test_leakage_is_as_unsure_as_the_clock() -> None:
     assert (energy.high - 2) / (energy.value - 2) == pytest.approx(ms.high / ms.value)
 
 
-@pytest.mark.parametrize(("name", "built", "message"), [
+@pytest.mark.parametrize(("name", "technology", "message"), [
     ("energy", "ecp5", "energies, such as 45nm or 7nm, not 'ecp5'"),
     ("edp", "ecp5", "energies, such as 45nm or 7nm, not 'ecp5'"),
     ("luts", "45nm", "cells of an FPGA, such as ecp5, not '45nm'"),
     ("mhz", "45nm", "an estimate of clocks, such as ecp5, not '45nm'"),
     ("area", "ecp5", "area in mm2, such as 45nm, not 'ecp5'")])
-def test_what_a_technology_lacks_is_refused(name: str, built: str, message: str) -> None:
+def test_what_a_technology_lacks_is_refused(name: str, technology: str, message: str) -> None:
     with pytest.raises(ObjectiveError, match=f"^Objective {name} must come with a technology that "
                                              f"has {message}$"):
-        OBJECTIVES[name].require(technology(built))
+        OBJECTIVES[name].require(load_technology(technology))
 
 
-@pytest.mark.parametrize(("built", "expected"), [
+@pytest.mark.parametrize(("technology", "expected"), [
     ("45nm", ["ms", "area", "energy"]), ("7nm", ["ms", "energy"]), ("ecp5", ["ms", "luts"])])
-def test_usual_objectives_are_those_of_the_technology(built: str, expected: list[str]) -> None:
-    assert [one.name for one in usual_objectives(technology(built))] == expected
+def test_usual_objectives_are_those_of_the_technology(technology: str, expected: list[str]) -> None:
+    assert [one.name for one in usual_objectives(load_technology(technology))] == expected
 
 
 def test_every_objective_says_what_it_reads() -> None:
@@ -179,8 +182,8 @@ def test_accuracy_is_that_of_the_network_that_is_furthest_off() -> None:
             str(place): PointFigures(0, 0, 0, (), accuracy=one)
             for place, one in enumerate(accuracies)})
 
-    assert OBJECTIVES["accuracy"].of(point(30.0, 20.0)).value == 20
-    for absent in (point(), point(30.0, None)):
+    assert OBJECTIVES["accuracy"].of(point(30.0, 20.0, None)).value == 20
+    for absent in (point(), point(None)):
         with pytest.raises(ObjectiveError, match="^Objective accuracy must come with networks in "
                                                  "float, which are quantized for each machine$"):
             OBJECTIVES["accuracy"].of(absent)
