@@ -144,7 +144,7 @@ def _name(name: str) -> str:
 def _require_cells(technology: Technology, routed: bool) -> None:
     if not {"fpga", "clock"} <= technology.has:
         raise RequestError(f"{'--route' if routed else '--synthesize'} must come with --technology "
-                           f"ecp5, in whose cells cores are technology, not {technology.name!r}")
+                           f"ecp5, in whose cells cores are built, not {technology.name!r}")
 
 
 def _space(args: argparse.Namespace, budgets: Sequence[MachineBudget], technology: Technology
