@@ -36,7 +36,7 @@ from runtime.driver.quantization import quantize
 __all__ = ["NOISELESS", "Calibration", "CalibratedFile", "file_digest", "origin_note"]
 
 Array = np.ndarray
-Metric = Callable[[Mapping[str, Array], Mapping[str, Array]], float]
+Metric = Callable[[Mapping[str, Array], Mapping[str, Array]], Any]
 """A function of a user's: of outputs, and of the float network's with labels; more is better."""
 
 KIND = "quantized"                  # of entries of the cache
@@ -153,7 +153,7 @@ class Calibration:
     def _judge(self) -> Metric:
         file, name = _parts(self.metric)
         try:
-            found: Any = runpy.run_path(file).get(name)
+            found = runpy.run_path(file).get(name)
         except Exception as error:      # noqa: BLE001 - the code is the user's
             raise ArgumentError(f"Metric {self.metric} must be FILE.py:NAME of a file that runs: "
                                 f"{type(error).__name__}: {error}") from None

@@ -16,8 +16,15 @@ from runtime.whole import HostPart, division_difference, energy_refusal, host_ke
 from tests.support.whole import CHANNELS, SIZE, write_case
 
 TABLE = host_table()
-ENERGIES = load_technology("45nm").energies
-assert ENERGIES is not None
+
+
+def energies_of(name: str) -> EnergyTable:
+    found = load_technology(name).energies
+    assert found is not None
+    return found
+
+
+ENERGIES = energies_of("45nm")
 
 
 def part_of(module: Module, host: str, energies: EnergyTable | None = None) -> HostPart:
