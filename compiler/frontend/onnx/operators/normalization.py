@@ -91,6 +91,21 @@ def instance_normalization(t, x, scale, bias, *, epsilon):
     return apart / (spread + epsilon).sqrt() * _channels(scale, x.rank) + _channels(bias, x.rank)
 
 
+@operator("GroupNormalization")
+def group_normalization(t, x, scale, bias, *, num_groups, epsilon, stash_type=1):
+    """ONNX's function takes E[x^2] - E[x]^2, which loses its digits far from 0. Before opset 21
+    scale and bias are of groups, since then of channels.
+    """
+    wide = x if x.dtype == "float64" else x.astype("float32")
+    rows = wide.reshape(x.shape[0], num_groups, prod(x.shape[1:]) // num_groups)
+    apart = rows - rows.mean(2, keepdims=1)
+    spread = (apart * apart).mean(2, keepdims=1)
+    scaled = (apart / (spread + epsilon).sqrt()).astype(x.dtype)
+    if t.opset < 21:
+        return (scaled * _channels(scale, 3) + _channels(bias, 3)).reshape(*x.shape)
+    return scaled.reshape(*x.shape) * _channels(scale, x.rank) + _channels(bias, x.rank)
+
+
 @operator("LayerNormalization")
 def layer_normalization(t, x, scale, bias=None, *, axis, epsilon, stash_type=1):
     first, = axes_of((axis,), x.rank)

@@ -1,4 +1,4 @@
-"""MeanVarianceNormalization of elements that lie close together."""
+"""Normalizations of elements that lie close together."""
 
 import numpy as np
 import onnx
@@ -25,3 +25,20 @@ def test_the_mean_may_be_far_from_zero(middle: float, spread: float, shape: list
         assert np.isfinite(found).all()
         if spread:
             np.testing.assert_allclose(found, wanted, atol=1e-3)
+
+
+@pytest.mark.parametrize("opset, of_groups", [(18, True), (21, False)])
+def test_groups_may_be_far_from_zero(opset: int, of_groups: bool) -> None:
+    extent = 3 if of_groups else 6
+    text = f"""<ir_version: 10, opset_import: ["": {opset}]>
+    g (float[2,6,2,3] x, float[{extent}] s, float[{extent}] b) => (float[2,6,2,3] y) {{
+      y = GroupNormalization <num_groups = 3, epsilon = 1e-5> (x, s, b) }}"""
+    graph = verify(convert(onnx.parser.parse_model(text), "m"))
+    rng = np.random.default_rng(1)
+    x = (1000 + rng.normal(size=(2, 6, 2, 3))).astype(np.float32)
+    s, b = rng.normal(size=(2, extent)).astype(np.float32)
+    rows = x.astype(np.float64).reshape(2, 3, -1)
+    z = (rows - rows.mean(2, keepdims=True)) / np.sqrt(rows.var(2, keepdims=True) + 1e-5)
+    each = [np.repeat(one, 2) if of_groups else one for one in (s, b)]
+    wanted = z.reshape(x.shape) * each[0][:, None, None] + each[1][:, None, None]
+    np.testing.assert_allclose(evaluate(graph, {"x": x, "s": s, "b": b})["y"], wanted, atol=1e-3)
