@@ -323,7 +323,8 @@ class _Search:
     def steps(self, value: Expr, last: Sequence[Intrinsic]) -> tuple[CoverStep, ...]:
         best = self._best(value, last)
         if best is None:
-            raise Uncovered(min(self.refused, key=lambda part: (
+            # a part that was refused in an earlier search is not refused again
+            raise Uncovered(min(self.refused, default=value, key=lambda part: (
                 isinstance(part, Const), sum(1 for _ in walk(part)))))
         return best
 

@@ -28,7 +28,7 @@ class Asked:
     Parameters
     ----------
     words : the command line behind ``lockstep``.
-    options : all options, defaults included, without files that are written.
+    options : all options that have a value, by default too, without files that are written.
     files : SHA-256 of each file that is read, by the name that it was given; weights beside a
         network and all parts of a machine's package included. None for what is no regular file.
     """
@@ -43,7 +43,8 @@ class Asked:
 
         Raises RequestError where a file is not as ``args.files_then`` says, which `reproduce` sets.
         """
-        given = {name: value for name, value in vars(args).items() if name not in NO_OPTIONS
+        given = {name: value for name, value in vars(args).items()
+                 if name not in NO_OPTIONS and value is not None
                  and not isinstance(value, OutputFile | OutputFolder | PictureFolder)}
         read = [*files_read(given), *files_read(_models(networks or {}))]
         files = {title: _digest(path) for title, path in read if not os.path.isdir(path)}
