@@ -12,9 +12,6 @@ from contextvars import ContextVar
 
 from compiler.errors import DEFECT, Error
 
-__all__ = ["SAID", "DefectError", "are_errors", "blame", "blamed", "blaming", "is_defect", "told",
-           "first_line", "strictly"]
-
 SAID = "this is a defect, please report it"
 
 _log = logging.getLogger(__name__)

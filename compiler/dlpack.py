@@ -4,8 +4,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["shared"]
-
 CPU = 1                             # a type of device of DLPack
 
 

@@ -6,8 +6,6 @@ from functools import wraps
 from inspect import Parameter, signature
 from typing import ClassVar, ParamSpec, TypeVar
 
-__all__ = ["DEFECT", "ArgumentError", "Error", "RequestError", "called_by_name", "require_names"]
-
 DEFECT = 3
 """The exit status of a defect of Lockstep."""
 

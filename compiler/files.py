@@ -18,9 +18,6 @@ from typing import IO
 from compiler.errors import ArgumentError, Error, RequestError
 from compiler.processes import remove_at_end
 
-__all__ = ["FileError", "FileInProgress", "is_stream", "require_writable", "whole_file",
-           "write_bytes", "write_text"]
-
 LINKS = 40          # as many as Linux follows
 NEW_MODE = 0o666    # before the umask
 SCRATCH = ".lockstep-"

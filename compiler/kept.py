@@ -33,9 +33,6 @@ from pathlib import Path
 from .errors import Error
 from .processes import remove, remove_at_end, undisturbed
 
-__all__ = ["BuildError", "CacheError", "build_once", "cache_folder", "find", "in_the_way", "note",
-           "noted"]
-
 HASHES = "hashes.json"
 BUILDS = "builds"               # folder of what is being built
 TEXT = "text"                   # file of a note

@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from html import escape
 
-__all__ = ["Span", "lanes", "table"]
-
 Span = tuple[float, float, float, str]
 """Where a bar begins and ends, how full it is (0 to 1), and what is said when one points at it."""
 

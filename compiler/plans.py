@@ -24,9 +24,6 @@ from compiler.errors import Error
 from compiler.files import write_text
 from compiler.native import digest
 
-__all__ = ["OWN", "Learns", "MeasuresPlans", "Own", "PlanRefused", "Plans", "Recorder", "Table",
-           "Task", "replayed"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -20,9 +20,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, ClassVar, NoReturn
 
-__all__ = ["OwnLock", "Tool", "call_all", "companion", "end", "end_by_signals", "hold", "kill",
-           "remove_at_end", "run_tool", "undisturbed"]
-
 GRACE_SECONDS = 0.4
 """From the interrupt of a tool, at which it may tidy up, to its death."""
 

@@ -3,7 +3,5 @@
 They stand in segments, copies, reports and pins.
 """
 
-__all__ = ["ACCEL", "HOST"]
-
 ACCEL = "accel"
 HOST = "host"

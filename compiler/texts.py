@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
-__all__ = ["Part", "PartedText", "SegmentTexts", "wrapped"]
-
 WIDTH = 110
 
 

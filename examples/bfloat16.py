@@ -28,8 +28,6 @@ from compiler.schedule import Schedule
 from compiler.te import Tensor, numpy_dtype
 from examples.machines.bfloat16 import machine as MACHINE
 
-__all__ = ["DEPTH", "INNER", "WIDTH", "arrays", "program", "reference"]
-
 DEPTH, INNER, WIDTH = 12, 16, 8             # channels of x, h and y
 TILE = 4                                    # rows of blocks at once
 

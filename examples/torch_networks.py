@@ -23,8 +23,6 @@ import torch  # pyright: ignore[reportMissingImports]
 from torch import Tensor, nn  # pyright: ignore[reportMissingImports]
 from torch.nn import functional  # pyright: ignore[reportMissingImports]
 
-__all__ = ["EIGHT", "NETWORKS", "build"]
-
 
 def conv_norm(inputs: int, outputs: int, kernel: int = 1, stride: int = 1, groups: int = 1,
               act: type[nn.Module] | None = nn.ReLU) -> nn.Sequential:
@@ -125,6 +123,7 @@ def squeezenet() -> nn.Module:
 class UNet(nn.Module):
     def __init__(self):
         super().__init__()
+
         def double(inputs: int, outputs: int) -> nn.Module:
             return nn.Sequential(conv_norm(inputs, outputs, 3), conv_norm(outputs, outputs, 3))
         self.first = double(3, 64)

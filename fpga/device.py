@@ -18,8 +18,6 @@ from fpga.link.frames import GRAIN
 from fpga.link.host import LinkError
 from fpga.link.registers import ADDRESSES, MAGIC, RECORD, REGISTERS, REPORT, VERSION
 
-__all__ = ["BoardAccess", "BoardDevice", "BoardRefused", "held_machine", "read_registers"]
-
 POLL = 0.002
 """The first interval in seconds between polls for the end of a run; intervals grow with its time.
 """

@@ -9,8 +9,6 @@ import numpy as np
 from fpga.device import BoardDevice
 from runtime import Graph, InputError, Module, report
 
-__all__ = ["classes", "infer", "inferences"]
-
 LABELS = "labels"
 
 Arrays = dict[str, np.ndarray]

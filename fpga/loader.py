@@ -7,8 +7,6 @@ from compiler.native import run_tool
 from fpga.boards import Board, BoardError
 from fpga.building.tools import LOADER, find
 
-__all__ = ["SECONDS", "load"]
-
 NAME = LOADER.name
 SECONDS = 300.0
 """Seconds after which a load is given up: writing flash takes a minute or two."""

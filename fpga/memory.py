@@ -7,8 +7,6 @@ from fpga.boards import BoardError, board
 from fpga.gateware.board import require
 from fpga.gateware.memory import dram_of
 
-__all__ = ["on_board"]
-
 
 def on_board(machine: Machine, name: str, mhz: int | None = None) -> Machine:
     """The machine with the memory of a board and the clock of a build for it, in MHz; by default

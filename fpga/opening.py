@@ -12,8 +12,6 @@ from fpga.link.identity import named
 from fpga.link.host import HostLink, LinkError
 from fpga.link.serial_port import SerialLine
 
-__all__ = ["opened"]
-
 PROBES = 3
 """The number of requests at each baud rate before trying the next one."""
 

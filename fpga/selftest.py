@@ -22,8 +22,6 @@ from fpga.device import BoardDevice, BoardRefused, read_registers
 from fpga.link.frames import GRAIN, LARGEST
 from fpga.link.registers import REGISTERS, WORDS
 
-__all__ = ["Selftest", "selftest"]
-
 LINK_ROUNDS = 50
 BLOCKS = 32
 """The number of tested blocks of memory, of `LARGEST` bytes each, at random places."""

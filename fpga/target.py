@@ -7,8 +7,6 @@ from accel.machine.machine import Machine
 from fpga.opening import EMULATED, opened
 from runtime.driver.targets import Placed, accelerator, register
 
-__all__ = ["KIND", "board_target"]
-
 KIND, EMULATION = "board", "emulated"
 
 _open = ExitStack()

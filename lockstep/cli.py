@@ -22,8 +22,6 @@ from lockstep.options.choices import Parser
 from lockstep.options.paths import find_networks, require_files
 import lockstep.commands
 
-__all__ = ["main", "make_parser"]
-
 LONGEST_WORD = 300
 OUTPUT = 1      # descriptor of standard output
 

@@ -13,9 +13,6 @@ from compiler.errors import ArgumentError
 from compiler.graph.division.protocols import ACCEL, HOST
 from runtime.pricing.link import Link
 
-__all__ = ["archs_of", "require_kind", "require_path", "require_settings",
-           "require_targets", "shapes_of"]
-
 THREADS = (1, 2)
 
 

@@ -16,8 +16,6 @@ import numpy as np
 
 from compiler.graph.division.partition import Segment, Target
 
-__all__ = ["IN_FLIGHT", "Inference", "overlaps", "run_all"]
-
 IN_FLIGHT = 4
 """How many inferences are under way at once at most: their values take memory."""
 

@@ -13,8 +13,6 @@ from accel.answers.instructions import answers
 from compiler.graph.division.partition import subgraph
 from runtime.module import Module
 
-__all__ = ["idle_lines", "instruction_rows", "luts_of"]
-
 
 def instruction_rows(module: Module, machine: Machine) -> list[dict[str, Any]]:
     """The answer of each instruction of gemm and of vector as plain data

@@ -25,8 +25,6 @@ from runtime.exporting.scales import Scales, scales_of
 from runtime.exporting.ports import NetworkPort, inputs_of, outputs_of, random_inputs
 from runtime.pricing.timing import Spread, spread
 
-__all__ = ["InputError", "Module", "Settings", "Step"]
-
 DLPACK_CPU = 1              # a type of device
 _NONE = object()            # no argument
 

@@ -16,8 +16,6 @@ from compiler.graph.notes import UNUSED, Note
 from runtime.instructions import idle_lines, instruction_rows
 from runtime.module import Module, Step
 
-__all__ = ["RunReport", "report"]
-
 
 class RunReport(dict[str, Any]):
     """Figures of a run: plain data that shows its layers as text, and in notebooks as a table with

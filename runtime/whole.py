@@ -23,9 +23,6 @@ from runtime.pricing.link import LINK, Link
 from runtime.pricing.prices import samples
 from runtime.pricing.timing import measured
 
-__all__ = ["CONVERSIONS", "HostPart", "division_difference", "energy_refusal", "host_key",
-           "host_part", "waiting_joules"]
-
 CONVERSIONS = frozenset(("quantize", "dequantize", "quantizelinear", "dequantizelinear"))
 """Operators that change numbers between the network's types: they compute no layer."""
 

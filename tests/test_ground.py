@@ -126,6 +126,28 @@ def test_planted_classes_of_one_name_are_found(tmp_path: Path) -> None:
     assert classes_of_one_name(tmp_path.glob("*.py")) == {"Program": ["a.py", "c.py"]}
 
 
+def lists_alone(text: str) -> bool:
+    """A module's `__all__` that hands on nothing: names without an underscore say the same."""
+    listed: set[str] = set()
+    imported: set[str] = set()
+    for node in ast.parse(text).body:
+        match node:
+            case ast.Assign(targets=[ast.Name("__all__")], value=ast.List() as names):
+                listed = set(ast.literal_eval(names))
+            case ast.ImportFrom(names=names) | ast.Import(names=names):
+                imported |= {name.asname or name.name for name in names}
+    return bool(listed) and not listed & imported
+
+
+def test_modules_list_names_only_to_hand_on_those_of_others() -> None:
+    """In the rooms of the schedule language the lists are the primitives."""
+    assert lists_alone('__all__ = ["f"]') and not lists_alone("f = 1")
+    assert not lists_alone('from m import f\n__all__ = ["f"]')
+    paths = [path for house in HOUSES for path in (ROOT / house).rglob("*.py")
+             if path.name != "__init__.py" and "schedule" not in path.parts]
+    assert [str(path) for path in paths if lists_alone(path.read_text())] == []
+
+
 def run_pytest(folder: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_planted.py").write_text(text)
     return subprocess.run(

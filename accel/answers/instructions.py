@@ -19,8 +19,6 @@ from compiler.graph.graph import Graph
 from compiler.graph.notes import UNUSED, Note
 from compiler.tensorize import Intrinsic
 
-__all__ = ["InstructionAnswer", "answers"]
-
 NOTHING = "no layer of the network runs on the accelerator"
 
 

@@ -11,8 +11,6 @@ from compiler.graph.graph import Node
 from compiler.te import Reduce
 from compiler.tensorize import Intrinsic
 
-__all__ = ["why_no_depthwise", "why_no_product"]
-
 
 def why_no_product(machine: Machine, name: str, segments: Sequence[Forms], host: str) -> str:
     """The reason of an instruction of gemm: the layer at which it is the least slower. `host` says

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from compiler.ir import expr_text
 from compiler.te import Cast, Expr, Read, Var, rewrite
 
-__all__ = ["short_text"]
-
 LONGEST = 56        # characters
 
 

@@ -20,8 +20,6 @@ from compiler.tensorize import Intrinsic
 from compiler.tensorize.cover import (COMPUTED, CoverStep, Mismatch, Uncovered, Unmatched,
                                       cover_with, is_lanewise, plain_text)
 
-__all__ = ["SLOWER", "why_no_element"]
-
 SLOWER = "slower at "
 TOTALS = {"sum": "sums", "max": "takes the greatest of", "min": "takes the least of"}
 

@@ -56,9 +56,6 @@ import numpy as np
 from compiler import te
 from compiler.errors import Error
 
-__all__ = ["COMPARISONS", "EXPENSIVE", "WIDE", "Dataflow", "DataflowNode", "Interval", "PlanError",
-           "meaning", "topological"]
-
 EXPENSIVE = ("mul", "rshift", "lshift", "lookup")
 """Kinds of operations that bodies share; bodies exclude each other in time."""
 

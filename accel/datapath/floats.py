@@ -22,8 +22,6 @@ import numpy as np
 from accel.datapath.dataflow import Dataflow, DataflowNode, Interval
 from compiler import te
 
-__all__ = ["FORMATS", "FloatFormat", "Floats", "float_bits"]
-
 
 @dataclass(frozen=True, slots=True)
 class FloatFormat:

@@ -16,8 +16,6 @@ from compiler.te import (INDEX, Binary, Call, Cast, Const, Expr, Read, Reduce, S
                          walk)
 from compiler.tensorize import Intrinsic, Operand
 
-__all__ = ["bus_of", "lower", "shapes_of"]
-
 FOLDED = {"sum": "add", "max": "max", "min": "min"}
 """The operation of two values in a reduction of each kind."""
 

@@ -14,9 +14,6 @@ from dataclasses import dataclass
 from accel.datapath.dataflow import WIDE, Dataflow, DataflowNode, Interval, topological
 from accel.machine.timing import TIMING
 
-__all__ = ["CONSTANTS", "FACTOR_BITS", "Operation", "StagePlacement",
-           "factor_bits", "merged"]
-
 FACTOR_BITS = 18
 """Bits of a factor, as a signed number, that one multiplier block takes."""
 

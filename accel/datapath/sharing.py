@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 
 from accel.datapath.dataflow import EXPENSIVE, Dataflow, DataflowNode, Interval, topological
 
-__all__ = ["share"]
-
 DIGIT = 2
 """Bits of a shift amount that one multiplexer level decodes."""
 

@@ -13,8 +13,6 @@ from accel.datapath.placement import CONSTANTS, FACTOR_BITS, Operation, factor_b
 from accel.datapath.plan import DatapathPlan
 from accel.hw.parts import GROUP
 
-__all__ = ["Amounts", "amounts", "fits_blocks"]
-
 VIEWS = ("wrap", "lsl", "asr", "every", "drop", "pad", "take", "across", "cat")
 """Kinds that are wires: what they show has the registers of their arguments."""
 

@@ -13,8 +13,6 @@ from accel.estimates.model import FIGURES, AreaModel, read
 from accel.estimates.structure import parts
 from accel.machine.machine import Machine
 
-__all__ = ["Area", "area"]
-
 
 @dataclass(frozen=True, slots=True)
 class Area:

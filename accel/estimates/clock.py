@@ -21,9 +21,6 @@ from accel.estimates.paths import longest_path
 from accel.estimates.runs import DATA, Routing
 from accel.machine.machine import Machine
 
-__all__ = ["COEFFICIENTS", "LARGEST", "ClockModel", "clock", "fit_clock", "left_out",
-           "period_terms", "read_clock"]
-
 COEFFICIENTS = DATA / "clock.toml"
 
 TERMS = ("control", "size", "datapath")

@@ -29,8 +29,6 @@ from accel.machine import isa
 from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
 
-__all__ = ["ENERGY_UNITS", "Energy", "LayerEnergy", "energy", "idle_pj", "leakage_watts", "prices"]
-
 ENERGY_UNITS: tuple[str, ...] = ("dram", "inp", "wgt", "res", "par", "acc", "out", "tab", "fetch",
                                  "load", "gemm", "vector", "store", "idle")
 """What takes energy: the memory, the buffers, the units, and what every cycle takes."""

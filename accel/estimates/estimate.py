@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Estimate"]
-
 
 @dataclass(frozen=True, slots=True)
 class Estimate:

@@ -8,8 +8,6 @@ from math import ceil
 
 import numpy as np
 
-__all__ = ["fitted", "quantile", "rounded"]
-
 ROUNDS = 1000
 ENOUGH = 1e-9               # of the greatest value: what is below that is rounding
 

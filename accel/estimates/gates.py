@@ -14,8 +14,6 @@ import numpy as np
 from accel.estimates.fitting import rounded
 from accel.estimates.runs import DATA
 
-__all__ = ["CELLS", "fit_gates", "nand2"]
-
 _NAND_TRANSISTORS = 4
 
 CELLS = {"NOT": 2, "NAND": 4, "NOR": 4, "AND": 6, "OR": 6, "ANDNOT": 6, "ORNOT": 6, "AOI3": 6,

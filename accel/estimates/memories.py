@@ -15,9 +15,6 @@ from accel.machine.machine import Machine
 from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import bits, record_places
 
-__all__ = ["FULL", "blocks", "buffer_blocks", "distributed", "lookups", "queue_blocks",
-           "shallow_blocks"]
-
 FULL = 156
 """Block RAMs of an ECP5-85F above which shallow memories use none: `fpga.building.build.FULL` of
 them."""

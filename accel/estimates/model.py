@@ -18,9 +18,6 @@ from accel.estimates.gates import fit_gates
 from accel.estimates.runs import DATA, Synthesis
 from accel.estimates.structure import CorePart, parts, unit_of
 
-__all__ = ["COEFFICIENTS", "FIGURES", "AreaModel", "fit", "group_of", "measured",
-           "of_unit", "read", "solved"]
-
 COEFFICIENTS = DATA / "area.toml"
 
 FIGURES = ("luts", "registers", "multipliers", "block_rams", "distributed")

@@ -9,9 +9,6 @@ from accel.datapath.placement import Operation, factor_bits
 from accel.datapath.plan import DatapathPlan
 from accel.estimates.tables import EnergyTable
 
-__all__ = ["Operators", "all_operators", "operand_bits", "operators", "pipeline_bits",
-           "price"]
-
 Operators = Counter[tuple[str, int, int]]
 """Numbers of operators by kind (``add``, ``multiply``, ``logic``) and the widths of its operands;
 of an addition and of logic the second is 0."""

@@ -10,8 +10,6 @@ from accel.datapath.placement import CONSTANTS, factor_bits
 from accel.datapath.plan import DatapathPlan
 from accel.estimates.amounts import fits_blocks
 
-__all__ = ["longest_path"]
-
 WIRE, LUT = 0.9, 0.24
 BEGIN = 0.53                # from the clock to a register's output
 CHAIN, BIT = 0.89, 0.036    # into a carry chain and out of it; along a bit

@@ -15,9 +15,6 @@ from accel.machine.intrinsics import SHIPPED
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 
-__all__ = ["DATA", "EXAMPLES", "MachineSpec", "Routing", "Synthesis", "append", "routings",
-           "syntheses"]
-
 DATA = Path(__file__).parent / "data"
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "machines"

@@ -13,8 +13,6 @@ from accel.estimates.estimate import Estimate
 from accel.estimates.technology import Silicon
 from accel.machine.machine import Machine
 
-__all__ = ["SiliconArea", "memory_kib", "silicon_area"]
-
 UM2 = 1e-6              # mm2
 
 

@@ -22,8 +22,6 @@ from accel.machine.machine import Machine
 from accel.machine.timing import TIMING
 from compiler.te import bits
 
-__all__ = ["CorePart", "parts", "unit_of"]
-
 
 _HELD = distributed(RECORD.size, TIMING.in_flight) + distributed(1, TIMING.in_flight)
 """Distributed RAM that load and store keep started instructions in."""

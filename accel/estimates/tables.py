@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["EnergyTable", "Leakage", "PowerLaw", "energy_table"]
-
 
 @dataclass(frozen=True)
 class PowerLaw:

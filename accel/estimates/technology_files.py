@@ -12,9 +12,6 @@ from typing import Any
 
 from compiler.errors import Error
 
-__all__ = ["DATA", "DEFAULT", "ENERGIES", "FORMS", "MODEL", "TechnologyError", "file_of",
-           "sections_of", "technologies"]
-
 DATA = Path(__file__).parent / "data"
 PREFIX = "technology-"
 

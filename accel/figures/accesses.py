@@ -21,8 +21,6 @@ from accel.machine.status import ACCESSES, Run
 from accel.machine.words import column
 from compiler.errors import Error
 
-__all__ = ["AccessError", "AccessProfile"]
-
 
 class AccessError(Error):
     """A run whose accesses were not counted."""

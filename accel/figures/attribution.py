@@ -13,8 +13,6 @@ import numpy as np
 from accel.machine.program import AccelProgram
 from accel.machine.status import ACTIVITIES, Run, Timeline
 
-__all__ = ["activities", "activity_table", "layer_ends"]
-
 PART = 1 << 14
 """Rows of a timeline that are looked at together."""
 

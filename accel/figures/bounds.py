@@ -6,8 +6,6 @@ from math import ceil
 from accel.machine.machine import Machine
 from accel.figures.work import Bound, Work
 
-__all__ = ["group_cycles", "stream_cycles"]
-
 
 def group_cycles(machine: Machine, group: Sequence[Work]) -> int:
     """Cycles that the busiest unit works for layers that are computed at the same time; 0 where

@@ -14,8 +14,6 @@ from accel.machine.program import AccelProgram
 from accel.machine.status import STALLS, Run
 from accel.figures.work import Work
 
-__all__ = ["LayerRow", "layer_rows"]
-
 Activities = Mapping[str, Mapping[str, int]]
 """Unit to activity to cycles."""
 

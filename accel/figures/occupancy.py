@@ -17,8 +17,6 @@ from accel.machine.status import Run
 from accel.machine.words import decode_words
 from accel.proof.access import DMA_BUFFERS, Touch, accumulates, touches
 
-__all__ = ["live_entries"]
-
 _NEVER = -1
 
 

@@ -8,8 +8,6 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.words import column
 
-__all__ = ["dram_bytes", "unit_bytes"]
-
 PART = 1 << 14
 """Words that are looked at together: a few columns of so many numbers stay in the cache."""
 

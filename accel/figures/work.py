@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from compiler.graph.graph import Node
 
-__all__ = ["Bound", "Work"]
-
 
 @dataclass(frozen=True, slots=True)
 class Bound:

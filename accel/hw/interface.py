@@ -8,9 +8,6 @@ from accel.machine.config import UNITS, AccelConfig, BufferGeometry
 from accel.machine.isa import WORD_BITS
 from accel.machine.status import ACTIVITIES, Status
 
-__all__ = ["COMMAND", "INDEX_BITS", "acc_port", "chunk_write",
-           "entry_read", "memory_port", "table_read", "unit_signature"]
-
 INDEX_BITS = 26
 """Bits of an instruction's position: words of 64 bytes in 4 GiB."""
 

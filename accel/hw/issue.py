@@ -11,8 +11,6 @@ from accel.machine.config import UNITS
 from accel.machine.isa import HEADER
 from accel.machine.status import ACTIVITIES, Status
 
-__all__ = ["Issue", "outside", "pass_through", "report", "wrong_bank"]
-
 BANKS = 2
 
 ERRORS = ("error", "error_index", "error_status")

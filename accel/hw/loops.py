@@ -8,8 +8,6 @@ from accel.hw.parts import registered
 from accel.hw.queue import Queue, tally
 from accel.machine.timing import TIMING
 
-__all__ = ["COMPUTE_OPERANDS", "Ahead", "LoopNest"]
-
 COMPUTE_OPERANDS = {"dst": 16, "a": 16, "b": 16}
 """Operands of gemm and vector, and the bits of their addresses."""
 

@@ -12,9 +12,6 @@ from amaranth.lib.wiring import In, Out
 
 from accel.datapath.placement import FACTOR_BITS
 
-__all__ = ["GROUP", "ECP5", "Multiplier", "Ram", "delayed", "field_of", "follows", "registered",
-           "spread"]
-
 GROUP = 4
 """Lanes that share the registers which control them, on an FPGA: wires of many ends are slow, and
 hard to route."""

@@ -7,8 +7,6 @@ from amaranth.utils import exact_log2
 
 from accel.hw.parts import ECP5
 
-__all__ = ["Queue", "Relay", "tally"]
-
 
 def tally(m: Module, name: str, limit: int, up: Value,
           down: Value) -> tuple[Signal, Signal, Signal]:

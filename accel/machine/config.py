@@ -18,9 +18,6 @@ from accel.machine.limits import limited, limits_of
 from compiler.errors import Error
 from compiler.lazy import cached_property
 
-__all__ = ["BUFFERS", "ELEMENTS", "MACHINE", "TYPES", "UNITS", "AccelConfig", "BufferGeometry",
-           "ConfigError", "element_bytes", "load", "one_of", "preset", "preset_names"]
-
 MACHINE = "pynq-1x16x16"
 """The preset where no machine is named."""
 

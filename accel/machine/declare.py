@@ -24,8 +24,6 @@ from compiler.tensorize import Immediate, Intrinsic, Operand
 
 from accel.machine.matching import pattern_of
 
-__all__ = ["IMMEDIATES", "TABLE", "Declaration", "address_field", "computed_type",
-           "immediate_fields", "kinds_of", "known_immediates", "operand_field", "vector_op"]
 
 def immediate_fields(stored: str) -> dict[str, Immediate]:
     """The immediates of a vector instruction, the fields of these names in its word, on a machine

@@ -10,8 +10,6 @@ from accel.machine.program import AccelProgram
 from accel.machine.status import Run
 from compiler.errors import Error
 
-__all__ = ["Device", "DeviceError", "Memory"]
-
 
 class DeviceError(Error, RuntimeError):
     """A run that ended in an error; `run` has the status, the unit and the instruction."""

@@ -11,8 +11,6 @@ from typing import Any
 from accel.machine.limits import limited, limits_of
 from compiler.errors import Error
 
-__all__ = ["ALIGNMENT", "DRAM", "RATE_ONE", "Dram", "DramError"]
-
 ALIGNMENT = 64
 """Bytes of the longest burst: segments of programs, and the memory, begin at multiples of it."""
 

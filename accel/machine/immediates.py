@@ -16,8 +16,6 @@ from accel.machine.isa import WORD_BITS
 from compiler.te import is_integer
 from compiler.tensorize import Immediate, Intrinsic
 
-__all__ = ["NoRoom", "fields_in", "layout_with", "own_of", "placed", "shape_of", "whole_range"]
-
 
 class NoRoom(Exception):
     """An immediate for which a word has no bits: the instruction, the immediate, the bits that it

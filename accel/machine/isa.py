@@ -68,6 +68,7 @@ GEMM = _word({**_HEADER, "banks": 2, "reset": 1, "flags": 5, "base": data.Struct
               "loops": data.ArrayLayout(_COMPUTE_LOOP, 6)})
 """`a` addresses inp, `b` addresses wgt. `banks` is the set of acc banks that dst touches."""
 
+
 @cache
 def _vector(bits: int, three: bool = False) -> data.StructLayout:
     return _word({**_HEADER, "banks": 2, "reset": 1, "a_source": 1, "b_source": 2,

@@ -18,8 +18,6 @@ from amaranth.lib import data
 from accel.machine import isa
 from accel.machine.config import WEIGHT_BITS, AccelConfig
 
-__all__ = ["layouts_header", "weight_codes"]
-
 _NAMES = {"control": isa.CONTROL, "dma": isa.FULL_DMA, "gemm": isa.GEMM, "vector": isa.THREE}
 
 _PROLOGUE = """\

@@ -7,8 +7,6 @@ from it.
 from dataclasses import MISSING, Field, dataclass, field
 from typing import Any
 
-__all__ = ["FieldLimits", "limited", "limits_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class FieldLimits:

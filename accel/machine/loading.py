@@ -26,8 +26,6 @@ from types import ModuleType
 from accel.machine.config import ConfigError, load, preset_names
 from accel.machine.machine import Machine
 
-__all__ = ["load_machine"]
-
 GROUP, VARIABLE = "lockstep.machines", "machine"
 
 

@@ -23,8 +23,6 @@ from compiler.ops.patterns import Pattern
 from compiler.ops.term_patterns import TermPattern
 from compiler.tensorize import Intrinsic
 
-__all__ = ["FINISH", "Machine", "MachineRecord"]
-
 FINISH = 1
 """Opcode of FINISH, which fetch performs. Opcode 0 is illegal, so that blank memory is."""
 

@@ -14,8 +14,6 @@ from compiler.ops.term_patterns import TermPattern
 from compiler.te import Binary, Call, Const, Expr, Select, Var, walk
 from compiler.tensorize import Immediate
 
-__all__ = ["pattern_of", "term_pattern_of"]
-
 _REAL = frozenset("add sub mul div min max lt le gt ge eq ne".split())
 
 FIELDS = ("int8", "uint8", "int16", "uint16", "int32")

@@ -11,8 +11,6 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-__all__ = ["UNKNOWN", "Loop", "Origin", "Origins", "Site"]
-
 
 @dataclass(frozen=True, slots=True)
 class Loop:

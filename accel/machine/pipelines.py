@@ -5,8 +5,6 @@ from collections.abc import Collection, Iterator
 from compiler.te import (COMPARISONS, Binary, Call, Cast, Const, Expr, Select, Var, children,
                          is_float, walk)
 
-__all__ = ["is_static", "unfit"]
-
 DIVISIONS = ("div", "floordiv", "mod")
 OF_FLOATS = frozenset(("add", "sub", "mul", "min", "max")) | COMPARISONS
 

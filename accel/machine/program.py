@@ -20,9 +20,6 @@ from compiler.errors import Error
 from compiler.lazy import cached_property
 from compiler.te import numpy_dtype
 
-__all__ = ["CODES", "Instruction", "AccelProgram", "ProgramError", "Stream", "TensorSlot",
-           "disassemble", "finish"]
-
 
 class ProgramError(Error, ValueError):
     """A program that does not fit the machine it is given to."""

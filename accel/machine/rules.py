@@ -24,9 +24,6 @@ from compiler.te import (Binary, Cast, Const, Expr, Read, Var, bits, is_float, i
 from compiler.tensorize import Immediate, Intrinsic, Operand
 from compiler.tensorize.cover import Uncovered, cover, leaf
 
-__all__ = ["RESERVED", "RULES", "DeclarationError", "built", "require", "require_names",
-           "require_room", "typed"]
-
 TAKEN = frozenset({"dst", "a", "b", TABLE.name, *record_fields(PARAM), *immediate_fields("int8")})
 """Names that fields of records of one's own must not have."""
 

@@ -8,9 +8,6 @@ import numpy as np
 
 from accel.machine.config import UNITS
 
-__all__ = ["ACCESSES", "ACTIVITIES", "CLIENTS", "COUNTERS", "Counters", "REPORTERS", "Run",
-           "STALLS", "Status", "Timeline"]
-
 REPORTERS = (*UNITS, "fetch")
 """The units that can report an error, in the order of their code in the status register."""
 

@@ -8,8 +8,6 @@ What differs between machines is not here: `accel.machine.config` has the geomet
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 
-__all__ = ["TIMING", "CoreTiming"]
-
 
 def _number(value: int, meaning: str) -> int:
     return field(default=value, metadata={"meaning": meaning})

@@ -14,8 +14,6 @@ from accel.machine.machine import Machine
 from accel.machine.program import Instruction
 from accel.machine.origins import UNKNOWN, Origins
 
-__all__ = ["column", "decode_words"]
-
 
 def decode_words(machine: Machine, words: np.ndarray,
                  origins: Origins | None = None) -> list[Instruction]:

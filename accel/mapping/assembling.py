@@ -15,8 +15,6 @@ from accel.proof.legal import prove
 from compiler.ir import Program
 from compiler.te import Buffer, numpy_dtype
 
-__all__ = ["assemble"]
-
 
 def assemble(machine: Machine, loops: Program,
              constants: Mapping[str, np.ndarray] | None = None) -> AccelProgram:

@@ -15,8 +15,6 @@ from accel.mapping.texts import Way, listing, stages_of
 from accel.mapping.texts.prefixes_text import prefixes_text
 from accel.mapping.texts.timeloop_text import timeloop_text
 
-__all__ = ["CompiledSegment"]
-
 EMITTED = ("loops", "program", "timeloop")
 """Texts that are written instead of a module, if asked for."""
 

@@ -27,8 +27,6 @@ from compiler.graph.graph import Graph, Node
 from compiler.ir import Tensorized, walk_stmts
 from compiler.tensorize import Intrinsic
 
-__all__ = ["LAYERS", "PRODUCTS", "build_layers", "forms_of", "product_cycles", "refusal"]
-
 PRODUCTS = ("qconv2d", "qconvtranspose2d", "qdense", "qmatmul")
 """Operators that gemm computes."""
 

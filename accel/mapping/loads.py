@@ -19,8 +19,6 @@ from accel.machine.words import decode_words
 from accel.proof.access import CONSTANT
 from accel.proof.batches import Batches
 
-__all__ = ["constants_first", "padding_once"]
-
 LOAD = UNITS.index("load")
 DATA = -1
 """In the place of a byte's value: it is not padding, or nothing is known of it."""

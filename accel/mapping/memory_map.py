@@ -16,8 +16,6 @@ from accel.mapping.memory.layout import stored_bytes, to_memory
 from accel.mapping.plans.choices import Group
 from compiler.graph.graph import Graph
 
-__all__ = ["ALIGNMENT", "MemoryMap"]
-
 ALIGNMENT = 64
 
 

@@ -22,9 +22,6 @@ from accel.mapping.schedules import prefix_of, scheduled
 from accel.proof.legal import IllegalProgram, ordered
 from compiler.defects import blame, blaming
 
-__all__ = ["LoweredGroup", "assembled", "blaming_layers", "ended", "lowered_group",
-           "lowered_groups"]
-
 
 @dataclass(frozen=True)
 class LoweredGroup:

@@ -20,8 +20,6 @@ from compiler.quantize.improve.weight_bits import bits_by_name
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from compiler.te import bits as bits_of
 
-__all__ = ["machine_fingerprint", "quantizer_options", "sparsity_of"]
-
 ACTIVATION_BITS = {"int8": 8, "int16": 16}
 SCALES = (0.0031, 0.02, 0.25, 1.7)      # at which immediates are compared
 

@@ -18,8 +18,6 @@ from accel.mapping.positions.prefixes import PrefixStream
 from accel.mapping.positions.puts import PlacePut, moved
 from compiler.graph.division.protocols import HOST, Outcome, Row, Values
 
-__all__ = ["AccelSegment"]
-
 LINE = 64                           # bytes that are copied together
 
 

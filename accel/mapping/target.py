@@ -41,8 +41,6 @@ from compiler.native import digest
 from compiler.graph.division.protocols import ACCEL
 from compiler.te import is_float
 
-__all__ = ["AccelTarget"]
-
 
 @dataclass(frozen=True)
 class AccelTarget:

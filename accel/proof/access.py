@@ -23,8 +23,6 @@ from compiler.lazy import cached_property
 from compiler.te import numpy_dtype
 from compiler.tensorize import Intrinsic
 
-__all__ = ["Fault", "Touch", "Walk", "event", "require_ranges", "touches"]
-
 DMA_BUFFERS = {"load": ("inp", "wgt", "res", "par", "tab"), "store": ("out",)}
 """Buffers that the DMA units can reach."""
 

@@ -28,8 +28,6 @@ from compiler.latency_hiding.arrays import HEADERS, sets_of
 from compiler.lazy import cached_property
 from compiler.native import library_of
 
-__all__ = ["MEMORIES", "Batches", "IllegalProgram", "named"]
-
 MEMORIES = (*BUFFERS, *isa.BASES)
 """The memories of a stream, by number."""
 

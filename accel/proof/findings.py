@@ -28,8 +28,6 @@ from accel.machine.origins import Origin
 from accel.proof.batches import Batches
 from compiler.latency_hiding import CAPACITY, TokenPair, Violation, pair_masks
 
-__all__ = ["LIMIT", "Findings"]
-
 LIMIT = 200                     # findings after which a proof stops
 SHOWN, RANGES = 3, 3            # findings in a text, ranges of addresses in a finding
 WIDTH, HEAD = 100, 11           # columns of a text, and of what stands in front of its lines

@@ -7,8 +7,6 @@ from accel.machine.config import AccelConfig
 from accel.machine.dram import RATE_ONE, Dram
 from accel.machine.program import AccelProgram
 
-__all__ = ["DramTiming", "bases", "patience", "timing"]
-
 
 class DramTiming(ctypes.Structure):
     """The parameters of `dram.h`."""

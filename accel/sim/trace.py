@@ -40,8 +40,6 @@ from accel.machine.words import decode_words
 from compiler.errors import Error
 from compiler.files import FileError, FileInProgress
 
-__all__ = ["MAX_VCD_CYCLES", "SUFFIXES", "TraceError", "TraceFile", "tokens"]
-
 SUFFIXES = {".json": 150, ".json.gz": 8, ".vcd": 16}
 """The formats, and the least bytes that an instruction takes in each."""
 

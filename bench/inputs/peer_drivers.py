@@ -9,8 +9,6 @@ from typing import Any
 
 from runtime.exporting.peers import ProductLayer
 
-__all__ = ["SCALESIM", "SCALESIM_CONFIG", "ZIGZAG", "accelerator", "mapping", "workload"]
-
 SCALESIM = """
 import csv, json, os, sys
 from scalesim.scale_sim import scalesim

@@ -18,6 +18,7 @@ BEGIN, END = "<!-- python -m bench accelerator.estimates --write -->\n", "<!-- e
 
 Row = dict[str, Any]
 
+
 def taken(run: Synthesis) -> dict[str, int]:
     """The resources that a core takes."""
     return flow.taken(sum(map(Counter, run.parts.values()), Counter()))

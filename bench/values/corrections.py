@@ -35,9 +35,6 @@ def _shrink(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Sequence[An
     return [np.where(x > lambd, x - bias, below).astype(x.dtype)]
 
 
-
-
-
 def _global_max_pool(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Sequence[Any] | None:
     """The implementation takes the maximum over axes that are right for images alone."""
     x, = arrays

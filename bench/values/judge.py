@@ -28,7 +28,6 @@ DOCUMENTED = re.compile(r"must be a constant|is not supported|no form")
 """What a refusal of a valid network may say: docs/onnx.md."""
 
 
-
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What a way did that it may not: one of `FINDINGS`, where (an output, or a line of code) and

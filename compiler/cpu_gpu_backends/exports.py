@@ -13,9 +13,6 @@ from compiler.graph.fusion import Group
 from compiler.graph.graph import Graph
 from compiler.graph.room import bytes_of
 
-__all__ = ["HEADER_BYTES", "INSIDE", "arrays_of", "direct_outputs", "network_hash", "side_by_side",
-           "weights_file"]
-
 HEADER_BYTES = 64
 """The file of weights begins with the network's hash, 32 bytes, and zeros."""
 

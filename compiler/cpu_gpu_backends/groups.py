@@ -23,8 +23,6 @@ from compiler.plans import PlanRefused
 from compiler.schedule import compute_inline
 from compiler.te import Buffer, Tensor, is_float, numpy_dtype
 
-__all__ = ["Recipe", "flat_pixels", "recipe_from", "recipe_of", "sample", "unscheduled"]
-
 MANY = 16               # results for each of which a map is not computed again
 
 

@@ -9,8 +9,6 @@ from compiler.graph.graph import Graph
 from compiler.graph.memory import MemoryPlan
 from compiler.graph.room import bytes_of
 
-__all__ = ["ListedStep", "listing"]
-
 
 class ListedStep(Protocol):
     """A group of operators and its code."""

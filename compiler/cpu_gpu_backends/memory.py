@@ -12,8 +12,6 @@ from compiler.graph.reference import evaluate_node
 from compiler.graph.room import bytes_of
 from compiler.te import Buffer, numpy_dtype
 
-__all__ = ["plan_groups", "shown", "storage"]
-
 
 def plan_groups(graph: Graph, groups: Sequence[Group],
                 workspaces: Sequence[Sequence[Buffer] | None], in_place: bool = True,

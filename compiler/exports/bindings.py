@@ -9,8 +9,6 @@ from .javascript import node, typescript
 from .python import python
 from .rust import rust
 
-__all__ = ["LANGUAGES", "OVER_A_SHARED_LIBRARY", "bindings"]
-
 LANGUAGES = ("cpp", "python", "java", "rust", "node")
 OVER_A_SHARED_LIBRARY = {"python": "Python", "node": "Node.js"}
 """Those that load the library when they run, as people write them."""

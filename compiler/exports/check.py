@@ -11,8 +11,6 @@ from compiler.te import is_float
 from .interface import CArray, CInterface
 from .names import c_type
 
-__all__ = ["BOUND", "Sample", "check_program"]
-
 BOUND = 1e-4
 """Largest difference of float outputs, as a share of the largest element (or of 1)."""
 _WIDTH = 100

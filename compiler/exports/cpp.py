@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from .interface import CArray, CInterface
 from .names import c_type
 
-__all__ = ["cpp"]
-
 
 def cpp(of: CInterface) -> str:
     """The text of ``NAME.hpp``, free of warnings."""

@@ -8,8 +8,6 @@ from collections import namedtuple
 from collections.abc import Iterator
 from struct import Struct
 
-__all__ = ["Elf", "Section", "Symbol"]
-
 FORMS = {1: ("<4s4B8xHHI3II6H", "<10I", "<IIIBBH"),
          2: ("<4s4B8xHHI3QI6H", "<IIQQQQIIQQ", "<IBBHQQ")}
 """By class: the header, the header of a section, a symbol."""

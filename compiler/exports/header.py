@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from .interface import CArray, CInterface
 from .names import c_type
 
-__all__ = ["header"]
-
 
 def header(of: CInterface) -> str:
     """The text of ``NAME.h``."""

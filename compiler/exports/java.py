@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from .interface import CArray, CInterface, ExportError
 
-__all__ = ["java", "java_class", "jni"]
-
 _TYPES = {"float32": "float", "float64": "double", "bool": "boolean", "int8": "byte",
           "uint8": "byte", "int16": "short", "uint16": "short", "float16": "short",
           "bfloat16": "short", "int32": "int", "uint32": "int", "int64": "long", "uint64": "long"}

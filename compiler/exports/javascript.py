@@ -13,8 +13,6 @@ from compiler.te import is_float
 from .check import BOUND, Sample
 from .interface import CArray, CInterface
 
-__all__ = ["javascript", "javascript_test", "node", "typescript"]
-
 _ARRAYS = {"bool": "Uint8Array", "float16": "Uint16Array", "bfloat16": "Uint16Array",
            "int64": "BigInt64Array", "uint64": "BigUint64Array",
            **{f"{kind}{size}": f"{kind.capitalize()}{size}Array".replace("Ui", "UI")

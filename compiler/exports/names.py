@@ -5,8 +5,6 @@ import re
 from compiler.errors import Error
 from compiler.te import HELD, is_record
 
-__all__ = ["ExportError", "c_name", "c_type", "free_name", "identifier_from", "is_identifier"]
-
 _KEYWORDS = frozenset("""
     alignas alignof and asm auto bool break case catch char class const constexpr continue default
     delete do double else enum explicit export extern false float for friend goto if inline int

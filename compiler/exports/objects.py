@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from .elf import Elf
 from .names import ExportError
 
-__all__ = ["SectionBytes", "missing_symbols", "section_bytes"]
-
 _SYMBOLS = 2
 _WRITABLE, _LOADED, _EXECUTED = 1, 2, 4
 _OF_TOOLS = (".eh_frame", ".ARM.ex", ".note", ".rela", ".rel.")

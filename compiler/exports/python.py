@@ -5,8 +5,6 @@ from collections.abc import Sequence
 
 from .interface import CArray, CInterface
 
-__all__ = ["python"]
-
 
 def python(of: CInterface) -> str:
     """The text of ``NAME.py``."""

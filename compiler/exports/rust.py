@@ -4,8 +4,6 @@ from collections.abc import Iterator
 
 from .interface import CArray, CInterface
 
-__all__ = ["rust"]
-
 _TYPES = {"float32": "f32", "float64": "f64", "bool": "bool", "float16": "u16", "bfloat16": "u16",
           **{f"{sign}{size}": f"{sign[0]}{size}" for sign in ("int", "uint")
              for size in (8, 16, 32, 64)}}

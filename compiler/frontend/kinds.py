@@ -14,8 +14,6 @@ from pathlib import Path
 
 from compiler.frontend.building.refusal import ImportRefused
 
-__all__ = ["FileKind", "is_no_module", "kind_of", "names_model", "require_onnx_name"]
-
 BEGINNING = 4096
 SAVED_MODEL_FILE = "saved_model.pb"
 ONNX_WAY = "export it to ONNX"

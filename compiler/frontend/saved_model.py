@@ -21,8 +21,6 @@ from compiler.frontend.onnx import importing as onnx_import
 from compiler.frontend.onnx.nodes.writer import Loaded
 from compiler.processes import remove_at_end, run_tool
 
-__all__ = ["VARIABLE", "convert"]
-
 VARIABLE = "LOCKSTEP_TENSORFLOW"
 OPSET = 18
 """The newest that tf2onnx writes."""

@@ -8,8 +8,6 @@ import numpy as np
 from compiler.graph.graph import Attrs, Graph, Node, TensorType
 from compiler.graph.verify import verify
 
-__all__ = ["graph_from", "graph_json"]
-
 
 def graph_json(graph: Graph, constants: Mapping[str, Any]) -> dict[str, Any]:
     """The graph, with what stands for the data of each constant."""

@@ -33,9 +33,6 @@ from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
 from compiler.te import numpy_dtype
 
-__all__ = ["MOST_INPUTS", "Attention", "Group", "Groups", "fuse", "immediate_post_dominators",
-           "overwritable", "separate"]
-
 MOST_INPUTS = 128       # of a kernel: a call of native code cannot have thousands
 MOST_COPIES = 64        # expressions of a group when each is written where it is read
 LONGEST_ROW = 1 << 10   # elements of a row that stays in the nearest cache

@@ -12,8 +12,6 @@ from types import MappingProxyType
 
 import numpy as np
 
-__all__ = ["LINE", "MemoryPlan", "Span", "MemoryTask", "plan_memory"]
-
 LINE = 64       # bytes that every place is aligned to: a cache line, a vector of AVX-512
 
 

@@ -3,8 +3,6 @@
 import re
 from dataclasses import dataclass
 
-__all__ = ["UNUSED", "UNUSED_PART", "Note"]
-
 UNUSED = "is not used by the quantized network"
 """The fate of an instruction of which the quantizer says why no layer has its meaning."""
 

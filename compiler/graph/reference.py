@@ -12,8 +12,6 @@ from compiler.graph.graph import Graph, Node
 from compiler.ops.registry import find
 from compiler.te import numpy_dtype
 
-__all__ = ["check_inputs", "evaluate", "evaluate_node"]
-
 Array = np.ndarray
 
 

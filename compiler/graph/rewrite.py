@@ -8,8 +8,6 @@ import numpy as np
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.ops.registry import infer
 
-__all__ = ["Builder", "eliminate_dead_code", "replace_nodes", "with_nodes"]
-
 
 class Builder:
     """A graph under construction. Types of results are inferred, never stated.

@@ -12,8 +12,6 @@ from compiler.errors import Error
 from compiler.graph.graph import Graph, TensorType
 from compiler.te import numpy_dtype
 
-__all__ = ["VARIABLE", "RoomRefused", "bytes_of", "most_bytes", "require_bytes", "require_room"]
-
 VARIABLE = "LOCKSTEP_MEMORY"
 DEFAULT_GIB = 2.0
 

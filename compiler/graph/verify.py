@@ -7,8 +7,6 @@ from compiler.graph.graph import Graph, Node, TensorType
 from compiler.ops.records.operator import Range
 from compiler.ops.registry import find, infer
 
-__all__ = ["GraphRefused", "verify"]
-
 
 class GraphRefused(Error, ValueError):
     """A graph that breaks a rule of the graph itself; operators refuse with TypeRefused."""

@@ -10,9 +10,6 @@ from math import gcd
 
 from compiler.te import INDEX, Binary, Buffer, Const, Expr, Var, children
 
-__all__ = ["Linear", "affine", "free_variables", "from_linear", "interval", "is_index",
-           "linear", "offset"]
-
 Extents = dict[Var, int]
 """Known ranges: a variable that is listed runs from 0 to its extent, exclusive."""
 

@@ -13,9 +13,6 @@ import numpy as np
 
 from compiler.te import HELD, Binary, Call, Cast, Const, Expr, Select, bits, numpy_dtype
 
-__all__ = ["FOLDS", "apply_binary", "apply_call", "apply_cast", "apply_expr", "apply_fold",
-           "cut"]
-
 FOLDS: dict[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 """What a reduction of each kind folds two values with."""
 

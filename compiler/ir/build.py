@@ -14,8 +14,6 @@ from .simplify import normalize_stmt
 from .specialize import symbols_of
 from .visit import block, loops
 
-__all__ = ["lower"]
-
 Definition = Computed | Scan
 
 

@@ -19,10 +19,6 @@ from .nodes import Combine, For, If, Stmt, Store, Update
 from .simplify import conjuncts
 from .visit import stmt_children
 
-__all__ = ["Access", "Box", "Domain", "Witness", "accesses", "bounds", "conflict", "covers",
-           "footprint", "hull", "is_implied", "loop_domain", "negated", "widest",
-           "witness"]
-
 KEPT = 4096                         # answers of each kind: schedules ask the same again and again
 _RELATIONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=", "ne": "!="}
 _NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}

@@ -29,8 +29,6 @@ from .printer import expr_text
 from .specialize import specialize, values_in
 from .visit import reads, writes
 
-__all__ = ["evaluate", "interpret"]
-
 _LANES = 1 << 17                    # more at a time would only cost memory
 
 Env = dict[Var, np.ndarray]

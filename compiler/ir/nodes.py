@@ -29,10 +29,6 @@ from typing import Any
 
 from compiler.te import Buffer, Expr, Extent, Reducer, Symbol, Var
 
-__all__ = ["BLOCK_KINDS", "LOOP_KINDS", "THREAD_KINDS", "UNORDERED_KINDS", "Alloc", "Barrier",
-           "Binding", "Combine", "For", "If", "Program", "Seq", "Stmt", "Store", "Tensorized",
-           "Update", "Write"]
-
 BLOCK_KINDS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 THREAD_KINDS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 UNORDERED_KINDS = ("vectorize", "parallel", *BLOCK_KINDS, *THREAD_KINDS)

@@ -23,9 +23,6 @@ from .affine import is_index
 from .nodes import (Alloc, Barrier, Combine, For, If, Program, Seq, Stmt, Store, Tensorized,
                     Update)
 
-__all__ = ["declared_text", "expr_text", "extent_text", "nest_lines", "program_text",
-           "shape_text", "stmt_text"]
-
 _SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%",
             "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>",
             "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}

@@ -8,8 +8,6 @@ from compiler.te import Reducer, is_float, numpy_dtype
 
 from .interpret import evaluate
 
-__all__ = ["check_reducer"]
-
 _LANES = 512
 
 Values = list[np.ndarray]

@@ -20,8 +20,6 @@ from .nodes import (Alloc, Barrier, Binding, Combine, For, If, Seq, Stmt, Store,
                     Update)
 from .visit import map_binding, map_exprs
 
-__all__ = ["conjuncts", "normalize", "normalize_stmt", "simplify", "simplify_stmt"]
-
 
 def conjuncts(condition: Expr) -> tuple[Expr, ...]:
     """Operands of a chain of ``and``."""

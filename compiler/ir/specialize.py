@@ -12,8 +12,6 @@ from .nodes import For, Program, Stmt
 from .simplify import normalize_stmt, simplify
 from .visit import buffers_of, map_buffers, map_exprs, rewrite_stmts
 
-__all__ = ["bindings", "concrete", "extent_value", "specialize", "symbols_of", "values_in"]
-
 
 def symbols_of(extents: Iterable[Extent]) -> Iterator[Symbol]:
     """The symbols in extents, once each, in the order in which they are met."""

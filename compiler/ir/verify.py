@@ -12,8 +12,6 @@ from .nodes import (LOOP_KINDS, Alloc, Barrier, Combine, For, If, Program, Seq, 
 from .printer import expr_text, program_text, shape_text
 from .visit import buffers_of, expressions, stmt_children, walk_stmts
 
-__all__ = ["RULES", "VerifyError", "verify"]
-
 
 class VerifyError(Error, ValueError):
     """A program that is not well formed: the fact, then the program with the place marked."""

@@ -14,10 +14,6 @@ from compiler.te import Buffer, Expr, Read, Var
 from .nodes import (Alloc, Binding, Combine, For, If, Program, Seq, Stmt, Store, Tensorized, Update,
                     Write)
 
-__all__ = ["block", "buffers_of", "expressions", "loops", "map_binding", "map_buffers", "map_exprs",
-           "path_to", "reads", "rebuilt", "renamed", "replace_axes", "replace_stmt",
-           "rewrite_stmts", "stmt_children", "substitute_stmt", "unblock", "walk_stmts", "writes"]
-
 
 def stmt_children(stmt: Stmt) -> tuple[Stmt, ...]:
     kind = type(stmt)

@@ -16,9 +16,6 @@ from compiler.native import library_of
 
 from .events import AddressSet, Event
 
-__all__ = ["HEADERS", "LOOPS", "MOST_LOOPS", "MOST_UNITS", "SETS", "Batch", "Measures", "batch_of",
-           "built", "last_writers", "library", "measure", "sets_of", "texts"]
-
 MOST_LOOPS, MOST_UNITS = 8, 32
 
 SETS = np.dtype([("start", "i8"), ("length", "i8"), ("loop", "i4"), ("loops", "i4"),

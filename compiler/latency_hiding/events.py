@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["AddressSet", "Event", "Tokens"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AddressSet:

@@ -23,8 +23,6 @@ import numpy as np
 from .arrays import MOST_UNITS, Batch, Measures, batch_of, library, measure
 from .events import Event, Tokens
 
-__all__ = ["Place", "Violation", "check", "violations_of"]
-
 Ranges = tuple[tuple[int, int], ...]
 """Half-open ranges of addresses, ascending, with gaps between them."""
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from .events import Tokens
 
-__all__ = ["TokenPair", "pair_masks", "pair_tokens"]
-
 
 @dataclass(slots=True)
 class TokenPair:

@@ -17,8 +17,6 @@ import numpy as np
 from .arrays import MOST_UNITS, Batch, Measures, batch_of, library, measure
 from .events import Event, Tokens
 
-__all__ = ["CAPACITY", "insert_tokens", "token_masks"]
-
 CAPACITY = 255
 """Tokens that a counter of eight bits holds."""
 

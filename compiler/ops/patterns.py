@@ -21,8 +21,6 @@ from compiler.te import Expr, Var
 from compiler.tensorize import Immediate
 from compiler.tensorize.normal import normal
 
-__all__ = ["Immediates", "Meaning", "Pattern"]
-
 Array = np.ndarray
 Immediates = Callable[..., Mapping[str, Any]]
 """The numbers by the names of immediates and of fields of a record, from `Stored` inputs, an array

@@ -21,8 +21,6 @@ from compiler.ops.records.operator import Operator
 from compiler.ops.records.rules import TypeRefused, Types
 from compiler.te import Tensor
 
-__all__ = ["FAMILIES", "OPERATORS", "collected", "expression", "find", "infer"]
-
 FAMILIES = (convolutions, pooling, products, activations, elementwise, reductions, movement, joins,
             gathers, scatters, quantization, affine, integer_maps, terms, row_functions,
             channel_blocks, quantized_blocks, winograd, last_convolutions)

@@ -21,8 +21,6 @@ from compiler.ops.records.integer_forms import (StaysFloat, Stored, check_accumu
 from compiler.te import Expr, Var
 from compiler.tensorize.normal import normal
 
-__all__ = ["TermPattern"]
-
 Array = np.ndarray
 INT8 = limits_of("int8")
 FAR = 37                # a zero point to try

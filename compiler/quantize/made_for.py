@@ -15,8 +15,6 @@ from google.protobuf.message import DecodeError
 
 from compiler.frontend.onnx.nodes.maps import OWN
 
-__all__ = ["UNNAMED", "made_for", "made_for_note", "marked"]
-
 PREFIX = "lockstep."
 PACKAGE = "lockstep-hw"
 UNNAMED = "a machine that the file does not name"

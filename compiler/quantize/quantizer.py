@@ -45,8 +45,6 @@ from compiler.quantize.ranges.scales import ACCUMULATOR_BITS, ACTIVATION_BITS, S
 from compiler.quantize.ranges.sets import CalibrationSet, calibration_set
 from compiler.quantize.settling import Declined, integer_nodes, planned_nodes, settled
 
-__all__ = ["LayerFigures", "Quantized", "Watch", "quantize", "quantize_ranges"]
-
 RANKING_SAMPLES = 4         # for ranking layers before some fall back to float
 NOTHING = "nothing runs on the accelerator: the quantizer left every layer in float"
 KEPT = "kept in float on request"

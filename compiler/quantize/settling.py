@@ -15,8 +15,6 @@ from compiler.graph.passes.pipeline import optimize
 from compiler.quantize.networks.network import LayeredNetwork
 from compiler.quantize.plans.plan import Plan
 
-__all__ = ["Candidate", "Declined", "integer_nodes", "planned_nodes", "settled"]
-
 Declined = Mapping[tuple[str, str], str]
 """Why a pattern is not used, by its name and the value that it would make."""
 

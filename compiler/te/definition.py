@@ -7,8 +7,6 @@ from .dtypes import INDEX
 from .expr import Expr, Extent, Var, as_expr
 from .reducer import Reducer
 
-__all__ = ["Axis", "Computed", "Scan"]
-
 
 @dataclass(frozen=True, slots=True)
 class Axis:

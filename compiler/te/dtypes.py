@@ -14,9 +14,6 @@ from types import MappingProxyType
 import ml_dtypes
 import numpy as np
 
-__all__ = ["HELD", "INDEX", "bits", "is_float", "is_integer", "is_record", "is_signed",
-           "numpy_dtype", "record", "record_fields", "record_places"]
-
 INDEX = "int64"
 
 HELD = {"int24": "int32", "int40": "int64", "int48": "int64"}

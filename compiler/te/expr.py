@@ -24,13 +24,6 @@ import numpy as np
 from .dtypes import (INDEX, bits, is_float, is_integer, is_record, is_signed, numpy_dtype,
                      record_fields)
 
-__all__ = [
-    "ARITHMETIC", "BITWISE", "COMPARISONS", "FUNCTIONS", "REDUCERS",
-    "Binary", "Buffer", "Call", "Cast", "Const", "Expr", "Extent", "Field", "Read", "Reduce",
-    "Select", "Symbol", "Var", "as_expr", "children", "is_extent", "is_number", "rewrite",
-    "substitute", "walk", "with_children",
-]
-
 Extent = Any
 """A positive integer, or an index expression over symbols (see `Symbol`)."""
 

@@ -14,8 +14,6 @@ from .dtypes import INDEX
 from .expr import Binary, Const, Expr, Extent, Reduce, Select, Var, as_expr, substitute
 from .reducer import neutral
 
-__all__ = ["LaneSum"]
-
 MOST = 64
 
 

@@ -17,8 +17,6 @@ from typing import Any
 from .expr import Binary, Call, Const, Expr, Read, Var, as_expr, substitute, walk
 from .dtypes import bits, is_float, is_signed
 
-__all__ = ["Reducer", "Reduction", "neutral", "reducer"]
-
 
 @dataclass(frozen=True, slots=True)
 class Reducer:

@@ -23,10 +23,6 @@ from .intrinsic import Intrinsic, Operand
 from .ranges import fits, narrowed, widened
 from .unify import Bound, Unifier
 
-__all__ = ["COMPUTED", "CONSTANTS", "TABLES", "CoverStep", "Mismatch", "StepCost", "Uncovered",
-           "Unmatched", "cover", "cover_with", "is_lanewise", "leaf", "leaf_of", "name_of",
-           "plain_text", "table"]
-
 COMPUTED, CONSTANTS, IMMEDIATE, TABLES = "acc", "par", "imm", "tab"
 
 

@@ -18,8 +18,6 @@ from typing import Any
 
 from compiler.te import Axis, Expr, Read, Reduce, Var, walk
 
-__all__ = ["ANY", "Immediate", "Intrinsic", "Operand", "UPDATES"]
-
 ANY = "*"           # element type of an operand that takes every type (copies)
 UPDATES = ("assign", "sum", "max", "min")
 

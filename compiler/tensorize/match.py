@@ -21,8 +21,6 @@ from .intrinsic import ANY, Intrinsic
 from .normal import normal
 from .unify import Unifier
 
-__all__ = ["MatchError", "match"]
-
 _ZERO = Const(0, INDEX)
 
 

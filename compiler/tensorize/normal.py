@@ -14,8 +14,6 @@ from compiler.ir.arithmetic import apply_binary, apply_cast, cut
 from compiler.te import (Binary, Call, Cast, Const, Expr, Select, bits, is_float, is_integer,
                          is_record, is_signed, numpy_dtype, rewrite)
 
-__all__ = ["casts_join", "constant", "is_signed_integer", "negated", "normal"]
-
 _MASKS = {(1 << width) - 1: f"uint{width}" for width in (8, 16, 32)}
 """Masks that keep what a type without a sign does."""
 

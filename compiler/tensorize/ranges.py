@@ -13,8 +13,6 @@ from compiler.te import (COMPARISONS, Binary, Call, Cast, Const, Expr, Select, b
 
 from .normal import normal
 
-__all__ = ["fits", "limits", "narrowed", "widened"]
-
 WORD = "int32"
 _MODULAR = frozenset("add sub mul and or xor".split())
 """Operators whose low bits depend on the low bits of their operands alone."""

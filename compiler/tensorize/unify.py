@@ -18,8 +18,6 @@ from .intrinsic import ANY, Intrinsic, Operand
 from .normal import casts_join, is_signed_integer, negated, normal
 from .ranges import fits
 
-__all__ = ["Bound", "Unifier"]
-
 Bound = Mapping[str, Expr]
 """Name of an operand or immediate to what it is in the program."""
 

@@ -12,8 +12,6 @@ from math import prod
 from compiler.ir import Linear, free_variables, linear
 from compiler.te import Binary, Buffer, Const, Expr, Read, Var, bits, is_record
 
-__all__ = ["LINE", "MemoryAccess", "VectorCore", "access_of"]
-
 LINE = 64               # bytes of a line of a cache
 
 

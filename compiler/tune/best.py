@@ -16,8 +16,6 @@ from compiler.native import digest
 from compiler.plans import OWN, Choice, Plans, Task
 from compiler.tune.record import Record, read_lines
 
-__all__ = ["PACKAGED", "BestPlans", "PackagedPlans", "PlansInTurn", "in_turn", "packaged"]
-
 PACKAGED = Path(__file__).with_name("plans.jsonl")
 
 

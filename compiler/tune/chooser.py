@@ -26,8 +26,6 @@ from typing import Protocol, TypeVar
 
 from numpy.random import Generator
 
-__all__ = ["OWN", "Chooser", "Decision", "OwnChooser", "PointChooser"]
-
 Option = TypeVar("Option")
 Cost = Callable[[Option], float]
 

@@ -40,9 +40,6 @@ from compiler.tune.model import CostModel, Lesson, Scores, Teachable
 from compiler.tune.space import (Candidate, Point, PointRefused, Result, Space, every_point,
                                  neighbours)
 
-__all__ = ["STRATEGIES", "Explorer", "Guided", "Limits", "Strategy", "Trial", "at_random",
-           "cost_model", "descent", "grid", "ranked"]
-
 ROUND = 8               # trials for which a strategy, once started, goes on
 FRUITLESS = 200         # points at random that lead to known plans before the rest is listed
 MOST_POINTS = 1 << 14   # of a grid: that of a product has more points than can ever be listed

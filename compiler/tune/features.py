@@ -15,8 +15,6 @@ from compiler.ir import (BLOCK_KINDS, THREAD_KINDS, Alloc, Barrier, For, If, Pro
 from compiler.te import INDEX, Binary, Call, Cast, Expr, Read, Select, Var, walk
 from compiler.tune.accesses import LINE, MemoryAccess, VectorCore, access_of
 
-__all__ = ["NAMES", "features"]
-
 STATEMENTS = 3          # that have numbers of their own
 LEVELS = 4              # of loops around a statement, from inside, with footprints of their own
 _WHOLE = ("arithmetic", "calls", "touches", "bytes touched", "stores", "statements",

@@ -32,8 +32,6 @@ from compiler.tune.operand_copies import copy_operands
 from compiler.tune.space import Candidate, Point, PointRefused
 from compiler.tune.stage_nest import ALONE, StageNest, is_naive, loops_around, write_of
 
-__all__ = ["GenericSpace", "generic_schedule"]
-
 MOST_STATEMENTS = 512       # of a program, written out
 INLINE = "inline"
 CALL = 20                   # additions that a call of a function takes as long as

@@ -17,8 +17,6 @@ import numpy as np
 from compiler.errors import RequestError
 from compiler.tune.space import Candidate, Result
 
-__all__ = ["CostModel", "Lesson", "Scores", "Teachable", "lessons"]
-
 SHARE = 0.2             # of plans that are the best: of a tenth there are too few at first
 LEAST = 12              # lessons before anything is learned
 ROUNDS = 60

@@ -18,8 +18,6 @@ from compiler.tune.accesses import VectorCore, access_of
 from compiler.tune.chooser import Chooser
 from compiler.tune.stage_nest import ALONE, NONE, TURNING, loops_around, write_of
 
-__all__ = ["copy_operands"]
-
 MOST_BYTES = 1 << 22    # of a copy
 LEAST_REUSE = 2         # times that an element of a copy is read
 COPYING = 2             # terms of a sum that take as long as an element of a copy

@@ -21,9 +21,6 @@ from compiler.native import digest
 from compiler.plans import Task
 from compiler.tune.space import Result
 
-__all__ = ["Record", "RecordsError", "as_json", "content_hash", "from_json", "now",
-           "processor_name", "read_lines", "text_lines", "versions"]
-
 FORMAT = 3
 FIRST_HASHED = 3                    # format of files
 UNITS = ("s", "cycles")

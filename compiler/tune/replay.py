@@ -8,8 +8,6 @@ from compiler.tune.record import Record, versions
 from compiler.tune.records import Records
 from compiler.tune.space import CountsCycles, Tunable
 
-__all__ = ["Replayed", "Replays", "check", "replays"]
-
 SEED = 0
 
 Replays = Callable[[Task, str], str | None]

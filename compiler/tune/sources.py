@@ -6,8 +6,6 @@ from compiler.plans import PlanRefused, Plans, Table
 from compiler.tune.best import BestPlans
 from compiler.tune.records import MAGIC, Records, RecordsError, default_path, records_of
 
-__all__ = ["CACHED", "plans_from"]
-
 CACHED = "db"
 """Stands for the database in the cache."""
 

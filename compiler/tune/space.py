@@ -14,9 +14,6 @@ from numpy.random import Generator
 from compiler.plans import PlanRefused, Task
 from compiler.tune.chooser import Decision
 
-__all__ = ["Candidate", "CountsCycles", "Point", "PointRefused", "Result", "Space", "Tunable",
-           "every_point", "neighbours"]
-
 Point = Mapping[str, str]
 
 

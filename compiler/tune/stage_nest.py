@@ -20,8 +20,6 @@ from compiler.te import Read, Var
 from compiler.tune.accesses import MemoryAccess, VectorCore, access_of
 from compiler.tune.chooser import Chooser
 
-__all__ = ["ALONE", "LAST", "NONE", "TURNING", "StageNest", "is_naive", "loops_around", "write_of"]
-
 MOST_UNROLLED = 64      # iterations of a nest that are written out
 MOST_TILE = 16          # iterations of an axis in a tile, but those in vectors
 MOST_TABLE = 400        # tiles of which estimates are compared

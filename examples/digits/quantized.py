@@ -20,8 +20,6 @@ from compiler.quantize import Quantized, quantize
 from examples.digits.data import HERE, held_out, training
 from runtime import Module, SimulatedDevice, compile_graph, simulator
 
-__all__ = ["accuracy", "calibration", "quantized"]
-
 FLOAT = HERE / "digits-float.onnx"
 SEED = 0
 POINTS = 0.5

@@ -11,8 +11,6 @@ from compiler.schedule import Schedule
 from compiler.te import Tensor, is_float
 from compiler.tensorize import Intrinsic
 
-__all__ = ["Example"]
-
 Arrays = Mapping[str, np.ndarray]
 
 

@@ -7,8 +7,6 @@ from accel.hw.parts import ECP5
 from compiler.errors import Error
 from fpga.boards.sdram import Sdram
 
-__all__ = ["BlockRam", "Board", "BoardError"]
-
 BAUD_RATES = (3_000_000, 2_000_000, 1_500_000, 1_000_000, 921_600, 460_800, 230_400, 115_200)
 MOST_OFF = 0.01
 """The share of a baud rate by which the clock may miss it."""

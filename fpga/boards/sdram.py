@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from math import ceil
 
-__all__ = ["Command", "Sdram", "SdramTiming", "ULX3S"]
-
 
 class Command(IntEnum):
     """Pins RAS#, CAS#, WE#, the first one the highest bit (JEDEC Standard 21-C, 3.11.5)."""

@@ -3,8 +3,6 @@
 from fpga.boards import ecpix5, ulx3s
 from fpga.boards.board import Board, BoardError
 
-__all__ = ["BOARDS", "board"]
-
 BOARDS: dict[str, Board] = {board.name: board for board in (*ulx3s.BOARDS, *ecpix5.BOARDS)}
 
 

@@ -3,8 +3,6 @@
 from fpga.boards.board import Board
 from fpga.boards.sdram import ULX3S
 
-__all__ = ["BOARDS"]
-
 BOARDS = tuple(
     Board(f"ulx3s-{size.lower()}", f"ULX3S {size}", f"amaranth_boards.ulx3s:ULX3S_{size}_Platform",
           memory=ULX3S, loader="ulx3s", baud=3_000_000, mhz=80, button="button_fire")

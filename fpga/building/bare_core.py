@@ -29,9 +29,6 @@ from fpga.building.build import CAPACITY, NAMES, roomy
 from fpga.building.flow import SIZES
 from fpga.building.tools import Tools
 
-__all__ = ["DEVICES", "LARGEST", "Harness", "PlacedCore", "netlist", "options", "parts_of", "place",
-           "smallest", "synthesize"]
-
 TARGET_MHZ = 100        # of place and route, which may fall short of it or exceed it
 
 DEVICES = ("25k", "45k", "85k")

@@ -27,8 +27,6 @@ from fpga.gateware.pll import Pll, search
 from fpga.building.record import wrong
 from fpga.building.tools import Tools
 
-__all__ = ["NAMES", "RECORDS", "Bitstream", "BitstreamError", "build", "roomy", "written"]
-
 RECORDS = "bitstreams"     # kind of entries of the cache, each has a file ``record.json``
 
 NAMES = {"luts": "LUTs", "registers": "registers", "multipliers": "multipliers",

@@ -15,8 +15,6 @@ The functions of a cell (its simulation model in yosys, ``ecp5/cells_sim.v``), f
 from collections import Counter
 from itertools import product
 
-__all__ = ["trim"]
-
 PINS = "ABCD"
 
 

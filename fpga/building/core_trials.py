@@ -18,8 +18,6 @@ from runtime.exploring.cores import BuiltCore
 from runtime.exploring.point_trials import machine_of
 from runtime.tuning.kinds import register_kind
 
-__all__ = ["CoreTrial", "run_core"]
-
 BEGIN = '{"core": '
 SEED = 1                # of the placement
 

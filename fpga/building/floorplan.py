@@ -11,8 +11,6 @@ side, lane after lane, there and back through the rows of such cells.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["empty", "places"]
-
 # Of a LFE5U-85F, as nextpnr names its cells: blocks of nine columns, except the clock's own.
 _COLUMNS = (4, 13, 22, 31, 40, 49, 58, 69, 78, 87, 96, 105, 114)
 _ROWS = {"DP16KD": (22, 46, 70), "MULT18X18D": (10, 34, 58)}

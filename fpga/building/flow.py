@@ -17,9 +17,6 @@ from compiler.native import build_once, call, digest
 from fpga.building import carries, floorplan, ties
 from fpga.building.tools import Tools
 
-__all__ = ["CELLS", "Routed", "cells", "pack", "place", "synthesize", "taken", "tied",
-           "unit_of"]
-
 KIND = "ecp5"               # of entries of the cache
 
 SYNTHESIS = "synth_ecp5 -noabc9 -top top -json top.json"

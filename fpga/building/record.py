@@ -13,8 +13,6 @@ from fpga.boards import BOARDS
 from fpga.boards.board import BAUD_RATES
 from fpga.gateware.pll import OUTPUT_MHZ
 
-__all__ = ["wrong"]
-
 Rule = tuple[str, Callable[[Any], bool]]
 """What a value must be, in words, and whether one is it."""
 

@@ -11,8 +11,6 @@ that other rows of that memory are in use, as many as before.
 import re
 from typing import Any
 
-__all__ = ["localize"]
-
 Cell = dict[str, Any]
 
 # As in nextpnr's ecp5/pack.cc, set_net_constant.

@@ -17,8 +17,6 @@ from pathlib import Path
 from compiler.lazy import cached_property
 from compiler.native import BuildError, run_tool
 
-__all__ = ["LOADER", "Tool", "Tools", "find"]
-
 INSTALL = "pip install -e '.[fpga]' -c constraints.txt"
 ANSWER_SECONDS = 30.0
 NO_VERSION = "of no version"

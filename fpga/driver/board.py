@@ -10,8 +10,6 @@ from accel.machine.isa import BASES, DMA
 from accel.machine.status import Status
 from fpga.link.registers import ADDRESSES, MACHINE_WORDS, MAGIC, REGISTERS, VERSION
 
-__all__ = ["BOARD_FILES", "board_files"]
-
 BOARD_FILES = ("lockstep_board.h", "lockstep_board.c")
 
 _HERE = Path(__file__).parent

@@ -12,8 +12,6 @@ from runtime.exporting.segments import (CInterface, ExportError, header, is_iden
                                         is_of_the_processor, segment_code)
 from runtime.module import Module
 
-__all__ = ["INSIDE", "ExportedBoard", "export_accelerated"]
-
 INSIDE = 1 << 20
 """Bytes of instructions and constants that the text holds itself unless the caller decides."""
 

@@ -17,8 +17,6 @@ from runtime.exporting.segments import (HEADER_BYTES, CInterface, SegmentCode, a
                                         bytes_of)
 from runtime.module import Module
 
-__all__ = ["BoardNetwork"]
-
 
 class BoardNetwork:
     """The text of a module whose segments of the processor are `parts`, by their place among the

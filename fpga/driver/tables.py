@@ -19,9 +19,6 @@ from accel.machine.program import AccelProgram, TensorSlot
 from accel.mapping.memory.layout import BLOCKED, BLOCKED_LAST, PLAIN
 from accel.mapping.positions.puts import PlacePut
 
-__all__ = ["BoardMemory", "TensorTable", "aligned", "byte_rows", "store_rows", "tensor_table",
-           "word_rows"]
-
 
 def aligned(size_bytes: int) -> int:
     """The least multiple of the longest burst that holds so many bytes."""

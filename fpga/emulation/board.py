@@ -18,8 +18,6 @@ from fpga.gateware.pads import simulated_pads
 from fpga.gateware.top import Accelerator
 from fpga.boards.sdram import ULX3S, Sdram
 
-__all__ = ["EmulatedGateware"]
-
 
 class OwnClock(Elaboratable):
     """Wraps an elaboratable: its clock and reset become the signals `clk` and `rst`."""

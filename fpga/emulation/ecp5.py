@@ -13,8 +13,6 @@ from tempfile import TemporaryDirectory
 
 from compiler.native import call
 
-__all__ = ["cells", "simulated"]
-
 SELECT_BITS = 16
 
 _HERE = Path(__file__).parent

@@ -25,8 +25,6 @@ from fpga.emulation.library import build_library
 from fpga.emulation.sdram_chip import RULES
 from fpga.boards.sdram import ULX3S, Sdram
 
-__all__ = ["EmulatedBoard"]
-
 CLOCK_HZ, BIT_CYCLES = 80_000_000, 4
 """The clock of the gateware, and cycles of a bit on its line: few, since each one is emulated."""
 

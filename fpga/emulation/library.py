@@ -8,8 +8,6 @@ from pathlib import Path
 from accel.sim.rtl.verilated import verilator_objects, verilator_root
 from compiler.native import build_once, call, compile_shared, compiler, digest, processor
 
-__all__ = ["build_library"]
-
 OPTIMIZATION = ("-Og", "-march=native")
 """Compiler flags. Most models run for seconds, so more optimization would cost more than it saves.
 """

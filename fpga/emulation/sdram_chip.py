@@ -10,8 +10,6 @@ from amaranth.lib.wiring import In, Out
 from fpga.gateware.sdram import sdram_pins
 from fpga.boards.sdram import Command, Sdram
 
-__all__ = ["RULES", "SdramChip", "cells_port"]
-
 RULES = ("init", "mode", "rcd", "rp", "ras", "rc", "rrd", "rfc", "wr", "mrd", "refresh", "row",
          "bus")
 """Names of `fpga.boards.sdram.Sdram`; and: ``mode``: not burst and latency that this clock allows;

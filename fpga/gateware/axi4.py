@@ -16,8 +16,6 @@ from amaranth.utils import exact_log2
 from accel.hw.interface import memory_port
 from accel.machine.config import AccelConfig
 
-__all__ = ["Axi4Master", "axi4_port"]
-
 PAGE_BITS = 12          # of an address within 4 KiB
 INCR = 1
 BUFFERABLE_MODIFIABLE = 0b0011      # normal memory, uncached: the interconnect may merge bursts

@@ -7,8 +7,6 @@ from amaranth.lib.wiring import In, Out, Signature
 from fpga.gateware.registers import READ_CYCLES
 from fpga.link.registers import WORDS
 
-__all__ = ["ADDRESS_BITS", "Axi4LiteSlave", "axi4_lite_port"]
-
 ADDRESS_BITS = 12       # the least size that tools assign
 SLVERR = 0b10
 

@@ -11,8 +11,6 @@ from accel.hw.parts import Ram
 from accel.machine.config import AccelConfig
 from accel.machine.dram import Dram
 
-__all__ = ["BLOCK_MEMORY", "BlockMemory"]
-
 BANK_ROWS = 1 << 14         # of a block RAM at its narrowest
 KEPT_BEATS = 8
 READ_CYCLES = 4             # address, memory, its output register, the choice of a bank

@@ -13,8 +13,6 @@ from fpga.gateware.pads import SdramPads
 from fpga.gateware.top import Accelerator
 from fpga.gateware.pll import Pll
 
-__all__ = ["BoardTop", "require"]
-
 
 def require(board: Board, config: AccelConfig, clock_hz: int) -> None:
     """Raises ValueError for a bus that the memory chip lacks, and for a clock that the chip or the

@@ -6,8 +6,6 @@ from amaranth.lib.cdc import ResetSynchronizer
 
 from fpga.gateware.pll import Pll
 
-__all__ = ["CHIP", "Clocks"]
-
 CHIP = "chip"
 """Domain of a memory chip's clock: that of ``sync``, earlier by a lead."""
 

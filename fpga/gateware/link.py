@@ -19,8 +19,6 @@ from fpga.gateware.registers import READ_CYCLES
 from fpga.link import frames
 from fpga.link.registers import WORDS
 
-__all__ = ["WAITING", "Framer", "LinkServer", "Unframer"]
-
 WAITING = 64
 
 HEAD = 6        # bytes before the data: sequence, kind, address

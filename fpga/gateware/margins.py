@@ -21,8 +21,6 @@ has measured it here: `ROUND_TRIP` is wide on purpose.
 
 from fpga.boards.sdram import Sdram
 
-__all__ = ["LEAD", "ROUND_TRIP", "SKEW", "TAKE", "margins", "require"]
-
 LEAD = 3.5
 """Nanoseconds by which the chip's clock precedes the core's."""
 

@@ -8,8 +8,6 @@ from fpga.gateware.sdram import SdramController, sdram_memory
 from fpga.gateware.top import relayed
 from fpga.boards.sdram import Sdram
 
-__all__ = ["controller", "dram_of"]
-
 
 def controller(config: AccelConfig, memory: Sdram | BlockRam, clock_hz: float
                ) -> SdramController | BlockMemory:

@@ -14,8 +14,6 @@ from fpga.gateware.clocks import CHIP
 from fpga.gateware.sdram import sdram_pins
 from fpga.boards.sdram import Sdram
 
-__all__ = ["SdramPads", "simulated_pads"]
-
 
 class SdramPads(wiring.Component):
     """Registers of the pins: one cycle from `pins` to the chip, one from the chip to `pins`.

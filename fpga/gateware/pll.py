@@ -12,8 +12,6 @@ Limits are those of FPGA-DS-02012 (ECP5 and ECP5-5G family data sheet), "sysCLOC
 from dataclasses import dataclass
 from fractions import Fraction
 
-__all__ = ["Pll", "search"]
-
 INPUT_MHZ, DETECTOR_MHZ, VCO_MHZ, OUTPUT_MHZ = (8, 400), (10, 400), (400, 800), (3.125, 400)
 DIVIDERS = range(1, 129)
 PHASE_BITS = 7

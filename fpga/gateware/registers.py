@@ -14,8 +14,6 @@ from accel.machine.status import COUNTERS
 from fpga.link.identity import encoded
 from fpga.link.registers import ADDRESSES, MAGIC, RECORD, REGISTERS, VERSION, WORDS
 
-__all__ = ["READ_CYCLES", "Registers"]
-
 READ_CYCLES = 3
 """Cycles from an address to its word: select a word among neighbours, a group among these, then
 between words, the core's counters and the machine's record, which is in a memory. A register

@@ -26,8 +26,6 @@ from accel.machine.dram import Dram
 from accel.machine.timing import TIMING
 from fpga.boards.sdram import Command, Sdram, SdramTiming
 
-__all__ = ["READ_DELAY", "SdramController", "sdram_memory", "sdram_pins"]
-
 READ_DELAY = 4
 """Cycles of the registers: of the command on its way out, two here and one at the pins; and of the
 data on their way in, at the pins."""

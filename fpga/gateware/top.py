@@ -15,8 +15,6 @@ from fpga.gateware.link import LinkServer
 from fpga.gateware.registers import Registers
 from fpga.gateware.uart import Uart, divisor
 
-__all__ = ["Accelerator", "relayed"]
-
 RELAY_CYCLES, RELAY_ITEMS = 1, 2        # of a `Relay`: its latency, and what it holds
 
 

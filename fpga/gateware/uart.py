@@ -5,8 +5,6 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["Uart", "divisor"]
-
 MOST_OFF = 0.02         # of a baud rate: both sides together may deviate by half a bit in ten
 
 

@@ -15,8 +15,6 @@ from fpga.gateware.axi4 import Axi4Master, axi4_port
 from fpga.gateware.axi4_lite import Axi4LiteSlave, axi4_lite_port
 from fpga.gateware.registers import Registers
 
-__all__ = ["CONTROL", "MEMORY", "ZynqAccelerator"]
-
 CONTROL, MEMORY = "s_axi_control", "m_axi_gmem"
 
 

@@ -28,9 +28,6 @@ from binascii import crc32
 from dataclasses import dataclass
 from struct import pack, unpack
 
-__all__ = ["ANSWER", "ESCAPE", "FLAG", "FLIP", "GRAIN", "LARGEST", "LONGEST", "OVERHEAD", "READ",
-           "READ_REGISTERS", "REFUSED", "WRITE", "WRITE_REGISTER", "Frame", "Unframe", "framed"]
-
 FLAG, ESCAPE, FLIP = 0x7E, 0x7D, 0x20
 
 READ, WRITE, READ_REGISTERS, WRITE_REGISTER = 1, 2, 3, 4

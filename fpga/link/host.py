@@ -20,8 +20,6 @@ from compiler.errors import Error
 from fpga.link.frames import (ANSWER, GRAIN, LARGEST, OVERHEAD, READ, READ_REGISTERS, REFUSED,
                               WRITE, WRITE_REGISTER, Frame, Unframe, framed)
 
-__all__ = ["HostLink", "Line", "LinkError"]
-
 WINDOW = {READ: 4, WRITE: 8, READ_REGISTERS: 4, WRITE_REGISTER: 1}
 """The most requests in flight. Short requests with long answers are few: on the board, which has
 room for 64 bytes, they wait for the line.

@@ -14,8 +14,6 @@ from accel.machine.config import AccelConfig, ConfigError
 from accel.machine.machine import Machine, MachineRecord
 from fpga.link.registers import RECORD_BYTES
 
-__all__ = ["decoded", "encoded", "machine_of", "named"]
-
 
 def encoded(record: MachineRecord) -> bytes:
     """`RECORD_BYTES` bytes. A record that does not fit omits instructions and the end of its name.

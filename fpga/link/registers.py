@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from accel.machine.config import UNITS
 from accel.machine.status import COUNTERS
 
-__all__ = ["ADDRESSES", "MACHINE_WORDS", "MAGIC", "RECORD", "RECORD_BYTES", "REGISTERS", "REPORT",
-           "VERSION", "WORDS", "WORD_BITS", "Register"]
-
 MAGIC = int.from_bytes(b"LOCK", "little")
 VERSION = 3
 

@@ -4,8 +4,6 @@ import serial
 
 from fpga.link.host import LinkError
 
-__all__ = ["SerialLine"]
-
 WRITE_SECONDS = 5.0
 """Seconds within which a port must take a frame; its buffers hold KiB."""
 

@@ -12,8 +12,6 @@ from accel.sim.programs.forms import Form, forms
 from accel.sim.programs.generate import with_forms
 from fpga.link.registers import ADDRESSES
 
-__all__ = ["bench_files", "program"]
-
 MOST_CYCLES = 1_000_000         # hundreds of times those of the program
 COUNTER_BITS = 6
 REGISTERS = ("run", "count", *(f"base_{name}" for name in BASES), "interrupt", "done", "status")

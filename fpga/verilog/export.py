@@ -17,8 +17,6 @@ from .netlist import core_verilog, tidied
 from .page import page
 from .ports import ports_of
 
-__all__ = ["BUSES", "export"]
-
 BUSES: dict[str, tuple[str, Callable[[Machine, int], str]]] = {
     "native": ("core", lambda machine, clock_mhz: core_verilog(machine)),
     "axi4": (NAME, lambda machine, clock_mhz: tidied(zynq_verilog(machine, clock_mhz))),

@@ -1,7 +1,5 @@
 """Waivers for Verilator's lint: rules that emitted Verilog breaks by its nature, each with why."""
 
-__all__ = ["WAIVERS", "waivers"]
-
 WAIVERS = {
     "CASEINCOMPLETE": "every case has a default: the value that the block assigns before it",
     "CMPCONST": "parts compare each lane with a first and a last one, which is always so at an end",

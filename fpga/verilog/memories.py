@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from .netlist import MODULE, modules
 
-__all__ = ["VerilogMemory", "memories_of"]
-
 _DECLARED = re.compile(r"^  reg \[(\d+):0\] (\S+) \[(\d+):0\];$", re.MULTILINE)
 
 

@@ -16,8 +16,6 @@ from amaranth.back import verilog
 from accel.hw.core import Core
 from accel.machine.machine import Machine
 
-__all__ = ["MODULE", "WAKES", "core_verilog", "modules", "tidied"]
-
 WAKES = "wakes_blocks"
 """The register that ``always @*`` blocks read."""
 

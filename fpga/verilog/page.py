@@ -8,8 +8,6 @@ from .lint import WAIVERS
 from .memories import VerilogMemory
 from .ports import VerilogPort
 
-__all__ = ["page"]
-
 _PAGE = """# {name}
 
 Machine {machine}, hash `{hash}`. The top is the module `{top}` of `{top}.v`: Verilog-2005,

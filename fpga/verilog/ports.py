@@ -8,8 +8,6 @@ from accel.machine.status import CLIENTS, COUNTERS, Status
 
 from .netlist import MODULE, modules
 
-__all__ = ["VerilogPort", "ports_of"]
-
 _DECLARED = re.compile(r"^  (input|output) (?:\[(\d+):0\] )?(\w+) ?;$", re.MULTILINE)
 
 

@@ -18,8 +18,6 @@ from fpga.link.host import LinkError
 from fpga.link.registers import ADDRESSES, WORD_BITS
 from fpga.zynq.export import NAME
 
-__all__ = ["PynqLink", "open_board"]
-
 CORE = f"{NAME}_0"          # in the block design
 BASE_WORDS = {ADDRESSES[f"base_{name}"] for name in BASES}
 

@@ -8,8 +8,6 @@ from accel.machine.machine import Machine
 from compiler.errors import RequestError
 from fpga.gateware.zynq import CONTROL, MEMORY, ZynqAccelerator
 
-__all__ = ["MEMORY_BYTES", "NAME", "PART", "vivado_files", "zynq_verilog"]
-
 NAME = "lockstep"
 PART = "xc7z020clg400-1"        # of PYNQ-Z1 and PYNQ-Z2
 LOWEST_MHZ, HIGHEST_MHZ = 10, 250       # that the processor's PLLs give the logic

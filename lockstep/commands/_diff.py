@@ -26,8 +26,6 @@ from lockstep.printing.lines import say
 from lockstep.manual.resources import KINDS, UnitResources
 from runtime.pricing.hosts import THIS
 
-__all__ = ["diff", "diff_closely"]
-
 MEASURED = ("networks/*/*/beside", "networks/*/*/waiting_joules")
 """Paths in the figures of what is measured, where the host is this processor."""
 

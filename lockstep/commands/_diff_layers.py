@@ -12,8 +12,6 @@ from lockstep.printing.table import show_columns
 from lockstep.compare import NetworkCycles
 from lockstep.printing.lines import say, shortened
 
-__all__ = ["show_estimates", "show_layers", "show_units"]
-
 CELLS = ("luts", "registers", "multipliers", "block_rams")
 
 

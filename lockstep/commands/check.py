@@ -11,8 +11,6 @@ from compiler.files import write_text
 from lockstep.options.arguments import add_machine
 from lockstep.options.paths import output_file
 
-__all__ = ["add_parser", "run"]
-
 DEFAULT = "tiny-1x4x4"
 
 

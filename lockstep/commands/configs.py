@@ -6,8 +6,6 @@ The text of one geometry is TOML that every ``--machine`` reads back, so that
 
 import argparse
 
-__all__ = ["add_parser", "run"]
-
 HEADINGS = ("name", "array", "macs/cycle", "inp", "wgt", "res", "par", "acc", "out", "tab", "bus",
             "MHz")
 

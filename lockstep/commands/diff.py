@@ -8,8 +8,6 @@ from lockstep.options.paths import machine_name, output_file
 from lockstep.options.results import add_pictures, add_rows
 from lockstep.options.whole import add_calibration, add_host
 
-__all__ = ["add_parser", "run"]
-
 MACHINES = "a preset, FILE.toml, or FILE.py, which is run: trust it like a program"
 
 

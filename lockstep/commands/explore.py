@@ -11,8 +11,6 @@ from lockstep.options.paths import input_file, machine_name, output_file
 from lockstep.options.results import add_pictures, add_rows
 from lockstep.options.whole import add_calibration, add_host
 
-__all__ = ["add_parser", "run"]
-
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(

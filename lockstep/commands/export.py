@@ -11,8 +11,6 @@ from lockstep.printing.lines import say
 from lockstep.options.choices import OneOf
 from lockstep.options.paths import model_file
 
-__all__ = ["add_parser", "run"]
-
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(

@@ -14,8 +14,6 @@ from lockstep.options.arguments import NETWORK, add_compilation, add_kinds, add_
 from lockstep.printing.lines import say
 from lockstep.options.paths import input_file, model_file, output_file, require_files
 
-__all__ = ["add_parser", "run"]
-
 DEFAULT = "tiny-1x4x4"
 EMULATED = "ulx3s-85f"
 """The board whose memory and clock the emulated one has."""

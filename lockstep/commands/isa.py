@@ -10,8 +10,6 @@ from lockstep.options.arguments import add_machine
 from lockstep.printing.lines import say
 from lockstep.options.paths import output_file
 
-__all__ = ["add_parser", "run"]
-
 _MEANING = 26       # where the last column begins
 
 

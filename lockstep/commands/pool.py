@@ -7,8 +7,6 @@ from pathlib import Path
 from lockstep.options.arguments import add_kinds, add_tls, at_least, certificates_of
 from lockstep.printing.lines import say
 
-__all__ = ["add_parser", "run"]
-
 PORT = 8786
 LIMIT_SECONDS = 60
 

@@ -16,8 +16,6 @@ from lockstep.printing.table import show_table
 from lockstep.options.paths import float_model_file, input_file, output_file
 from lockstep.options.results import add_pictures, add_rows
 
-__all__ = ["add_parser", "run"]
-
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(

@@ -5,8 +5,6 @@ import argparse
 from lockstep.options.arguments import add_json, add_kinds
 from lockstep.options.paths import input_file, output_file
 
-__all__ = ["add_parser", "run"]
-
 TARGET = "a target as lockstep compile takes it"
 
 

@@ -4,8 +4,6 @@ import argparse
 
 from lockstep.options.paths import input_file
 
-__all__ = ["add_parser", "run"]
-
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(

@@ -22,8 +22,6 @@ from lockstep.options.choices import OneOf
 from lockstep.options.paths import input_file, model_file, output_file
 from compiler.files import whole_file
 
-__all__ = ["add_parser", "run"]
-
 DEFAULT_SIMULATOR, RTL = "cycle", "verilator"
 
 

@@ -9,8 +9,6 @@ from compiler.errors import RequestError
 from lockstep.options.arguments import DEFAULT_THREADS, NETWORK, add_compilation
 from lockstep.options.paths import model_file
 
-__all__ = ["add_parser", "recorded", "run", "shown"]
-
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(

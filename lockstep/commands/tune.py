@@ -7,9 +7,6 @@ from lockstep.options.arguments import (NETWORK, add_bind, add_json, add_machine
                                         add_verbose, at_least, minutes, seconds, shape)
 from lockstep.options.paths import MachineName, model_file, output_file
 
-__all__ = ["add_parser", "run"]
-
-
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(

@@ -9,8 +9,6 @@ from lockstep.printing.lines import say
 from lockstep.options.arguments import add_machine, at_least
 from lockstep.options.choices import OneOf
 
-__all__ = ["add_parser", "run"]
-
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(

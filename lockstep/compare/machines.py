@@ -11,8 +11,6 @@ from lockstep.manual.instructions import formula, used_fields
 from lockstep.manual.resources import UnitResources, resources
 from lockstep.manual.timing import UnitTiming, timing_of
 
-__all__ = ["MachineDifference", "compare"]
-
 Value = int | str | list[int] | list[str]
 Pair = tuple[Value, Value]
 

@@ -27,8 +27,6 @@ from runtime.module import Module
 from runtime.pricing.hosts import TABLE, known_host
 from runtime.whole import HostPart, host_part, waiting_joules
 
-__all__ = ["DEFAULT", "NetworkCycles", "measure", "networks"]
-
 DEFAULT = ("digits", "keywords")
 
 

@@ -7,8 +7,6 @@ from lockstep.printing.lines import say
 from lockstep.printing.table import show_columns
 from runtime.whole import HostPart, division_difference
 
-__all__ = ["show_wholes"]
-
 
 def show_wholes(results: Mapping[str, Sequence[NetworkCycles]], titles: Sequence[str],
                 unit: str) -> None:

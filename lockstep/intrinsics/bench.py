@@ -22,9 +22,6 @@ from runtime.driver.calibrated import Calibration, origin_note
 from runtime.instructions import idle_lines
 from runtime.pricing.hosts import TABLE
 
-__all__ = ["Results", "bench", "change", "measured", "show_idle", "show_instructions",
-           "show_networks", "show_origins"]
-
 Results = Mapping[str, Sequence[NetworkCycles]]
 """What each network takes on each of the machines, by the network's name."""
 

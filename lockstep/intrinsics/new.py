@@ -14,8 +14,6 @@ from compiler.tensorize import UPDATES
 from lockstep.printing.lines import say
 from lockstep.options.paths import output_file
 
-__all__ = ["new", "template"]
-
 TEMPLATE = '''\
 """A machine with one instruction of its own: {name}.
 

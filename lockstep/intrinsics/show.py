@@ -22,8 +22,6 @@ from lockstep.manual.text import (flags_text, immediates_text, loops_text, timin
                                   update_text)
 from lockstep.manual.words import meaning_of
 
-__all__ = ["show"]
-
 
 def show(name: str, machine_name: str, report: Path | None, verilog: Path | None) -> int:
     machine = load_machine(machine_name)

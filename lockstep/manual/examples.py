@@ -10,8 +10,6 @@ from compiler.tensorize import Immediate, Intrinsic
 from .instructions import address_fields
 from .words import fields_of
 
-__all__ = ["WORD", "example", "hexadecimal"]
-
 WORD = 64
 """Bits of the parts in which a word is shown."""
 

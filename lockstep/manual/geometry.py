@@ -12,8 +12,6 @@ from accel.machine.dram import Dram
 from accel.machine.limits import FieldLimits, limits_of
 from accel.machine.machine import Machine
 
-__all__ = ["SECTIONS", "geometry_page"]
-
 WIDTH = 120
 
 SECTIONS = {

@@ -12,9 +12,6 @@ from compiler.tensorize import Intrinsic
 from .timing import UnitTiming, timing_of
 from .words import WordField, fields_of
 
-__all__ = ["UPDATE", "Facts", "FormFacts", "OperandPlace", "facts", "facts_of",
-           "formula", "used_fields"]
-
 UPDATE = {"assign": "=", "sum": "+=", "max": "max=", "min": "min="}
 
 

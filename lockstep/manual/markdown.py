@@ -16,8 +16,6 @@ from .text import (diagram, flags_text, immediates_text, layouts, loops_text, re
                    timing_text, update_text)
 from .words import fields_of, meaning_of
 
-__all__ = ["WORDS", "manual"]
-
 WIDTH = 120
 
 HEAD = (

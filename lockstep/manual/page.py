@@ -17,8 +17,6 @@ from .text import (DIAGRAM_BITS, cells, flags_text, immediates_text, layouts, lo
 from .markdown import WORDS
 from .words import WordField, fields_of, meaning_of
 
-__all__ = ["page"]
-
 _NARROW = 3                 # bits in which a name is written upwards
 
 

@@ -9,8 +9,6 @@ from accel.datapath.placement import Operation, factor_bits
 from accel.datapath.plan import DatapathPlan, plan
 from accel.machine.machine import Machine
 
-__all__ = ["KINDS", "UnitResources", "added_by", "resources", "resources_of", "used_by"]
-
 KINDS: Mapping[str, frozenset[str]] = {
     "multipliers": frozenset(("mul",)),
     "adders": frozenset("add sub min max abs lt le gt ge eq ne round fold".split()),

@@ -10,9 +10,6 @@ from .instructions import Facts, FormFacts
 from .timing import UnitTiming
 from .words import WordField, fields_of, loop_count
 
-__all__ = ["DIAGRAM_BITS", "cells", "diagram", "flags_text", "immediates_text", "layouts",
-           "loops_text", "reads_text", "timing_text", "update_text"]
-
 DIAGRAM_BITS = 32
 """Bits of a row of a diagram."""
 

@@ -7,8 +7,6 @@ from accel.machine.machine import Machine
 from accel.machine.timing import TIMING
 from compiler.tensorize import Intrinsic
 
-__all__ = ["UnitTiming", "timing_of"]
-
 ISSUE = {"gemm": TIMING.address_cycles, "vector": TIMING.issue_cycles}
 """Cycles from taking an instruction to the issue of its first iteration."""
 

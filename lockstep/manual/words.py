@@ -10,8 +10,6 @@ from accel.machine import isa
 from accel.machine.config import UNITS
 from accel.machine.program import CODES
 
-__all__ = ["MEANINGS", "WordField", "fields_of", "loop_count", "meaning_of"]
-
 UNUSED = ("flags", "reserved", "rest")
 """Fields without a meaning: no unit reads them, and the encoder leaves them 0."""
 

@@ -14,12 +14,6 @@ from lockstep.options.choices import OneOf
 from lockstep.options.paths import (FileName, MachineName, OutputFile, input_file, known_name,
                                     machine_name, output_file)
 
-__all__ = ["CACHED_PLANS", "CALIBRATION", "DEFAULT_THREADS", "EFFORT", "NETWORK", "OWN_PLANS",
-           "QUANTIZER", "add_bind", "add_compilation", "add_json", "add_kinds", "add_machine",
-           "add_memory", "add_quantizer", "add_technology", "add_tls", "add_verbose",
-           "at_least", "certificates_of", "link", "memory", "minutes", "pin", "quantizer_options",
-           "rate", "refresh", "row_buffer", "seconds", "shape", "waves"]
-
 AddKind = Callable[[Any], argparse.ArgumentParser]
 
 NETWORK = ("a network: a file (ONNX, .pt2 of torch.export.save, or another of docs/frontends.md), "

@@ -8,8 +8,6 @@ from typing import Any, NoReturn
 from compiler.errors import RequestError
 from compiler.lazy import cached_property
 
-__all__ = ["OneOf", "Parser"]
-
 
 class OneOf:
     """A type of arguments: one of the names in a registry.

@@ -19,9 +19,6 @@ from runtime import Device, Link, Module, compile_on, quantized, target_machine
 from runtime.arguments import archs_of
 from runtime.driver.targets import request
 
-__all__ = ["checked_plans", "compiled", "imported", "machine_of", "plans_of", "target_of",
-           "with_memory"]
-
 
 def target_of(args: argparse.Namespace) -> str:
     """The target, with the machine of ``--machine`` in it."""

@@ -7,8 +7,6 @@ from typing import Any
 from compiler.errors import RequestError
 from compiler.files import whole_file
 
-__all__ = ["arrays", "set_inputs", "write_outputs"]
-
 
 def arrays(path: Path) -> Mapping[str, Any]:
     """The arrays of an .npz file, by name; each is read on access."""

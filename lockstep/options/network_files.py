@@ -11,8 +11,6 @@ from pathlib import Path
 
 from compiler.errors import RequestError
 
-__all__ = ["SIZE", "may_be_name", "network_file"]
-
 SIZE = 32
 """Pixels, frames or tokens where a name says none."""
 

@@ -16,12 +16,6 @@ from compiler.errors import RequestError
 from compiler.files import is_stream, require_writable
 from lockstep.options.network_files import may_be_name, network_file
 
-__all__ = ["FileName", "FloatModelFile", "FunctionName", "InputFile", "MachineName",
-           "ModelFile", "OutputFile", "OutputFolder", "PictureFolder", "files_read",
-           "find_networks",
-           "float_model_file", "input_file", "known_name", "machine_name", "model_file",
-           "output_file", "picture_folder", "require_files"]
-
 DUMPED = re.compile(r"\d\d+-.*\.txt")
 """The files that `compiler.graph.passes.pipeline.dump_into` writes into its folder."""
 

@@ -4,8 +4,6 @@ import argparse
 
 from lockstep.options.paths import output_file, picture_folder
 
-__all__ = ["PICTURES", "add_pictures", "add_rows"]
-
 PICTURES = ("svg", "pdf")
 """Kinds of files of pictures, and the options that ask for them."""
 

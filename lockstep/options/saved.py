@@ -6,8 +6,6 @@ import os
 from compiler.errors import RequestError
 from lockstep.options.arguments import DEFAULT_THREADS, QUANTIZER
 
-__all__ = ["saved_module"]
-
 
 def saved_module(args: argparse.Namespace, machine: str | None):
     """The compiled module, if the file is one, else None: for the accelerator `machine`, a name or

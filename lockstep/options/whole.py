@@ -11,8 +11,6 @@ from lockstep.options.paths import FunctionName, input_file, known_name
 if TYPE_CHECKING:
     from runtime.driver.calibrated import Calibration
 
-__all__ = ["add_accuracy", "add_calibration", "add_host", "calibration_of"]
-
 
 def add_calibration(parser: argparse.ArgumentParser, budget: str = "--budget") -> None:
     """Adds the options by which networks in float are quantized for each machine; `budget` as in

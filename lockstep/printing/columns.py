@@ -6,8 +6,6 @@ from operator import attrgetter
 
 from accel.figures.layers import LayerRow
 
-__all__ = ["LAYER_COLUMNS", "Column", "cells", "largest_stall"]
-
 
 @dataclass(frozen=True, slots=True)
 class Column:

@@ -13,8 +13,6 @@ from accel.machine.status import Run
 from lockstep.printing.table import show_table
 from lockstep.printing.lines import say
 
-__all__ = ["add_technology", "show_energy"]
-
 _COLUMNS = {"dram": ("dram",), "buffers": BUFFERS, "gemm": ("gemm",), "vector": ("vector",),
             "moves": ("fetch", "load", "store"), "idle": ("idle",)}
 """What the columns of the terminal's table add up."""

@@ -10,8 +10,6 @@ from lockstep.printing.lines import counted, host_entries, say, shortened
 from lockstep.printing.table import show_table
 from lockstep.printing.whole import whole_time
 
-__all__ = ["show"]
-
 _SEGMENTS = 8       # further ones are only counted
 
 

@@ -7,8 +7,6 @@ from shutil import get_terminal_size
 from textwrap import wrap
 from typing import Any
 
-__all__ = ["Entry", "counted", "host_entries", "say", "shortened", "width"]
-
 Entry = tuple[str, str, str]
 """A layer, its operator, and the reason for its place."""
 

@@ -14,8 +14,6 @@ from accel.machine.program import AccelProgram
 from accel.machine.status import Run
 from runtime import simulator
 
-__all__ = ["Watched", "progress_bar", "watching"]
-
 PATIENCE_SECONDS = 2.0
 INTERVAL_SECONDS = 0.2
 

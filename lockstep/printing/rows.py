@@ -13,8 +13,6 @@ from typing import Any
 
 from compiler.files import write_text
 
-__all__ = ["Row", "diff_rows", "flat", "layer_rows", "point_rows", "put_rows"]
-
 Row = Mapping[str, Any]
 
 

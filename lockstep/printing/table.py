@@ -4,8 +4,6 @@ from collections.abc import Sequence
 
 from lockstep.printing.lines import say, shortened, width
 
-__all__ = ["show_columns", "show_table"]
-
 _GAP = 2
 _LAYER, _OPERATOR = 14, 8       # with less room, the operator is left out
 _LEAST = 8                      # of a layer

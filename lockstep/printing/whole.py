@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["whole_energy", "whole_time"]
-
 NAMED = 4               # layers of the host
 
 

@@ -13,8 +13,6 @@ from compiler.errors import RequestError
 from lockstep.options.paths import ModelFile, OutputFile, OutputFolder, PictureFolder, files_read
 from lockstep.provenance.made import made
 
-__all__ = ["Asked"]
-
 NO_OPTIONS = ("run", "perform", "parse", "words", "files_then", "no_cache", "db", "waves")
 """What the command line leaves among the arguments for itself, and what no result depends on."""
 

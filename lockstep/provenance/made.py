@@ -10,8 +10,6 @@ from typing import Any
 from compiler.tune.record import now, processor_name, versions
 import lockstep
 
-__all__ = ["made"]
-
 CLONE = Path(lockstep.__file__).parents[1]
 ROOMS = ("accel", "compiler", "fpga", "lockstep", "runtime")
 PACKAGES = ("numpy", "amaranth", "llvmlite")

@@ -8,8 +8,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["differences", "unmeasured"]
-
 ANY = "*"
 ABSENT = "absent"
 

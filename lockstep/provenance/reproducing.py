@@ -15,8 +15,6 @@ from lockstep.options.paths import OutputFile, OutputFolder, PictureFolder, find
 from lockstep.provenance.measured import differences, unmeasured
 from lockstep.provenance.texts import made_text
 
-__all__ = ["reproduce"]
-
 SCRATCH = ("json", "output")        # files that the command writes in a folder of its own
 COMMANDS = ("run", "explore", "diff", "quantize", "intrinsic")
 MOST = 20                           # differences that are shown

@@ -4,8 +4,6 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["made_text", "provenance_lines"]
-
 DIGITS = 12         # of a commit
 
 

@@ -5,8 +5,6 @@ from typing import IO, Any
 
 from lockstep.report.plain_page import picture, write_plain_page
 
-__all__ = ["write_comparison"]
-
 Rows = Sequence[tuple[str, int, int]]
 
 

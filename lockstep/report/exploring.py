@@ -10,8 +10,6 @@ from typing import IO, Any
 from lockstep.report.page import page_parts
 from lockstep.report.templates import rendered
 
-__all__ = ["on_host", "write_exploration_page"]
-
 MOST_REASONS = 100
 
 

@@ -20,8 +20,6 @@ from lockstep.printing.lines import counted, host_entries
 
 from .series import Grid, Recording, activity_series, occupancy_series
 
-__all__ = ["page_figures", "row_of", "total_of"]
-
 MOVERS = ("load", "store", "fetch")
 """The units that move bytes over the memory port; load and fetch read, store writes."""
 

@@ -18,8 +18,6 @@ from lockstep.provenance import provenance_lines
 from lockstep.report.figures import row_of, total_of
 from lockstep.report.templates import rendered, text_of
 
-__all__ = ["page_parts", "require_plotly", "write_page"]
-
 MOST_REASONS = 8            # with more of them, the reasons are counted
 
 

@@ -7,8 +7,6 @@ from typing import IO, Any
 from lockstep.provenance import provenance_lines
 from lockstep.report.templates import rendered, text_of
 
-__all__ = ["picture", "write_plain_page"]
-
 
 CONFIG = {"displayModeBar": True, "displaylogo": False, "showSendToCloud": False,
           "modeBarButtonsToRemove": ["select2d", "lasso2d"],

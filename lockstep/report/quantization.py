@@ -6,8 +6,6 @@ from typing import IO, Any
 from lockstep.printing.lines import shortened
 from lockstep.report.plain_page import picture, write_plain_page
 
-__all__ = ["write_quantization_page"]
-
 SERIES = (("alone", "alone_db", "this layer quantized, all others in float"),
           ("accumulated", "accumulated_db", "in the quantized network"),
           ("at output", "effect_db", "noise of the network's output, this layer quantized"))

@@ -7,8 +7,6 @@ from typing import IO, Any
 from lockstep.printing.lines import shortened
 from lockstep.report.plain_page import picture, write_plain_page
 
-__all__ = ["write_search_page"]
-
 MOST_CURVES = 12        # tasks in a picture, those that take most time
 LONGEST = 60            # of a task's title in a legend
 

@@ -18,8 +18,6 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import ACTIVITIES, Run
 
-__all__ = ["MAX_BUCKETS", "Grid", "activity_series", "occupancy_series", "run_lengths"]
-
 MAX_BUCKETS = 1 << 13
 """Several times the columns of a wide screen."""
 

@@ -7,8 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["rendered", "text_of"]
-
 _HERE = Path(__file__).parents[1]
 
 

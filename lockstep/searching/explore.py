@@ -38,8 +38,6 @@ from runtime.pricing.hosts import THIS
 from runtime.tuning.children import usable_cores
 from runtime.whole import energy_refusal
 
-__all__ = ["explore"]
-
 LISTED = 256            # the largest grid that auto takes
 SEARCHED = 200          # trials of other strategies by default
 INTERRUPTED = 130

@@ -15,8 +15,6 @@ from runtime.exploring.exploration import Exploration
 from runtime.exploring.points import ExploredPoint
 from runtime.tuning.children import Children
 
-__all__ = ["TimeLeft", "build_cores", "require_tools", "show_cores"]
-
 LIMIT_SECONDS = 86_400.0        # of a core; the largest take nextpnr an hour
 RATES = 4.0, 25.0               # seconds for a thousand LUTs: of yosys, and with nextpnr
 

@@ -10,8 +10,6 @@ from lockstep.report.exploring import on_host
 from lockstep.searching.explore_cores import show_cores
 from runtime.instructions import idle_lines
 
-__all__ = ["show_answer"]
-
 ACCURACY = "accuracy"   # a column wherever it is known
 MOST_ROWS = 20          # of a table; the front is shown whole
 

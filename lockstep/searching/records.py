@@ -21,8 +21,6 @@ from lockstep.printing.table import show_columns
 from lockstep.printing.lines import say, shortened
 from runtime.driver.targets import Placed, request
 
-__all__ = ["best", "check", "export", "merge", "show"]
-
 SHORT = 8       # digits of a hash in a table
 DAY = 10        # of a time
 HEADINGS = ("task", "digest", "target", "trials", "failed", "best", "last")

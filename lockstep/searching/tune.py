@@ -37,8 +37,6 @@ from runtime.tuning.child import Child
 from runtime.tuning.streams import PooledStreamPlans, StreamPlans
 from runtime.tuning.tuning import Run, Searched, Tuning
 
-__all__ = ["tune"]
-
 HEADINGS = ("task", "times", "share", "own", "best", "gain", "trials", "failed")
 FIGURES = 66            # columns of the table beside titles
 LEAST = 12              # of a title

@@ -7,10 +7,6 @@ import onnx
 
 from .zoo import build
 
-__all__ = ["DIGITS", "DIGITS_FLOAT", "bert_small", "digits", "gpt_small", "gpt_small_step",
-           "keywords", "llama_small", "llama_small_step", "lstm", "mobilenet_v1", "mobilenet_v2",
-           "resnet18", "resnet34", "resnet50", "squeezenet", "unet", "vgg11", "vit_small"]
-
 DIGITS = Path(__file__).with_name("digits-int8.onnx")
 DIGITS_FLOAT = DIGITS.with_name("digits-float.onnx")
 

@@ -19,9 +19,6 @@ from compiler.te import numpy_dtype
 from .schema import MANIFEST as MANIFEST_FIELDS
 from .schema import require
 
-__all__ = ["FORMAT", "VERSION", "ArtifactError", "Container", "Members", "is_archive",
-           "opened", "write_archive"]
-
 FORMAT = "lockstep module"
 VERSION = 4
 MANIFEST, SEAL = "manifest.json", "manifest.sha256"

@@ -17,8 +17,6 @@ from compiler.te import Buffer
 from .container import Container, Members
 from .host import buffer_json, buffer_of
 
-__all__ = ["gpu_json", "gpu_of"]
-
 SUFFIX = {"cuda": "cu", "opencl": "cl", "metal": "metal"}
 
 

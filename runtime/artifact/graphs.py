@@ -9,8 +9,6 @@ from compiler.graph.graph import Graph, Node
 
 from .container import Container, Members
 
-__all__ = ["graph_json", "graph_of", "partition_json", "partition_of"]
-
 
 def graph_json(graph: Graph, members: Members) -> dict[str, Any]:
     return as_json.graph_json(graph, {

@@ -20,9 +20,6 @@ from compiler.te import Buffer
 
 from .container import ArtifactError, Container, Members
 
-__all__ = ["Kernels", "buffer_json", "buffer_of", "host_json", "host_of", "kernel_of",
-           "processor_json", "sizes_of"]
-
 
 class Kernels:
     """Collects the kernels of a module."""

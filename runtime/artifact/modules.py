@@ -21,8 +21,6 @@ from .graphs import graph_json, graph_of, partition_json, partition_of
 from .host import kernel_of, processor_json
 from .parts import Shelf, Stock, part_json, part_of
 
-__all__ = ["Saved", "read", "save", "write"]
-
 
 @dataclass(frozen=True)
 class Saved:

@@ -20,8 +20,6 @@ from .host import Kernels, host_json, host_of, sizes_of
 from .programs import (prefix_json, prefixes_of, program_json, program_of, puts_of, work_json,
                        work_of)
 
-__all__ = ["Shelf", "Stock", "part_json", "part_of"]
-
 
 class Shelf:
     """Takes the binary data of a module's segments, and what they share."""

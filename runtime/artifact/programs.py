@@ -21,9 +21,6 @@ from compiler.graph.division.partition import Segment
 
 from .container import Container, Members
 
-__all__ = ["prefix_json", "prefixes_of", "program_json", "program_of", "puts_of", "work_json",
-           "work_of"]
-
 
 def program_json(program: AccelProgram, number: int, members: Members) -> dict[str, Any]:
     place = f"programs/{number}"

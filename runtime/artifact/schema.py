@@ -5,8 +5,6 @@ the types; they check themselves that fields are consistent.
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["MANIFEST", "require"]
-
 Kind = Any
 """A type of JSON's (`float` takes integers too); ``[kind]`` for a list; ``{str: kind}`` for any
 names, ``{"field": kind}`` for these and possibly others; a tuple of alternatives, possibly with

@@ -14,8 +14,6 @@ from compiler.cpu_gpu_backends.simt.code import Code, Launch, TensorMap
 from compiler.te import Buffer, numpy_dtype
 from runtime.devices.device import DeviceMissing
 
-__all__ = ["CudaDevice"]
-
 DLPACK_CUDA = 2             # a type of device
 
 _log = logging.getLogger(__name__)

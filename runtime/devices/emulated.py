@@ -9,8 +9,6 @@ from compiler.cpu_gpu_backends.gpu.emulate import emulation
 from compiler.cpu_gpu_backends.simt.code import Code, TensorMap
 from compiler.te import numpy_dtype
 
-__all__ = ["EmulatedDevice", "tensor_map"]
-
 ALIGNMENT = 256
 
 

@@ -12,8 +12,6 @@ import numpy as np
 from compiler.cpu_gpu_backends.simt.code import Code
 from runtime.devices.device import DeviceMissing
 
-__all__ = ["OpenClDevice"]
-
 ALIGNMENT = 256
 
 

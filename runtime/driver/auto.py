@@ -21,8 +21,6 @@ from compiler.graph.graph import Graph, Node
 from runtime.driver.costs import CopyPrice, Price, Pricing
 from runtime.driver.targets import Targets
 
-__all__ = ["OBJECTIVES", "ROUNDS", "Choice", "Refused", "choose", "greedy"]
-
 NO_TARGET = "the network is not compiled for it"
 
 OBJECTIVES = ("latency", "throughput")

@@ -37,8 +37,6 @@ from runtime.driver.loading import placed
 from runtime.module import Module, Settings
 from runtime.driver.targets import Targets
 
-__all__ = ["LARGEST", "cached", "network_key", "sources"]
-
 KIND, FILE, TIMES = "networks", "module.lockstep", "times.json"
 LARGEST = 4 << 30
 """The most bytes of all kept networks together."""
@@ -165,6 +163,7 @@ def _sources_hash() -> str:
         total.update(f"{file.path.removeprefix(house)} "
                      f"{_file_hash(file.path, status.st_mtime_ns, status.st_size)}\n".encode())
     return total.hexdigest()
+
 
 @functools.cache
 def _file_hash(path: str, changed_ns: int, size: int) -> str:

@@ -33,8 +33,6 @@ from compiler.quantize.ranges.sets import calibration_set
 from compiler.tune.record import versions
 from runtime.driver.quantization import quantize
 
-__all__ = ["NOISELESS", "Calibration", "CalibratedFile", "file_digest", "origin_note"]
-
 Array = np.ndarray
 Metric = Callable[[Mapping[str, Array], Mapping[str, Array]], Any]
 """A function of a user's: of outputs, and of the float network's with labels; more is better."""

@@ -45,8 +45,6 @@ from runtime.driver.pipeline import Built, Compile, Divide, LayOut, build, pipel
 from runtime.driver.quantization import quantize
 from runtime.driver.targets import Placed, Targets, accelerator, request
 
-__all__ = ["compile", "compile_for", "compile_graph", "compile_on", "module_of", "quantized"]
-
 
 @called_by_name
 def compile(model: Model, target: str = "accel", *,       # noqa: A001

@@ -11,8 +11,6 @@ from compiler.graph.graph import Graph, Node, TensorType
 from runtime.driver.targets import Targets
 from runtime.pricing.timing import measured
 
-__all__ = ["CopyPrice", "Price", "Pricing", "SegmentPrice", "busiest", "elapsed"]
-
 
 @dataclass(frozen=True, slots=True)
 class SegmentPrice:

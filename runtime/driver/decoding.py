@@ -18,8 +18,6 @@ from compiler.graph.passes.pipeline import optimize
 from runtime.driver.compilation import compile as compile_module
 from runtime.module import InputError, Module
 
-__all__ = ["Decoder", "decoder"]
-
 Values = dict[str, np.ndarray]
 
 

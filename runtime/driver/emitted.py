@@ -14,8 +14,6 @@ from compiler.graph.passes.pipeline import AfterStage
 from runtime.driver.pipeline import LayOut
 from runtime.module import Module
 
-__all__ = ["KINDS", "NETWORKS", "NetworkStages", "emitted", "network_in_c"]
-
 KINDS = {"cuda": "//", "opencl": "//", "metal": "//", "ptx": "//", "llvm": ";", "asm": "#",
          "loops": "#", "program": "#", "timeloop": "#"}
 """Kinds of text, and what begins their comments."""

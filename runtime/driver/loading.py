@@ -14,8 +14,6 @@ from runtime.devices.device import Device, SimulatedDevice, simulator
 from runtime.module import Module, Step
 from runtime.driver.targets import gpu_device, is_gpu
 
-__all__ = ["load", "placed"]
-
 
 @called_by_name
 def load(path: str | PathLike[str], *, sim: str = "functional",

@@ -33,10 +33,7 @@ from runtime.driver.compilation import compile_on
 from runtime.devices.device import DeviceMissing
 from runtime.driver.targets import TargetError, Targets, request
 
-__all__ = ["Prepared", "is_compatible", "prepare", "run_model", "supports_device"]
-
 Inputs = Mapping[str, Any]
-
 
 
 def supports_device(device: str) -> bool:

@@ -37,9 +37,6 @@ from runtime.driver.auto import Choice, Refused, choose, greedy
 from runtime.driver.costs import Pricing
 from runtime.driver.targets import Targets
 
-__all__ = ["IN_FLOAT", "NEARLY", "Built", "Compile", "Divide", "Divided", "LaidOut", "LayOut",
-           "build", "is_about_float", "pipeline"]
-
 IN_FLOAT = ("nothing runs on the accelerator: it computes int8, and no layer of the network is "
             "quantized; give calibration samples (--calibration FILE, calibration= in Python), or "
             "a network that `lockstep quantize` made")

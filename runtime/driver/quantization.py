@@ -12,8 +12,6 @@ from compiler.quantize.quantizer import Quantized
 from compiler.quantize.ranges.sets import CalibrationSet
 from runtime.arguments import require_kind
 
-__all__ = ["quantize"]
-
 
 @called_by_name
 def quantize(model: Model, calibration: CalibrationSet, *,

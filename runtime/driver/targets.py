@@ -55,9 +55,6 @@ from runtime.devices.opencl import OpenClDevice
 from runtime.pricing.prices import AccelPrices, MeasuredPrices
 from runtime.pricing.roofline import CARDS, RooflinePrices
 
-__all__ = ["Placed", "Request", "TargetError", "Targets", "accelerator", "gpu_device", "is_gpu",
-           "register", "request", "target_machine"]
-
 CPU, AUTO = "cpu", "auto"
 CUDA, OPENCL, METAL = "cuda", "opencl", "metal"
 PLAIN, THREADS, EMULATED = "plain", r"[1-9]\d{0,2}", "emulated"

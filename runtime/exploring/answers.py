@@ -27,8 +27,6 @@ from runtime.exploring.objectives import (OBJECTIVES, MeasuredPoint, Objective, 
 from runtime.exploring.points import ExploredPoint
 from runtime.pricing.hosts import known_host
 
-__all__ = ["answer_of", "bounds_of", "label_of"]
-
 
 def answer_of(exploration: Exploration) -> dict[str, Any]:
     """Everything that tables and pages show; JSON-serializable."""

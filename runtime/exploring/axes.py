@@ -24,9 +24,6 @@ from accel.machine.dram import Dram
 from accel.mapping.plans.search import EFFORTS
 from compiler.errors import RequestError
 
-__all__ = ["EFFORT_AXIS", "MACHINE_AXIS", "RELATIVE", "VariedAxis", "AxisError", "axes_of_file",
-           "axis_of", "changed_config"]
-
 RELATIVE = {"eighth": 1 / 8, "quarter": 1 / 4, "half": 1 / 2, "same": 1.0, "double": 2.0,
             "quadruple": 4.0, "octuple": 8.0}
 """Values relative to those of the machine that is changed."""

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from runtime.exploring.objectives import MeasuredPoint, Objective, ObjectiveError, objectives_of
 
-__all__ = ["MachineBudget", "budget_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class MachineBudget:

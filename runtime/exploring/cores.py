@@ -6,8 +6,6 @@ from dataclasses import asdict, dataclass
 
 from compiler.tune.space import Result
 
-__all__ = ["BuiltCore"]
-
 
 @dataclass(frozen=True, slots=True)
 class BuiltCore:

@@ -31,8 +31,6 @@ from runtime.exploring.points import ExploredPoint, MachineSpace
 from runtime.pricing.hosts import TABLE, THIS, host_text
 from runtime.whole import division_difference, host_key
 
-__all__ = ["STRATEGIES", "Exploration", "ExplorationError", "RunPoints"]
-
 STRATEGIES = ("grid", "random", "search")
 
 MANY = 64               # points of a round, where what follows does not depend on them

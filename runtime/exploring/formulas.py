@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from compiler.errors import RequestError
 
-__all__ = ["Formula", "ObjectiveError", "ObjectiveValue", "formula_of"]
-
 LONGEST = 200           # characters
 
 OPERATIONS: dict[type, Callable[[float, float], float]] = {

@@ -20,8 +20,6 @@ from runtime.exploring.objectives import MeasuredPoint, Objective
 from runtime.exploring.points import ExploredPoint, MachineSpace
 from runtime.exploring.surrogate import predicted
 
-__all__ = ["FrontSearch", "turned"]
-
 MOST_LISTED = 20_000    # points of a space that is listed; of a larger one so many are drawn
 DRAWN = 4096
 DRAFTS = 12             # measured points before anything is predicted

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["PointIntervals", "gains", "hypervolume", "non_dominated"]
-
 
 def non_dominated(values: np.ndarray) -> np.ndarray:
     """Which rows no other row dominates, as a mask; of equal rows the first alone. `values` has

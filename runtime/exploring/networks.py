@@ -6,8 +6,6 @@ from pathlib import Path
 from accel.machine.machine import Machine
 from runtime.driver.calibrated import Calibration, file_digest
 
-__all__ = ["ExploredNetwork"]
-
 
 @dataclass(frozen=True)
 class ExploredNetwork:

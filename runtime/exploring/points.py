@@ -19,8 +19,6 @@ from compiler.tune.space import Candidate, Point, PointRefused
 from runtime.exploring.axes import (EFFORT_AXIS, MACHINE_AXIS, VariedAxis, AxisError,
                                     changed_config)
 
-__all__ = ["WITH", "WITHOUT", "AddedInstructions", "ExploredPoint", "MachineSpace"]
-
 WITHOUT, WITH = "without", "with"
 
 

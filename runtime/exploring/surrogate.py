@@ -7,8 +7,6 @@ that explain the measurements best, found one coordinate at a time.
 
 import numpy as np
 
-__all__ = ["predicted"]
-
 LENGTHS = (0.15, 0.3, 0.6, 1.2, 2.5, 6.0)   # of coordinates from 0 to 1
 NOISE = 1e-6                                # of variance: figures are exact
 SWEEPS = 2

@@ -26,8 +26,6 @@ from runtime.exporting.linking import shared_library, static_library, wasm_modul
 from runtime.exporting.scales import described
 from runtime.exporting.ports import random_inputs
 
-__all__ = ["KINDS", "SEED", "ExportedFiles", "export", "exported_code"]
-
 KINDS = ("object", "static", "shared", "module")
 """``NAME.o``, ``libNAME.a``, ``libNAME.so``, or ``NAME.wasm``."""
 

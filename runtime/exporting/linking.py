@@ -12,8 +12,6 @@ from pathlib import Path
 from compiler.exports import ExportError
 from compiler.native import call, compiler
 
-__all__ = ["shared_library", "static_library", "wasm_module"]
-
 COMPILERS = {"aarch64": ("aarch64-linux-gnu-gcc",), "armv8-a": ("aarch64-linux-gnu-gcc",),
              "armv7": ("arm-linux-gnueabihf-gcc",), "riscv64": ("riscv64-linux-gnu-gcc",)}
 """Commands that link for a machine, where ``CC`` names none."""

@@ -13,8 +13,6 @@ from math import prod
 from compiler.errors import ArgumentError
 from compiler.graph.graph import Graph, Node
 
-__all__ = ["ProductLayer", "product_layers", "scalesim"]
-
 CONVOLUTIONS = ("conv2d", "qconv2d")
 MATRICES = ("dense", "qdense", "matmul", "qmatmul")
 OTHERS = ("convtranspose2d", "qconvtranspose2d", "conv", "einsum")

@@ -7,8 +7,6 @@ import numpy as np
 from compiler.graph.graph import Graph
 from compiler.te import numpy_dtype
 
-__all__ = ["NetworkPort", "inputs_of", "outputs_of", "random_inputs"]
-
 
 @dataclass(frozen=True, slots=True)
 class NetworkPort:

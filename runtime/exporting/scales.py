@@ -9,8 +9,6 @@ import numpy as np
 from compiler.exports import CArray
 from compiler.graph.graph import Graph, Node
 
-__all__ = ["Scales", "described", "scales_of"]
-
 FROM_QUANTIZED, TO_QUANTIZED = "dequantizelinear", "quantizelinear"
 
 Scales = Mapping[str, tuple[float, int]]

@@ -10,8 +10,6 @@ from compiler.ir import Combine, For, Stmt, Store, Update, Write, path_to, walk_
 from compiler.te import Binary, Call, Const, Expr, Field, Read, Var, children
 from runtime.pricing.hosts import HostTable
 
-__all__ = ["node_cycles"]
-
 DIVISIONS = frozenset(("div", "floordiv", "mod"))
 SIMPLE = frozenset(("abs", "floor", "ceil", "rint", "tf32"))
 """Functions that are one instruction."""

@@ -15,9 +15,6 @@ from typing import Any
 from compiler.errors import Error
 from runtime.pricing.link import Link
 
-__all__ = ["TABLE", "THIS", "HostTable", "HostTableError", "host_of", "host_table", "host_text",
-           "known_host"]
-
 TABLE = "table"
 """The name of the table that comes with Lockstep."""
 THIS = "this"

@@ -5,8 +5,6 @@ from typing import Any
 
 from compiler.errors import ArgumentError
 
-__all__ = ["LINK", "Link"]
-
 
 @dataclass(frozen=True, slots=True)
 class Link:

@@ -24,8 +24,6 @@ from compiler.graph.graph import Graph, Node, TensorType
 from compiler.native import digest
 from runtime.pricing.link import LINK, Link
 
-__all__ = ["AccelPrices", "MeasuredPrices", "samples"]
-
 
 @dataclass
 class AccelPrices:

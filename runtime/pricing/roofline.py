@@ -20,8 +20,6 @@ from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
 from compiler.te import bits
 
-__all__ = ["CARDS", "Card", "RooflinePrices"]
-
 LAUNCH_SECONDS = 3e-6       # assumed: of a kernel, whatever it computes
 COPY_SECONDS = 10e-6        # assumed: of a copy, whatever its size
 

@@ -14,8 +14,6 @@ from typing import Literal
 
 from compiler.native import digest, note, noted, processor
 
-__all__ = ["Spread", "Timing", "known", "measured", "spread", "timed"]
-
 KIND = "times"                      # of entries of the cache
 
 

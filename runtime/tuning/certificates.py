@@ -12,8 +12,6 @@ from typing import Any
 from compiler.errors import Error
 from compiler.native import BuildError, run_tool
 
-__all__ = ["NAMES", "CertificateError", "Certificates", "make_certificates"]
-
 NAMES = ("scheduler", "worker", "client")
 """Who gets a certificate."""
 

@@ -16,8 +16,6 @@ from compiler.errors import Error
 from compiler.processes import Tool, companion, kill
 from compiler.tune.space import Result
 
-__all__ = ["START_SECONDS", "Child", "ChildLost"]
-
 START_SECONDS = 120.0
 """The most seconds until a new process has imported what it needs; machines may be busy."""
 

@@ -10,8 +10,6 @@ from typing import Protocol, TypeVar
 from compiler.tune.space import Result
 from runtime.tuning.child import Child
 
-__all__ = ["Children", "TrialText", "usable_cores"]
-
 
 class TrialText(Protocol):
     """A trial that can be sent."""

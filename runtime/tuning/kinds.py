@@ -11,8 +11,6 @@ from compiler.tune.space import Result
 from runtime.exploring.point_trials import PointTrial, is_point, run_point
 from runtime.tuning.trials import SECONDS, Trial, run_trial
 
-__all__ = ["RunText", "register_kind", "run_text"]
-
 RunText = Callable[[str], tuple[float, str]]
 """Gives seconds, and details as text; raises an `Error` where there are none."""
 

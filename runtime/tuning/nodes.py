@@ -9,8 +9,6 @@ from distributed.node import ServerNode
 
 from compiler.processes import hold
 
-__all__ = ["PoolNanny", "PoolScheduler", "PoolWorker"]
-
 
 class _WithoutHttp(ServerNode):
     """Dask has no setting for it. Its HTTP server shows logs to whoever asks, without a

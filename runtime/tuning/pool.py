@@ -27,9 +27,6 @@ from runtime.tuning.certificates import Certificates
 from runtime.tuning.scratch import pool_folder
 from runtime.tuning.trials import Trial, result_of
 
-__all__ = ["CONFIG", "PoolError", "WorkerPool", "device_of", "heard_by", "imported", "last_line",
-           "require_address", "scheduler_options", "worker_options"]
-
 BUILD = "build"
 """The resource of workers that build."""
 

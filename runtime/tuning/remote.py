@@ -23,8 +23,6 @@ from runtime.tuning.certificates import Certificates
 from runtime.tuning.pool import PoolError, WorkerPool
 from runtime.tuning.sent import EVENTS, packed, run_of, unpacked
 
-__all__ = ["Remote", "RemoteDevice", "RemoteError", "RemoteModule", "remote"]
-
 
 class RemoteError(Error, RuntimeError):
     """A worker could not run a network: its own words."""

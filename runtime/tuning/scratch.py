@@ -11,8 +11,6 @@ from pathlib import Path
 
 from compiler.processes import remove, remove_at_end
 
-__all__ = ["PREFIX", "pool_folder"]
-
 PREFIX = "lockstep-pool-"
 LOCK, UNLOCKED = "lock", "lock.new"
 

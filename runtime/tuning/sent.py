@@ -22,8 +22,6 @@ from runtime.module import Module
 from runtime.driver.targets import gpu_device
 from runtime.tuning.trials import one_target
 
-__all__ = ["EVENTS", "INPUTS", "MODULE", "OUTPUTS", "called", "packed", "run_of", "unpacked"]
-
 MODULE, INPUTS, OUTPUTS = "module.lockstep", "inputs", "outputs"
 """Files of a call in its folder."""
 

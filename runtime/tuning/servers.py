@@ -14,8 +14,6 @@ from runtime.tuning.pool import (CONFIG, PoolError, imported, last_line, require
                                  scheduler_options, worker_options)
 from runtime.tuning.scratch import pool_folder
 
-__all__ = ["PORT", "serve_scheduler", "serve_worker"]
-
 PORT = 8786
 
 Say = Callable[[str], None]

@@ -25,8 +25,6 @@ from runtime.tuning.kinds import run_text
 from runtime.tuning.sent import called
 from runtime.tuning.trials import Trial, build_trial, one_target
 
-__all__ = ["answer", "main"]
-
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     match request:

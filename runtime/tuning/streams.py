@@ -20,8 +20,6 @@ from runtime.tuning.pool import PoolError
 from runtime.tuning.trials import Trial
 from runtime.tuning.tuning import Run
 
-__all__ = ["PooledStreamPlans", "StreamPlans"]
-
 WHERE, ROOMS = "cycle simulator", ("accel", "compiler")
 
 

@@ -21,8 +21,6 @@ from runtime.devices.device import SimulatedDevice
 from runtime.driver.targets import Placed, request
 from runtime.pricing.timing import timed
 
-__all__ = ["Trial", "build_trial", "one_target", "result_of", "run_trial", "text_of"]
-
 SAMPLES = 3
 """The least number of samples of a plan: there are many plans, and most are slow."""
 

@@ -25,8 +25,6 @@ from compiler.tune.records import Records
 from compiler.tune.space import Candidate, Result, Tunable
 from runtime.tuning.trials import Trial
 
-__all__ = ["Searched", "TaskSearch", "Tuning", "tasks_of"]
-
 CONFIRMED = 3           # measurements of a plan that may be chosen, and of the target's own
 
 MOST_LESSONS = 1024     # of other tasks

@@ -19,8 +19,6 @@ from runtime.tuning.child import Child, ChildLost
 from runtime.tuning.sent import INPUTS, MODULE, OUTPUTS
 from runtime.tuning.trials import text_of
 
-__all__ = ["TrialRunner", "build", "call", "measure", "measure_point"]
-
 
 class TrialRunner(WorkerPlugin):
     """Gives a worker its child, and its core.

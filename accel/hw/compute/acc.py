@@ -10,8 +10,6 @@ from accel.hw.parts import Ram, spread
 from accel.machine.machine import Machine
 from accel.machine.timing import TIMING
 
-__all__ = ["Acc"]
-
 
 class Acc(wiring.Component):
     """Two banks (top address bit), each with one read and one write port. gemm addresses entries,

@@ -15,8 +15,6 @@ from accel.hw.interface import table_read
 from accel.hw.parts import ECP5, GROUP, Multiplier, follows, registered
 from accel.machine.intrinsics import TABLE
 
-__all__ = ["Datapath", "below"]
-
 INDEX_BITS = exact_log2(TABLE.shape[0])
 
 

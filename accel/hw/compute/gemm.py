@@ -17,8 +17,6 @@ from accel.machine.isa import GEMM
 from accel.machine.machine import Machine
 from accel.machine.timing import TIMING
 
-__all__ = ["Gemm"]
-
 TAG = data.StructLayout({"last": 1, "banks": 2})
 
 

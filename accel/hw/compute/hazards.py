@@ -6,8 +6,6 @@ from amaranth.lib.wiring import In, Out
 
 from accel.hw.loops import COMPUTE_OPERANDS
 
-__all__ = ["SOURCES", "Hazards"]
-
 SOURCES = data.StructLayout({"a_acc": 1, "b_acc": 1, "a": COMPUTE_OPERANDS["a"],
                              "b": COMPUTE_OPERANDS["b"]})
 """The sources of an iteration: whether they are in acc, and their entries."""

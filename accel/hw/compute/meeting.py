@@ -9,8 +9,6 @@ from accel.hw.compute.datapath import Datapath
 from accel.hw.parts import delayed
 from accel.machine.timing import TIMING
 
-__all__ = ["Meeting"]
-
 
 class Meeting(wiring.Component):
     """Reads, combines and writes back an entry a cycle, without bypass.

@@ -7,8 +7,6 @@ from amaranth.lib.wiring import In, Out
 from accel.hw.compute.datapath import below
 from accel.hw.parts import follows, spread
 
-__all__ = ["Update", "updates_of"]
-
 
 class Update(wiring.Component):
     """Reads, combines and writes back an entry a cycle, with full bypass.

@@ -10,8 +10,6 @@ from accel.hw.queue import tally
 from accel.machine.config import AccelConfig
 from accel.machine.isa import WORD_BITS, WORD_BYTES
 
-__all__ = ["CommandQueue", "handover"]
-
 
 def handover(config: AccelConfig) -> Signature:
     """The signals from fetch to a queue of instructions.

@@ -9,8 +9,6 @@ from accel.machine.config import UNITS
 from accel.machine.status import REPORTERS, Status
 from accel.machine.timing import TIMING
 
-__all__ = ["Control"]
-
 _UNIT = data.StructLayout({"idle": 1, "blocked": 1, "blocked_index": INDEX_BITS, "queued": 1})
 
 _ERROR = data.StructLayout({"error": 1, "index": INDEX_BITS, "status": Status})

@@ -23,8 +23,6 @@ from accel.machine.isa import BASES
 from accel.machine.machine import Machine
 from accel.machine.status import CLIENTS, COUNTERS, REPORTERS, Status
 
-__all__ = ["Core", "core_signature"]
-
 
 def core_signature(machine: Machine) -> dict:
     """Members of `Core`."""

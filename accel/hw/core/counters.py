@@ -9,8 +9,6 @@ from accel.machine.config import UNITS, AccelConfig
 from accel.machine.status import ACTIVITIES, CLIENTS, COUNTERS
 from accel.machine.timing import TIMING
 
-__all__ = ["COUNTER_BITS", "Counters"]
-
 COUNTER_BITS = 40
 
 _ROWS = 16

@@ -16,8 +16,6 @@ from accel.machine.machine import FINISH, Machine
 from accel.machine.status import Status
 from accel.machine.timing import TIMING
 
-__all__ = ["Fetch"]
-
 _KIND = data.StructLayout({"finish": 1, **dict.fromkeys(UNITS, 1)})
 """The target of an opcode, one-hot; zero if it is unknown."""
 

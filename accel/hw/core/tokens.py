@@ -8,8 +8,6 @@ from accel.hw.queue import tally
 from accel.machine.config import UNITS
 from accel.machine.timing import TIMING
 
-__all__ = ["Tokens", "token_port"]
-
 
 def token_port() -> Signature:
     """The token signals of a unit, named as in `unit_signature`.

@@ -10,8 +10,6 @@ from accel.hw.queue import Queue
 from accel.machine.config import AccelConfig
 from accel.machine.timing import TIMING
 
-__all__ = ["BLOCK_BITS", "BURST", "Arbiter", "read_port", "write_port"]
-
 BLOCK_BITS = exact_log2(TIMING.burst_bytes)
 """Bits of an address within a block; no burst crosses a boundary of blocks."""
 

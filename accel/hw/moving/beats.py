@@ -12,8 +12,6 @@ from accel.machine.config import AccelConfig
 from accel.machine.isa import formats
 from accel.machine.timing import TIMING
 
-__all__ = ["Beats", "Overlap", "fetched_layout"]
-
 
 def fetched_layout(config: AccelConfig) -> data.StructLayout:
     """A run (`run_layout`); `again` of its first beats have been read for the runs before it."""

@@ -19,9 +19,6 @@ from accel.machine.isa import BASES, formats
 from accel.machine.status import ACTIVITIES, Status
 from accel.machine.timing import TIMING
 
-__all__ = ["BASE_REGISTERS", "Front", "Stepper", "connect_unit", "merge",
-           "rotate", "run_layout"]
-
 BASE_REGISTERS = data.ArrayLayout(32, len(BASES))
 
 

@@ -14,8 +14,6 @@ from accel.hw.moving.unpack import Unpack
 from accel.machine.config import BUFFERS, AccelConfig
 from accel.machine.timing import TIMING
 
-__all__ = ["LOADED", "Bursts", "Load"]
-
 LOADED = ("inp", "wgt", "res", "par", "tab")
 """The buffers that load writes."""
 

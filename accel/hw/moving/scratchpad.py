@@ -16,9 +16,6 @@ from accel.hw.parts import Ram
 from accel.machine.config import AccelConfig, BufferGeometry
 from accel.machine.timing import TIMING
 
-__all__ = ["InputScratchpad", "OutputScratchpad", "TableScratchpad", "chunk_read",
-           "entry_write"]
-
 assert TIMING.read_cycles == 2
 
 

@@ -13,8 +13,6 @@ from accel.hw.moving.scratchpad import chunk_read
 from accel.machine.config import AccelConfig
 from accel.machine.timing import TIMING
 
-__all__ = ["BurstWriter", "Store"]
-
 
 class BurstWriter(wiring.Component):
     """Collects beats into bursts, requests each when its last beat is there, and counts answers.

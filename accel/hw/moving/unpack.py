@@ -8,8 +8,6 @@ from amaranth.utils import exact_log2
 from accel.hw.interface import chunk_write
 from accel.machine.config import WEIGHT_BITS, AccelConfig
 
-__all__ = ["Unpack", "unpacked"]
-
 
 def unpacked(byte: int, bits: int) -> list[int]:
     """The elements of a byte as bytes: the lowest bits first, each extended by its sign."""

@@ -13,8 +13,6 @@ from accel.machine.isa import DESTINATIONS, SOURCES_A, SOURCES_B
 from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import record_fields
 
-__all__ = ["PARAMETERS", "Decode", "operation_layout", "parameters_of"]
-
 PARAMETERS = tuple(record_fields(PARAM))
 """Operands that are fields of the record of a channel that the compiler fills."""
 

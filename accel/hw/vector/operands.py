@@ -18,7 +18,6 @@ from compiler.te import bits, is_float, is_signed, record_places
 
 from .decode import operation_layout, parameters_of
 
-__all__ = ["Operands", "fetch_layout", "parameter_layout"]
 
 def fetch_layout(plan: DatapathPlan, operation: data.StructLayout) -> data.StructLayout:
     """A read of one cycle: of source a, source b or both, the instruction, and the table in which

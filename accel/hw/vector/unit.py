@@ -21,8 +21,6 @@ from .decode import Decode, operation_layout
 from accel.hw.compute.hazards import Hazards
 from .operands import Operands
 
-__all__ = ["Vector", "out_port"]
-
 TAG = data.StructLayout({"out": 1, "last": 1, "banks": 2})
 
 

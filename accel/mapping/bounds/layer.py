@@ -20,8 +20,6 @@ from accel.mapping.lowering import LoweringError
 from accel.mapping.schedules import Tiles
 from accel.mapping.schedules.cost import Number
 
-__all__ = ["bound_of", "bounds_of_tilings"]
-
 START = 12
 """Cycles from a program's start to that of its first instruction, but for those of its fetch: the
 memory's latency and the beats of a word."""

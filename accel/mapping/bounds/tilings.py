@@ -10,8 +10,6 @@ from accel.machine.config import AccelConfig
 from accel.mapping.schedules.demands import fits_in
 from accel.mapping.schedules.tiles import Shape, Tiles, depths_of, piece_counts, pieces_of
 
-__all__ = ["Many", "chosen", "every_tiling", "fitting", "listed"]
-
 FIELDS = [field.name for field in fields(Tiles)]
 
 Many = Any

@@ -19,8 +19,6 @@ from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.plans.work import block_products
 from accel.mapping.schedules import shape_of
 
-__all__ = ["LayerFacts", "Traffic"]
-
 GEMM_LOOPS = 6
 """Loops of an instruction of gemm."""
 

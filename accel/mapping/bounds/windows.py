@@ -15,8 +15,6 @@ from accel.mapping.lowering.nest import Interval, NotAffine, affine, at_least_ze
 from accel.mapping.operators.blocked import AROUND, BlockedOperator
 from compiler.te import Expr, Read, Select, Tensor, Var
 
-__all__ = ["LoadedSource", "Packed", "WindowLine", "computed_weights", "packed_source", "source_of"]
-
 
 @dataclass(frozen=True)
 class WindowLine:

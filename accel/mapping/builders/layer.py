@@ -14,9 +14,6 @@ from accel.mapping.operators.blocked import Activation, BlockedOperator, Blocks,
 from compiler.graph.graph import Graph, Node
 from compiler.ops.registry import find
 
-__all__ = ["Builder", "MappedLayer", "in_line", "leading_refusal", "quantization_of",
-           "rows_within", "stage_of"]
-
 
 @dataclass(frozen=True)
 class MappedLayer:

@@ -15,9 +15,6 @@ from accel.mapping.operators.blocked import Activation, Blocks
 from compiler.graph.graph import Graph, Node
 from compiler.graph.passes.pads import sides_of
 
-__all__ = ["concat", "copy", "cut", "cut_refusal", "pad", "pad_refusal", "put",
-           "upsample"]
-
 
 def copy(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     """Maps a reshape, transpose or slice that strides cannot express."""

@@ -13,8 +13,6 @@ from accel.mapping.operators import pools
 from accel.mapping.operators.blocked import Activation, Blocks, Window
 from compiler.graph.graph import Graph, Node
 
-__all__ = ["average_pool", "global_average_pool", "max_pool", "mean", "mean_refusal"]
-
 
 def max_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     """Maps a pool by maximum."""

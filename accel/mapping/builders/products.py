@@ -26,8 +26,6 @@ from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import bits, numpy_dtype
 from compiler.tensorize import Intrinsic
 
-__all__ = ["convolution", "dense", "depthwise", "matrix_product", "transposed_convolution"]
-
 
 def convolution(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     """Maps a convolution, of groups too."""

@@ -22,8 +22,6 @@ from compiler.ops.integers.integer_text import computed
 from compiler.te import Expr, Read, Reduce, walk
 from compiler.tensorize import Intrinsic
 
-__all__ = ["terms"]
-
 WRITERS = ("qconv2d", "qdense", "qterms")
 """Operators whose requantization leaves the zero point in channels that fill up a block."""
 

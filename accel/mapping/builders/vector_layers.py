@@ -20,9 +20,6 @@ from accel.mapping.selecting.selection import Selection, note_of, select
 from compiler.graph.graph import Graph, Node
 from compiler.tensorize.cover import CoverStep
 
-__all__ = ["elementwise_layer", "elementwise_refusal", "place_layer", "place_refusal",
-           "row_function_layer", "row_function_refusal"]
-
 
 def elementwise_layer(node: Node, graph: Graph, known: Forms, machine: Machine) -> MappedLayer:
     """Maps an operator to the instructions that compute it, a stage for each."""

@@ -13,8 +13,6 @@ import numpy as np
 from accel.mapping.lowering.nest import AffineAddress, Interval, NotAffine, at_least_zero, conjuncts
 from compiler.te import Const, Expr, Var
 
-__all__ = ["Classes", "Columns", "classes_of", "row_of"]
-
 Columns = Mapping[Var, np.ndarray]
 """The values of each unrolled loop, int64, one for each iteration of all of them."""
 

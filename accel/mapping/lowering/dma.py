@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from accel.mapping.lowering.nest import AffineAddress, Interval, LoweringError
 from compiler.te import Var
 
-__all__ = ["DmaCopy", "DmaLoop", "runs"]
-
 LOOPS, MAX_RUN, MAX_EXTENT, MAX_PAD = 4, 1 << 16, 1 << 16, (1 << 12) - 1
 
 SHORT_RUN = 8

@@ -29,8 +29,6 @@ from accel.mapping.lowering.words import WordBits, put
 from compiler.ir import Alloc, For, If, Program, Seq, Stmt, expr_text, loops
 from compiler.te import Buffer, Const, Expr, Var, numpy_dtype
 
-__all__ = ["lower"]
-
 PIECE = 1 << 14
 """Instructions that are written at a time."""
 

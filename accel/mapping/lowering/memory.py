@@ -8,8 +8,6 @@ from accel.mapping.lowering.nest import LoweringError
 from compiler.ir import Alloc, For, If, Seq, Stmt, Tensorized
 from compiler.te import Buffer
 
-__all__ = ["TensorPlacement", "Room", "Scratchpads", "room_of"]
-
 Room = Mapping[str, tuple[int, int]]
 """The entries that a layer may use of some buffers, from the first to before the second, both even
 numbers; a buffer that is not named is all its own. Half of the entries of acc are in either bank.

@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from compiler.graph.division.protocols import CannotCompile
 from compiler.te import COMPARISONS, Binary, Const, Expr, Var
 
-__all__ = ["AffineAddress", "Box", "Interval", "LoweringError", "NotABox", "NotAffine", "affine",
-           "at_least_zero", "conjuncts", "solve"]
-
 
 class LoweringError(CannotCompile):
     """A scheduled program that the machine has no instruction for."""

@@ -21,9 +21,6 @@ from accel.mapping.lowering.nest import (AffineAddress, Box, Interval, LoweringE
 from compiler.ir import For, If, Stmt, Tensorized, normalize, offset
 from compiler.te import Const, Expr, Field, Read, Var, bits, is_float, numpy_dtype
 
-__all__ = ["Fixed", "Made", "Move", "TensorizedTile", "TileNest", "TilePlaces", "cut", "ends_of",
-           "guards_of", "moves_of", "nest_of", "whole"]
-
 Fixed = dict[Var, int]
 
 

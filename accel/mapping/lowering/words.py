@@ -9,8 +9,6 @@ from amaranth.lib import data
 
 from accel.machine import isa
 
-__all__ = ["WordBits", "put"]
-
 
 @dataclass(frozen=True, slots=True)
 class WordBits:

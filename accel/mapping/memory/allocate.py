@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-__all__ = ["allocate"]
-
 ALIGNMENT = 64
 
 

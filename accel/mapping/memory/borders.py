@@ -17,8 +17,6 @@ from compiler.graph.division.cheapest_orders import NCHW, NHWC, Order
 from compiler.graph.division.layout import RELAYOUT
 from compiler.graph.graph import Graph
 
-__all__ = ["core", "is_converted", "layout_of", "orders", "with_borders"]
-
 
 def layout_of(form: ValueForm) -> str:
     """The layout of a tensor that lies in memory in this form."""

@@ -9,8 +9,6 @@ from accel.mapping.memory.wishes import wished
 from accel.mapping.operators.blocked import Blocks
 from compiler.graph.graph import Graph
 
-__all__ = ["STEPS", "decided"]
-
 STEPS: tuple[Callable[[Forms], Forms], ...] = (wished, placed, joined, cut)
 """In order; each reads only what those before it have decided."""
 

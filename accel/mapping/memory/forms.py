@@ -15,8 +15,6 @@ from accel.mapping.memory.views import Stored, View, images, rows, view_of
 from accel.mapping.operators.blocked import Activation, Blocks
 from compiler.graph.graph import Graph, Node
 
-__all__ = ["Forms", "PartForm", "ValueForm", "Wishes"]
-
 
 @dataclass(frozen=True, slots=True)
 class PartForm:

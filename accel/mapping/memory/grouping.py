@@ -10,8 +10,6 @@ import numpy as np
 
 from accel.mapping.operators.blocked import Blocks
 
-__all__ = ["Grouped", "grouped"]
-
 
 @dataclass(frozen=True)
 class Grouped:

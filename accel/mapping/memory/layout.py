@@ -11,11 +11,6 @@ from accel.mapping.operators.blocked import Activation, Blocks
 from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import numpy_dtype
 
-__all__ = ["BLOCKED", "BLOCKED_LAST", "BLOCKED_ROWS", "LAST", "PLAIN", "PLAIN_ROWS", "blocks_of",
-           "from_blocked", "from_memory", "least_bits", "pack_elements", "pack_params",
-           "pack_pixel_params", "pack_records", "pack_weights", "pack_windows", "stored_bytes",
-           "to_memory", "to_plain"]
-
 PLAIN, BLOCKED = "NHWC", "N/b H W b C"
 PLAIN_ROWS, BLOCKED_ROWS = "rows, C", "rows/b, b, C"
 """Layouts of tensors that a host sees: images, and the rows of tensors whose last dimension is the

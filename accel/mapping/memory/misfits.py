@@ -4,8 +4,6 @@ from accel.mapping.memory.forms import Forms
 from accel.mapping.memory.nodes import is_of_rows, is_view
 from compiler.graph.graph import Node
 
-__all__ = ["idle_copy", "misfit"]
-
 
 def misfit(forms: Forms, node: Node) -> str | None:
     """Why an operator of images, or of rows, cannot read its inputs as they are."""

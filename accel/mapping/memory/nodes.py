@@ -4,8 +4,6 @@ from compiler.graph.graph import Graph, Node
 from compiler.ops.integers.fixed_point import STORED, limits_of
 from compiler.ops.registry import find
 
-__all__ = ["data_of", "is_of_rows", "is_view", "keeps_scale"]
-
 
 def is_view(graph: Graph, node: Node) -> bool:
     """True for an operator that may only say where elements of its input lie."""

@@ -8,8 +8,6 @@ from accel.mapping.memory.nodes import is_of_rows, is_view, keeps_scale
 from accel.mapping.operators.blocked import Activation
 from compiler.graph.graph import Node
 
-__all__ = ["cut", "joined"]
-
 
 def joined(forms: Forms) -> Forms:
     """Decides which inputs of concatenations of channels are written among the channels of the

@@ -16,8 +16,6 @@ from accel.mapping.selecting.row_selection import is_row_function
 from accel.mapping.selecting.selection import is_elementwise
 from compiler.graph.graph import Node
 
-__all__ = ["placed"]
-
 
 def placed(forms: Forms) -> Forms:
     """Decides how each value lies, from the forms of those before it and the wishes of its readers;

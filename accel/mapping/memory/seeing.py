@@ -8,8 +8,6 @@ from accel.mapping.operators.blocked import Activation
 from compiler.graph.graph import Node
 from compiler.ops.integers.fixed_point import STORED
 
-__all__ = ["cuts_rows", "given", "mirrored", "seen_slice", "seen_view", "through"]
-
 
 def given(forms: Forms, value: str) -> ValueForm:
     """The form of a value from the host: rows where all its readers want these, else images."""

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 
 from accel.mapping.operators.blocked import Activation, Blocks
 
-__all__ = ["Stored", "View", "activation_of", "images", "rows", "view_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class View:

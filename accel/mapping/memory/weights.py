@@ -20,8 +20,6 @@ from compiler.ir.arithmetic import apply_expr
 from compiler.te import Binary, Cast, Expr, Read, Reduce, Var, numpy_dtype, walk
 from compiler.tensorize import Intrinsic
 
-__all__ = ["Slots", "in_entries", "multipliers_of", "products_of", "slots_of"]
-
 CODES = 256
 """Values of a place that chooses an input."""
 

@@ -11,8 +11,6 @@ from accel.mapping.selecting.row_selection import is_row_function
 from accel.mapping.selecting.selection import is_elementwise
 from compiler.graph.graph import Node
 
-__all__ = ["wished"]
-
 
 def wished(forms: Forms) -> Forms:
     """Decides what all readers of each value agree to, from the readers and from what the readers

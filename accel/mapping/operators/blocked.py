@@ -20,10 +20,6 @@ from compiler.ops.integers.arithmetic import PARAM, requantize
 from compiler.te import Axis, Expr, Read, Tensor, Var, rewrite
 from compiler.tensorize import Intrinsic
 
-__all__ = ["AROUND", "TILE", "Activation", "BlockedOperator", "Blocks", "Product", "Quantization",
-           "Window", "convolution", "depthwise", "finished", "inside", "packed_blocks",
-           "packed_convolution", "rescale", "windowed", "written"]
-
 _NUMBERED = re.compile(r"[tn][0-9]+").fullmatch       # roles of what steps compute into acc
 
 AROUND = "ngjklm"

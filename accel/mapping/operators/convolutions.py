@@ -18,8 +18,6 @@ from compiler import te
 from compiler.ops.integers.arithmetic import PARAM, requantize
 from compiler.te import Axis, Expr, Tensor
 
-__all__ = ["At", "ConvolutionForm", "convolution", "over", "present"]
-
 At = Mapping[str, Expr]
 """Axes by name: n, g, y, p, x, q, c, b, o; axes of one iteration may be absent."""
 

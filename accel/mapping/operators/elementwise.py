@@ -17,8 +17,6 @@ from compiler.te import Buffer, Cast, Const, Expr, Field, Tensor
 from compiler.tensorize import Operand
 from compiler.tensorize.cover import COMPUTED, CONSTANTS, TABLES, CoverStep, leaf_of, name_of
 
-__all__ = ["SOURCES", "elementwise", "numbers_of", "parameters_of", "record_read", "tables_of"]
-
 SOURCES = ("x", "y", "z", *(f"x{place}" for place in range(3, 16)))
 """The roles of inputs as they lie in memory, in order."""
 

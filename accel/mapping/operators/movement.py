@@ -7,8 +7,6 @@ from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks
 from compiler import te
 from compiler.te import Tensor
 
-__all__ = ["crop", "surrounded", "upsample"]
-
 
 def upsample(name: str, x: Activation, factors: tuple[int, int], blocks: Blocks) -> BlockedOperator:
     """Repeats each pixel in ``factors`` rows and columns: it is loaded once and stored that often.

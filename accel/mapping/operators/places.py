@@ -11,8 +11,6 @@ from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks
 from compiler import te
 from compiler.ops.integers.arithmetic import PARAM
 
-__all__ = ["BYTES", "PLACE_BITS", "byte_shifts", "place", "place_numbers"]
-
 PLACE_BITS, BYTES = 16, 2
 """Bits of a channel's number below the channel's value, and the bytes that are taken out."""
 

@@ -8,8 +8,6 @@ from compiler import te
 from compiler.ops.integers.fixed_point import limits_of
 from compiler.te import Expr, Tensor
 
-__all__ = ["average_pool", "global_average_pool", "max_pool"]
-
 
 def max_pool(name: str, x: Activation, window: Window, blocks: Blocks) -> BlockedOperator:
     """The maximum of each window.

@@ -24,8 +24,6 @@ from compiler import te
 from compiler.ops.integers.arithmetic import PARAM, requantize
 from compiler.te import Expr, Tensor
 
-__all__ = ["Planes", "matrix_product", "moved"]
-
 
 @dataclass(frozen=True, slots=True)
 class Planes:

@@ -16,8 +16,6 @@ from compiler.te import Cast, Const, Expr, Field, Tensor
 from compiler.tensorize import Operand
 from compiler.tensorize.cover import (COMPUTED, CONSTANTS, TABLES, CoverStep, leaf_of, name_of)
 
-__all__ = ["row_function"]
-
 FOLDS = {"sum": te.sum, "max": te.max, "min": te.min}
 
 

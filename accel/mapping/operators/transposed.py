@@ -9,8 +9,6 @@ are computed together.
 from dataclasses import dataclass
 from math import gcd
 
-__all__ = ["Phases", "phases"]
-
 
 @dataclass(frozen=True, slots=True)
 class Phases:

@@ -20,8 +20,6 @@ from accel.mapping.schedules import (Cost, Tiles, choose_together, cost_of, cost
                                      ranked_together, shape_of, tiles_of)
 from compiler.plans import OWN, PlanRefused, Plans, replayed
 
-__all__ = ["Choices", "Group", "LayerPart", "groups_text"]
-
 KEPT = 4096
 """Choices of tiles that a process keeps."""
 

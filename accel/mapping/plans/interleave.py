@@ -17,8 +17,6 @@ from accel.mapping.lowering import Room
 from accel.proof.batches import MEMORIES, Batches
 from compiler.latency_hiding import last_writers, measure
 
-__all__ = ["halves", "interleave"]
-
 LOAD, GEMM, STORE = (UNITS.index(unit) for unit in ("load", "gemm", "store"))
 
 LAG, LONG = 2, 4096

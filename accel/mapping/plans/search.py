@@ -22,8 +22,6 @@ from accel.mapping.plans.work import work_of
 from compiler.native import CacheError, digest, note, noted
 from compiler.plans import PlanRefused
 
-__all__ = ["EFFORTS", "Effort", "Search", "Simulate"]
-
 Simulate = Callable[[Machine, AccelProgram], Run]
 """Gives the time of a program, without values."""
 

@@ -20,8 +20,6 @@ from accel.proof.legal import prove
 from compiler.graph.graph import Graph
 from compiler.plans import Learns, MeasuresPlans, PlanRefused, Task
 
-__all__ = ["CompilesStreams", "ReadStream", "improved", "read_stream"]
-
 
 class CompilesStreams(Protocol):
     """The target, as far as streams need it."""

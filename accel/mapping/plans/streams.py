@@ -26,8 +26,6 @@ from compiler.graph.graph import Graph
 from compiler.plans import PlanRefused
 from compiler.te import numpy_dtype
 
-__all__ = ["PartPlan", "part_of", "stream_body", "stream_graph"]
-
 MOST_WRITTEN = 16           # elements of a constant that stand in a body as they are
 
 

@@ -21,9 +21,6 @@ from accel.mapping.schedules import Shape, Tiles, follows, misfit, shape_of
 from compiler.native import digest
 from compiler.plans import PlanRefused, Task
 
-__all__ = ["APART", "NEXT", "described", "layer_task", "pair_of", "pair_task", "pair_text",
-           "stream_task", "tiles_from", "tiles_text"]
-
 APART = "apart"
 NEXT = ";"
 STATIONARY = ("", "w", "input")

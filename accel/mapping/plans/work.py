@@ -5,8 +5,6 @@ import numpy as np
 from accel.figures.work import Work
 from accel.mapping.builders.layer import MappedLayer
 
-__all__ = ["block_products", "work_of"]
-
 
 def work_of(layer: MappedLayer) -> Work:
     return Work(layer.node, layer.macs, block_products(layer), layer.size(*layer.inputs),

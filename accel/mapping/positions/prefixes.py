@@ -15,8 +15,6 @@ from accel.machine.program import AccelProgram, Stream
 from accel.figures.work import Work
 from accel.mapping.positions.puts import PlacePut
 
-__all__ = ["OWN_LAYER", "PrefixStream", "prefix_of_program", "with_room"]
-
 OWN_LAYER = -1
 """Stands for the next layer of a stream's own."""
 

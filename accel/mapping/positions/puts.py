@@ -15,8 +15,6 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, Stream
 from accel.mapping.lowering.nest import LoweringError
 
-__all__ = ["PlacePut", "moved", "narrowed", "widened"]
-
 ONE = {"extent": 1, "dram": 0, "buffer": 0, "before": 0, "after": 0}
 LOOPS = 4
 

@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["FAR", "Cost", "Number"]
-
 Number = Any
 """An integer or a float; an array of them where tiles are many at once."""
 

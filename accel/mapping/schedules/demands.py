@@ -15,8 +15,6 @@ from accel.mapping.lowering import Room, room_of
 from accel.mapping.schedules.cost import FAR, Cost, Number
 from accel.mapping.schedules.tiles import Shape, Tiles
 
-__all__ = ["cost_of", "cost_together", "costs_of", "fits_in", "needs_of", "piece_of"]
-
 HIDDEN = 1000
 """Cycles of its first weights' load that the layer before overlaps."""
 

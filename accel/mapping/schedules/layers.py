@@ -35,8 +35,6 @@ from compiler.schedule.primitives.intrinsics import first_match
 from compiler.te import Expr, Read, Reduce, Tensor, walk
 from compiler.tensorize import Intrinsic
 
-__all__ = ["LayerSteps", "placed", "schedule", "tiles_of"]
-
 
 def tiles_of(machine: Machine, operator: BlockedOperator, threads: int) -> tuple[Tiles, int]:
     """The cheapest tiles that fit the machine, and how many virtual threads share its buffers:

@@ -13,9 +13,6 @@ from accel.mapping.schedules.cost import Number
 from accel.mapping.schedules.demands import cost_of, costs_of, fits_in, needs_of
 from accel.mapping.schedules.tiles import Shape, Tiles, smallest, tiles_in_pieces, whole_tiles
 
-__all__ = ["all_that_fit", "choose", "choose_together", "fits", "follows", "misfit", "near",
-           "ranked", "ranked_together"]
-
 TRIED = 256
 """Tiles of a layer that are tried together with the next layer's, the cheapest first."""
 

@@ -18,8 +18,6 @@ from compiler.ir.visit import map_exprs, writes
 from compiler.schedule import Schedule
 from compiler.te import Const, Expr, Reduce, rewrite, walk
 
-__all__ = ["NamedProgram", "prefix_of", "require_instructions", "scheduled"]
-
 KEPT = 256
 """Schedules that a process keeps, those that were used last."""
 

@@ -14,9 +14,6 @@ from math import ceil, isqrt, prod
 
 from accel.mapping.operators.blocked import AROUND, BlockedOperator
 
-__all__ = ["Shape", "Tiles", "depths_of", "next_larger", "piece_counts", "pieces_of", "shape_of",
-           "smallest", "tiles_in_pieces", "whole_tiles"]
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class Tiles:

@@ -22,8 +22,6 @@ from compiler.te import Computed, Const, Expr, Read, Scan, Tensor, rewrite, walk
 from compiler.tensorize.cover import COMPUTED, CoverStep, leaf, table
 from compiler.tensorize.normal import normal
 
-__all__ = ["ROW", "RowSelection", "RowStage", "is_row_function", "select_rows"]
-
 ROW = "x"
 """The leaf that is an element of the row."""
 

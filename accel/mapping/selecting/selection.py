@@ -22,9 +22,6 @@ from compiler.te import Cast, Const, Expr, Read, Tensor, children, rewrite, subs
 from compiler.tensorize.cover import (COMPUTED, CONSTANTS, CoverStep, Uncovered, cover, leaf,
                                       plain_text, table)
 
-__all__ = ["INPUTS", "RESULTS", "Selection", "covered", "element_of", "is_elementwise",
-           "leaf_of_constant", "note_of", "select", "step_cost"]
-
 INPUTS, RESULTS = "res", "out"
 """The buffers that inputs are loaded into, and that results are stored from."""
 

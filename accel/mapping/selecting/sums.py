@@ -15,8 +15,6 @@ from compiler.ops.integers.fixed_point import limits_of
 from compiler.ops.registry import find
 from compiler.te import bits
 
-__all__ = ["require_sums"]
-
 
 def require_sums(node: Node, graph: Graph, accumulator: str) -> None:
     """Refuses an operator whose sums could be other numbers in acc."""

@@ -8,8 +8,6 @@ from accel.mapping.memory.views import View
 from accel.mapping.operators.blocked import Activation, Blocks
 from compiler.texts import Part, PartedText, wrapped
 
-__all__ = ["forms_text"]
-
 
 def forms_text(forms: Forms, places: Mapping[str, TensorPlacement]) -> PartedText:
     """A part for each node, about its result; in front of them what the segment is given. `places`

@@ -9,9 +9,6 @@ from accel.machine.origins import Origin, Site
 from accel.mapping.plans.choices import Group
 from accel.mapping.schedules import prefix_of
 
-__all__ = ["by_origin", "names_of", "numbers_text", "origin_text", "prefixes_of", "spans_of",
-           "tensor_text"]
-
 
 def names_of(group: Group) -> tuple[str, ...]:
     """The names that a group's part answers to: those of its layers and of their nodes."""

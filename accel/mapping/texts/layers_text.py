@@ -10,8 +10,6 @@ from compiler.ir.visit import renamed
 from compiler.te import Reduction, Tensor
 from compiler.texts import Part, PartedText, wrapped
 
-__all__ = ["layers_text"]
-
 
 def layers_text(groups: Sequence[Sequence[MappedLayer]]) -> PartedText:
     return PartedText([Part((layer.name, layer.node.name), lambda layer=layer: _lines(layer))

@@ -15,8 +15,6 @@ from compiler.ir.visit import renamed
 from compiler.te import Const
 from compiler.texts import Part, PartedText, wrapped
 
-__all__ = ["loops_text"]
-
 SHOWN = 6
 """Runs of words of a statement that are listed."""
 

@@ -11,8 +11,6 @@ from accel.mapping.texts.layer_words import by_origin, origin_text, prefixes_of,
 from accel.mapping.texts.program_text import word_lines
 from compiler.texts import Part, PartedText
 
-__all__ = ["prefixes_text"]
-
 
 def prefixes_text(machine: Machine, groups: Sequence[Group], program: AccelProgram,
                   prefixes: Sequence[PrefixStream], dropped: Sequence[tuple[int, str]]

@@ -12,8 +12,6 @@ from accel.mapping.schedules import prefix_of
 from accel.mapping.texts.layer_words import by_origin, names_of, origin_text, prefixes_of, spans_of
 from compiler.texts import Part, PartedText, wrapped
 
-__all__ = ["listing", "program_text", "word_lines"]
-
 Places = Mapping[str, Mapping[str, TensorPlacement]]
 
 

@@ -14,8 +14,6 @@ from compiler.latency_hiding import TokenPair, pair_masks
 from compiler.lazy import cached_property
 from compiler.texts import Part, PartedText, wrapped
 
-__all__ = ["stream_text"]
-
 WAITS, SIGNALS = 1, 2
 """Bytes of a word."""
 

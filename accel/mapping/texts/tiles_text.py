@@ -16,8 +16,6 @@ from accel.mapping.schedules import (Shape, Tiles, all_that_fit, choose_together
 from accel.mapping.texts.layer_words import names_of
 from compiler.texts import Part, PartedText, wrapped
 
-__all__ = ["tiles_text"]
-
 OTHERS = 3
 """Other tiles that are listed."""
 

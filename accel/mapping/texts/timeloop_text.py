@@ -20,8 +20,6 @@ from accel.mapping.plans.choices import Group, LayerPart
 from accel.mapping.schedules import shape_of
 from compiler.texts import Part, PartedText
 
-__all__ = ["Mapped", "mapped", "timeloop_text", "unmapped"]
-
 DIMENSIONS = "CMRSNPQ"
 """Input and output channels, columns and rows of the kernel, images, output columns and rows."""
 

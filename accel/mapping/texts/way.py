@@ -30,8 +30,6 @@ from accel.mapping.texts.stream_text import stream_text
 from accel.mapping.texts.tiles_text import tiles_text
 from compiler.texts import PartedText
 
-__all__ = ["STAGES", "Way", "stages_of"]
-
 
 @dataclass(frozen=True, eq=False)
 class Way:

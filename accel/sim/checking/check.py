@@ -32,9 +32,6 @@ from accel.sim.programs.generate import generate
 from accel.sim.programs.late import late
 from .differences import differ_in_time
 
-__all__ = ["COUNT", "Difference", "Report", "cases", "check", "compare", "default_simulators",
-           "ran"]
-
 COUNT = 200
 """Random programs that fill every bin; with fewer, empty bins are no failure."""
 

@@ -17,8 +17,6 @@ from accel.proof.access import DMA_BUFFERS, WRITABLE, Touch, accumulates, touche
 from accel.sim.programs.case import Case
 from accel.sim.programs.forms import Form, form_of, forms
 
-__all__ = ["Coverage"]
-
 DISTANCES = (1, 2, 3)
 """Distances, in iterations, of two updates of one entry, for which the bypass is checked."""
 

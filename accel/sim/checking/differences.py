@@ -7,8 +7,6 @@ import numpy as np
 
 from accel.machine.status import Run
 
-__all__ = ["TimingDifference", "differ_in_time"]
-
 EVENTS = {"start": "starts", "retire": "retires"}
 
 

@@ -13,8 +13,6 @@ from accel.sim.rtl import verilated
 from .check import MAX_CYCLES, Report, check, default_simulators
 from .locate import Simulator
 
-__all__ = ["check_geometries", "quick_simulators", "random_config"]
-
 OPTIMIZATION = ("-O0",)
 """Compiler flags for models that run few programs: compilation takes a third of the time."""
 

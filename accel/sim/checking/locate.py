@@ -18,8 +18,6 @@ from accel.machine.status import Run
 
 from accel.sim.programs.case import Case
 
-__all__ = ["Simulator", "cut", "differ", "first_difference"]
-
 Simulator = Callable[[Machine, Case], Run]
 
 _LINEAR = 64            # instructions up to which every cut is tried

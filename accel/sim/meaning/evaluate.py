@@ -15,8 +15,6 @@ from compiler.te import (Axis, Binary, Call, Cast, Const, Expr, Read, Reduce, Se
 
 from .floats import apply_binary, apply_call, apply_cast, reduced
 
-__all__ = ["evaluate"]
-
 
 def evaluate(value: Expr, axes: Sequence[Axis], tiles: Mapping[str, np.ndarray],
              scalars: Mapping[str, int], count: int) -> np.ndarray:

@@ -8,8 +8,6 @@ from compiler.ir import arithmetic
 from compiler.ir.arithmetic import FOLDS
 from compiler.te import neutral, numpy_dtype
 
-__all__ = ["apply_binary", "apply_call", "apply_cast", "apply_fold", "reduced"]
-
 _FOLDED = {"sum": "add", "max": "max", "min": "min"}
 
 

@@ -28,8 +28,6 @@ from accel.proof.access import Fault, Touch, require_ranges, touches
 
 from .units import Buffers, perform
 
-__all__ = ["simulate"]
-
 _FULL = 255
 
 

@@ -17,8 +17,6 @@ from compiler.tensorize import Intrinsic
 
 from .evaluate import evaluate
 
-__all__ = ["CODES", "Foreign", "BodySource", "BodyStep", "straighten"]
-
 _BINARY = {"add": "ADD", "sub": "SUB", "mul": "MUL", "min": "LOW", "max": "HIGH", "and": "AND",
            "or": "OR", "xor": "XOR", "shl": "SHL", "shr": "SHR", "rshift_rne": "ROUND",
            "lt": "LT", "le": "LE", "gt": "GT", "ge": "GE", "eq": "EQ", "ne": "NE"}

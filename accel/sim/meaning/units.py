@@ -23,8 +23,6 @@ from compiler.tensorize import Intrinsic
 from .evaluate import evaluate
 from .floats import apply_fold
 
-__all__ = ["Buffers", "block_product", "perform"]
-
 _CHUNK = 1 << 15                # iterations evaluated at once: temporary arrays stay in the cache
 _PRODUCTS = 1 << 18             # the same for block products, of which the addresses repeat
 

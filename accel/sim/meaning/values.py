@@ -38,8 +38,6 @@ from . import functional
 from .steps import CODES, BodyStep, Foreign, straighten
 from .units import Buffers, block_product, perform
 
-__all__ = ["simulate"]
-
 FLAGS = ("-O3", "-march=native")
 
 _SOURCE = Path(__file__).with_suffix(".cpp")

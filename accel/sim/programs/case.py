@@ -8,8 +8,6 @@ import numpy as np
 
 from accel.machine.program import AccelProgram
 
-__all__ = ["Case"]
-
 
 @dataclass(frozen=True)
 class Case:

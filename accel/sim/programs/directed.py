@@ -19,8 +19,6 @@ from .case import Case
 from .forms import Form, form_of, forms, reads
 from .generate import with_forms
 
-__all__ = ["changed", "directed", "nothing"]
-
 TOGETHER = 16           # forms that one program holds
 
 LATENCY = 40            # cycles from one short instruction to the next, at most

@@ -17,8 +17,6 @@ from accel.sim.meaning import functional
 from .case import Case
 from .generate import generate
 
-__all__ = ["FAULTS", "plant"]
-
 SHAPE_SEED = 1 << 40            # other programs than those without a fault
 
 Stream = list[Instruction]

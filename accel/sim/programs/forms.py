@@ -11,8 +11,6 @@ from accel.machine.program import Instruction
 from accel.proof.access import operand_scope
 from compiler.tensorize import Intrinsic
 
-__all__ = ["Form", "form_of", "forms", "reads"]
-
 
 @dataclass(frozen=True)
 class Form:

@@ -23,8 +23,6 @@ from .instructions import Instructions, operands
 from .order import Touching, order
 from .places import SEGMENTS, NoPlace, Places
 
-__all__ = ["generate", "with_forms"]
-
 ASSIGNED = 5
 """Instructions of a program whose form follows from its seed, so that all get their turn."""
 

@@ -13,8 +13,6 @@ from .forms import Form, reads
 from .order import Touching
 from .places import ITERATIONS, RUN, NoPlace, Places
 
-__all__ = ["Instructions", "operands"]
-
 
 class Instructions:
     """Makes the random instructions of one program, at its places."""

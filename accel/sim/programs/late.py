@@ -13,8 +13,6 @@ from accel.machine.status import Run, Status
 from .case import Case
 from .directed import changed, nothing
 
-__all__ = ["LATE", "late"]
-
 LATE = 0x1FE
 """Instructions before those that matter, whose positions are on either side of a carry."""
 

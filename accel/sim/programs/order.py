@@ -10,8 +10,6 @@ from typing import Any
 
 from accel.machine.config import UNITS
 
-__all__ = ["Touching", "order"]
-
 
 @dataclass
 class Touching:

@@ -13,8 +13,6 @@ from accel.machine.config import PARAM_BYTES, AccelConfig
 from . import shapes
 from .order import Touching
 
-__all__ = ["ITERATIONS", "RUN", "SEGMENTS", "NoPlace", "Places"]
-
 OUTPUT_BYTES = 400
 """Room for results in io."""
 

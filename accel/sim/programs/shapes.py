@@ -3,8 +3,6 @@
 import itertools
 from collections.abc import Iterator
 
-__all__ = ["bits", "fitting", "indices", "modular", "offset", "offsets", "padding", "widened"]
-
 
 def indices(loops: list[dict[str, int]]) -> Iterator[tuple[int, ...]]:
     return itertools.product(*(range(loop["extent"]) for loop in loops))

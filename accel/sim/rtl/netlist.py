@@ -15,8 +15,6 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 
-__all__ = ["clocked", "whole_words"]
-
 _MODULE = re.compile(r"^(?=module )", re.MULTILINE)
 _BYTES = re.compile(r"""
   always @\(posedge clk\) begin

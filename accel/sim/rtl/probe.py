@@ -30,8 +30,6 @@ from accel.machine.status import COUNTERS, Counters
 
 from .verilated import build, view
 
-__all__ = ["Probe"]
-
 
 class Probe:
     """A Verilated core that is about to execute a program: reset, in cycle 0.

@@ -23,8 +23,6 @@ from accel.machine.program import AccelProgram
 
 from .verilated import VerilatedCore, build_object, emitted, pyverilator_view
 
-__all__ = ["Toggles", "toggles"]
-
 FLAGS = ("--trace-depth", "99")
 LAST = 1 << 40
 

@@ -39,9 +39,6 @@ from accel.sim.dram import DramTiming, bases, patience, timing
 from .netlist import clocked, whole_words
 from .waves import Waves
 
-__all__ = ["Port", "SimulatorError", "VerilatedCore", "build", "build_object", "emitted",
-           "ports_of", "pyverilator_view", "simulate", "verilator_root", "view"]
-
 _HERE = Path(__file__).parent
 KIND = "verilated"              # of entries of the cache
 MAX_CYCLES = 1 << 40

@@ -5,8 +5,6 @@ from pathlib import Path
 
 from accel.machine.program import AccelProgram
 
-__all__ = ["Waves"]
-
 
 @dataclass(frozen=True, slots=True)
 class Waves:

@@ -39,8 +39,6 @@ from compiler.tensorize import Intrinsic
 from accel.sim.dram import DramTiming, bases, timing
 from accel.sim.meaning.values import simulate as simulate_values
 
-__all__ = ["measure", "simulate"]
-
 MAX_CYCLES = 1 << 40
 
 NO_UNIT = (1 << 32) - 1

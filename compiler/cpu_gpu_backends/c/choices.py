@@ -19,8 +19,6 @@ from compiler.ir import (For, If, Seq, Stmt, Store, Update, conjuncts, free_vari
                          negated, rewrite_stmts)
 from compiler.te import Binary, Const, Expr, Read, Select, all_of, rewrite, walk
 
-__all__ = ["either", "with_choices_outside"]
-
 MOST = 2                # choices of a statement
 
 

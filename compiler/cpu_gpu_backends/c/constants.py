@@ -9,8 +9,6 @@ from compiler.te import is_float
 
 from .helpers import STORED
 
-__all__ = ["array_lines"]
-
 _WIDTH = 98
 
 

@@ -7,8 +7,6 @@ from compiler.te import Buffer, Const, Expr, bits, is_integer
 
 from .expressions import CExpressions
 
-__all__ = ["Contents", "contents"]
-
 Contents = dict[Buffer, tuple[int, int]]
 
 

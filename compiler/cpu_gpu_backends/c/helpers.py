@@ -17,8 +17,6 @@ from compiler.cpu_gpu_backends.simt.dialects import HELPERS as OF_ALL
 from compiler.cpu_gpu_backends.simt.dialects import Helper, Language
 from compiler.te import bits, is_signed
 
-__all__ = ["BEGIN", "C", "FUNCTIONS32", "HELPERS", "STORED", "ROUNDED", "helper_texts"]
-
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 STORED = {**{dtype: f"{dtype}_t" for dtype in INTEGERS}, "float16": "uint16_t",

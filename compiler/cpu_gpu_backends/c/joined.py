@@ -6,8 +6,6 @@ from compiler.ir import (For, If, Stmt, conjuncts, expressions, loops, normalize
                          rewrite_stmts, substitute_stmt, walk_stmts)
 from compiler.te import INDEX, Binary, Const, Expr, Var, all_of, walk
 
-__all__ = ["joined"]
-
 
 def joined(body: Stmt) -> Stmt:
     """One loop for two of which nothing but the number of the piece in all is used.

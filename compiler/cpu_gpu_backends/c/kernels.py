@@ -28,9 +28,6 @@ from .narrow import narrowed
 from .repeated import guards_reads, repeated
 from .unrolled import unrolled, zeroed
 
-__all__ = ["CError", "CFunction", "comment_lines", "function", "is_word", "kernels_text",
-           "note"]
-
 
 class CError(Error, ValueError):
     """A program or a network that C cannot say; the message is one sentence."""

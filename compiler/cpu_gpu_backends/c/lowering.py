@@ -3,8 +3,6 @@
 from compiler.graph.lowering import BlockChannels, PackProducts, PutChannelsLast, ShareConstants
 from compiler.graph.passes.pipeline import Pass
 
-__all__ = ["PASSES"]
-
 PASSES: tuple[Pass, ...] = (ShareConstants(), PutChannelsLast(("int8",), pieces=False),
                             BlockChannels(lambda _: 0, ("float32",)), PackProducts(("float32",)))
 """Convolutions of int8 compute on images with channels last, those of float32 on blocks of 16

@@ -13,8 +13,6 @@ from compiler.te import Binary, Buffer, Cast, Const, Expr, bits, is_integer, rew
 
 from .expressions import INT32, CExpressions
 
-__all__ = ["narrowed"]
-
 
 def narrowed(body: Stmt, known: Mapping[Buffer, tuple[int, int]]) -> Stmt:
     """The statements with steps of int64 in int32, for what buffers are known to hold."""

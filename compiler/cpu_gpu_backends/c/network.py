@@ -35,8 +35,6 @@ from .kernels import CError, CFunction, comment_lines, function, is_word, note
 from .lowering import PASSES
 from .schedule import scheduled
 
-__all__ = ["CFiles", "CNetwork", "CStep", "kernel_program", "network_files"]
-
 ON_STACK = 1 << 10      # bytes of an array of a kernel; longer ones lie in the arena
 ALIGNMENT = 16          # bytes
 

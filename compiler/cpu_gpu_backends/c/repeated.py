@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence
 from compiler.ir import is_index
 from compiler.te import Binary, Call, Cast, Expr, Read, Select, children, is_record
 
-__all__ = ["guards_reads", "repeated"]
-
 FEWEST = 3              # operators of an expression that gets a name
 
 

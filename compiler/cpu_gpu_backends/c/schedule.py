@@ -30,8 +30,6 @@ from compiler.ir import (Alloc, Program, Stmt, Store, Update, Write, free_variab
 from compiler.schedule import Schedule, ScheduleError
 from compiler.te import Binary, Buffer, Cast, Expr, Read, Var, rewrite
 
-__all__ = ["scheduled"]
-
 VECTORS = Vectors(InstructionSet("vectors that compilers of C make", lanes=8, registers=10))
 PIXELS = (4, 5, 3, 2)           # of a tile, the best first
 LANES = (32, 16, 24, 8, 12, 4)  # channels side by side, the best first

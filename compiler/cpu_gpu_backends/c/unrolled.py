@@ -7,8 +7,6 @@ from compiler.ir import (Alloc, For, Seq, Stmt, Store, Update, reads, rewrite_st
                          substitute_stmt)
 from compiler.te import INDEX, Const, Expr, Var
 
-__all__ = ["unrolled", "zeroed"]
-
 MOST = 16               # statements that are written out
 
 

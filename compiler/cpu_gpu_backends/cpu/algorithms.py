@@ -22,9 +22,6 @@ from compiler.plans import PlanRefused, Task
 from compiler.tune.chooser import PointChooser
 from compiler.tune.space import Candidate, Point
 
-__all__ = ["AlgorithmSpace", "algorithm_task", "algorithm_text", "convolution_from", "graph_of",
-           "size_from"]
-
 KEY = "convolution"
 
 

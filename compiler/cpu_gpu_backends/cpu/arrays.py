@@ -7,8 +7,6 @@ import numpy as np
 
 from compiler.te import numpy_dtype
 
-__all__ = ["aligned", "far_copies", "on_cache_lines"]
-
 _LINE = 64              # bytes of a cache line
 _FAR = 64 << 20         # bytes of which the caches near a core hold few
 _COPIES = 16            # at most

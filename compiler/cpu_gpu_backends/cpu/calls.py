@@ -14,9 +14,6 @@ from compiler.graph.graph import Graph
 from compiler.graph.memory import MemoryPlan
 from compiler.te import Buffer
 
-__all__ = ["MOST_CALLS", "MOST_POINTERS", "ArrayPlace", "CallFrame", "call_lines",
-           "calling_functions", "calls_of", "places_of", "workspaces_of"]
-
 MOST_CALLS = 32         # of one function
 MOST_POINTERS = 128     # that it passes on to kernels
 

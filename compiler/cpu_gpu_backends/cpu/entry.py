@@ -28,8 +28,6 @@ from compiler.graph.graph import Graph
 from compiler.graph.memory import MemoryPlan
 from compiler.te import numpy_dtype
 
-__all__ = ["Entry"]
-
 Array = np.ndarray
 
 

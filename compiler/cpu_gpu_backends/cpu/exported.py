@@ -33,8 +33,6 @@ from compiler.exports.objects import missing_symbols
 from compiler.graph.graph import Graph
 from compiler.graph.room import bytes_of
 
-__all__ = ["Exported", "exported"]
-
 WEIGHTS = "lockstep.weights"
 STATUS = {end: number for number, (end, _) in enumerate(STATUSES)}
 

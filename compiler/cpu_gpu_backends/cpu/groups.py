@@ -9,8 +9,6 @@ from compiler.cpu_gpu_backends.groups import Recipe, unscheduled
 from compiler.ir import Alloc, For, Program, Seq, Stmt, rewrite_stmts, walk_stmts
 from compiler.plans import PlanRefused
 
-__all__ = ["group_program", "own_plan", "to_schedule", "with_workspaces"]
-
 
 def group_program(recipe: Recipe, vectors: Vectors, plan: str | None = None) -> Program:
     """The program, scheduled by the plan or by our own choice. Its arrays may be those of the group

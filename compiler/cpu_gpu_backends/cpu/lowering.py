@@ -6,8 +6,6 @@ from compiler.graph.lowering import (AveragesAsMeans, BlockChannels, PackProduct
 from compiler.graph.lowering.winograd import Sizes, best_size
 from compiler.graph.passes.pipeline import Pass
 
-__all__ = ["passes"]
-
 
 def passes(vectors: Vectors, sizes: Sizes = best_size) -> tuple[Pass, ...]:
     """The list for a processor with these vectors, in order. With vectors images lie in blocks of

@@ -22,8 +22,6 @@ from compiler.cpu_gpu_backends.cpu.steps import GroupCode
 from compiler.ir import Alloc, For, Program, Seq, Stmt, Write, linear, reads, walk_stmts
 from compiler.te import Binary, Buffer, Const, Expr, Var
 
-__all__ = ["lead", "leads_of"]
-
 MOST = 1 << 16          # steps of a nest that are looked at one by one
 NOWHERE = 1 << 62
 Interval = tuple[np.ndarray | int, np.ndarray | int]

@@ -13,8 +13,6 @@ from compiler.tune.chooser import PointChooser
 from compiler.tune.features import features
 from compiler.tune.space import Candidate, Point, PointRefused
 
-__all__ = ["GroupSpace"]
-
 
 @dataclass(frozen=True, slots=True)
 class GroupSpace:

@@ -7,8 +7,6 @@ from compiler.cpu_gpu_backends.llvm import Kernel
 from compiler.graph.fusion import Group
 from compiler.graph.graph import TensorType
 
-__all__ = ["GroupCode"]
-
 
 @dataclass(frozen=True, slots=True)
 class GroupCode:

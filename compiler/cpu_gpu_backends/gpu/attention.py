@@ -33,10 +33,6 @@ from compiler.ir import Program, Store, Update, Write, free_variables, reads
 from compiler.schedule import Schedule, pad
 from compiler.te import Binary, Buffer, Var, walk
 
-__all__ = ["MOST_BLOCKS", "ROWS", "WIDEST", "Attention", "attention_of",
-           "axes_of", "place_stages", "rows_of", "sum_of", "tile_attention",
-           "widen_rows"]
-
 WARP = 32
 WARPS = 4                   # of a block: each has the same rows of all stages
 ROWS = 32, 16, 8            # of a block, the most for which there is room

@@ -17,8 +17,6 @@ from compiler.native import (build_once, compile_shared, compiler, digest,
                              precompile_header)
 from compiler.processes import OwnLock
 
-__all__ = ["EmulationError", "Emulation", "emulation"]
-
 HEADER = Path(__file__).with_name("emulation.h")
 FLAGS = ("-O1", "-fwrapv", "-ffp-contract=off", "-fno-strict-aliasing")
 KERNEL = re.compile(r"__global__ void (?:__launch_bounds__\([\d, ]+\)\s)?(\w+)\(")

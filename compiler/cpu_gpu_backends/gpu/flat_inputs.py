@@ -6,8 +6,6 @@ from math import prod
 from compiler.ir import Access, Program, accesses, is_implied, map_exprs, normalize
 from compiler.te import INDEX, Const, Expr, Read, Var, rewrite
 
-__all__ = ["with_flat_inputs"]
-
 
 def with_flat_inputs(program: Program) -> Program:
     """Before: any program. After: its inputs of more than two dimensions, all but the last of

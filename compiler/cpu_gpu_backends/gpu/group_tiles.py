@@ -34,9 +34,6 @@ from compiler.ir import Program, Update
 from compiler.schedule import Schedule
 from compiler.te import Buffer, Var, numpy_dtype
 
-__all__ = ["MULTIPROCESSORS_90", "OFFERED_GROUPS", "GroupTiles", "copied_by_tma",
-           "tile_groups", "work_of_groups"]
-
 GROUP_ROWS, WARP_ROWS = 64, 16
 ALIGNED = 16                # bytes, of rows that the TMA copies
 SHARED_BYTES = 224 << 10    # of a block

@@ -5,8 +5,6 @@ from compiler.graph.lowering import (PutChannelsLast, ShareConstants, SplitProdu
                                      WeightsInRows)
 from compiler.graph.passes.pipeline import Pass
 
-__all__ = ["passes"]
-
 
 def passes(forms: ValueForms) -> tuple[Pass, ...]:
     """The list for values in these forms, in order: images have their channels last where tensor

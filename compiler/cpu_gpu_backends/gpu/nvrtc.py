@@ -9,8 +9,6 @@ from typing import Any
 
 from compiler.native import BuildError
 
-__all__ = ["Cubin", "Resources", "compile_cuda", "nvrtc_version"]
-
 
 @dataclass(frozen=True, slots=True)
 class Resources:

@@ -21,9 +21,6 @@ from compiler.cpu_gpu_backends.gpu.stages import fused, write_of
 from compiler.ir import Update
 from compiler.schedule import Schedule
 
-__all__ = ["BY_TENSOR_CORES", "BY_THREADS", "MULTIPROCESSORS", "QUARTERS", "WHOLE", "Parts",
-           "Rates", "TiledWork", "cost_by_rows", "divide", "divisions"]
-
 MULTIPROCESSORS = 108       # of an A100; an H100 has 132
 QUARTERS = 4                # of a multiprocessor, each of which works for warps of its own
 MOST = 32                   # parts

@@ -50,8 +50,6 @@ from compiler.schedule import Schedule, ScheduleError
 from compiler.te import INDEX, Binary, Call, Expr, Read, children, numpy_dtype
 from compiler.tune.chooser import OWN, Chooser
 
-__all__ = ["add_parts", "own_schedule"]
-
 THREADS = 128               # of a block,
 OTHER_THREADS = 64, 256, 32     # or these where somebody else chooses
 TERMS = 8, 4, 2             # of a product that are in shared memory at once, ours first

@@ -23,8 +23,6 @@ from compiler.processes import OwnLock
 from compiler.te import numpy_dtype
 from compiler.texts import Part, PartedText
 
-__all__ = ["ALIGNMENT", "GpuExecutable", "GpuSegment", "GpuStep", "ValueForms"]
-
 ALIGNMENT = 512         # bytes; parts of a buffer of OpenCL begin at such, on every device known
 
 Array = np.ndarray

@@ -29,9 +29,6 @@ from compiler.ir import Program, Store, Update, Write, free_variables, interval,
 from compiler.schedule import Schedule, ScheduleError, pad
 from compiler.te import Buffer, Const, Read, Var
 
-__all__ = ["LEAST", "SHARED", "TiledProduct", "GpuTiles", "part_of", "product_of", "shared_bytes",
-           "tile_product", "tile_terms", "tiled_work", "widened"]
-
 SHARED = 48 << 10           # bytes that the blocks of every GPU have
 LEAST = 8                   # rows, and columns, that are worth a tile
 UNROLLED = 256              # products that are written out

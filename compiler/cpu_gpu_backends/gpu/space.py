@@ -17,8 +17,6 @@ from compiler.tune.chooser import PointChooser
 from compiler.tune.features import features
 from compiler.tune.space import Candidate, Point, PointRefused
 
-__all__ = ["GpuSpace", "Launched"]
-
 THREAD = VectorCore(1, 128, (48 << 10, 4 << 20))
 """A thread for features: its registers, the memory that a block shares, and the cache of all."""
 

@@ -6,9 +6,6 @@ from compiler.ir import Alloc, For, Program, Store, Write, loops, path_to, reads
 from compiler.schedule import Schedule, pad
 from compiler.te import Read
 
-__all__ = ["extent_of", "fused", "inline_copies", "loops_around", "maps", "padded", "readers",
-           "stages", "sums_in", "write_of", "writes_in"]
-
 
 def writes_in(program: Program) -> list[Write]:
     return [s for s in walk_stmts(program.body) if isinstance(s, Write)]

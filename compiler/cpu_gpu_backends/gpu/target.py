@@ -36,8 +36,6 @@ from compiler.ops.registry import OPERATORS
 from compiler.plans import OWN, PlanRefused, Plans, Task, replayed
 from compiler.schedule import Schedule
 
-__all__ = ["PRECISIONS", "GpuTarget"]
-
 KERNELS = 1024              # how many scheduled programs are kept
 MOST = 1 << 31              # elements of an array: indices have 32 bits
 LONGEST = 40                # characters of a group's name in that of its kernel

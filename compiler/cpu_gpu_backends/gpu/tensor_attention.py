@@ -39,8 +39,6 @@ from compiler.ir import Update, reads
 from compiler.schedule import Schedule
 from compiler.te import Read
 
-__all__ = ["TensorAttention", "tensor_attention_of", "tile_tensor_attention"]
-
 WARPS = 4                   # of a block, at most
 TILE = 16                   # rows of a warp, and columns that are loaded at once
 WIDE = 4, 2, 1              # such tiles of columns of scores of a warp

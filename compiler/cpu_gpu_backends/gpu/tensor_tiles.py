@@ -33,10 +33,6 @@ from compiler.schedule import Schedule
 from compiler.te import (INDEX, Binary, Buffer, Call, Cast, Const, Expr, Extent, Read, Var,
                          numpy_dtype, substitute, tf32)
 
-__all__ = ["OFFERED", "STEP_BYTES", "TensorOperand", "TensorProduct", "TensorTiles", "cut_sum",
-           "dimensions_of", "factors_of", "flatten_rows", "in_precision", "operands_of",
-           "result_of", "step_of", "tensor_product_of", "tile_steps", "tile_tensors", "work_of"]
-
 WARP = 32
 STEP_BYTES = 64             # of a row that a step multiplies
 COPY_BYTES = 16             # at most, at a time

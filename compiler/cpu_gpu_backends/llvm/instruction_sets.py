@@ -7,9 +7,6 @@ these use (`intrinsics.cpu`). Features and instructions are called as LLVM calls
 
 from dataclasses import dataclass, replace
 
-__all__ = ["AMX_BFLOAT16", "AMX_BYTES", "ANY", "AVX2", "AVX512", "INSTRUCTION_SETS", "NEON",
-           "SCALAR", "SIMD128", "SMALL", "ByteDot", "InstructionSet", "TileCosts", "WordDot"]
-
 AMX_BYTES = ("amx-int8", "amx-tile")
 AMX_BFLOAT16 = ("amx-bf16", "amx-tile")
 

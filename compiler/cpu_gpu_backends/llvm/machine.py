@@ -11,9 +11,6 @@ from compiler.cpu_gpu_backends.llvm.instruction_sets import (INSTRUCTION_SETS,
                                                               InstructionSet)
 from compiler.errors import Error
 
-__all__ = ["MACHINES", "WITHOUT", "Processor", "MachineError", "host", "linker",
-           "target_machine"]
-
 WITHOUT = "LOCKSTEP_CPU_WITHOUT"
 """Environment variable: features of this computer that kernels must do without, ``a,b,...``."""
 

@@ -22,9 +22,6 @@ from compiler.te import INDEX, Buffer, Const, Read, Select, is_number, numpy_dty
 from .kernels import SHARED
 from .vectors import vectors
 
-__all__ = ["AsyncCommit", "AsyncCopy", "AsyncWait", "marked", "possible",
-           "with_groups", "written_out"]
-
 NOTE = "async_copy"
 COPIED_BYTES = (4, 8, 16)       # at a time
 WRITTEN_OUT = 4                 # copies: all have addresses in registers

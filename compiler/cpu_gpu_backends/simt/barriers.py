@@ -16,8 +16,6 @@ from compiler.te import Expr, Extent, Read, Var
 
 from .kernels import OWN, THREADS, is_of_warps, refuse, sequence
 
-__all__ = ["is_uniform", "place_barriers"]
-
 Accesses = list[Access]
 
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, replace
 from compiler.ir import bindings, concrete, extent_value
 from compiler.te import Buffer, Extent, Symbol
 
-__all__ = ["DIALECTS", "Code", "Extent3", "Grid", "Launch", "TensorMap"]
-
 DIALECTS = ("cuda", "opencl", "metal")
 MOST = (1 << 31) - (1 << 16)        # elements of a buffer, and of a parameter: 32 bits, and room
 Extent3 = tuple[int, int, int]

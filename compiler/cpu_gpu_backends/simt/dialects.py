@@ -11,9 +11,6 @@ from compiler.cpu_gpu_backends.polynomials import ERF, ERFC
 
 from .hopper import COLUMNS_OF_GROUPS, GROUP_PRODUCTS, UNITS_TEXT, group_product
 
-__all__ = ["CUDA", "DIALECT", "HELPERS", "METAL", "OPENCL", "PAIR_OPERATORS", "Dialect",
-           "Helper", "Language"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language:

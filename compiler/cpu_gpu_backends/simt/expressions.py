@@ -16,8 +16,6 @@ from compiler.te import (COMPARISONS, INDEX, Binary, Buffer, Call, Cast, Const, 
 from .dialects import HELPERS, Helper, Language
 from .kernels import FRAGMENT, FRAGMENTS, WARP, Shuffle, tile_of
 
-__all__ = ["INT32", "SYMBOLS", "Expressions", "sides"]
-
 Range = tuple[int, int]
 INT32 = (-(1 << 31), (1 << 31) - 1)
 
@@ -327,7 +325,6 @@ class Expressions:
                 dtype not in ("float16", "bfloat16")):
             return f"({self.dialect.types[dtype]}){self.value(value, _CAST)}", _CAST
         return f"({self.dialect.types[dtype]})(float){self.value(value, _CAST)}", _CAST
-
 
     def _cast_of_pair(self, value: Expr, dtype: str) -> tuple[str, int]:
         """A cast to a type in between, or from one."""

@@ -14,8 +14,6 @@ from .kernels import AXES, SimtProgram, refuse
 from .lowering import lower
 from .statements import Printer
 
-__all__ = ["generate", "generate_all"]
-
 
 def generate(program: Program, dialect: str = "cuda") -> Code:
     """Kernels of one program in ``cuda``, ``opencl`` or ``metal``. Raises SimtError, see `lower`;

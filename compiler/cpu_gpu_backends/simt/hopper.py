@@ -5,8 +5,6 @@ Sources: PTX ISA, sections "mbarrier", "cp.async.bulk.tensor", "setmaxnreg" and 
 Warpgroup Level Matrix Instructions".
 """
 
-__all__ = ["COLUMNS_OF_GROUPS", "GROUP_PRODUCTS", "UNITS_TEXT", "group_product"]
-
 COLUMNS_OF_GROUPS = (8, 16, 32, 64, 96, 128, 192, 256)
 """Columns of a product, of those that all kinds have."""
 

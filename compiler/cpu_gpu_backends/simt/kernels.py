@@ -18,11 +18,6 @@ from compiler.te import Buffer, Expr, Extent, Read, Symbol, Var, numpy_dtype
 
 from .code import Extent3, Grid, TensorMap
 
-__all__ = ["AXES", "BLOCKS", "FRAGMENT", "FRAGMENTS", "LOCAL", "OWN", "SHARED", "THREADS", "TILES",
-           "WARP", "WORDS", "Counter", "SimtKernel", "SimtProgram", "Shuffle", "SimtError", "Turn",
-           "fresh", "is_of_groups", "is_of_tma", "is_of_warps", "names_in", "refuse", "sequence",
-           "symbol", "tile_of", "tma_copies", "writes_own"]
-
 THREADS = (Var("tx"), Var("ty"), Var("tz"))
 BLOCKS = (Var("bx"), Var("by"), Var("bz"))
 AXES = {f"{name}Idx.{axis}": var for name, variables in (("block", BLOCKS), ("thread", THREADS))

@@ -28,8 +28,6 @@ from .reductions import begin_outside, reduce_across_threads
 from .units import divided, maps_of, require_copies, require_groups, together
 from .vectors import even
 
-__all__ = ["flat", "lower", "without_single"]
-
 MAX_THREADS = 1024
 MOST_SHARED = 226 << 10         # bytes of a block of compute capability 9.0, but for its barriers
 ZERO = Const(0, INDEX)

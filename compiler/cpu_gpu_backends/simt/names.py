@@ -7,8 +7,6 @@ from compiler.te import FUNCTIONS
 
 from .dialects import HELPERS
 
-__all__ = ["identifier", "is_taken", "spelled"]
-
 _WORDS = frozenset("""alignas alignof and and_eq asm auto barrier bitand bitor block_place bool
     break case catch char class compl complex const const_cast constant constexpr continue copysign
     decltype default delete device do double dynamic_cast else enum event_t explicit export extern

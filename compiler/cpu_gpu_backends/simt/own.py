@@ -21,8 +21,6 @@ from compiler.te import Var
 
 from .kernels import AXES, FRAGMENTS, OWN, refuse, writes_own
 
-__all__ = ["require_own"]
-
 FIRST = Var("first thread")
 
 

@@ -11,8 +11,6 @@ from compiler.te import INDEX, Buffer, Const, Expr, Read, Symbol, Var, neutral
 
 from .kernels import LOCAL, SHARED, WARP, Shuffle, fresh, names_in, refuse, sequence
 
-__all__ = ["begin_outside", "identities", "reduce_across_threads"]
-
 ZERO = Const(0, INDEX)
 Reduction = Update | Combine
 

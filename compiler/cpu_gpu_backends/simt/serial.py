@@ -8,8 +8,6 @@ from compiler.te import (INDEX, Binary, Buffer, Expr, Read, Var, all_of, as_expr
 
 from .expressions import Expressions
 
-__all__ = ["WIDTH", "SerialPrinter"]
-
 WIDTH = 100
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*"}
 

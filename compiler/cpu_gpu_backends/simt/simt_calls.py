@@ -9,8 +9,6 @@ every thread has the same number of elements.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["SimtCall", "SimtTile"]
-
 
 @dataclass(frozen=True, slots=True)
 class SimtTile:

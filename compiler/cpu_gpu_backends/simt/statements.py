@@ -25,8 +25,6 @@ from .units import (BeginUnits, Expect, ProductsBegin, ProductsEnd, RegisterShar
                     TokenWait, map_of)
 from .vectors import VectorLoop, vector, vectors, without_guard
 
-__all__ = ["Printer"]
-
 RESIDENT = 512              # threads, of 128 registers each
 MOST_BLOCKS = 16            # that every GPU holds
 MOST_TURNS = 8          # copies of a buffer that a pipelined loop uses in turns

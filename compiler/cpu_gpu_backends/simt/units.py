@@ -32,10 +32,6 @@ from .barriers import is_uniform
 from .code import Extent3, TensorMap
 from .kernels import (SHARED, THREADS, WARP, Counter, is_of_groups, is_of_tma, refuse, tma_copies)
 
-__all__ = ["GROUP", "BeginUnits", "Expect", "ProductsBegin", "ProductsEnd", "RegisterShare",
-           "TokenSignal", "TokenWait", "divided", "map_of", "maps_of", "require_copies",
-           "require_groups", "specialized_loop", "together"]
-
 UNITS = "units"                 # what `warp_specialize` notes
 GROUP = 4                       # warps
 COPIER, THREADS_UNIT = "the TMA", "threads"

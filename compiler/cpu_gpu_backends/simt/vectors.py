@@ -15,8 +15,6 @@ from compiler.te import (Binary, Buffer, Expr, Read, Select, Var, children, is_n
 
 from .kernels import LOCAL
 
-__all__ = ["VectorLoop", "even", "vector", "vectors", "without_guard"]
-
 MAX_BYTES = 16
 LANES = (2, 4, 8, 16)       # of a vector whose elements are named
 

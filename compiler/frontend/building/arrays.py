@@ -23,8 +23,6 @@ from compiler.errors import Error
 from compiler.graph.graph import MOST_DIMENSIONS
 from compiler.graph.room import require_bytes
 
-__all__ = ["ArrayFile", "ArraysRefused", "Header", "array_shapes", "read_arrays"]
-
 LARGEST_HEADER = 10_000
 MAGIC, ZIP_MAGIC = b"\x93NUMPY", b"PK"
 ENCRYPTED = 0x41                # flags of a zip member

@@ -19,9 +19,6 @@ from compiler.graph.passes import EliminateDeadCode, FoldConstants
 from compiler.graph.rewrite import Builder
 from compiler.te import numpy_dtype
 
-__all__ = ["Bindings", "bound_graph", "bound_model", "dimensions", "extents_of",
-           "open_dimensions", "real_inputs"]
-
 Array = np.ndarray
 Bindings = Mapping[str, Any]
 """Elements by the name of the input: an array of its shape, or a number for all of them."""

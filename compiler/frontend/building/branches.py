@@ -10,8 +10,6 @@ import numpy as np
 
 from compiler.frontend.building.values import NodeRefused, Value
 
-__all__ = ["MOST_TURNS", "both", "by_computed_axes", "either", "never", "one_bool"]
-
 Axes = tuple[int, ...]
 
 MOST_TURNS = 1_000

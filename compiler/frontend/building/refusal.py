@@ -2,8 +2,6 @@
 
 from compiler.errors import Error
 
-__all__ = ["ImportRefused"]
-
 
 class ImportRefused(Error, ValueError):
     """A model that cannot be imported; the message is one line."""

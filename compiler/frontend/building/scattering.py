@@ -13,8 +13,6 @@ from compiler.frontend.building.values import NodeRefused, Value
 from compiler.ops.families.reductions import MOST_PAIRS
 from compiler.ops.families.scatters import REDUCTIONS
 
-__all__ = ["replaced_rows", "scattered", "scattered_along"]
-
 
 def scattered(x: Value, at: Value, updates: Value, reduction: str = "none") -> Value:
     """x [a,n,b] with the updates [a,m,b] at their places [a,m,b] or [a,m,1] of the middle axis."""

@@ -19,8 +19,6 @@ from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.graph.room import VARIABLE, most_bytes
 from compiler.te import is_float, is_integer, numpy_dtype
 
-__all__ = ["MOST_STEPS", "NodeRefused", "Tracer", "Value", "axes_of", "dtype_name", "frozen",
-           "require_parts"]
 
 class NodeRefused(Exception):
     """Why a node cannot be imported."""

@@ -17,8 +17,6 @@ from compiler.frontend.core_ml.program import ProgramConverter
 from compiler.frontend.core_ml.weights import PackagedWeights
 from compiler.frontend.onnx.nodes.writer import Loaded
 
-__all__ = ["convert"]
-
 INSIDE = Path("Data") / "com.apple.CoreML" / "model.mlmodel"
 NEURAL_NETWORKS = ("neuralNetwork", "neuralNetworkClassifier", "neuralNetworkRegressor")
 

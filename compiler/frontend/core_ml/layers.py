@@ -15,8 +15,6 @@ from compiler.frontend.core_ml.registry import LAYERS
 from compiler.frontend.core_ml.weights import decoded
 from compiler.frontend.onnx.nodes.writer import Loaded, OnnxWriter, typed
 
-__all__ = ["MlLayer", "NetworkConverter"]
-
 CONTRADICTIONS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
 EXACT = 1
 TYPES = {"FLOAT32": np.float32, "DOUBLE": np.float64, "INT32": np.int32, "FLOAT16": np.float32}

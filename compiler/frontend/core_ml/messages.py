@@ -10,8 +10,6 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["messages"]
-
 PLACE = "lockstep_core_ml_messages"
 
 

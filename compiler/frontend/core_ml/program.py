@@ -20,8 +20,6 @@ from compiler.frontend.core_ml.messages import messages
 from compiler.frontend.core_ml.registry import OPERATIONS
 from compiler.frontend.onnx.nodes.writer import Loaded, OnnxWriter, typed
 
-__all__ = ["MilOperation", "ProgramConverter"]
-
 CONTRADICTIONS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
 MISSING = object()
 DTYPES = {"FLOAT16": np.float16, "FLOAT32": np.float32, "FLOAT64": np.float64, "INT8": np.int8,

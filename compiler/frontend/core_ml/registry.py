@@ -7,8 +7,6 @@ array, or a list of them. NodeRefused says what it does not take.
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["LAYERS", "OPERATIONS", "layer", "operation"]
-
 Rule = Callable[[Any], Any]
 OPERATIONS: dict[str, Rule] = {}
 LAYERS: dict[str, Rule] = {}

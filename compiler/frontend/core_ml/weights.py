@@ -11,8 +11,6 @@ import numpy as np
 from compiler.frontend.building.refusal import ImportRefused
 from compiler.frontend.building.values import NodeRefused
 
-__all__ = ["PackagedWeights", "decoded"]
-
 BLOB, SENTINEL = struct.Struct("<IIQQ"), 0xDEADBEEF
 MODEL_PATH = "@model_path/"
 

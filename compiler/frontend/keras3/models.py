@@ -22,8 +22,6 @@ from compiler.frontend.keras3.sink_transposes import SinkTransposes
 from compiler.graph.graph import Graph
 from compiler.graph.passes import FoldConstants
 
-__all__ = ["KerasNetwork", "on_torch", "read"]
-
 BACKEND = "torch"
 
 

@@ -12,8 +12,6 @@ from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
 
-__all__ = ["SinkTransposes"]
-
 PER_AXIS = ("pad", "slice")
 """Operators whose tuples have an entry for each axis of the first operand."""
 

@@ -25,8 +25,6 @@ from compiler.frontend.building.refusal import ImportRefused
 from compiler.frontend.onnx.operators.elementwise import PLAIN, ROUNDED
 from compiler.graph.graph import Graph, Node, TensorType
 
-__all__ = ["OPSET", "Variant", "exported_model"]
-
 OPSET = 18              # the first in which all reductions take their axes as an input
 NEWER = {"cumprod": 26}
 """Operators that came later."""

@@ -30,8 +30,6 @@ from compiler.frontend.pytorch.sizes import Sizes, open_dimensions
 from compiler.graph.graph import DTYPES, Graph, Node, TensorType
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 
-__all__ = ["convert", "exported", "graph_of", "of_samples", "program_of", "require_torch"]
-
 UNKNOWN = object()
 """The result of a node that is refused, where it is no tensor."""
 

@@ -6,8 +6,6 @@ from typing import Any
 from compiler.frontend.building.refusal import ImportRefused
 from compiler.frontend.building.values import NodeRefused
 
-__all__ = ["Sizes", "open_dimensions"]
-
 
 class Sizes:
     """The value of each of a program's symbols, from `shapes` by name: the first INPUT.AXIS where

@@ -24,8 +24,6 @@ from compiler.frontend.tflite import schema
 from compiler.frontend.tflite.registry import OPERATORS
 from compiler.frontend.tflite.schema import TfliteOperation, TfliteTensor
 
-__all__ = ["DividedImage", "Converter", "axis_of", "convert"]
-
 FIRST, LAST = (0, 3, 1, 2), (0, 2, 3, 1)        # to channels first, and back
 STORED = ("int8", "uint8", "int16")
 CONTRADICTIONS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)

@@ -7,8 +7,6 @@ from compiler.frontend.building.values import NodeRefused
 from compiler.frontend.tflite.registry import operator
 from compiler.ops.integers import litert
 
-__all__ = ["activated"]
-
 NONE, RELU, RELU_N1_TO_1, RELU6, TANH = range(5)
 
 UNARY = {"RELU": "Relu", "LOGISTIC": "Sigmoid", "TANH": "Tanh", "HARD_SWISH": "HardSwish",

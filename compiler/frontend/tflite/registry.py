@@ -9,8 +9,6 @@ from typing import Any
 
 from compiler.frontend.tflite.schema import TfliteOperation
 
-__all__ = ["OPERATORS", "operator"]
-
 Rule = Callable[[Any, TfliteOperation], None]
 
 OPERATORS: dict[str, Rule] = {}

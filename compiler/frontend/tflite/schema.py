@@ -15,8 +15,6 @@ import numpy as np
 
 from compiler.frontend.building.refusal import ImportRefused
 
-__all__ = ["Subgraph", "TensorScales", "TfliteOperation", "TfliteTensor", "read"]
-
 MAGIC, MAGIC_PLACE = b"TFL3", 4
 DAMAGED = (struct.error, ValueError, TypeError, LookupError, OverflowError, AttributeError,
            MemoryError, UnicodeDecodeError)

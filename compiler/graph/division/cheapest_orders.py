@@ -17,8 +17,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["NCHW", "NHWC", "Order", "OrderedTensor", "bytes_to_convert", "cheapest_orders"]
-
 Order = Literal["NCHW", "NHWC"]
 NCHW: Order = "NCHW"
 NHWC: Order = "NHWC"

@@ -27,8 +27,6 @@ from compiler.graph.rewrite import Builder
 from compiler.graph.room import bytes_of
 from compiler.graph.verify import verify
 
-__all__ = ["MOVED", "RELAYOUT", "Borders", "Conversion", "Layout", "as_it_is", "lay_out", "plain"]
-
 MOVED = "it changes the layout"
 """Why a node that this pass adds is where it is."""
 RELAYOUT = "relayout"

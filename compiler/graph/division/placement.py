@@ -33,9 +33,6 @@ from compiler.graph.division.partition import earliest, runs
 from compiler.graph.fusion import fuse
 from compiler.graph.graph import Graph, Node
 
-__all__ = ["STATES", "Costs", "PinRefused", "Pins", "Placement", "moves", "pinned", "place",
-           "prefer", "price"]
-
 STATES = 512
 
 Pins = Mapping[str, str]

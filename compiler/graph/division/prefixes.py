@@ -28,8 +28,6 @@ from compiler.te import (Binary, Buffer, Cast, Computed, Const, Expr, Extent, Re
                          Var, is_integer, numpy_dtype, placeholder, rewrite, walk)
 from compiler.tensorize.normal import normal
 
-__all__ = ["STEP", "Tail", "counts_of", "masks_of", "shorter_forms"]
-
 STEP = 16
 """Prefixes are multiples of so many places."""
 

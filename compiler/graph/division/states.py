@@ -14,8 +14,6 @@ from compiler.errors import ArgumentError
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.graph.rewrite import Builder
 
-__all__ = ["State", "with_stored_states"]
-
 Array = np.ndarray
 
 

@@ -20,8 +20,6 @@ from compiler.ops.records.integer_forms import (Bounds, IntegerNode, Stored, che
 from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
 
-__all__ = ["affine_of_channels", "slopes_of_channels"]
-
 NEAR = 1 / 64
 """The most that a function may be off its line, in steps of the result."""
 

@@ -31,8 +31,6 @@ from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.graph.integerize.row_functions import Mask
 from compiler.graph.verify import GraphRefused
 
-__all__ = ["Integerize"]
-
 STAYS_IN_FLOAT = "stays in float"
 WITH_CONSTANTS = {"quantized_map": "qmap", "quantized_terms": "qterms"}
 """Operators between quantizations that stand for instructions, and their integer forms."""

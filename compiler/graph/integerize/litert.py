@@ -17,9 +17,6 @@ from compiler.ops.records.integer_forms import Bounds, StaysFloat, Stored, clamp
 from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
 
-__all__ = ["ELEMENTWISE", "REAL", "Element", "element_of", "kernel_of", "scales_of", "slope_of",
-           "stored_steps"]
-
 Array = np.ndarray
 REAL: dict[str, Callable[[Array, float, int], Array]] = {
     "QUANTIZE_REAL": litert.quantized,

@@ -21,8 +21,6 @@ from compiler.ops.integers.integer_text import INT8, range_of
 from compiler.ops.records.integer_forms import Bounds, IntegerNode, StaysFloat, Stored, clamp_to
 from compiler.ops.registry import find
 
-__all__ = ["composed", "matched"]
-
 Array = np.ndarray
 PRODUCTS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV")
 MOST_PIXELS = 512

@@ -22,8 +22,6 @@ from compiler.ops.records.integer_forms import (Bounds, IntegerNode, StaysFloat,
                                                 multiplier_of)
 from compiler.ops.registry import expression, find
 
-__all__ = ["compares", "is_arithmetic", "mapped"]
-
 INPUTS = ("x0", "x1")
 FINEST = 15             # the common scale is finer than the coarser one by at most 2**15
 MOST = 2**31 - 1

@@ -9,8 +9,6 @@ from compiler.graph.graph import Graph, Node
 from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
 
-__all__ = ["MissingQuantizations"]
-
 UNQUANTIZED = "it does not stand between a DequantizeLinear and a QuantizeLinear"
 
 

@@ -14,8 +14,6 @@ from compiler.graph.graph import Graph, Node
 from compiler.ops.records.integer_forms import ACCUMULATOR_BITS, StaysFloat, Stored
 from compiler.ops.records.weights import of_channels
 
-__all__ = ["QuantizedView", "stored_form"]
-
 
 QUANTIZED = ("int8", "uint8", "int16", "uint16")
 """Element types of quantized tensors."""

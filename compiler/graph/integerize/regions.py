@@ -11,8 +11,6 @@ from compiler.ops.records.integer_forms import StaysFloat
 from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
 
-__all__ = ["Region", "Regions"]
-
 
 @dataclass(frozen=True, slots=True)
 class Region:

@@ -16,8 +16,6 @@ import numpy as np
 
 from compiler.graph.graph import Node
 
-__all__ = ["LayerNorm", "Mask", "RmsNorm", "RowFunction", "Softmax", "Values", "recognized"]
-
 Array = np.ndarray
 
 MASKING = -1000.0

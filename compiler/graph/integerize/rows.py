@@ -17,8 +17,6 @@ from compiler.ops.records.integer_forms import (Bounds, IntegerNode, StaysFloat,
                                                 multiplier_of)
 from compiler.ops.records.node import TensorType
 
-__all__ = ["KEPT", "row_function", "rows_of"]
-
 KEPT = 127
 """What an element that counts has in a mask of int8; others have `MASKED`."""
 UNDERFLOW = 104.0

@@ -11,8 +11,6 @@ from compiler.graph.reference import evaluate_node
 from compiler.ops.families.integer_maps import BYTES
 from compiler.ops.records.integer_forms import IntegerNode, StaysFloat
 
-__all__ = ["tabled"]
-
 
 def tabled(view: QuantizedView, region: Region) -> IntegerNode:
     """The `qtable` of a region with one source, exact. Raises StaysFloat with the reason."""

@@ -6,8 +6,6 @@ from typing import ClassVar
 from compiler.graph.graph import Graph, Node
 from compiler.ops.registry import find
 
-__all__ = ["AveragesAsMeans"]
-
 AVERAGES = ("globalavgpool", "qglobalavgpool")
 
 

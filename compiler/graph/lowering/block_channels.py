@@ -27,8 +27,6 @@ from compiler.ops.records.blocks import LANES, blocks_of
 from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
 
-__all__ = ["BlockChannels"]
-
 STORED = ("float32", "int8")
 
 

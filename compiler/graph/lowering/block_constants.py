@@ -9,9 +9,6 @@ from compiler.ops.packed import channel_blocks as blocks
 from compiler.ops.packed.quantized_blocks import for_bytes, grouped_inputs, grouped_stem
 from compiler.ops.records.blocks import LANES, blocks_of
 
-__all__ = ["PACKINGS", "Packing", "channels_of", "image_of", "joined", "numbers_of_channels",
-           "vector_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Packing:

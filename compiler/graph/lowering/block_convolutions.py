@@ -6,8 +6,6 @@ from compiler.graph.graph import Graph, Node
 from compiler.ops.records.blocks import LANES
 from compiler.ops.registry import find
 
-__all__ = ["FEW", "is_convolution", "is_spread", "skips"]
-
 FEW = 4                 # channels of an image that are convolved as they lie, and of joined groups
 
 

@@ -13,8 +13,6 @@ from compiler.ops.packed.quantized_blocks import OFFSET, for_bytes, grouped_colu
 from compiler.ops.records.blocks import LANES
 from compiler.ops.registry import find
 
-__all__ = ["PackProducts"]
-
 FEW_ROWS = 8
 STORED = ("float32", "int8")
 

@@ -23,8 +23,6 @@ from compiler.graph.graph import Graph, Node, TensorType
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.registry import find
 
-__all__ = ["PutChannelsLast"]
-
 LAST = "channels last"      # a target
 LEAST_BYTES = 16            # of a pixel that are worth a product
 FEW = 4                     # channels

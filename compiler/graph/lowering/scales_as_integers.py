@@ -22,8 +22,6 @@ from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.families.requantization import SHIFT, sums_of
 from compiler.ops.registry import find
 
-__all__ = ["ScalesAsIntegers"]
-
 INPUTS, BITS, MOST_SHIFT = 5, 31, 61
 BYTE = 128                  # the largest size of a factor
 

@@ -8,8 +8,6 @@ import numpy as np
 
 from compiler.graph.graph import Graph
 
-__all__ = ["ShareConstants"]
-
 SAMPLES = 64            # elements that are compared before all are
 
 

@@ -7,8 +7,6 @@ from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.registry import find
 
-__all__ = ["SplitProducts"]
-
 BELOW = 2
 """The last inputs of such a product: multiplier and shift of what is below zero."""
 

@@ -19,8 +19,6 @@ from compiler.ops.records.rules import TypeRefused
 from compiler.ops.registry import find, infer
 from compiler.te import numpy_dtype
 
-__all__ = ["StoreHalves"]
-
 FACTORS = 2                 # the first inputs
 CHOOSING = ("pool_max", "relayout")     # beside operators of networks that pick
 

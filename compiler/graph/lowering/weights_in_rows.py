@@ -10,8 +10,6 @@ from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.records.weights import MATRIX, PRODUCT
 from compiler.ops.registry import find
 
-__all__ = ["WeightsInRows"]
-
 
 @dataclass(frozen=True, slots=True)
 class WeightsInRows:

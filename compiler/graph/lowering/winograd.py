@@ -8,8 +8,6 @@ from typing import Any
 from compiler.ops.packed.winograd import KERNEL, SIZES
 from compiler.ops.records.node import Attrs
 
-__all__ = ["Convolution", "Sizes", "best_size"]
-
 WEIGHT = 12             # products take as long as a weight takes to come from an outer cache
 ELEMENT = 10            # as an element of a tile takes to be transformed
 GAIN = 0.9              # less is not worth the memory

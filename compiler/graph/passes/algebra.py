@@ -24,8 +24,6 @@ from compiler import te
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.ops.registry import find
 
-__all__ = ["SAME", "SHORTER", "Rule", "GraphView"]
-
 Rule = Callable[["GraphView", Node], str | Node | None]
 
 

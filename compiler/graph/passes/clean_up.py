@@ -8,8 +8,6 @@ from compiler.graph.graph import Graph, Node
 from compiler.graph.passes.algebra import SAME, SHORTER, GraphView, Rule
 from compiler.graph.rewrite import eliminate_dead_code, with_nodes
 
-__all__ = ["CleanUp"]
-
 
 @dataclass(frozen=True, slots=True)
 class CleanUp:

@@ -6,8 +6,6 @@ from typing import ClassVar
 from compiler.graph.graph import Graph
 from compiler.graph.rewrite import eliminate_dead_code
 
-__all__ = ["EliminateDeadCode"]
-
 
 @dataclass(frozen=True, slots=True)
 class EliminateDeadCode:

@@ -7,8 +7,6 @@ from compiler.graph.graph import Graph, Node
 from compiler.graph.reference import evaluate_node
 from compiler.graph.rewrite import Builder
 
-__all__ = ["FoldConstants"]
-
 
 @dataclass(frozen=True, slots=True)
 class FoldConstants:

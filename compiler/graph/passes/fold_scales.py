@@ -11,8 +11,6 @@ from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.records.weights import of_channels
 from compiler.ops.registry import find
 
-__all__ = ["FoldScales"]
-
 Array = np.ndarray
 
 

@@ -8,8 +8,6 @@ import numpy as np
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 
-__all__ = ["GathersAsSlices"]
-
 
 @dataclass(frozen=True, slots=True)
 class GathersAsSlices:

@@ -7,7 +7,6 @@ from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import eliminate_dead_code, with_nodes
 from compiler.ops.registry import find
 
-__all__ = ["PadsInWindows", "sides_of"]
 
 @dataclass(frozen=True, slots=True)
 class PadsInWindows:

@@ -27,9 +27,6 @@ from compiler.graph.passes.transpose_weights import TransposeWeights
 from compiler.graph.verify import verify
 from compiler.ops.records.integer_forms import ACCUMULATOR_BITS
 
-__all__ = ["AfterStage", "Pass", "PipelineStage", "dump_into", "keep_in", "lower", "optimize",
-           "run", "standard_passes"]
-
 AfterStage = Callable[[int, str, Any], None]
 
 

@@ -10,8 +10,6 @@ from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.registry import find
 
-__all__ = ["ReductionsAsPools"]
-
 
 @dataclass(frozen=True, slots=True)
 class ReductionsAsPools:

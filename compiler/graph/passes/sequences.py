@@ -9,8 +9,6 @@ from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.records.operator import Kind, Numbers
 from compiler.ops.registry import find
 
-__all__ = ["SequencesAsImages"]
-
 PLACES = {"slice": ("begin", "end", "step"), "pad": ("before", "after", "between")}
 """Attributes with a number for each axis, and the number that a further axis has."""
 WHOLE = {"begin": 0, "end": 1, "step": 1, "before": 0, "after": 0, "between": 0}

@@ -10,8 +10,6 @@ from compiler.graph.integerize.quantized import QUANTIZED
 from compiler.graph.rewrite import Builder
 from compiler.ops.registry import find
 
-__all__ = ["SinkDequantize"]
-
 
 @dataclass(frozen=True, slots=True)
 class SinkDequantize:

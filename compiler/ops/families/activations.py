@@ -17,8 +17,6 @@ from compiler.ops.records.node import Node, TensorType
 from compiler.ops.records.operator import Algebra, Array, Attributes, Kind, Numbers, Operator
 from compiler.ops.records.rules import Types, need, need_arity, need_dtype, of_stored
 
-__all__ = ["OPERATORS"]
-
 
 # Types
 

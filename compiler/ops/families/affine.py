@@ -17,8 +17,6 @@ from compiler.ops.records.operator import (Array, Attributes, Inputs, Kind, Numb
 from compiler.ops.records.rules import Types, need, need_arity
 from compiler.te import Expr, Tensor
 
-__all__ = ["OPERATORS", "affine"]
-
 ALONE = 2**30
 """A bias beside which the input is nothing: of channels that have factor 0."""
 

@@ -27,9 +27,6 @@ from compiler.ops.records.sums import kept, narrowed, sum_dtype
 from compiler.ops.records.weights import CONVOLVED, TRANSPOSED
 from compiler.te import Expr, Tensor
 
-__all__ = ["OPERATORS", "biased_sums", "convolved_sums", "image_convolution",
-           "integer_convolution", "is_pointwise", "pixel_convolution", "requantized_sums"]
-
 CHUNK_ELEMENTS = 1 << 24
 
 

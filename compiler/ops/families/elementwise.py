@@ -22,8 +22,6 @@ from compiler.ops.records.rules import Types
 from compiler.ops.records.sums import kept
 from compiler.te import Call, Expr, Tensor
 
-__all__ = ["OPERATORS", "unary"]
-
 NUMBERS = "number"
 FLOATS = "float"
 WHOLE = "integer"

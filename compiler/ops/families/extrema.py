@@ -5,8 +5,6 @@ any where the place of an extremum is asked for, as in NumPy, ONNX's reference a
 from compiler import te
 from compiler.te import Binary, Expr, is_float
 
-__all__ = ["alike", "beats", "precedes"]
-
 
 def alike(a: Expr, b: Expr) -> Expr:
     """True where neither comes before the other: both are equal, or NaN."""

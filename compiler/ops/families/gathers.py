@@ -12,8 +12,6 @@ from compiler.ops.records.operator import Attributes, Inputs, Operator
 from compiler.ops.records.sums import kept, sum_dtype
 from compiler.te import Expr, Tensor
 
-__all__ = ["OPERATORS"]
-
 
 def _within(index: Expr, extent: int) -> Expr:
     """A place from 0 to extent - 1, whatever the data."""

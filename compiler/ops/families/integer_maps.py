@@ -21,8 +21,6 @@ from compiler.ops.records.operator import Array, Attributes, Inputs, Kind, Numbe
 from compiler.ops.records.rules import TypeRefused, Types, need, need_arity, need_dtype
 from compiler.te import Tensor
 
-__all__ = ["BYTES", "HALVES", "OPERATORS"]
-
 BYTES = np.arange(256).astype(np.uint8).view(np.int8)
 """The int8 of every place of a table."""
 RANGES = {"int8": INT8, "int16": (-2**15, 2**15 - 1), "int32": (-2**31, 2**31 - 1)}

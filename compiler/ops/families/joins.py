@@ -18,8 +18,6 @@ from compiler.ops.records.operator import (Algebra, Array, Attributes, Inputs, K
 from compiler.ops.records.rules import Types, need, need_arity
 from compiler.te import Expr, Tensor
 
-__all__ = ["OPERATORS"]
-
 
 def _concat_type(node: Node, types: Types) -> TensorType:
     """The type of inputs joined along the axis; their types differ only in their extent there."""

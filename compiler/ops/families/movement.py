@@ -20,8 +20,6 @@ from compiler.ops.records.operator import Algebra, Attributes, Inputs, Kind, Num
 from compiler.ops.records.rules import Types, need, need_arity, need_rank
 from compiler.te import Expr, Tensor
 
-__all__ = ["OPERATORS"]
-
 
 # Another shape
 

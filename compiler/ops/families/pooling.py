@@ -29,8 +29,6 @@ from compiler.ops.families.windows import (check_dilations, check_windows, image
                                            views_of, windowed)
 from compiler.te import Expr, Tensor
 
-__all__ = ["OPERATORS"]
-
 
 DILATED = ("maxpool", "qmaxpool")
 """Pools whose windows may have dilations."""

@@ -22,8 +22,6 @@ from compiler.ops.records.sums import kept, narrowed, sum_dtype
 from compiler.ops.records.weights import MATRIX, PRODUCT
 from compiler.te import Expr, Tensor
 
-__all__ = ["OPERATORS", "integer_product"]
-
 
 # Types
 

@@ -19,8 +19,6 @@ from compiler.ops.families.requantization import (check_clamp, check_requantized
 from compiler.ops.records.rules import TypeRule, Types, need, need_arity, need_dtype, of_stored
 from compiler.te import Expr, Tensor
 
-__all__ = ["OPERATORS"]
-
 
 _LIMITS = {"int8": (-128.0, 127.0), "uint8": (0.0, 255.0), "int16": (-32768.0, 32767.0),
            "uint16": (0.0, 65535.0)}

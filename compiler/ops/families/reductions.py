@@ -21,8 +21,6 @@ from compiler.ops.records.rules import Types, need, of_stored
 from compiler.ops.records.sums import kept, sum_dtype
 from compiler.te import Expr, Reduction, Tensor
 
-__all__ = ["MOST_PLACES", "OPERATORS", "totals"]
-
 MOST_PAIRS = 1 << 34
 """What is defined by every two elements of an axis takes the square of its extent: so many pairs
 take about half a minute.

@@ -27,11 +27,6 @@ from compiler.ops.records.operator import Attributes, Inputs, Range
 from compiler.ops.records.rules import Types, need, need_arity
 from compiler.te import Expr
 
-__all__ = ["SHIFT", "arrays_of_channels", "check_channels", "check_clamp", "check_multiplier",
-           "check_padded", "check_requantized", "check_stored", "clamp_of", "multipliers",
-           "of_channels", "requantized", "rescaled", "rescaled_array", "scaled_array", "sums_of",
-           "wrapped"]
-
 
 SHIFT = "shift"
 """Attribute: the shift of all channels. Their scales are integers, their sums do not wrap."""

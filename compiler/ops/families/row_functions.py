@@ -53,9 +53,6 @@ from compiler.ops.records.operator import Array, Attributes, Inputs, Numbers, Op
 from compiler.ops.records.rules import Types, need, need_arity
 from compiler.te import Expr, Tensor
 
-__all__ = ["MASKED", "MOST_ELEMENTS", "OPERATORS", "RECIPROCALS", "ROOTS", "Fractions",
-           "exponentials", "rms_unit"]
-
 MOST_ELEMENTS = 1 << 14
 """The longest row, so that all sums fit int32."""
 

@@ -12,8 +12,6 @@ from compiler.ops.records.operator import Attributes, Inputs, Operator
 from compiler.ops.records.sums import kept, narrowed, sum_dtype
 from compiler.te import Expr, Tensor
 
-__all__ = ["OPERATORS", "REDUCTIONS"]
-
 REDUCTIONS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 TOTALS = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 

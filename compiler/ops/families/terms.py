@@ -19,8 +19,6 @@ from compiler.ops.records.operator import Array, Attributes, Inputs, Kind, Numbe
 from compiler.ops.records.rules import TypeRefused, Types, need, need_arity
 from compiler.te import Expr, Tensor
 
-__all__ = ["OPERATORS"]
-
 
 def _type(node: Node, types: Types) -> TensorType:
     return _summed(node, types, "int8")

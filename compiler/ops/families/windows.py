@@ -16,10 +16,6 @@ from compiler.ops.records.operator import Attributes
 from compiler.ops.records.rules import need
 from compiler.te import Axis, Expr, Tensor
 
-__all__ = ["MOST_STEPS", "check_dilations", "check_numbers", "check_steps", "check_windows",
-           "image_axes", "image_views", "image_windows", "inside_of", "kernel_axes", "pixel_of",
-           "pixel_rows", "reach_of", "views_of", "window_shape", "windowed", "windows_shape"]
-
 MOST_STEPS = (1 << 31) - 1
 """Kernels, strides, dilations and pads: places in memory are computed with them."""
 

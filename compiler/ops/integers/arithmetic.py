@@ -8,9 +8,6 @@ bits and rounded once, half to even.
 from compiler import te
 from compiler.te import Expr
 
-__all__ = ["PARAM", "add_scaled", "exponent_of", "requantize", "requantize_twice",
-           "requantize_by_word", "scaled"]
-
 PARAM = te.record("param", bias="int32", mult="uint16", shift="uint8")
 """Per-channel parameters of `requantize`: eight bytes a channel."""
 

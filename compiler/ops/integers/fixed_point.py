@@ -13,9 +13,6 @@ import numpy as np
 from compiler.errors import DEFECT, Error
 from compiler.ir.arithmetic import apply_binary
 
-__all__ = ["MAX_MULTIPLIER", "MAX_SHIFT", "MIN_MULTIPLIER", "STORED", "ScaleRefused",
-           "add_multipliers", "limits_of", "quantize_multiplier", "requantize"]
-
 STORED = ("int8", "int16")
 """Types of quantized activations in stored form."""
 

@@ -30,9 +30,6 @@ from compiler.ops.integers import arithmetic
 from compiler.ops.integers.fixed_point import MAX_MULTIPLIER, MAX_SHIFT, MIN_MULTIPLIER, requantize
 from compiler.te import Expr
 
-__all__ = ["INT8", "OPERANDS", "IntegerRange", "computed", "expression", "operands", "range_of",
-           "read", "text_of"]
-
 OPERANDS = tuple(f"x{place}" for place in range(10))
 """Two tensors, and the fields of a record that may be constants of channels."""
 INT8, INT32 = (-128, 127), (-2**31, 2**31 - 1)

@@ -9,11 +9,6 @@ operators.
 
 import numpy as np
 
-__all__ = ["LEFT", "added", "adding_multipliers", "averaged", "compared", "hard_swish",
-           "leaky_relu", "multiplier", "quantized", "quantized_away", "quantized_beside_zero",
-           "quantized_down", "reciprocal_root", "requantized", "rescaled", "rescaled_finely",
-           "scale_of_product", "scale_of_sum", "scaled", "squared_difference"]
-
 Array = np.ndarray
 LEFT = 7
 """Bits that differences gain before they are scaled."""

@@ -20,9 +20,6 @@ from compiler.ops.records.blocks import LANES, blocks_of
 from compiler.ops.records.operator import Array, Attributes, Inputs, Kind, Numbers, Operator
 from compiler.te import Expr, Tensor
 
-__all__ = ["OPERATORS", "from_blocks", "in_blocks", "packed_depthwise",
-           "packed_stem", "packed_weight"]
-
 # Arrays
 
 

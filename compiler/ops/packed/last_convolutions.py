@@ -21,8 +21,6 @@ from compiler.ops.records.channels_last import FROM_LAST, TO_LAST
 from compiler.ops.records.operator import Array, Attributes, Inputs, Kind, Numbers, Operator
 from compiler.te import Expr, Tensor
 
-__all__ = ["OPERATORS"]
-
 Result = Callable[[Expr, Expr], Expr]
 """An element of the result, from its sum and its channel."""
 

@@ -27,9 +27,6 @@ from compiler.ops.records.blocks import LANES, blocks_of
 from compiler.ops.records.operator import Array, Attributes, Inputs, Kind, Numbers, Operator, Shapes
 from compiler.te import Expr, Tensor
 
-__all__ = ["GROUPED", "OFFSET", "OPERATORS", "for_bytes", "grouped_columns", "grouped_inputs",
-           "grouped_stem"]
-
 GROUPED = 4
 """Inputs whose products are added at once."""
 

@@ -21,8 +21,6 @@ from compiler.ops.records.blocks import LANES
 from compiler.ops.records.operator import Array, Attributes, Inputs, Kind, Numbers, Operator
 from compiler.te import Expr, Tensor
 
-__all__ = ["KERNEL", "OPERATORS", "ROWS", "SIZES", "winograd_weight"]
-
 KERNEL = 3
 ROWS = "winograd_rows"
 """What the stage between rows and columns is called, behind the name of its result."""

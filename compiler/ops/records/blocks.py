@@ -8,8 +8,6 @@ are not None.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["LANES", "BlockForm"]
-
 LANES = 16
 """Channels of a block: float32 lanes of a vector of 512 bits, whatever the processor: the order of
 sums follows from it."""

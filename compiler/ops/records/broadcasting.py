@@ -7,8 +7,6 @@ import numpy as np
 from compiler import te
 from compiler.te import Expr, Tensor
 
-__all__ = ["along", "broadcast", "broadcast_shape", "common_shape"]
-
 
 def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of all together; refuses with ValueError those that have none."""

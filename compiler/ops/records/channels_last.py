@@ -15,9 +15,6 @@ Elements are computed from the same elements by the same arithmetic, sums in the
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["FROM_LAST", "TO_LAST", "ChannelsLast", "by_axes", "by_axis", "by_place", "last",
-           "with_channels"]
-
 TO_LAST, FROM_LAST = (0, 2, 3, 1), (0, 3, 1, 2)
 """Permutations of NCHW that give NHWC, and of NHWC that give NCHW."""
 

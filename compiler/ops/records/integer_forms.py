@@ -15,10 +15,6 @@ import numpy as np
 from compiler.ops.integers.fixed_point import limits_of, quantize_multiplier
 from compiler.ops.records.node import Node
 
-__all__ = ["ACCUMULATOR_BITS", "Bounds", "IntegerForm", "IntegerNode", "QuantizedInputs",
-           "StaysFloat", "Stored", "check_accumulator", "clamp_to", "multiplier_of", "scaled",
-           "weighted"]
-
 ACCUMULATOR_BITS = 32
 """Bits of the sums of an operator that does not say ``sums``."""
 

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["DTYPES", "MOST_DIMENSIONS", "Attrs", "Node", "TensorType"]
-
 DTYPES = ("float32", "int8", "uint8", "int32", "int64", "bool", "float16", "bfloat16", "float64",
           "int16", "uint16", "uint32", "uint64")
 MOST_DIMENSIONS = 64
@@ -84,7 +82,6 @@ class Attrs(Mapping[str, object]):
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={_attr_text(value)}" for name, value in self._items.items())
-
 
     def json(self) -> dict[str, Any]:
         """As JSON, which has no tuples and no infinities."""

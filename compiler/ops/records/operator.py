@@ -20,9 +20,6 @@ from compiler.ops.records.rules import TypeRule, Types
 from compiler.ops.records.weights import Weights
 from compiler.te import Tensor
 
-__all__ = ["Algebra", "Array", "Attributes", "Convolved", "Define", "Inputs", "Kind", "Meaning",
-           "Numbers", "Operator", "Range", "Shapes"]
-
 Array = np.ndarray
 Attributes = Mapping
 Inputs = Sequence[Tensor]

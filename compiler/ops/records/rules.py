@@ -5,9 +5,6 @@ from collections.abc import Callable, Sequence
 from compiler.errors import DEFECT, Error
 from compiler.ops.records.node import Node, TensorType
 
-__all__ = ["TypeRefused", "TypeRule", "Types", "need", "need_arity", "need_dtype",
-           "need_factors", "need_rank", "of_stored"]
-
 Types = Sequence[TensorType]
 TypeRule = Callable[[Node, Types], TensorType]
 

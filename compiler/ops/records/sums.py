@@ -7,8 +7,6 @@ import numpy as np
 from compiler import te
 from compiler.te import Expr, Tensor, is_float
 
-__all__ = ["kept", "narrowed", "sum_dtype"]
-
 
 def sum_dtype(dtype: str) -> str:
     """The type in which values of `dtype` are summed: halves in float32, all others in their own.

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["CONVOLVED", "MATRIX", "PRODUCT", "TRANSPOSED", "Weights", "of_channels"]
-
 Array = np.ndarray
 
 

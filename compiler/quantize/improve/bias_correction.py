@@ -20,8 +20,6 @@ from compiler.quantize.networks.weights import WEIGHTED, result_axis, vector
 from compiler.quantize.plans.plan import Plan
 from compiler.quantize.ranges.calibration import Samples, program
 
-__all__ = ["correct_biases"]
-
 Array = np.ndarray
 
 

@@ -7,8 +7,6 @@ from math import inf
 from compiler.quantize.improve.noise import Measured
 from compiler.quantize.ranges.refusal import QuantizeRefused
 
-__all__ = ["Budget"]
-
 
 @dataclass(frozen=True, slots=True)
 class Budget:

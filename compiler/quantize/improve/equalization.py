@@ -19,8 +19,6 @@ from compiler.quantize.networks.network import SLOPES, Layer, LayeredNetwork, bo
 from compiler.quantize.networks.weights import (WEIGHTED, canonical, has_constants, outputs,
                                                 scaled, vector)
 
-__all__ = ["Pair", "equalize", "pairs"]
-
 ROUNDS = 40
 CLOSE = 1e-3            # iteration ends once the largest factor is this near to 1
 PASSING = {name for name, operator in OPERATORS.items() if operator.homogeneous}    # of images

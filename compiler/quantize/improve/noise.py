@@ -18,9 +18,6 @@ from compiler.quantize.plans.writer import write, write_part
 from compiler.quantize.ranges.calibration import Samples, program
 from compiler.quantize.ranges.scales import Scale
 
-__all__ = ["Measured", "Noise", "Tick", "alone", "effects", "measure", "observed",
-           "part", "results_of"]
-
 Array = np.ndarray
 LARGEST = float(np.finfo(np.float32).max)
 TINY = float(np.finfo(float).tiny)

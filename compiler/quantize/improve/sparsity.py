@@ -16,8 +16,6 @@ from compiler.quantize.networks.network import LayeredNetwork
 from compiler.quantize.networks.weights import canonical, restored
 from compiler.quantize.ranges.refusal import QuantizeRefused
 
-__all__ = ["Sparsity", "pattern_of", "prune", "pruned"]
-
 Sparsity = tuple[int, int]
 """How many weights stay, of how many."""
 

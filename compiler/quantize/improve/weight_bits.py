@@ -12,8 +12,6 @@ from compiler.quantize.plans.plan import Plan
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from compiler.quantize.ranges.scales import WEIGHT_BITS
 
-__all__ = ["ALL", "bits_by_name", "chosen_bits", "is_weighted", "require_bits"]
-
 ALL = "*"
 """Stands for all layers with weights but the first and the last."""
 

@@ -14,8 +14,6 @@ from compiler.quantize.networks.names import Names
 from compiler.quantize.networks.weights import (MATRICES, WEIGHTED, has_constants, outputs, scaled,
                                                 vector)
 
-__all__ = ["Affine", "as_convolution", "fold", "read_affine", "with_bias"]
-
 Array = np.ndarray
 Types = Mapping[str, TensorType]
 

@@ -13,8 +13,6 @@ from compiler.quantize.networks.affine import read_affine
 from compiler.quantize.networks.network import (INTEGER_FORMS, PICKS, Layer, LayeredNetwork,
                                                 is_operand)
 
-__all__ = ["with_functions"]
-
 
 def with_functions(network: LayeredNetwork) -> list[Layer]:
     """The network's layers. Those that compute elementwise from one value, or in arithmetic from

@@ -22,8 +22,6 @@ from compiler.ops.registry import find
 from compiler.ops.term_patterns import TermPattern
 from compiler.quantize.networks.trials import agree, evaluated, numbers_of
 
-__all__ = ["Match", "matches_of"]
-
 Array = np.ndarray
 MOST_REGIONS = 256      # that are tried for each value
 CHANNELS = 64           # of different numbers that are tried

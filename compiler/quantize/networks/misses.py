@@ -11,8 +11,6 @@ from compiler.ops.registry import find
 from compiler.ops.term_patterns import TermPattern
 from compiler.quantize.networks.matching import Match, matches_of
 
-__all__ = ["why_unmatched"]
-
 
 def why_unmatched(graph: Graph, pattern: Pattern | TermPattern) -> str:
     """The nearest operators, and the condition by which they are none: it would be a match without.

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable
 
-__all__ = ["Names"]
-
 
 class Names:
     """Hands out unused names; a name that is taken never becomes free."""

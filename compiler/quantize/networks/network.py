@@ -13,9 +13,6 @@ from compiler.quantize.networks.matching import Match
 from compiler.quantize.networks.names import Names
 from compiler.quantize.networks.weights import WEIGHTED
 
-__all__ = ["FILLS", "FUNCTION", "INTEGER_FORMS", "PICKS", "SLOPES", "Layer", "LayeredNetwork",
-           "bounds", "built", "is_operand", "layers_after"]
-
 FUNCTION = "function"
 """The operator of a layer that is several elementwise operators."""
 

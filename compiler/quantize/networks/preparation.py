@@ -26,8 +26,6 @@ from compiler.quantize.networks.network import (FUNCTION, INTEGER_FORMS, PICKS, 
 from compiler.quantize.networks.totals import totals_of
 from compiler.quantize.ranges.refusal import QuantizeRefused
 
-__all__ = ["prepare"]
-
 CLAMPED = {name for name in INTEGER_FORMS if OPERATORS[name].integer} - SLOPES
 QUANTIZED = ("quantizelinear", "dequantizelinear", "quantize", "dequantize")
 

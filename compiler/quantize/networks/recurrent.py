@@ -11,8 +11,6 @@ from onnx import ModelProto, NodeProto, helper
 
 from compiler.quantize.networks.network import FUNCTION, LayeredNetwork
 
-__all__ = ["Recurrent"]
-
 RECURRENT = ("LSTM", "GRU", "RNN")
 PLAIN = {"clip": 0.0, "input_forget": 0, "layout": 0}
 """Attributes and their required values; `activations` must be ONNX's defaults."""

@@ -20,8 +20,6 @@ from compiler.quantize.ranges.calibration import Input
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from compiler.te import numpy_dtype
 
-__all__ = ["Source", "is_quantized", "source_of"]
-
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv",
              "QLinearMatMul", "ConvInteger", "MatMulInteger")
 

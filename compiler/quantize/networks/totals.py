@@ -16,8 +16,6 @@ from compiler.ops.term_patterns import TermPattern
 from compiler.quantize.networks.matching import Match
 from compiler.quantize.networks.trials import agree, evaluated, numbers_of
 
-__all__ = ["totals_of"]
-
 
 def totals_of(graph: Graph, patterns: Sequence[TermPattern],
               without: Collection[tuple[str, str]] = ()) -> dict[str, Match]:

@@ -13,8 +13,6 @@ from compiler.graph.reference import evaluate_node
 from compiler.ops.patterns import Pattern
 from compiler.ops.term_patterns import TermPattern
 
-__all__ = ["agree", "evaluated", "numbers_of"]
-
 Array = np.ndarray
 CLOSE, FAR = 8.0, 20    # numbers up to 8, and powers of two up to 2**20
 RELATIVE, ABSOLUTE = 1e-5, 1e-6

@@ -9,9 +9,6 @@ from compiler.graph.graph import Node
 from compiler.ops.records.weights import Weights, of_channels
 from compiler.ops.registry import OPERATORS, find
 
-__all__ = ["MATRICES", "WEIGHTED", "canonical", "channel_axis", "has_constants", "outputs",
-           "restored", "result_axis", "scaled", "vector"]
-
 WEIGHTED = {name for name, operator in OPERATORS.items() if operator.weights}
 """Operators that multiply by weights, where these are constants."""
 MATRICES = {name for name, operator in OPERATORS.items()

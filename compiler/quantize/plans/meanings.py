@@ -13,8 +13,6 @@ from compiler.quantize.networks.network import LayeredNetwork
 from compiler.quantize.plans.plan import Plan
 from compiler.quantize.ranges.scales import Scale
 
-__all__ = ["meaning", "steps_off", "sum_meaning", "usable"]
-
 Scales = Mapping[str, Scale]
 
 

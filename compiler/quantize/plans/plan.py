@@ -29,8 +29,6 @@ from compiler.quantize.networks.network import (FILLS, FUNCTION, INTEGER_FORMS, 
 from compiler.quantize.networks.weights import MATRICES, WEIGHTED, outputs
 from compiler.quantize.ranges.scales import Scale
 
-__all__ = ["Plan", "disproportionate", "make_plan"]
-
 Ranges = Mapping[str, tuple[float, float]]
 MOVES = {*PICKS, *FILLS, "identity"}
 """Operators that only move elements of their input, zeros among them, and keep its scale."""

@@ -22,8 +22,6 @@ from compiler.quantize.plans.meanings import meaning, sum_meaning
 from compiler.quantize.plans.plan import Plan
 from compiler.quantize.ranges.scales import Scale, quantized_bias, quantized_weight
 
-__all__ = ["Written", "write", "write_part"]
-
 Array = np.ndarray
 
 

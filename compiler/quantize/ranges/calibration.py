@@ -11,8 +11,6 @@ from compiler.graph.graph import MOST_DIMENSIONS, Graph
 from compiler.graph.passes.pipeline import optimize, standard_passes
 from compiler.quantize.ranges.refusal import QuantizeRefused
 
-__all__ = ["Input", "Samples", "program"]
-
 BATCH = 4               # samples at a time where the batch is open: all values are kept
 
 Array = np.ndarray

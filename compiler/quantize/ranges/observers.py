@@ -16,8 +16,6 @@ import numpy as np
 from compiler.quantize.ranges.scales import Scale
 from compiler.quantize.ranges.refusal import QuantizeRefused
 
-__all__ = ["OBSERVERS", "Histogram", "MinMax", "MeanSquare", "Observer", "Percentile", "observer"]
-
 BINS = 1 << 14
 STEPS = 128             # candidates for each end of a range
 SWEEPS = 2              # rounds of choosing each end anew

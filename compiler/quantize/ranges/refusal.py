@@ -2,8 +2,6 @@
 
 from compiler.errors import Error
 
-__all__ = ["QuantizeRefused"]
-
 
 class QuantizeRefused(Error, ValueError):
     """A model, calibration set or option that cannot be used; the message is one line."""

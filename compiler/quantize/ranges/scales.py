@@ -5,9 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["ACCUMULATOR_BITS", "ACTIVATION_BITS", "WEIGHT_BITS", "Scale", "quantized_bias",
-           "quantized_weight"]
-
 ACTIVATION_BITS = (8, 16)
 ACCUMULATOR_BITS = (16, 24, 32, 40, 48)
 WEIGHT_BITS = (8, 4, 2)

@@ -9,8 +9,6 @@ import numpy as np
 from compiler.frontend.building.arrays import ArraysRefused, read_arrays
 from compiler.quantize.ranges.refusal import QuantizeRefused
 
-__all__ = ["CalibrationSet", "calibration_set"]
-
 Array = np.ndarray
 CalibrationSet = Mapping[str, Any] | Iterable[Any] | str | PathLike[str]
 """Samples [N, ...]: by the name of the input, or an array for the only input; or an iterable of

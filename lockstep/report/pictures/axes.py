@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["logarithmic", "with_thousands"]
-
 
 def with_thousands(axes: "Axes") -> None:
     """Numbers across with commas."""

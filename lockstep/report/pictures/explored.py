@@ -12,8 +12,6 @@ from lockstep.report.pictures.files import Drawing
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["exploration_pictures"]
-
 COLUMN = 3.4            # inches: one column of a page
 LABEL = 34              # characters of a machine
 FRONT, OTHER, BASE = "#cf3f4f", "#9aa5b1", "#2f6fb0"

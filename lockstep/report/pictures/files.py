@@ -19,8 +19,6 @@ from lockstep.options.paths import PictureFolder
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Drawing", "put_pictures", "require_matplotlib"]
-
 STYLE: Any = {
     "font.size": 8, "axes.titlesize": 8, "axes.spines.top": False, "axes.spines.right": False,
     "axes.linewidth": .6, "legend.frameon": False, "legend.fontsize": 7, "pdf.fonttype": 42,

@@ -10,8 +10,6 @@ from lockstep.report.pictures.files import Drawing
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["comparison_pictures", "quantization_pictures"]
-
 WIDTH = 7.0             # inches
 NAMES = 24              # under a picture
 NOISE = {"alone_db": "alone", "accumulated_db": "accumulated", "effect_db": "at output"}

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["run_pictures"]
-
 WIDTH = 7.0             # inches: both columns of a page
 STEPS = 400             # of a time axis
 NAME = 26               # characters of a layer

@@ -5,9 +5,6 @@ from typing import Any
 
 from lockstep.testing.networks.network import ZooNetwork
 
-__all__ = ["basic_block", "bottleneck", "keywords", "mobilenet_v1", "mobilenet_v2", "resnet",
-           "squeezenet", "unet", "vgg11"]
-
 CLASSES = 1000
 
 

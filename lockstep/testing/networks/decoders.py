@@ -23,8 +23,6 @@ from lockstep.testing.networks.transformers import gelu
 if TYPE_CHECKING:
     from lockstep.testing.networks.network import ZooNetwork
 
-__all__ = ["GPT", "LLAMA", "MEANING", "DecoderSizes", "gpt", "llama", "states"]
-
 Array = np.ndarray
 
 LONG, SHORT = 1024, 512             # tokens: more are too many to run, and how many are run then

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Array", "ZooLayer", "ZooNetwork", "Shape"]
-
 Array = np.ndarray
 Shape = tuple[int, ...]
 

@@ -11,8 +11,6 @@ import numpy as np
 from lockstep.testing.networks import decoders, recurrent, transformers
 from lockstep.testing.networks.network import Array, ZooLayer, ZooNetwork
 
-__all__ = ["Filled", "fill", "images", "samples"]
-
 COLUMNS = 1 << 21                   # elements of a convolution's operand that stay in a cache
 
 

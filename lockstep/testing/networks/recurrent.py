@@ -7,8 +7,6 @@ import numpy as np
 
 from lockstep.testing.networks.network import Array, ZooNetwork
 
-__all__ = ["MEANING", "lstm"]
-
 
 def lstm(net: ZooNetwork, width: int = 64, tags: int = 16) -> None:
     """Huang, Xu, Yu: Bidirectional LSTM-CRF models for sequence tagging, 2015; without the CRF:

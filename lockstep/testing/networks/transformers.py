@@ -13,8 +13,6 @@ import numpy as np
 if TYPE_CHECKING:
     from lockstep.testing.networks.network import ZooNetwork
 
-__all__ = ["MEANING", "bert_small", "vit_small"]
-
 PATCH = 8                       # rows and columns of an image that are a token
 
 Array = np.ndarray

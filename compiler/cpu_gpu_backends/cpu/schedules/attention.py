@@ -31,8 +31,6 @@ from compiler.schedule import Schedule
 from compiler.te import Buffer, Var, numpy_dtype
 from compiler.tune.chooser import OWN, Chooser
 
-__all__ = ["is_one_kernel", "tile_attention"]
-
 ROOM = 1 << 18          # bytes of rows of scores, before and after softmax, that stay near
 
 

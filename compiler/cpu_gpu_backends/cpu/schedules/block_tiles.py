@@ -30,8 +30,6 @@ from compiler.schedule import Schedule
 from compiler.te import Buffer, Read, Var
 from compiler.tune.chooser import OWN, Chooser
 
-__all__ = ["BlockTile", "best_tile", "tile_blocks"]
-
 MOST_UNROLLED = 256     # statements of a tile whose window is unrolled
 
 

@@ -21,9 +21,6 @@ from compiler.schedule import Schedule, tensorize
 from compiler.te import INDEX, Binary, Cast, Const, Read, Var, walk
 from compiler.tensorize import Intrinsic
 
-__all__ = ["DOTS", "add_groups", "copy_pixels", "dot_of", "is_grouped", "order_groups",
-           "sums_bytes"]
-
 GROUP = 4
 NEAR = 1 << 14          # bytes of pixels that stay in the nearest cache
 

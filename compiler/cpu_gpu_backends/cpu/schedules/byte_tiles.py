@@ -32,8 +32,6 @@ from compiler.schedule import Schedule
 from compiler.te import Var
 from compiler.tune.chooser import OWN, Chooser
 
-__all__ = ["tile_bytes"]
-
 MOST_ROWS = 16
 LATENCY = 52            # cycles from a product of tiles to the next one that adds to it
 AROUND = 60             # cycles around a tile of the result

@@ -20,8 +20,6 @@ from compiler.ir import Alloc, Program, Store, walk_stmts
 from compiler.schedule import Schedule
 from compiler.te import Binary, Cast, Const, Expr, Read, Select, Var
 
-__all__ = ["tile_direct"]
-
 
 def tile_direct(program: Program, vectors: Vectors) -> Schedule | None:
     """Applies the schedule above; None where the program is no such sum, or the processor has

@@ -31,8 +31,6 @@ from compiler.schedule import Schedule
 from compiler.te import Read, Var
 from compiler.tune.chooser import OWN, Chooser
 
-__all__ = ["ResultTiles", "has_matrices", "packed_weight_of", "tile_of_rows", "tile_products"]
-
 
 @dataclass(frozen=True, slots=True)
 class ResultTiles:

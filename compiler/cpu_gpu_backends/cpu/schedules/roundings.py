@@ -28,8 +28,6 @@ from compiler.ir import Program, map_exprs
 from compiler.te import Binary, Cast, Const, Expr, bits, is_integer, maximum, minimum, rewrite, rint
 from compiler.tensorize.ranges import limits, narrowed
 
-__all__ = ["in_floats", "in_words"]
-
 EXACT = {"float32": 1 << 24, "float64": 1 << 53}
 """Integers up to here are exact, shortest type first."""
 

@@ -18,8 +18,6 @@ from compiler.ir import Alloc, For, Program, Store, Update, Write, path_to, walk
 from compiler.schedule import Schedule, peel, split, vectorize
 from compiler.tune.chooser import OWN, Chooser
 
-__all__ = ["along_rows", "stages_by_rows"]
-
 
 def stages_by_rows(program: Program, vectors: Vectors, chooser: Chooser = OWN
                    ) -> Schedule | None:

@@ -26,9 +26,6 @@ from compiler.schedule import Schedule
 from compiler.te import Expr, Read, Var
 from compiler.tune.chooser import OWN, Chooser
 
-__all__ = ["axes_of", "copy_by_vectors", "extents_of",
-           "keep_in_registers", "sum_apart", "the_sum", "tile_sums"]
-
 SHORTEST_ROW = 4
 REUSE = 16              # times that an element is read which pay for copying it
 

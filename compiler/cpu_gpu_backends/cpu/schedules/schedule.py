@@ -24,8 +24,6 @@ from compiler.te import Binary, Buffer, Const, Expr, Read, Var, is_integer, walk
 from compiler.tune.chooser import OWN, Chooser
 from compiler.tune.generic import generic_schedule
 
-__all__ = ["own_schedule", "schedule", "walk_rows"]
-
 INTRINSICS = (*DOTS.values(), *TRANSPOSES.values())
 GENERIC = "generic"
 LONGEST_PIECE = 16

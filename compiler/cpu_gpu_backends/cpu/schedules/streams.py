@@ -13,8 +13,6 @@ from compiler.ir import (For, Program, Stmt, Update, linear, offset, reads, rewr
                          walk_stmts)
 from compiler.te import Read, numpy_dtype
 
-__all__ = ["read_ahead"]
-
 
 def read_ahead(program: Program, vectors: Vectors) -> Program:
     """Notes at the loops over such vectors how many iterations ahead they are to be fetched; not at

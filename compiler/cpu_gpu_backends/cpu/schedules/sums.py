@@ -21,8 +21,6 @@ from compiler.schedule import split
 from compiler.te import (INDEX, Buffer, Const, Expr, Read, Var, all_of, is_float, neutral,
                          substitute)
 
-__all__ = ["MOST", "most_roundings", "ordered_sums"]
-
 MOST = 256              # values that are added one after the other
 LANES = 64              # eight registers of AVX2, so that additions do not wait for each other
 SHORTEST = 32           # rows that gain by lanes

@@ -17,8 +17,6 @@ from compiler.ir import (Alloc, Combine, For, If, Program, Seq, Stmt, Store, Ten
                          walk_stmts)
 from compiler.schedule import Schedule, ScheduleError, annotate, fuse, parallel
 
-__all__ = ["share_out"]
-
 LEAST = 1 << 17         # elements computed, or terms added, that pay for starting threads
 SHARES = 8              # iterations for each thread: more, and what is left over weighs less
 

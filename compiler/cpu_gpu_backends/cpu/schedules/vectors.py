@@ -13,8 +13,6 @@ from compiler.tensorize import Intrinsic
 from compiler.tune.accesses import VectorCore
 from compiler.tune.chooser import OWN, Chooser
 
-__all__ = ["Vectors", "vectors_of"]
-
 STACKED, STACKED_SMALL = 1 << 12, 1 << 8
 
 

@@ -16,8 +16,6 @@ from compiler.ir import Alloc, Program, walk_stmts
 from compiler.ops.packed.winograd import ROWS
 from compiler.schedule import Schedule
 
-__all__ = ["tile_winograd"]
-
 
 def tile_winograd(program: Program, vectors: Vectors) -> Schedule | None:
     """Applies the schedule above; None where the program is no such transformation."""

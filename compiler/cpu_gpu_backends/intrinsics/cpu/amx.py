@@ -19,8 +19,6 @@ from compiler.tensorize import Intrinsic
 
 from .vectors import grouped_product, operand
 
-__all__ = ["amx", "amx_bf16"]
-
 _REGISTERS, _SIDE, _STEP = 8, 16, 64
 
 

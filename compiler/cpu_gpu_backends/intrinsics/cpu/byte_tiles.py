@@ -27,8 +27,6 @@ from compiler.tensorize import Intrinsic
 
 from .vectors import operand
 
-__all__ = ["MOST_BYTES", "ByteRows", "ByteWindows", "byte_tiles_named", "step_of"]
-
 MOST_BYTES = 64
 _LANES, _GROUP, _ROWS, _SUMS, _EACH = 16, 4, 16, 4, 2
 _FIRST_A, _FIRST_B = _SUMS, _SUMS + _EACH

@@ -22,8 +22,6 @@ from compiler.tensorize import Intrinsic
 
 from .vectors import operand
 
-__all__ = ["TRANSPOSES", "transpose"]
-
 _EVERYWHERE = 4         # lanes that all processors have
 _NEEDS = {**{(dtype, one.lanes): one.needs if one.lanes > _EVERYWHERE else ()
              for dtype in ("float32", "int32", "uint32") for one in INSTRUCTION_SETS},

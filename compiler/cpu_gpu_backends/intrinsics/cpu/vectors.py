@@ -18,8 +18,6 @@ from compiler.cpu_gpu_backends.llvm.instruction_sets import (INSTRUCTION_SETS, N
 from compiler.te import Axis, Var, bits
 from compiler.tensorize import Intrinsic, Operand
 
-__all__ = ["dot", "dot_by_steps", "dot_of_words", "fp32", "grouped_product", "operand"]
-
 _FP32 = {one.lanes: one.fused for one in INSTRUCTION_SETS if one.fused}
 _DOT = {(one.a, vectors.lanes): one for vectors in INSTRUCTION_SETS for one in vectors.dots}
 _COLUMNS = 16

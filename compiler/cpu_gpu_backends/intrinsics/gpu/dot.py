@@ -4,8 +4,6 @@ from compiler import te
 from compiler.cpu_gpu_backends.simt.simt_calls import SimtCall
 from compiler.tensorize import Intrinsic, Operand
 
-__all__ = ["dp4a"]
-
 _SCOPES = ("local", "shared", "global")
 
 

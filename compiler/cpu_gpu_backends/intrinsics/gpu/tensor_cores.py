@@ -14,9 +14,6 @@ from compiler.cpu_gpu_backends.simt.simt_calls import SimtCall
 from compiler.te import Axis, Expr, Var, numpy_dtype
 from compiler.tensorize import Intrinsic, Operand
 
-__all__ = ["COLUMNS", "MMA", "ROWS", "TENSOR_CORES", "load_fragment", "mma", "mma_fill",
-           "turn_bytes"]
-
 ROWS, COLUMNS = 16, 8
 CHUNK_BYTES = 16
 

@@ -11,8 +11,6 @@ from functools import cache
 
 from .writer import Writer
 
-__all__ = ["REFUSED", "WHOLE", "TileShapes", "begin_amx", "end_amx", "grants_tiles"]
-
 TileShapes = tuple[tuple[int, int], ...]
 """Rows, and bytes of a row, of each register."""
 

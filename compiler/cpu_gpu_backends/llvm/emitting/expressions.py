@@ -16,8 +16,6 @@ from .integers import integer_abs, integer_binary, integer_compare
 from .lanes import Lanes
 from .writer import LlvmType, LlvmValue, Writer, constant, memory_type
 
-__all__ = ["Expressions"]
-
 _SHORT = LlvmType("int32")
 _NO_WRAP = {"add": "add nsw", "sub": "sub nsw", "mul": "mul nsw"}
 

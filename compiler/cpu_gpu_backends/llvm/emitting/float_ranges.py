@@ -11,8 +11,6 @@ import numpy as np
 from compiler.tensorize import ranges
 from compiler.te import Binary, Call, Cast, Const, Expr, Select, is_float, is_integer, numpy_dtype
 
-__all__ = ["ANY", "FloatRange", "float_range", "limits"]
-
 
 @dataclass(frozen=True, slots=True)
 class FloatRange:

@@ -19,8 +19,6 @@ from .functions import FUNCTIONS, function
 from .float_ranges import ANY, FloatRange, limits
 from .writer import LlvmType, Writer
 
-__all__ = ["cast", "float_binary", "float_call", "float_compare", "float_extreme", "rounded"]
-
 _PLAIN = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _COMPARISONS = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
 _INTRINSICS = {"abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "rint": "rint"}

@@ -7,8 +7,6 @@ from typing import Any
 from .amx import begin_amx, end_amx
 from .writer import Writer
 
-__all__ = ["OUT_OF_MEMORY", "PREPARATIONS", "FunctionFrame"]
-
 OUT_OF_MEMORY = 1
 """The status of a function that cannot allocate its local buffers; 0 is success."""
 PREPARATIONS: dict[str, tuple[Callable[[Writer, Any], str], Callable[[Writer], None]]] = {

@@ -19,8 +19,6 @@ from compiler.cpu_gpu_backends.polynomials import ERF, ERFC, EXP, LOG, TANH
 from compiler.cpu_gpu_backends.llvm.instruction_sets import INSTRUCTION_SETS
 from .writer import LlvmModule, LlvmType, Writer
 
-__all__ = ["FUNCTIONS", "LIBRARY", "function"]
-
 LIBRARY = ("pow", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh",
            "atanh")
 FUNCTIONS = ("exp", "log", "tanh", "erf", *LIBRARY)

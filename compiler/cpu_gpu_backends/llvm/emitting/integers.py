@@ -7,8 +7,6 @@ from compiler.te import INDEX, bits, is_signed
 
 from .writer import LlvmType, Writer, literal
 
-__all__ = ["integer_abs", "integer_binary", "integer_compare"]
-
 _PLAIN = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
 _BOOLEAN = {"add": "or", "mul": "and", "max": "or", "min": "and"}
 _COMPARISONS = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}

@@ -14,8 +14,6 @@ from compiler.ir import (Alloc, Combine, For, Update, free_variables, offset, re
                          writes)
 from compiler.te import Var, is_record, numpy_dtype
 
-__all__ = ["Lanes", "has_lanes", "piece", "pieces"]
-
 _WHOLE = 64             # loops of so many iterations are one vector
 _BYTES = 64             # a piece of a longer loop: as many elements as fill a register of AVX-512
 

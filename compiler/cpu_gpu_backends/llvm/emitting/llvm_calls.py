@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from compiler.cpu_gpu_backends.llvm.machine import Processor
 from .writer import LlvmType, Writer, memory_type
 
-__all__ = ["LlvmCall", "LlvmTile"]
-
 
 @dataclass(frozen=True, slots=True)
 class LlvmTile:

@@ -9,8 +9,6 @@ from itertools import product
 from compiler.ir import For, free_variables, linear, offset, reads, walk_stmts
 from compiler.te import INDEX, Buffer, Const, Expr, Var, substitute
 
-__all__ = ["NOTE", "fetched"]
-
 NOTE = "prefetch"
 
 

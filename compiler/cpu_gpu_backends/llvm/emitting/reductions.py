@@ -13,8 +13,6 @@ from compiler import te
 from compiler.ir import For, If, Stmt, Store, Tensorized, Update, reads
 from compiler.te import INDEX, Const, Expr, Var, neutral
 
-__all__ = ["first_iteration", "outer_axes", "update_begun_by"]
-
 
 def update_begun_by(loop: For) -> Update | None:
     """The update that is the loop's only content, if its elements can be set ahead."""

@@ -28,8 +28,6 @@ from .reductions import first_iteration, outer_axes, update_begun_by
 from .llvm_calls import LlvmCall, LlvmTile
 from .writer import LlvmModule, LlvmType, LlvmValue, Writer
 
-__all__ = ["FunctionContext", "Statements"]
-
 _ON_STACK = 1 << 14         # bytes of one buffer
 _STACK = 1 << 17            # bytes of all of them
 _LINE = 64                  # bytes of a cache line

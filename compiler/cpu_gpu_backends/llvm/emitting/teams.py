@@ -18,8 +18,6 @@ from compiler.te import INDEX, Symbol, Var
 
 from .writer import LlvmType, LlvmValue, Writer
 
-__all__ = ["Captured", "captured", "piece_head", "write"]
-
 _SLOT = 8               # bytes of a value in the context
 
 

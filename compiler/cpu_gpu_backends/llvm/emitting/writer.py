@@ -14,9 +14,6 @@ from compiler.te import HELD, bits, is_integer, is_record, numpy_dtype
 
 from compiler.cpu_gpu_backends.llvm.machine import ROUNDED
 
-__all__ = ["LlvmModule", "LlvmType", "LlvmValue", "Writer", "constant", "literal", "memory_type",
-           "type_name"]
-
 _FLOATS = {"float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double"}
 
 

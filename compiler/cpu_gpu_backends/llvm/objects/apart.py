@@ -19,8 +19,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
-__all__ = ["apart"]
-
 Result = TypeVar("Result")
 
 IDLE_SECONDS = 2.0

@@ -8,8 +8,6 @@ import struct
 from compiler.errors import Error
 from compiler.exports.elf import Elf, Section
 
-__all__ = ["ObjectError", "require_object"]
-
 HEADER_BYTES, SECTION_BYTES, SYMBOL_BYTES, RELOCATION_BYTES = 64, 64, 24, 24
 WHOLE_WORDS = (1, 257)          # R_X86_64_64, R_AARCH64_ABS64
 RELOCATABLE = 1

@@ -27,6 +27,7 @@ from .jit import object_code
 
 __all__ = ["ExportError", "compile_object", "header", "link_shared"]
 
+
 def compile_object(programs: Mapping[str, Program], machine: Processor | None = None,
                    contract: bool = False) -> bytes:
     """An object file in which each program is a function of the given name.

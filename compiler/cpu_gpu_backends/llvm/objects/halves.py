@@ -12,8 +12,6 @@ import llvmlite.binding as llvm
 
 from compiler.cpu_gpu_backends.llvm.machine import host, linker
 
-__all__ = ["HALVES", "halves"]
-
 HALVES = ("__truncdfhf2", "__truncsfhf2", "__extendhfsf2")
 """float64 and float32 to float16, rounded half to even; float16 to float32."""
 

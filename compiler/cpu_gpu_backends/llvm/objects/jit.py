@@ -21,8 +21,6 @@ from .apart import apart
 from .halves import HALVES, halves
 from .pool import address_of, pool
 
-__all__ = ["FOREIGN", "CodeError", "Library", "assembly", "library", "object_code", "optimized"]
-
 
 class CodeError(Error):
     """There is no code for a text, by a defect of LLVM or as somebody killed it; the message is one

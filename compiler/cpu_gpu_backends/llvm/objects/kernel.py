@@ -16,8 +16,6 @@ from compiler.cpu_gpu_backends.llvm.emitting.emit import FUNCTION, OUT_OF_MEMORY
 from compiler.cpu_gpu_backends.llvm.machine import WITHOUT, MachineError, Processor, host
 from .jit import Library, library, object_code
 
-__all__ = ["Kernel", "build", "refusal"]
-
 
 class Kernel:
     """A compiled program, for this computer.

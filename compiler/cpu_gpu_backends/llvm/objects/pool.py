@@ -13,8 +13,6 @@ import llvmlite.binding as llvm
 
 from compiler.cpu_gpu_backends.llvm.machine import host, linker
 
-__all__ = ["LIBRARY", "Pool", "PoolWarning", "address_of", "pool", "set_threads"]
-
 LIBRARY = "LOCKSTEP_OPENMP"
 """Environment variable: the file of libgomp, or ``none`` to do without."""
 

@@ -7,8 +7,6 @@ from pathlib import Path
 import onnx
 from google.protobuf.message import DecodeError, Message
 
-__all__ = ["external_files"]
-
 
 def external_files(path: str | PathLike[str]) -> list[Path]:
     """Paths that tensors of the model at `path` refer to; none if it is no ONNX file. Nothing but

@@ -10,8 +10,6 @@ import onnx
 
 from compiler.frontend.building.values import NodeRefused, Value
 
-__all__ = ["body_of", "bound", "expanded", "types_of"]
-
 DEEPEST = 100
 """Functions that call one another."""
 

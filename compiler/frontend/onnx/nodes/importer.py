@@ -23,8 +23,6 @@ from compiler.graph.graph import DTYPES, Node, TensorType
 from compiler.ops.records.rules import TypeRefused
 from compiler.graph.rewrite import Builder
 
-__all__ = ["CONTRADICTIONS", "Importer", "Item", "element_type"]
-
 Item = Any
 """What a name of a model stands for: a Value, a list of them, None, or `UNKNOWN`."""
 
@@ -34,7 +32,6 @@ STANDARD = ("", "ai.onnx")
 SAME_SHAPE = ("Abs", "Cast", "CastLike", "Exp", "Identity", "Log", "Neg", "Reciprocal", "Relu",
               "Sigmoid", "Sqrt", "Tanh")
 """Operators whose result has the shape of their first input."""
-
 
 
 def element_type(code: int) -> np.dtype:

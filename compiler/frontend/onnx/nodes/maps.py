@@ -14,9 +14,6 @@ from onnx import TensorProto, helper
 from compiler.ops.families.integer_maps import HALVES
 from compiler.ops.integers.integer_text import OPERANDS, read
 
-__all__ = ["OWN", "QUANTIZED_MAP", "QUANTIZED_TERMS", "TERM_ATTRIBUTES", "function_of",
-           "summing_function"]
-
 OWN = "lockstep"
 """The domain of operators that ONNX lacks."""
 QUANTIZED_MAP, QUANTIZED_TERMS = "QuantizedMap", "QuantizedTerms"

@@ -5,8 +5,6 @@ from typing import Any
 
 from compiler.frontend.building.values import NodeRefused, Value
 
-__all__ = ["as_later", "older"]
-
 IDLE = ("consumed_inputs", "output_sequence")
 """Attributes that say where results may lie, or which of them are wanted."""
 

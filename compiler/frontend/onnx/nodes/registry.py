@@ -25,8 +25,6 @@ import onnx
 from compiler.frontend.building.values import NodeRefused
 from compiler.frontend.onnx.nodes.older import as_later, older
 
-__all__ = ["OPERATORS", "OnnxFunction", "attributes_of", "call", "find", "operator", "schema_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class OnnxFunction:

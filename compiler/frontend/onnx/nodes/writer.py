@@ -15,8 +15,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from compiler.frontend.onnx.nodes.maps import OWN
 
-__all__ = ["OPSET", "REFUSED", "Loaded", "OnnxWriter", "typed"]
-
 OPSET = 21
 """The first with quantizations of 16 bits."""
 

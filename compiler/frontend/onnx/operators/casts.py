@@ -10,8 +10,6 @@ from compiler.frontend.onnx.nodes.registry import operator
 from compiler.frontend.onnx.operators.small_types import in_wider_type
 from compiler.graph.graph import DTYPES
 
-__all__ = ["code_of", "converted"]
-
 
 def code_of(dtype: str) -> int:
     """The ONNX number of an element type."""

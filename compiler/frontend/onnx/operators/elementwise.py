@@ -151,6 +151,7 @@ LARGEST_POWER = {"float32": 88.0, "float64": 709.0}
 SATURATED = 10.0
 """From here on Gelu's tanh is 1 in every type."""
 
+
 @operator("Relu")
 def relu(t, x):
     return t.emit("relu", x) if x.dtype == "float32" else x.maximum(0)

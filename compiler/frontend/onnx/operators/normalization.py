@@ -9,8 +9,6 @@ from compiler.frontend.building.values import NodeRefused, Value, axes_of
 from compiler.frontend.onnx.nodes.registry import operator
 from compiler.te import is_float
 
-__all__ = ["batch_normalization", "in_single", "plain_log_softmax", "plain_softmax"]
-
 
 def in_single(x: Value, rule: Callable[[Value], Value]) -> Value:
     """Computes float16 and bfloat16 in float32 and rounds the result once."""

@@ -7,8 +7,6 @@ from compiler.frontend.building.values import Value, axes_of
 from compiler.frontend.onnx.nodes.registry import operator
 from compiler.te import is_float
 
-__all__ = ["log_sum_exp", "reduced_axes"]
-
 
 def reduced_axes(t, x: Value, axes: Value | None, noop: int = 0) -> tuple[int, ...]:
     """The axes to reduce: those given; without any, all, or none where `noop_with_empty_axes` is

@@ -11,8 +11,6 @@ from compiler.frontend.building.values import NodeRefused, Value, axes_of
 from compiler.frontend.onnx.nodes.registry import operator
 from compiler.te import is_integer
 
-__all__ = ["nearest", "places_of", "rounded", "weighted", "widened"]
-
 ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "floor": np.floor, "ceil": np.ceil, "round_prefer_floor": lambda x: np.ceil(x - 0.5),
     "round_prefer_ceil": lambda x: np.floor(x + 0.5)}

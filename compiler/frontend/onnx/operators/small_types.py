@@ -8,8 +8,6 @@ import numpy as np
 
 from compiler.frontend.building.values import NodeRefused, Value
 
-__all__ = ["WHOLE", "in_wider_type"]
-
 WHOLE = {"int4": ("int8", 4), "uint4": ("uint8", 4), "int2": ("int8", 2), "uint2": ("uint8", 2)}
 """Small integers: the type that their numbers are computed in, and their bits."""
 

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from compiler.frontend.building.values import NodeRefused, Value
 from compiler.frontend.onnx.nodes.registry import operator
 
-__all__ = ["check_window", "convolved", "in_one_row", "padded_sides", "spatial"]
-
 
 def spatial(value: Value, role: str = "weight") -> int:
     """The number of axes that windows move along: all but the first two."""

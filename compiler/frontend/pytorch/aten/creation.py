@@ -6,8 +6,6 @@ from compiler.frontend.building.values import Value
 from compiler.frontend.pytorch.aten.registry import aten, promoted, refuse
 from compiler.te import numpy_dtype
 
-__all__ = ["filled"]
-
 
 def filled(t, shape, number, dtype: str) -> Value:
     t.check_size(tuple(shape), dtype)

@@ -17,8 +17,6 @@ from typing import Any
 from compiler.frontend.building.values import NodeRefused, Value
 from compiler.te import is_float
 
-__all__ = ["OPERATORS", "REFUSED", "aten", "find", "in_kind", "numbers", "promoted", "refuse"]
-
 Rule = Callable[..., Any]
 OPERATORS: dict[str, Rule] = {}
 """Rules by operator name, with the overload where overloads differ."""

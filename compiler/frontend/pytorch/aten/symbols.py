@@ -6,8 +6,6 @@ import operator
 from compiler.frontend.building.values import NodeRefused
 from compiler.frontend.pytorch.aten.registry import aten, refuse
 
-__all__ = ["FUNCTIONS"]
-
 FUNCTIONS = {getattr(operator, name) for name in (
     "add", "sub", "mul", "truediv", "floordiv", "mod", "neg", "pow", "eq", "ne", "lt", "le", "gt",
     "ge", "and_", "or_", "not_", "getitem")} | {
