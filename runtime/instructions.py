@@ -1,4 +1,4 @@
-"""What each instruction of the machine did in a compiled network, and the area of idle ones."""
+"""Tells what each instruction of a machine did in a network, and the area of idle ones."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict

@@ -1,1 +1,1 @@
-"""What each declared instruction does for a network, or why it does nothing."""
+"""Answers: what each declared instruction does for a network, or why it does nothing."""

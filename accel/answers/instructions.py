@@ -1,5 +1,4 @@
-"""What each instruction does for a network: how often it is executed, by which layers, or why not.
-"""
+"""Answers of instructions: how often a network executes each, by which layers, or why not."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ NOTHING = "no layer of the network runs on the accelerator"
 
 @dataclass(frozen=True, slots=True)
 class InstructionAnswer:
-    """What an instruction does for a network.
+    """The part of an instruction in a network.
 
     Parameters
     ----------
@@ -92,7 +91,7 @@ def _of_bodies(machine: Machine, name: str, body: Intrinsic, graph: Graph,
 
 
 def _of_quantizer(name: str, graph: Graph) -> str:
-    """What the quantizer says of an instruction that matches something in float networks."""
+    """The quantizer's reason for an instruction that matches something in float networks."""
     notes = [note for text in graph.notes if (note := Note.of(text)) and note.fate == UNUSED]
     return next((note.reason for note in notes if note.node == name), "")
 

@@ -19,7 +19,7 @@ Declined = Mapping[tuple[str, str], str]
 """Why a pattern is not used, by its name and the value that it would make."""
 
 
-class Candidate(Protocol):
+class Attempt(Protocol):
     """A network with some of its matches, and the layers of integers that it would have.
 
     `planned` and `integers` are the names of the float network's nodes whose layers are planned to
@@ -39,10 +39,10 @@ class Candidate(Protocol):
         ...
 
 
-Chosen = TypeVar("Chosen", bound=Candidate)
+Chosen = TypeVar("Chosen", bound=Attempt)
 
 
-def settled(make: Callable[[Declined], Chosen], plain: Callable[[], Candidate]) -> Chosen:
+def settled(make: Callable[[Declined], Chosen], plain: Callable[[], Attempt]) -> Chosen:
     """The candidate that is left; `make` gives that without some matches, `plain` the one of a
     machine without the instructions.
     """
@@ -58,7 +58,7 @@ def settled(make: Callable[[Declined], Chosen], plain: Callable[[], Candidate]) 
                                for value, reason in reasons.items()}}
 
 
-def _hindered(candidate: Candidate, plain: Callable[[], Candidate]) -> Mapping[str, str]:
+def _hindered(candidate: Attempt, plain: Callable[[], Attempt]) -> Mapping[str, str]:
     """Why matches are not kept, by the value that they make; none where all are."""
     refused = candidate.refused()
     if refused:

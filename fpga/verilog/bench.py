@@ -1,4 +1,4 @@
-"""What the test bench runs: a program, the memory before it, and the memory that it must leave."""
+"""The inputs of the test bench: a program, the memory before it, and the memory that it must leave."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What Vivado needs: Verilog, and the script with its settings."""
+"""Files for Vivado: Verilog, and the script with its settings."""
 
 from pathlib import Path
 

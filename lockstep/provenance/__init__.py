@@ -1,4 +1,4 @@
-"""What results follow from, beside them: in the JSON and on the pages of commands that measure."""
+"""Provenance: what results follow from, in the JSON and on the pages of commands that measure."""
 
 from .asked import Asked
 from .measured import differences, unmeasured

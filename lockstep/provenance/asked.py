@@ -1,4 +1,4 @@
-"""What a command was asked: its words, its options as they were parsed, the files that it reads."""
+"""A command as it was asked: its words, its options as parsed, the files that it reads."""
 
 import argparse
 import hashlib

@@ -1,4 +1,4 @@
-"""Who made results, and when: version, commit, sources, packages, processor, date."""
+"""The makers of results, and the time: version, commit, sources, packages, processor, date."""
 
 import platform
 import subprocess
@@ -35,7 +35,7 @@ def commit_of(folder: Path) -> dict[str, Any]:
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    """What git says, without the last line's end; None where git is missing or refuses."""
+    """The answer of git, without the last line's end; None where git is missing or refuses."""
     try:
         done = subprocess.run(["git", "-C", str(folder), *words], check=True, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)

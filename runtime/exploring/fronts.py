@@ -63,7 +63,7 @@ class PointIntervals:
         return no_more.all(axis=1) & less.any(axis=1)
 
     def _more(self, place: int) -> np.ndarray:
-        """Where other points are more than this one for sure, by objective."""
+        """Marks, by objective, the points that are more than this one for sure."""
         return np.where(self._same(place), self.values > self.values[place],
                         self.low > self.high[place])
 

@@ -261,7 +261,7 @@ USUAL = ("ms", "area", "luts", "energy")
 
 
 def usual_objectives(technology: Technology) -> tuple[Objective, ...]:
-    """Those of `USUAL` that the technology has."""
+    """The objectives of `USUAL` that the technology has."""
     return tuple(one for one in map(OBJECTIVES.__getitem__, USUAL)
                  if one.reads & ASPECTS.keys() <= technology.has)
 

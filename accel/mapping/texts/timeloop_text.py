@@ -98,7 +98,7 @@ def _document(config: AccelConfig, part: LayerPart) -> Iterator[str]:
 
 
 def _notes(part: LayerPart, factors: Mapped) -> Iterator[str]:
-    """What the document does not say."""
+    """Lists what the document does not say."""
     shape = shape_of(part.layer.operator)
     if shape.row:
         yield "# windows are packed: C are the elements of a window"

@@ -64,7 +64,7 @@ _BROKEN = ("Requests of the core must be aligned, at most 64 bytes long and must
 
 @dataclass(frozen=True, slots=True)
 class Tracing:
-    """What a model can write as waveforms, and with which files of Verilator.
+    """A kind of waveforms that a model can write, and the files of Verilator for it.
 
     `headers` is a folder of headers that these files include; `viewed` models have the accessors
     of PyVerilator.

@@ -101,7 +101,7 @@ def _finished(importer: Importer, place: str, page: str) -> Graph:
 
 
 def unused_notes(model: onnx.ModelProto) -> list[str]:
-    """What the quantizer that wrote the model says of instructions that no layer uses."""
+    """Notes of the quantizer that wrote the model on instructions that no layer uses."""
     return [str(Note(entry.key.removeprefix(UNUSED_KEY), "instruction", UNUSED, entry.value))
             for entry in model.metadata_props if entry.key.startswith(UNUSED_KEY)]
 

@@ -83,7 +83,7 @@ def _before(graph: Graph, producers: dict[str, Node], last: Node) -> Iterator[No
 
 
 def _condition(graph: Graph, match: Match, loose: bool) -> str:
-    """What keeps these operators from being a match."""
+    """Names what keeps these operators from being a match."""
     if loose and (many := next((value for value in match.sources if value in graph.constants),
                                None)):
         shape = graph.constants[many].shape
