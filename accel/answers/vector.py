@@ -101,7 +101,7 @@ def _parts(machine: Machine, graph: Graph) -> Iterator[_Part]:
 
 @lru_cache(2)
 def _different_parts(machine: Machine, graph: Graph) -> tuple[_Part, ...]:
-    """Parts of a graph that vector computes; the first of those parts that differ in numbers alone."""
+    """Parts of a graph for vector; the first of those parts that differ in numbers alone."""
     found: dict[tuple[str, ...], _Part] = {}
     for part in _parts(machine, graph):
         key = part.node.op, part.total, part.scope, re.sub(r"\d+", "#", plain_text(part.value))

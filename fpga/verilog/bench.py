@@ -1,4 +1,4 @@
-"""The inputs of the test bench: a program, the memory before it, and the memory that it must leave."""
+"""Inputs of the test bench: a program, the memory before it, and the memory that it leaves."""
 
 from collections.abc import Mapping
 
