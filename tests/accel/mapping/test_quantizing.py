@@ -18,6 +18,7 @@ FLOATS = example("bfloat16")
 def given(machine: Machine, **options) -> dict:
     made = quantizer_options(machine, options)
     assert made.pop("patterns") == machine.patterns
+    assert made.pop("made_for")["machine"].split()[0] == machine.config.name
     return made
 
 
