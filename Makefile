@@ -10,8 +10,8 @@ INPUTS := pyproject.toml constraints.txt
 CODE   := accel bench compiler examples fpga lockstep runtime tests
 
 # A file's tests share what they build. Files go as they stand: by default those with few tests would
-# come last, and among them are the longest.
-SPREAD := -n 2 --dist loadfile --no-loadscope-reorder
+# come last, and among them are the longest. Three processes on two cores: one of them often waits.
+SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
 
 # Python keeps what it compiles (`make clean` removes it): tests start many processes, and each would
 # compile hundreds of files again. pip compiles nothing: most files of packages are never imported.
@@ -29,7 +29,7 @@ venv: $(VENV)/.stamp   ## set up .venv (once; again when pyproject.toml or const
 demo: venv       ## compile a small network and run it on the simulated accelerator
 	@$(PY) -m examples.digits.demo
 
-# Both processes read all tests. So what Python compiles is compiled before, once, and asserts stay as they
+# Each process reads all tests. So what Python compiles is compiled before, once, and asserts stay as they
 # are: to rewrite them takes as long as all else. Tests that failed run again, for what asserts compared.
 test: $(VENV)/.stamp-test       ## run the tests, the slow ones excepted; OPTIONS="--durations=15" for pytest
 	@$(PY) -m compileall -q -j 2 $(CODE)

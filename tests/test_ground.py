@@ -86,7 +86,7 @@ def test_make_hands_options_to_the_tests() -> None:
     done = subprocess.run(
         ["make", "--no-print-directory", "--dry-run", "test", "OPTIONS=--durations=15"], cwd=ROOT,
         check=True, text=True, capture_output=True, timeout=60)
-    assert ('-m pytest tests -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder '
+    assert ('-m pytest tests -m "not slow" -n 3 --dist loadfile --no-loadscope-reorder '
             '--assert=plain --durations=15 ||') in done.stdout
 
 
