@@ -15,6 +15,7 @@ from compiler.graph import optimize
 from compiler.ops.records.integer_forms import StaysFloat, Stored
 from compiler.quantize import quantize
 from compiler.quantize.ranges.scales import Scale
+from compiler.ops.patterns import Pattern
 from examples import hardswish
 from tests.support.machines import LONG, example
 from tests.support.onnx_runtime import run_onnx
@@ -88,7 +89,7 @@ def test_a_layer_runs_in_rtl() -> None:
 def test_it_is_within_a_step_whatever_the_range(reach: float, below: float) -> None:
     """The range of x has the length `reach`, and the share `below` of it is negative."""
     pattern = of("int8").pattern
-    assert pattern is not None
+    assert isinstance(pattern, Pattern)
     low, high = -below * reach, (1 - below) * reach
     values = pattern.value(np.linspace(low, high, 2001))
     x, y = (as_stored(*ends) for ends in ((low, high), (values.min(), values.max())))
@@ -103,7 +104,7 @@ def as_stored(low: float, high: float) -> Stored:
 @pytest.mark.parametrize(("reach", "steps"), [(0.3, 1), (2.9, 1), (6.0, 1), (17.0, 2)])
 def test_it_is_within_a_few_steps_of_16_bits(reach: float, steps: int) -> None:
     pattern = of("int16").pattern
-    assert pattern is not None
+    assert isinstance(pattern, Pattern)
     x = Stored("x", reach / 32767, 0, "int16")
     most = np.abs(pattern.value(np.linspace(-reach, reach, 2001))).max()
     y = replace(x, scale=float(most) / 32767)
@@ -112,7 +113,7 @@ def test_it_is_within_a_few_steps_of_16_bits(reach: float, steps: int) -> None:
 
 def test_a_scale_that_is_too_small_is_refused() -> None:
     pattern = of("int8").pattern
-    assert pattern is not None
+    assert isinstance(pattern, Pattern)
     x, y = Stored("x", 1e-4, 0), Stored("y", 1e-4, 0)
     with pytest.raises(StaysFloat, match="^immediate three must be an integer from 0 to 65535, "
                                          "not 480000$"):

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 
 import numpy as np
+from typing import Any
+
 import pytest
 
 from compiler import te
@@ -58,7 +60,8 @@ def test_a_condition_and_the_match_without_it(float_model, hindered: Callable, f
     ({"terms": lambda *at: at[0].add("Neg", by_product(*at))}, "which no sum reads"),
     ({"rows": ROWS[0]}, "whose terms are not those of a value and of each row of a constant")])
 def test_what_a_sum_of_terms_lacks(float_model, options: dict, reason: str) -> None:
-    graph = convert(network(float_model, **{"terms": by_product} | options, name="total"))
+    given: dict[str, Any] = {"terms": by_product, "name": "total"} | options
+    graph = convert(network(float_model, **given))
     (near,) = (node for node in graph.nodes if node.op in ("mul", "pow"))
     assert not totals_of(graph, [SQUARES])
     assert why_unmatched(graph, SQUARES) == f"nearest is {near.name} ({near.op}), {reason}"
