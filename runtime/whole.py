@@ -16,15 +16,13 @@ from compiler.graph.division.partition import HOST
 from compiler.graph.division.layout import MOVED
 from compiler.graph.graph import Graph, Node
 from compiler.native import digest, processor
+from compiler.quantize.networks.preparation import QUANTIZED
 from runtime.module import Module, Step
 from runtime.pricing.counting import node_cycles
 from runtime.pricing.hosts import HostTable, known_host
 from runtime.pricing.link import LINK, Link
 from runtime.pricing.prices import samples
 from runtime.pricing.timing import measured
-
-CONVERSIONS = frozenset(("quantize", "dequantize", "quantizelinear", "dequantizelinear"))
-"""Operators that change numbers between the network's types: they compute no layer."""
 
 PJ = 1e-12
 
@@ -36,7 +34,7 @@ class HostPart:
     Parameters
     ----------
     host : the name of the host. is_measured : its seconds are, on this processor.
-    layers : the operators of the network that it computes, by name: without `CONVERSIONS` and
+    layers : the operators of the network that it computes, by name: without `QUANTIZED` and
         changes of layout.
     seconds : of all its operators. operators : name, operator and seconds of each; none where only
         whole segments were measured.
@@ -92,7 +90,7 @@ def host_part(module: Module, table: HostTable | None, process: EnergyTable | No
 
 def _is_layer(module: Module, node: Node) -> bool:
     """True for what the network asks for: no change of numbers' types or of the layout."""
-    return (node.op not in CONVERSIONS
+    return (node.op not in QUANTIZED
             and module.partition.reasons.get(node.name, "") != MOVED)
 
 

@@ -291,10 +291,10 @@ ELEMENTWISE = [
                  (_rng.integers(-2**15, 2**15, (2, 3, 5)).astype(np.int16),)),
     OperatorCase("qmap", {"function": "int32(clamp(rshift_rne(int64(x0) * int64(int16(x1)), "
                                       "int64(uint8(x2) & 63)), -128, 127))"},
-                 (_counted("int8", 2, 5, 3, 3), NUMBERS, NUMBERS // 17 & 15)),
+                 (_counted("int8", 2, 5, 3, 3), NUMBERS, NUMBERS // 17 & 15 | 6)),
     OperatorCase("quantized_map", {"function": "clamp((x0 * int32(int16(x1))) >> 14, -128, 127)"},
                  (_counted("uint8", 2, 5, 3, 3), NUMBERS)),
-    OperatorCase("qterms", {"term": "(x0 - x1) * (x0 - x1)", "bias": 0, "mult": 40000, "shift": 26,
+    OperatorCase("qterms", {"term": "(x0 - x1) * (x0 - x1)", "bias": 0, "mult": 50000, "shift": 27,
                             **CLAMP}, (_counted("int8", 2, 3, 19), _counted("int8", 5, 19))),
     OperatorCase("quantized_terms", {"term": "abs(x0 - x1)", "bias": 9, "mult": 40000, "shift": 21,
                                      **CLAMP},

@@ -404,6 +404,9 @@ def _quantized_map(w: _Writer, node: Node) -> None:
 
 
 def _quantized_terms(w: _Writer, node: Node) -> None:
+    if node.attrs["bias"]:
+        raise ImportRefused(f"{node.name}: the bias of quantized_terms must be 0 in ONNX, not "
+                            f"{node.attrs['bias']!r}")
     term, *numbers = (node.attrs[name] for name in TERM_ATTRIBUTES)
     key = summing_function, term, tuple(numbers), w.types(node)[0].dtype
     w.add(node, w.function(key, QUANTIZED_TERMS), domain=OWN,

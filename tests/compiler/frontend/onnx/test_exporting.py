@@ -5,6 +5,7 @@ import onnx
 import onnxruntime
 import pytest
 
+from compiler.errors import Error
 from compiler.frontend.onnx.exporting import RULES, Variant, exported_model
 from compiler.frontend.onnx.importing import ImportRefused, convert
 from compiler.graph.graph import TensorType
@@ -57,6 +58,10 @@ CASES = {
                          {"axis": 0}),
     "quantized_map": ((np.arange(256, dtype=np.uint8), np.arange(256, dtype=np.uint8)[::-1].copy()),
                       {"function": "clamp(rshift_rne(x0 * x1, 7) - (x1 >> 2), -128, 127)"}),
+    "quantized_terms": ((np.arange(63, dtype=np.uint8).reshape(9, 7) * 4,
+                         np.arange(21, dtype=np.uint8).reshape(3, 7) * 12),
+                        {"term": "abs(x0 - x1)", "bias": 0, "mult": 40000, "shift": 21,
+                         "zp": 0, "lo": -128, "hi": 127}),
     "pool_place": ((X,), WINDOW | {"dilations": (1, 1)}),
     "shl": ((np.arange(5, dtype=np.uint8), np.full(5, 3, np.uint8)), {}),
     "shr": ((np.arange(50, dtype=np.uint32), np.full(50, 3, np.uint32)), {}),
@@ -168,6 +173,12 @@ def test_extents_stay_where_a_model_cannot_leave_them_open(op):
     model = exported_model(graph, [Variant(grown(4, op), {(2, 4): "n"})])
     assert model == exported_model(graph)
     assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 2
+
+
+def test_a_bias_of_terms_is_refused():
+    arrays, attrs = CASES["quantized_terms"]
+    with pytest.raises(Error, match="the bias of quantized_terms must be 0 in ONNX, not 9"):
+        exported_model(graph_of("quantized_terms", arrays, attrs | {"bias": 9}))
 
 
 def test_every_rule_has_a_case_or_is_a_plain_function():
