@@ -26,7 +26,7 @@ STYLE: Any = {
     "text.parse_math": False}       # names of layers literally, dollars included
 
 SIGNS = str.maketrans({"*": "-times-", "/": "-per-", " ": ""})
-"""Of formulas that are objectives, in names of files."""
+"""Stand-ins in names of files for signs of formulas, which objectives may be."""
 
 Drawing = Callable[["Figure"], None]
 """Draws one picture into an empty figure, and sets its size in inches."""
