@@ -3,7 +3,7 @@
 Tools make the files themselves, each in an environment of its own whose versions are pinned here:
 small networks (`bench/inputs/foreign/networks.py`) in every spelling that a tool writes. Each file
 is imported, compiled for the host and for the accelerator, run on the sample that the tool's own
-runtime has run on, and compared: with the file computed without integers, and with the tool. Printed
+runtime has run on, and compared with the file computed without integers, and with the tool. Printed
 are differences in steps of the output, the share of the products between quantized values that the
 accelerator executes, and its segments.
 
@@ -54,6 +54,11 @@ TOOLS = {
         **dict.fromkeys(_STATIC, (*CNNS, "vit")),
         **dict.fromkeys(("dynamic-s8", "dynamic-u8"), NETWORKS),
         **dict.fromkeys(("nbits-op", "nbits-qdq"), ("vit",))}),
+    "torch": Tool("pytorch.py", "torch", {
+        **dict.fromkeys(("pt2e-x86.onnx", "pt2e-xnnpack.onnx"), (*CNNS, "vit")),
+        **dict.fromkeys(("pt2e-x86.pt2", "pt2e-xnnpack.pt2"), ("resnet", "vit")),
+        "fx-qat.onnx": ("resnet", "mobile"),
+        **dict.fromkeys(("torchao-int8.pt2", "torchao-int8dyn.pt2"), ("vit",))}),
 }
 
 BENCH = Bench(__file__, __doc__, machine="pynq-1x16x16")

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.version_converter
 import onnxruntime
 from networks import exported, keep, network
 from onnxruntime import quantization as q
 from onnxruntime.quantization import matmul_nbits_quantizer as nbits
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
+QDQ, QOP = q.QuantFormat.QDQ, q.QuantFormat.QOperator
 U8, S8, U16, S16 = (q.QuantType.QUInt8, q.QuantType.QInt8, q.QuantType.QUInt16,
                     q.QuantType.QInt16)
 
@@ -44,14 +46,14 @@ def dynamic(weights: q.QuantType) -> Callable[..., None]:
 def blocks(form: q.QuantFormat) -> Callable[..., None]:
     def make(source: Path, path: Path, arrays: list[np.ndarray]) -> None:
         model = onnx.load(source)
-        model.opset_import[0].version = max(model.opset_import[0].version, 21)
+        if form is QDQ:                     # 4 bits in blocks need opset 21
+            model = onnx.version_converter.convert_version(model, 21)
         made = nbits.MatMulNBitsQuantizer(model, 4, 32, is_symmetric=True, quant_format=form)
         made.process()
         made.model.save_model_to_file(str(path))
     return make
 
 
-QDQ, QOP = q.QuantFormat.QDQ, q.QuantFormat.QOperator
 CASES = {
     "qdq-s8s8-pc": static(QDQ, S8, S8, channels=True, ActivationSymmetric=True),
     "qdq-u8s8": static(QDQ, U8, S8),
