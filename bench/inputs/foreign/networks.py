@@ -6,7 +6,6 @@ parameters, and small ones of a few thousand, which tests keep.
 
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -159,12 +158,6 @@ def network(name: str, size: str) -> tuple[nn.Module, list[torch.Tensor]]:
         made.train()
         made(torch.cat(samples))
     return made.eval(), samples
-
-
-def keep(folder: Path, name: str, x: np.ndarray, y: np.ndarray, framework: str) -> None:
-    """Writes the sample beside the file, with what the tool's own runtime makes of it."""
-    np.savez_compressed(folder / f"{name}.npz", x0=np.asarray(x), y0=np.asarray(y),
-                        framework=framework)
 
 
 def exported(name: str, size: str, folder: Path) -> Path:

@@ -1,12 +1,13 @@
-"""PyTorch's quantizers: ``python pytorch.py FOLDER SIZE NETWORK.CASE...``."""
+"""PyTorch's quantizers: by export, by FX, and torchao (see `cases`)."""
 
 import copy
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import onnx
 import torch
-from networks import keep, network
+from cases import Case, make_all
+from networks import network
 from torch import nn
 
 Samples = list[torch.Tensor]
@@ -66,6 +67,10 @@ def _torchao(config: str, **options: object) -> Callable[[nn.Module, Samples], n
 def _as_onnx(model: nn.Module, samples: Samples, path: Path) -> None:
     torch.onnx.export(model, (samples[0],), str(path), input_names=["x"], output_names=["y"],
                       dynamo=True, opset_version=21, optimize=True, external_data=False)
+    made = onnx.load(path)
+    for told in (made.graph, *made.graph.node, *made.graph.value_info):
+        told.ClearField("metadata_props")       # stack traces, three times as large as the network
+    onnx.save(made, path)
 
 
 def _as_traced_onnx(model: nn.Module, samples: Samples, path: Path) -> None:
@@ -78,31 +83,24 @@ def _as_program(model: nn.Module, samples: Samples, path: Path) -> None:
 
 
 CASES = {
-    "pt2e-x86.onnx": (_pt2e(_x86), _as_onnx),
-    "pt2e-x86.pt2": (_pt2e(_x86), _as_program),
-    "pt2e-xnnpack.onnx": (_pt2e(_xnnpack), _as_onnx),
-    "pt2e-xnnpack.pt2": (_pt2e(_xnnpack), _as_program),
-    "fx-qat.onnx": (_qat, _as_traced_onnx),
-    "torchao-int8.pt2": (_torchao("Int8WeightOnlyConfig"), _as_program),
-    "torchao-int8dyn.pt2": (_torchao("Int8DynamicActivationInt8WeightConfig"), _as_program),
+    "pt2e-x86": (_pt2e(_x86), ".onnx", _as_onnx),
+    "pt2e-x86-program": (_pt2e(_x86), ".pt2", _as_program),
+    "pt2e-xnnpack": (_pt2e(_xnnpack), ".onnx", _as_onnx),
+    "pt2e-xnnpack-program": (_pt2e(_xnnpack), ".pt2", _as_program),
+    "fx-qat": (_qat, ".onnx", _as_traced_onnx),
+    "ao-int8": (_torchao("Int8WeightOnlyConfig"), ".pt2", _as_program),
+    "ao-int8dyn": (_torchao("Int8DynamicActivationInt8WeightConfig"), ".pt2", _as_program),
 }
 
 
-def main(folder: Path, size: str, wanted: list[str]) -> None:
-    for text in wanted:
-        name, _, case = text.partition(".")
-        path = folder / f"{name}.torch-{case}"
-        try:
-            model, samples = network(name, size)
-            quantize, save = CASES[case]
-            with torch.no_grad():
-                made = quantize(model, samples)
-                save(made, samples, path)
-                keep(folder, path.stem, samples[0].numpy(), made(samples[0]).numpy(), "PyTorch")
-        except Exception as error:  # noqa: BLE001  -- one line for each case that a tool fails at
-            path.unlink(missing_ok=True)
-            (folder / f"{path.name}.failed").write_text(f"{type(error).__name__}: {error}"[:200])
+def make(case: Case) -> None:
+    model, samples = network(case.network, case.size)
+    quantize, suffix, save = CASES[case.mode]
+    with torch.no_grad():
+        made = quantize(model, samples)
+        save(made, samples, case.path(suffix))
+        case.keep(samples[0].numpy(), made(samples[0]).numpy(), "PyTorch")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])
+    make_all("torch", make)
