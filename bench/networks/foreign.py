@@ -64,7 +64,7 @@ TOOLS = {
         ("qonnx-w8a8", "qonnx-w4a4", "qcdq-w8a8", "qcdq-w4a4"), ("resnet",))),
     "coremltools": Tool("core_ml.py", "torch", dict.fromkeys(
         ("linear8", "linear4-blocks", "palette4", "sparse"), ("resnet", "vit"))),
-    "litert": Tool("litert.py", "litert", {
+    "litert": Tool("tensorflow_lite.py", "litert", {
         **dict.fromkeys(("int8", "16x8", "dynamic"), ("resnet", "vit", "lstm")),
         **dict.fromkeys(("edge-int8", "edge-dynamic", "edge-int4"), ("resnet", "vit"))}),
 }
@@ -130,8 +130,10 @@ def _made(sheet: Sheet, folder: Path) -> Iterator[Path]:
         cases = [f"{network}.{case}" for case, networks in tool.cases.items()
                  for network in networks if not sheet.networks or network in sheet.networks]
         before = {*folder.iterdir()}
-        subprocess.run([python, SCRIPTS / tool.script, folder, sheet.size, *cases], check=True,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        ended = subprocess.run([python, SCRIPTS / tool.script, folder, sheet.size, *cases],
+                               capture_output=True, text=True, check=False)
+        if ended.returncode:
+            print(f"{name}: fails: {ended.stderr.strip().splitlines()[-1]}")
         new = sorted({*folder.iterdir()} - before)
         yield from _given(new)
         for path in new:

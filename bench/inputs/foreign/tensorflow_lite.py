@@ -22,7 +22,8 @@ def _resnet(width: int, extent: int) -> tf.keras.Model:
 
     inputs = layers.Input((extent, extent, 3), 1)
     x = convolution(inputs, width)
-    for channels, stride in ((width, 1), (2 * width, 2), (3 * width, 2)):
+    blocks = ((width, 1), (2 * width, 2), (3 * width, 2))
+    for channels, stride in blocks[:1 if extent < 16 else 3]:
         y = convolution(convolution(x, channels, 3, stride), channels, last=None)
         skip = x if stride == 1 else convolution(x, channels, 1, stride, None)
         x = layers.ReLU()(layers.Add()([y, skip]))
@@ -67,9 +68,11 @@ def _converted(model: tf.keras.Model, samples: list[np.ndarray], mode: str) -> b
             converter.representative_dataset = lambda: ([sample] for sample in samples)
             converter.target_spec.supported_ops = [KINDS[mode]]
         return converter.convert()
-    made = quantizer.Quantizer(converter.convert(), RECIPES[mode]())
-    ranges = made.calibrate({"serving_default": [
-        {model.input_names[0]: sample} for sample in samples]}) if mode == "edge-int8" else None
+    plain = converter.convert()
+    made = quantizer.Quantizer(plain, RECIPES[mode]())
+    (signature, ends), = tf.lite.Interpreter(model_content=plain).get_signature_list().items()
+    ranges = made.calibrate({signature: [{ends["inputs"][0]: sample} for sample in samples]}
+                            ) if mode == "edge-int8" else None
     return bytes(made.quantize(ranges).quantized_model)
 
 
