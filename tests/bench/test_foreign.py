@@ -38,11 +38,11 @@ MOVED = HEAD + "g (float[1,4] x) => (float[1,4] y)" + CONSTANTS + """{
 
 @pytest.fixture
 def saved(tmp_path):
-    def save(text: str, **arrays: np.ndarray):
+    def save(text: str, x0=None, y0=None):
         path = tmp_path / "net.onnx"
         onnx.save(onnx.parser.parse_model(text), path)
-        if arrays:
-            np.savez(path.with_suffix(".npz"), **arrays)
+        if x0 is not None:
+            np.savez(path.with_suffix(".npz"), x0=x0, y0=y0)
         return path
     return save
 
