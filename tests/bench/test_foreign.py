@@ -38,7 +38,7 @@ MOVED = HEAD + "g (float[1,4] x) => (float[1,4] y)" + CONSTANTS + """{
 
 @pytest.fixture
 def saved(tmp_path):
-    def save(text: str, x0=None, y0=None):
+    def save(text: str, x0=None, y0=()):
         path = tmp_path / "net.onnx"
         onnx.save(onnx.parser.parse_model(text), path)
         if x0 is not None:
