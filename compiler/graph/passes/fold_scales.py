@@ -28,8 +28,8 @@ class FoldScales:
 
     With `quantized`, this holds for weights that are dequantized constants, and for no others,
     where the scales of the weight can take k: products of matrices are among them, relu(conv(x, w))
-    * k becomes relu(conv(x, w * k)) for a positive k, and conv(dequantize(q) * k, w) becomes
-    conv(dequantize(q), w * k) where k is one number.
+    * k becomes relu(conv(x, w * k)) for a positive k, and reshape(conv(x, w)) * k and
+    conv(dequantize(q) * k, w) alike where k is one number.
     """
 
     quantized: bool = False
@@ -94,7 +94,10 @@ class _Folding:
     def _numbers(self, sums: Sums, value: str, node: Node) -> Array | None:
         """What the node multiplies each channel by, or adds to it; None where it does neither."""
         known, shape = self._operand(value, node), self._shape(value)
-        if known is None:
+        if known is not None and known.size == 1 and node.op in ("mul", "div"):
+            made = self._shape(sums.product.outputs[0])
+            return np.broadcast_to(known.reshape(-1), (made[sums.weights.axis],))
+        if known is None or sums.moves():
             return None
         place = sums.weights.axis % len(shape)
         channels = tuple(extent if axis == place else 1 for axis, extent in enumerate(shape))

@@ -21,6 +21,7 @@ from compiler.graph.integerize.integerize import Integerize
 from compiler.graph.passes.pads import PadsInWindows
 from compiler.graph.passes.puts import WheresAsPuts
 from compiler.graph.passes.quantized_constants import QuantizedConstants
+from compiler.graph.passes.raise_quantize import RaiseQuantize
 from compiler.graph.passes.reductions import ReductionsAsPools
 from compiler.graph.passes.sequences import SequencesAsImages
 from compiler.graph.passes.sink_dequantize import SinkDequantize
@@ -59,7 +60,7 @@ def standard_passes(integerize: bool = True, accumulator_bits: int = ACCUMULATOR
     """
     to_integers: tuple[Pass, ...] = (QuantizedConstants(), ReductionsAsPools(), SinkDequantize(),
                                      WeightsOnGrids(), FoldScales(quantized=True),
-                                     Integerize(accumulator_bits, exact))
+                                     RaiseQuantize(), Integerize(accumulator_bits, exact))
     return (
         FoldConstants(dequantize=False),
         GathersAsSlices(),

@@ -17,10 +17,9 @@ class QuantizedConstants:
     """transpose(dequantize(q)) -> dequantize(transpose(q)) for a constant q, and so all that only
     moves elements; dequantize(q) * k -> dequantize(q) with other scales, for a constant k, q
     negated where k is negative and all zero points where k is 0; quantize(dequantize(q)) becomes a
-    constant.
+    constant, and in float does what would have scales that vary along several axes.
 
-    Before: dequantized constants are still nodes. After: no such operator reads a dequantized
-    constant, but where its result would have scales that vary along several axes. What moves is
+    Before: dequantized constants are still nodes. After: no such operator reads one. What moves is
     exact, scales are rounded once.
     """
 
@@ -48,10 +47,12 @@ def _visit(builder: Builder, known: dict[str, QuantizedConstant], node: Node) ->
     made = _computed(builder, known, node) if computed else made
     if made is not None:
         known[output] = made
-    if made is not None and computed and len(made.axes()) < 2:
+    if made is None or not computed:
+        builder.add(node)
+    elif len(made.axes()) < 2:
         made.add_to(builder, output, node.name, output)
     else:
-        builder.add(node)
+        builder.add_constant(output, made.numbers())
 
 
 def _computed(builder: Builder, known: Mapping[str, QuantizedConstant], node: Node

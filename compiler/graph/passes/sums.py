@@ -18,7 +18,8 @@ Array = np.ndarray
 @dataclass(slots=True, eq=False)
 class Sums:
     """A product, whose weight and bias take the constants that follow. `after` are other nodes that
-    follow: the sum with the bias, where that is a node of its own, and functions like relu.
+    follow: the sum with the bias, where that is a node of its own, functions like relu, and what
+    moves elements.
     """
 
     product: Node
@@ -36,7 +37,8 @@ class Sums:
 
     def times(self, factors: Array) -> bool:
         """Multiplies each channel by a number. Returns whether weight and functions allow it."""
-        if self.functions and not (factors > 0).all():
+        bends = any(find(node.op).kind is Kind.ELEMENTWISE for node in self.functions)
+        if bends and not (factors > 0).all():
             return False
         made = self._scaled(factors)
         if made is None:
@@ -68,14 +70,19 @@ class Sums:
         return True
 
     def follow(self, node: Node) -> bool:
-        """Lets another node follow, where factors above zero may come before it as well as after
-        it. Returns whether they may.
+        """Lets another node follow, where factors may come before it as well as after it: above
+        zero if it is a function, one for all if it moves elements. Returns whether they may.
         """
         operator = find(node.op)
-        passes = isinstance(self.weight, QuantizedConstant) and operator.homogeneous and (
-            operator.kind is Kind.ELEMENTWISE)
+        passes = isinstance(self.weight, QuantizedConstant) and (
+            operator.homogeneous and operator.kind is Kind.ELEMENTWISE
+            or operator.picks and operator.kind is Kind.INJECTIVE)
         self.functions += (node,) if passes else ()
         return passes
+
+    def moves(self) -> bool:
+        """True if elements of channels are no longer where the product has them."""
+        return any(find(node.op).picks for node in self.functions)
 
     def chain(self, builder: Builder) -> list[Node]:
         """The product with its new constants, which are added, and what follows."""

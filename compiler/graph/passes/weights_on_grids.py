@@ -13,7 +13,7 @@ from compiler.ops.registry import find
 
 Array = np.ndarray
 
-LEAST, MOST = -128, 127
+MOST = 255
 NEAR = np.float32(2.0**-20)
 """The part of an element that it may be off: several roundings of float32."""
 
@@ -23,8 +23,9 @@ FEW = 6        # elements of a channel that are tried with every scale
 @dataclass(frozen=True, slots=True)
 class WeightsOnGrids:
     """conv(dequantize(x), w) -> conv(dequantize(x), dequantize(q)) where each output channel of a
-    constant w is int8 times a number: what is left of blocks with scales of their own, where these
-    are multiples of one number, and of integers that were scaled by arithmetic.
+    constant w is int8, or int8 less a zero point, times a number: what is left of blocks with
+    scales of their own, where these are multiples of one number, and of integers that were scaled
+    by arithmetic.
 
     Before: any graph. After: no product of a dequantized tensor has such a weight in float. Weights
     change by roundings of float32.
@@ -68,7 +69,9 @@ def _with_integers(builder: Builder, integers: dict[tuple[str, int], str], node:
 
 
 def on_grid(weight: Array, axis: int) -> QuantizedConstant | None:
-    """The weight as int8 with a scale for each channel along the axis; None where it is another."""
+    """The weight as int8 with a scale for each channel along the axis, and a zero point where it is
+    wider than int8; None where it is another.
+    """
     if not weight.size or not np.isfinite(weight).all():
         return None
     axis, others = axis % weight.ndim, tuple(set(range(weight.ndim)) - {axis % weight.ndim})
@@ -79,19 +82,23 @@ def on_grid(weight: Array, axis: int) -> QuantizedConstant | None:
     squares, products = (np.sum(array * integers, axis=others, keepdims=True, dtype=np.float64)
                          for array in (integers, weight))
     nearest = products / np.maximum(squares, 1)
-    scales = np.where(squares > 0, nearest, 1).astype(np.float32)
+    least = nearest.min(where=squares > 0, initial=np.abs(weight).max() or 1)
+    scales = np.where(squares > 0, nearest, least).astype(np.float32)
     if not (scales >= np.finfo(np.float32).tiny).all():
         return None
-    return QuantizedConstant(integers.astype(np.int8), scales, np.zeros_like(scales, np.int8))
+    least, most = (end(integers, axis=others, keepdims=True, initial=0) for end in (np.min, np.max))
+    zeros = np.where((least >= -128) & (most <= 127), 0, -128 - least)
+    return None if (most - least > MOST).any() else QuantizedConstant(
+        (integers + zeros).astype(np.int8), scales, zeros.astype(np.int8))
 
 
 def _steps(weight: Array, axis: int, others: tuple[int, ...]) -> Array | None:
-    """The greatest number of which each channel has multiples within int8; 1 for a channel of
+    """The greatest number of which each channel has multiples up to `MOST`; 1 for a channel of
     zeros.
     """
     peaks = np.abs(weight).max(axis=others)
     peaks[peaks == 0] = 1
-    candidates = peaks[:, None] / np.arange(1, 1 - LEAST, dtype=np.float32)
+    candidates = peaks[:, None] / np.arange(1, 1 + MOST, dtype=np.float32)
     few = np.moveaxis(weight, axis, 0).reshape(len(peaks), -1)[:, :FEW]
     fits = np.all(_are_multiples(few[:, :, None], candidates[:, None]), axis=1)
     steps, waiting = np.ones_like(peaks), np.arange(len(peaks))
@@ -107,6 +114,4 @@ def _steps(weight: Array, axis: int, others: tuple[int, ...]) -> Array | None:
 
 def _are_multiples(numbers: Array, steps: Array) -> Array:
     multiples = numbers / steps
-    whole = np.rint(multiples)
-    return (np.abs(multiples - whole) <= NEAR * np.abs(multiples)) & (whole >= LEAST) & (
-        whole <= MOST)
+    return np.abs(multiples - np.rint(multiples)) <= NEAR * np.abs(multiples)

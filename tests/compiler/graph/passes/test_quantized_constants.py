@@ -91,7 +91,7 @@ def test_what_moves_or_scales_gives_integers(name: str, axis: int | None, dtype:
     graph = one.graph(STEPS[name](one, one.dequantized((4, 6, 5), axis, dtype)))
     made = QuantizedConstants()(graph)
     ops = [node.op for node in made.nodes]
-    assert (ops == ["dequantizelinear", "add"]) == (name in FITS[axis]), made
+    assert ops == (["dequantizelinear", "add"] if name in FITS[axis] else ["add"]), made
     assert_near(graph, made, 0 if name in MOVES else 1e-6)
     assert QuantizedConstants()(made).nodes == made.nodes
 
@@ -121,7 +121,7 @@ def test_joined_constants_have_the_scales_of_all(axes) -> None:
     parts = [one.dequantized((4, 6), axis) for axis in axes]
     graph = one.graph(one.add("concat", *parts, axis=0))
     made = QuantizedConstants()(graph)
-    assert len(made.nodes) == (4 if axes == (1, 1) else 2)
+    assert len(made.nodes) == (1 if axes == (1, 1) else 2)
     assert_near(graph, made, 0)
 
 
@@ -205,8 +205,8 @@ def test_scales_along_two_axes_are_told(qdq) -> None:
     weight = one.add("Reshape", one.weight(3, 8, 7, axis=1), one.constant(np.array([12, 14])),
                      name="split")
     graph = optimize(convert(one.model(one.requantized(one.add("MatMul", x, weight, name="p")))))
-    assert graph.notes[0] == ("p (matmul) stays in float: its weight 'split.out' is not quantized: "
-                              "split (reshape) stands behind the DequantizeLinear")
+    assert graph.notes[0] == ("p (matmul) stays in float: its weight 'split.out' is not quantized, "
+                              "nor int8 times a number for each output channel")
 
 
 def test_readers_of_one_constant_have_integers_of_their_own(qdq, layer_differences) -> None:

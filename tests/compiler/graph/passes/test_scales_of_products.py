@@ -66,7 +66,8 @@ def assert_integers(one, model: onnx.ModelProto, onnx_values) -> Graph:
     """One product of integers and nothing in float is left, within a step of both judges."""
     graph = optimize(convert(model))
     assert graph.notes == ()
-    ops = [node.op for node in graph.nodes if node.op not in ("reshape", "to_uint8", "to_int8")]
+    ops = [node.op for node in graph.nodes
+           if node.op not in ("reshape", "transpose", "to_uint8", "to_int8")]
     assert ops[0] == "quantize" and ops[-1] == "dequantize" and len(ops) == 3, ops
     plain = optimize(convert(model), standard_passes(integerize=False))
     feeds = {"x": one.rng.normal(size=graph.values["x"].shape).astype(np.float32)}
@@ -95,6 +96,19 @@ def test_factors_and_terms_go_into_scales_and_bias(qdq, onnx_values, form: str, 
 
     graph = assert_integers(one, model_of(one, form, follows, bias), onnx_values)
     assert graph.nodes[-2].name.startswith(("product", "add", "matmul", "sub")), graph.nodes[-2]
+
+
+def test_a_number_behind_what_moves_elements(qdq, onnx_values) -> None:
+    """As attention scales its heads."""
+    one = qdq(seed=9)
+
+    def follows(one, y: str) -> str:
+        y = one.add("Reshape", y, one.constant(np.array([2, 5, 2, 3])))
+        return one.add("Mul", one.add("Transpose", y, perm=[0, 2, 1, 3]), one.constant(
+            np.array([[-0.7]], np.float32)))
+
+    graph = assert_integers(one, model_of(one, "sum", follows), onnx_values)
+    assert [node.op for node in graph.nodes][1:-1] == ["qdense", "reshape", "transpose"]
 
 
 BEHIND = {
@@ -147,6 +161,8 @@ LEFT = {
     "for each pixel": lambda one, y: one.add("Mul", y, vector(one, 6, 3, 3)),
     "relu, sign": lambda one, y: one.add("Mul", one.add("Relu", y), vector(one, 6, 1, 1)),
     "relu, term": lambda one, y: one.add("Add", one.add("Relu", y), vector(one, 6, 1, 1)),
+    "moved, channels": lambda one, y: one.add("Mul", one.add("Transpose", y, perm=[0, 2, 1, 3]),
+                                              vector(one, 6, 1)),
     "constant less": lambda one, y: one.add("Sub", vector(one, 6, 1, 1), y),
     "divided by it": lambda one, y: one.add("Div", vector(one, 6, 1, 1), y),
     "by zero": lambda one, y: one.add("Div", y, one.constant(factors_of(1, 2, 0, 1, 1, 1))),

@@ -22,7 +22,18 @@ def test_integers_of_scaled_weights_are_found(shape, axis: int, most: int, rng) 
     found = on_grid(weight, axis)
     assert found is not None and found.scale.shape == tuple(channels)
     np.testing.assert_allclose(found.numbers(), weight, rtol=3e-7, atol=0)
-    assert np.abs(found.integers).max() <= most
+    assert np.abs(found.integers).max() <= most and not found.zero.any()
+
+
+@pytest.mark.parametrize("zero", [0, 5, 130, 255])
+def test_wider_integers_have_a_zero_point(zero: int, rng) -> None:
+    integers = rng.integers(0, 256, (4, 30))
+    integers[:, :2] = 0, 255
+    integers[3, 0] = 1
+    weight = ((integers - zero) * rng.uniform(0.01, 0.1, (4, 1))).astype(np.float32)
+    found = on_grid(weight, 0)
+    assert found is not None and found.zero.any()
+    np.testing.assert_allclose(found.numbers(), weight, rtol=3e-7, atol=0)
 
 
 def test_blocks_whose_scales_are_multiples_have_one_scale(rng) -> None:
@@ -46,17 +57,19 @@ def test_what_is_on_no_grid_stays(change: str, rng) -> None:
         case "one off":
             weight[3, 30] *= np.float32(1.00001)
         case "too far":
-            weight[3, 7] *= np.float32(1.5)
+            weight[3, 7] = -150 / 127 * weight[3, 7]
+            weight[3, 8] = -weight[3, 7]
         case "not a number":
             weight[3, 7] = np.nan
     assert on_grid(weight, int(change == "other axis")) is None
 
 
-def test_a_channel_of_zeros_has_any_scale() -> None:
+def test_a_channel_of_zeros_has_the_least_scale() -> None:
+    """So that its bias is as fine as that of others."""
     found = on_grid(np.array([[0, 0, 0], [0.5, -1, 0.25]], np.float32), 0)
     assert found is not None
     assert (found.integers.tolist(), found.scale.tolist()) == ([[0, 0, 0], [2, -4, 1]],
-                                                               [[1], [0.25]])
+                                                               [[0.25], [0.25]])
 
 
 FLOATS = {
@@ -67,6 +80,10 @@ FLOATS = {
         one.rng.integers(-8, 8, (7, 12)).astype(np.int8)), one.constant(np.repeat(
             one.rng.uniform(0.05, 0.2, (7, 1)).astype(np.float32), 3, axis=1)), one.constant(
                 np.zeros((7, 3), np.int8)), axis=1, block_size=4),
+    "blocks by a reshape": lambda one: one.add("Reshape", one.add("Mul", one.dequantize(
+        one.constant(one.rng.integers(-8, 8, (7, 3, 4)).astype(np.int8)), 0.25, 0, "int8"),
+        one.constant(one.rng.choice([1, 2, 4], (7, 3, 1)).astype(np.float32))), one.constant(
+            np.array([7, 12]))),
 }
 
 
