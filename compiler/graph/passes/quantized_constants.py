@@ -1,7 +1,7 @@
 """Constants that are computed from quantized ones, as quantized constants."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -17,7 +17,8 @@ class QuantizedConstants:
     """transpose(dequantize(q)) -> dequantize(transpose(q)) for a constant q, and so all that only
     moves elements; dequantize(q) * k -> dequantize(q) with other scales, for a constant k, q
     negated where k is negative and all zero points where k is 0; quantize(dequantize(q)) becomes a
-    constant, and in float does what would have scales that vary along several axes.
+    constant, and in float does what would have scales that vary along several axes. Products with
+    [1,K,N] read [K,N].
 
     Before: dequantized constants are still nodes. After: no such operator reads one. What moves is
     exact, scales are rounded once.
@@ -37,22 +38,44 @@ class QuantizedConstants:
 def _visit(builder: Builder, known: dict[str, QuantizedConstant], node: Node) -> None:
     output = node.outputs[0]
     made = QuantizedConstant.of(builder.constants, node)
-    computed = made is None and any(value in known for value in node.inputs)
-    if computed and node.op == "quantizelinear":
-        arrays = [array for value in node.inputs
-                  if (array := _numbers(builder, known, value)) is not None]
-        if len(arrays) == len(node.inputs):
-            builder.add_constant(output, evaluate_node(node, arrays))
-            return
-    made = _computed(builder, known, node) if computed else made
     if made is not None:
         known[output] = made
-    if made is None or not computed:
         builder.add(node)
-    elif len(made.axes()) < 2:
-        made.add_to(builder, output, node.name, output)
+    elif not any(value in known for value in node.inputs):
+        builder.add(node)
+    elif (made := _computed(builder, known, node)) is not None:
+        known[output] = made
+        if len(made.axes()) < 2:
+            made.add_to(builder, output, node.name, output)
+        else:
+            builder.add_constant(output, made.numbers())
+    elif (array := _quantized(builder, known, node)) is not None:
+        builder.add_constant(output, array)
     else:
-        builder.add_constant(output, made.numbers())
+        builder.add(_with_matrix(builder, known, node))
+
+
+def _quantized(builder: Builder, known: Mapping[str, QuantizedConstant], node: Node
+               ) -> np.ndarray | None:
+    """The constant that a quantization of a constant is."""
+    if node.op != "quantizelinear" or node.inputs[0] not in known:
+        return None
+    return evaluate_node(node, [known[node.inputs[0]].numbers(), *(
+        builder.constants[value] for value in node.inputs[1:])])
+
+
+def _with_matrix(builder: Builder, known: Mapping[str, QuantizedConstant], node: Node) -> Node:
+    """A product with a constant [1,K,N] reads [K,N], which broadcasts alike."""
+    weight = known.get(node.inputs[-1]) if node.op == "matmul" else None
+    rank = len(builder.values[node.inputs[0]].shape)
+    if weight is None or not 2 < weight.integers.ndim <= rank or (
+            set(weight.integers.shape[:-2]) != {1}):
+        return node
+    matrix = QuantizedConstant(*(array.reshape(array.shape[-2:]) for array in (
+        weight.integers, weight.scale, weight.zero)))
+    value = builder.fresh(f"{node.inputs[-1]}_matrix")
+    matrix.add_to(builder, value, builder.fresh_node(value), value)
+    return replace(node, inputs=(node.inputs[0], value))
 
 
 def _computed(builder: Builder, known: Mapping[str, QuantizedConstant], node: Node

@@ -1,7 +1,7 @@
 """Products with constant weights, and the constants that follow them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class Sums:
     bias: Array | None
     output: str                     # what the last of these nodes and constants makes
     added: Node | None = None
-    functions: tuple[Node, ...] = ()
+    functions: list[Node] = field(default_factory=list)
     changed: bool = False
 
     @property
@@ -77,7 +77,8 @@ class Sums:
         passes = isinstance(self.weight, QuantizedConstant) and (
             operator.homogeneous and operator.kind is Kind.ELEMENTWISE
             or operator.picks and operator.kind is Kind.INJECTIVE)
-        self.functions += (node,) if passes else ()
+        if passes:
+            self.functions.append(node)
         return passes
 
     def moves(self) -> bool:

@@ -178,6 +178,8 @@ WEIGHTS = {
     "scaled and transposed": lambda one: one.add("Transpose", one.add(
         "Div", one.weight(7, 12), one.constant(one.rng.uniform(1, 2, (7, 1)).astype(np.float32))),
         perm=[1, 0]),
+    "unsqueezed": lambda one: one.add("Unsqueeze", one.weight(12, 7, axis=1),
+                                      one.constant(np.array([0]))),
     "quantized here": lambda one: one.requantized(one.constant(
         one.rng.uniform(-1, 1, (12, 7)).astype(np.float32)), 0.008, 0, "int8"),
 }
