@@ -77,7 +77,7 @@ class QuantizedView:
     def activation(self, value: str) -> Stored:
         node = self.producers.get(value)
         if node is None or node.op != "dequantizelinear":
-            raise StaysFloat(f"its input {value!r} is not quantized")
+            raise StaysFloat(f"its input {value!r} is not quantized{self._between(node)}")
         source, parameters = node.inputs[0], self.parameters(node)
         if source in self.graph.constants:
             raise StaysFloat(f"its input {value!r} is a constant")
@@ -135,10 +135,21 @@ class QuantizedView:
             return steps
         return _rounded(value, steps * scale / scales, scales / out)
 
+    def _between(self, node: Node | None) -> str:
+        """The operator that stands between a dequantization and who reads it, if it does."""
+        reads = node is not None and any(
+            before is not None and before.op == "dequantizelinear"
+            for before in map(self.producers.get, node.inputs))
+        return f": {node.name} ({node.op}) stands behind the DequantizeLinear" if (
+            node is not None and reads) else ""
+
     def _constant(self, value: str, role: str) -> tuple[Node, np.ndarray]:
         node = self.producers.get(value)
+        if value in self.graph.constants and role == "weight":
+            raise StaysFloat(f"its weight {value!r} is not quantized, nor int8 times a number for "
+                             "each output channel")
         if node is None or node.op != "dequantizelinear":
-            raise StaysFloat(f"its {role} {value!r} is not quantized")
+            raise StaysFloat(f"its {role} {value!r} is not quantized{self._between(node)}")
         if node.inputs[0] not in self.graph.constants:
             raise StaysFloat(f"its {role} {value!r} is not a constant")
         return node, self.graph.constants[node.inputs[0]]

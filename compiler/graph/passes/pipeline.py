@@ -20,10 +20,13 @@ from compiler.graph.passes.gathers import GathersAsSlices
 from compiler.graph.integerize.integerize import Integerize
 from compiler.graph.passes.pads import PadsInWindows
 from compiler.graph.passes.puts import WheresAsPuts
+from compiler.graph.passes.quantized_constants import QuantizedConstants
+from compiler.graph.passes.raise_quantize import RaiseQuantize
 from compiler.graph.passes.reductions import ReductionsAsPools
 from compiler.graph.passes.sequences import SequencesAsImages
 from compiler.graph.passes.sink_dequantize import SinkDequantize
 from compiler.graph.passes.transpose_weights import TransposeWeights
+from compiler.graph.passes.weights_on_grids import WeightsOnGrids
 from compiler.graph.verify import verify
 from compiler.ops.records.integer_forms import ACCUMULATOR_BITS
 
@@ -55,8 +58,9 @@ def standard_passes(integerize: bool = True, accumulator_bits: int = ACCUMULATOR
     computes is, where `exact`, what LiteRT computes, to the bit, by operators that no accelerator
     has.
     """
-    to_integers: tuple[Pass, ...] = (ReductionsAsPools(), SinkDequantize(),
-                                     Integerize(accumulator_bits, exact))
+    to_integers: tuple[Pass, ...] = (QuantizedConstants(), ReductionsAsPools(), SinkDequantize(),
+                                     WeightsOnGrids(), FoldScales(quantized=True),
+                                     RaiseQuantize(), Integerize(accumulator_bits, exact))
     return (
         FoldConstants(dequantize=False),
         GathersAsSlices(),
