@@ -127,7 +127,7 @@ def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
                                   or _multipliers(node, graph, machine)):
         layers = _cheapest(node, graph, known, machine)
     elif node.op in PRODUCTS:
-        layers = _packed(_in_form(node, graph, known, machine, blocks), machine)
+        layers = tuple(map(_told, _packed(_in_form(node, graph, known, machine, blocks), machine)))
     else:
         layers = _packed(LAYERS[node.op](node, graph, known, blocks), machine)
     layers = tuple(_reduced(layer, machine) for layer in layers)
@@ -170,7 +170,7 @@ def _require_products(node: Node, graph: Graph, config: AccelConfig) -> None:
                             f"a layer has one type of activations")
     weights = graph.values[node.inputs[1]].dtype
     computed = node.inputs[1] not in graph.constants
-    if weights != config.weight and (computed or (weights, config.weight) != ("int8", "int16")):
+    if weights != config.weight and (computed or {weights, config.weight} != {"int8", "int16"}):
         raise LoweringError(f"its {'second factor' if computed else 'weight'} is {weights}; gemm "
                             f"takes {config.weight}")
 
@@ -231,16 +231,15 @@ def _multipliers(node: Node, graph: Graph, machine: Machine) -> tuple[Intrinsic,
         return ()
     weights = graph.constants[node.inputs[1]]
     alone = weights.shape[1] == 1 and len(weights) == node.attrs["group"]
-    return multipliers_of(machine) if alone else ()
+    return multipliers_of(machine) if alone and least_bits(weights, (8, 16)) == 8 else ()
 
 
 def _told(layer: MappedLayer) -> MappedLayer:
     """Say by which product of its own a layer is computed, and in how many passes."""
-    if not layer.operator.weights:
-        return layer
     passes = shape_of(layer.operator).passes
-    by = f"by {layer.operator.by['acc']}" + (f" in {passes} passes" if passes > 1 else "")
-    return replace(layer, note="; ".join(filter(None, (layer.note, by))))
+    by = (f"by {layer.operator.by['acc']}" if layer.operator.weights else "",
+          f"in {passes} passes" if passes > 1 else "")
+    return replace(layer, note="; ".join(filter(None, (layer.note, " ".join(filter(None, by))))))
 
 
 def _cycles(layers: Sequence[MappedLayer], machine: Machine) -> int:
