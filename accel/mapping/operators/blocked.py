@@ -238,6 +238,11 @@ class BlockedOperator:
         return tuple(role for role in self.stages if role.partition("_")[0] == "input")
 
     @property
+    def residuals(self) -> tuple[str, ...]:
+        """The stages that hold what vector reads beside the sums of products."""
+        return tuple(role for role in self.stages if role == "residual")
+
+    @property
     def parameters(self) -> tuple[str, ...]:
         """The parameters of channels or pixels."""
         return tuple(role for role in self.stages if role.partition("_")[0] == "params")
