@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from accel.mapping.lowering.nest import LoweringError
+from accel.mapping.memory.nodes import weight_of
 from compiler.graph.graph import Graph, Node
 from compiler.ops.families.requantization import sums_of
 from compiler.ops.integers.fixed_point import limits_of
@@ -38,9 +39,12 @@ def _range(node: Node, graph: Graph) -> tuple[int, int]:
         return 0, 0
     ends = np.array(limits_of(x.dtype))
     match node.op:
-        case "qconv2d" | "qconvtranspose2d" | "qdense":
-            weights = graph.constants[node.inputs[1]]
-            products = weights.reshape(len(weights), -1, 1).astype(np.int64) * ends
+        case "qconv2d" | "qconvtranspose2d" | "qdense" | "qconv2d_add" | "qdense_add":
+            weights = graph.constants[weight_of(node)]
+            rows = weights.reshape(len(weights), -1)
+            if node.op.endswith("_add"):                    # the residual is one product more
+                rows = np.column_stack((rows, graph.constants[node.inputs[-1]]))
+            products = rows[..., None].astype(np.int64) * ends
             return (int(products.min(axis=2).sum(axis=1).min()),
                     int(products.max(axis=2).sum(axis=1).max()))
         case "qmatmul":

@@ -52,7 +52,8 @@ def _convtranspose2d_type(node: Node, types: Types) -> TensorType:
     return _transposed_type(node, types, w.shape[1] * group)
 
 
-def _qconv2d_type(node: Node, types: Types) -> TensorType:
+def conv_type(node: Node, types: Types) -> TensorType:
+    """The type of a convolution of integers."""
     check_padded(node, types)
     return _convolved_type(node, types)
 
@@ -126,7 +127,7 @@ def _transposed_shape(size: Sequence[int], kernel: Sequence[int], strides: Seque
 
 def _conv2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``x`` [N,Ci,H,W], ``w`` [Co,Ci/group,kh,kw], perhaps ``bias`` [Co]; sums in float32."""
-    return _biased(_convolved, attrs, inputs, name)
+    return _biased(convolved, attrs, inputs, name)
 
 
 def _convtranspose2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
@@ -137,7 +138,7 @@ def _convtranspose2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 def _qconv2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``x`` and ``w`` as `conv2d`; ``bias``, ``mult``, ``shift`` [Co], perhaps ``mult_below``,
     ``shift_below``, or ``bias`` and ``scale``; sums wrap."""
-    return _requantized(_convolved, attrs, inputs, name)
+    return _requantized(convolved, attrs, inputs, name)
 
 
 def _qconvtranspose2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
@@ -163,7 +164,7 @@ def _requantized(sums: Sums, attrs: Attributes, inputs: Inputs, name: str) -> Te
         attrs, acc[n, c, h, w], c, parameters, inputs[0].dtype), name)
 
 
-def _convolved(attrs: Attributes, x: Tensor, weight: Tensor, pad_value, dtype: str,
+def convolved(attrs: Attributes, x: Tensor, weight: Tensor, pad_value, dtype: str,
                name: str) -> Tensor:
     """Sums of products in `dtype`, [N,Co,Ho,Wo]."""
     reach = reach_of(attrs, weight.shape[2:])
@@ -452,7 +453,7 @@ OPERATORS = (
         inputs="x, w [Co,Ci/group,kh,kw], bias, mult, shift, mult_below?, shift_below? [Co]; or "
                "bias, scale float32 [Co]",
         attributes="as conv2d, pad_value, zp, lo, hi, sums (int32)", below=True,
-        define=_qconv2d, meaning=_qconv2d_meaning, type=_qconv2d_type, numbers=Numbers.INTEGER,
+        define=_qconv2d, meaning=_qconv2d_meaning, type=conv_type, numbers=Numbers.INTEGER,
         kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers, pixelwise=is_pointwise,
         scales=True, pads=lambda attrs: attrs["pad_value"],
         convolved=Convolved("qconv2d_last", "qdepthwise_last", "qconv2d_direct")),

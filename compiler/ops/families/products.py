@@ -50,7 +50,8 @@ def _matmul_type(node: Node, types: Types) -> TensorType:
     return TensorType(_multiplied(node, types[0], _turned(node, types[1])), "float32")
 
 
-def _qdense_type(node: Node, types: Types) -> TensorType:
+def matrix_type(node: Node, types: Types) -> TensorType:
+    """The type of a product of integers with a weight."""
     check_channels(node, types)
     x, w = types[:2]
     need(len(x.shape) >= 2, node, f"input {node.inputs[0]!r} must have at least 2 dimensions, "
@@ -104,7 +105,7 @@ def _dense(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """
     x, w, *rest = inputs
     stage = f"{name}_acc" if rest else name
-    acc = _products(x, w, bool(attrs["trans_b"]), "float32", stage)
+    acc = row_products(x, w, bool(attrs["trans_b"]), "float32", stage)
     if not rest:
         return acc
     return te.compute(acc.shape, lambda m, n: acc[m, n] + broadcast(rest[0], (m, n)), name)
@@ -114,7 +115,7 @@ def _qdense(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``x`` [...,K], ``w`` [N,K]; ``bias``, ``mult``, ``shift`` [N], perhaps ``mult_below``,
     ``shift_below``, or ``bias`` and ``scale``; sums wrap."""
     x, w, *parameters = inputs
-    acc = _products(x, w, True, sums_of(attrs), f"{name}_acc")
+    acc = row_products(x, w, True, sums_of(attrs), f"{name}_acc")
     return te.compute(acc.shape, lambda *indices: of_channels(
         attrs, acc[indices], indices[-1], parameters, inputs[0].dtype), name)
 
@@ -155,7 +156,8 @@ def _batched(a: Tensor, b: Tensor, transposed: bool, dtype: str, name: str,
     return te.compute((*leading, a.shape[-2], columns), products, name)
 
 
-def _products(x: Tensor, w: Tensor, transposed: bool, dtype: str, name: str) -> Tensor:
+def row_products(x: Tensor, w: Tensor, transposed: bool, dtype: str, name: str) -> Tensor:
+    """Sums of products of each row, [...,K], with a weight [K,N], or [N,K] where `transposed`."""
     k = te.reduce_axis(x.shape[-1], f"{name}_k")
 
     def products(*indices):
@@ -247,33 +249,34 @@ def _terms(equation: str, shapes: Sequence[tuple[int, ...]]) -> tuple[list[str],
 
 
 def _dense_meaning(attrs, x: Array, w: Array, bias: Array | None = None) -> Array:
-    sums = _product_sums(x, w.T if attrs["trans_b"] else w)
+    sums = product_sums(x, w.T if attrs["trans_b"] else w)
     return (sums if bias is None else sums + bias).astype(np.float32)
 
 
 def _matmul_meaning(attrs, a: Array, b: Array) -> Array:
-    return _product_sums(a, b.swapaxes(-1, -2) if attrs.get("trans_b", 0) else b).astype(np.float32)
+    return product_sums(a, b.swapaxes(-1, -2) if attrs.get("trans_b", 0) else b).astype(np.float32)
 
 
-def _product_sums(a: Array, b: Array) -> Array:
+def product_sums(a: Array, b: Array) -> Array:
+    """Products of matrices in float64."""
     return a.astype(np.float64) @ b.astype(np.float64)
 
 
 def _qdense_meaning(attrs, x: Array, w: Array, bias: Array, *factors: Array) -> Array:
-    sums = wrapped(_product_sums(x, w.T), sums_of(attrs)) + bias
+    sums = wrapped(product_sums(x, w.T), sums_of(attrs)) + bias
     return arrays_of_channels(attrs, sums, factors, x.dtype)
 
 
 def _qmatmul_meaning(attrs, a: Array, b: Array) -> Array:
     a, b = (x.astype(np.int16) - attrs.get(zp, 0) for x, zp in ((a, "a_zp"), (b, "b_zp")))
-    sums = wrapped(_product_sums(a, b.swapaxes(-1, -2) if attrs["trans_b"] else b))
+    sums = wrapped(product_sums(a, b.swapaxes(-1, -2) if attrs["trans_b"] else b))
     return rescaled_array(attrs, sums)
 
 
 def _packed_matmul_meaning(attrs, x: Array, w: Array) -> Array:
     *leading, blocks, depth, lanes = w.shape
     weight = np.swapaxes(w, -3, -2).reshape(*leading, depth, blocks * lanes)
-    return _product_sums(x, weight[..., :attrs["columns"]]).astype(np.float32)
+    return product_sums(x, weight[..., :attrs["columns"]]).astype(np.float32)
 
 
 def _block_columns_meaning(attrs, b: Array) -> Array:
@@ -364,7 +367,7 @@ OPERATORS = (
         inputs="x [...,K], w [N,K], bias, mult, shift, mult_below?, shift_below? [N]; or bias, "
                "scale float32 [N]",
         attributes="zp, lo, hi, sums (int32)", below=True,
-        define=_qdense, meaning=_qdense_meaning, type=_qdense_type, numbers=Numbers.INTEGER,
+        define=_qdense, meaning=_qdense_meaning, type=matrix_type, numbers=Numbers.INTEGER,
         kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers, scales=True),
     Operator(
         name="qmatmul", summary="product of a - a_zp and b - b_zp; leading dimensions broadcast",
