@@ -75,10 +75,10 @@ def test_matmul_integer_to_float(types: tuple[str, str]) -> None:
 def test_dynamic_quantize_lstm(direction: str, options: dict) -> None:
     """All inputs have one scale; so has each step's state."""
     ways, hidden = 2 if direction == "bidirectional" else 1, 6
-    x = RNG.normal(size=(4, 1, 5)).astype(np.float32)
+    x = RNG.normal(size=(4, 3, 5)).astype(np.float32)
     constants = {"b": RNG.normal(size=(ways, 8 * hidden)).astype(np.float32) / 4,
-                 "h": RNG.normal(size=(ways, 1, hidden)).astype(np.float32),
-                 "c": RNG.normal(size=(ways, 1, hidden)).astype(np.float32)}
+                 "h": RNG.normal(size=(ways, 3, hidden)).astype(np.float32),
+                 "c": RNG.normal(size=(ways, 3, hidden)).astype(np.float32)}
     for name, width in (("w", 5), ("r", hidden)):
         constants |= {name: RNG.integers(-31, 32, (ways, width, 4 * hidden)).astype(np.int8),
                       f"{name}s": RNG.uniform(0.005, 0.02, (ways, 4 * hidden)).astype(np.float32),
