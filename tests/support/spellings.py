@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -16,7 +17,7 @@ MICROSOFT = "com.microsoft"
 
 
 def model_of(nodes: onnx.NodeProto | Sequence[onnx.NodeProto], inputs: Mapping[str, Array],
-             constants: Mapping[str, Array], opset: int = 17, outputs: Sequence[str] = ("y",),
+             constants: Mapping[str, Any], opset: int = 17, outputs: Sequence[str] = ("y",),
              domains: Mapping[str, int] | None = None) -> onnx.ModelProto:
     """A model with these nodes, whose inputs have the types of arrays."""
     nodes = [nodes] if isinstance(nodes, onnx.NodeProto) else list(nodes)
@@ -44,7 +45,7 @@ def operators_of(model: onnx.ModelProto) -> Counter[str]:
     return Counter(node.op for node in optimize(convert(model)).nodes)
 
 
-def saturated(numbers: Array, dtype: type | str) -> Array:
+def saturated(numbers: Array | float, dtype: Any) -> Array:
     """The nearest integers, halves to even, within the type."""
     info = np.iinfo(np.dtype(dtype))
     return np.clip(np.rint(numbers), info.min, info.max).astype(dtype)

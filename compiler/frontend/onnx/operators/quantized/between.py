@@ -23,7 +23,7 @@ class Quantized(NamedTuple):
     @property
     def plain(self) -> bool:
         """True if the graph has such a tensor: its scales and zero points are constants."""
-        return is_plain(*self[:3]) and positive(self.scale.array)
+        return is_plain(*self[:3]) and positive(self.scale)
 
     def numbers(self, t) -> Value:
         """The tensor in float."""

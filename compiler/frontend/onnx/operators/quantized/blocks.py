@@ -77,7 +77,7 @@ def gather_block_quantized(t, data, indices, scales, zero=None, *, bits=4, block
     table, points = t.demand(data, "data"), None if zero is None else t.demand(zero, "zero points")
     if table.dtype == np.uint8:
         table = unpacked(table, bits)
-        points = np.uint8(1 << bits - 1) if points is None else unpacked(points, bits)
+        points = np.array(1 << bits - 1) if points is None else unpacked(points, bits)
     factors = t.demand(scales, "scales")
     axis, = axes_of((quantize_axis,), table.ndim)
     t.check_size(table.shape, "float32")
@@ -89,7 +89,8 @@ def gather_block_quantized(t, data, indices, scales, zero=None, *, bits=4, block
     if points is not None:
         wide = wide - spread(points)
     numbers = (wide * spread(factors)).astype(factors.dtype)
-    return _rows(t, numbers, indices, *axes_of((gather_axis,), table.ndim), data.role)
+    place, = axes_of((gather_axis,), table.ndim)
+    return _rows(t, numbers, indices, place, data.role)
 
 
 def _rows(t, table: np.ndarray, indices: Value, axis: int, role: str) -> Value:

@@ -8,8 +8,8 @@ from compiler.frontend.building.values import Value
 from compiler.frontend.onnx.nodes.registry import operator
 from compiler.frontend.onnx.operators.quantized.integers import matmul_integer
 from compiler.frontend.onnx.operators.quantized.linear import MICROSOFT, quantize_linear
-from compiler.frontend.onnx.operators.recurrent import (activations_of, directions_of, part_of,
-                                                        require_shapes, unrolled_lstm)
+from compiler.frontend.onnx.operators.recurrent import (Product, activations_of, directions_of,
+                                                        part_of, require_shapes, unrolled_lstm)
 
 
 def dynamically_quantized(t, x: Value) -> tuple[Value, Value, Value]:
@@ -52,9 +52,10 @@ def dynamic_quantize_lstm(t, x, w, r, b, sequence_lens, initial_h, initial_c, p,
     functions = activations_of(t, activations, activation_alpha, activation_beta,
                                ["Sigmoid", "Tanh", "Tanh"], count)
 
-    def products(number: int):
-        return tuple(partial(_times, t, *(part_of(value, number) for value in weights))
-                     for weights in ((w, w_scale, w_zero), (r, r_scale, r_zero)))
+    def products(number: int) -> tuple[Product, Product]:
+        of_input, of_state = (partial(_times, t, *(part_of(value, number) for value in weights))
+                              for weights in ((w, w_scale, w_zero), (r, r_scale, r_zero)))
+        return of_input, of_state
     return unrolled_lstm(t, x, products, b, sequence_lens, (initial_h, initial_c), p, functions,
                          clip, direction, hidden_size, input_forget)
 

@@ -61,7 +61,8 @@ def dequantize_linear(t, q, scale, zero=None, *, axis=1, block_size=0, output_dt
             dtype == "float32"):
         return plain(t, "dequantizelinear", q, scale, zero, axis, q.dtype)
     if block_size and constant and scale.constant and dtype == "float32":
-        whole = _of_channels(t, q, scale, zero, *axes_of((axis,), q.rank), block_size)
+        place, = axes_of((axis,), q.rank)
+        whole = _of_channels(t, q, scale, zero, place, block_size)
         if whole is not None:
             return whole
     scale = _along(q, scale, axis, block_size)
@@ -102,8 +103,8 @@ def is_plain(x: Value, scale: Value, zero: Value | None, block_size: int = 0) ->
 def plain(t, op: str, x: Value, scale: Value, zero: Value | None, axis: int,
           dtype: str, **attributes: object) -> Value:
     """Emits the (de)quantization, its scale and zero point constants of one shape."""
-    factors = t.demand(scale, "scale")
-    if not positive(factors):
+    t.demand(scale, "scale")
+    if not positive(scale):
         raise NodeRefused("every scale must be positive and finite")
     point = zero if zero is not None else t.constant(np.zeros(scale.shape, dtype),
                                                      f"{t.proto.output[0]}_zero_point")
@@ -114,8 +115,10 @@ def plain(t, op: str, x: Value, scale: Value, zero: Value | None, axis: int,
     return t.emit(op, x, *parameters, axis=place, **attributes)
 
 
-def positive(scales: np.ndarray) -> bool:
-    return bool(np.all((scales > 0) & np.isfinite(scales)))
+def positive(scale: Value) -> bool:
+    """True if all the numbers are known, finite and above 0."""
+    array = scale.array
+    return array is not None and bool(np.all((array > 0) & np.isfinite(array)))
 
 
 def _narrow(t, x: Value, scale: Value, zero: Value | None, axis: int, dtype: str) -> Value:

@@ -39,7 +39,7 @@ def _steps(t, x: Value, least: int, last: int, mantissa: int) -> Value:
     many powers of two the magnitude reaches.
     """
     if x.constant:
-        exponents = np.clip(np.frexp(x.array)[1] - 1, least, last)
+        exponents = np.clip(np.frexp(t.demand(x, "data"))[1] - 1, least, last)
         return t.constant(np.ldexp(np.float32(1), exponents - mantissa).astype(np.float32))
     powers = t.constant(2.0 ** np.arange(least + 1, last + 1, dtype=np.float32))
     reached = (x.abs().unsqueeze(x.rank) >= powers).astype("int32").sum(x.rank)

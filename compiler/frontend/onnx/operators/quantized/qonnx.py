@@ -32,8 +32,9 @@ def quant(t, x, scale, zero, bits, *, narrow=0, rounding_mode="ROUND", signed=1)
     if width == 1 and signed:
         return _signs(t, x / scale + zero, scale, zero, x.role)
     low, high = bounds_of(width, signed, narrow)
-    if rounding_mode.upper() in NEAREST and _has_form(x, scale, zero, low, high):
-        return _between(t, x, scale, zero, low, high)
+    dtype = _form(t, x, scale, zero, low, high)
+    if dtype and rounding_mode.upper() in NEAREST:
+        return _between(t, x, scale, zero, low, high, dtype)
     steps = (x / scale + zero).maximum(float(low)).minimum(float(high))
     return _stored(t, rounded(t, steps, rounding_mode), scale, zero, low, high, x.role)
 
@@ -104,13 +105,14 @@ def number_of(t, value: Value, role: str) -> float:
     return float(array.reshape(()))
 
 
-def _has_form(x: Value, scale: Value, zero: Value, low: int, high: int) -> bool:
-    """True if the graph's quantization stands for such integers."""
-    if not (scale.constant and zero.constant and scale.size == zero.size == 1):
-        return False
-    point = float(zero.array.reshape(()))
-    return (x.dtype == scale.dtype == "float32" and positive(scale.array) and not x.constant
-            and point % 1 == 0 and type_of(low, high) is not None and low <= point <= high)
+def _form(t, x: Value, scale: Value, zero: Value, low: int, high: int) -> str | None:
+    """The type in which the graph's quantization gives such integers; None where none does."""
+    if x.constant or not (scale.constant and zero.constant and scale.size == zero.size == 1):
+        return None
+    point = number_of(t, zero, "zero point")
+    if (x.dtype, scale.dtype) != ("float32", "float32") or not positive(scale) or point % 1:
+        return None
+    return type_of(low, high) if low <= point <= high else None
 
 
 def type_of(low: int, high: int) -> str | None:
@@ -122,11 +124,11 @@ def type_of(low: int, high: int) -> str | None:
     return None
 
 
-def _between(t, x: Value, scale: Value, zero: Value, low: int, high: int) -> Value:
+def _between(t, x: Value, scale: Value, zero: Value, low: int, high: int,
+             dtype: str) -> Value:
     """Quantized and dequantized; narrower bounds than those of the type come before."""
-    dtype = type_of(low, high)
-    info, step = np.iinfo(np.dtype(dtype)), np.float32(scale.array.reshape(()))
-    point = int(zero.array.reshape(()))
+    info, step = np.iinfo(dtype), np.float32(number_of(t, scale, "scale"))
+    point = int(number_of(t, zero, "zero point"))
     if (low, high) != (info.min, info.max):
         x = t.emit("clip", x, lo=float((low - point) * step), hi=float((high - point) * step))
     parameters = scale.reshape(), t.constant(np.array(point, dtype))
@@ -144,11 +146,11 @@ def _stored(t, steps: Value, scale: Value, zero: Value, low: int, high: int, rol
     are activations of one scale, for whoever computes with integers behind them.
     """
     if steps.constant and scale.constant and zero.constant:
-        return _constant(t, steps.array - zero.array, scale, role)
+        moved = t.demand(steps, "data") - t.demand(zero, "zero point")
+        return _constant(t, moved, scale, role)
     numbers = (steps - zero) * scale
-    if _has_form(steps, scale, zero, low, high):
-        return _between(t, numbers, scale, zero, low, high)
-    return numbers
+    dtype = _form(t, steps, scale, zero, low, high)
+    return _between(t, numbers, scale, zero, low, high, dtype) if dtype else numbers
 
 
 def _constant(t, moved: np.ndarray, scale: Value, role: str) -> Value:
@@ -157,7 +159,7 @@ def _constant(t, moved: np.ndarray, scale: Value, role: str) -> Value:
                   if np.array_equal(moved.astype(name), moved)), None)
     extents = (1,) * (moved.ndim - scale.rank) + scale.shape
     axes = [axis for axis, extent in enumerate(extents) if extent > 1]
-    if dtype is None or len(axes) > 1 or not positive(scale.array):
+    if dtype is None or len(axes) > 1 or not positive(scale):
         return t.constant(moved, role) * scale
     return dequantize_linear(t, t.constant(moved.astype(dtype), role), scale.reshape(
         *(scale.size for _ in axes)), axis=axes[0] if axes else 0)

@@ -1,5 +1,7 @@
 """Products and lookups with a scale for each block: unpacked in NumPy, and by ONNX Runtime."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from onnx import helper
@@ -96,7 +98,8 @@ def test_gather_block_quantized(bits: int, zeros: str | None) -> None:
     ({"weight_prepacked": 1}, "weight_prepacked must be 0, not 1")])
 def test_refusals(attributes: dict, reason: str) -> None:
     drawn = Blocks(5, 32, 16, 4, None)
+    given: dict[str, Any] = {"bits": 4, "block_size": 16} | attributes
     node = helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain=MICROSOFT, K=32, N=5,
-                            **{"bits": 4, "block_size": 16} | attributes)
+                            **given)
     with pytest.raises(ImportRefused, match=reason):
         convert(model_of(node, {"x": np.zeros((3, 32), np.float32)}, drawn.constants))

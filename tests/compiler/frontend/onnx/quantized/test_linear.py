@@ -1,5 +1,7 @@
 """QuantizeLinear and DequantizeLinear of com.microsoft, and constants in blocks."""
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ def test_microsofts_own(name: str, axis: int | None) -> None:
     shape = () if axis is None else x.shape[axis:axis + 1]
     scale = rng.uniform(2, 4, shape).astype(np.float32) / int(info.max)
     zero = rng.integers(int(info.min) // 2, int(info.max) // 2 + 1, shape).astype(TYPES[name])
-    told = {} if axis is None else {"axis": axis}
+    told: dict[str, Any] = {} if axis is None else {"axis": axis}
     nodes = [helper.make_node(f"{op}Linear", [value, "s", "z"], [result], domain=MICROSOFT, **told)
              for op, value, result in (("Quantize", "x", "q"), ("Dequantize", "q", "y"))]
     model = model_of(nodes, {"x": x}, {"s": scale, "z": zero})

@@ -30,7 +30,7 @@ class Drawn:
         self.constants |= {"y_s": self.scale, "y_z": self.zero}
         self.dtype = dtype
 
-    def judge(self, op: str, inputs: list[str], wanted: np.ndarray, form: str | None = None,
+    def judge(self, op: str, inputs: list[str], wanted: np.ndarray | float, form: str | None = None,
               runtime: bool = True, **attributes) -> None:
         """The result in float, by its integer form, and by ONNX Runtime, is within a step."""
         node = helper.make_node(op, inputs, ["y"], domain=MICROSOFT, **attributes)
