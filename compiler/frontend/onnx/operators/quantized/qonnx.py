@@ -155,8 +155,9 @@ def _stored(t, steps: Value, scale: Value, zero: Value, low: int, high: int, rol
 
 def _constant(t, moved: np.ndarray, scale: Value, role: str) -> Value:
     """A constant in steps of the scale: of integers, dequantized, where these fit a type."""
-    dtype = next((name for name in ("int8", "int16", "int32")
-                  if np.array_equal(moved.astype(name), moved)), None)
+    with np.errstate(invalid="ignore"):
+        dtype = next((name for name in ("int8", "int16", "int32")
+                      if np.array_equal(moved.astype(name), moved)), None)
     extents = (1,) * (moved.ndim - scale.rank) + scale.shape
     axes = [axis for axis, extent in enumerate(extents) if extent > 1]
     if dtype is None or len(axes) > 1 or not positive(scale):
