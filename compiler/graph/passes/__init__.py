@@ -1,5 +1,6 @@
 """Graph passes: each a frozen dataclass, called with a graph, giving a graph."""
 
+from compiler.graph.passes.bounds import BoundsBeforeQuantize
 from compiler.graph.passes.dead_code import EliminateDeadCode
 from compiler.graph.passes.clean_up import CleanUp
 from compiler.graph.passes.fold_constants import FoldConstants
@@ -15,7 +16,7 @@ from compiler.graph.passes.sink_dequantize import SinkDequantize
 from compiler.graph.passes.transpose_weights import TransposeWeights
 from compiler.graph.passes.weights_on_grids import WeightsOnGrids
 
-__all__ = ["CleanUp", "EliminateDeadCode", "FoldConstants", "FoldScales", "GathersAsSlices",
-           "Integerize", "PadsInWindows", "QuantizedConstants", "RaiseQuantize",
+__all__ = ["BoundsBeforeQuantize", "CleanUp", "EliminateDeadCode", "FoldConstants", "FoldScales",
+           "GathersAsSlices", "Integerize", "PadsInWindows", "QuantizedConstants", "RaiseQuantize",
            "ReductionsAsPools", "SinkDequantize", "TransposeWeights", "WeightsOnGrids",
            "WheresAsPuts"]

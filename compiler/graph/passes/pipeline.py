@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 from compiler.files import write_text
 from compiler.graph.graph import Graph
+from compiler.graph.passes.bounds import BoundsBeforeQuantize
 from compiler.graph.passes.dead_code import EliminateDeadCode
 from compiler.graph.passes.clean_up import CleanUp
 from compiler.graph.passes.fold_constants import FoldConstants
@@ -58,9 +59,10 @@ def standard_passes(integerize: bool = True, accumulator_bits: int = ACCUMULATOR
     computes is, where `exact`, what LiteRT computes, to the bit, by operators that no accelerator
     has.
     """
-    to_integers: tuple[Pass, ...] = (QuantizedConstants(), ReductionsAsPools(), SinkDequantize(),
-                                     WeightsOnGrids(), FoldScales(quantized=True),
-                                     RaiseQuantize(), Integerize(accumulator_bits, exact))
+    to_integers: tuple[Pass, ...] = (QuantizedConstants(), ReductionsAsPools(),
+                                     BoundsBeforeQuantize(), SinkDequantize(), WeightsOnGrids(),
+                                     FoldScales(quantized=True), RaiseQuantize(),
+                                     Integerize(accumulator_bits, exact))
     return (
         FoldConstants(dequantize=False),
         GathersAsSlices(),
