@@ -9,8 +9,10 @@ place.
 torch is imported where it is used.
 """
 
+import importlib
 import logging
 import os
+import re
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -87,6 +89,7 @@ def read(path: str | PathLike[str]) -> Any:
     try:
         with _quiet(), _tensors_alone():
             _refuse_code(path)
+            _register_operators(torch, path)
             return torch.export.load(path)
     except ImportRefused:
         raise
@@ -106,6 +109,41 @@ def _refuse_code(path: str | PathLike[str]) -> None:
             if any(part in name for part in parts):
                 raise ImportRefused(f"{path}: must hold a program and tensors, not {name}; save "
                                     "the program alone with torch.export.save")
+
+
+REGISTERED_BY = {"quantized_decomposed": "torch.ao.quantization.fx._decomposed",
+                 "torchao": "torchao.quantization"}
+"""Modules that register the operators of a namespace, which torch knows only from then on."""
+
+NAMESPACE = re.compile(rb'"torch\.ops\.(\w+)\.(\w+)')
+
+
+def _register_operators(torch: Any, path: str | PathLike[str]) -> None:
+    """Imports what registers the operators that a file names; refuses those that nothing does."""
+    for namespace, name in _named_operators(path).items():
+        if namespace in REGISTERED_BY:
+            _import(namespace, path)
+        if not hasattr(getattr(torch.ops, namespace), name):
+            raise ImportRefused(
+                f"{path}: its operators of {namespace} are not known to torch; import the library "
+                "that registers them, and give the program of torch.export.load in place of the "
+                "file")
+
+
+def _import(namespace: str, path: str | PathLike[str]) -> None:
+    try:
+        importlib.import_module(REGISTERED_BY[namespace])
+    except ImportError:
+        raise ImportRefused(f"{path}: its operators of {namespace} need that package, which is not "
+                            f"installed; install {namespace}") from None
+
+
+def _named_operators(path: str | PathLike[str]) -> dict[str, str]:
+    """Namespaces of the operators that a file names, each with one of its operators."""
+    with zipfile.ZipFile(path) as archive:
+        texts = [archive.read(name) for name in archive.namelist() if name.endswith(".json")]
+    return {namespace.decode(): name.decode() for text in texts
+            for namespace, name in NAMESPACE.findall(text)}
 
 
 @contextmanager
