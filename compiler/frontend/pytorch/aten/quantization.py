@@ -175,6 +175,19 @@ def fake_quantize_channels_learned(t, x, scale, zero_point, axis, quant_min, qua
                                   quant_min, quant_max)
 
 
+@aten("fused_moving_avg_obs_fake_quant")
+def fake_quantize_observed(t, x, observer_on, fake_quant_on, running_min, running_max, scale,
+                           zero_point, averaging_const, quant_min, quant_max, ch_axis,
+                           per_row_fake_quant=False, symmetric_quant=False):
+    if t.integer(observer_on, "observer_on"):
+        raise NodeRefused("it observes the range of its input; call module.apply(torch.ao."
+                          "quantization.disable_observer) before export")
+    if not t.integer(fake_quant_on, "fake_quant_on"):
+        return x
+    return _quantized_and_back(t, x, scale, zero_point, (quant_min, quant_max),
+                               _slices(x, ch_axis) if per_row_fake_quant else None)
+
+
 def _learned(t, zero: Value, low: int, high: int) -> Value:
     return t.emit("rint", zero).maximum(low).minimum(high).astype("int32")
 

@@ -172,6 +172,64 @@ def test_layers_with_fake_quantization_are_layers_of_integers():
     assert operators(graph) == ["quantize", "qconv2d", "dequantize"]
 
 
+def observed(m, x, channels=False):
+    known = (m.ends, m.ends, m.scales, m.zeros) if channels else (m.end, m.end, m.scale, m.zero)
+    return torch.fused_moving_avg_obs_fake_quant(
+        x, m.observes, m.quantizes, *known, 0.01, -127, 127, 0, channels, True)
+
+
+def of_training(observes):
+    """A convolution as quantize_fx trains it: the weight has the factor of the batch norm."""
+    def folded(m, x):
+        factor = m.gain / torch.sqrt(m.variance + 1e-3)
+        weight = observed(m, m.weight * factor.reshape(-1, 1, 1, 1), True)
+        y = torch.conv2d(observed(m, x), weight) / factor.reshape(1, -1, 1, 1)
+        y = nn.functional.batch_norm(y, m.mean, m.variance, m.gain, m.shift, False, 0.1, 1e-3)
+        return observed(m, torch.relu(y))
+
+    return Cases(
+        {"output": folded}, weight=random(4, 3, 3, 3), gain=uniform(4) * 20, mean=random(4),
+        shift=random(4, seed=1), variance=uniform(4, seed=2) * 9, scale=torch.tensor([0.05]),
+        zero=torch.zeros(1, dtype=torch.int32), scales=uniform(4),
+        zeros=torch.zeros(4, dtype=torch.int32), observes=torch.tensor([observes]),
+        quantizes=torch.tensor([1]), end=torch.ones(1), ends=torch.ones(4))
+
+
+def test_a_layer_that_was_trained_with_fake_quantization():
+    graph = agree(of_training(0), random(1, 3, 6, 6), 0.051)        # within a step
+    weight, = [node for node in graph.nodes if node.inputs[0] in graph.constants
+               and node.op == "dequantizelinear"]
+    assert graph.constants[weight.inputs[0]].dtype == np.int8
+    assert operators(graph).count("quantizelinear") == 2
+
+
+def refusal(module, x):
+    with pytest.raises(ImportRefused) as refused:
+        programs.graph_of(module.eval(), example_inputs=x)
+    return str(refused.value)
+
+
+def test_observers_must_be_off():
+    assert refusal(of_training(1), random(1, 3, 6, 6)).count(
+        "it observes the range of its input; call module.apply(torch.ao.quantization."
+        "disable_observer) before export") == 3
+
+
+def test_packed_weights_are_refused_with_the_step_that_helps():
+    class Packed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = torch.ao.nn.quantized.Linear(3, 2)
+
+        def forward(self, x):
+            return self.fc(torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)).dequantize()
+
+    assert refusal(Packed(), random(2, 3)) == (
+        "Packed: must hold no weights that are packed for a processor (quantized::* operators), "
+        "which torch.export does not take; quantize by torchao's convert_pt2e, or call torch.ao."
+        "quantization.quantize_fx._convert_to_reference_decomposed_fx in place of convert_fx")
+
+
 # ---- files ---------------------------------------------------------------------------------------
 
 def file_of_pt2e(folder):
