@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Sequence
-from math import prod
+from math import lcm, prod
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,14 @@ from compiler.frontend.building.values import NodeRefused
 
 BLOB, SENTINEL = struct.Struct("<IIQQ"), 0xDEADBEEF
 MODEL_PATH = "@model_path/"
+
+DTYPES = {"FLOAT16": np.float16, "FLOAT32": np.float32, "FLOAT64": np.float64, "INT8": np.int8,
+          "INT16": np.int16, "INT32": np.int32, "INT64": np.int64, "UINT8": np.uint8,
+          "UINT16": np.uint16, "UINT32": np.uint32, "UINT64": np.uint64, "BOOL": np.bool_,
+          "INT4": np.int8, "UINT1": np.uint8, "UINT2": np.uint8, "UINT3": np.uint8,
+          "UINT4": np.uint8, "UINT6": np.uint8}
+BITS = {"INT4": 4, "UINT1": 1, "UINT2": 2, "UINT3": 3, "UINT4": 4, "UINT6": 6}
+"""Types whose elements are packed, each in a byte here."""
 
 
 class PackagedWeights:
@@ -25,12 +33,12 @@ class PackagedWeights:
     def __init__(self, folder: Path):
         self.folder, self.files = folder, {}
 
-    def array(self, name: str, offset: int, dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:
+    def array(self, name: str, offset: int, kind: str, shape: Sequence[int]) -> np.ndarray:
         data = self._file(name)
         sentinel, _, size, place = BLOB.unpack_from(data, offset)
-        if sentinel != SENTINEL or size != prod(shape) * dtype.itemsize:
-            raise ValueError(f"weights at {offset} of {name} are not of {dtype} and {tuple(shape)}")
-        return np.frombuffer(data, dtype, prod(shape), place).reshape(shape)
+        if sentinel != SENTINEL or size != _bytes(kind, shape):
+            raise ValueError(f"weights at {offset} of {name} are not of {kind} and {tuple(shape)}")
+        return elements(data[place:place + size], kind, shape)
 
     def _file(self, name: str) -> bytes:
         if name not in self.files:
@@ -39,6 +47,31 @@ class PackagedWeights:
                 raise ImportRefused(f"its weights {name!r} must lie beside it")
             self.files[name] = path.read_bytes()
         return self.files[name]
+
+
+def elements(data: bytes, kind: str, shape: Sequence[int]) -> np.ndarray:
+    """An array of these bytes of the file."""
+    if kind not in BITS:
+        return np.frombuffer(data, DTYPES[kind], prod(shape)).reshape(shape)
+    array = unpacked(data, BITS[kind], prod(shape)).reshape(shape)
+    return array if kind.startswith("U") else ((array ^ 8) - 8).view(np.int8)
+
+
+def unpacked(data: bytes, bits: int, count: int) -> np.ndarray:
+    """Unsigned numbers of a few bits, of which the lowest come first."""
+    width = lcm(bits, 8) // 8           # bytes that whole numbers fill
+    groups = np.frombuffer(data.ljust(-(-len(data) // width) * width, b"\0"), np.uint8).reshape(
+        -1, width).astype(np.uint32)
+    words = (groups << np.arange(0, 8 * width, 8, dtype=np.uint32)).sum(1, dtype=np.uint32)
+    numbers = words[:, None] >> np.arange(0, 8 * width, bits, dtype=np.uint32)
+    if numbers.size < count:
+        raise ValueError(f"{len(data)} bytes hold no {count} numbers of {bits} bits")
+    return (numbers & (1 << bits) - 1).astype(np.uint8).reshape(-1)[:count]
+
+
+def _bytes(kind: str, shape: Sequence[int]) -> int:
+    bits = BITS.get(kind, 8 * np.dtype(DTYPES[kind]).itemsize)
+    return -(-prod(shape) * bits // 8)
 
 
 def decoded(weights: Any, shape: tuple[int, ...]) -> np.ndarray:

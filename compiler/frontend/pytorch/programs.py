@@ -9,8 +9,10 @@ place.
 torch is imported where it is used.
 """
 
+import importlib
 import logging
 import os
+import re
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -87,6 +89,7 @@ def read(path: str | PathLike[str]) -> Any:
     try:
         with _quiet(), _tensors_alone():
             _refuse_code(path)
+            _register_operators(torch, path)
             return torch.export.load(path)
     except ImportRefused:
         raise
@@ -106,6 +109,41 @@ def _refuse_code(path: str | PathLike[str]) -> None:
             if any(part in name for part in parts):
                 raise ImportRefused(f"{path}: must hold a program and tensors, not {name}; save "
                                     "the program alone with torch.export.save")
+
+
+REGISTERED_BY = {"quantized_decomposed": "torch.ao.quantization.fx._decomposed",
+                 "torchao": "torchao.quantization"}
+"""Modules that register the operators of a namespace, which torch knows only from then on."""
+
+NAMESPACE = re.compile(rb'"torch\.ops\.(\w+)\.(\w+)')
+
+
+def _register_operators(torch: Any, path: str | PathLike[str]) -> None:
+    """Imports what registers the operators that a file names; refuses those that nothing does."""
+    for namespace, name in _named_operators(path).items():
+        if namespace in REGISTERED_BY:
+            _import(namespace, path)
+        if not hasattr(getattr(torch.ops, namespace), name):
+            raise ImportRefused(
+                f"{path}: its operators of {namespace} are not known to torch; import the library "
+                "that registers them, and give the program of torch.export.load in place of the "
+                "file")
+
+
+def _import(namespace: str, path: str | PathLike[str]) -> None:
+    try:
+        importlib.import_module(REGISTERED_BY[namespace])
+    except ImportError:
+        raise ImportRefused(f"{path}: its operators of {namespace} need that package, which is not "
+                            f"installed; install {namespace}") from None
+
+
+def _named_operators(path: str | PathLike[str]) -> dict[str, str]:
+    """Namespaces of the operators that a file names, each with one of its operators."""
+    with zipfile.ZipFile(path) as archive:
+        texts = [archive.read(name) for name in archive.namelist() if name.endswith(".json")]
+    return {namespace.decode(): name.decode() for text in texts
+            for namespace, name in NAMESPACE.findall(text)}
 
 
 @contextmanager
@@ -131,9 +169,22 @@ def exported(module: Any, inputs: Any) -> Any:
         with _quiet(), torch.no_grad():
             return torch.export.export(module, inputs)
     except Exception as error:      # the module's own code runs, and may do anything
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ImportRefused(f"{type(module).__name__}: torch.export.export refuses it: {reason}"
-                            ) from error
+        raise ImportRefused(f"{type(module).__name__}: {_why_not(module, error)}") from error
+
+
+PACKED = ("must hold no weights that are packed for a processor (quantized::* operators), which "
+          "torch.export does not take; quantize by torchao's convert_pt2e, or call torch.ao."
+          "quantization.quantize_fx._convert_to_reference_decomposed_fx in place of convert_fx")
+
+
+def _why_not(module: Any, error: Exception) -> str:
+    """Why a module cannot be exported."""
+    kinds = (type(part).__module__ for part in module.modules())
+    if any(kind.startswith(("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized"))
+           for kind in kinds):
+        return PACKED
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return f"torch.export.export refuses it: {reason}"
 
 
 def program_of(model: Any, example_inputs: Any = None) -> Any:
@@ -190,8 +241,7 @@ def _decomposed(torch: Any, program: Any, place: str) -> Any:
     calls = [node.target for module in program.graph_module.modules() if hasattr(module, "graph")
              for node in module.graph.nodes if node.op == "call_function"]
     of_aten = [call for call in calls if isinstance(call, torch._ops.OpOverload)]
-    if not any(call._schema.is_mutable or registry.find(_name_of(call)) is None
-               for call in of_aten):
+    if not any(map(_must_be_decomposed, of_aten)):
         return program
     table = torch.export.default_decompositions()
     for call in list(table):
@@ -202,6 +252,12 @@ def _decomposed(torch: Any, program: Any, place: str) -> Any:
     except Exception as error:      # torch says in many ways that it cannot
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ImportRefused(f"{place}: torch cannot decompose it: {reason}") from error
+
+
+def _must_be_decomposed(call: Any) -> bool:
+    name = _name_of(call)
+    return registry.find(name) is None or (
+        call._schema.is_mutable and name.partition(".")[0] not in registry.UNCHANGING)
 
 
 def _name_of(target: Any) -> str:
