@@ -5,6 +5,7 @@ import onnx
 
 from compiler.frontend.building.values import NodeRefused
 from compiler.frontend.tflite.converter import FIRST, DividedImage, axis_of
+from compiler.frontend.tflite.dynamic_products import is_dynamic
 from compiler.frontend.tflite.registry import operator
 
 VALID = 1
@@ -256,7 +257,8 @@ def batch_to_space(c, op):
 
 def _around_convolution(c, op):
     """The blocks where a convolution alone reads what is divided, and what it makes is put together
-    again: so TensorFlow writes a dilated one. None elsewhere.
+    again: so TensorFlow writes a dilated one. None elsewhere, and where each block is quantized by
+    itself.
     """
     product = c.only_reader(op.outputs[0])
     if product is None or product.code not in ("CONV_2D", "DEPTHWISE_CONV_2D"):
@@ -265,7 +267,7 @@ def _around_convolution(c, op):
     steps = [product.option(f"Stride{axis}") for axis in "HW"] + [
         product.option(f"Dilation{axis}Factor", 1) for axis in "HW"]
     if back is None or back.code != "BATCH_TO_SPACE_ND" or steps != [1] * 4 \
-            or product.option("Padding") != VALID:
+            or product.option("Padding") != VALID or is_dynamic(c, op.input(0), product.input(1)):
         return None
     block, again = (c.integers(each.input(1), "block") for each in (op, back))
     pads, crops = (np.reshape(c.integers(each.input(2), "padding"), (-1, 2)) for each in (op, back))
