@@ -249,14 +249,19 @@ class Converter:
         return self.dequantized(arranged, place, list(perm).index(quantization.axis), perm)
 
     def bias(self, place: int) -> str:
-        """A bias in float; of int32 with scales it stays so in the file, of int64 not."""
+        """A bias in float, of integers where 32 bits hold them."""
         tensor, array = self.tensors[place], self.array(place)
         if tensor.quantization is None or array is None or array.dtype.kind == "f":
             return self.value(place)
         if array.dtype == np.int32:
             return self.dequantized(self.value(place), place, 0)
-        return self.write.constant((array * tensor.quantization.scale.astype(np.float64)
-                                    ).astype(np.float32), tensor.name)
+        scale = tensor.quantization.scale
+        if np.any(array.astype(np.int32) != array):
+            return self.write.constant((array * scale.astype(np.float64)).astype(np.float32),
+                                       tensor.name)
+        return self.write.node("DequantizeLinear", [
+            self.write.constant(array.astype(np.int32), tensor.name), self.write.constant(
+                scale.reshape(()) if tensor.quantization.per_tensor else scale)], axis=0)
 
     # ---- writing -------------------------------------------------------------------------------
 
