@@ -12,7 +12,7 @@ import numpy as np
 from compiler.frontend.tflite.converter import Converter
 from compiler.frontend.tflite.dynamic import Arithmetic, Rows, quantized, restored
 
-IMAGE = (1, 2, 3)
+IMAGE, PIXEL = (1, 2, 3), (1,)
 
 
 def is_dynamic(c: Converter, x: int, weights: int) -> bool:
@@ -47,8 +47,12 @@ def matrices(c: Converter, x: str, weights: int, perm: Sequence[int], way: str) 
 
 def convolution(c: Converter, x: int, weights: int, perm: Sequence[int], way: str,
                 how: Mapping[str, Any]) -> str:
-    """The convolution of a float image by constant weights, [O, I/group, H, W] once permuted."""
-    rows = quantized(c, c.real(x, True), IMAGE, way)
+    """The convolution of a float image by constant weights, [O, I/group, H, W] once permuted. To
+    XNNPACK one of 1x1 is a product of matrices, whose rows are pixels.
+    """
+    by_pixels = way == "delegate" and how["group"] == 1 and (
+        {*how["kernel_shape"], *how["strides"]} == {1})
+    rows = quantized(c, c.real(x, True), PIXEL if by_pixels else IMAGE, way)
     array = c.array(weights)
     assert array is not None
     turned = array.transpose(perm)

@@ -97,6 +97,17 @@ def test_convolution(padding, dilation, channels, tmp_path):
         require_close(tmp_path, case, [activations(rng, 3, 8, 8, 6)])
 
 
+@pytest.mark.parametrize(("stride", "channels"), [(1, 6), (2, 6), (1, 3)])
+def test_convolutions_of_1x1(stride, channels, tmp_path):
+    """XNNPACK quantizes pixels, one by one, where such a one is a product of matrices."""
+    rng = np.random.default_rng(14)
+    case = ("CONV_2D", [Given((3, 6, 6, 6)), weights(rng, 4, 1, 1, channels, axis=0),
+                        Given.of(rng.normal(size=4).astype(F))],
+            (3, 6 // stride, 6 // stride, 4), "Conv2DOptions",
+            {**WINDOW, "StrideH": stride, "StrideW": stride})
+    require_close(tmp_path, case, [activations(rng, 3, 6, 6, 6)])
+
+
 def test_depthwise_and_transposed_convolution(tmp_path):
     rng = np.random.default_rng(4)
     bias, x = Given.of(rng.normal(size=10).astype(F)), activations(rng, 3, 8, 8, 5)
