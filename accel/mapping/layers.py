@@ -16,7 +16,7 @@ from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.memory.deciding import decided
 from accel.mapping.memory.forms import Forms, PartForm
 from accel.mapping.memory.layout import blocks_of, least_bits
-from accel.mapping.memory.misfits import idle_copy, misfit
+from accel.mapping.memory.misfits import idle_copy, misfit, other_type
 from accel.mapping.memory.nodes import is_view, weight_of
 from accel.mapping.memory.weights import multipliers_of, products_of
 from accel.mapping.operators.blocked import Blocks, Product
@@ -82,8 +82,10 @@ def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
     """
     x = graph.values[node.inputs[0]]
     by_strides = node.name in forms.by_strides
+    mistyped = None if x.dtype == forms.blocks.element else (
+        other_type("input", x.dtype, forms.blocks.element))
     if is_view(graph, node) or by_strides and node.op == "slice":
-        return forms.of(node).refused or idle_copy(forms, node)
+        return mistyped or forms.of(node).refused or idle_copy(forms, node)
     if node.op == "qput":
         return forms.of(node).refused or leading_refusal(graph, node)
     if is_elementwise(node):
@@ -92,8 +94,8 @@ def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
         return vector_layers.row_function_refusal(graph, node, forms)
     if node.op not in (*LAYERS, *PRODUCT, "qterms"):
         return f"the accelerator has no operator {node.op}"
-    if x.dtype != forms.blocks.element:
-        return f"its input is {x.dtype}; the accelerator takes {forms.blocks.element}"
+    if mistyped:
+        return mistyped
     if {"twice", "scale"} & node.attrs.keys() or node.op in PRODUCTS and len(node.inputs) == 4:
         return "it scales as LiteRT does; the accelerator has multipliers of 16 bits"
     if len(x.shape) not in (2, 4) and (node.op not in ANY_RANK or len(x.shape) < 2):

@@ -207,22 +207,33 @@ class Converter:
             assert quantization is not None
             if not quantization.per_tensor and self.array(place) is None:
                 raise NodeRefused(f"tensor {tensor.name!r} must have one scale, as it is computed")
+            if first and quantization.block:
+                raise NodeRefused(f"tensor {tensor.name!r} must have no blocks beside an image")
             axis = 0 if quantization.per_tensor else quantization.axis
             if first and not quantization.per_tensor:
                 axis = FIRST.index(axis + 4 - self.rank(place))
             self.reals[place, first] = self.dequantized(self.value(place, first), place, axis)
         return self.reals[place, first]
 
-    def dequantized(self, stored: str, place: int, axis: int = 0) -> str:
-        """Elements with the scales of a tensor, which lie along this axis if there are several."""
-        return self.write.node("DequantizeLinear", [stored, *self._parameters(place)], axis=axis)
+    def dequantized(self, stored: str, place: int, axis: int = 0,
+                    perm: Sequence[int] | None = None) -> str:
+        """Elements with the scales of a tensor, which lie along this axis if there are several. The
+        axes of blocks are permuted as those of the elements.
+        """
+        quantization = self.tensors[place].quantization
+        assert quantization is not None
+        blocks = {"block_size": quantization.block} if quantization.block else {}
+        return self.write.node("DequantizeLinear", [stored, *self._parameters(place, perm)],
+                               axis=axis, **blocks)
 
-    def _parameters(self, place: int) -> list[str]:
+    def _parameters(self, place: int, perm: Sequence[int] | None = None) -> list[str]:
         tensor = self.tensors[place]
         assert tensor.quantization is not None and tensor.dtype is not None
         scale, zero = tensor.quantization.scale, tensor.quantization.zero.astype(tensor.dtype)
         if tensor.quantization.per_tensor:
             scale, zero = scale.reshape(()), zero.reshape(())
+        elif tensor.quantization.block and perm is not None:
+            scale, zero = scale.transpose(perm), zero.transpose(perm)
         return [self.write.constant(scale), self.write.constant(zero)]
 
     def weights(self, place: int, perm: Sequence[int]) -> str:
@@ -235,17 +246,22 @@ class Converter:
             return arranged
         quantization = self.tensors[place].quantization
         assert quantization is not None
-        return self.dequantized(arranged, place, list(perm).index(quantization.axis))
+        return self.dequantized(arranged, place, list(perm).index(quantization.axis), perm)
 
     def bias(self, place: int) -> str:
-        """A bias in float; of int32 with scales it stays so in the file, of int64 not."""
+        """A bias in float, of integers where 32 bits hold them."""
         tensor, array = self.tensors[place], self.array(place)
         if tensor.quantization is None or array is None or array.dtype.kind == "f":
             return self.value(place)
         if array.dtype == np.int32:
             return self.dequantized(self.value(place), place, 0)
-        return self.write.constant((array * tensor.quantization.scale.astype(np.float64)
-                                    ).astype(np.float32), tensor.name)
+        scale = tensor.quantization.scale
+        if np.any(array.astype(np.int32) != array):
+            return self.write.constant((array * scale.astype(np.float64)).astype(np.float32),
+                                       tensor.name)
+        return self.write.node("DequantizeLinear", [
+            self.write.constant(array.astype(np.int32), tensor.name), self.write.constant(
+                scale.reshape(()) if tensor.quantization.per_tensor else scale)], axis=0)
 
     # ---- writing -------------------------------------------------------------------------------
 
