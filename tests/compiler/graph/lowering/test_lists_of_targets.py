@@ -48,7 +48,28 @@ def bytes_() -> tuple[Graph, dict[str, np.ndarray]]:
     return graph, net.samples()
 
 
-@pytest.mark.parametrize("network", [floats, bytes_])
+def sums() -> tuple[Graph, dict[str, np.ndarray]]:
+    """Products in planes that are joined: of images with pads, of rows, of computed matrices."""
+    net = Net()
+
+    def joined(op: str, *inputs: str, axis: int, **attrs) -> str:
+        return net.add_node("joined_planes", net.add_node(op, *inputs, planes=3, **attrs),
+                            axis=axis, planes=3)
+
+    def weight(*shape: int) -> str:
+        return net.constant(net.rng.integers(-128, 128, shape).astype(np.int8))
+
+    image = net.input(1, 16, 8, 7, name="image")
+    left, right = net.input(2, 9, 20, name="left"), net.input(2, 20, 17, name="right")
+    window = {"strides": (1, 1), "pads": (1, 1, 1, 1)}
+    return net.graph(
+        joined("qconv2d", image, weight(17, 16, 3, 3), axis=1, pad_value=-77, **window),
+        joined("qconv2d", image, weight(16, 1, 3, 3), axis=1, pad_value=0, group=16, **window),
+        joined("qdense", left, weight(19, 20), axis=2),
+        joined("qmatmul", left, right, axis=2, trans_b=0, a_zp=-128, b_zp=7)), net.samples()
+
+
+@pytest.mark.parametrize("network", [floats, bytes_, sums])
 @pytest.mark.parametrize("name", LISTS)
 def test_every_pass_keeps_inputs_outputs_and_values(network, name: str) -> None:
     graph, given = network()
@@ -56,12 +77,19 @@ def test_every_pass_keeps_inputs_outputs_and_values(network, name: str) -> None:
     for made in lower(graph, LISTS[name])[1].values():
         assert (made.inputs, made.outputs) == (graph.inputs, graph.outputs)
         for value, array in evaluate(made, given).items():
-            if network is bytes_:
+            if network is not floats:
                 np.testing.assert_array_equal(array, wanted[value])
             elif name == "tensor cores":
                 assert np.abs(array - wanted[value]).max() <= HALVES * np.abs(wanted[value]).max()
             else:
                 assert_near(array, wanted[value])
+
+
+@pytest.mark.parametrize("name", ["vectors", "scalar", "c"])
+def test_processors_join_no_planes(name: str) -> None:
+    graph, _ = sums()
+    *_, made = lower(graph, LISTS[name])[1].values()
+    assert not any("planes" in node.attrs for node in made.nodes)
 
 
 def test_every_pass_of_the_folder_is_in_a_list_once() -> None:
