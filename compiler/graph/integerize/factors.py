@@ -9,9 +9,13 @@ from compiler.graph.graph import Graph, Node
 from compiler.graph.integerize.quantized import QUANTIZED
 from compiler.ops.families.planes import SUM_BITS, planes_for
 from compiler.ops.integers.fixed_point import STORED, limits_of
+from compiler.ops.registry import find
 
 IMAGES = ("conv2d", "conv")
 """Products of windows, whose weight is [outputs, ...]."""
+
+IN_INT32 = ("conv", "einsum")
+"""Products of any type of number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,8 @@ def integer_weight(graph: Graph, node: Node) -> Weight | None:
 
 
 def _outputs_axis(node: Node) -> int:
-    return 0 if node.op in IMAGES or node.attrs.get("trans_b", 0) else 1
+    weights = find(node.op).weights
+    return weights.scale_axis(node.attrs) if weights else 0 if node.op in IMAGES else 1
 
 
 def _narrow(steps: np.ndarray, dtype: str, scales: np.ndarray) -> Weight | None:
@@ -94,8 +99,10 @@ def shifted_bytes(graph: Graph, value: str, producers: Mapping[str, Node]) -> Sh
     return Shifted(node.inputs[0], zero)
 
 
-def is_matrix_product(node: Node) -> bool:
-    """True for an einsum that multiplies rows by one matrix."""
+def is_product(graph: Graph, node: Node) -> bool:
+    """True for a convolution of images, and for an einsum that multiplies rows by one matrix."""
+    if node.op in IMAGES:
+        return len(graph.values[node.inputs[0]].shape) == 4
     left, arrow, result = node.attrs["equation"].partition("->")
     terms = left.split(",")
     if not arrow or len(terms) != 2 or len(terms[1]) != 2 or len(terms[0]) < 2:

@@ -7,15 +7,13 @@ from typing import ClassVar
 import numpy as np
 
 from compiler.graph.graph import Graph, Node
-from compiler.graph.integerize.factors import (IMAGES, Weight, dequantized_weight, integer_weight,
-                                               is_matrix_product, shifted_bytes, stored_data)
+from compiler.graph.integerize.factors import (IMAGES, IN_INT32, Weight, dequantized_weight,
+                                               integer_weight, is_product, shifted_bytes,
+                                               stored_data)
 from compiler.graph.notes import Note
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.families.planes import SUM_BITS, planes_for
 from compiler.ops.registry import find
-
-IN_FLOAT = ("conv2d", "dense", "matmul")
-
 
 @dataclass(frozen=True, slots=True)
 class ProductsAsSums:
@@ -35,7 +33,7 @@ class ProductsAsSums:
     name: ClassVar[str] = "products-as-sums"
 
     def __call__(self, graph: Graph) -> Graph:
-        if not any(node.op in (*IN_FLOAT, "conv", "einsum") for node in graph.nodes):
+        if not any(find(node.op).sums or node.op in IN_INT32 for node in graph.nodes):
             return graph
         return _Rewriting(graph, self.results).run()
 
@@ -66,7 +64,7 @@ class _Rewriting:
 
     def _in_float(self, node: Node) -> bool:
         """Replaces a product in float, where it can."""
-        if not self.results or node.op not in IN_FLOAT:
+        if not self.results or not find(node.op).sums:
             return False
         x, y = (stored_data(self.graph, value, self.producers) for value in node.inputs[:2])
         if x is None:
@@ -91,7 +89,7 @@ class _Rewriting:
     def _of_computed(self, node: Node, a: Node, b: Node) -> bool:
         """Replaces a product of two computed matrices of bytes."""
         sources = a.inputs[0], b.inputs[0]
-        if node.op == "conv2d" or {self.graph.values[value].dtype for value in sources} != {"int8"}:
+        if node.op in IMAGES or {self.graph.values[value].dtype for value in sources} != {"int8"}:
             return False
         greatest = [max(each.attrs["zp"] + 128, 127 - each.attrs["zp"]) for each in (a, b)]
         bound = greatest[0] * greatest[1] * self.graph.values[sources[0]].shape[-1]
@@ -107,8 +105,7 @@ class _Rewriting:
 
     def _in_int32(self, node: Node) -> bool:
         """Replaces a product of int32 that bytes and a constant are, where it can."""
-        if not (node.op == "conv" and len(self.graph.values[node.inputs[0]].shape) == 4
-                or node.op == "einsum" and is_matrix_product(node)):
+        if node.op not in IN_INT32 or not is_product(self.graph, node):
             return False
         data = shifted_bytes(self.graph, node.inputs[0], self.producers)
         weight = data and integer_weight(self.graph, node)

@@ -450,7 +450,7 @@ OPERATORS = (
         attributes=f"{_WINDOW}, whole (0): 1 where sums are integers, which stay exact",
         define=_conv2d, meaning=_conv2d_meaning, type=_conv2d_type, numbers=Numbers.FLOAT,
         kind=Kind.COMPLEX, pixelwise=is_pointwise, contracts=True, halves=True,
-        integer=_conv2d_integer, weights=CONVOLVED,
+        integer=_conv2d_integer, sums="qconv2d", weights=CONVOLVED,
         convolved=Convolved("conv2d_last", "depthwise_last", "conv2d_direct")),
     Operator(
         name="convtranspose2d", summary="transposed convolution of images",

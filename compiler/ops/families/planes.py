@@ -73,6 +73,17 @@ def arrays_in_planes(attrs: Attributes, sums: Array, axis: int, dtype: np.dtype)
                            for plane in range(attrs[PLANES])], axis)
 
 
+def _cut_type(node: Node, types: Types) -> TensorType:
+    need_arity(node, types, 1)
+    (x,), axis, planes, dtype = types, *(node.attrs[name] for name in ("axis", PLANES, "dtype"))
+    need(x.dtype == "int32", node, f"input {node.inputs[0]!r} must be int32, not {x.dtype}")
+    need(dtype in STORED, node, f"dtype must be {' or '.join(STORED)}, not {dtype!r}")
+    need(0 <= axis < len(x.shape), node, f"axis must be 0 to {len(x.shape) - 1}, not {axis!r}")
+    most = SUM_BITS // bits(dtype)
+    need(1 <= planes <= most, node, f"planes must be 1 to {most}, not {planes!r}")
+    return of_planes(node, TensorType(x.shape, dtype), axis)
+
+
 def _joined_type(node: Node, types: Types) -> TensorType:
     need_arity(node, types, 1)
     (x,), (axis, planes) = types, (node.attrs[name] for name in ("axis", PLANES))
@@ -117,6 +128,15 @@ def _joined_meaning(attrs: Attributes, x: Array) -> Array:
 
 
 OPERATORS = (
+    Operator(
+        name="cut_planes", summary="the elements of a type that int32 are cut into, the lowest of "
+        "all along an axis first", inputs="x int32", attributes="axis, planes, dtype",
+        define=lambda attrs, inputs, name: in_planes(attrs, inputs[0], attrs["axis"],
+                                                     attrs["dtype"], name),
+        meaning=lambda attrs, x: arrays_in_planes(attrs, x, attrs["axis"],
+                                                  np.dtype(attrs["dtype"])),
+        type=_cut_type, numbers=Numbers.CONVERSION, kind=Kind.INJECTIVE,
+        channels_last=ChannelsLast(by_axis)),
     Operator(
         name="joined_planes", summary="int32 of the planes along an axis, the lowest first",
         inputs="x int8|int16", attributes="axis, planes", define=_joined, meaning=_joined_meaning,

@@ -359,14 +359,15 @@ OPERATORS = (
         name="dense", summary="product with a weight, and a bias that broadcasts",
         inputs="x [M,K], w [N,K] or [K,N], bias?", attributes="trans_b: 1 when w is [N,K]",
         define=_dense, meaning=_dense_meaning, type=_dense_type, numbers=Numbers.FLOAT,
-        kind=Kind.COMPLEX, contracts=True, halves=True, weights=MATRIX, integer=_dense_integer),
+        kind=Kind.COMPLEX, contracts=True, halves=True, weights=MATRIX, integer=_dense_integer,
+        sums="qdense"),
     Operator(
         name="matmul", summary="product of matrices; leading dimensions broadcast",
         inputs="a [...,M,K], b [...,K,N] or [...,N,K]",
         attributes="trans_b (0): 1 when b is [...,N,K]", define=_matmul,
         meaning=_matmul_meaning, type=_matmul_type,
         numbers=Numbers.FLOAT, kind=Kind.COMPLEX, contracts=True, halves=True, weights=PRODUCT,
-        integer=_matmul_integer),
+        integer=_matmul_integer, sums="qdense"),
     Operator(
         name="packed_matmul", summary="product with a weight whose columns lie in blocks of 16",
         inputs="x [...,M,K], w [...,N/16,K,16]", attributes="columns: N", define=_packed_matmul,

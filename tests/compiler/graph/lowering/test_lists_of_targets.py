@@ -2,6 +2,7 @@
 stands in a list.
 """
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -90,6 +91,12 @@ def test_processors_join_no_planes(name: str) -> None:
     graph, _ = sums()
     *_, made = lower(graph, LISTS[name])[1].values()
     assert not any("planes" in node.attrs for node in made.nodes)
+    whole, given = sums()
+    alone = lower(replace(whole, outputs=tuple(
+        node.inputs[0] for node in whole.nodes if node.op == "joined_planes")), LISTS[name])[0]
+    assert {node.op for node in alone.nodes if "planes" in node.attrs} == {"cut_planes"}
+    for value, array in evaluate(alone, given).items():
+        np.testing.assert_array_equal(array, evaluate(whole, given, [value])[value])
 
 
 def test_every_pass_of_the_folder_is_in_a_list_once() -> None:
