@@ -42,7 +42,7 @@ class Weight:
 
 
 def dequantized_weight(graph: Graph, node: Node, producers: Mapping[str, Node]) -> Weight | None:
-    """The weight of a product in float, as integers that fit its type without their zero points."""
+    """The weight of a product in float, as integers without their zero points."""
     source = producers.get(node.inputs[1])
     if source is None or source.op != "dequantizelinear" or (
             source.inputs[0] not in graph.constants):
@@ -55,17 +55,16 @@ def dequantized_weight(graph: Graph, node: Node, producers: Mapping[str, Node]) 
     along = [-1 if scale.ndim and axis == outputs else 1 for axis in range(array.ndim)]
     steps = array.astype(np.int64) - zero.astype(np.int64).reshape(along)
     scales = np.broadcast_to(scale.astype(np.float64), (array.shape[outputs],))
-    return _narrow(steps if outputs == 0 else steps.T, array.dtype.name.removeprefix("u"), scales)
+    return _narrow(steps if outputs == 0 else steps.T, scales)
 
 
 def integer_weight(graph: Graph, node: Node) -> Weight | None:
-    """The weight of a product in int32, where it fits int8."""
+    """The weight of a product in int32."""
     array = graph.constants.get(node.inputs[1])
     if array is None or array.dtype != np.int32 or array.ndim != (4 if node.op in IMAGES else 2):
         return None
     outputs = _outputs_axis(node)
-    return _narrow(array if outputs == 0 else array.T, "int8",
-                   np.ones(array.shape[outputs]))
+    return _narrow(array if outputs == 0 else array.T, np.ones(array.shape[outputs]))
 
 
 def _outputs_axis(node: Node) -> int:
@@ -73,11 +72,14 @@ def _outputs_axis(node: Node) -> int:
     return weights.scale_axis(node.attrs) if weights else 0 if node.op in IMAGES else 1
 
 
-def _narrow(steps: np.ndarray, dtype: str, scales: np.ndarray) -> Weight | None:
-    low, high = limits_of(dtype)
-    if not steps.size or steps.min() < low or steps.max() > high:
-        return None
-    return Weight(np.ascontiguousarray(steps).astype(dtype), scales)
+def _narrow(steps: np.ndarray, scales: np.ndarray) -> Weight | None:
+    """The weight in int8, or else in int16 where that holds it: bytes less a zero point have 9
+    bits."""
+    for dtype in STORED if steps.size else ():
+        low, high = limits_of(dtype)
+        if steps.min() >= low and steps.max() <= high:
+            return Weight(np.ascontiguousarray(steps).astype(dtype), scales)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import ClassVar
 
 import numpy as np
@@ -45,6 +46,10 @@ class _Rewriting:
     builder: Builder = field(init=False)
     producers: Mapping[str, Node] = field(init=False)
     replaced: set[str] = field(default_factory=set)
+    weights: dict[tuple[str, bool], Weight | None] = field(default_factory=dict)
+    """The integers of each constant, for windows and for rows: products may share one."""
+    names: dict[tuple[object, ...], str] = field(default_factory=dict)
+    """The constants that integers are: steps of a sequence have equal ones."""
 
     def run(self) -> Graph:
         self.builder, self.producers = Builder.like(self.graph), self.graph.producers()
@@ -71,8 +76,16 @@ class _Rewriting:
             return False
         if y is not None:
             return self._of_computed(node, x, y)
-        weight = dequantized_weight(self.graph, node, self.producers)
+        weight = self._weight(node)
         return weight is not None and self._of_weight(node, x, weight)
+
+    def _weight(self, node: Node) -> Weight | None:
+        """The integers of the second factor; None where it has none."""
+        key = _key(node)
+        if key not in self.weights:
+            self.weights[key] = integer_weight(self.graph, node) if node.op in IN_INT32 else (
+                dequantized_weight(self.graph, node, self.producers))
+        return self.weights[key]
 
     def _of_weight(self, node: Node, x: Node, weight: Weight) -> bool:
         source, axis = x.inputs[0], self._axis(node)
@@ -108,7 +121,7 @@ class _Rewriting:
         if node.op not in IN_INT32 or not is_product(self.graph, node):
             return False
         data = shifted_bytes(self.graph, node.inputs[0], self.producers)
-        weight = data and integer_weight(self.graph, node)
+        weight = data and self._weight(node)
         if data is None or weight is None:
             return False
         unsigned = self.graph.values[data.value].dtype == "uint8"
@@ -149,8 +162,11 @@ class _Rewriting:
         op, attrs = "qdense", {}
         if node.op in IMAGES:
             op, attrs = "qconv2d", {**node.attrs, "pad_value": pad_value}
-        name = self._constant(node, "weight", weight.steps)
-        return self._joined(node, op, [source, name], self._axis(node), planes, value, **attrs)
+        known = weight.steps.shape, weight.steps.dtype, sha256(weight.steps).digest()
+        if known not in self.names:
+            self.names[known] = self._constant(node, "weight", weight.steps)
+        return self._joined(node, op, [source, self.names[known]], self._axis(node), planes, value,
+                            **attrs)
 
     def _joined(self, node: Node, op: str, inputs: list[str], axis: int, planes: int,
                 value: str = "", **attrs: object) -> str:
@@ -184,3 +200,9 @@ class _Rewriting:
     def _step(self, op: str, *inputs: str, **attrs: object) -> str:
         value = self.builder.fresh(f"{inputs[0]}_{op}")
         return self.builder.emit(op, self.builder.fresh_node(value), inputs, value, **attrs)
+
+
+def _key(node: Node) -> tuple[str, bool]:
+    """The constant that a product reads, and whether it is [outputs, ...]."""
+    weights = find(node.op).weights
+    return node.inputs[1], node.op in IMAGES or bool(weights and not weights.scale_axis(node.attrs))

@@ -33,12 +33,12 @@ def assert_alike(model, feeds: dict[str, Array]) -> Graph:
 
 
 def weight(one, draw, dtype: str, shape: tuple[int, ...], axis: int) -> str:
-    """A dequantized weight, with one scale or many, whose integers less zero points fit int8."""
+    """A dequantized weight, with one scale or many, of 9 bits without its zero points."""
     many = draw(st.booleans())
     count = shape[axis] if many else 1
     middle = 128 if dtype == "uint8" else 0
-    zeros = one.rng.integers(-20, 21, count) + middle
-    values = one.rng.integers(middle - 108, middle + 107, shape).astype(dtype)
+    zeros = one.rng.integers(-100, 100, count) + middle
+    values = one.rng.integers(middle - 128, middle + 128, shape).astype(dtype)
     scales = one.rng.uniform(0.002, 0.02, count).astype(np.float32)
     if not many:
         scales, zeros = scales[0], zeros[0]
@@ -106,11 +106,14 @@ def dynamic(one, op: str, dtype: str, shape, values: Array, zero: int | None, **
 def test_a_dynamic_product_is_the_same_to_the_bit(qdq, data) -> None:
     """Data at the ends of its type, whose zero point is known when it runs, if there is one."""
     one, draw = qdq(seed=data.draw(SEEDS)), data.draw
-    dtype = draw(st.sampled_from(["int8", "uint8"]))
+    dtype, of_weight = draw(st.sampled_from([("int8", "int8"), ("uint8", "int8"),
+                                             ("uint8", "uint8")]))
     info, zero = np.iinfo(dtype), draw(st.none() | st.just(0))
     images = draw(st.booleans())
     shape = (2, 3, 5, 4) if images else (2, 3, 17)
-    values = one.rng.choice([-128, 127, 0, 5], (6, 3, 3, 2) if images else (17, 7)).astype(np.int8)
+    ends = np.iinfo(of_weight)
+    values = one.rng.choice([ends.min, ends.max, 1, 5], (6, 3, 3, 2) if images else (17, 7)).astype(
+        of_weight)
     attrs = {"pads": draw(st.sampled_from([[0, 0, 0, 0], [1, 1, 0, 2]])),
              "strides": [2, 1]} if images else {}
     model = dynamic(one, "ConvInteger" if images else "MatMulInteger", dtype, shape, values, zero,
@@ -135,11 +138,22 @@ def test_as_many_planes_as_the_sums_need(qdq) -> None:
         assert product.attrs["planes"] == planes, count
 
 
+def test_steps_of_a_sequence_share_their_weights(qdq) -> None:
+    one = qdq()
+    weight = one.constant(np.ones((4, 4), np.int8))
+    x = one.input("x", 1, 4, dtype="int8")
+    for _ in range(3):
+        x = one.add("Cast", one.add("MatMulInteger", x, weight), to=3)
+    graph = compiled(one.model(x, dtypes={x: "int8"}))
+    assert len({node.inputs[1] for node in graph.nodes if node.op == "qdense"}) == 1
+
+
 def test_what_stays_as_it_is(qdq) -> None:
-    """A weight of 9 bits without its zero point; a product that is quantized; one of floats."""
-    wide = qdq()
-    model = dynamic(wide, "MatMulInteger", "uint8", (1, 3), np.full((3, 2), 255, np.uint8), None)
-    assert not in_planes(compiled(model))
+    """A weight that is computed; a product that is quantized; one of floats."""
+    both = qdq()
+    y = both.add("MatMulInteger", both.input("x", 1, 3, dtype="int8"),
+                 both.input("w", 3, 2, dtype="int8"))
+    assert not in_planes(compiled(both.model(y, dtypes={y: "int32"})))
     one = qdq()
     y = one.add("Gemm", one.requantized(one.input("x", 2, 9)), one.weight(9, 4, axis=1))
     assert not in_planes(compiled(one.model(one.requantized(y))))
