@@ -17,7 +17,7 @@ from compiler.cpu_gpu_backends.gpu.segment import ValueForms
 from compiler.graph import Graph, GraphRefused, evaluate, lowering
 from compiler.graph.passes.pipeline import Pass, lower
 from tests.support.float_graphs import FloatNet, assert_near, inputs_of
-from tests.support.integer_graphs import Net
+from tests.support.integer_graphs import Net, sums
 
 LISTS: dict[str, tuple[Pass, ...]] = {
     "vectors": passes(Vectors(AVX512)),
@@ -49,27 +49,6 @@ def bytes_() -> tuple[Graph, dict[str, np.ndarray]]:
     return graph, net.samples()
 
 
-def sums() -> tuple[Graph, dict[str, np.ndarray]]:
-    """Products in planes that are joined: of images with pads, of rows, of computed matrices."""
-    net = Net()
-
-    def joined(op: str, *inputs: str, axis: int, **attrs) -> str:
-        return net.add_node("joined_planes", net.add_node(op, *inputs, planes=3, **attrs),
-                            axis=axis, planes=3)
-
-    def weight(*shape: int) -> str:
-        return net.constant(net.rng.integers(-128, 128, shape).astype(np.int8))
-
-    image = net.input(1, 16, 8, 7, name="image")
-    left, right = net.input(2, 9, 20, name="left"), net.input(2, 20, 17, name="right")
-    window = {"strides": (1, 1), "pads": (1, 1, 1, 1)}
-    return net.graph(
-        joined("qconv2d", image, weight(17, 16, 3, 3), axis=1, pad_value=-77, **window),
-        joined("qconv2d", image, weight(16, 1, 3, 3), axis=1, pad_value=0, group=16, **window),
-        joined("qdense", left, weight(19, 20), axis=2),
-        joined("qmatmul", left, right, axis=2, trans_b=0, a_zp=-128, b_zp=7)), net.samples()
-
-
 @pytest.mark.parametrize("network", [floats, bytes_, sums])
 @pytest.mark.parametrize("name", LISTS)
 def test_every_pass_keeps_inputs_outputs_and_values(network, name: str) -> None:
@@ -86,7 +65,7 @@ def test_every_pass_keeps_inputs_outputs_and_values(network, name: str) -> None:
                 assert_near(array, wanted[value])
 
 
-@pytest.mark.parametrize("name", ["vectors", "scalar", "c"])
+@pytest.mark.parametrize("name", LISTS)
 def test_processors_join_no_planes(name: str) -> None:
     graph, _ = sums()
     *_, made = lower(graph, LISTS[name])[1].values()
