@@ -25,6 +25,7 @@ from accel.mapping.selecting.row_selection import is_row_function
 from accel.mapping.selecting.selection import is_elementwise
 from accel.mapping.selecting.sums import require_sums
 from compiler.graph.graph import Graph, Node
+from compiler.ops.families.planes import are_planes
 from compiler.ir import Tensorized, walk_stmts
 from compiler.tensorize import Intrinsic
 
@@ -237,7 +238,7 @@ def product_cycles(node: Node, graph: Graph, known: Forms, machine: Machine
 
 def _multipliers(node: Node, graph: Graph, machine: Machine) -> tuple[Intrinsic, ...]:
     """The instructions of vector that may compute a convolution of each channel alone."""
-    if node.op != "qconv2d" or node.attrs.get("group", 1) == 1:
+    if node.op != "qconv2d" or are_planes(node) or node.attrs.get("group", 1) == 1:
         return ()
     weights = graph.constants[node.inputs[1]]
     alone = weights.shape[1] == 1 and len(weights) == node.attrs["group"]

@@ -229,8 +229,9 @@ class Traffic:
         self.first_kept = np.where(self.keeps_weights, whole, np.where(
             self.keeps_input, self.first_inputs / facts.rate, 0))
         once = shape.parameters - (shape.taps > 0)
-        count = (shape.rows * shape.columns if shape.pixelwise
-                 else shape.channels * (shape.phases * once + shape.taps))
+        count = shape.planes or (
+            shape.rows * shape.columns if shape.pixelwise
+            else shape.channels * (shape.phases * once + shape.taps))
         again = 1 if shape.gathered or shape.numbers or shape.pixelwise else turns
         self.records = np.zeros_like(tiles.rows) + shape.tables * facts.entry["tab"]
         if shape.parameters:
@@ -245,8 +246,8 @@ class Traffic:
     def last_records(self) -> np.ndarray:
         """Bytes of records that the last tile loads, at most."""
         shape = self.facts.shape
-        return np.minimum(self.records, self.tiles.channels * shape.phases * (
-            shape.parameters + shape.taps) * self.facts.entry["par"])
+        held = shape.planes or self.tiles.channels * shape.phases * (shape.parameters + shape.taps)
+        return np.minimum(self.records, held * self.facts.entry["par"])
 
     @property
     def written(self) -> np.ndarray:

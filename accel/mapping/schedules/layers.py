@@ -98,7 +98,8 @@ class LayerSteps:
         kept = "c" if self.tiles.stationary == "w" else "x"
         outer = [cut[axis][0] for axis in ("yxc" if self.tiles.stationary == "input" else "cyx")]
         around, (p, q) = self._axes("output", AROUND), self._phases("output")
-        output.reorder(*around, *outer, cut["y"][1], *p, cut["x"][1], *q, "b", cut["c"][1], "o")
+        output.reorder(*around, *outer, cut["y"][1], *p, cut["x"][1], *q, "b",
+                       *self._axes("output", "s"), cut["c"][1], "o")
         shared, innermost = cut[kept][0], outer[-1]
         several = any(self._extents()[self._full(cut[axis][0])] > 1 for axis in "yx")
         if self.threads > 1:

@@ -68,6 +68,7 @@ class Shape:
     totals: int = field(default=0, repr=False)          # those of them that read the whole row
     step: int = field(default=0, repr=False)            # from a window's `row` to the next window's
     residuals: int = field(default=0, repr=False)       # tensors that meet the sums of products
+    planes: int = field(default=0, repr=False)          # elements of a sum that is not requantized
 
 
 def shape_of(operator: BlockedOperator) -> Shape:
@@ -93,7 +94,7 @@ def shape_of(operator: BlockedOperator) -> Shape:
                  operator.weights,
                  prod(window.kernel) if "params_taps" in stages else 0, len(operator.numbers),
                  sum(bool(operator[role].reduce_axes) for role in operator.numbers),
-                 operator.step, len(operator.residuals))
+                 operator.step, len(operator.residuals), tile.get("s", 0))
 
 
 def smallest(shape: Shape) -> Tiles:

@@ -2,7 +2,7 @@
 
 from compiler.cpu_gpu_backends.gpu.segment import ValueForms
 from compiler.graph.lowering import (PutChannelsLast, ShareConstants, SplitProducts, StoreHalves,
-                                     WeightsInRows)
+                                     WeightsInRows, WholeSums)
 from compiler.graph.passes.pipeline import Pass
 
 
@@ -12,4 +12,5 @@ def passes(forms: ValueForms) -> tuple[Pass, ...]:
     """
     halves: tuple[Pass, ...] = (StoreHalves(forms.halves),) if forms.halves else ()
     rows: tuple[Pass, ...] = (WeightsInRows(),) if forms.rows else ()
-    return (SplitProducts(), PutChannelsLast(forms.last), *halves, *rows, ShareConstants())
+    return (WholeSums(), SplitProducts(), PutChannelsLast(forms.last), *halves, *rows,
+            ShareConstants())

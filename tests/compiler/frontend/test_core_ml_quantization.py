@@ -10,10 +10,8 @@ if importlib.util.find_spec("coremltools") is None:
 
 import coremltools as ct  # pyright: ignore[reportMissingImports]
 from coremltools.converters.mil import Builder as mb  # pyright: ignore[reportMissingImports]
-from coremltools.converters.mil.mil import types  # pyright: ignore[reportMissingImports]
 
 from compiler.frontend.models import graph_of
-from compiler.graph.passes.pipeline import optimize
 from compiler.graph.reference import evaluate
 
 pytestmark = pytest.mark.filterwarnings(        # coremltools leaves its folders to the collector
