@@ -51,10 +51,10 @@ def _bytes(t, value: Value, role: str) -> np.ndarray:
 def _points(t, zero: Value | None, rows: int, count: int, bits: int) -> np.ndarray:
     """The zero point of each block: the middle, packed numbers, or floats."""
     if zero is None:
-        return np.full((rows, count), 1 << bits - 1)
+        return np.full((rows, count), 1 << bits - 1, np.int16)
     array = t.demand(zero, "zero points")
     if array.dtype == np.uint8:
-        return unpacked(array.reshape(rows, -1), bits)[:, :count]
+        return unpacked(array.reshape(rows, -1), bits)[:, :count].astype(np.int16)
     return array.reshape(rows, count)
 
 
