@@ -8,9 +8,9 @@ of floats.
 import numpy as np
 
 from compiler.frontend.building.values import NodeRefused, Value, axes_of
-from compiler.frontend.onnx.nodes.registry import operator
+from compiler.frontend.onnx.nodes.registry import MICROSOFT, operator
 from compiler.frontend.onnx.operators.matrix import product
-from compiler.frontend.onnx.operators.quantized.linear import MICROSOFT, dequantize_linear
+from compiler.frontend.onnx.operators.quantized.linear import dequantize_linear
 from compiler.frontend.onnx.operators.quantized.widening import widened
 
 

@@ -11,14 +11,12 @@ import onnx
 
 from compiler.frontend.building.values import NodeRefused, Value, axes_of, dtype_name
 from compiler.frontend.onnx.nodes.importer import element_type
-from compiler.frontend.onnx.nodes.registry import operator
+from compiler.frontend.onnx.nodes.registry import MICROSOFT, operator
 from compiler.frontend.onnx.operators.casts import code_of, converted
 from compiler.frontend.onnx.operators.small_types import WHOLE
 from compiler.frontend.onnx.operators.quantized.widening import widened
 from compiler.te import is_integer
 
-MICROSOFT = "com.microsoft"
-"""The domain of ONNX Runtime's operators."""
 STEPS = ("int8", "uint8", "int16", "uint16")
 
 
