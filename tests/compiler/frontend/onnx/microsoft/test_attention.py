@@ -27,8 +27,9 @@ def case(**attributes: Any) -> tuple[onnx.NodeProto, dict, dict]:
                  "b": RNG.normal(size=3 * hidden).astype(np.float32), "xs": np.float32(0.02),
                  "ws": RNG.uniform(0.01, 0.03, 3 * hidden).astype(np.float32),
                  "xz": np.uint8(120), "wz": np.zeros(3 * hidden, np.int8)}
+    given: dict[str, Any] = {"num_heads": HEADS} | attributes
     node = helper.make_node("QAttention", ["x", "w", "b", "xs", "ws", "", "xz", "wz"], ["y"],
-                            domain=MICROSOFT, **{"num_heads": HEADS} | attributes)
+                            domain=MICROSOFT, **given)
     return node, {"x": x}, constants
 
 
@@ -72,7 +73,7 @@ def test_attention_in_float() -> None:
 
 
 @pytest.mark.parametrize("attributes, mask, reason", [
-    ({"num_heads": 3}, None, r"its input must be \[B,S,I\] and its weight \[I,3\*H\], H of 3 heads"),
+    ({"num_heads": 3}, None, r"its weight \[I,3\*H\], H of 3 heads, not"),
     ({"do_rotary": 1}, None, "do_rotary and past_present_share_buffer must be 0"),
     ({}, np.zeros(3, np.int32), "its mask must be")])
 def test_refusals(attributes: dict, mask: np.ndarray | None, reason: str) -> None:

@@ -67,11 +67,13 @@ def test_fused_matmul(turned: int) -> None:
     ("Relu", []), ("Tanh", []), ("Sigmoid", []), ("LeakyRelu", [0.2]), ("Clip", [-0.5, 0.7]),
     ("HardSigmoid", [0.3, 0.4])])
 def test_activations(activation: str, numbers: list[float]) -> None:
+    given: dict[str, Any] = {"activation_params": numbers} if numbers else {}
     judge("FusedConv", {"x": floats(1, 3, 5, 5)}, {"w": floats(4, 3, 3, 3), "b": floats(4)},
-          pads=[1] * 4, activation=activation, **{"activation_params": numbers} if numbers else {})
+          pads=[1] * 4, activation=activation, **given)
     if activation not in ("Clip", "HardSigmoid"):
+        given = {"activation_alpha": numbers[0]} if numbers else {}
         judge("FusedGemm", {"x": floats(3, 6)}, {"w": floats(5, 6), "b": floats(5)}, transB=1,
-              activation=activation, **{"activation_alpha": numbers[0]} if numbers else {})
+              activation=activation, **given)
 
 
 @pytest.mark.parametrize("mask, segments", [(False, True), (True, True), (True, False)])
