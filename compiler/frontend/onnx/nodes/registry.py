@@ -38,6 +38,9 @@ class OnnxFunction:
     attributes: dict[str, Any]
 
 
+MICROSOFT = "com.microsoft"
+"""The domain of ONNX Runtime's own operators."""
+
 OPERATORS: dict[tuple[str, str], list[OnnxFunction]] = {}
 """By domain and name; the newest first."""
 

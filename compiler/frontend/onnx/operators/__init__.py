@@ -5,6 +5,6 @@ from compiler.frontend.onnx.operators import (casts, control, data, elementwise,
                                               recurrent, reductions, resize, sequences, shapes,
                                               windows)
 from compiler.frontend.onnx.operators.media import images, pictures, signals, text
-from compiler.frontend.onnx.operators.quantized import (attention, blocks, dynamic, integers,
-                                                        linear, minifloats, own, products, qlinear,
-                                                        qonnx)
+from compiler.frontend.onnx.operators.microsoft import attention, embedding, fused
+from compiler.frontend.onnx.operators.quantized import (blocks, dynamic, integers, linear,
+                                                        minifloats, own, products, qlinear, qonnx)

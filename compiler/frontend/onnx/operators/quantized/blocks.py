@@ -8,9 +8,9 @@ of floats.
 import numpy as np
 
 from compiler.frontend.building.values import NodeRefused, Value, axes_of
-from compiler.frontend.onnx.nodes.registry import operator
+from compiler.frontend.onnx.nodes.registry import MICROSOFT, operator
 from compiler.frontend.onnx.operators.matrix import product
-from compiler.frontend.onnx.operators.quantized.linear import MICROSOFT, dequantize_linear
+from compiler.frontend.onnx.operators.quantized.linear import dequantize_linear
 from compiler.frontend.onnx.operators.quantized.widening import widened
 
 
@@ -51,10 +51,10 @@ def _bytes(t, value: Value, role: str) -> np.ndarray:
 def _points(t, zero: Value | None, rows: int, count: int, bits: int) -> np.ndarray:
     """The zero point of each block: the middle, packed numbers, or floats."""
     if zero is None:
-        return np.full((rows, count), 1 << bits - 1)
+        return np.full((rows, count), 1 << bits - 1, np.int16)
     array = t.demand(zero, "zero points")
     if array.dtype == np.uint8:
-        return unpacked(array.reshape(rows, -1), bits)[:, :count]
+        return unpacked(array.reshape(rows, -1), bits)[:, :count].astype(np.int16)
     return array.reshape(rows, count)
 
 

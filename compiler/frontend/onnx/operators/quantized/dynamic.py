@@ -5,9 +5,9 @@ element and 0. Sums are integers, and scales are multiplied in float.
 from functools import partial
 
 from compiler.frontend.building.values import Value
-from compiler.frontend.onnx.nodes.registry import operator
+from compiler.frontend.onnx.nodes.registry import MICROSOFT, operator
 from compiler.frontend.onnx.operators.quantized.integers import matmul_integer
-from compiler.frontend.onnx.operators.quantized.linear import MICROSOFT, quantize_linear
+from compiler.frontend.onnx.operators.quantized.linear import quantize_linear
 from compiler.frontend.onnx.operators.recurrent import (Product, activations_of, directions_of,
                                                         part_of, require_shapes, unrolled_lstm)
 

@@ -1,9 +1,8 @@
 """Integer products and sums of quantized tensors."""
 
 from compiler.frontend.building.values import Value, axes_of
-from compiler.frontend.onnx.nodes.registry import operator
+from compiler.frontend.onnx.nodes.registry import MICROSOFT, operator
 from compiler.frontend.onnx.operators.matrix import product
-from compiler.frontend.onnx.operators.quantized.linear import MICROSOFT
 from compiler.frontend.onnx.operators.windows import check_window, convolved, padded_sides, spatial
 
 

@@ -11,17 +11,19 @@ import onnx
 
 from compiler.frontend.building.values import NodeRefused, Value, axes_of, dtype_name
 from compiler.frontend.onnx.nodes.importer import element_type
-from compiler.frontend.onnx.nodes.registry import operator
+from compiler.frontend.onnx.nodes.registry import MICROSOFT, operator
 from compiler.frontend.onnx.operators.casts import code_of, converted
 from compiler.frontend.onnx.operators.small_types import WHOLE
 from compiler.frontend.onnx.operators.quantized.widening import widened
 from compiler.te import is_integer
 
-MICROSOFT = "com.microsoft"
-"""The domain of ONNX Runtime's operators."""
+QUARK, VITIS = "com.amd.quark", "com.vai.quantize"
+"""AMD's quantizers: ONNX's operators for more types."""
 STEPS = ("int8", "uint8", "int16", "uint16")
 
 
+@operator("VitisQuantizeLinear", domain=VITIS)
+@operator("ExtendedQuantizeLinear", domain=QUARK)
 @operator("QuantizeLinear", domain=MICROSOFT)
 @operator("QuantizeLinear")
 def quantize_linear(t, x, scale, zero=None, *, axis=1, block_size=0, output_dtype=0, precision=0,
@@ -43,11 +45,15 @@ def quantize_linear(t, x, scale, zero=None, *, axis=1, block_size=0, output_dtyp
         return converted(t, moved, code_of(dtype), saturate)
     info = ml_dtypes.iinfo(np.dtype(dtype))
     rounded = t.emit("rint", steps)
+    if info.bits == 32:             # float32 has no greatest integer of such
+        rounded, wide = rounded.astype("float64"), "float64"
     moved = rounded if zero is None else rounded + converted(t, zero, code_of(wide))
     clipped = moved.maximum(float(info.min)).minimum(float(info.max))
     return converted(t, clipped, code_of(dtype))
 
 
+@operator("VitisDequantizeLinear", domain=VITIS)
+@operator("ExtendedDequantizeLinear", domain=QUARK)
 @operator("DequantizeLinear", domain=MICROSOFT)
 @operator("DequantizeLinear")
 def dequantize_linear(t, q, scale, zero=None, *, axis=1, block_size=0, output_dtype=0):
@@ -69,6 +75,7 @@ def dequantize_linear(t, q, scale, zero=None, *, axis=1, block_size=0, output_dt
     zero = None if zero is None else _along(q, zero, axis, block_size)
     integer = is_integer(q.dtype) or q.dtype in ("int4", "uint4", "int2", "uint2")
     wide = onnx.TensorProto.INT32 if integer and q.dtype != "int64" else onnx.TensorProto.FLOAT
+    wide = onnx.TensorProto.INT64 if q.dtype == "uint32" else wide
     steps = converted(t, q, wide)
     if zero is not None:
         steps = steps - converted(t, zero, wide)

@@ -7,12 +7,11 @@ integer form; with others the sums are integers, and what they are multiplied by
 import numpy as np
 
 from compiler.frontend.building.values import NodeRefused, Value
-from compiler.frontend.onnx.nodes.registry import operator
+from compiler.frontend.onnx.nodes.registry import MICROSOFT, operator
 from compiler.frontend.onnx.operators.matrix import gemm, product
 from compiler.frontend.onnx.operators.quantized.between import Quantized, between, quantized
 from compiler.frontend.onnx.operators.quantized.qlinear import with_channels
 from compiler.frontend.onnx.operators.quantized.integers import conv_integer, matmul_integer
-from compiler.frontend.onnx.operators.quantized.linear import MICROSOFT
 from compiler.frontend.onnx.operators.windows import conv
 
 

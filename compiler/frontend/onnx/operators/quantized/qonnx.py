@@ -57,7 +57,10 @@ def trunc_to_scale(t, x, scale, zero, in_bits, out_scale, out_bits, *, narrow=0,
                    rounding_mode="FLOOR", signed=1):
     """Divides by the power of two that is nearest to the quotient of the scales."""
     width = _whole(t, out_bits, "bit width of the result")
-    quotient = t.demand(out_scale, "scale of the result") / t.demand(scale, "scale")
+    scales = t.demand(out_scale, "scale of the result"), t.demand(scale, "scale")
+    if not (positive(scale) and positive(out_scale)):
+        raise NodeRefused("every scale must be positive and finite")
+    quotient = scales[0] / scales[1]
     power = t.constant((2.0 ** np.rint(np.log2(quotient))).astype(np.float32))
     low, high = bounds_of(width, signed, narrow)
     steps = t.emit("rint", x / scale + zero) / power

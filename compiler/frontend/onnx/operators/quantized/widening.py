@@ -15,8 +15,9 @@ def widened(moved: np.ndarray, scales: np.ndarray, channel: int
     if scales.dtype != np.float32 or not np.all((least > 0) & np.isfinite(scales)):
         return None
     times = np.rint(scales / least)
+    if np.any(times * least != scales):
+        return None
     wide = moved * times
-    exact = np.all(times * least == scales) and np.all(np.rint(wide) == wide)
-    if not exact or wide.min(initial=0) < -128 or wide.max(initial=0) > 127:
+    if np.any(np.rint(wide) != wide) or wide.min(initial=0) < -128 or wide.max(initial=0) > 127:
         return None
     return wide.astype(np.int8), least.reshape(-1).astype(np.float32)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from onnx import helper
@@ -103,3 +104,24 @@ def test_refusals(attributes: dict, reason: str) -> None:
                             **given)
     with pytest.raises(ImportRefused, match=reason):
         convert(model_of(node, {"x": np.zeros((3, 32), np.float32)}, drawn.constants))
+
+
+@pytest.mark.parametrize("name", ["int4", "uint4"])
+@pytest.mark.parametrize("gathered, quantized", [(0, 1), (1, 0), (-1, 1), (0, 0)])
+def test_gather_of_small_types(name: str, gathered: int, quantized: int) -> None:
+    rng, dtype = np.random.default_rng(gathered + 3), np.dtype(getattr(ml_dtypes, name))
+    info, shape = ml_dtypes.iinfo(dtype), (32, 48)
+    blocks = tuple(extent // 16 if axis == quantized else extent
+                   for axis, extent in enumerate(shape))
+    data, zero = (rng.integers(int(info.min), int(info.max) + 1, extents).astype(dtype)
+                  for extents in (shape, blocks))
+    scale = rng.uniform(0.01, 0.1, blocks).astype(np.float32)
+    places = np.array([[3, -1, 0], [7, 7, -30]], np.int32)
+    node = helper.make_node("GatherBlockQuantized", ["w", "i", "s", "z"], ["y"], domain=MICROSOFT,
+                            gather_axis=gathered, quantize_axis=quantized, block_size=16)
+    model = model_of(node, {"i": places}, {"w": data, "s": scale, "z": zero})
+    weight = (data.astype(np.float32) - np.repeat(zero.astype(np.float32), 16, quantized)
+              ) * np.repeat(scale, 16, quantized)
+    wanted = np.take(weight, places, gathered)
+    np.testing.assert_allclose(values_of(model, {"i": places})["y"], wanted, rtol=1e-6)
+    np.testing.assert_allclose(run_onnx(model, {"i": places})["y"], wanted, rtol=1e-6)

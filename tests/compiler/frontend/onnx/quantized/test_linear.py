@@ -34,6 +34,31 @@ def test_microsofts_own(name: str, axis: int | None) -> None:
     np.testing.assert_array_equal(values_of(model, {"x": x})["y"], (steps - z) * s)
 
 
+@pytest.mark.parametrize("axis", [None, 1])
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "uint32", "float16", "bfloat16"])
+@pytest.mark.parametrize("domain, prefix", [("com.amd.quark", "Extended"),
+                                            ("com.vai.quantize", "Vitis")])
+def test_amds(domain: str, prefix: str, dtype: str, axis: int | None) -> None:
+    """More types, and numbers beyond what they hold."""
+    rng, dtype = np.random.default_rng(len(dtype)), np.dtype(dtype)
+    whole = dtype.kind in "iu"
+    x = (rng.normal(size=(4, 3)) * 2.0 ** (min(8 * dtype.itemsize, 31) if whole else 3)
+         ).astype(np.float32)
+    scale = np.array([0.5, 1, 0.25] if axis else 0.5, np.float32)
+    zero = np.full(scale.shape, 3 if whole and dtype.itemsize < 4 else 0).astype(dtype)
+    nodes = [helper.make_node(f"{prefix}{op}Linear", [value, "s", "z"], [result], domain=domain,
+                              axis=axis or 0)
+             for op, value, result in (("Quantize", "x", "q"), ("Dequantize", "q", "y"))]
+    model = model_of(nodes, {"x": x}, {"s": scale, "z": zero})
+    steps = np.float64(x / scale)
+    if whole:
+        info = np.iinfo(dtype)
+        steps = np.clip(np.rint(steps) + np.float64(zero), info.min, info.max) - np.float64(zero)
+    else:
+        steps = (x / scale).astype(dtype).astype(np.float64)
+    np.testing.assert_allclose(values_of(model, {"x": x})["y"], steps * scale, rtol=2e-7)
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("exact", [True, False])
 def test_constants_in_blocks(axis: int, exact: bool) -> None:
