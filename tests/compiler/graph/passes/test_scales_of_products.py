@@ -174,6 +174,8 @@ def test_what_scales_cannot_say_stays(qdq, name: str) -> None:
     one = qdq(seed=5)
     graph = FoldConstants(dequantize=False)(convert(model_of(one, "conv", LEFT[name])))
     assert FoldScales(quantized=True)(graph) is graph
+    assert any(note.startswith("product (conv2d) stays in float: a QuantizeLinear is missing "
+                               "between it and ") for note in optimize(graph).notes)
 
 
 def test_factors_that_differ_from_group_to_group_have_no_scales_in_a_transposed_convolution(
