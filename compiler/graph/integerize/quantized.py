@@ -13,7 +13,9 @@ import numpy as np
 from compiler.graph.graph import Graph, Node
 from compiler.ops.records.broadcasting import along
 from compiler.ops.records.integer_forms import ACCUMULATOR_BITS, StaysFloat, Stored
+from compiler.ops.records.operator import Kind
 from compiler.ops.records.weights import of_channels
+from compiler.ops.registry import find
 
 
 QUANTIZED = ("int8", "uint8", "int16", "uint16")
@@ -135,12 +137,12 @@ class QuantizedView:
         return _rounded(value, steps * scale / scales, scales / out)
 
     def _between(self, node: Node | None) -> str:
-        """The operator that stands between a dequantization and who reads it, if it does."""
-        reads = node is not None and any(
-            before is not None and before.op == "dequantizelinear"
-            for before in map(self.producers.get, node.inputs))
-        return f": {node.name} ({node.op}) stands behind the DequantizeLinear" if (
-            node is not None and reads) else ""
+        """The operator of elements that stands between a dequantization and who reads it."""
+        if node is None or find(node.op).kind not in (Kind.ELEMENTWISE, Kind.INJECTIVE) or not any(
+                before is not None and before.op == "dequantizelinear"
+                for before in map(self.producers.get, node.inputs)):
+            return ""
+        return f": {node.name} ({node.op}) stands behind the DequantizeLinear"
 
     def _constant(self, value: str, role: str) -> tuple[Node, np.ndarray]:
         node = self.producers.get(value)
