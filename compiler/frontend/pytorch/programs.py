@@ -135,7 +135,7 @@ def _import(namespace: str, path: str | PathLike[str]) -> None:
         importlib.import_module(REGISTERED_BY[namespace])
     except ImportError:
         raise ImportRefused(f"{path}: its operators of {namespace} need that package, which is not "
-                            f"installed; install {namespace}") from None
+                            f"installed; install lockstep-hw[{namespace}]") from None
 
 
 def _named_operators(path: str | PathLike[str]) -> dict[str, str]:

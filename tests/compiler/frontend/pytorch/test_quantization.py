@@ -275,4 +275,4 @@ def test_a_library_that_is_not_installed_is_named(tmp_path, monkeypatch):
     with pytest.raises(ImportRefused) as refused:
         programs.graph_of(path)
     assert str(refused.value) == (f"{path}: its operators of torchao need that package, which is "
-                                  "not installed; install torchao")
+                                  "not installed; install lockstep-hw[torchao]")

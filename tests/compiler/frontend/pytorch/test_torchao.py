@@ -10,7 +10,7 @@ from compiler.graph.reference import evaluate
 
 torch = pytest.importorskip("torch")
 if importlib.util.find_spec("torchao") is None:
-    pytest.skip("needs torchao", allow_module_level=True)
+    pytest.skip("needs torchao, of the extra torchao", allow_module_level=True)
 
 from torch import nn  # pyright: ignore[reportMissingImports]  # noqa: E402
 
