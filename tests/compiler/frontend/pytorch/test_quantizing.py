@@ -107,6 +107,18 @@ def test_blocks_against_numpy(blocks):
     np.testing.assert_allclose(y, (wanted - wide[1]) * wide[0], rtol=1e-6)
 
 
+@pytest.mark.parametrize("blocks", [None, (1, 2)])
+def test_halves_are_rounded_before_or_after_the_zero_point_comes(blocks):
+    """To even: of -0.5 and 0.5 with a zero point of 1, that is 1, or 0 and 2."""
+    def rule(t, x):
+        scale = t.constant(np.ones((2, 2) if blocks else (), np.float32))
+        return tuple(quantized(t, x, scale, 1, (-8, 7), "int8", blocks, zero_is_rounded)
+                     for zero_is_rounded in (False, True))
+
+    _, (before, after) = traced(rule, x=np.float32([[-0.5, 0.5, 1.5, 2.5]] * 2))
+    assert before[0].tolist() == [1, 1, 3, 3] and after[1].tolist() == [0, 2, 2, 4]
+
+
 def test_blocks_that_do_not_divide_the_shape_are_refused():
     with pytest.raises(NodeRefused) as refused:
         traced(lambda t, x: quantized(t, x, t.constant(np.ones((2, 2), np.float32)), 0, (-8, 7),
