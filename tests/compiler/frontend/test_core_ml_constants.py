@@ -34,7 +34,7 @@ def test_blocks_with_scales_and_offsets(seed):
         counts = np.array([counts[0] + 1, 1, 1])
     data = rng.integers(-8, 8, counts * sizes).astype(np.int8)
     scale = rng.uniform(0.1, 1, counts).astype(np.float32)
-    offset = rng.integers(-3, 3, counts).astype(rng.choice([np.int8, np.float32]))
+    offset = rng.integers(-3, 3, counts).astype(rng.choice(["int8", "float32"]))
     made = shifted_and_scaled(data, scale, offset)
     wide = [np.kron(array, np.ones(sizes, array.dtype)) for array in (scale, offset)]
     wanted = (data.astype(np.float32) - wide[1]) * wide[0]

@@ -1,25 +1,21 @@
 """Compressed programs of Core ML, against coremltools' own decompression of the same files."""
 
-import importlib.util
+from typing import Any
 
 import numpy as np
 import pytest
-
-if importlib.util.find_spec("coremltools") is None:
-    pytest.skip("needs coremltools, of the extra coreml", allow_module_level=True)
-
-import coremltools as ct  # pyright: ignore[reportMissingImports]
-from coremltools.converters.mil import Builder as mb  # pyright: ignore[reportMissingImports]
-from coremltools.converters.mil.mil import types  # pyright: ignore[reportMissingImports]
 
 from compiler.frontend.models import graph_of
 from compiler.graph.passes.pipeline import optimize
 from compiler.graph.reference import evaluate
 
-pytestmark = pytest.mark.filterwarnings(        # coremltools leaves its folders to the collector
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(     # coremltools leaves its folders
     "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning",
-    "ignore::RuntimeWarning", "ignore::DeprecationWarning")
-cto = ct.optimize.coreml
+    "ignore::RuntimeWarning", "ignore::DeprecationWarning")]
+ct: Any = pytest.importorskip("coremltools")
+cto = pytest.importorskip("coremltools.optimize.coreml")
+mb = pytest.importorskip("coremltools.converters.mil").Builder
+types = pytest.importorskip("coremltools.converters.mil.mil").types
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(1, 4, 6, 6)).astype(np.float32)
 CONV = RNG.normal(size=(8, 4, 3, 3)).astype(np.float32)

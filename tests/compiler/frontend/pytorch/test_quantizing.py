@@ -78,7 +78,7 @@ def test_weights_are_integers_in_the_graph():
 
     def rule(t, x):
         value = t.constant(weight)
-        scales = t.constant(np.float32([0.01, 0.02, 0.03]))
+        scales = t.constant(np.array([0.01, 0.02, 0.03], np.float32))
         q = quantized(t, value, scales, 0, (-127, 127), "int8", (1, 4))
         return x + dequantized(t, q, scales, 0, (1, 4))
 
@@ -115,7 +115,8 @@ def test_halves_are_rounded_before_or_after_the_zero_point_comes(blocks):
         return tuple(quantized(t, x, scale, 1, (-8, 7), "int8", blocks, zero_is_rounded)
                      for zero_is_rounded in (False, True))
 
-    _, (before, after) = traced(rule, x=np.float32([[-0.5, 0.5, 1.5, 2.5]] * 2))
+    _, (before, after) = traced(rule, x=np.array([[-0.5, 0.5, 1.5, 2.5]] * 2,
+                                              np.float32))
     assert before[0].tolist() == [1, 1, 3, 3] and after[1].tolist() == [0, 2, 2, 4]
 
 
