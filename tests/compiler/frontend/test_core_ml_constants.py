@@ -6,7 +6,7 @@ import pytest
 from compiler.frontend.building.values import NodeRefused
 from compiler.frontend.core_ml.quantization import (ScaledSteps, blocks_of, dense, looked_up,
                                                     shifted_and_scaled)
-from compiler.frontend.core_ml.weights import BITS, elements
+from compiler.frontend.core_ml.weights import BITS, elements, unpacked
 
 
 @pytest.mark.parametrize("kind", BITS)
@@ -22,6 +22,15 @@ def test_numbers_of_a_few_bits(kind):
     assert np.array_equal(made, wanted)
     with pytest.raises(ValueError, match="hold no 99 numbers"):
         elements(data, kind, (99,))
+
+
+@pytest.mark.parametrize("bits", range(1, 9))
+def test_numbers_from_the_highest_bit(bits):
+    wanted = np.random.default_rng(bits).integers(0, 1 << bits, 13)
+    whole = int("".join(f"{number:0{bits}b}" for number in wanted).ljust(
+        -(-13 * bits // 8) * 8, "0"), 2)
+    data = whole.to_bytes(-(-13 * bits // 8), "big")
+    assert np.array_equal(unpacked(data, bits, 13, highest_first=True), wanted)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -1,5 +1,6 @@
 """Compressed programs of Core ML, against coremltools' own decompression of the same files."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ ct: Any = pytest.importorskip("coremltools")
 cto = pytest.importorskip("coremltools.optimize.coreml")
 mb = pytest.importorskip("coremltools.converters.mil").Builder
 types = pytest.importorskip("coremltools.converters.mil.mil").types
+MODELS = Path(__file__).parents[2] / "models"
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(1, 4, 6, 6)).astype(np.float32)
 CONV = RNG.normal(size=(8, 4, 3, 3)).astype(np.float32)
@@ -182,3 +184,26 @@ def test_quantizations_by_slices(axis, tmp_path):
     q = np.clip(np.rint(X / wide[0]) + wide[1], -128, 127)
     made = result(graph_at(converted(network, ct.target.iOS17), tmp_path, "slices"))
     np.testing.assert_allclose(made, (q - wide[1]) * wide[0], rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("mode, bits", [
+    ("linear_quantization", 8), ("linear_quantization", 5), ("linear_quantization_symmetric", 8),
+    ("lookup_table_quantization_linear", 4), ("lookup_table_quantization_linear", 1)])
+def test_weights_of_neural_networks(mode, bits, tmp_path):
+    """Compared with the network that coremltools dequantizes again."""
+    tools = pytest.importorskip("coremltools.models.neural_network.quantization_utils")
+    spec = ct.proto.Model_pb2.Model()
+    spec.ParseFromString((MODELS / "pictures.mlmodel").read_bytes())
+    tools._quantize_nn_spec(spec.neuralNetwork, bits, f"_{mode}")
+    made = graph_of(saved(spec, tmp_path / "few.mlmodel"))
+    tools._dequantize_nn_spec(spec.neuralNetwork)
+    wanted = graph_of(saved(spec, tmp_path / "whole.mlmodel"))
+    x = RNG.normal(size=wanted.values[wanted.inputs[0]].shape).astype(np.float32)
+    results = [evaluate(graph, {graph.inputs[0]: x})[graph.outputs[0]]
+               for graph in (made, wanted)]
+    np.testing.assert_allclose(*results, rtol=1e-4, atol=1e-5 * np.abs(results[1]).max())
+
+
+def saved(spec, path):
+    path.write_bytes(spec.SerializeToString())
+    return path
