@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # pyright: ignore[reportMissingImports]  # noqa: E402
 
-from compiler.frontend.pytorch import programs      # noqa: E402
+from compiler.frontend.pytorch import files, programs       # noqa: E402
 
 pytest.importorskip("torch.ao.quantization.fx._decomposed")      # registers the operators
 
@@ -242,7 +242,7 @@ def file_of_pt2e(folder):
 def test_a_file_with_quantizations_registers_their_operators(tmp_path, monkeypatch):
     """In a process of its own torch knows them only after an import."""
     path, imported = file_of_pt2e(tmp_path), []
-    monkeypatch.setattr(programs.importlib, "import_module", imported.append)
+    monkeypatch.setattr(files.importlib, "import_module", imported.append)
     assert "dequantizelinear" in operators(programs.graph_of(path))
     assert imported == ["torch.ao.quantization.fx._decomposed"]
 
@@ -271,7 +271,7 @@ def test_a_library_that_is_not_installed_is_named(tmp_path, monkeypatch):
         raise ImportError(name)
 
     path = renamed(file_of_pt2e(tmp_path), b"ops.quantized_decomposed", b"ops.torchao")
-    monkeypatch.setattr(programs.importlib, "import_module", missing)
+    monkeypatch.setattr(files.importlib, "import_module", missing)
     with pytest.raises(ImportRefused) as refused:
         programs.graph_of(path)
     assert str(refused.value) == (f"{path}: its operators of torchao need that package, which is "
