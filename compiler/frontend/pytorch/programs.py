@@ -77,18 +77,18 @@ def exported(module: Any, inputs: Any) -> Any:
         raise ImportRefused(f"{type(module).__name__}: {_why_not(module, error)}") from error
 
 
-PACKED = ("must hold no weights that are packed for a processor (quantized::* operators), which "
-          "torch.export does not take; quantize by torchao's convert_pt2e, or call torch.ao."
-          "quantization.quantize_fx._convert_to_reference_decomposed_fx in place of convert_fx")
+QUANTIZED = ("must hold no quantized tensors or packed weights (quantized::* operators), which "
+             "torch.export does not take; quantize by torchao's convert_pt2e, or call torch.ao."
+             "quantization.quantize_fx._convert_to_reference_decomposed_fx in place of convert_fx")
 
 
 def _why_not(module: Any, error: Exception) -> str:
     """Why a module cannot be exported."""
-    kinds = (type(part).__module__ for part in module.modules())
-    if any(kind.startswith(("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized"))
-           for kind in kinds):
-        return PACKED
+    packed = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if reason.startswith("quantized nyi") or any(
+            type(part).__module__.startswith(packed) for part in module.modules()):
+        return QUANTIZED
     return f"torch.export.export refuses it: {reason}"
 
 

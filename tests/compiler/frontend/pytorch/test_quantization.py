@@ -153,6 +153,14 @@ def test_fake_quantization():
     assert operators(graph).count("dequantizelinear") == 7
 
 
+def test_tensors_of_quantized_types():
+    graph = agree(Cases({
+        "tensor": lambda m, x: torch.quantize_per_tensor(x, 0.1, 3, torch.quint8).dequantize(),
+        "signed": lambda m, x: torch.quantize_per_tensor(x, 0.02, -3, torch.qint8).dequantize(),
+    }), random(2, 8, 5) * 3)
+    assert operators(graph).count("quantizelinear") == 2
+
+
 def test_layers_with_fake_quantization_are_layers_of_integers():
     class Layer(nn.Module):
         def __init__(self):
@@ -215,18 +223,19 @@ def test_observers_must_be_off():
         "disable_observer) before export") == 3
 
 
+class Packed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = torch.ao.nn.quantized.Linear(3, 2)
+
+    def forward(self, x):
+        return self.fc(torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)).dequantize()
+
+
 def test_packed_weights_are_refused_with_the_step_that_helps():
-    class Packed(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.fc = torch.ao.nn.quantized.Linear(3, 2)
-
-        def forward(self, x):
-            return self.fc(torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)).dequantize()
-
     assert refusal(Packed(), random(2, 3)) == (
-        "Packed: must hold no weights that are packed for a processor (quantized::* operators), "
-        "which torch.export does not take; quantize by torchao's convert_pt2e, or call torch.ao."
+        "Packed: must hold no quantized tensors or packed weights (quantized::* operators), which "
+        "torch.export does not take; quantize by torchao's convert_pt2e, or call torch.ao."
         "quantization.quantize_fx._convert_to_reference_decomposed_fx in place of convert_fx")
 
 
