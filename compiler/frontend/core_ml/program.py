@@ -18,7 +18,7 @@ import compiler.frontend.core_ml.windows        # noqa: F401 - these register th
 from compiler.frontend.building.refusal import ImportRefused
 from compiler.frontend.building.values import NodeRefused
 from compiler.frontend.core_ml.messages import messages
-from compiler.frontend.core_ml.quantization import Affine
+from compiler.frontend.core_ml.quantization import ScaledSteps
 from compiler.frontend.core_ml.registry import OPERATIONS
 from compiler.frontend.core_ml.weights import DTYPES, elements
 from compiler.frontend.onnx.nodes.writer import Loaded, OnnxWriter, typed
@@ -66,7 +66,7 @@ class MilOperation:
         out.
         """
         found = self.constant(argument, default)
-        return found.floats if isinstance(found, Affine) else found
+        return found.floats if isinstance(found, ScaledSteps) else found
 
     def constant(self, argument: str, default: Any = MISSING) -> Any:
         """A constant argument as `known` gives it, or integers with their scales."""
@@ -210,7 +210,7 @@ class ProgramConverter:
             self.stored[name] = result
             return
         self.constants[name] = result
-        if isinstance(result, Affine):
+        if isinstance(result, ScaledSteps):
             self.stored[name] = self.dequantized(result)
 
     def _refuse(self, proto: Any, error: Exception) -> None:
@@ -243,7 +243,7 @@ class ProgramConverter:
                                                     name.strip("\0"))
         return self.stored[name]
 
-    def dequantized(self, constant: Affine) -> str:
+    def dequantized(self, constant: ScaledSteps) -> str:
         """The ONNX name of a constant of integers."""
         inputs = [self.write.constant(array) for array in (
             constant.steps, constant.scale, constant.zero)]

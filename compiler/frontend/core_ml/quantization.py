@@ -15,7 +15,7 @@ from compiler.frontend.core_ml.weights import unpacked
 
 
 @dataclass(frozen=True, slots=True)
-class Affine:
+class ScaledSteps:
     """A constant ``(steps - zero) * scale`` of bytes; parameters are one number, or one for each
     slice along the axis.
     """
@@ -34,9 +34,9 @@ class Affine:
         return (self.steps.astype(np.float32) - self._wide(self.zero)) * self._wide(self.scale)
 
     @property
-    def turned(self) -> "Affine":
+    def turned(self) -> "ScaledSteps":
         """The transposed matrix."""
-        return Affine(np.ascontiguousarray(self.steps.T), self.scale, self.zero, 1 - self.axis)
+        return ScaledSteps(np.ascontiguousarray(self.steps.T), self.scale, self.zero, 1 - self.axis)
 
     def _wide(self, numbers: np.ndarray) -> np.ndarray:
         numbers = numbers.astype(np.float32)
@@ -66,7 +66,7 @@ def _parameters(op) -> tuple[np.ndarray, np.ndarray]:
 
 
 def shifted_and_scaled(data: np.ndarray, scale: np.ndarray, offset: np.ndarray
-                       ) -> np.ndarray | Affine:
+                       ) -> np.ndarray | ScaledSteps:
     """``(data - offset) * scale``, where parameters stand for blocks of the data."""
     offset = np.broadcast_to(offset, np.broadcast_shapes(offset.shape, scale.shape))
     scale = np.broadcast_to(scale, offset.shape)
@@ -74,7 +74,7 @@ def shifted_and_scaled(data: np.ndarray, scale: np.ndarray, offset: np.ndarray
     slices = not cut or len(cut) == 1 and scale.shape[cut[0]] == data.shape[cut[0]]
     if slices and _in_bytes(data, scale, offset):
         shape = (-1,) if cut else ()
-        return Affine(data, scale.astype(np.float32).reshape(shape),
+        return ScaledSteps(data, scale.astype(np.float32).reshape(shape),
                       offset.astype(data.dtype).reshape(shape), cut[0] if cut else 0)
     at = blocks_of(data.shape, scale.shape)
     return (data.astype(np.float32) - offset[at].astype(np.float32)) * scale[at].astype(np.float32)
@@ -147,7 +147,7 @@ def sparse_blockwise_shift_scale(op):
     mask = np.asarray(op.known("data_mask"))
     scaled = shifted_and_scaled(dense(np.asarray(op.known("nonzero_data")), mask),
                                 *_parameters(op))
-    floats = scaled.floats if isinstance(scaled, Affine) else scaled
+    floats = scaled.floats if isinstance(scaled, ScaledSteps) else scaled
     return [mask, floats[mask != 0]]
 
 

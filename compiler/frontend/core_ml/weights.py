@@ -57,16 +57,20 @@ def elements(data: bytes, kind: str, shape: Sequence[int]) -> np.ndarray:
     return array if kind.startswith("U") else ((array ^ 8) - 8).view(np.int8)
 
 
-def unpacked(data: bytes, bits: int, count: int) -> np.ndarray:
-    """Unsigned numbers of a few bits, of which the lowest come first."""
+def unpacked(data: bytes, bits: int, count: int, highest_first: bool = False) -> np.ndarray:
+    """Unsigned numbers of up to 8 bits, packed in bytes from the lowest bit or the highest."""
     width = lcm(bits, 8) // 8           # bytes that whole numbers fill
+    word = np.uint8 if width == 1 else np.uint64
     groups = np.frombuffer(data.ljust(-(-len(data) // width) * width, b"\0"), np.uint8).reshape(
-        -1, width).astype(np.uint32)
-    words = (groups << np.arange(0, 8 * width, 8, dtype=np.uint32)).sum(1, dtype=np.uint32)
-    numbers = words[:, None] >> np.arange(0, 8 * width, bits, dtype=np.uint32)
-    if numbers.size < count:
+        -1, width).astype(word)
+    bytes_, numbers = (np.arange(0, 8 * width, step, dtype=word) for step in (8, bits))
+    if highest_first:
+        bytes_, numbers = bytes_[::-1], numbers[::-1]
+    words = np.bitwise_or.reduce(groups << bytes_, axis=1)
+    array = (words[:, None] >> numbers & word((1 << bits) - 1)).astype(np.uint8).reshape(-1)
+    if array.size < count:
         raise ValueError(f"{len(data)} bytes hold no {count} numbers of {bits} bits")
-    return (numbers & (1 << bits) - 1).astype(np.uint8).reshape(-1)[:count]
+    return array[:count]
 
 
 def _bytes(kind: str, shape: Sequence[int]) -> int:
@@ -74,19 +78,25 @@ def _bytes(kind: str, shape: Sequence[int]) -> int:
     return -(-prod(shape) * bits // 8)
 
 
-def decoded(weights: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Weights of the file in this shape: float32, float16, or 8 bits with scales."""
+def decoded(weights: Any, shape: tuple[int, ...], outputs: int = 0) -> np.ndarray:
+    """Weights of the file in this shape: float32, float16, or a few bits with a table, or with
+    scales along the axis of outputs.
+    """
     if len(weights.floatValue):
         return np.array(weights.floatValue, np.float32).reshape(shape)
     if weights.float16Value:
         return np.frombuffer(weights.float16Value, np.float16).astype(np.float32).reshape(shape)
     quantized = weights.quantization
-    if weights.rawValue and quantized.numberOfBits == 8 and quantized.HasField(
-            "linearQuantization"):
-        raw = np.frombuffer(weights.rawValue, np.uint8).astype(np.float32).reshape(shape)
-        scale, bias = (np.array(numbers or [default], np.float32).reshape(
-            -1, *[1] * (len(shape) - 1)) for numbers, default in (
-                (list(quantized.linearQuantization.scale), 1),
-                (list(quantized.linearQuantization.bias), 0)))
-        return raw * scale + bias
-    raise NodeRefused("its weights must be float32, float16, or 8 bits with scales")
+    kind = quantized.WhichOneof("QuantizationType")
+    if not weights.rawValue or kind is None or not 1 <= quantized.numberOfBits <= 8:
+        raise NodeRefused("its weights must be float32, float16, or up to 8 bits with scales or a "
+                          "table")
+    steps = unpacked(weights.rawValue, quantized.numberOfBits, prod(shape),
+                     highest_first=True).reshape(shape)
+    if kind == "lookupTableQuantization":
+        return np.array(quantized.lookupTableQuantization.floatValue, np.float32)[steps]
+    along = [-1 if axis == outputs else 1 for axis in range(len(shape))]
+    scale, bias = (np.array(numbers or [default], np.float32).reshape(along)
+                   for numbers, default in ((list(quantized.linearQuantization.scale), 1),
+                                            (list(quantized.linearQuantization.bias), 0)))
+    return steps.astype(np.float32) * scale + bias

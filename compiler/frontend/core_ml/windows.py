@@ -3,7 +3,7 @@
 import numpy as np
 
 from compiler.frontend.building.values import NodeRefused
-from compiler.frontend.core_ml.quantization import Affine
+from compiler.frontend.core_ml.quantization import ScaledSteps
 from compiler.frontend.core_ml.registry import operation
 
 
@@ -81,7 +81,7 @@ def linear(op):
 def _turned(op) -> str:
     """The transposed weight."""
     weight = op.constant("weight")
-    if isinstance(weight, Affine):
+    if isinstance(weight, ScaledSteps):
         return op.program.dequantized(weight.turned)
     return op.write.constant(np.ascontiguousarray(np.asarray(weight, np.float32).T))
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from compiler.frontend.building.values import NodeRefused
-from compiler.frontend.core_ml.quantization import (Affine, blocks_of, dense, looked_up,
+from compiler.frontend.core_ml.quantization import (ScaledSteps, blocks_of, dense, looked_up,
                                                     shifted_and_scaled)
-from compiler.frontend.core_ml.weights import BITS, elements
+from compiler.frontend.core_ml.weights import BITS, elements, unpacked
 
 
 @pytest.mark.parametrize("kind", BITS)
@@ -24,6 +24,15 @@ def test_numbers_of_a_few_bits(kind):
         elements(data, kind, (99,))
 
 
+@pytest.mark.parametrize("bits", range(1, 9))
+def test_numbers_from_the_highest_bit(bits):
+    wanted = np.random.default_rng(bits).integers(0, 1 << bits, 13)
+    whole = int("".join(f"{number:0{bits}b}" for number in wanted).ljust(
+        -(-13 * bits // 8) * 8, "0"), 2)
+    data = whole.to_bytes(-(-13 * bits // 8), "big")
+    assert np.array_equal(unpacked(data, bits, 13, highest_first=True), wanted)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_blocks_with_scales_and_offsets(seed):
     rng = np.random.default_rng(seed)
@@ -34,11 +43,11 @@ def test_blocks_with_scales_and_offsets(seed):
         counts = np.array([counts[0] + 1, 1, 1])
     data = rng.integers(-8, 8, counts * sizes).astype(np.int8)
     scale = rng.uniform(0.1, 1, counts).astype(np.float32)
-    offset = rng.integers(-3, 3, counts).astype(rng.choice([np.int8, np.float32]))
+    offset = rng.integers(-3, 3, counts).astype(rng.choice(["int8", "float32"]))
     made = shifted_and_scaled(data, scale, offset)
     wide = [np.kron(array, np.ones(sizes, array.dtype)) for array in (scale, offset)]
     wanted = (data.astype(np.float32) - wide[1]) * wide[0]
-    made = made.floats if isinstance(made, Affine) else made
+    made = made.floats if isinstance(made, ScaledSteps) else made
     assert made.dtype == np.float32
     np.testing.assert_allclose(made, wanted, rtol=1e-6)
 
@@ -48,7 +57,7 @@ def test_slices_of_one_axis_stay_integers(counts, axis):
     data = np.arange(24, dtype=np.uint8).reshape(4, 6)
     scale = np.linspace(0.1, 0.2, np.prod(counts), dtype=np.float16).reshape(counts)
     made = shifted_and_scaled(data, scale, np.full(counts, 8.0, np.float32))
-    assert isinstance(made, Affine) and made.steps is data and made.axis == axis
+    assert isinstance(made, ScaledSteps) and made.steps is data and made.axis == axis
     assert made.zero.dtype == np.uint8 and made.scale.dtype == np.float32
     np.testing.assert_array_equal(made.turned.floats, made.floats.T)
 
@@ -59,7 +68,7 @@ def test_slices_of_one_axis_stay_integers(counts, axis):
 def test_what_no_dequantization_has_is_a_constant(counts, scale, offset):
     made = shifted_and_scaled(np.ones((4, 6), np.int8), np.full(counts, scale, np.float32),
                               np.full(counts, offset, np.float32))
-    assert not isinstance(made, Affine)
+    assert not isinstance(made, ScaledSteps)
     np.testing.assert_array_equal(made, np.full((4, 6), (1 - np.float32(offset))
                                                 * np.float32(scale)))
 

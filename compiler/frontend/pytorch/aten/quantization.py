@@ -3,6 +3,7 @@
 What they become is said in `quantizing.py`.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from compiler.frontend.building.values import NodeRefused, Value, axes_of
 from compiler.frontend.onnx.operators.matrix import product
 from compiler.frontend.pytorch.aten.movement import to
-from compiler.frontend.pytorch.aten.quantizing import (STEPS, along, dequantized, extrema,
+from compiler.frontend.pytorch.aten.quantizing import (STEPS, Blocks, along, dequantized, extrema,
                                                        quantized)
 from compiler.frontend.pytorch.aten.registry import aten, refuse
 from compiler.te import is_float
@@ -193,7 +194,7 @@ def _learned(t, zero: Value, low: int, high: int) -> Value:
 
 
 def _quantized_and_back(t, x: Value, scale: Any, zero: Any, bounds: tuple[int, int],
-                        blocks: Any = None) -> Value:
+                        blocks: Blocks = None) -> Value:
     if not isinstance(scale, Value):
         scale = t.constant(np.float32(scale))
     limits = {dtype: np.iinfo(dtype) for dtype in STEPS}
@@ -202,6 +203,30 @@ def _quantized_and_back(t, x: Value, scale: Any, zero: Any, bounds: tuple[int, i
     steps = quantized(t, x, scale, zero, bounds, dtype, blocks,
                       zero_is_rounded=isinstance(zero, Value) and is_float(zero.dtype))
     return dequantized(t, steps, scale, zero, blocks, x.dtype)
+
+
+# Tensors of quantized types, between a quantization and the way back
+
+@dataclass(frozen=True, slots=True)
+class QuantizedTensor:
+    """A tensor of torch.quint8 or torch.qint8: its steps, and what they stand for."""
+
+    steps: Value
+    scale: Any
+    zero: Any
+
+
+@aten("quantize_per_tensor.default", "quantize_per_tensor.tensor_qparams")
+def quantize_tensor(t, x, scale, zero_point, dtype):
+    bounds, kind = _bounds(dtype.removeprefix("q"), None, None)
+    return QuantizedTensor(quantized(t, x, scale, zero_point, bounds, kind), scale, zero_point)
+
+
+@aten("dequantize.self")
+def dequantize(t, x):
+    if isinstance(x, Value):
+        return x.astype("float32")
+    return dequantized(t, x.steps, x.scale, x.zero)
 
 
 # torchao

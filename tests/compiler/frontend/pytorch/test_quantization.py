@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # pyright: ignore[reportMissingImports]  # noqa: E402
 
-from compiler.frontend.pytorch import programs      # noqa: E402
+from compiler.frontend.pytorch import files, programs       # noqa: E402
 
 pytest.importorskip("torch.ao.quantization.fx._decomposed")      # registers the operators
 
@@ -153,6 +153,14 @@ def test_fake_quantization():
     assert operators(graph).count("dequantizelinear") == 7
 
 
+def test_tensors_of_quantized_types():
+    graph = agree(Cases({
+        "tensor": lambda m, x: torch.quantize_per_tensor(x, 0.1, 3, torch.quint8).dequantize(),
+        "signed": lambda m, x: torch.quantize_per_tensor(x, 0.02, -3, torch.qint8).dequantize(),
+    }), random(2, 8, 5) * 3)
+    assert operators(graph).count("quantizelinear") == 2
+
+
 def test_layers_with_fake_quantization_are_layers_of_integers():
     class Layer(nn.Module):
         def __init__(self):
@@ -215,18 +223,19 @@ def test_observers_must_be_off():
         "disable_observer) before export") == 3
 
 
+class Packed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = torch.ao.nn.quantized.Linear(3, 2)
+
+    def forward(self, x):
+        return self.fc(torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)).dequantize()
+
+
 def test_packed_weights_are_refused_with_the_step_that_helps():
-    class Packed(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.fc = torch.ao.nn.quantized.Linear(3, 2)
-
-        def forward(self, x):
-            return self.fc(torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)).dequantize()
-
     assert refusal(Packed(), random(2, 3)) == (
-        "Packed: must hold no weights that are packed for a processor (quantized::* operators), "
-        "which torch.export does not take; quantize by torchao's convert_pt2e, or call torch.ao."
+        "Packed: must hold no quantized tensors or packed weights (quantized::* operators), which "
+        "torch.export does not take; quantize by torchao's convert_pt2e, or call torch.ao."
         "quantization.quantize_fx._convert_to_reference_decomposed_fx in place of convert_fx")
 
 
@@ -242,7 +251,7 @@ def file_of_pt2e(folder):
 def test_a_file_with_quantizations_registers_their_operators(tmp_path, monkeypatch):
     """In a process of its own torch knows them only after an import."""
     path, imported = file_of_pt2e(tmp_path), []
-    monkeypatch.setattr(programs.importlib, "import_module", imported.append)
+    monkeypatch.setattr(files.importlib, "import_module", imported.append)
     assert "dequantizelinear" in operators(programs.graph_of(path))
     assert imported == ["torch.ao.quantization.fx._decomposed"]
 
@@ -271,8 +280,8 @@ def test_a_library_that_is_not_installed_is_named(tmp_path, monkeypatch):
         raise ImportError(name)
 
     path = renamed(file_of_pt2e(tmp_path), b"ops.quantized_decomposed", b"ops.torchao")
-    monkeypatch.setattr(programs.importlib, "import_module", missing)
+    monkeypatch.setattr(files.importlib, "import_module", missing)
     with pytest.raises(ImportRefused) as refused:
         programs.graph_of(path)
     assert str(refused.value) == (f"{path}: its operators of torchao need that package, which is "
-                                  "not installed; install torchao")
+                                  "not installed; install lockstep-hw[torchao]")

@@ -78,7 +78,7 @@ def test_weights_are_integers_in_the_graph():
 
     def rule(t, x):
         value = t.constant(weight)
-        scales = t.constant(np.float32([0.01, 0.02, 0.03]))
+        scales = t.constant(np.array([0.01, 0.02, 0.03], np.float32))
         q = quantized(t, value, scales, 0, (-127, 127), "int8", (1, 4))
         return x + dequantized(t, q, scales, 0, (1, 4))
 
@@ -105,6 +105,19 @@ def test_blocks_against_numpy(blocks):
     wanted = np.clip(np.rint(x * (1 / wide[0])) + wide[1], -8, 7)
     assert np.array_equal(q, wanted)
     np.testing.assert_allclose(y, (wanted - wide[1]) * wide[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("blocks", [None, (1, 2)])
+def test_halves_are_rounded_before_or_after_the_zero_point_comes(blocks):
+    """To even: of -0.5 and 0.5 with a zero point of 1, that is 1, or 0 and 2."""
+    def rule(t, x):
+        scale = t.constant(np.ones((2, 2) if blocks else (), np.float32))
+        return tuple(quantized(t, x, scale, 1, (-8, 7), "int8", blocks, zero_is_rounded)
+                     for zero_is_rounded in (False, True))
+
+    _, (before, after) = traced(rule, x=np.array([[-0.5, 0.5, 1.5, 2.5]] * 2,
+                                              np.float32))
+    assert before[0].tolist() == [1, 1, 3, 3] and after[1].tolist() == [0, 2, 2, 4]
 
 
 def test_blocks_that_do_not_divide_the_shape_are_refused():
