@@ -48,13 +48,13 @@ def matrices(c: Converter, x: str, weights: int, perm: Sequence[int], way: str) 
 def convolution(c: Converter, x: int, weights: int, perm: Sequence[int], way: str,
                 how: Mapping[str, Any]) -> str:
     """The convolution of a float image by constant weights, [O, I/group, H, W] once permuted. To
-    XNNPACK one of 1x1 is a product of matrices, whose rows are pixels.
+    XNNPACK one of 1x1 is a product of matrices, whose rows are pixels, unless it has one weight.
     """
-    by_pixels = way == "delegate" and how["group"] == 1 and (
-        {*how["kernel_shape"], *how["strides"]} == {1})
-    rows = quantized(c, c.real(x, True), PIXEL if by_pixels else IMAGE, way)
     array = c.array(weights)
     assert array is not None
+    by_pixels = way == "delegate" and how["group"] == 1 and array.size > 1 and (
+        {*how["kernel_shape"], *how["strides"]} == {1})
+    rows = quantized(c, c.real(x, True), PIXEL if by_pixels else IMAGE, way)
     turned = array.transpose(perm)
     sums = c.write.node("ConvInteger", [rows.steps, c.write.constant(
         turned, c.tensor(weights).name)], **how)

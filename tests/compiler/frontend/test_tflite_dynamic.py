@@ -106,6 +106,9 @@ def test_convolutions_of_1x1(stride, channels, tmp_path):
             (3, 6 // stride, 6 // stride, 4), "Conv2DOptions",
             {**WINDOW, "StrideH": stride, "StrideW": stride})
     require_close(tmp_path, case, [activations(rng, 3, 6, 6, 6)])
+    case = ("CONV_2D", [Given((3, 6, 6, 1)), weights(rng, 1, 1, 1, 1),
+                        Given.of(np.zeros(1, F))], (3, 6, 6, 1), "Conv2DOptions", WINDOW)
+    require_close(tmp_path, case, [activations(rng, 3, 6, 6, 1)])
 
 
 def test_depthwise_and_transposed_convolution(tmp_path):
