@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from compiler.frontend.building.values import NodeRefused
 from compiler.frontend.tflite.converter import Converter
 from compiler.frontend.tflite.dynamic import Arithmetic, Rows, quantized, restored
 
@@ -30,7 +31,7 @@ def matrices(c: Converter, x: str, weights: int, perm: Sequence[int], way: str) 
     of the product.
     """
     rows = quantized(c, x, (-1,), way)
-    if c.tensor(weights).quantization.block:
+    if c.scales(weights).block:
         return c.write.node("MatMul", [restored(c, rows), _of_blocks(c, weights, perm, way)])
     scale = _scales(c, weights, (-1,))
     array = c.array(weights)
@@ -69,14 +70,15 @@ def image(c: Converter, x: int, way: str) -> str:
 
 def _of_blocks(c: Converter, weights: int, perm: Sequence[int], way: str) -> str:
     """Weights in blocks in float. XNNPACK has their scales in bfloat16."""
-    tensor = c.tensor(weights)
-    scale = tensor.quantization.scale
-    if way == "delegate":
-        scale = scale.astype(ml_dtypes.bfloat16).astype(np.float32)
-    zero = tensor.quantization.zero.astype(np.int8)
-    return c.write.node("DequantizeLinear", [c.write.constant(part.transpose(perm)) for part in (
-        c.array(weights), scale, zero)], axis=list(perm).index(tensor.quantization.axis),
-        block_size=tensor.quantization.block)
+    given, array = c.scales(weights), c.array(weights)
+    if array is None:
+        raise NodeRefused("weights in blocks must be constants")
+    scale = given.scale if way != "delegate" else (
+        given.scale.astype(ml_dtypes.bfloat16).astype(np.float32))
+    parts = [c.write.constant(part.transpose(perm)) for part in (
+        array, scale, given.zero.astype(np.int8))]
+    return c.write.node("DequantizeLinear", parts, axis=list(perm).index(given.axis),
+                        block_size=given.block)
 
 
 def _sums_of_weights(c: Converter, rows: Rows, weights: np.ndarray, how: Mapping[str, Any]) -> str:
@@ -103,7 +105,5 @@ def _scaled(c: Converter, sums: str, rows: Rows, zeros: str, scale: str) -> str:
 
 def _scales(c: Converter, weights: int, shape: Sequence[int]) -> str:
     """The scale of weights, or those of their channels in a shape that broadcasts."""
-    quantization = c.tensor(weights).quantization
-    assert quantization is not None
-    scale = quantization.scale
-    return c.write.constant(scale.reshape(() if quantization.per_tensor else shape))
+    given = c.scales(weights)
+    return c.write.constant(given.scale.reshape(() if given.per_tensor else shape))
