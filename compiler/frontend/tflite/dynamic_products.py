@@ -4,6 +4,7 @@ They are products of integers, which an accelerator may compute, and what follow
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -33,17 +34,36 @@ def matrices(c: Converter, x: str, weights: int, perm: Sequence[int], way: str) 
     rows = quantized(c, x, (-1,), way)
     if c.scales(weights).block:
         return c.write.node("MatMul", [restored(c, rows), _of_blocks(c, weights, perm, way)])
-    scale = _scales(c, weights, (-1,))
-    array = c.array(weights)
-    if array is None:
-        factor = c.write.node("Transpose", [c.value(weights)], perm=perm)
-        wide = Arithmetic(c).cast(factor, np.int32)
-        zeros = c.write.node("ReduceSum", [wide, c.write.integers(-2)], keepdims=1)
-    else:
-        turned = array.transpose(perm)
-        factor = c.write.constant(turned, c.tensor(weights).name)
-        zeros = c.write.constant(turned.sum(-2, np.int32, keepdims=True))
-    return _scaled(c, c.write.node("MatMulInteger", [rows.steps, factor]), rows, zeros, scale)
+    array, scale = c.array(weights), _scales(c, weights, (-1,))
+    if array is not None:
+        return by_factor(c, rows, Factor.of(c, array.transpose(perm), scale,
+                                            c.tensor(weights).name))
+    factor = c.write.node("Transpose", [c.value(weights)], perm=perm)
+    wide = Arithmetic(c).cast(factor, np.int32)
+    zeros = c.write.node("ReduceSum", [wide, c.write.integers(-2)], keepdims=1)
+    return _scaled(c, c.write.node("MatMulInteger", [rows.steps, factor]), rows, zeros,
+                   c.write.constant(scale))
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """Names of constants: integers [..., K, N], the sum of each column, and the scales."""
+
+    steps: str
+    totals: str
+    scale: str
+
+    @classmethod
+    def of(cls, c: Converter, steps: np.ndarray, scale: np.ndarray, name: str = "") -> "Factor":
+        return cls(c.write.constant(steps, name),
+                   c.write.constant(steps.sum(-2, np.int32, keepdims=True)),
+                   c.write.constant(scale))
+
+
+def by_factor(c: Converter, rows: Rows, factor: Factor) -> str:
+    """The float product of rows and a constant."""
+    sums = c.write.node("MatMulInteger", [rows.steps, factor.steps])
+    return _scaled(c, sums, rows, factor.totals, factor.scale)
 
 
 def convolution(c: Converter, x: int, weights: int, perm: Sequence[int], way: str,
@@ -60,7 +80,7 @@ def convolution(c: Converter, x: int, weights: int, perm: Sequence[int], way: st
     sums = c.write.node("ConvInteger", [rows.steps, c.write.constant(
         turned, c.tensor(weights).name)], **how)
     zeros = _sums_of_weights(c, rows, turned, how)
-    return _scaled(c, sums, rows, zeros, _scales(c, weights, (-1, 1, 1)))
+    return _scaled(c, sums, rows, zeros, c.write.constant(_scales(c, weights, (-1, 1, 1))))
 
 
 def image(c: Converter, x: int, way: str) -> str:
@@ -103,7 +123,7 @@ def _scaled(c: Converter, sums: str, rows: Rows, zeros: str, scale: str) -> str:
     return do("Mul", do("Mul", do.cast(sums, np.float32), rows.scale), scale)
 
 
-def _scales(c: Converter, weights: int, shape: Sequence[int]) -> str:
+def _scales(c: Converter, weights: int, shape: Sequence[int]) -> np.ndarray:
     """The scale of weights, or those of their channels in a shape that broadcasts."""
     given = c.scales(weights)
-    return c.write.constant(given.scale.reshape(() if given.per_tensor else shape))
+    return given.scale.reshape(() if given.per_tensor else shape)
