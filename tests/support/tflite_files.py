@@ -30,7 +30,7 @@ class Given:
     shape: tuple[int, ...]
     dtype: str = "float32"
     array: Any = None
-    scale: float | Sequence[float] | None = None
+    scale: Any = None
     zero: int = 0
     axis: int = 0
     signature: tuple[int, ...] | None = None
@@ -110,8 +110,8 @@ def _numbers(build: flatbuffers.Builder, numbers: Sequence[int]) -> int:
     return build.CreateNumpyVector(np.array(numbers, np.int32))
 
 
-def _tensor(build: flatbuffers.Builder, number: int, given: Given, scales: int = 0,
-            zeros: int = -1) -> int:
+def _tensor(build: flatbuffers.Builder, number: int, given: Given,
+            scales_of_blocks: int = 0, zeros_of_blocks: int = -1) -> int:
     fields = {"Shape": _numbers(build, given.shape),
               "Name": build.CreateString(f"t{number}")}
     if given.signature is not None:
@@ -124,7 +124,7 @@ def _tensor(build: flatbuffers.Builder, number: int, given: Given, scales: int =
                                         ZeroPoint=zero, QuantizedDimension=given.axis)
     if given.block:
         build.StartObject(4)                    # BlockwiseQuantization
-        for slot, count in enumerate((scales, zeros, given.block)):
+        for slot, count in enumerate((scales_of_blocks, zeros_of_blocks, given.block)):
             build.PrependInt32Slot(slot, count, 0)
         fields["Quantization"] = _table(build, "QuantizationParameters", Details=build.EndObject(),
                                         DetailsType=2)

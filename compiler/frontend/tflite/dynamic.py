@@ -65,9 +65,10 @@ class Arithmetic:
                      for op in ("ReduceMin", "ReduceMax"))
         return self("Min", low, 0), self("Max", high, 0)
 
-    def away(self, x: str) -> str:
+    def away(self, x: str, dtype: type = np.float32) -> str:
         """The nearest integers, ties away from zero."""
-        return self("Mul", self("Sign", x), self("Floor", self("Add", self("Abs", x), 0.5)))
+        half = self("Add", self("Abs", x), 0.5, dtype=dtype)
+        return self("Mul", self("Sign", x), self("Floor", half))
 
     def stored(self, steps: str, low: float) -> str:
         return self.cast(self("Clip", steps, low, HIGH), np.int8)
@@ -97,7 +98,7 @@ def _asymmetrically(do: Arithmetic, x: str, axes: str) -> Rows:
     is_low = wide("Less", wide("Sub", -LOW, below), wide("Add", above, HIGH))
     zero = wide("Clip", wide("Where", is_low, wide("Sub", LOW, below), wide("Sub", HIGH, above)),
                 LOW, HIGH)
-    nearest = do.away(do.cast(wide("Where", is_nothing, 0, zero), np.float32))
+    nearest = do.cast(do.away(wide("Where", is_nothing, 0, zero), np.float64), np.float32)
     single = do.cast(scale, np.float32)
     steps = do("Add", do.away(do("Mul", x, do("Reciprocal", single))), nearest)
     return Rows(do.stored(steps, LOW), single, do.cast(nearest, np.int32))

@@ -3,8 +3,8 @@
 import numpy as np
 
 from compiler.frontend.building.values import NodeRefused
-from compiler.frontend.tflite import dynamic_products
-from compiler.frontend.tflite.dynamic_products import is_dynamic
+from compiler.frontend.tflite.dynamic import quantized
+from compiler.frontend.tflite.dynamic_products import Factor, by_factor, is_dynamic
 from compiler.frontend.tflite.elementwise import clamped
 from compiler.frontend.tflite.registry import operator
 
@@ -31,8 +31,7 @@ def lstm(c, op):
     x = c.real(op.input(0))
     if not op.option("TimeMajor"):
         x = c.write.node("Transpose", [x], perm=(1, 0, 2))
-    dynamic = all(is_dynamic(c, op.input(0), op.input(place)) for place in (*OF_INPUT, *OF_STATE))
-    y = _in_steps(c, op, x) if dynamic else _whole(c, op, x)
+    y = _in_steps(c, op, x) if _is_dynamic(c, op) else _whole(c, op, x)
     c.define(op.outputs[0], y if op.option("TimeMajor") else c.write.node(
         "Transpose", [y], perm=(1, 0, 2)))
 
@@ -54,29 +53,46 @@ def _whole(c, op, x):
     return c.write.node("Squeeze", [made, c.write.integers(1)])
 
 
+def _is_dynamic(c, op):
+    places = [op.input(place) for place in (*OF_INPUT, *OF_STATE)]
+    return all(is_dynamic(c, op.input(0), place) and c.array(place) is not None
+               and not c.scales(place).block for place in places)
+
+
 def _in_steps(c, op, x):
     """One step after the other, each of which quantizes its input and the state."""
     times = c.tensor(op.input(0)).shape[0 if op.option("TimeMajor") else 1]
-    way = "asymmetric" if op.option("AsymmetricQuantizeInputs") else "symmetric"
-    given = [c.write.node("Add", [dynamic_products.matrices(c, x, op.input(weights), (1, 0), way),
-                                  c.value(op.input(bias))])
-             for weights, bias in zip(OF_INPUT, BIASES)]
-    parts = [c.write.several("Split", [each], times, axis=0, num_outputs=times) for each in given]
-    state, cell, states = "", "", []
-    for step in zip(*parts):
-        state, cell = _step(c, op, way, step, state, cell)
+    bias = c.write.node("Concat", [c.value(op.input(place)) for place in BIASES], axis=0)
+    given = c.write.node("Add", [_product(c, op, x, _gates(c, op, OF_INPUT)), bias])
+    weights, state, cell, states = _gates(c, op, OF_STATE), "", "", []
+    for sums in c.write.several("Split", [given], times, axis=0, num_outputs=times):
+        if state:
+            sums = c.write.node("Add", [sums, _product(c, op, state, weights)])
+        state, cell = _step(c, op, sums, cell)
         states.append(state)
     return c.write.node("Concat", states, axis=0)
 
 
-def _step(c, op, way, sums, state, cell):
-    """The state and the cell after a step, [1, B, H]; both are 0 before the first."""
+def _gates(c, op, places):
+    """The weights of all four gates as one factor."""
+    arrays = [c.array(op.input(place)) for place in places]
+    scales = [np.broadcast_to(c.scales(op.input(place)).scale, len(array))
+              for place, array in zip(places, arrays)]
+    return Factor.of(c, np.concatenate(arrays).T, np.concatenate(scales))
+
+
+def _product(c, op, x, factor):
+    """The product of rows, each quantized by itself."""
+    way = "asymmetric" if op.option("AsymmetricQuantizeInputs") else "symmetric"
+    return by_factor(c, quantized(c, x, (-1,), way), factor)
+
+
+def _step(c, op, sums, cell):
+    """The state and the cell after a step, [1, B, H], of the sums of all gates; no cell is 0."""
     function = ACTIVATIONS[op.option("FusedActivationFunction", 4)]
-    if state:
-        sums = [c.write.node("Add", [each, dynamic_products.matrices(
-            c, state, op.input(weights), (1, 0), way)]) for each, weights in zip(sums, OF_STATE)]
-    kept, forgotten, new, shown = (c.write.node(name, [each]) for name, each in zip(
-        ("Sigmoid", "Sigmoid", function, "Sigmoid"), sums))
+    kept, forgotten, new, shown = (c.write.node(name, [part]) for name, part in zip(
+        ("Sigmoid", "Sigmoid", function, "Sigmoid"),
+        c.write.several("Split", [sums], 4, axis=-1, num_outputs=4)))
     after = c.write.node("Mul", [kept, new])
     if cell:
         after = c.write.node("Add", [c.write.node("Mul", [forgotten, cell]), after])

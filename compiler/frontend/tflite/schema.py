@@ -180,12 +180,14 @@ class _Reader:
                       table.Sparsity() is not None)
 
     def _quantization(self, table: Any, shape: Sequence[int], name: str) -> TensorScales | None:
-        details = NEWER_DETAILS.get(table.DetailsType()) if table is not None else None
+        if table is None:
+            return None
+        details = NEWER_DETAILS.get(table.DetailsType())
         if details == "blocks":
             return self._blocks(table.Details(), shape, name)
         if details is not None:
             raise ImportRefused(f"tensor {name!r} must have scales of one axis, not {details}")
-        if table is None or not table.ScaleLength():
+        if not table.ScaleLength():
             return None
         scale = np.array(table.ScaleAsNumpy(), np.float32)
         zero = np.array(table.ZeroPointAsNumpy(), np.int64) if table.ZeroPointLength() else \

@@ -13,7 +13,7 @@ PADDINGS = ("SAME_UPPER", "VALID")
 def conv_2d(c, op):
     weights, way = op.input(1), "delegate"
     if c.tensor(weights).kind == "INT4":            # LiteRT's own kernel, for each of both
-        way = "symmetric" if c.tensor(weights).quantization.per_tensor else "asymmetric"
+        way = "symmetric" if c.scales(weights).per_tensor else "asymmetric"
     group = c.tensor(op.input(0)).shape[3] // max(c.tensor(weights).shape[3], 1)
     _convolution(c, op, (0, 3, 1, 2), group, way)
 
@@ -132,7 +132,7 @@ def way_of(c, op, weights):
     only whole bytes of them, of blocks only those of 32 and multiples of that.
     """
     tensor, is_constant = c.tensor(weights), c.array(weights) is not None
-    block = tensor.quantization.block
+    block = c.scales(weights).block
     if is_constant and not block % 32 and not (tensor.kind == "INT4" and tensor.shape[-1] % 2):
         return "delegate"
     return "asymmetric" if block or op.option("AsymmetricQuantizeInputs") else "symmetric"
@@ -160,5 +160,5 @@ def _adjoint_axes(c, place, adjoint):
 
 def _has_columns(c, weights, perm):
     """True if the tensor has one scale, or one for each column once permuted."""
-    quantization = c.tensor(weights).quantization
-    return quantization.per_tensor or quantization.axis == perm[-1]
+    given = c.scales(weights)
+    return given.per_tensor or given.axis == perm[-1]

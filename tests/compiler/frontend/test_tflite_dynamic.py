@@ -66,9 +66,14 @@ def test_fully_connected(axis, asymmetric, tmp_path):
 
 @pytest.mark.parametrize("way", ["delegate", "symmetric", "asymmetric"])
 def test_integers_to_the_bit(way, tmp_path):
-    """The identity shows what becomes of each number: halves of steps are frequent here."""
+    """The identity shows what becomes of each number: halves of steps are frequent here, and zero
+    points between two integers.
+    """
     rng = np.random.default_rng(2)
-    x = np.stack([rng.integers(-20, 21, 32) / 2, rng.integers(0, 256, 32) / 2,
+    even = rng.uniform(-1, 1, (60, 32)) * rng.uniform(0.1, 9, (60, 1))
+    even[:, 0] = np.abs(even).max(1)
+    even[:, 1] = -even[:, 0]
+    x = np.stack([*even, rng.integers(-20, 21, 32) / 2, rng.integers(0, 256, 32) / 2,
                   -rng.integers(0, 300, 32) / 4, np.zeros(32), *rng.normal(size=(60, 32)),
                   *rng.integers(-9, 10, (60, 32)) / 2]).astype(F)
     one, shape = np.eye(32, dtype=np.int8), x.shape
@@ -106,6 +111,9 @@ def test_convolutions_of_1x1(stride, channels, tmp_path):
             (3, 6 // stride, 6 // stride, 4), "Conv2DOptions",
             {**WINDOW, "StrideH": stride, "StrideW": stride})
     require_close(tmp_path, case, [activations(rng, 3, 6, 6, 6)])
+    case = ("CONV_2D", [Given((3, 6, 6, 1)), weights(rng, 1, 1, 1, 1),
+                        Given.of(np.zeros(1, F))], (3, 6, 6, 1), "Conv2DOptions", WINDOW)
+    require_close(tmp_path, case, [activations(rng, 3, 6, 6, 1)])
 
 
 def test_depthwise_and_transposed_convolution(tmp_path):

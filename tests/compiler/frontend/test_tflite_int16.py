@@ -24,7 +24,7 @@ def q(*shape, scale=X_SCALE):
     return Given(shape, "int16", scale=scale)
 
 
-def weighted(*shape, axis=0, wide=np.int64):
+def weighted(*shape, axis=0, wide="int64"):
     """Weights with a scale for each channel, and biases in steps of the sums."""
     scales = RNG.uniform(0.002, 0.01, shape[axis]).astype(np.float32)
     weights = Given.of(RNG.integers(-127, 128, shape).astype(np.int8), scale=scales, axis=axis)
@@ -40,7 +40,7 @@ CASES = {
                   {**WINDOW, "DepthMultiplier": 1}),
     "dense": ("FULLY_CONNECTED", [q(3, 40), *weighted(6, 40)], q(3, 6, scale=0.003),
               "FullyConnectedOptions", {}),
-    "dense, biases of 32 bits": ("FULLY_CONNECTED", [q(3, 40), *weighted(6, 40, wide=np.int32)],
+    "dense, biases of 32 bits": ("FULLY_CONNECTED", [q(3, 40), *weighted(6, 40, wide="int32")],
                                  q(3, 6, scale=0.003), "FullyConnectedOptions", {}),
     "add": ("ADD", [q(*X), q(*X, scale=0.0004)], q(*X, scale=0.0011), "AddOptions", {}),
     "max_pool": ("MAX_POOL_2D", [q(*X)], q(2, 3, 2, 4), "Pool2DOptions",
