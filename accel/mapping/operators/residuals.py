@@ -9,7 +9,7 @@ from accel.mapping.operators.elementwise import parameters_of, record_read
 from compiler import te
 from compiler.te import Cast, Const, Expr, Field, Tensor
 from compiler.tensorize import Operand
-from compiler.tensorize.cover import COMPUTED, CONSTANTS, CoverStep, leaf_of
+from compiler.tensorize.cover import COMPUTED, CONSTANTS, CoverStep
 
 STAGES = ("x", "w", "input", "acc")
 """Roles of a product's stages that stay."""

@@ -1,7 +1,6 @@
 """A quantized tensor that meets the sums of a product before they are requantized."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
