@@ -6,8 +6,8 @@ from accel.machine.machine import Machine
 from accel.answers.texts import short_text
 from accel.mapping.layers import PRODUCTS, product_cycles
 from accel.mapping.memory.forms import Forms
-from accel.mapping.memory.nodes import weight_of
 from accel.mapping.memory.weights import slots_of
+from accel.mapping.selecting.sums import weight_of
 from compiler.graph.graph import Node
 from compiler.te import Reduce
 from compiler.tensorize import Intrinsic

@@ -17,13 +17,13 @@ from accel.mapping.memory.deciding import decided
 from accel.mapping.memory.forms import Forms, PartForm
 from accel.mapping.memory.layout import blocks_of, least_bits
 from accel.mapping.memory.misfits import idle_copy, misfit, other_type
-from accel.mapping.memory.nodes import is_view, weight_of
+from accel.mapping.memory.nodes import is_view
 from accel.mapping.memory.weights import multipliers_of, products_of
 from accel.mapping.operators.blocked import Blocks, Product
 from accel.mapping.schedules import Tiles, cost_of, fits, schedule, shape_of, tiles_of
 from accel.mapping.selecting.row_selection import is_row_function
 from accel.mapping.selecting.selection import is_elementwise
-from accel.mapping.selecting.sums import require_sums
+from accel.mapping.selecting.sums import require_sums, weight_of
 from compiler.graph.graph import Graph, Node
 from compiler.ops.families.planes import are_planes
 from compiler.ir import Tensorized, walk_stmts

@@ -595,6 +595,9 @@ TERMS = [
     OperatorCase("qconv2d_add", _window((1, 1), (1, 1, 1, 1), group=2, pad_value=3, **CLAMP),
                  (_int8(1, 4, 5, 6), _int8(1, 6, 5, 6), _int8(6, 2, 3, 3), *_parameters(6, 20),
                   _factors(6))),
+    OperatorCase("qconv2d_add_blocks", _int8_window((1, 2), (1, 0, 2, 1)),
+                 (_int8(1, 2, 5, 6, 16), _int8(1, 3, 6, 3, 16), _int8(3, 3, 1, 16, 16, 4),
+                  *_scales(3, 16, terms=192), _factors(48).reshape(3, 16))),
     OperatorCase("qdense_add", CLAMP, (_int8(2, 3, 37), _int8(2, 3, 5), _differences(5, 37),
                                        *_parameters(5, 21), _factors(5))),
 ]

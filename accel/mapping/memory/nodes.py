@@ -15,11 +15,6 @@ def data_of(node: Node) -> tuple[str, ...]:
     return node.inputs[:find(node.op).data_inputs]
 
 
-def weight_of(node: Node) -> str:
-    """The second factor of a product: the weight behind its data, or a computed matrix."""
-    return node.inputs[find(node.op).data_inputs or 1]
-
-
 def is_of_rows(graph: Graph, node: Node) -> bool:
     """True for an operator that reads a tensor of any rank as the rows of matrices."""
     if node.op == "qmean":

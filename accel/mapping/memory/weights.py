@@ -18,7 +18,7 @@ from accel.machine.machine import Machine
 from accel.mapping.lowering import LoweringError
 from accel.mapping.operators.blocked import Blocks, Product
 from compiler.ir.arithmetic import apply_expr
-from compiler.ops.integers.fixed_point import limits_of
+from compiler.ops.records.weights import terms_of
 from compiler.te import Binary, Cast, Expr, Read, Reduce, Var, numpy_dtype, walk
 from compiler.tensorize import Intrinsic
 
@@ -121,7 +121,10 @@ def _multiplies(body: Intrinsic) -> bool:
 def in_entries(weights: np.ndarray, blocks: Blocks) -> tuple[np.ndarray, Blocks]:
     """Packed weights [..., block_out, block_in] as the product of `blocks` takes them, and blocks
     that know in how many passes. Refuses weights that have no slot."""
-    terms = terms_of(weights, blocks.weight)
+    terms = terms_of(weights, blocks.weight, MOST_TERMS)
+    if terms is None:
+        raise LoweringError(f"its weights must be sums of {MOST_TERMS} {blocks.weight}, not reach "
+                            f"{weights.min()} and {weights.max()}")
     if blocks.product is None:
         entries, matrix = [term[..., None, :, :] for term in terms], terms[0].shape[-2:]
     else:
@@ -131,22 +134,6 @@ def in_entries(weights: np.ndarray, blocks: Blocks) -> tuple[np.ndarray, Blocks]
     if passes == 1:
         packed = packed.reshape(*weights.shape[:-2], *matrix)
     return packed, replace(blocks, passes=passes)
-
-
-def terms_of(weights: np.ndarray, dtype: str) -> list[np.ndarray]:
-    """Weights as a sum of weights of a type, as few as can be; the first alone where they fit.
-
-    int8 weights less a zero point have 9 bits: two terms, or three for 255 and -256.
-    """
-    low, high = limits_of(dtype)
-    left, terms = weights.astype(np.int64), list[np.ndarray]()
-    while not terms or left.any():
-        if len(terms) == MOST_TERMS:
-            raise LoweringError(f"its weights must be sums of {MOST_TERMS} {dtype}, not reach "
-                                f"{weights.min()} and {weights.max()}")
-        terms.append(np.clip(left, low, high))
-        left = left - terms[-1]
-    return [term.astype(dtype) for term in terms]
 
 
 def _in_slots(terms: Sequence[np.ndarray], product: Product) -> list[np.ndarray]:

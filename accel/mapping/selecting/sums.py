@@ -9,12 +9,16 @@ from math import prod
 import numpy as np
 
 from accel.mapping.lowering.nest import LoweringError
-from accel.mapping.memory.nodes import weight_of
 from compiler.graph.graph import Graph, Node
 from compiler.ops.families.requantization import sums_of
 from compiler.ops.integers.fixed_point import limits_of
 from compiler.ops.registry import find
 from compiler.te import bits
+
+
+def weight_of(node: Node) -> str:
+    """The second factor of a product: the weight behind its data, or a computed matrix."""
+    return node.inputs[find(node.op).data_inputs or 1]
 
 
 def require_sums(node: Node, graph: Graph, accumulator: str) -> None:

@@ -155,7 +155,7 @@ def _record(product: str, summary: str, inputs: str, attributes: str, define, ty
     return Operator(
         name=WITH_RESIDUAL[product], summary=summary, inputs=inputs, attributes=attributes,
         define=define, meaning=meaning, type=_added_type(type_), numbers=Numbers.INTEGER,
-        kind=Kind.COMPLEX, data_inputs=2, parameters=_ranges, **fields)
+        kind=Kind.COMPLEX, data_inputs=2, parameters=_ranges, scales=True, **fields)
 
 
 OPERATORS = (

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from accel.mapping.lowering import LoweringError
-from accel.mapping.memory.weights import terms_of
+from accel.mapping.memory.weights import in_entries
+from accel.mapping.operators.blocked import Blocks
 from accel.mapping.target import AccelTarget
 from accel.sim.timed import cycle
+from compiler.ops.records.weights import terms_of
 from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree
 from tests.support.machines import MACHINES, HALVED, TINY, example
 from tests.support.slow_cases import some_fast
@@ -43,14 +45,15 @@ def test_terms(rng) -> None:
         for least, most, count in ((-end - 1, end, 1), (0, end + 1, 2), (-2 * end - 2, 0, 2),
                                    (0, 2 * end + 1, 3)):
             weights = np.append(rng.integers(least, most, 50), (least, most))
-            terms = terms_of(weights, dtype)
+            terms = terms_of(weights, dtype, 3)
+            assert terms is not None
             assert len(terms) == count and {term.dtype.name for term in terms} == {dtype}
             np.testing.assert_array_equal(sum(term.astype(int) for term in terms), weights)
 
 
 def test_more_terms_than_three_are_refused() -> None:
     with pytest.raises(LoweringError) as error:
-        terms_of(np.array([-20, 382]), "int8")
+        in_entries(np.array([[-20, 382]]), Blocks(1, 2, 1))
     assert str(error.value) == "its weights must be sums of 3 int8, not reach -20 and 382"
 
 

@@ -91,3 +91,18 @@ def test_differences_of_17_bits_stay_in_float(qdq) -> None:
     graph = product_of(qdq(), np.full((2, 2, 1, 1), 32767, np.int16), np.array([0, -5], np.int16))
     assert ("product (conv2d) stays in float: its weight 'dequantizelinear2.out' less its zero "
             "point must fit int16, not reach 32772") in graph.notes
+
+
+@pytest.mark.parametrize(("out", "dtype"), [(0.5, "int8"), (0.25, "int16")])
+def test_what_is_hardly_beyond_bytes_is_cut(qdq, rng, out: float, dtype: str) -> None:
+    """By 1, of inputs up to 252 from their zero point: half a step of the result or less."""
+    one = qdq()
+    x = one.requantized(one.input("x", 1, 2, 9, 9))
+    values = np.array([[[[127]], [[-9]]], [[[100]], [[3]]]], np.int8)
+    w = one.dequantize(one.constant(values), 0.019, -1, "int8")
+    model = one.model(y := one.requantized(one.add("Conv", x, w, name="product"), out))
+    graph = optimize(convert(model))
+    assert graph.constants[graph.node("product").inputs[1]].dtype == dtype
+    feeds = {"x": rng.uniform(-1, 13, (1, 2, 9, 9)).astype(np.float32)}
+    wanted = evaluate(optimize(convert(model), standard_passes(integerize=False)), feeds)[y]
+    assert np.abs(evaluate(graph, feeds)[y] - wanted).max() < 1.01 * out
