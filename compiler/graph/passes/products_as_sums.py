@@ -162,7 +162,7 @@ class _Rewriting:
         op, attrs = "qdense", {}
         if node.op in IMAGES:
             op, attrs = "qconv2d", {**node.attrs, "pad_value": pad_value}
-        known = weight.steps.shape, weight.steps.dtype, sha256(weight.steps).digest()
+        known = weight.steps.shape, weight.steps.dtype, sha256(weight.steps.tobytes()).digest()
         if known not in self.names:
             self.names[known] = self._constant(node, "weight", weight.steps)
         return self._joined(node, op, [source, self.names[known]], self._axis(node), planes, value,
