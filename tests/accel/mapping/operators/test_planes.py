@@ -105,6 +105,7 @@ def test_gemm_computes_each_sum_once() -> None:
     graph = multiplied((8, 64), 16)
     layer, = AccelTarget(TINY).compile(graph).layers
     assert (layer.macs, block_products(layer)) == (8 * 64 * 16, 8 * 16 * 4)
+    assert layer.note == "sums of 3 bytes"
 
 
 def test_tilings_are_those_of_as_many_planes() -> None:
