@@ -7,7 +7,7 @@ import numpy as np
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.integerize.quantized import QUANTIZED
-from compiler.ops.families.planes import SUM_BITS, planes_for
+from compiler.ops.families.planes import SUM_BITS, ends_of_sums, planes_for
 from compiler.ops.integers.fixed_point import STORED, limits_of
 from compiler.ops.registry import find
 
@@ -33,11 +33,8 @@ class Weight:
     def planes(self, dtype: str) -> int | None:
         """The elements of a type that hold all sums of products with such; None where 32 bits do
         not hold them."""
-        rows = self.steps.reshape(len(self.steps), -1).astype(np.int64)
-        low, high = limits_of(dtype)
-        ends = np.maximum(rows * low, rows * high).sum(axis=1), np.minimum(
-            rows * low, rows * high).sum(axis=1)
-        bound = max(int(ends[0].max(initial=0)), -int(ends[1].min(initial=0)) - 1)
+        least, greatest = ends_of_sums(self.steps, *limits_of(dtype))
+        bound = max(greatest, -least - 1)
         return planes_for(bound, dtype) if bound < 1 << SUM_BITS - 1 else None
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from compiler.graph.division.layout import RELAYOUT
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
-from compiler.ops.families.planes import PLANES, are_planes
+from compiler.ops.families.planes import PLANES, are_planes, ends_of_sums
 from compiler.ops.integers.fixed_point import limits_of
 from compiler.ops.packed.quantized_blocks import OFFSET, grouped_columns
 
@@ -191,11 +191,9 @@ def _bound(graph: Graph, product: Node) -> float:
     weight = graph.constants.get(product.inputs[1])
     if weight is None:
         return np.inf
-    rows = weight.reshape(len(weight), -1).astype(np.int64)
-    low, high = _ends(graph.values[product.inputs[0]].dtype, product.attrs.get("pad_value", 0))
-    above, below = (np.maximum(rows * one, rows * other).clip(0).sum(axis=1).max(initial=0)
-                    for one, other in ((low, high), (-low, -high)))
-    return float(max(above, below))
+    least, greatest = ends_of_sums(weight, *_ends(graph.values[product.inputs[0]].dtype,
+                                                  product.attrs.get("pad_value", 0)))
+    return max(greatest, -least)
 
 
 def _ends(dtype: str, zero: int) -> tuple[int, int]:
