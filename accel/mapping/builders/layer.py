@@ -113,6 +113,11 @@ def plane_records(node: Node, blocks: Blocks) -> np.ndarray:
     return pack_params(shifts, 0, 0, len(shifts), blocks)[:count]
 
 
+def plane_note(node: Node, blocks: Blocks) -> str:
+    """The fate of sums that nothing quantizes."""
+    return f"sums of {node.attrs[PLANES] * bits(blocks.element) // 8} bytes"
+
+
 def planes_within(node: Node, operator: BlockedOperator, result: Activation, blocks: Blocks
                   ) -> dict[str, Any]:
     """Pitches of the planes of sums among the channels of a result, and where they end: at a

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from accel.mapping.builders.layer import (MappedLayer, in_line, plane_records, planes_within,
-                                          quantization_of, rows_within, stage_of)
+from accel.mapping.builders.layer import (MappedLayer, in_line, plane_note, plane_records,
+                                          planes_within, quantization_of, rows_within, stage_of)
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.memory.forms import Forms
 from accel.mapping.memory.grouping import Grouped, grouped
@@ -48,8 +48,11 @@ def convolution(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Mappe
 def _placed(layer: MappedLayer, known: Forms, blocks: Blocks) -> MappedLayer:
     """The layer with the places of its planes, where it has such."""
     node, operator = layer.node, layer.operator
-    return replace(layer, **planes_within(node, operator, known[node.outputs[0]], blocks)
-                   ) if are_planes(node) else layer
+    if not are_planes(node):
+        return layer
+    places = planes_within(node, operator, known[node.outputs[0]], blocks)
+    note = "; ".join(filter(None, (layer.note, plane_note(node, blocks))))
+    return replace(layer, note=note, **places)
 
 
 def _bias(node: Node, graph: Graph) -> np.ndarray:
@@ -207,7 +210,7 @@ def matrix_product(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Ma
         return MappedLayer(node, operator, {"x": node.inputs[0], "y": node.inputs[1]},
                            {"params": plane_records(node, blocks)},
                            math.prod(shape) // node.attrs[PLANES] * a[-1],
-                           views={"x": x, "y": y},
+                           views={"x": x, "y": y}, note=plane_note(node, blocks),
                            **rows_within(operator, z, blocks, padded, node.attrs[PLANES]))
     bias = node.attrs["bias"] + planes.bias(blocks)
     params = pack_params(bias, node.attrs["mult"], node.attrs["shift"], shape[-1], blocks)

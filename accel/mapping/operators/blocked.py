@@ -499,7 +499,7 @@ def in_planes(name: str, stages: Mapping[str, Tensor], window: Window, acc: Tens
                                             "output": "nyxbsco"})
 
 
-def shifted(total: Expr, record: Expr, blocks: Blocks) -> Expr:
+def shifted(total: Expr, record: Any, blocks: Blocks) -> Expr:
     """The element that begins so many bits above the lowest of a sum."""
     return (total >> shift_amount(record.bias.astype(blocks.accumulator))).astype(blocks.element)
 

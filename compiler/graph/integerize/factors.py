@@ -7,7 +7,7 @@ import numpy as np
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.integerize.quantized import QUANTIZED
-from compiler.ops.families.planes import SUM_BITS, planes_for
+from compiler.ops.families.planes import SUM_BITS, ends_of_sums, planes_for
 from compiler.ops.integers.fixed_point import STORED, limits_of
 from compiler.ops.registry import find
 
@@ -33,11 +33,8 @@ class Weight:
     def planes(self, dtype: str) -> int | None:
         """The elements of a type that hold all sums of products with such; None where 32 bits do
         not hold them."""
-        rows = self.steps.reshape(len(self.steps), -1).astype(np.int64)
-        low, high = limits_of(dtype)
-        ends = np.maximum(rows * low, rows * high).sum(axis=1), np.minimum(
-            rows * low, rows * high).sum(axis=1)
-        bound = max(int(ends[0].max(initial=0)), -int(ends[1].min(initial=0)) - 1)
+        least, greatest = ends_of_sums(self.steps, *limits_of(dtype))
+        bound = max(greatest, -least - 1)
         return planes_for(bound, dtype) if bound < 1 << SUM_BITS - 1 else None
 
 
@@ -59,11 +56,13 @@ def dequantized_weight(graph: Graph, node: Node, producers: Mapping[str, Node]) 
 
 
 def integer_weight(graph: Graph, node: Node) -> Weight | None:
-    """The weight of a product in int32."""
+    """The weight of a product in int32; those of sequences are of images of one row."""
     array = graph.constants.get(node.inputs[1])
-    if array is None or array.dtype != np.int32 or array.ndim != (4 if node.op in IMAGES else 2):
+    if array is None or array.dtype != np.int32:
         return None
-    outputs = _outputs_axis(node)
+    array, outputs = array[:, :, None] if array.ndim == 3 else array, _outputs_axis(node)
+    if array.ndim != (4 if node.op in IMAGES else 2):
+        return None
     return _narrow(array if outputs == 0 else array.T, np.ones(array.shape[outputs]))
 
 
@@ -102,9 +101,10 @@ def shifted_bytes(graph: Graph, value: str, producers: Mapping[str, Node]) -> Sh
 
 
 def is_product(graph: Graph, node: Node) -> bool:
-    """True for a convolution of images, and for an einsum that multiplies rows by one matrix."""
+    """True for a convolution of images or sequences, and for an einsum that multiplies rows by one
+    matrix."""
     if node.op in IMAGES:
-        return len(graph.values[node.inputs[0]].shape) == 4
+        return len(graph.values[node.inputs[0]].shape) in (3, 4)
     left, arrow, result = node.attrs["equation"].partition("->")
     terms = left.split(",")
     if not arrow or len(terms) != 2 or len(terms[1]) != 2 or len(terms[0]) < 2:
@@ -112,6 +112,13 @@ def is_product(graph: Graph, node: Node) -> bool:
     (*rows, depth), (inner, column) = terms
     return (inner == depth and [*result] == [*rows, column] and column not in rows
             and depth not in result and len({*rows}) == len(rows))
+
+
+def of_one_row(attrs: Mapping) -> dict[str, object]:
+    """The attributes of a convolution of sequences for images of one row."""
+    before, after = attrs["pads"]
+    return {**attrs, "strides": (1, *attrs["strides"]), "dilations": (1, *attrs["dilations"]),
+            "pads": (0, before, 0, after)}
 
 
 def stored_data(graph: Graph, value: str, producers: Mapping[str, Node]) -> Node | None:

@@ -8,7 +8,7 @@ import numpy as np
 from compiler.graph.division.layout import RELAYOUT
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
-from compiler.ops.families.planes import PLANES, are_planes
+from compiler.ops.families.planes import PLANES, are_planes, ends_of_sums
 from compiler.ops.integers.fixed_point import limits_of
 from compiler.ops.packed.quantized_blocks import OFFSET, grouped_columns
 
@@ -53,6 +53,8 @@ class _Rewriting:
     """The sums that values in planes are, in the order of dimensions that these have."""
     joined: dict[str, str] = field(default_factory=dict)
     """The values that are sums already."""
+    packed_weights: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """The packed form of each weight, and what its sums have too much: steps share them."""
 
     def run(self) -> Graph:
         self.builder = Builder.like(self.graph)
@@ -89,21 +91,29 @@ class _Rewriting:
 
     def _of_bytes(self, node: Node) -> str:
         """A dense layer by its kernel for bytes; "" where it is none of these."""
-        weight = self.graph.constants.get(node.inputs[1])
-        if weight is None or {weight.dtype, np.dtype(self.graph.values[node.inputs[0]].dtype)} != {
-                np.dtype(np.int8)}:
+        (x, name), value = node.inputs, node.outputs[0]
+        weight = self.graph.constants.get(name)
+        if weight is None or weight.dtype != np.int8 or self.graph.values[x].dtype != "int8":
             return ""
-        rows = weight.astype(np.int64)
-        if (2 * OFFSET - 1) * np.abs(rows).sum(axis=1).max(initial=0) >= 1 << 31:
+        if name not in self.packed_weights:
+            self.packed_weights[name] = self._packed(name, weight)
+        matrix, offset = self.packed_weights[name]
+        if not matrix:
             return ""
-        sums = self._step("grouped_matmul", node.inputs[0],
-                          self._constant(node.inputs[1], grouped_columns(weight)))
-        shape = (*self.builder.values[sums].shape[:-1], len(weight))
+        sums = self._step("grouped_matmul", x, matrix)
+        shape = (*self.graph.values[value].shape[:-1], len(weight))
         if shape != self.builder.values[sums].shape:
             sums = self._step("slice", sums, begin=(0,) * len(shape), end=shape,
                               step=(1,) * len(shape))
-        return self._step("add", sums, self._constant(
-            node.inputs[1], (-OFFSET * rows.sum(axis=1)).astype(np.int32)))
+        return self._step("add", sums, offset)
+
+    def _packed(self, name: str, weight: np.ndarray) -> tuple[str, str]:
+        """The constants of the kernel for bytes; "" where its sums may not fit int32."""
+        rows = weight.astype(np.int64)
+        if (2 * OFFSET - 1) * np.abs(rows).sum(axis=1).max(initial=0) >= 1 << 31:
+            return "", ""
+        offset = (-OFFSET * rows.sum(axis=1)).astype(np.int32)
+        return self._constant(name, grouped_columns(weight)), self._constant(name, offset)
 
     def _of_numbers(self, node: Node) -> str:
         """A product of an activation less what pads are, in float32 where that is exact."""
@@ -181,11 +191,9 @@ def _bound(graph: Graph, product: Node) -> float:
     weight = graph.constants.get(product.inputs[1])
     if weight is None:
         return np.inf
-    rows = weight.reshape(len(weight), -1).astype(np.int64)
-    low, high = _ends(graph.values[product.inputs[0]].dtype, product.attrs.get("pad_value", 0))
-    above, below = (np.maximum(rows * one, rows * other).clip(0).sum(axis=1).max(initial=0)
-                    for one, other in ((low, high), (-low, -high)))
-    return float(max(above, below))
+    least, greatest = ends_of_sums(weight, *_ends(graph.values[product.inputs[0]].dtype,
+                                                  product.attrs.get("pad_value", 0)))
+    return max(greatest, -least)
 
 
 def _ends(dtype: str, zero: int) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Products that nothing quantizes, as sums of integers in planes, which any target computes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import ClassVar
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.integerize.factors import (IMAGES, IN_INT32, Weight, dequantized_weight,
-                                               integer_weight, is_product, shifted_bytes,
-                                               stored_data)
+                                               integer_weight, is_product, of_one_row,
+                                               shifted_bytes, stored_data)
 from compiler.graph.notes import Note
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.families.planes import SUM_BITS, planes_for
@@ -88,11 +88,10 @@ class _Rewriting:
         return self.weights[key]
 
     def _of_weight(self, node: Node, x: Node, weight: Weight) -> bool:
-        source, axis = x.inputs[0], self._axis(node)
-        zero = x.attrs["zp"]
-        sums = self._sums(node, source, weight, zero)
-        if sums is None:
+        source, zero, axis = x.inputs[0], x.attrs["zp"], self._axis(node)
+        if weight.planes(self.builder.values[source].dtype) is None:
             return False
+        sums = self._sums(node, source, weight, zero)
         scale = self._constant(node, "scale", (weight.scales * np.float32(x.attrs["scale"])).astype(
             np.float32))
         point = self._constant(node, "zero_point", (weight.totals * zero).astype(np.int32))
@@ -122,47 +121,64 @@ class _Rewriting:
             return False
         data = shifted_bytes(self.graph, node.inputs[0], self.producers)
         weight = data and self._weight(node)
-        if data is None or weight is None:
+        if data is None or weight is None or weight.planes("int8") is None:
             return False
         unsigned = self.graph.values[data.value].dtype == "uint8"
         source, half = (self._step("to_int8", data.value), 128) if unsigned else (data.value, 0)
-        is_plain = data.zero is None and not half
-        sums = self._sums(node, source, weight, 0, node.outputs[0] if is_plain else "")
-        if sums is None:
-            return False
-        if not is_plain:
-            self._less(node, sums, weight, data.zero, half)
+        is_sequence = node.op in IMAGES and len(self.graph.values[data.value].shape) == 3
+        (self._of_sequences if is_sequence else self._shifted)(node, source, weight, data.zero,
+                                                               half)
         return True
 
-    def _less(self, node: Node, sums: str, weight: Weight, zero: str | None, half: int) -> None:
+    def _of_sequences(self, node: Node, source: str, weight: Weight, zero: str | None, half: int
+                      ) -> None:
+        """Replaces a convolution of sequences, as one of images of one row."""
+        images, length, extent = self.builder.values[source].shape
+        source = self._step("reshape", source, shape=(images, length, 1, extent))
+        value, image = node.outputs[0], self.builder.fresh(f"{node.outputs[0]}_image")
+        self._shifted(replace(node, outputs=(image,), attrs=of_one_row(node.attrs)), source, weight,
+                      zero, half)
+        self.builder.emit("reshape", self.builder.fresh_node(image), [image], value,
+                          shape=self.graph.values[value].shape)
+
+    def _shifted(self, node: Node, source: str, weight: Weight, zero: str | None, half: int
+                 ) -> None:
+        """Adds the sums of data less its zero point; that of the stored form is less by half."""
+        if zero is None and not half:
+            self._sums(node, source, weight, 0, node.outputs[0])
+        else:
+            self._less(node, source, self._sums(node, source, weight, 0), weight, zero, half)
+
+    def _less(self, node: Node, source: str, sums: str, weight: Weight, zero: str | None, half: int
+              ) -> None:
         """Takes the zero point, less that of the stored form, times sums of weights from sums."""
-        totals = self._constant(node, "totals", self._seen(node, weight).astype(np.int32))
+        seen = self._seen(node, source, weight).astype(np.int32)
+        totals = self._constant(node, "totals", seen)
         offset = self._constant(node, "half", np.array(-half, np.int32))
         point = self._step("add", zero, offset) if zero else offset
         self.builder.emit("sub", self.builder.fresh_node(f"{node.name}.less"),
                           [sums, self._step("mul", totals, point)], node.outputs[0])
 
-    def _seen(self, node: Node, weight: Weight) -> np.ndarray:
+    def _seen(self, node: Node, source: str, weight: Weight) -> np.ndarray:
         """The sum of the weights that lie on an image, of every place where pads make it differ;
         of a product of rows one for each column."""
         if node.op not in IMAGES:
             return weight.totals
         if not any(node.attrs["pads"]):
             return weight.totals.reshape(-1, 1, 1)
-        _, *image = self.graph.values[node.inputs[0]].shape
+        _, *image = self.builder.values[source].shape
         return find("conv").meaning(node.attrs, np.ones((1, *image), np.int32),
                                     weight.steps.astype(np.int32))
 
     def _sums(self, node: Node, source: str, weight: Weight, pad_value: int, value: str = ""
-              ) -> str | None:
-        """Adds the sums of a product; None where int32 does not hold them."""
+              ) -> str:
+        """Adds the sums of a product, which int32 holds."""
         planes = weight.planes(self.builder.values[source].dtype)
-        if planes is None:
-            return None
+        assert planes is not None
         op, attrs = "qdense", {}
         if node.op in IMAGES:
             op, attrs = "qconv2d", {**node.attrs, "pad_value": pad_value}
-        known = weight.steps.shape, weight.steps.dtype, sha256(weight.steps).digest()
+        known = weight.steps.shape, weight.steps.dtype, sha256(weight.steps.tobytes()).digest()
         if known not in self.names:
             self.names[known] = self._constant(node, "weight", weight.steps)
         return self._joined(node, op, [source, self.names[known]], self._axis(node), planes, value,

@@ -145,8 +145,9 @@ def _qconv2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``x`` and ``w`` as `conv2d`; ``bias``, ``mult``, ``shift`` [Co], perhaps ``mult_below``,
     ``shift_below``, or ``bias`` and ``scale``; sums wrap. Or ``x`` and ``w`` alone, in planes."""
     if len(inputs) == 2:
-        acc = convolved(attrs, *inputs, attrs["pad_value"], "int32", f"{name}_acc")
-        return in_planes(attrs, acc, 1, inputs[0].dtype, name)
+        x, w = inputs
+        acc = convolved(attrs, x, w, attrs["pad_value"], "int32", f"{name}_acc")
+        return in_planes(attrs, acc, 1, x.dtype, name)
     return _requantized(convolved, attrs, inputs, name)
 
 

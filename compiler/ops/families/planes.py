@@ -33,6 +33,15 @@ def planes_for(bound: float, dtype: str) -> int:
     return -(-(int(bound).bit_length() + 1) // bits(dtype))
 
 
+def ends_of_sums(weight: Array, low: int, high: int) -> tuple[int, int]:
+    """The least and the greatest sum of products of a weight [outputs, ...] with numbers from
+    `low`, of at most 0, to `high`, of at least 0. So are those of any part of the products."""
+    rows = weight.reshape(len(weight), -1)
+    above, below = (part.sum(axis=1, dtype=np.int64) for part in (rows.clip(0), rows.clip(max=0)))
+    least, greatest = low * above + high * below, high * above + low * below
+    return int(least.min(initial=0)), int(greatest.max(initial=0))
+
+
 def check_factors(node: Node, types: Types) -> None:
     """Data and weight of int8 or int16, and the number of planes of the data's type."""
     need_arity(node, types, 2)

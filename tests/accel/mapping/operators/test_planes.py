@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from accel.mapping.plans.text import described
 from accel.mapping.plans.work import block_products
 from accel.mapping.target import AccelTarget
 from compiler.graph import Graph, evaluate
@@ -104,6 +105,14 @@ def test_gemm_computes_each_sum_once() -> None:
     graph = multiplied((8, 64), 16)
     layer, = AccelTarget(TINY).compile(graph).layers
     assert (layer.macs, block_products(layer)) == (8 * 64 * 16, 8 * 16 * 4)
+    assert layer.note == "sums of 3 bytes"
+
+
+def test_tilings_are_those_of_as_many_planes() -> None:
+    """What is planned for a layer depends on them."""
+    texts = {described(layer.operator) for planes in (2, 3)
+             for layer in AccelTarget(TINY).compile(multiplied((3, 24), 6, planes)).layers}
+    assert len(texts) == 2
 
 
 def test_groups_that_are_no_whole_blocks_are_refused() -> None:

@@ -109,13 +109,13 @@ def test_a_dynamic_product_is_the_same_to_the_bit(qdq, data) -> None:
     dtype, of_weight = draw(st.sampled_from([("int8", "int8"), ("uint8", "int8"),
                                              ("uint8", "uint8")]))
     info, zero = np.iinfo(dtype), draw(st.none() | st.just(0))
-    images = draw(st.booleans())
-    shape = (2, 3, 5, 4) if images else (2, 3, 17)
-    ends = np.iinfo(of_weight)
-    values = one.rng.choice([ends.min, ends.max, 1, 5], (6, 3, 3, 2) if images else (17, 7)).astype(
-        of_weight)
-    attrs = {"pads": draw(st.sampled_from([[0, 0, 0, 0], [1, 1, 0, 2]])),
-             "strides": [2, 1]} if images else {}
+    shape, weights, pads = draw(st.sampled_from([
+        ((2, 3, 5, 4), (6, 3, 3, 2), [1, 1, 0, 2]), ((2, 4, 5, 4), (6, 2, 3, 2), [0, 0, 0, 0]),
+        ((2, 3, 9), (6, 3, 2), [2, 0]), ((2, 3, 17), (17, 7), []), ((3, 17), (17, 7), [])]))
+    images, ends = len(weights) > 2, np.iinfo(of_weight)
+    values = one.rng.choice([ends.min, ends.max, 1, 5], weights).astype(of_weight)
+    attrs = {"pads": pads, "strides": [2] * (len(pads) // 2),
+             "group": shape[1] // weights[1]} if images else {}
     model = dynamic(one, "ConvInteger" if images else "MatMulInteger", dtype, shape, values, zero,
                     **attrs)
     feeds = {"x": one.rng.choice([info.min, info.max, 1], shape).astype(dtype)}
