@@ -3,7 +3,7 @@
 Tools make the files themselves, each in an environment of its own whose versions are pinned here:
 small networks (`bench/inputs/foreign/networks.py`) in every spelling that a tool writes. Each file
 is imported, compiled for the host and for the accelerator, run on the sample that the tool's own
-runtime has run on, and compared: with the file computed without integers, and with the tool. Printed
+runtime has run on, and compared with the file computed without integers, and with the tool. Printed
 are differences in steps of the output, the share of the products between quantized values that the
 accelerator executes, and its segments.
 
@@ -28,8 +28,8 @@ from compiler.frontend.kinds import names_model
 
 SCRIPTS = Path(__file__).parents[1] / "inputs" / "foreign"
 TORCH = ("torch==2.13.0", "torchao==0.18.0", "onnx==1.23.2", "onnxruntime==1.31.1",
-         "onnxscript==0.7.2", "brevitas==0.13.4", "qonnx==1.0.0", "nncf==3.4.0",
-         "coremltools==9.0")
+         "onnxscript==0.7.2", "brevitas==0.13.4", "qonnx==1.0.0", "onnxoptimizer==0.4.2",
+         "nncf==3.4.0", "coremltools==9.0")
 ENVIRONMENTS = {"torch": TORCH,
                 "litert": ("ai-edge-quantizer==0.10.0", "tensorflow-cpu==2.21.0")}
 """Packages of each environment."""
@@ -54,6 +54,19 @@ TOOLS = {
         **dict.fromkeys(_STATIC, (*CNNS, "vit")),
         **dict.fromkeys(("dynamic-s8", "dynamic-u8"), NETWORKS),
         **dict.fromkeys(("nbits-op", "nbits-qdq"), ("vit",))}),
+    "torch": Tool("pytorch.py", "torch", {
+        **dict.fromkeys(("pt2e-x86", "pt2e-xnnpack"), (*CNNS, "vit")),
+        **dict.fromkeys(("pt2e-x86-program", "pt2e-xnnpack-program"), ("resnet", "vit")),
+        "fx-qat": ("resnet", "mobile"),
+        **dict.fromkeys(("ao-int8", "ao-int8dyn"), ("vit",))}),
+    "nncf": Tool("nncf_tool.py", "torch", dict.fromkeys(("mixed", "performance"), (*CNNS, "vit"))),
+    "brevitas": Tool("brevitas_tool.py", "torch", dict.fromkeys(
+        ("qonnx-w8a8", "qonnx-w4a4", "qcdq-w8a8", "qcdq-w4a4"), ("resnet",))),
+    "coremltools": Tool("core_ml.py", "torch", dict.fromkeys(
+        ("linear8", "linear4-blocks", "palette4", "sparse"), ("resnet", "vit"))),
+    "litert": Tool("tensorflow_lite.py", "litert", {
+        **dict.fromkeys(("int8", "16x8", "dynamic"), ("resnet", "vit", "lstm")),
+        **dict.fromkeys(("edge-int8", "edge-dynamic", "edge-int4"), ("resnet", "vit"))}),
 }
 
 BENCH = Bench(__file__, __doc__, machine="pynq-1x16x16")
@@ -117,8 +130,10 @@ def _made(sheet: Sheet, folder: Path) -> Iterator[Path]:
         cases = [f"{network}.{case}" for case, networks in tool.cases.items()
                  for network in networks if not sheet.networks or network in sheet.networks]
         before = {*folder.iterdir()}
-        subprocess.run([python, SCRIPTS / tool.script, folder, sheet.size, *cases], check=True,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        ended = subprocess.run([python, SCRIPTS / tool.script, folder, sheet.size, *cases],
+                               capture_output=True, text=True, check=False)
+        if ended.returncode:
+            print(f"{name}: fails: {ended.stderr.strip().splitlines()[-1]}")
         new = sorted({*folder.iterdir()} - before)
         yield from _given(new)
         for path in new:

@@ -1,9 +1,9 @@
 """Judges a file that another tool has quantized: is it taken, are its values right, and how many of
 its integer products does the accelerator execute?
 
-The judge is the file itself without integers (``integerize=False``), and what the tool's own runtime
-made of one sample, where that lies beside the file. Differences are in steps of the output: its
-scale where the network ends in a dequantization or in integers, else a 255th of its range.
+The judge is the file itself without integers (``integerize=False``), and what the tool's own
+runtime made of one sample, where that lies beside the file. Differences are in steps of the output:
+its scale where the network ends in a dequantization or in integers, else a 255th of its range.
 """
 
 from collections.abc import Mapping

@@ -9,12 +9,19 @@ from compiler.graph.graph import Graph, Node
 from compiler.ir import For, Update, path_to, walk_stmts
 from compiler.te.expr import Binary, Buffer, Expr, Read, walk
 
+TRANSPOSED = "convtranspose2d"
+
 
 def multiplications(graph: Graph, node: Node) -> int:
     """The products of elements of two tensors that the node sums, such as those of a convolution;
-    0 for operators that sum no such products.
+    0 for operators that sum no such products. A transposed convolution, whose loops meet zeros
+    between pixels as well, multiplies each element of its input once by each that a filter has.
     """
     group = Group.of([node], graph)
+    if node.op.endswith(TRANSPOSED):
+        image, weights = (graph.values[name].shape for name in node.inputs[:2])
+        channels = graph.values[node.outputs[0]].shape[1] // node.attrs.get("group", 1)
+        return prod(image) * channels * prod(weights[2:])
     return 0 if group.is_view else _of(recipe_of(graph, group))
 
 

@@ -4,9 +4,9 @@ Weights follow from a seed. `SIZES` has two of each: those of the matrix, of 50,
 parameters, and small ones of a few thousand, which tests keep.
 """
 
+from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -39,12 +39,15 @@ class Residual(nn.Module):
 
 
 class Resnet(nn.Module):
-    def __init__(self, width: int):
+    """A stem, and three residual blocks; in the small network one."""
+
+    def __init__(self, width: int, pixels: int):
         super().__init__()
+        channels = [width, width, 2 * width, 3 * width][:2 if pixels < 16 else 4]
         self.stem = convolution(3, width)
-        self.body = nn.Sequential(Residual(width, width, 1), Residual(width, 2 * width, 2),
-                                  Residual(2 * width, 3 * width, 2))
-        self.pool, self.fc = nn.AdaptiveAvgPool2d(1), nn.Linear(3 * width, 10)
+        self.body = nn.Sequential(*(Residual(inputs, outputs, 1 if inputs == outputs else 2)
+                                    for inputs, outputs in pairwise(channels)))
+        self.pool, self.fc = nn.AdaptiveAvgPool2d(1), nn.Linear(channels[-1], 10)
 
     def forward(self, x):
         return self.fc(self.pool(self.body(self.stem(x))).flatten(1))
@@ -144,7 +147,7 @@ def network(name: str, size: str) -> tuple[nn.Module, list[torch.Tensor]]:
     """
     torch.manual_seed(SEED)
     width, extent = SIZES[size][name]
-    made = {"resnet": lambda: Resnet(width), "mobile": lambda: Mobile(width),
+    made = {"resnet": lambda: Resnet(width, extent), "mobile": lambda: Mobile(width),
             "unet": lambda: Unet(width), "vit": lambda: Vit(width, extent),
             "lstm": lambda: Recurrent(width, nn.LSTM), "gru": lambda: Recurrent(width, nn.GRU)
             }[name]()
@@ -159,12 +162,6 @@ def network(name: str, size: str) -> tuple[nn.Module, list[torch.Tensor]]:
         made.train()
         made(torch.cat(samples))
     return made.eval(), samples
-
-
-def keep(folder: Path, name: str, x: np.ndarray, y: np.ndarray, framework: str) -> None:
-    """Writes the sample beside the file, with what the tool's own runtime makes of it."""
-    np.savez_compressed(folder / f"{name}.npz", x0=np.asarray(x), y0=np.asarray(y),
-                        framework=framework)
 
 
 def exported(name: str, size: str, folder: Path) -> Path:

@@ -1,17 +1,19 @@
-"""ONNX Runtime's quantizers: ``python onnx_runtime.py FOLDER SIZE NETWORK.CASE...``."""
+"""ONNX Runtime's quantizers, static, dynamic and in blocks (see `cases`)."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.version_converter
 import onnxruntime
-from networks import exported, keep, network
+from cases import Case, make_all
+from networks import exported, network
 from onnxruntime import quantization as q
 from onnxruntime.quantization import matmul_nbits_quantizer as nbits
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
+QDQ, QOP = q.QuantFormat.QDQ, q.QuantFormat.QOperator
 U8, S8, U16, S16 = (q.QuantType.QUInt8, q.QuantType.QInt8, q.QuantType.QUInt16,
                     q.QuantType.QInt16)
 
@@ -44,14 +46,14 @@ def dynamic(weights: q.QuantType) -> Callable[..., None]:
 def blocks(form: q.QuantFormat) -> Callable[..., None]:
     def make(source: Path, path: Path, arrays: list[np.ndarray]) -> None:
         model = onnx.load(source)
-        model.opset_import[0].version = max(model.opset_import[0].version, 21)
+        if form is QDQ:                     # 4 bits in blocks need opset 21
+            model = onnx.version_converter.convert_version(model, 21)
         made = nbits.MatMulNBitsQuantizer(model, 4, 32, is_symmetric=True, quant_format=form)
         made.process()
         made.model.save_model_to_file(str(path))
     return make
 
 
-QDQ, QOP = q.QuantFormat.QDQ, q.QuantFormat.QOperator
 CASES = {
     "qdq-s8s8-pc": static(QDQ, S8, S8, channels=True, ActivationSymmetric=True),
     "qdq-u8s8": static(QDQ, U8, S8),
@@ -78,20 +80,17 @@ def run(path: Path, x: np.ndarray) -> np.ndarray:
     return session.run(None, {session.get_inputs()[0].name: x})[0]
 
 
-def main(folder: Path, size: str, wanted: list[str]) -> None:
-    for name, case in (text.split(".") for text in wanted):
-        path, ready = folder / f"{name}.ort-{case}.onnx", folder / f"{name}.ready.onnx"
-        try:
-            _, samples = network(name, size)
-            arrays = [sample.numpy() for sample in samples]
-            if not ready.exists():
-                quant_pre_process(exported(name, size, folder), ready)
-            CASES[case](ready, path, arrays)
-            keep(folder, path.stem, arrays[0], run(path, arrays[0]), "ONNX Runtime")
-        except Exception as error:  # noqa: BLE001  -- one line for each case that a tool fails at
-            path.unlink(missing_ok=True)
-            (folder / f"{path.stem}.failed").write_text(f"{type(error).__name__}: {error}"[:200])
+def make(case: Case) -> None:
+    path, plain = case.path(".onnx"), exported(case.network, case.size, case.folder)
+    ready = plain.with_suffix("").with_suffix(".ready.onnx")
+    _, samples = network(case.network, case.size)
+    arrays = [sample.numpy() for sample in samples]
+    if not ready.exists():
+        quant_pre_process(plain, ready)
+    # what prepares models makes Gemm of MatMul, which has no form in blocks
+    CASES[case.mode](plain if case.mode.startswith("nbits") else ready, path, arrays)
+    case.keep(arrays[0], run(path, arrays[0]), "ONNX Runtime")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])
+    make_all("ort", make)

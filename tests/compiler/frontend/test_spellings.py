@@ -134,10 +134,13 @@ def test_operators_of_torch_are_read_without_it(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("net/archive_format", "pt2")
         archive.writestr("net/models/model.json", json.dumps(program))
+        archive.writestr("net/data/weights/weight_0",
+                         b"\x80\x02ctorchao.quantization\nInt8Tensor\n")
     signs = read_signs(path)
     assert signs.tools == ("PyTorch (torch 2.13.0)",)
-    assert signs.spelled == [Spelled(
-        "quantized_decomposed", "quantized_decomposed.quantize_per_tensor.default", "", 2)]
+    assert signs.spelled == [
+        Spelled("torchao", "torchao.Int8Tensor", "constant", 1), Spelled(
+            "quantized_decomposed", "quantized_decomposed.quantize_per_tensor.default", "", 2)]
 
 
 def test_core_ml_names_its_writer() -> None:
