@@ -57,9 +57,9 @@ def _constants(zero: int) -> tuple[int, int]:
 
 
 def matrix_product(name: str, a: tuple[int, ...], b: tuple[int, ...], trans_b: bool,
-                   planes: Planes, q: Quantization, blocks: Blocks) -> BlockedOperator:
+                   planes: Planes, q: Quantization | None, blocks: Blocks) -> BlockedOperator:
     """``requantize(sum of (a - a_zp) · (b - b_zp))``, `a` [...,M,K], `b` [...,K,N], or [...,N,K]
-    where `trans_b`; leading dimensions broadcast.
+    where `trans_b`; leading dimensions broadcast. Without `q` the sum is what is stored.
 
     `b` is loaded as weights, lane by lane where its last dimension is not the depth. The bias in
     ``params`` must include that of the planes. Stages: ``x``, ``y``, ``w``, ``params``
@@ -106,10 +106,11 @@ def matrix_product(name: str, a: tuple[int, ...], b: tuple[int, ...], trans_b: b
 
     sizes |= {"y": 1, "x": columns, "c": co, "b": blocks.batch, "o": blocks.block_out}
     acc = over(AROUND + "yxcbo", sizes, f"{name}_acc", products)
-    params = te.placeholder((co, blocks.block_out), PARAM, f"{name}_params")
-
-    lane = _requantized(acc, params, q, blocks)
-    stages = {"x": source, "y": other, "w": w, "params": params, "input": moved, "acc": acc}
+    stages = {"x": source, "y": other, "w": w, "input": moved, "acc": acc}
+    lane = lambda at: acc[tuple(at.values())].astype(blocks.element)            # noqa: E731
+    if q is not None:
+        stages["params"] = params = te.placeholder((co, blocks.block_out), PARAM, f"{name}_params")
+        lane = _requantized(acc, params, q, blocks)
     window = Window((1, planes.count), (1, planes.count))
     return replace(_written(name, stages, window, sizes, lane),
                    reduced={"depth": rc, "rows": kh, "columns": kw, "lanes": ri})

@@ -67,6 +67,7 @@ class Shape:
     numbers: int = field(default=0, repr=False)         # accumulators for each pixel of whole rows
     totals: int = field(default=0, repr=False)          # those of them that read the whole row
     step: int = field(default=0, repr=False)            # from a window's `row` to the next window's
+    across: int = field(default=0, repr=False)          # of rows across lanes, what lies together
 
 
 def shape_of(operator: BlockedOperator) -> Shape:
@@ -92,7 +93,7 @@ def shape_of(operator: BlockedOperator) -> Shape:
                  operator.weights,
                  prod(window.kernel) if "params_taps" in stages else 0, len(operator.numbers),
                  sum(bool(operator[role].reduce_axes) for role in operator.numbers),
-                 operator.step)
+                 operator.step, operator.across)
 
 
 def smallest(shape: Shape) -> Tiles:
@@ -124,7 +125,7 @@ def tiles_in_pieces(shape: Shape) -> Iterable[Tiles]:
     """
     if shape.numbers:
         pixels = ([1], [1])
-        if shape.inputs == 1:
+        if shape.inputs == 1 or shape.across > 0:
             pixels = pieces_of(shape.rows), pieces_of(shape.columns)
         for rows, columns, channels in product(*pixels, pieces_of(shape.channels)):
             if channels < shape.channels:
