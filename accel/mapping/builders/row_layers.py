@@ -2,7 +2,8 @@
 
 Across lanes, an entry has an element of many rows, and memory has them apart. They are loaded and
 stored byte by byte, or the whole is turned by gemm before and behind: a product of blocks of it, as
-weights, with the identity is their transpose.
+weights, with the identity is their transpose. What one function of rows makes for another stays
+turned.
 """
 
 import math
@@ -18,16 +19,20 @@ from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.memory.forms import Forms
 from accel.mapping.memory.layout import blocks_of
 from accel.mapping.memory.views import View
-from accel.mapping.memory.weights import products_of
+from accel.mapping.memory.weights import slots_of
 from accel.mapping.operators.blocked import Blocks
 from accel.mapping.operators.elementwise import tables_of
 from accel.mapping.operators.products import Planes, matrix_product
 from accel.mapping.operators.rows import row_function
 from accel.mapping.operators.rows_across import row_function_across
-from accel.mapping.selecting.row_selection import RowSelection, select_rows
+from accel.mapping.selecting.row_selection import (RowSelection, is_row_function,
+                                                   select_rows)
 from compiler.graph.graph import Graph, Node
 
 Layers = tuple[MappedLayer, ...]
+
+TURNED = ".turned"
+"""The end of the name of a transpose."""
 
 
 def row_function_ways(node: Node, graph: Graph, known: Forms, machine: Machine) -> Iterator[Layers]:
@@ -80,24 +85,38 @@ def _across(node: Node, known: Forms, selection: RowSelection, machine: Machine
                             "computes fewer than half of them for less")
     if blocks.batch > 1 and rows % lanes:
         raise LoweringError(f"its {rows} rows are not a multiple of the {lanes} of an entry")
-    channels = form.c if form.plain else blocks.padded(form.c)
-    yield (), _function(node, x, z, channels, selection, blocks), ()
-    if _turns(machine) and x.strides[1] == 1 == z.strides[1]:
+    turns = _turns(machine)
+    given, kept = (turns and _stays_turned(known, one) for one in (value, result))
+    if not (given or kept):
+        channels = form.c if form.plain else blocks.padded(form.c)
+        yield (), _function(node, x, z, channels, selection, blocks), ()
+    if turns and (given or x.strides[1] == 1) and (kept or z.strides[1] == 1):
         wide = blocks.padded(rows)
         turned = View((wide, elements), (1, wide), wide * elements)
-        first, last = f"{result}.turned", f"{result}.results"
-        before = _turned(node, "turned", value, x, turned.transposed((1, 0)), blocks)
+        first, last = f"{value}{TURNED}" if given else f"{result}.input", f"{result}{TURNED}"
+        before = () if given else _turned(node, "turned", value, x, turned.transposed((1, 0)),
+                                          blocks)
         layer = _function(node, turned, turned, elements, selection, blocks)
         yield (tuple(replace(one, result=first, room=turned.size) for one in before),
                replace(layer, inputs={"x": first}, result=last, room=turned.size),
-               _turned(node, "back", last, turned.transposed((1, 0)), z, blocks, not form.plain))
+               () if kept else _turned(node, "back", last, turned.transposed((1, 0)), z, blocks,
+                                       not form.plain))
+
+
+def _stays_turned(known: Forms, value: str) -> bool:
+    """True if functions of rows alone make and read a value: its transpose is all they need."""
+    maker, readers = known.producers.get(value), known.readers[value]
+    return (maker is not None and is_row_function(maker) and bool(readers)
+            and value not in known.graph.outputs
+            and all(is_row_function(one) and one.inputs[0] == value for one in readers))
 
 
 def _turns(machine: Machine) -> bool:
     """True if gemm multiplies computed matrices of bytes, of one image in an entry."""
     config = machine.config
-    return config.batch == 1 and (config.operand, config.weight) == ("int8", "int8") and (
-        None in products_of(machine))
+    known = (slots_of(body) for body in machine.of_unit("gemm"))
+    return config.batch == 1 and (config.operand, config.weight) == ("int8", "int8") and any(
+        slots is not None and slots.dense for slots in known)
 
 
 def _matrix(known: Forms, value: str) -> View:

@@ -25,7 +25,7 @@ from compiler import te
 from compiler.graph.graph import Graph, Node
 from compiler.ops.registry import expression, find
 from compiler.te import Computed, Const, Expr, Read, Scan, Tensor, rewrite, walk
-from compiler.tensorize.cover import COMPUTED, CoverStep, leaf, table
+from compiler.tensorize.cover import COMPUTED, CoverStep, leaf, leaf_of, table
 from compiler.tensorize.normal import normal
 
 ROW = "x"
@@ -151,6 +151,8 @@ class _Selecting:
 
     def _part(self, name: str, value: Expr) -> Expr:
         """A part of a number, which is a number itself."""
+        if leaf_of(value) is not None:
+            return value
         known = next((stage for stage in self.parts if stage.steps[-1].value == value), None)
         if known is None:
             known = RowStage(f"{name}_{len(self.parts)}", covered(self.machine, value, COMPUTED))

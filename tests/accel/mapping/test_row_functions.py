@@ -196,6 +196,21 @@ def test_each_way_across_lanes_gives_the_same(rng, monkeypatch, op: str, shape, 
     agrees(network(op, shape, rng), rows(rng, shape), shipped(), "functional")
 
 
+def test_what_one_function_makes_for_another_stays_turned(rng) -> None:
+    """Unless somebody else reads it, too."""
+    builder = Builder("net")
+    builder.add_input("x", TensorType((24, 10), "int8"))
+    builder.emit("qbelow_max", "m", ["x"], "m")
+    builder.emit("qbelow_max", "y", ["m"], "y")
+
+    def parts(*outputs: str) -> list[str]:
+        graph = builder.finish([*outputs])
+        agrees(graph, rows(rng, (24, 10)), shipped(), "functional")
+        return [layer.name for layer in AccelTarget(shipped()).compile(graph).layers]
+    assert parts("y") == ["m:turned", "m:turned8", "m", "y", "y:back"]
+    assert "m:back" in parts("y", "m")
+
+
 def test_few_rows_are_of_the_host(rng) -> None:
     """Lanes without a row cost as much as others."""
     reason = AccelTarget(shipped()).refusal(graph := network("qbelow_max", (1, 8), rng),
