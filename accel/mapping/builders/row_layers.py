@@ -43,7 +43,9 @@ def row_function_ways(node: Node, graph: Graph, known: Forms, machine: Machine) 
     selection = select_rows(machine, graph, node, blocks.channels)
     own = [name for name in dict.fromkeys(step.intrinsic.name for step in selection.steps)
            if name in machine.own]
-    note = f"by {', '.join(own)} on the accelerator; without: on the host" if own else ""
+    few = _are_few(math.prod(known.shape(node.inputs[0])[:-1]), blocks)
+    other = ("by shipped ones" if selection.across else "on the host" if few else "across lanes")
+    note = f"by {', '.join(own)} on the accelerator; without: {other}" if own else ""
     constants = _constants(node, known, selection, blocks)
     if selection.across:
         for before, layer, behind in _across(node, known, selection, machine):
@@ -80,7 +82,7 @@ def _across(node: Node, known: Forms, selection: RowSelection, machine: Machine
     x, z, form = _matrix(known, value), _matrix(known, result), known[result]
     rows, elements = x.shape
     lanes = blocks.batch * blocks.block_out
-    if 2 * rows < lanes:
+    if _are_few(rows, blocks):
         raise LoweringError(f"its rows are {rows} of {lanes} that are computed at once; the host "
                             "computes fewer than half of them for less")
     if blocks.batch > 1 and rows % lanes:
@@ -101,6 +103,11 @@ def _across(node: Node, known: Forms, selection: RowSelection, machine: Machine
                replace(layer, inputs={"x": first}, result=last, room=turned.size),
                () if kept else _turned(node, "back", last, turned.transposed((1, 0)), z, blocks,
                                        not form.plain))
+
+
+def _are_few(rows: int, blocks: Blocks) -> bool:
+    """True of rows that fill less than half of an entry."""
+    return 2 * rows < blocks.batch * blocks.block_out
 
 
 def _stays_turned(known: Forms, value: str) -> bool:
