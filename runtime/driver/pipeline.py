@@ -190,7 +190,8 @@ def pipeline(targets: Targets, pins: Pins | None = None, auto: bool = False,
              integerize: bool = True, pipelined: bool = False) -> tuple[PipelineStage, ...]:
     """The whole list, for these targets."""
     auto = auto and len(targets.names) > 1
-    return (*standard_passes(integerize, targets.accumulator_bits, targets.exact),
+    return (*standard_passes(integerize, targets.accumulator_bits, targets.exact,
+                             sums=not targets.exact),
             Divide(targets, pins, auto, pipelined=pipelined), LayOut(targets),
             Compile(targets, integerize))
 
