@@ -56,7 +56,7 @@ class Verdict:
 
     @property
     def percent(self) -> float | None:
-        return 100 * min(self.accel_products / self.products, 1) if self.products else None
+        return 100 * self.accel_products / self.products if self.products else None
 
 
 def judged(path: Path, target: str, of_16_bits: str | None = None) -> Verdict:
