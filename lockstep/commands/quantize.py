@@ -104,7 +104,8 @@ def _figures(args: argparse.Namespace, options: Mapping[str, Any], quantized) ->
         "fell_back": list(quantized.fell_back),
         "fixed": quantized.fixed, "hindrance": quantized.hindrance, "samples": quantized.samples,
         "agreement": quantized.agreement,
-        "sqnr_db": quantized.decibels, "needed": list(quantized.needed), "unused": dict(quantized.unused),
+        "sqnr_db": quantized.decibels, "needed": list(quantized.needed),
+        "unused": dict(quantized.unused),
         "layers": [asdict(layer) for layer in quantized.layers]}
 
 
