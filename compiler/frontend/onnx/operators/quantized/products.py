@@ -71,7 +71,9 @@ def qgemm(t, a, a_scale, a_zero, b, b_scale, b_zero, c=None, y_scale=None, y_zer
         inputs.append(_bias(c, a_scale.reshape() * scale))
     result = gemm(t, *(each.numbers(t) for each in inputs), alpha=1.0, beta=1.0, transA=transA,
                   transB=transB)
-    return result if y_scale is None else quantized(t, result, y_scale, y_zero, a.dtype)
+    if y_scale is None or y_zero is None:
+        return result
+    return quantized(t, result, y_scale, y_zero, a.dtype)
 
 
 def _bias(value: Value, scale: Value) -> Quantized:

@@ -109,13 +109,15 @@ def test_qgemm(types, trans: int, alpha: float) -> None:
                 runtime=types != ("int8", "uint8"))
 
 
-def test_qgemm_in_float() -> None:
-    """Without a scale the result is float32."""
+@pytest.mark.parametrize("result", [[], ["", "ys"]])
+def test_qgemm_in_float(result: list[str]) -> None:
+    """Without a scale or a zero point the result is float32."""
     drawn = Drawn(("uint8", "int8"), (8, 3), (8, 5), None, False)
-    node = helper.make_node("QGemm", PRODUCT[:6], ["y"], domain=MICROSOFT, transA=1)
+    node = helper.make_node("QGemm", [*PRODUCT[:6], *result], ["y"], domain=MICROSOFT, transA=1)
     model = model_of(node, {"x": drawn.x}, drawn.constants)
     x, w = drawn.moved
     wanted = x.T @ w * float(drawn.x_scale) * float(drawn.w_scale)
+    np.testing.assert_allclose(run_onnx(model, {"x": drawn.x})["y"], wanted, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(values_of(model, {"x": drawn.x})["y"], wanted, rtol=1e-5, atol=1e-5)
 
 
