@@ -63,6 +63,8 @@ def qgemm(t, a, a_scale, a_zero, b, b_scale, b_zero, c=None, y_scale=None, y_zer
           alpha=1.0, transA=0, transB=0):
     if alpha <= 0:
         raise NodeRefused(f"alpha must be above 0, not {alpha!r}")
+    if (y_scale is None) != (y_zero is None):
+        raise NodeRefused("its result must have a scale and a zero point, or neither")
     scale = b_scale if alpha == 1 else b_scale * alpha
     inputs = [Quantized(a, a_scale, a_zero), Quantized(b, scale, b_zero, axis=0 if transB else 1)]
     if c is not None:
@@ -71,9 +73,7 @@ def qgemm(t, a, a_scale, a_zero, b, b_scale, b_zero, c=None, y_scale=None, y_zer
         inputs.append(_bias(c, a_scale.reshape() * scale))
     result = gemm(t, *(each.numbers(t) for each in inputs), alpha=1.0, beta=1.0, transA=transA,
                   transB=transB)
-    if y_scale is None or y_zero is None:
-        return result
-    return quantized(t, result, y_scale, y_zero, a.dtype)
+    return result if y_scale is None else quantized(t, result, y_scale, y_zero, a.dtype)
 
 
 def _bias(value: Value, scale: Value) -> Quantized:
