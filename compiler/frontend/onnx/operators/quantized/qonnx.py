@@ -28,6 +28,7 @@ def of_qonnx(*names: str, since: int = 1) -> Callable[[Callable], Callable]:
 
 @of_qonnx("Quant", "IntQuant")
 def quant(t, x, scale, zero, bits, *, narrow=0, rounding_mode="ROUND", signed=1):
+    scale, zero = _one(scale), _one(zero)
     width = _whole(t, bits, "bit width")
     if width == 1 and signed:
         return _signs(t, x / scale + zero, scale, zero, x.role)
@@ -41,12 +42,13 @@ def quant(t, x, scale, zero, bits, *, narrow=0, rounding_mode="ROUND", signed=1)
 
 @of_qonnx("BipolarQuant")
 def bipolar_quant(t, x, scale):
-    return _signs(t, x, scale, t.constant(np.float32(0)), x.role)
+    return _signs(t, x, _one(scale), t.constant(np.float32(0)), x.role)
 
 
 @of_qonnx("Trunc")
 def trunc(t, x, scale, zero, in_bits, out_bits, *, rounding_mode="FLOOR"):
     """The result has the scale of the input, as version 1 is documented."""
+    scale, zero = _one(scale), _one(zero)
     dropped = _whole(t, in_bits, "bit width") - _whole(t, out_bits, "bit width of the result")
     steps = t.emit("rint", x / scale + zero) / 2.0 ** dropped
     return (rounded(t, steps, rounding_mode) - zero) * scale
@@ -56,6 +58,7 @@ def trunc(t, x, scale, zero, in_bits, out_bits, *, rounding_mode="FLOOR"):
 def trunc_to_scale(t, x, scale, zero, in_bits, out_scale, out_bits, *, narrow=0,
                    rounding_mode="FLOOR", signed=1):
     """Divides by the power of two that is nearest to the quotient of the scales."""
+    scale, zero, out_scale = _one(scale), _one(zero), _one(out_scale)
     width = _whole(t, out_bits, "bit width of the result")
     scales = t.demand(out_scale, "scale of the result"), t.demand(scale, "scale")
     if not (positive(scale) and positive(out_scale)):
@@ -66,6 +69,11 @@ def trunc_to_scale(t, x, scale, zero, in_bits, out_scale, out_bits, *, narrow=0,
     steps = t.emit("rint", x / scale + zero) / power
     steps = rounded(t, steps.maximum(float(low)).minimum(float(high)), rounding_mode)
     return _stored(t, steps, out_scale, zero / power, low, high, x.role)
+
+
+def _one(value: Value) -> Value:
+    """One number for all, whatever dimensions it is written with."""
+    return value.reshape() if value.size == 1 else value
 
 
 def bounds_of(bits: int, signed: int, narrow: int) -> tuple[int, int]:

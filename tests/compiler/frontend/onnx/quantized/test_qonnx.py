@@ -115,6 +115,16 @@ def test_scales_of_channels(shape: tuple[int, ...], bits: int) -> None:
     assert ("dequantizelinear" in [node.op for node in graph.nodes]) == (shape != (3, 5, 1))
 
 
+def test_one_scale_with_more_dimensions_than_the_tensor() -> None:
+    x, one = numbers(0.25, 4), np.full((1, 1, 1, 1), 0.25, np.float32)
+    wanted = quant(x, np.float32(0.25), np.float32(0), 4)
+    for op, constants in (("Quant", [one, np.zeros((1, 1, 1)), 4]), ("BipolarQuant", [one])):
+        for array in found(op, x, constants):
+            assert array.shape == x.shape
+            np.testing.assert_array_equal(
+                array, wanted if op == "Quant" else np.where(x >= 0, 0.25, -0.25))
+
+
 def test_activations_and_weights_are_integers() -> None:
     """A convolution between Quants is one of int8."""
     rng = np.random.default_rng(0)
