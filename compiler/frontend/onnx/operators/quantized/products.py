@@ -63,6 +63,8 @@ def qgemm(t, a, a_scale, a_zero, b, b_scale, b_zero, c=None, y_scale=None, y_zer
           alpha=1.0, transA=0, transB=0):
     if alpha <= 0:
         raise NodeRefused(f"alpha must be above 0, not {alpha!r}")
+    if (y_scale is None) != (y_zero is None):
+        raise NodeRefused("its result must have a scale and a zero point, or neither")
     scale = b_scale if alpha == 1 else b_scale * alpha
     inputs = [Codes(a, a_scale, a_zero), Codes(b, scale, b_zero, axis=0 if transB else 1)]
     if c is not None:
