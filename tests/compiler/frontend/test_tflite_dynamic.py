@@ -251,7 +251,6 @@ def test_embeddings_of_4_bits(block, tmp_path):
 
 @pytest.mark.parametrize("bits", [4, 2])
 def test_int8_activations_and_weights_of_few_bits_are_integers(bits, tmp_path):
-    """Within a step: XNNPACK takes none of these convolutions."""
     rng = np.random.default_rng(13)
     factor = few(rng, 6, 40, bits=bits, axis=0)
     bias = Given.of(rng.integers(-500, 500, 6).astype(np.int32), scale=factor.scale * F(0.05))
@@ -266,6 +265,20 @@ def test_int8_activations_and_weights_of_few_bits_are_integers(bits, tmp_path):
     exact = (x.astype(int) - 3) @ factor.array.T.astype(int) + bias.array
     steps = np.clip(np.rint(exact * (0.05 * factor.scale / 0.3)) - 4, -128, 127)
     assert len(np.unique(steps)) > 4 and np.abs(given - steps).max() <= 1
+
+
+def test_int8_images_and_weights_of_4_bits_are_integers(tmp_path):
+    rng = np.random.default_rng(15)
+    factor = few(rng, 6, 3, 3, 4, axis=0)
+    bias = Given.of(rng.integers(-500, 500, 6).astype(np.int32), scale=factor.scale * F(0.05))
+    x = rng.integers(-128, 128, (2, 8, 8, 4)).astype(np.int8)
+    data = one_operator("CONV_2D", [Given(x.shape, "int8", scale=0.05, zero=3), factor, bias],
+                        [Given((2, 8, 8, 6), "int8", scale=0.2, zero=-4)], WINDOW,
+                        "Conv2DOptions")
+    given, operators = outputs(tmp_path, data, [x])
+    wanted, = interpreted(data, [x], DEFAULT)
+    assert "qconv2d" in operators and len(np.unique(wanted)) > 50
+    assert np.abs(given.astype(int) - wanted).max() <= 1
 
 
 def test_blocks_that_are_no_part_of_an_axis_are_refused(tmp_path):
