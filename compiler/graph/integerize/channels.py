@@ -83,7 +83,8 @@ def slopes_of_channels(view: QuantizedView, core: Node) -> tuple[str, np.ndarray
     numbers = np.moveaxis(_evaluated(view, nodes, source, POINTS, len(shape)), (0, channel),
                           (1, 0)).reshape(-1, len(POINTS))
     slopes = numbers[:, 0] / POINTS[0]
-    line = np.where(POINTS > 0, POINTS, POINTS * slopes[:, None])
+    with np.errstate(invalid="ignore"):                 # of infinite slopes at 0
+        line = np.where(POINTS > 0, POINTS, POINTS * slopes[:, None])
     fits = np.isclose(numbers, line, rtol=1e-6, atol=0).all() and (
         (slopes >= 0) & (slopes <= 1)).all()
     return (source, slopes) if fits else None
