@@ -61,7 +61,8 @@ def test_fully_connected(axis, asymmetric, tmp_path):
         case = ("FULLY_CONNECTED", [Given(shape), weights(rng, 6, 40, axis=axis), bias], out,
                 "FullyConnectedOptions", {"AsymmetricQuantizeInputs": asymmetric,
                                           "KeepNumDims": keep, "FusedActivationFunction": 1})
-        assert "dequantizelinear" not in require_close(tmp_path, case, [activations(rng, *shape)])
+        operators = require_close(tmp_path, case, [activations(rng, *shape)])
+        assert "qdense" in operators and "dequantizelinear" not in operators
 
 
 @pytest.mark.parametrize("way", ["delegate", "symmetric", "asymmetric"])
@@ -99,7 +100,7 @@ def test_convolution(padding, dilation, channels, tmp_path):
                 (3, side, side, 4 if channels == 6 else 6), "Conv2DOptions",
                 {**WINDOW, "Padding": padding, "DilationHFactor": dilation,
                  "DilationWFactor": dilation, "FusedActivationFunction": 3})
-        require_close(tmp_path, case, [activations(rng, 3, 8, 8, 6)])
+        assert "qconv2d" in require_close(tmp_path, case, [activations(rng, 3, 8, 8, 6)])
 
 
 @pytest.mark.parametrize(("stride", "channels"), [(1, 6), (2, 6), (1, 3)])
@@ -159,7 +160,8 @@ def test_lstm(asymmetric, tmp_path):
                 "UnidirectionalSequenceLSTMOptions",
                 {"FusedActivationFunction": 4, "AsymmetricQuantizeInputs": asymmetric,
                  "CellClip": clip})
-        require_close(tmp_path, case, [activations(rng, 2, 5, 3)])
+        operators = require_close(tmp_path, case, [activations(rng, 2, 5, 3)])
+        assert operators.count("qdense") == 5       # of all inputs, and of each state but the first
 
 
 def test_weights_around_another_zero_and_dequantized_ones_stay_in_float(tmp_path):
