@@ -191,7 +191,8 @@ class _Importer(Tracer):
         self._refuse_changes()
         if self.refusals:
             raise ImportRefused(f"{self.place}: cannot import {'; '.join(self.refusals)}; replace "
-                                "these in the module (docs/torch.md says what is supported)")
+                                "these in the module (docs/torch.md says what is supported)",
+                                self.refusals)
         outputs = next(node for node in nodes if node.op == "output").args[0]
         try:
             results = [self._result(name, self._item(node)) for name, node
