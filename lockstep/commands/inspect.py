@@ -4,6 +4,7 @@ where, before anything is compiled.
 
 import argparse
 import json
+from dataclasses import asdict
 from typing import Any
 
 from compiler.errors import RequestError
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     asked, signs = Asked.of(args), read_signs(args.model)
     figures: dict[str, Any] = {
         "model": args.model.title, "kind": signs.kind, "producers": [*signs.producers],
-        "tools": [*signs.tools], "spellings": [row._asdict() for row in signs.spelled],
+        "tools": [*signs.tools], "spellings": [asdict(row) for row in signs.spelled],
         "refusals": []}
     show_file(figures)
     try:

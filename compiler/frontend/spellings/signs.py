@@ -16,7 +16,8 @@ class Sign(NamedTuple):
     types: str = ""
 
 
-class Spelled(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Spelled:
     """A spelling of quantization in a file: operators of one name, with the same types."""
 
     spelling: str
