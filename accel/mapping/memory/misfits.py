@@ -3,13 +3,14 @@
 from accel.mapping.memory.forms import Forms
 from accel.mapping.memory.nodes import is_of_rows, is_view
 from compiler.graph.graph import Node
+from compiler.ops.registry import find
 
 
 def misfit(forms: Forms, node: Node) -> str | None:
     """Why an operator of images, or of rows, cannot read its inputs as they are."""
     if node.op == "qmatmul" or node.name in forms.by_strides:
         return None
-    values = node.inputs if node.op == "qconcat" else node.inputs[:1]
+    values = node.inputs if node.op == "qconcat" else node.inputs[:find(node.op).data_inputs or 1]
     return next(filter(None, (_misfit(forms, node, value) for value in values)), None)
 
 

@@ -61,7 +61,7 @@ def costs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> C
         written = pixels = _window(shape, tiles) * pixel * tiles.pieces
         if shape.row:
             written, pixels = _rows(config, shape, tiles, pixel)
-        lanes = lanes + outputs * (shape.accumulators - 1)
+        lanes = lanes + outputs * (shape.accumulators - 1 + shape.residuals)
         kernel = (shape.depth * channels * taps * shape.passes * (shape.weights or entry["wgt"])
                   * shape.weight_bits // 8)
     else:
@@ -75,17 +75,18 @@ def costs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> C
         (pixels, results * entry["out"]), _runs(config, shape, tiles), strict=True))
     pixels = np.maximum(pixels, written / config.bus_bytes)     # load writes no faster
     kernel, records = kernel / config.bus_bytes, records / config.bus_bytes
+    met = shape.residuals * (stored + ISSUE)                # loaded as the result is stored
     filled = shape.rows * shape.columns * shape.channels * shape.times / (
         count * tiles.rows * tiles.columns * tiles.channels)
     keeps_weights, keeps_input = tiles.stationary == "w", tiles.stationary == "input"
-    ends = pixels / steps + stored + lanes + FAR + np.maximum(0, kernel / steps - HIDDEN)
+    ends = pixels / steps + stored + met + lanes + FAR + np.maximum(0, kernel / steps - HIDDEN)
     if not shape.weighted:                                  # vector is what loads wait for
         work, lanes = lanes, 0
     cost = Cost(
         count, steps, work / steps + TURN,
         np.where(keeps_input, 0, pixels / steps + ISSUE)
         + np.where(keeps_weights, 0, kernel / steps + ISSUE * shape.weighted),
-        stored + ISSUE + np.where(keeps_weights, 0, records), lanes,
+        stored + met + ISSUE + np.where(keeps_weights, 0, records), lanes,
         np.where(keeps_input, pixels, 0) + np.where(keeps_weights, kernel + records, 0),
         np.where(keeps_input, images, np.where(keeps_weights, cuts, 0)), filled, ends)
     if threads > 1:
@@ -159,6 +160,7 @@ def needs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
     if shape.weighted:
         needs += [("inp", pixels * (tiles.channels if shape.diagonal else tiles.depth)),
                   ("wgt", channels * _taps(shape, tiles) * tiles.depth * shape.passes)]
+        needs += [("res", outputs * shape.residuals)] * bool(shape.residuals)
     else:
         needs.append(("res", (pixels * shape.inputs + shape.repeated) * _loaded(shape, tiles)))
     return [(name, need, have[name]) for name, need in needs]

@@ -169,6 +169,9 @@ class LayerSteps:
                 place = loop if self.operator.totals else self._kept("input", loop)
             self[role].compute_at(place)
             self[role].set_scope(scope)
+        for role in self.operator.residuals:
+            self[role].compute_at(self.tile_loop)
+            self[role].set_scope("res")
         for role in self.operator.parameters:
             self[role].cache_read("par").compute_at(self._kept("w", self._reader_loop(role, loop)))
         for role in self.operator.tables:
@@ -263,7 +266,8 @@ class LayerSteps:
     def tensorize(self) -> None:
         """Replaces copies and sums by instructions."""
         self._copy(self.stages["output"], "store")
-        for role in (*self.operator.inputs, *["w"] * self.computed_weights):
+        for role in (*self.operator.inputs, *self.operator.residuals,
+                     *["w"] * self.computed_weights):
             self._copy(self.stages[role], "load")
         for role, scope in (("w", "wgt"), *((role, "par") for role in self.operator.parameters),
                             *((role, "tab") for role in self.operator.tables)):

@@ -68,6 +68,7 @@ class Shape:
     totals: int = field(default=0, repr=False)          # those of them that read the whole row
     step: int = field(default=0, repr=False)            # from a window's `row` to the next window's
     planes: int = field(default=0, repr=False)          # elements of a sum that is not requantized
+    residuals: int = field(default=0, repr=False)       # tensors that meet the sums of products
 
 
 def shape_of(operator: BlockedOperator) -> Shape:
@@ -93,7 +94,7 @@ def shape_of(operator: BlockedOperator) -> Shape:
                  operator.weights,
                  prod(window.kernel) if "params_taps" in stages else 0, len(operator.numbers),
                  sum(bool(operator[role].reduce_axes) for role in operator.numbers),
-                 operator.step, tile.get("s", 0))
+                 operator.step, tile.get("s", 0), len(operator.residuals))
 
 
 def smallest(shape: Shape) -> Tiles:

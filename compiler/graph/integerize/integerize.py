@@ -14,6 +14,7 @@ from compiler.ops.records.integer_forms import (ACCUMULATOR_BITS, Bounds, Intege
 from compiler.ops.records.operator import Kind
 from compiler.ops.families.row_functions import MASKED
 from compiler.ops.families.reductions import MOST_PLACES
+from compiler.ops.families.residuals import WITH_RESIDUAL, with_residual
 from compiler.ops.registry import find, infer
 from compiler.ops.records.rules import TypeRefused
 from compiler.graph.graph import Graph, Node, TensorType
@@ -181,7 +182,8 @@ class _Rewriting:
             replacement = self._function(node, core, out, activations)
             name = core.name if replacement else name
         if core is not None and replacement is None:
-            replacement, name = self._with_slope(core, out, activations) or (None, name)
+            replacement, name = (self._with_residual(core, out, activations)
+                                 or self._with_slope(core, out, activations) or (None, name))
             if replacement is None and not self._looks_up(core):
                 elementwise = find(core.op).kind is Kind.ELEMENTWISE
                 self.reasons.setdefault(core.name, "" if form or elementwise else NO_FORM)
@@ -257,6 +259,42 @@ class _Rewriting:
                 raise StaysFloat(f"tables and maps are of 8 bits, and {value!r} has {bits}")
         return (tabled(self.view, region) if len(region.sources) == 1 else
                 mapped(self.view, region, core, out, bounds),)
+
+    def _with_residual(self, core: Node, out: Stored, activations: list[Node]
+                       ) -> tuple[IntegerNode, str] | None:
+        """The product whose sums an addition reads beside a quantized tensor, and its name."""
+        if core.op != "add":
+            return None
+        for value, other in (core.inputs, core.inputs[::-1]):
+            before = self.view.producers.get(value)
+            if before is not None and self.view.is_computed(other):
+                made = self._met(before, value, other, out, _bounds(activations))
+                if made is not None:
+                    self.reasons.pop(core.name, None)
+                    return made, before.name
+        makers = [self.view.producers.get(value) for value in core.inputs]
+        if all(maker is not None and find(maker.op).contracts for maker in makers):
+            self.reasons[core.name] = "it adds the sums of two products, which have no common scale"
+        return None
+
+    def _met(self, before: Node, value: str, other: str, out: Stored, bounds: Bounds
+             ) -> IntegerNode | None:
+        """The product that is computed `before` and whose sums meet another value; None where it is
+        none, or must stay in float."""
+        form = find(before.op).integer
+        try:
+            made = form and form(self.view, before, out, bounds)
+            if not made or made.op not in WITH_RESIDUAL:
+                return None
+            if self.view.shape(other) != self.view.shape(value):
+                raise StaysFloat(f"{other!r}, which its sums meet, must have their shape")
+            met = with_residual(self.view, made, self.view.activation(other), out)
+            self._check_type(before, out, met)
+        except (StaysFloat, ScaleRefused) as reason:
+            if find(before.op).contracts:
+                self.reasons[before.name] = str(reason)
+            return None
+        return met
 
     def _with_slope(self, core: Node, out: Stored, activations: list[Node]
                     ) -> tuple[IntegerNode, str] | None:

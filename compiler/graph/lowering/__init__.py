@@ -6,6 +6,7 @@ Each target's own list says which of them it runs, and in which order: `lowering
 
 from compiler.graph.lowering.averages_as_means import AveragesAsMeans
 from compiler.graph.lowering.block_channels import BlockChannels
+from compiler.graph.lowering.bytes_of_weights import BytesOfWeights
 from compiler.graph.lowering.pack_products import PackProducts
 from compiler.graph.lowering.put_channels_last import PutChannelsLast
 from compiler.graph.lowering.scales_as_integers import ScalesAsIntegers
@@ -15,6 +16,7 @@ from compiler.graph.lowering.store_halves import StoreHalves
 from compiler.graph.lowering.whole_sums import WholeSums
 from compiler.graph.lowering.weights_in_rows import WeightsInRows
 
-__all__ = ["AveragesAsMeans", "BlockChannels", "PackProducts", "PutChannelsLast",
-           "ScalesAsIntegers", "ShareConstants", "SplitProducts", "StoreHalves", "WholeSums",
+__all__ = ["AveragesAsMeans", "BlockChannels", "BytesOfWeights", "PackProducts",
+           "PutChannelsLast", "ScalesAsIntegers", "ShareConstants", "SplitProducts", "StoreHalves",
+           "WholeSums",
            "WeightsInRows"]

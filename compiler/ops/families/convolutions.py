@@ -59,6 +59,11 @@ def _qconv2d_type(node: Node, types: Types) -> TensorType:
         check_factors(node, types)
         check_stored(node, "pad_value", node.attrs["pad_value"], types[0].dtype)
         return of_planes(node, _convolved_type(node, types), 1)
+    return conv_type(node, types)
+
+
+def conv_type(node: Node, types: Types) -> TensorType:
+    """The type of a convolution of integers."""
     check_padded(node, types)
     return _convolved_type(node, types)
 
@@ -132,7 +137,7 @@ def _transposed_shape(size: Sequence[int], kernel: Sequence[int], strides: Seque
 
 def _conv2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``x`` [N,Ci,H,W], ``w`` [Co,Ci/group,kh,kw], perhaps ``bias`` [Co]; sums in float32."""
-    return _biased(_convolved, attrs, inputs, name)
+    return _biased(convolved, attrs, inputs, name)
 
 
 def _convtranspose2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
@@ -145,9 +150,9 @@ def _qconv2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     ``shift_below``, or ``bias`` and ``scale``; sums wrap. Or ``x`` and ``w`` alone, in planes."""
     if len(inputs) == 2:
         x, w = inputs
-        acc = _convolved(attrs, x, w, attrs["pad_value"], "int32", f"{name}_acc")
+        acc = convolved(attrs, x, w, attrs["pad_value"], "int32", f"{name}_acc")
         return in_planes(attrs, acc, 1, x.dtype, name)
-    return _requantized(_convolved, attrs, inputs, name)
+    return _requantized(convolved, attrs, inputs, name)
 
 
 def _qconvtranspose2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
@@ -173,7 +178,7 @@ def _requantized(sums: Sums, attrs: Attributes, inputs: Inputs, name: str) -> Te
         attrs, acc[n, c, h, w], c, parameters, inputs[0].dtype), name)
 
 
-def _convolved(attrs: Attributes, x: Tensor, weight: Tensor, pad_value, dtype: str,
+def convolved(attrs: Attributes, x: Tensor, weight: Tensor, pad_value, dtype: str,
                name: str) -> Tensor:
     """Sums of products in `dtype`, [N,Co,Ho,Wo]."""
     reach = reach_of(attrs, weight.shape[2:])

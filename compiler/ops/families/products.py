@@ -53,7 +53,19 @@ def _matmul_type(node: Node, types: Types) -> TensorType:
 
 
 def _qdense_type(node: Node, types: Types) -> TensorType:
-    (check_factors if are_planes(node) else check_channels)(node, types)
+    if not are_planes(node):
+        return matrix_type(node, types)
+    check_factors(node, types)
+    return of_planes(node, _rows_type(node, types), -1)
+
+
+def matrix_type(node: Node, types: Types) -> TensorType:
+    """The type of a product of integers with a weight."""
+    check_channels(node, types)
+    return _rows_type(node, types)
+
+
+def _rows_type(node: Node, types: Types) -> TensorType:
     x, w = types[:2]
     need(len(x.shape) >= 2, node, f"input {node.inputs[0]!r} must have at least 2 dimensions, "
          f"not {x}")
@@ -63,8 +75,7 @@ def _qdense_type(node: Node, types: Types) -> TensorType:
     for name, vector in zip(node.inputs[2:], types[2:], strict=True):
         need(vector.shape == w.shape[:1], node,
              f"input {name!r} must have shape ({w.shape[0]},), not {vector.shape!r}")
-    result = TensorType((*x.shape[:-1], w.shape[0]), x.dtype)
-    return of_planes(node, result, -1) if are_planes(node) else result
+    return TensorType((*x.shape[:-1], w.shape[0]), x.dtype)
 
 
 def _qmatmul_type(node: Node, types: Types) -> TensorType:
@@ -111,7 +122,7 @@ def _dense(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """
     x, w, *rest = inputs
     stage = f"{name}_acc" if rest else name
-    acc = _products(x, w, bool(attrs["trans_b"]), "float32", stage)
+    acc = row_products(x, w, bool(attrs["trans_b"]), "float32", stage)
     if not rest:
         return acc
     return te.compute(acc.shape, lambda m, n: acc[m, n] + broadcast(rest[0], (m, n)), name)
@@ -121,7 +132,7 @@ def _qdense(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``x`` [...,K], ``w`` [N,K]; ``bias``, ``mult``, ``shift`` [N], perhaps ``mult_below``,
     ``shift_below``, or ``bias`` and ``scale``; sums wrap. Or ``x`` and ``w`` alone, in planes."""
     x, w, *parameters = inputs
-    acc = _products(x, w, True, sums_of(attrs), f"{name}_acc")
+    acc = row_products(x, w, True, sums_of(attrs), f"{name}_acc")
     if not parameters:
         return in_planes(attrs, acc, -1, x.dtype, name)
     return te.compute(acc.shape, lambda *indices: of_channels(
@@ -166,7 +177,8 @@ def _batched(a: Tensor, b: Tensor, transposed: bool, dtype: str, name: str,
     return te.compute((*leading, a.shape[-2], columns), products, name)
 
 
-def _products(x: Tensor, w: Tensor, transposed: bool, dtype: str, name: str) -> Tensor:
+def row_products(x: Tensor, w: Tensor, transposed: bool, dtype: str, name: str) -> Tensor:
+    """Sums of products of each row, [...,K], with a weight [K,N], or [N,K] where `transposed`."""
     k = te.reduce_axis(x.shape[-1], f"{name}_k")
 
     def products(*indices):
@@ -258,20 +270,21 @@ def _terms(equation: str, shapes: Sequence[tuple[int, ...]]) -> tuple[list[str],
 
 
 def _dense_meaning(attrs, x: Array, w: Array, bias: Array | None = None) -> Array:
-    sums = _product_sums(x, w.T if attrs["trans_b"] else w)
+    sums = product_sums(x, w.T if attrs["trans_b"] else w)
     return (sums if bias is None else sums + bias).astype(np.float32)
 
 
 def _matmul_meaning(attrs, a: Array, b: Array) -> Array:
-    return _product_sums(a, b.swapaxes(-1, -2) if attrs.get("trans_b", 0) else b).astype(np.float32)
+    return product_sums(a, b.swapaxes(-1, -2) if attrs.get("trans_b", 0) else b).astype(np.float32)
 
 
-def _product_sums(a: Array, b: Array) -> Array:
+def product_sums(a: Array, b: Array) -> Array:
+    """Products of matrices in float64."""
     return a.astype(np.float64) @ b.astype(np.float64)
 
 
 def _qdense_meaning(attrs, x: Array, w: Array, *parameters: Array) -> Array:
-    sums = wrapped(_product_sums(x, w.T), sums_of(attrs))
+    sums = wrapped(product_sums(x, w.T), sums_of(attrs))
     if not parameters:
         return arrays_in_planes(attrs, sums, -1, x.dtype)
     bias, *factors = parameters
@@ -280,7 +293,7 @@ def _qdense_meaning(attrs, x: Array, w: Array, *parameters: Array) -> Array:
 
 def _qmatmul_meaning(attrs, a: Array, b: Array) -> Array:
     a, b = (x.astype(np.int16) - attrs.get(zp, 0) for x, zp in ((a, "a_zp"), (b, "b_zp")))
-    sums = wrapped(_product_sums(a, b.swapaxes(-1, -2) if attrs["trans_b"] else b))
+    sums = wrapped(product_sums(a, b.swapaxes(-1, -2) if attrs["trans_b"] else b))
     if PLANES in attrs:
         return arrays_in_planes(attrs, sums, -1, np.dtype(np.int8))
     return rescaled_array(attrs, sums)
@@ -289,7 +302,7 @@ def _qmatmul_meaning(attrs, a: Array, b: Array) -> Array:
 def _packed_matmul_meaning(attrs, x: Array, w: Array) -> Array:
     *leading, blocks, depth, lanes = w.shape
     weight = np.swapaxes(w, -3, -2).reshape(*leading, depth, blocks * lanes)
-    return _product_sums(x, weight[..., :attrs["columns"]]).astype(np.float32)
+    return product_sums(x, weight[..., :attrs["columns"]]).astype(np.float32)
 
 
 def _block_columns_meaning(attrs, b: Array) -> Array:

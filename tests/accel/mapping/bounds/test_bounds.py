@@ -54,8 +54,9 @@ def measured(machine: Machine, layer: MappedLayer, program, tiles, threads: int)
 def nets(random: Random) -> Iterator[tuple[Net, str]]:
     """Small layers of every kind: kernels, strides, pads, groups, products, elements."""
     for kind in ("convolution", "plain", "depthwise", "groups", "pool", "dense", "product", "add",
-                 "transposed", "convolution", "average", "below", "sums", "sums of rows"):
-        net = Net(random.randrange(100), slopes=kind == "below")
+                 "transposed", "convolution", "average", "below", "terms", "residual", "sums",
+                 "sums of rows"):
+        net = Net(random.randrange(100), 9 if kind == "terms" else 8, slopes=kind == "below")
         yield net, result_of(net, kind, random)
 
 
@@ -96,6 +97,10 @@ def result_of(net: Net, kind: str, random: Random) -> str:
                                 planes=3)
         case "add":
             return net.add(x, net.rescale(x))
+        case "residual":
+            pads = tuple(side for end in (0, 1) for side in (
+                (size - 1) // 2 if end == 0 else size // 2 for size in kernel))
+            return net.conv(x, channels, kernel, pads=pads, met=x)
     return net.conv(x, outputs, **window)
 
 
@@ -115,7 +120,7 @@ def test_no_tiling_is_better_than_its_bound() -> None:
             tried += 1
             assert whole.cycles <= least <= cycles, (name, layer.name, tiles, threads)
             assert whole.dram_bytes <= moved <= size, (name, layer.name, tiles, threads)
-    assert tried == 28
+    assert tried == 32
 
 
 @pytest.mark.parametrize("changes", [{}, {"bus_bytes": 8}])
