@@ -9,7 +9,7 @@ import numpy as np
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
-from compiler.ops.families.planes import are_planes
+from compiler.ops.records.planes import are_planes
 from compiler.ops.packed.quantized_blocks import OFFSET, for_bytes, grouped_columns
 from compiler.ops.records.blocks import LANES
 from compiler.ops.registry import find

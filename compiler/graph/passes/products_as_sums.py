@@ -13,7 +13,7 @@ from compiler.graph.integerize.factors import (IMAGES, IN_INT32, Weight, dequant
                                                shifted_bytes, stored_data)
 from compiler.graph.notes import Note
 from compiler.graph.rewrite import Builder, eliminate_dead_code
-from compiler.ops.families.planes import SUM_BITS, planes_for
+from compiler.ops.records.planes import SUM_BITS, planes_for
 from compiler.ops.registry import find
 
 @dataclass(frozen=True, slots=True)

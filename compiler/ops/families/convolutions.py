@@ -11,7 +11,7 @@ import numpy as np
 
 from compiler import te
 from compiler.ops.families.affine import affine
-from compiler.ops.families.planes import (are_planes, arrays_in_planes, check_factors, in_planes,
+from compiler.ops.records.planes import (are_planes, arrays_in_planes, check_factors, in_planes,
                                           of_planes)
 from compiler.ops.families.requantization import (arrays_of_channels, check_padded, check_stored,
                                                   multipliers, of_channels, sums_of, wrapped)

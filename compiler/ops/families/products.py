@@ -6,7 +6,7 @@ from math import prod
 import numpy as np
 
 from compiler import te
-from compiler.ops.families.planes import (PLANES, are_planes, arrays_in_planes, check_factors,
+from compiler.ops.records.planes import (PLANES, are_planes, arrays_in_planes, check_factors,
                                           in_planes, of_planes)
 from compiler.ops.families.requantization import (arrays_of_channels, check_channels,
                                                   check_requantized, multipliers, of_channels,
