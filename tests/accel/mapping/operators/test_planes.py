@@ -95,6 +95,15 @@ def test_an_activation_of_16_bits_has_half_as_many() -> None:
         assert_right(LONG, graph, samples(graph))
 
 
+@pytest.mark.parametrize("name", ["tiny-1x4x4", "2x8x8"])
+def test_weights_of_9_bits(name) -> None:
+    """Bytes less their zero points, in two terms."""
+    weight = np.random.default_rng(3).integers(-255, 256, (6, 21)).astype(np.int16)
+    graph = multiplied((3, 21), 6, weight=weight)
+    assert_right(MACHINES[name], graph, samples(graph))
+    assert not AccelTarget(MACHINES[name]).refusal(graph, graph.nodes[0])
+
+
 def test_a_product_of_the_machine() -> None:
     graph = multiplied((3, 24), 6)
     assert_right(SPARSE, graph, samples(graph))
