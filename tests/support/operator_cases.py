@@ -584,6 +584,9 @@ TERMS = [
     OperatorCase("qconv2d_add_blocks", _int8_window((1, 2), (1, 0, 2, 1)),
                  (_int8(1, 2, 5, 6, 16), _int8(1, 3, 6, 3, 16), _int8(3, 3, 1, 16, 16, 4),
                   *_scales(3, 16, terms=192), _factors(48).reshape(3, 16))),
+    OperatorCase("qpacked_matmul_add", CLAMP,
+                 (_int8(2, 7, 8), _int8(2, 7, 21), _int8(2, 2, 16, 4), *_scales(32, terms=8),
+                  _factors(32))),
     OperatorCase("qdense_add", CLAMP, (_int8(2, 3, 37), _int8(2, 3, 5), _differences(5, 37),
                                        *_parameters(5, 21), _factors(5))),
 ]
