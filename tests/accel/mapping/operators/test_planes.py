@@ -128,7 +128,7 @@ def test_accumulators_of_other_widths(accumulator) -> None:
 
 
 def test_a_machine_that_does_not_shift_is_refused() -> None:
-    machine = Machine(TINY.config, [one for one in TINY.declarations if one.name != "shr"])
+    machine = Machine(TINY.config, tuple(one for one in TINY.declarations if one.name != "shr"))
     graph = multiplied((2, 21), 6)
     assert AccelTarget(machine).refusal(graph, graph.nodes[0]) == (
         "no instruction of the machine computes its result from what acc holds")
