@@ -34,6 +34,8 @@ class MappedLayer:
     bounds : where the written channels or rows end within a block, as in `TensorPlacement`.
     views : strides, by role, of inputs that are neither images nor rows.
     note : what the user should know about how it is computed.
+    result, room : the value that it writes, and its elements, where that is none of the graph: a
+        layer of the same node reads it.
     """
 
     node: Node
@@ -47,10 +49,17 @@ class MappedLayer:
     bounds: tuple[tuple[int, int, int], ...] = ()
     views: Mapping[str, View] = field(default_factory=dict)
     note: str = ""
+    result: str = ""
+    room: int = 0
 
     @property
     def name(self) -> str:
         return f"{self.node.name}:{self.part}" if self.part else self.node.name
+
+    @property
+    def written(self) -> str:
+        """The value that it writes, or writes a part of."""
+        return self.result or self.node.outputs[0]
 
     def size(self, *roles: str) -> int:
         """The bytes of these tensors in memory."""

@@ -216,7 +216,9 @@ class BlockedOperator:
         its own; else 0.
     rows : whether a tile holds all channels of its pixels, or all results of a tile come after its
         totals; stages without `c` among their axes have an entry a row.
-    totals : inputs that one total alone reads, with its role: where no whole row fits.
+    totals : inputs, and steps on the way, that one total alone reads, with its role: where no whole
+        row fits, or rows lie across lanes.
+    across : of rows across lanes, how many elements of an entry lie together in memory; else 0.
     """
 
     stages: dict[str, Tensor]
@@ -231,6 +233,7 @@ class BlockedOperator:
     weights: int = 0
     rows: bool = False
     totals: Mapping[str, str] = field(default_factory=dict)
+    across: int = 0
 
     @property
     def output(self) -> Tensor:

@@ -57,10 +57,10 @@ def _constants(zero: int) -> tuple[int, int]:
 
 
 def matrix_product(name: str, a: tuple[int, ...], b: tuple[int, ...], trans_b: bool,
-                   planes: Planes, q: Quantization, blocks: Blocks, bias: int = 0
+                   planes: Planes, q: Quantization | None, blocks: Blocks, bias: int = 0
                    ) -> BlockedOperator:
     """``requantize(sum of (a - a_zp) · (b - b_zp))``, `a` [...,M,K], `b` [...,K,N], or [...,N,K]
-    where `trans_b`; leading dimensions broadcast.
+    where `trans_b`; leading dimensions broadcast. Without `q` the sum is what is stored.
 
     `b` is loaded as weights, lane by lane where its last dimension is not the depth. The bias in
     ``params`` must include that of the planes; where sums stay as they are, `bias` is added to them
@@ -110,14 +110,14 @@ def matrix_product(name: str, a: tuple[int, ...], b: tuple[int, ...], trans_b: b
     acc = over(AROUND + "yxcbo", sizes, f"{name}_acc", products)
     reduced = {"depth": rc, "rows": kh, "columns": kw, "lanes": ri}
     window = Window((1, planes.count), (1, planes.count))
-    if q.planes:
-        stages = {"x": source, "y": other, "w": w, "input": moved, "acc": acc}
+    stages = {"x": source, "y": other, "w": w, "input": moved, "acc": acc}
+    if q is not None and q.planes:
         return replace(_in_planes(name, stages, window, sizes, q.planes, blocks, bias),
                        reduced=reduced)
-    params = te.placeholder((co, blocks.block_out), PARAM, f"{name}_params")
-
-    lane = _requantized(acc, params, q, blocks)
-    stages = {"x": source, "y": other, "w": w, "params": params, "input": moved, "acc": acc}
+    lane = lambda at: acc[tuple(at.values())].astype(blocks.element)            # noqa: E731
+    if q is not None:
+        stages["params"] = params = te.placeholder((co, blocks.block_out), PARAM, f"{name}_params")
+        lane = _requantized(acc, params, q, blocks)
     return replace(_written(name, stages, window, sizes, lane), reduced=reduced)
 
 

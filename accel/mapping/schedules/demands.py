@@ -21,6 +21,9 @@ HIDDEN = 1000
 ISSUE = 12
 """Cycles of the bus that a load or store costs besides its bytes."""
 
+CHAINED = 16
+"""Cycles from one instruction of vector to the next that waits for its results."""
+
 TURN = 4
 """Cycles from one instruction of gemm to the next when tokens pass between them."""
 
@@ -68,10 +71,14 @@ def costs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> C
         lanes = (lanes + outputs * (taps * shape.accumulators * max(shape.gathered, 1)
                                     + shape.totals)
                  + tiles.rows * tiles.columns * (shape.numbers - shape.totals))
+        if shape.across:                                    # each number waits for those before it
+            lanes = lanes + shape.numbers * CHAINED / np.where(
+                tiles.stationary == "input", cuts / shape.times, 1)
     lanes = lanes * config.vector_beats
     if shape.parameters:
         records = _records(shape, replace(tiles, pieces=1)) * entry["par"]
-    pixels, stored = (_slowed(config, size, run) / config.bus_bytes for size, run in zip(
+    beat = max(1, config.bus_bytes // shape.across) if shape.across else 1
+    pixels, stored = (_slowed(config, size * beat, run) / config.bus_bytes for size, run in zip(
         (pixels, results * entry["out"]), _runs(config, shape, tiles), strict=True))
     pixels = np.maximum(pixels, written / config.bus_bytes)     # load writes no faster
     kernel, records = kernel / config.bus_bytes, records / config.bus_bytes
@@ -117,6 +124,8 @@ def _overlaps(config: AccelConfig, shape: Shape) -> bool:
 
 def _runs(config: AccelConfig, shape: Shape, tiles: Tiles) -> tuple[Number, Number]:
     """The bytes that lie together in memory in the input, and in the output."""
+    if shape.across:
+        return shape.across, shape.across
     loaded, blocks = (tiles.depth, shape.depth) if shape.weighted else (
         _loaded(shape, tiles), shape.gathered or shape.channels)
     size = config.block_in if shape.weighted else config.block_out

@@ -15,7 +15,8 @@ def passes(vectors: Vectors, sizes: Sizes = best_size) -> tuple[Pass, ...]:
     """
     integers: tuple[Pass, ...] = () if vectors.doubles else (ScalesAsIntegers(),)
     if vectors.scalar:
-        return (WholeSums(), BytesOfWeights(), SplitProducts(), AveragesAsMeans(), ShareConstants(),
+        return (WholeSums(), BytesOfWeights(), SplitProducts(), AveragesAsMeans(),
+                ShareConstants(),
                 PutChannelsLast(("float32", "int8"), pieces=False, lanes=vectors.registers),
                 *integers)
     return (WholeSums(packed=True), BytesOfWeights(), SplitProducts(), ShareConstants(),
