@@ -25,7 +25,7 @@ from accel.mapping.selecting.row_selection import is_row_function
 from accel.mapping.selecting.selection import is_elementwise
 from accel.mapping.selecting.sums import require_sums, weight_of
 from compiler.graph.graph import Graph, Node
-from compiler.ops.families.planes import are_planes
+from compiler.ops.records.planes import are_planes
 from compiler.ir import Tensorized, walk_stmts
 from compiler.tensorize import Intrinsic
 
